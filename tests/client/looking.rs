@@ -4,7 +4,7 @@ use crate::{
     harness::{Cluster, LONG, together},
     uses::client_of,
 };
-use fairhold_client::{Error, Lost, Seen, Tidings};
+use fairhold_client::{Error, Lost, Seen, WatchEvent};
 use fairhold_types::{Code, Mode, watch::What};
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ fn a_watch_of_locks_below_and_an_observer_begin_where_they_are_told_to() {
         let token = guard.token().unwrap();
         loop {
             let told = watching.next().await.unwrap().unwrap();
-            if let Tidings::Happened(line) = told
+            if let WatchEvent::Change(line) = told
                 && let What::Granted { lock, token: given, .. } = line.what
             {
                 assert_eq!((lock.as_str(), given), ("orders/42", token));

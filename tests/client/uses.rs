@@ -4,8 +4,8 @@ use crate::{
     client::whole,
     harness::{Cluster, SHORT, eventually, together},
 };
-use fairhold_client::{Client, Error, Lost, Tidings};
-use fairhold_types::watch::{Line, What};
+use fairhold_client::{Client, Error, Lost, WatchEvent};
+use fairhold_types::watch::{WatchLine, What};
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -140,7 +140,7 @@ fn writes_have_versions_and_a_fence() {
     });
 }
 
-fn is_created(line: &Line, at: &str) -> bool {
+fn is_created(line: &WatchLine, at: &str) -> bool {
     matches!(&line.what, What::NodeCreated { path } if path.as_str() == at)
 }
 
@@ -226,7 +226,7 @@ fn a_program_without_async_code_does_the_same() {
             let mut watching = client.watch().with(|watch| watch.node("/job")).begin()?;
             guard.put("/job", "1").with(fairhold_client::Put::parents).send()?;
             assert_eq!(client.nodes().get("/job")?.expect("it was written").bytes, b"1");
-            assert!(watching.any(|told| matches!(told, Ok(Tidings::Happened(line)) if is_created(&line, "/job"))));
+            assert!(watching.any(|told| matches!(told, Ok(WatchEvent::Change(line)) if is_created(&line, "/job"))));
             let session = client.session().with(|session| session.ttl(5 * SECOND)).open()?;
             drop(session.read_lock("table").take()?);
             client.nodes().create("/job-runs-here", "").with(|create| create.ephemeral(&session)).send()?;

@@ -4,28 +4,28 @@ use crate::{
     harness::{Cluster, LONG, NODES, SHORT, alone, report, together},
     uses::client_of,
 };
-use fairhold_client::{Client, Tidings, Watching};
+use fairhold_client::{Client, WatchEvent, Watching};
 use fairhold_types::{
     Revision,
-    watch::{Line, What},
+    watch::{WatchLine, What},
 };
 use std::time::Duration;
 
 /// What comes later than this does not come.
 const NEXT_WITHIN: Duration = Duration::from_secs(60);
 
-async fn next(watching: &mut Watching) -> Tidings {
+async fn next(watching: &mut Watching) -> WatchEvent {
     let told = tokio::time::timeout(NEXT_WITHIN, watching.next()).await;
     told.unwrap_or_else(|_| panic!("nothing within {NEXT_WITHIN:?}")).expect("it goes on").expect("it is not refused")
 }
 
 /// The next thing that happened, without bookmarks.
-async fn happened(watching: &mut Watching) -> Line {
+async fn happened(watching: &mut Watching) -> WatchLine {
     loop {
         match next(watching).await {
-            Tidings::Happened(line) => return line,
-            Tidings::Bookmark(_) => {}
-            other @ (Tidings::Reset { .. } | Tidings::InitialAgain | _) => panic!("{other:?}"),
+            WatchEvent::Change(line) => return line,
+            WatchEvent::Bookmark(_) => {}
+            other @ (WatchEvent::Compacted { .. } | WatchEvent::Restarted | _) => panic!("{other:?}"),
         }
     }
 }
@@ -91,13 +91,15 @@ fn a_watch_that_begins_with_what_is_there_goes_on_with_what_happens() {
         let mut initial = Vec::new();
         let at = loop {
             match next(&mut watching).await {
-                Tidings::Happened(Line { what: What::NodeThere { path, .. }, .. }) => initial.push(path.to_string()),
-                Tidings::Happened(Line { what: What::ContenderThere { token, owner, .. }, .. }) => {
+                WatchEvent::Change(WatchLine { what: What::NodeThere { path, .. }, .. }) => initial.push(path.to_string()),
+                WatchEvent::Change(WatchLine { what: What::ContenderThere { token, owner, .. }, .. }) => {
                     assert_eq!((token, owner.as_str()), (guard.token().ok(), "ci-7"));
                     initial.push(owner);
                 }
-                Tidings::Bookmark(at) => break at,
-                other @ (Tidings::Happened(_) | Tidings::Reset { .. } | Tidings::InitialAgain | _) => panic!("{other:?}"),
+                WatchEvent::Bookmark(at) => break at,
+                other @ (WatchEvent::Change(_) | WatchEvent::Compacted { .. } | WatchEvent::Restarted | _) => {
+                    panic!("{other:?}")
+                }
             }
         };
         assert_eq!(initial, [&["/feed".to_owned()], &there[..], &["ci-7".to_owned()]].concat());
@@ -133,14 +135,14 @@ fn history_that_one_node_still_has_is_told_and_where_none_has_it_that_is_said() 
         let few =
             Client::builder().endpoint(&cluster.nodes[0].url).endpoint(&cluster.nodes[1].url).discover(false).build().unwrap();
         let mut watching = few.watch().children("/feed").from(first).await.unwrap();
-        let Tidings::Reset { oldest } = next(&mut watching).await else { panic!("neither of these has it") };
+        let WatchEvent::Compacted { oldest } = next(&mut watching).await else { panic!("neither of these has it") };
         assert!(oldest > first);
         let line = happened(&mut watching).await;
         assert_eq!(line.revision, oldest, "all from there on is told: {line:?}");
         drop(watching);
         let mut watching = few.watch().children("/feed").initial().await.unwrap();
         let mut there = 0;
-        while !matches!(next(&mut watching).await, Tidings::Bookmark(_)) {
+        while !matches!(next(&mut watching).await, WatchEvent::Bookmark(_)) {
             there += 1;
         }
         assert_eq!(there, all.len() + 1);

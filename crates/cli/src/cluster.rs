@@ -1,11 +1,11 @@
 //! `fairhold cluster`: how the cluster is, and who its members are.
 
 use crate::{
-    look::{Row, Seen},
+    look::{ClusterLook, Row},
     output,
     remote::{
-        self, Api, Failure, RemoteArgs, Request,
-        form::{self, Form, Table, cell, span},
+        self, Api, ApiRequest, Failure, RemoteArgs,
+        form::{self, OutputFormat, Table, cell, span},
     },
 };
 use clap::Subcommand;
@@ -77,40 +77,40 @@ async fn run(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
     if matches!(args.command, ClusterCommand::Members) {
         return members(api, args).await;
     }
-    let order = |path: &str| Request::change(Method::POST, format!("/v1/cluster/{path}"));
+    let order = |path: &str| ApiRequest::change(Method::POST, format!("/v1/cluster/{path}"));
     let request = match &args.command {
-        ClusterCommand::Status { digest } => Request::get("/v1/cluster").flag("digest", *digest),
+        ClusterCommand::Status { digest } => ApiRequest::get("/v1/cluster").flag("digest", *digest),
         ClusterCommand::Members => return members(api, args).await,
-        ClusterCommand::Ready => Request::get("/readyz").flag("verbose", true),
-        ClusterCommand::Metrics => Request::get("/metrics"),
-        ClusterCommand::Openapi => Request::get("/openapi.json"),
+        ClusterCommand::Ready => ApiRequest::get("/readyz").flag("verbose", true),
+        ClusterCommand::Metrics => ApiRequest::get("/metrics"),
+        ClusterCommand::Openapi => ApiRequest::get("/openapi.json"),
         ClusterCommand::TransferLeader { to } => order("leader").parameter("to", Some(to)),
         ClusterCommand::Snapshot => order("snapshot"),
     };
     let reply = api.call(&request).await?;
-    if asked == Some(Form::Json) || matches!(args.command, ClusterCommand::Metrics | ClusterCommand::Openapi) {
+    if asked == Some(OutputFormat::Json) || matches!(args.command, ClusterCommand::Metrics | ClusterCommand::Openapi) {
         return form::write_body(&reply);
     }
     let cluster: Value = reply.read()?;
-    if asked == Some(Form::Ndjson) {
+    if asked == Some(OutputFormat::Ndjson) {
         return form::write_line(&cluster);
     }
-    if matches!(args.command, ClusterCommand::Status { .. }) && Form::of(asked) == Form::Table {
-        let seen = Seen::glance(&args.remote.connect.endpoint, LOOK_WITHIN.min(api.timeout())).await;
+    if matches!(args.command, ClusterCommand::Status { .. }) && OutputFormat::of(asked) == OutputFormat::Table {
+        let seen = ClusterLook::glance(&args.remote.connect.endpoint, LOOK_WITHIN.min(api.timeout())).await;
         form::write(&format!("{}\n\n", seen.summary()))?;
     }
     let mut table = Table::new(&["FIELD", "VALUE"]);
     for name in cluster.as_object().into_iter().flatten().map(|(name, _)| name).filter(|name| *name != "members") {
         table.row(vec![name.clone(), cell(&cluster, name)]);
     }
-    form::write(&table.take(Form::of(asked)))
+    form::write(&table.take(OutputFormat::of(asked)))
 }
 
 /// Asks every member itself: what one node says of another may be old.
 async fn members(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
     let (asked, until) = (args.remote.output, Instant::now() + api.timeout());
     let seen = loop {
-        let seen = Seen::glance(&args.remote.connect.endpoint, LOOK_WITHIN.min(api.timeout())).await;
+        let seen = ClusterLook::glance(&args.remote.connect.endpoint, LOOK_WITHIN.min(api.timeout())).await;
         if !seen.nodes().is_empty() || Instant::now() >= until {
             break seen;
         }
@@ -119,16 +119,16 @@ async fn members(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
     // Where no node answers, this says why.
     let best = seen.best_urls();
     let api = if best.is_empty() { api.clone() } else { api.at(best) };
-    if Form::is_body(asked) {
-        let reply = api.call(&Request::get("/v1/cluster")).await?;
-        if asked == Some(Form::Json) {
+    if OutputFormat::is_body(asked) {
+        let reply = api.call(&ApiRequest::get("/v1/cluster")).await?;
+        if asked == Some(OutputFormat::Json) {
             return form::write_body(&reply);
         }
         let cluster: Value = reply.read()?;
         return cluster["members"].as_array().into_iter().flatten().try_for_each(form::write_line);
     }
     if seen.nodes().is_empty() {
-        return api.call(&Request::get("/v1/cluster")).await.map(|_| ());
+        return api.call(&ApiRequest::get("/v1/cluster")).await.map(|_| ());
     }
     let mut table = Table::new(&["ID", "ROLE", "URL", "PEER", "LAG", "SILENT FOR", "ANSWERS"]);
     for Row { id, url, peer, role, lag, silent_for } in seen.roster() {
@@ -137,7 +137,7 @@ async fn members(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
         let lag = lag.map_or_else(dash, |lag| lag.to_string());
         table.row(vec![id.to_string(), role, url, peer, lag, silent_for.map_or_else(dash, |time| span(&time)), answers]);
     }
-    form::write(&table.take(Form::of(asked)))?;
+    form::write(&table.take(OutputFormat::of(asked)))?;
     if seen.leader().is_none() && !args.remote.connect.quiet {
         output::note("no leader answers, and only a leader knows how far the others are behind and for how long they are silent");
     }

@@ -1,7 +1,7 @@
 //! What `serve` runs with: flag, else environment, else file, else default, resolved once into plain values.
 
 use crate::{
-    member::{AddressFault, Member, MemberError, check_address, client_address, parse_members},
+    member::{AddressFault, MemberError, ServeMember, check_address, client_address, parse_members},
     serve::{args::ServeArgs, memory},
     telemetry,
 };
@@ -56,7 +56,7 @@ pub(crate) struct ServeConfig {
     /// Its data directory.
     pub(crate) data: PathBuf,
     /// All nodes, this one among them.
-    pub(crate) members: BTreeMap<NodeId, Member>,
+    pub(crate) members: BTreeMap<NodeId, ServeMember>,
     /// Where it listens for clients.
     pub(crate) listen: String,
     /// Where it listens for the other nodes.

@@ -14,8 +14,8 @@ use self::names::{CLIENTS, LOCKS};
 use crate::{local_http::http_client, output::write_stdout};
 use board::Board;
 use fairhold_types::NodeId;
-use look::Look;
-use screen::Size;
+use look::DemoFrame;
+use screen::ScreenSize;
 use std::{
     io::{self, IsTerminal},
     path::{Path, PathBuf},
@@ -78,11 +78,11 @@ impl Demo {
         if terminal {
             write_stdout(screen::CLEAR)?;
         } else {
-            let look = Look::take(&client, &self.urls, &LOCKS).await;
+            let look = DemoFrame::take(&client, &self.urls, &LOCKS).await;
             write_stdout(&lines(&view::advice(&look, &self.pids.borrow().clone(), self.restarts)))?;
         }
         loop {
-            let look = Look::take(&client, &self.urls, &LOCKS).await;
+            let look = DemoFrame::take(&client, &self.urls, &LOCKS).await;
             board.compare(&look);
             let pids = self.pids.borrow().clone();
             if terminal {
@@ -91,7 +91,7 @@ impl Demo {
                 top.extend(view::locks(&look, board));
                 let mut bottom = view::advice(&look, &pids, self.restarts);
                 bottom.push(format!("  the nodes' logs: {}/node-N.log", self.data.display()));
-                write_stdout(&screen::picture(&top, &bottom, Size::now()))?;
+                write_stdout(&screen::picture(&top, &bottom, ScreenSize::now()))?;
                 sleep(REDRAW_EVERY).await;
             } else {
                 let mut text = view::brief_nodes(&look, &pids);

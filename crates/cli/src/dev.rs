@@ -18,7 +18,7 @@ mod plan;
 mod readiness;
 
 pub(crate) use error::DevError;
-pub(crate) use plan::Plan;
+pub(crate) use plan::DevPlan;
 
 use crate::{
     demo::{self, look::Pids},
@@ -27,7 +27,7 @@ use crate::{
     signals::StopSignals,
 };
 use data::Data;
-use keeper::{Event, Keeper, LogTarget};
+use keeper::{ChildEvent, ChildSupervisor, LogTarget};
 use std::{
     io::{self, IsTerminal},
     net::TcpListener,
@@ -44,7 +44,7 @@ const EVENTS_MAX: usize = 64;
 const RESTART_PAUSE: Duration = Duration::from_secs(2);
 
 /// Runs the cluster until it is asked to end.
-pub(crate) fn run(plan: Plan, args: DevArgs) -> Result<(), DevError> {
+pub(crate) fn run(plan: DevPlan, args: DevArgs) -> Result<(), DevError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut signals = {
         let _context = runtime.enter();
@@ -61,7 +61,7 @@ pub(crate) fn run(plan: Plan, args: DevArgs) -> Result<(), DevError> {
 }
 
 /// Found out before any process starts, so that the message is one and says what to do.
-fn check_ports(plan: &Plan) -> Result<(), DevError> {
+fn check_ports(plan: &DevPlan) -> Result<(), DevError> {
     for address in plan.nodes().flat_map(|node| [node.client_address(), node.peer_address()]) {
         TcpListener::bind(&address).map_err(|error| DevError::Port { address, error })?;
     }
@@ -69,14 +69,14 @@ fn check_ports(plan: &Plan) -> Result<(), DevError> {
 }
 
 /// Keepers and other tasks; all of them end when `stop` says so, or when this is dropped.
-struct Running {
+struct RunningDev {
     keepers: JoinSet<()>,
     stop: watch::Sender<bool>,
     pids: watch::Sender<Pids>,
     demo: Option<JoinHandle<io::Result<()>>>,
 }
 
-async fn supervise(plan: &Plan, args: &DevArgs, data: &Data, signals: &mut StopSignals) -> Result<(), DevError> {
+async fn supervise(plan: &DevPlan, args: &DevArgs, data: &Data, signals: &mut StopSignals) -> Result<(), DevError> {
     let (events_in, mut events) = mpsc::channel(EVENTS_MAX);
     let mut running = start(plan, args, data, &events_in)?;
     drop(events_in);
@@ -117,7 +117,7 @@ async fn all_ended(keepers: &mut JoinSet<()>) {
     while keepers.join_next().await.is_some() {}
 }
 
-fn start(plan: &Plan, args: &DevArgs, data: &Data, events: &mpsc::Sender<Event>) -> Result<Running, DevError> {
+fn start(plan: &DevPlan, args: &DevArgs, data: &Data, events: &mpsc::Sender<ChildEvent>) -> Result<RunningDev, DevError> {
     let (stop, stopped) = watch::channel(false);
     let mut keepers = JoinSet::new();
     let peer_key = data.peer_key_file()?;
@@ -131,21 +131,21 @@ fn start(plan: &Plan, args: &DevArgs, data: &Data, events: &mpsc::Sender<Event>)
         if let Some(file) = &args.admin_token_file {
             serve_args.extend(["--admin-token-file".into(), file.clone().into_os_string()]);
         }
-        let keeper = Keeper::new(node.id(), serve_args, logs, (!args.no_restart).then_some(RESTART_PAUSE))?;
+        let keeper = ChildSupervisor::new(node.id(), serve_args, logs, (!args.no_restart).then_some(RESTART_PAUSE))?;
         keepers.spawn(keeper.keep(events.clone(), stopped.clone()));
     }
     let pids = watch::Sender::new(plan.nodes().map(|node| (node.id(), None)).collect());
-    Ok(Running { keepers, stop, pids, demo: None })
+    Ok(RunningDev { keepers, stop, pids, demo: None })
 }
 
 /// Tells what happens, on stdout until the cluster is ready, on stderr from then on. Ends when the demo or stdout does, or
 /// when it makes no sense to go on.
 async fn oversee(
-    plan: &Plan,
+    plan: &DevPlan,
     args: &DevArgs,
     data: &Data,
-    running: &mut Running,
-    events: &mut mpsc::Receiver<Event>,
+    running: &mut RunningDev,
+    events: &mut mpsc::Receiver<ChildEvent>,
 ) -> Result<(), DevError> {
     let mut waiting = std::pin::pin!(readiness::all_ready(plan));
     let mut ready = false;
@@ -186,14 +186,14 @@ fn ended_demo(ended: Result<io::Result<()>, tokio::task::JoinError>) -> Result<(
     crate::output::unless_closed(ended).map_err(DevError::Io)
 }
 
-fn note(plan: &Plan, args: &DevArgs, event: Event, ready: bool, pids: &watch::Sender<Pids>) -> Result<(), DevError> {
+fn note(plan: &DevPlan, args: &DevArgs, event: ChildEvent, ready: bool, pids: &watch::Sender<Pids>) -> Result<(), DevError> {
     let set = |id, pid| {
         pids.send_modify(|pids| {
             pids.insert(id, pid);
         });
     };
     match event {
-        Event::Started { id, pid } => {
+        ChildEvent::Started { id, pid } => {
             set(id, Some(pid));
             match (ready, has_screen(args)) {
                 (false, _) => write_stdout(&plan.node_line(id, pid))?,
@@ -202,7 +202,7 @@ fn note(plan: &Plan, args: &DevArgs, event: Event, ready: bool, pids: &watch::Se
                 (true, true) => {}
             }
         }
-        Event::Ended { id, pid, status } => {
+        ChildEvent::Ended { id, pid, status } => {
             set(id, None);
             if !ready && status.code().is_some() {
                 return Err(DevError::NodeFailed { id, status });
@@ -212,7 +212,7 @@ fn note(plan: &Plan, args: &DevArgs, event: Event, ready: bool, pids: &watch::Se
                 eprintln!("dev: node {id} (pid {pid}) {}; {next}", ended_how(status));
             }
         }
-        Event::CannotStart { id, error } => return Err(DevError::Spawn { id, error }),
+        ChildEvent::CannotStart { id, error } => return Err(DevError::Spawn { id, error }),
     }
     Ok(())
 }

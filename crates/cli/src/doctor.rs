@@ -11,7 +11,7 @@ mod show;
 use crate::{
     doctor::args::{DoctorArgs, DoctorOutput},
     exit,
-    look::Seen,
+    look::ClusterLook,
 };
 use finding::{Grade, worst};
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return exit::failed(exit::FAILURE, &error),
     };
-    let seen = runtime.block_on(Seen::look(&args.endpoint, args.timeout));
+    let seen = runtime.block_on(ClusterLook::look(&args.endpoint, args.timeout));
     runtime.shutdown_background();
     let findings = judge::judge(&seen);
     let text = match args.output {

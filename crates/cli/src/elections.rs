@@ -3,8 +3,8 @@
 use crate::{
     output,
     remote::{
-        self, Api, Failure, NewsArgs, RemoteArgs, Request,
-        form::{self, Form, Table, cell, harmless},
+        self, Api, ApiRequest, Failure, NewsArgs, RemoteArgs,
+        form::{self, OutputFormat, Table, cell, harmless},
         request::encode,
     },
 };
@@ -70,10 +70,10 @@ async fn run(api: &Api, args: &ElectionsArgs) -> Result<(), Failure> {
     let url = |name: &str| format!("/v1/elections/{}", encode(name));
     let (reply, fields): (_, &'static [&'static str]) = match &args.command {
         ElectionsCommand::Show { name, news } => {
-            (api.call(&news.of(Request::get(url(name)))).await?, &["election", "value", "token", "version", "session"])
+            (api.call(&news.of(ApiRequest::get(url(name)))).await?, &["election", "value", "token", "version", "session"])
         }
         ElectionsCommand::Proclaim { name, value, grant } => {
-            let request = Request::change(Method::PUT, url(name)).json(&json!({ "grant": grant, "value": value }));
+            let request = ApiRequest::change(Method::PUT, url(name)).json(&json!({ "grant": grant, "value": value }));
             (api.call(&request).await?, &["election", "version", "revision"])
         }
         ElectionsCommand::Watch { name, from } => {
@@ -86,7 +86,7 @@ async fn run(api: &Api, args: &ElectionsArgs) -> Result<(), Failure> {
             return follow(observer, asked).await;
         }
     };
-    if Form::is_body(asked) {
+    if OutputFormat::is_body(asked) {
         return form::write_body(&reply);
     }
     let answer: Value = reply.read()?;
@@ -98,11 +98,11 @@ async fn run(api: &Api, args: &ElectionsArgs) -> Result<(), Failure> {
         table.row(vec!["leader".to_owned(), cell(&answer["leader"], "owner")]);
         table.row(vec!["held_for".to_owned(), cell(&answer["leader"], "held_for")]);
     }
-    form::write(&table.take(Form::of(asked)))
+    form::write(&table.take(OutputFormat::of(asked)))
 }
 
 /// Writes a line for each thing seen, until nobody reads.
-async fn follow(mut observer: Observer, asked: Option<Form>) -> Result<(), Failure> {
+async fn follow(mut observer: Observer, asked: Option<OutputFormat>) -> Result<(), Failure> {
     loop {
         let seen = observer.next().await.map_err(|error| Failure::from_client(&error))?;
         match output::write_stdout(&line(&seen, asked)) {
@@ -112,20 +112,20 @@ async fn follow(mut observer: Observer, asked: Option<Form>) -> Result<(), Failu
     }
 }
 
-fn line(seen: &Seen, asked: Option<Form>) -> String {
+fn line(seen: &Seen, asked: Option<OutputFormat>) -> String {
     let (kind, leader) = match seen {
         Seen::Elected(leader) => ("elected", Some(leader)),
         Seen::Proclaimed(leader) => ("proclaimed", Some(leader)),
         Seen::Vacant => ("vacant", None),
         Seen::Missed | _ => ("missed", None),
     };
-    match (Form::of(asked), leader) {
-        (Form::Json | Form::Ndjson, Some(leader)) => format!("{}\n", as_json(kind, leader)),
-        (Form::Json | Form::Ndjson, None) => format!("{}\n", json!({ "type": kind })),
-        (Form::Table | Form::Plain, Some(leader)) => {
+    match (OutputFormat::of(asked), leader) {
+        (OutputFormat::Json | OutputFormat::Ndjson, Some(leader)) => format!("{}\n", as_json(kind, leader)),
+        (OutputFormat::Json | OutputFormat::Ndjson, None) => format!("{}\n", json!({ "type": kind })),
+        (OutputFormat::Table | OutputFormat::Plain, Some(leader)) => {
             format!("{kind}\t{}\t{}\t{}\n", leader.token, harmless(&leader.value), harmless(&leader.owner))
         }
-        (Form::Table | Form::Plain, None) => format!("{kind}\n"),
+        (OutputFormat::Table | OutputFormat::Plain, None) => format!("{kind}\n"),
     }
 }
 
@@ -153,9 +153,9 @@ mod tests {
             owner: "ci-9".to_owned(),
         };
         let seen = Seen::Elected(leader);
-        assert_eq!(line(&seen, Some(Form::Plain)), "elected\t58\thttp://a\\t\tci-9\n");
-        assert!(line(&seen, Some(Form::Ndjson)).contains(r#""token":58"#));
-        assert_eq!(line(&Seen::Vacant, Some(Form::Plain)), "vacant\n");
-        assert_eq!(line(&Seen::Vacant, Some(Form::Ndjson)), "{\"type\":\"vacant\"}\n");
+        assert_eq!(line(&seen, Some(OutputFormat::Plain)), "elected\t58\thttp://a\\t\tci-9\n");
+        assert!(line(&seen, Some(OutputFormat::Ndjson)).contains(r#""token":58"#));
+        assert_eq!(line(&Seen::Vacant, Some(OutputFormat::Plain)), "vacant\n");
+        assert_eq!(line(&Seen::Vacant, Some(OutputFormat::Ndjson)), "{\"type\":\"vacant\"}\n");
     }
 }

@@ -3,8 +3,8 @@
 mod take;
 
 use crate::{
-    pages::{Fields, show_one},
-    remote::{self, Api, Failure, ReadArgs, RemoteArgs, Request, form::Form, reply::Reply, request::encode},
+    pages::{PageFields, show_one},
+    remote::{self, Api, ApiRequest, Failure, ReadArgs, RemoteArgs, form::OutputFormat, reply::ApiReply, request::encode},
 };
 use clap::Subcommand;
 use fairhold_types::duration;
@@ -13,7 +13,7 @@ use std::{process::ExitCode, time::Duration};
 use take::TakeArgs;
 
 /// What a renewal says, of a grant or of a session.
-pub(crate) const RENEWED: Fields = Fields(&["EXPIRES IN", "EXPIRES AT"], &["expires_in", "expires_at"]);
+pub(crate) const RENEWED: PageFields = PageFields(&["EXPIRES IN", "EXPIRES AT"], &["expires_in", "expires_at"]);
 
 /// What `grants` was told.
 #[derive(Debug, clap::Args)]
@@ -89,11 +89,11 @@ pub(crate) fn main(args: &GrantsArgs) -> ExitCode {
 
 async fn run(api: &Api, args: &GrantsArgs) -> Result<(), Failure> {
     let asked = args.remote.output;
-    let change = |id: &str, what: &str| Request::change(Method::POST, format!("/v1/grants/{}/{what}", encode(id)));
+    let change = |id: &str, what: &str| ApiRequest::change(Method::POST, format!("/v1/grants/{}/{what}", encode(id)));
     match &args.command {
         GrantsCommand::Take(take) => show(&api.call(&take.request()?).await?, asked),
         GrantsCommand::Show { id, wait, read } => {
-            let request = Request::get(format!("/v1/grants/{}", encode(id))).wait(*wait);
+            let request = ApiRequest::get(format!("/v1/grants/{}", encode(id))).wait(*wait);
             show(&api.call(&read.of(request)).await?, asked)
         }
         GrantsCommand::Renew { id, ttl } => {
@@ -103,15 +103,15 @@ async fn run(api: &Api, args: &GrantsArgs) -> Result<(), Failure> {
         GrantsCommand::Upgrade { id, wait } => show(&api.call(&change(id, "upgrade").wait(*wait)).await?, asked),
         GrantsCommand::Downgrade { id } => show(&api.call(&change(id, "downgrade")).await?, asked),
         GrantsCommand::Release { id, session } => {
-            let request = Request::unkeyed(Method::DELETE, format!("/v1/grants/{}", encode(id)));
+            let request = ApiRequest::unkeyed(Method::DELETE, format!("/v1/grants/{}", encode(id)));
             let request = request.parameter("session", session.clone());
             api.call(&request).await.map(|_| ())
         }
     }
 }
 
-fn show(reply: &Reply, asked: Option<Form>) -> Result<(), Failure> {
-    let fields = Fields(
+fn show(reply: &ApiReply, asked: Option<OutputFormat>) -> Result<(), Failure> {
+    let fields = PageFields(
         &["ID", "LOCK", "STATE", "TOKEN", "MODE", "POSITION", "EXPIRES IN"],
         &["id", "lock", "state", "token", "mode", "position", "expires_in"],
     );

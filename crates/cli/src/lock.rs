@@ -36,7 +36,7 @@ const PASSED_ON: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::
 const PLACES_MAX: usize = 4;
 
 /// What came of the wait.
-enum Waited {
+enum WaitOutcome {
     Held(Guard),
     Not(u8, String),
     Signalled(Signal),
@@ -76,7 +76,7 @@ async fn hold_and_run(args: &LockArgs) -> Result<u8, Failure> {
     let client = remote::client(&args.connect, Some(args.owner.clone().unwrap_or_else(owner)))?;
     let mut signals = group::listen(&PASSED_ON)?;
     let code = match wait(args, &client, &mut signals).await {
-        Waited::Held(guard) => {
+        WaitOutcome::Held(guard) => {
             if args.connect.verbose {
                 say(&format!("{name} is held, token {}", guard.token().map_or(0, |token| token.0)));
             }
@@ -92,13 +92,13 @@ async fn hold_and_run(args: &LockArgs) -> Result<u8, Failure> {
             }
             code
         }
-        Waited::Not(code, why) => {
+        WaitOutcome::Not(code, why) => {
             if code != args.conflict_exit_code || !args.connect.quiet {
                 say(&why);
             }
             code
         }
-        Waited::Signalled(signal) => 128_u8.saturating_add(exit_number(signal.as_raw())),
+        WaitOutcome::Signalled(signal) => 128_u8.saturating_add(exit_number(signal.as_raw())),
     };
     // What cannot be given back in time ends with its ttl. Of a cluster that has never answered there is nothing.
     if client.cluster_id().is_some() {
@@ -138,7 +138,7 @@ fn wish(args: &LockArgs, client: &Client) -> Acquire {
     wish
 }
 
-async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Signal>) -> Waited {
+async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Signal>) -> WaitOutcome {
     let (tell, places) = mpsc::channel(PLACES_MAX);
     let wish = wish(args, client).on_queue(move |place| drop(tell.try_send(place.clone())));
     let acquiring = async { if args.nonblock { wish.try_now().await } else { wish.await } };
@@ -155,19 +155,19 @@ async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Sig
     tokio::select! {
         biased;
         acquired = acquiring => match acquired {
-            Ok(guard) => Waited::Held(guard),
+            Ok(guard) => WaitOutcome::Held(guard),
             Err(error) => not_acquired(args, &error),
         },
-        Some(signal) = signals.recv() => Waited::Signalled(signal),
+        Some(signal) = signals.recv() => WaitOutcome::Signalled(signal),
         why = waiting::nobody_answers(client, args.connect.timeout) => {
             let (within, asked) = (duration::rounded(args.connect.timeout), client.endpoints().join(", "));
-            Waited::Not(exit::UNAVAILABLE, format!("no endpoint answered within {within}: {asked}{why}"))
+            WaitOutcome::Not(exit::UNAVAILABLE, format!("no endpoint answered within {within}: {asked}{why}"))
         }
-        () = telling => Waited::Not(exit::UNAVAILABLE, "nothing is told any more".to_owned()),
+        () = telling => WaitOutcome::Not(exit::UNAVAILABLE, "nothing is told any more".to_owned()),
     }
 }
 
-fn not_acquired(args: &LockArgs, error: &Error) -> Waited {
+fn not_acquired(args: &LockArgs, error: &Error) -> WaitOutcome {
     let code = match error {
         Error::Unavailable { .. } | Error::OutcomeUnknown { .. } | Error::StateFull { .. } => exit::UNAVAILABLE,
         Error::Refused { status: 401 | 403, .. } => exit::DENIED,
@@ -184,5 +184,5 @@ fn not_acquired(args: &LockArgs, error: &Error) -> Waited {
         | Error::NotUnderstood { .. }
         | _ => exit::FAILURE,
     };
-    Waited::Not(code, error.to_string())
+    WaitOutcome::Not(code, error.to_string())
 }

@@ -5,10 +5,10 @@ mod breaking;
 
 use crate::{
     moment, output,
-    pages::{self, Fields, PageArgs, list},
+    pages::{self, PageArgs, PageFields, list},
     remote::{
-        self, Api, Failure, NewsArgs, ReadArgs, RemoteArgs, Request,
-        form::{self, Form, Table, cell},
+        self, Api, ApiRequest, Failure, NewsArgs, ReadArgs, RemoteArgs,
+        form::{self, OutputFormat, Table, cell},
         request::encode,
     },
 };
@@ -154,25 +154,25 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
     let asked = args.remote.output;
     match &args.command {
         LocksCommand::Ls { prefix, state, sort, page, read } => {
-            let request = Request::get("/v1/locks").parameter("prefix", prefix.as_ref());
+            let request = ApiRequest::get("/v1/locks").parameter("prefix", prefix.as_ref());
             let request = request.parameter("state", state.as_ref()).parameter("sort", sort.as_ref());
-            let fields = Fields(
+            let fields = PageFields(
                 &["LOCK", "STATE", "OWNER", "HELD FOR", "HOLDERS", "WAITING", "LIMIT", "WAITED", "HELD", "HAND-OVERS"],
                 &["lock", "state", "owner", "held_for", "holders", "queue_length", "limit", "waited", "held", "hand_overs"],
             );
             list(api, &read.of(request), page, asked, &fields).await.map(|_| ())
         }
         LocksCommand::Show { name, page, news } => {
-            show(api, &news.of(Request::get(format!("/v1/locks/{}", encode(name)))), page, &args.remote).await
+            show(api, &news.of(ApiRequest::get(format!("/v1/locks/{}", encode(name)))), page, &args.remote).await
         }
         LocksCommand::Fence { name, token, grant, read } => {
-            let request = Request::get(format!("/v1/locks/{}/fence", encode(name))).parameter("token", Some(token));
+            let request = ApiRequest::get(format!("/v1/locks/{}/fence", encode(name))).parameter("token", Some(token));
             let reply = api.call(&read.of(request.parameter("grant", grant.as_ref()))).await?;
-            if Form::is_body(asked) { form::write_body(&reply) } else { Ok(()) }
+            if OutputFormat::is_body(asked) { form::write_body(&reply) } else { Ok(()) }
         }
         LocksCommand::Queue { name, page, news } => {
-            let request = Request::get(format!("/v1/locks/{}/queue", encode(name)));
-            let fields = Fields(
+            let request = ApiRequest::get(format!("/v1/locks/{}/queue", encode(name)));
+            let fields = PageFields(
                 &["PLACE", "GRANT", "SESSION", "STATE", "MODE", "OWNER", "SINCE", "WAITS FOR", "ESTIMATE"],
                 &["position", "number", "session", "state", "mode", "owner", "since", "waits_for.number", "estimate"],
             );
@@ -183,8 +183,8 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
             Ok(())
         }
         LocksCommand::History { name, at, page, read } => {
-            let request = Request::get(format!("/v1/locks/{}/history", encode(name))).parameter("at", at.as_ref());
-            let fields = Fields(
+            let request = ApiRequest::get(format!("/v1/locks/{}/history", encode(name))).parameter("at", at.as_ref());
+            let fields = PageFields(
                 &["GRANT", "SESSION", "OWNER", "MODE", "TOKEN", "FROM", "TO", "HELD FOR", "ENDED", "BY", "REASON"],
                 &["number", "session", "owner", "mode", "token", "from", "to", "held_for", "ended", "by", "reason"],
             );
@@ -195,33 +195,33 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
             Ok(())
         }
         LocksCommand::Revoke { name, reason } => {
-            let request = Request::change(Method::POST, format!("/v1/locks/{}/holders/revoke", encode(name)));
+            let request = ApiRequest::change(Method::POST, format!("/v1/locks/{}/holders/revoke", encode(name)));
             api.call(&request.parameter("reason", reason.as_ref())).await.map(|_| ())
         }
         LocksCommand::Set { name, limit, max_waiters, max_hold } => {
             let reply = api.call(&set(name, *limit, *max_waiters, max_hold.as_deref())).await?;
-            if Form::is_body(asked) { form::write_body(&reply) } else { Ok(()) }
+            if OutputFormat::is_body(asked) { form::write_body(&reply) } else { Ok(()) }
         }
         LocksCommand::Break(order) => breaking::run(api, order, args.remote.connect.quiet).await,
     }
 }
 
 /// The request to set what a lock allows.
-fn set(name: &str, limit: Option<u32>, max_waiters: Option<u64>, max_hold: Option<&str>) -> Request {
+fn set(name: &str, limit: Option<u32>, max_waiters: Option<u64>, max_hold: Option<&str>) -> ApiRequest {
     let mut what = serde_json::Map::new();
     what.extend(limit.map(|limit| ("limit".to_owned(), limit.into())));
     what.extend(max_waiters.map(|most| ("max_waiters".to_owned(), most.into())));
     what.extend(max_hold.map(|most| ("max_hold".to_owned(), most.into())));
-    let request = Request::unkeyed(Method::PATCH, format!("/v1/locks/{}", encode(name)));
+    let request = ApiRequest::unkeyed(Method::PATCH, format!("/v1/locks/{}", encode(name)));
     request.json(&Value::Object(what))
 }
 
 /// Who holds it: a row each.
-async fn show(api: &Api, request: &Request, page: &PageArgs, remote: &RemoteArgs) -> Result<(), Failure> {
+async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, remote: &RemoteArgs) -> Result<(), Failure> {
     let asked = remote.output;
     let mut table = Table::new(&["LOCK", "HOLDER", "OWNER", "MODE", "TOKEN", "HELD FOR", "WAITING"]);
     pages::follow(api, request, page, asked, |reply| {
-        if Form::is_body(asked) {
+        if OutputFormat::is_body(asked) {
             return form::write_body(reply);
         }
         let lock: Value = reply.read()?;
@@ -234,7 +234,7 @@ async fn show(api: &Api, request: &Request, page: &PageArgs, remote: &RemoteArgs
             let (name, waiting) = (cell(&lock, "lock"), cell(&lock, "queue_length"));
             table.row(vec![name, of("number"), of("owner"), of("mode"), of("token"), of("held_for"), waiting]);
         }
-        form::write(&table.take(Form::of(asked)))
+        form::write(&table.take(OutputFormat::of(asked)))
     })
     .await
 }

@@ -20,7 +20,7 @@ use tokio::{net::TcpStream, time::timeout};
 
 /// All that was seen.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ClusterLook {
     /// The endpoints: those that were given first, then the members that they name.
     pub(crate) endpoints: Vec<Endpoint>,
     /// The members' ports for one another, by address: whether something listens there.
@@ -35,12 +35,12 @@ pub(crate) struct Endpoint {
     /// Whether it was given, and not only named by a node.
     pub(crate) given: bool,
     /// What it said, or why it said nothing.
-    pub(crate) says: Result<Answer, String>,
+    pub(crate) says: Result<NodeAnswer, String>,
 }
 
 /// What a node says of itself.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct NodeAnswer {
     /// `/v1/cluster`
     pub(crate) cluster: Cluster,
     /// `/readyz?verbose`
@@ -99,18 +99,18 @@ pub(crate) struct Row {
     pub(crate) silent_for: Option<String>,
 }
 
-impl Seen {
+impl ClusterLook {
     /// Looks at what every node says of the cluster, and at nothing else: cheap enough for once a second.
-    pub(crate) async fn glance(urls: &[String], limit: Duration) -> Seen {
-        Seen::ask(urls, limit, Depth::Cluster).await
+    pub(crate) async fn glance(urls: &[String], limit: Duration) -> ClusterLook {
+        ClusterLook::ask(urls, limit, Depth::Cluster).await
     }
 
     /// Looks. Nothing takes longer than `limit` to be given up, and it looks twice: at what was given, then at what that names.
-    pub(crate) async fn look(urls: &[String], limit: Duration) -> Seen {
-        Seen::ask(urls, limit, Depth::All).await
+    pub(crate) async fn look(urls: &[String], limit: Duration) -> ClusterLook {
+        ClusterLook::ask(urls, limit, Depth::All).await
     }
 
-    async fn ask(urls: &[String], limit: Duration, depth: Depth) -> Seen {
+    async fn ask(urls: &[String], limit: Duration, depth: Depth) -> ClusterLook {
         let client = crate::local_http::http_client(limit);
         let mut known: Vec<String> = Vec::new();
         for url in urls.iter().map(|url| base(url)) {
@@ -118,7 +118,7 @@ impl Seen {
                 known.push(url);
             }
         }
-        let mut seen = Seen { endpoints: look_at(&client, &known, true, depth).await, peers: BTreeMap::new() };
+        let mut seen = ClusterLook { endpoints: look_at(&client, &known, true, depth).await, peers: BTreeMap::new() };
         let answered: Vec<(Option<String>, NodeId)> =
             seen.answering().map(|(_, answer)| (answer.cluster.cluster.clone(), answer.cluster.id)).collect();
         // A node that answered under another name of its host is not asked twice.
@@ -134,7 +134,7 @@ impl Seen {
     }
 
     /// The endpoints that answered.
-    pub(crate) fn answering(&self) -> impl Iterator<Item = (&Endpoint, &Answer)> {
+    pub(crate) fn answering(&self) -> impl Iterator<Item = (&Endpoint, &NodeAnswer)> {
         self.endpoints.iter().filter_map(|endpoint| Some((endpoint, endpoint.says.as_ref().ok()?)))
     }
 
@@ -152,16 +152,16 @@ impl Seen {
     }
 
     /// The nodes of that cluster that answered, each once, by number.
-    pub(crate) fn nodes(&self) -> BTreeMap<NodeId, (&Endpoint, &Answer)> {
+    pub(crate) fn nodes(&self) -> BTreeMap<NodeId, (&Endpoint, &NodeAnswer)> {
         let cluster = self.cluster_id();
         let ours = self.answering().filter(|(_, answer)| answer.cluster.cluster == cluster);
         ours.map(|(endpoint, answer)| (answer.cluster.id, (endpoint, answer))).collect()
     }
 
     /// The node that leads: it says so itself, and no node that answered is in a later term.
-    pub(crate) fn leader(&self) -> Option<(NodeId, &Endpoint, &Answer)> {
+    pub(crate) fn leader(&self) -> Option<(NodeId, &Endpoint, &NodeAnswer)> {
         let newest = self.nodes().values().map(|(_, answer)| answer.cluster.term).max()?;
-        let leads = |answer: &Answer| answer.cluster.role == "leader" && answer.cluster.term == newest;
+        let leads = |answer: &NodeAnswer| answer.cluster.role == "leader" && answer.cluster.term == newest;
         self.nodes().into_iter().find(|(_, (_, answer))| leads(answer)).map(|(id, (endpoint, answer))| (id, endpoint, answer))
     }
 
@@ -233,17 +233,17 @@ async fn look_at(client: &Client, urls: &[String], given: bool, depth: Depth) ->
         .await
 }
 
-async fn ask(client: &Client, url: &str, depth: Depth) -> Result<Answer, String> {
+async fn ask(client: &Client, url: &str, depth: Depth) -> Result<NodeAnswer, String> {
     let cluster: Cluster = get(client, format!("{url}/v1/cluster")).await?;
     if depth == Depth::Cluster {
-        return Ok(Answer { cluster, readiness: None, clock: None });
+        return Ok(NodeAnswer { cluster, readiness: None, clock: None });
     }
     // The connection stands by now, so that the times around this one are those of one round trip and the proof of readiness.
     let (before, begun) = (now(), Instant::now());
     let readiness: Option<Readiness> = get(client, format!("{url}/readyz?verbose")).await.ok();
     let after = WallMillis(before.0.saturating_add(duration::millis(begun.elapsed())));
     let shown = readiness.as_ref().and_then(|readiness| WallMillis::from_rfc3339(readiness.host.time.as_deref()?));
-    Ok(Answer { cluster, clock: shown.map(|shown| Clock::between(before, shown, after)), readiness })
+    Ok(NodeAnswer { cluster, clock: shown.map(|shown| Clock::between(before, shown, after)), readiness })
 }
 
 /// A JSON body, whatever the status: a node that is not ready says so with one.

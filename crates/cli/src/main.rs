@@ -53,7 +53,7 @@ fn main() -> ExitCode {
             Ok(config) => exit::ended(serve::run(config)),
             Err(error) => exit::failed(exit::USAGE, &error),
         },
-        Command::Dev(args) => match dev::Plan::new(args.nodes, args.port) {
+        Command::Dev(args) => match dev::DevPlan::new(args.nodes, args.port) {
             Ok(plan) => exit::ended(dev::run(plan, args)),
             Err(error) => exit::failed(exit::USAGE, &error),
         },

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// Where a node is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Member {
+pub(crate) struct ServeMember {
     /// By clients: `http://HOST:PORT`.
     pub(crate) url: String,
     /// By the other nodes: `HOST:PORT`.
@@ -30,7 +30,7 @@ pub(crate) enum MemberError {
         /// As it was written.
         entry: String,
         /// What is wrong with it.
-        fault: Fault,
+        fault: MemberFault,
     },
     /// One number for two.
     #[error("--member {id}=… is given twice: list every node once, with its own number")]
@@ -63,7 +63,7 @@ pub(crate) enum MemberError {
 
 /// What is wrong with one member.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Fault {
+pub(crate) enum MemberFault {
     /// No number, or not one from 1 on.
     #[error("it does not begin with a number, at least 1, and `=`")]
     Number,
@@ -87,7 +87,7 @@ pub(crate) enum Fault {
 pub(crate) struct AddressFault(pub(crate) String);
 
 /// Reads and checks the whole list. One text may hold several members, parted by white space, as an environment variable does.
-pub(crate) fn parse_members(id: NodeId, entries: &[String]) -> Result<BTreeMap<NodeId, Member>, MemberError> {
+pub(crate) fn parse_members(id: NodeId, entries: &[String]) -> Result<BTreeMap<NodeId, ServeMember>, MemberError> {
     let mut members = BTreeMap::new();
     let mut owners: BTreeMap<String, NodeId> = BTreeMap::new();
     for entry in entries.iter().flat_map(|entry| entry.split_whitespace()) {
@@ -113,22 +113,22 @@ pub(crate) fn parse_members(id: NodeId, entries: &[String]) -> Result<BTreeMap<N
 }
 
 /// `HOST:PORT` of the member's URL.
-pub(crate) fn client_address(member: &Member) -> &str {
+pub(crate) fn client_address(member: &ServeMember) -> &str {
     member.url.strip_prefix("http://").unwrap_or(&member.url)
 }
 
-fn parse_member(entry: &str) -> Result<(NodeId, Member), Fault> {
-    let (id, addresses) = entry.split_once('=').ok_or(Fault::Number)?;
-    let id: NodeId = id.parse().ok().filter(|id| *id > 0).ok_or(Fault::Number)?;
-    let (url, peer) = addresses.split_once(',').ok_or(Fault::OneAddress)?;
-    let client = url.strip_prefix("http://").ok_or(Fault::Scheme)?;
+fn parse_member(entry: &str) -> Result<(NodeId, ServeMember), MemberFault> {
+    let (id, addresses) = entry.split_once('=').ok_or(MemberFault::Number)?;
+    let id: NodeId = id.parse().ok().filter(|id| *id > 0).ok_or(MemberFault::Number)?;
+    let (url, peer) = addresses.split_once(',').ok_or(MemberFault::OneAddress)?;
+    let client = url.strip_prefix("http://").ok_or(MemberFault::Scheme)?;
     let client = client.strip_suffix('/').unwrap_or(client);
     if client.contains(['/', '?', '#', '@']) {
-        return Err(Fault::UrlTail);
+        return Err(MemberFault::UrlTail);
     }
     check_address(client)?;
     check_address(peer)?;
-    Ok((id, Member { url: format!("http://{client}"), peer: peer.to_owned() }))
+    Ok((id, ServeMember { url: format!("http://{client}"), peer: peer.to_owned() }))
 }
 
 /// Whether this is `HOST:PORT`. Whether the host exists is found out later.
@@ -149,7 +149,7 @@ pub(crate) fn check_address(text: &str) -> Result<(), AddressFault> {
 mod tests {
     use super::*;
 
-    fn parse(id: NodeId, entries: &[&str]) -> Result<BTreeMap<NodeId, Member>, MemberError> {
+    fn parse(id: NodeId, entries: &[&str]) -> Result<BTreeMap<NodeId, ServeMember>, MemberError> {
         parse_members(id, &entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>())
     }
 
@@ -162,7 +162,7 @@ mod tests {
         let flags = parse(2, &["1=http://a:7171,a:7271", "2=http://[::1]:7171/,[::1]:7271"]).unwrap();
         let variable = parse(2, &["1=http://a:7171,a:7271  2=http://[::1]:7171,[::1]:7271\n"]).unwrap();
         assert_eq!(flags, variable);
-        assert_eq!(flags[&2], Member { url: "http://[::1]:7171".to_owned(), peer: "[::1]:7271".to_owned() });
+        assert_eq!(flags[&2], ServeMember { url: "http://[::1]:7171".to_owned(), peer: "[::1]:7271".to_owned() });
         assert_eq!(client_address(&flags[&1]), "a:7171");
     }
 

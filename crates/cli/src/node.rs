@@ -2,10 +2,10 @@
 
 use crate::{
     output,
-    pages::{Fields, PageArgs, list, show_one},
+    pages::{PageArgs, PageFields, list, show_one},
     remote::{
-        self, Api, Failure, NewsArgs, ReadArgs, RemoteArgs, Request,
-        form::{self, Form, Table, cell},
+        self, Api, ApiRequest, Failure, NewsArgs, ReadArgs, RemoteArgs,
+        form::{self, OutputFormat, Table, cell},
         request::node_path,
     },
     watch,
@@ -167,17 +167,17 @@ async fn run(api: &Api, args: &NodeArgs) -> Result<(), Failure> {
     let asked = args.remote.output;
     match &args.command {
         NodeCommand::Get { path, news } => {
-            let reply = api.call(&news.of(Request::get(node_path(path)))).await?;
+            let reply = api.call(&news.of(ApiRequest::get(node_path(path)))).await?;
             Ok(output::unless_closed(output::write_bytes(&reply.body))?)
         }
-        NodeCommand::Put(put) => write(api, put, Request::change(Method::PUT, node_path(&put.path)), asked).await,
+        NodeCommand::Put(put) => write(api, put, ApiRequest::change(Method::PUT, node_path(&put.path)), asked).await,
         NodeCommand::Create { put, sequential: true, name } => {
             if put.version.is_some() || put.exists || put.container {
                 let why = "a sequential node is always new and cannot be a container: leave out --version, --exists and \
                            --container";
                 return Err(Failure::Usage(why.to_owned()));
             }
-            let request = Request::change(Method::POST, node_path(&put.path)).flag("sequential", true);
+            let request = ApiRequest::change(Method::POST, node_path(&put.path)).flag("sequential", true);
             write(api, put, request.parameter("name", name.as_ref()), asked).await
         }
         NodeCommand::Create { put, sequential: false, .. } => {
@@ -185,24 +185,24 @@ async fn run(api: &Api, args: &NodeArgs) -> Result<(), Failure> {
                 let why = "create needs a path that does not exist: leave out --version and --exists, or use put";
                 return Err(Failure::Usage(why.to_owned()));
             }
-            let request = Request::change(Method::PUT, node_path(&put.path)).header("if-none-match", "*".to_owned());
+            let request = ApiRequest::change(Method::PUT, node_path(&put.path)).header("if-none-match", "*".to_owned());
             write(api, put, request, asked).await
         }
         NodeCommand::Rm { path, recursive, version, fence } => {
-            let request = Request::change(Method::DELETE, node_path(path)).flag("recursive", *recursive);
+            let request = ApiRequest::change(Method::DELETE, node_path(path)).flag("recursive", *recursive);
             api.call(&conditions(request, *version, false, fence.as_ref())).await.map(|_| ())
         }
         NodeCommand::Ls { path, page, news } => {
-            let request = Request::get(node_path(path)).flag("children", true).flag("meta", true);
+            let request = ApiRequest::get(node_path(path)).flag("children", true).flag("meta", true);
             list(api, &news.of(request), page, asked, &STATS).await.map(|_| ())
         }
         NodeCommand::Tree { path, page, news } => {
-            let request = Request::get(node_path(path)).flag("recursive", true).flag("meta", true);
+            let request = ApiRequest::get(node_path(path)).flag("recursive", true).flag("meta", true);
             list(api, &news.of(request), page, asked, &STATS).await.map(|_| ())
         }
         NodeCommand::Stat { path, read } => {
-            let reply = api.call(&read.of(Request::get(node_path(path)).flag("meta", true))).await?;
-            if Form::is_body(asked) {
+            let reply = api.call(&read.of(ApiRequest::get(node_path(path)).flag("meta", true))).await?;
+            if OutputFormat::is_body(asked) {
                 return form::write_body(&reply);
             }
             let stat: Value = reply.read()?;
@@ -210,7 +210,7 @@ async fn run(api: &Api, args: &NodeArgs) -> Result<(), Failure> {
             for name in stat.as_object().into_iter().flatten().map(|(name, _)| name) {
                 table.row(vec![name.clone(), cell(&stat, name)]);
             }
-            form::write(&table.take(Form::of(asked)))
+            form::write(&table.take(OutputFormat::of(asked)))
         }
         NodeCommand::Watch { path, from } => {
             let watch = remote::client(&args.remote.connect, None)?.watch().tree(path);
@@ -219,12 +219,12 @@ async fn run(api: &Api, args: &NodeArgs) -> Result<(), Failure> {
     }
 }
 
-const STATS: Fields = Fields(
+const STATS: PageFields = PageFields(
     &["PATH", "VERSION", "BYTES", "CHILDREN", "OWNER", "CHANGED AT"],
     &["path", "version", "data_length", "num_children", "ephemeral_owner", "mtime"],
 );
 
-fn conditions(request: Request, version: Option<i32>, exists: bool, fence: Option<&String>) -> Request {
+fn conditions(request: ApiRequest, version: Option<i32>, exists: bool, fence: Option<&String>) -> ApiRequest {
     let request = match (version, exists) {
         (Some(version), _) => request.header("if-match", format!("\"{version}\"")),
         (None, true) => request.header("if-match", "*".to_owned()),
@@ -236,7 +236,7 @@ fn conditions(request: Request, version: Option<i32>, exists: bool, fence: Optio
     }
 }
 
-async fn write(api: &Api, put: &PutArgs, request: Request, asked: Option<Form>) -> Result<(), Failure> {
+async fn write(api: &Api, put: &PutArgs, request: ApiRequest, asked: Option<OutputFormat>) -> Result<(), Failure> {
     let value = match put.value.as_deref() {
         None | Some("-") => {
             let mut bytes = Vec::new();
@@ -248,5 +248,5 @@ async fn write(api: &Api, put: &PutArgs, request: Request, asked: Option<Form>) 
     let request = request.flag("parents", put.parents).parameter("session", put.session.as_ref());
     let request = request.parameter("ttl", put.ttl.map(duration::format)).flag("container", put.container).body(value);
     let reply = api.call(&conditions(request, put.version, put.exists, put.fence.as_ref())).await?;
-    show_one(&reply, asked, &Fields(&["PATH", "VERSION", "REVISION"], &["path", "version", "revision"]))
+    show_one(&reply, asked, &PageFields(&["PATH", "VERSION", "REVISION"], &["path", "version", "revision"]))
 }

@@ -1,9 +1,9 @@
 //! Answers that come in pages: one page that was asked for, or one after the other to the end, each written when it is there.
 
 use crate::remote::{
-    Api, Failure, Request,
-    form::{self, Form, Table, cell},
-    reply::Reply,
+    Api, ApiRequest, Failure,
+    form::{self, OutputFormat, Table, cell},
+    reply::ApiReply,
 };
 use fairhold_types::limits::PAGE_MAX;
 use serde_json::Value;
@@ -22,13 +22,13 @@ pub(crate) struct PageArgs {
 /// Asks for one page after the other, or for the one that was asked for, and shows each.
 pub(crate) async fn follow(
     api: &Api,
-    request: &Request,
+    request: &ApiRequest,
     page: &PageArgs,
-    asked: Option<Form>,
-    mut show: impl FnMut(&Reply) -> Result<(), Failure>,
+    asked: Option<OutputFormat>,
+    mut show: impl FnMut(&ApiReply) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     // A body is what the caller asked for, and no more.
-    let is_one = page.limit.is_some() || asked == Some(Form::Json);
+    let is_one = page.limit.is_some() || asked == Some(OutputFormat::Json);
     let limit = page.limit.or((!is_one).then_some(PAGE_MAX));
     let (mut cursor, mut request) = (page.cursor.clone(), request.clone());
     loop {
@@ -46,34 +46,34 @@ pub(crate) async fn follow(
 /// Writes the items of a listing, and says how many there were.
 pub(crate) async fn list(
     api: &Api,
-    request: &Request,
+    request: &ApiRequest,
     page: &PageArgs,
-    asked: Option<Form>,
-    fields: &Fields,
+    asked: Option<OutputFormat>,
+    fields: &PageFields,
 ) -> Result<usize, Failure> {
     let (mut table, mut count) = (Table::new(fields.0), 0);
     follow(api, request, page, asked, |reply| {
         let body: Value = reply.read()?;
         count += body["items"].as_array().map_or(0, Vec::len);
-        if asked == Some(Form::Json) {
+        if asked == Some(OutputFormat::Json) {
             return form::write_body(reply);
         }
         for item in body["items"].as_array().into_iter().flatten() {
             match asked {
-                Some(Form::Ndjson) => form::write_line(item)?,
-                Some(Form::Table | Form::Plain | Form::Json) | None => fields.add(&mut table, item),
+                Some(OutputFormat::Ndjson) => form::write_line(item)?,
+                Some(OutputFormat::Table | OutputFormat::Plain | OutputFormat::Json) | None => fields.add(&mut table, item),
             }
         }
-        if asked == Some(Form::Ndjson) { Ok(()) } else { form::write(&table.take(Form::of(asked))) }
+        if asked == Some(OutputFormat::Ndjson) { Ok(()) } else { form::write(&table.take(OutputFormat::of(asked))) }
     })
     .await?;
     Ok(count)
 }
 
 /// Headings, and the field below each; a dot goes one level down.
-pub(crate) struct Fields(pub(crate) &'static [&'static str], pub(crate) &'static [&'static str]);
+pub(crate) struct PageFields(pub(crate) &'static [&'static str], pub(crate) &'static [&'static str]);
 
-impl Fields {
+impl PageFields {
     fn add(&self, table: &mut Table, item: &Value) {
         let find = |field: &&str| match field.split_once('.') {
             Some((outer, inner)) => cell(&item[outer], inner),
@@ -84,11 +84,11 @@ impl Fields {
 }
 
 /// Writes one answer as one row.
-pub(crate) fn show_one(reply: &Reply, asked: Option<Form>, fields: &Fields) -> Result<(), Failure> {
-    if Form::is_body(asked) {
+pub(crate) fn show_one(reply: &ApiReply, asked: Option<OutputFormat>, fields: &PageFields) -> Result<(), Failure> {
+    if OutputFormat::is_body(asked) {
         return form::write_body(reply);
     }
     let mut table = Table::new(fields.0);
     fields.add(&mut table, &reply.read()?);
-    form::write(&table.take(Form::of(asked)))
+    form::write(&table.take(OutputFormat::of(asked)))
 }

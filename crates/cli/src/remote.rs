@@ -10,7 +10,7 @@ pub(crate) mod request;
 pub(crate) use api::Api;
 pub(crate) use args::{ConnectArgs, NewsArgs, ReadArgs, RemoteArgs, pair};
 pub(crate) use failure::Failure;
-pub(crate) use request::Request;
+pub(crate) use request::ApiRequest;
 
 use fairhold_client::Client;
 use std::process::ExitCode;
@@ -45,6 +45,6 @@ pub(crate) fn run(remote: &RemoteArgs, work: impl AsyncFnOnce(&Api) -> Result<()
     })();
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.exit(remote.output == Some(form::Form::Json)),
+        Err(failure) => failure.exit(remote.output == Some(form::OutputFormat::Json)),
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::{
     grants::RENEWED,
-    pages::{self, Fields, PageArgs, list, show_one},
+    pages::{self, PageArgs, PageFields, list, show_one},
     remote::{
-        self, Api, Failure, ReadArgs, RemoteArgs, Request,
-        form::{self, Form, Table, cell},
+        self, Api, ApiRequest, Failure, ReadArgs, RemoteArgs,
+        form::{self, OutputFormat, Table, cell},
         request::encode,
     },
 };
@@ -104,20 +104,20 @@ async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
     let asked = args.remote.output;
     match &args.command {
         SessionsCommand::Ls { page, read } => {
-            let fields = Fields(
+            let fields = PageFields(
                 &["SESSION", "NAME", "TTL", "OPENED AT", "EPHEMERAL NODES"],
                 &["number", "name", "ttl", "opened_at", "ephemeral_count"],
             );
-            list(api, &read.of(Request::get("/v1/sessions")), page, asked, &fields).await.map(|_| ())
+            list(api, &read.of(ApiRequest::get("/v1/sessions")), page, asked, &fields).await.map(|_| ())
         }
         SessionsCommand::Show { session, page, read } => {
-            show(api, &read.of(Request::get(format!("/v1/sessions/{}", encode(session)))), page, asked).await
+            show(api, &read.of(ApiRequest::get(format!("/v1/sessions/{}", encode(session)))), page, asked).await
         }
         SessionsCommand::Open { ttl, name, meta } => {
             let meta: serde_json::Map<String, Value> = meta.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
             let body = json!({ "ttl": ttl.map(duration::format), "name": name, "meta": meta });
-            let reply = api.call(&Request::change(Method::POST, "/v1/sessions").json(&body)).await?;
-            show_one(&reply, asked, &Fields(&["ID", "SESSION", "TTL"], &["id", "number", "ttl"]))
+            let reply = api.call(&ApiRequest::change(Method::POST, "/v1/sessions").json(&body)).await?;
+            show_one(&reply, asked, &PageFields(&["ID", "SESSION", "TTL"], &["id", "number", "ttl"]))
         }
         SessionsCommand::Keepalive { ids } => keep_alive(api, ids, asked).await,
         SessionsCommand::Close { id } => {
@@ -127,21 +127,21 @@ async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
                     "close takes the secret id; to end a session by its number, use: sessions end {id}"
                 )));
             }
-            let request = Request::unkeyed(Method::DELETE, format!("/v1/sessions/{}", encode(id)));
+            let request = ApiRequest::unkeyed(Method::DELETE, format!("/v1/sessions/{}", encode(id)));
             api.call(&request.done_by(Code::SessionNotFound)).await.map(|_| ())
         }
         SessionsCommand::End { number, reason } => {
-            let request = Request::unkeyed(Method::DELETE, format!("/v1/sessions/{number}")).done_by(Code::SessionNotFound);
+            let request = ApiRequest::unkeyed(Method::DELETE, format!("/v1/sessions/{number}")).done_by(Code::SessionNotFound);
             api.call(&request.parameter("reason", reason.as_ref())).await.map(|_| ())
         }
     }
 }
 
 /// What it owns: a row each, of one page after the other.
-async fn show(api: &Api, request: &Request, page: &PageArgs, asked: Option<Form>) -> Result<(), Failure> {
+async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, asked: Option<OutputFormat>) -> Result<(), Failure> {
     let (mut table, mut is_first) = (Table::new(&["WHAT", "NAME", "STATE"]), true);
     pages::follow(api, request, page, asked, |reply| {
-        if Form::is_body(asked) {
+        if OutputFormat::is_body(asked) {
             return form::write_body(reply);
         }
         let session: Value = reply.read()?;
@@ -154,21 +154,21 @@ async fn show(api: &Api, request: &Request, page: &PageArgs, asked: Option<Form>
         for path in session["ephemeral_nodes"].as_array().into_iter().flatten() {
             table.row(vec!["node".to_owned(), path.as_str().unwrap_or("-").to_owned(), "-".to_owned()]);
         }
-        form::write(&table.take(Form::of(asked)))
+        form::write(&table.take(OutputFormat::of(asked)))
     })
     .await
 }
 
 /// One by its own call, which says for how long it lives; several by one call.
-async fn keep_alive(api: &Api, ids: &[String], asked: Option<Form>) -> Result<(), Failure> {
+async fn keep_alive(api: &Api, ids: &[String], asked: Option<OutputFormat>) -> Result<(), Failure> {
     if let [id] = ids {
-        let reply = api.call(&Request::change(Method::POST, format!("/v1/sessions/{}/keepalive", encode(id)))).await?;
+        let reply = api.call(&ApiRequest::change(Method::POST, format!("/v1/sessions/{}/keepalive", encode(id)))).await?;
         return show_one(&reply, asked, &RENEWED);
     }
-    let request = Request::change(Method::POST, "/v1/sessions/keepalive").json(&json!({ "ids": ids }));
+    let request = ApiRequest::change(Method::POST, "/v1/sessions/keepalive").json(&json!({ "ids": ids }));
     let reply = api.call(&request).await?;
     let kept: Value = reply.read()?;
-    if Form::is_body(asked) {
+    if OutputFormat::is_body(asked) {
         form::write_body(&reply)?;
     } else {
         let mut table = Table::new(&["ID", "STATE"]);
@@ -177,7 +177,7 @@ async fn keep_alive(api: &Api, ids: &[String], asked: Option<Form>) -> Result<()
                 table.row(vec![id.as_str().unwrap_or("-").to_owned(), state.to_owned()]);
             }
         }
-        form::write(&table.take(Form::of(asked)))?;
+        form::write(&table.take(OutputFormat::of(asked)))?;
     }
     match kept["expired"].as_array().map_or(0, Vec::len) {
         0 => Ok(()),

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::watch;
-use watcher::{Look, Watcher};
+use watcher::{TopFrame, Watcher};
 
 /// How often keys and signals are looked for, and the screen is drawn.
 const KEYS_EVERY: Duration = Duration::from_millis(100);
@@ -49,7 +49,7 @@ fn show(args: &TopArgs) -> Result<(), Failure> {
     let api = Api::new(&args.connect)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let mut signals = runtime.block_on(async { StopSignals::new() })?;
-    let (tell, told) = watch::channel(Look::default());
+    let (tell, told) = watch::channel(TopFrame::default());
     let choice = watch::Sender::new(None);
     runtime.spawn(Watcher::new(api, &args.connect.endpoint).run(tell, choice.subscribe()));
     // From here on the terminal is ours; it is restored on a panic too.
@@ -67,10 +67,10 @@ fn show(args: &TopArgs) -> Result<(), Failure> {
             choice.send_if_modified(|known| std::mem::replace(known, name.clone()) != name);
             terminal.draw(|frame| view::draw(frame, &look, chosen))?;
             match key()? {
-                Key::Quit => return Ok(()),
-                Key::Up => chosen = chosen.saturating_sub(1),
-                Key::Down => chosen += 1,
-                Key::None => {}
+                TopKey::Quit => return Ok(()),
+                TopKey::Up => chosen = chosen.saturating_sub(1),
+                TopKey::Down => chosen += 1,
+                TopKey::None => {}
             }
         }
     })();
@@ -80,31 +80,31 @@ fn show(args: &TopArgs) -> Result<(), Failure> {
     shown
 }
 
-enum Key {
+enum TopKey {
     Quit,
     Up,
     Down,
     None,
 }
 
-fn key() -> io::Result<Key> {
+fn key() -> io::Result<TopKey> {
     if !event::poll(KEYS_EVERY)? {
-        return Ok(Key::None);
+        return Ok(TopKey::None);
     }
-    let Event::Key(key) = event::read()? else { return Ok(Key::None) };
+    let Event::Key(key) = event::read()? else { return Ok(TopKey::None) };
     if key.kind == KeyEventKind::Release {
-        return Ok(Key::None);
+        return Ok(TopKey::None);
     }
     if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
-        return Ok(Key::Quit);
+        return Ok(TopKey::Quit);
     }
     Ok(if matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
-        Key::Quit
+        TopKey::Quit
     } else if matches!(key.code, KeyCode::Up | KeyCode::Char('k')) {
-        Key::Up
+        TopKey::Up
     } else if matches!(key.code, KeyCode::Down | KeyCode::Char('j')) {
-        Key::Down
+        TopKey::Down
     } else {
-        Key::None
+        TopKey::None
     })
 }

@@ -1,8 +1,8 @@
 //! `fairhold txn`: conditions and operations from a file, in one step.
 
 use crate::remote::{
-    self, Failure, RemoteArgs, Request,
-    form::{self, Form, cell},
+    self, ApiRequest, Failure, RemoteArgs,
+    form::{self, OutputFormat, cell},
 };
 use reqwest::Method;
 use serde_json::Value;
@@ -46,13 +46,13 @@ pub(crate) fn main(args: &TxnArgs) -> ExitCode {
             let unusable = |error| Failure::Usage(format!("--file {}: {error}", args.file.display()));
             body = fs::read(&args.file).map_err(unusable)?;
         }
-        let request = Request::change(Method::POST, "/v1/txn").header("content-type", "application/json".to_owned());
+        let request = ApiRequest::change(Method::POST, "/v1/txn").header("content-type", "application/json".to_owned());
         let reply = api.call(&request.body(body)).await?;
         let answer: Value = reply.read()?;
         succeeded = answer["succeeded"] == true;
-        match Form::of(args.remote.output) {
-            Form::Json | Form::Ndjson => form::write_body(&reply),
-            Form::Table | Form::Plain => {
+        match OutputFormat::of(args.remote.output) {
+            OutputFormat::Json | OutputFormat::Ndjson => form::write_body(&reply),
+            OutputFormat::Table | OutputFormat::Plain => {
                 let done = if succeeded { "then" } else { "else" };
                 form::write(&format!("{done}\trevision {}\n", cell(&answer, "revision")))
             }

@@ -4,13 +4,13 @@ use crate::{
     output,
     remote::{
         self, Failure, RemoteArgs,
-        form::{Form, cell, harmless},
+        form::{OutputFormat, cell, harmless},
     },
 };
-use fairhold_client::{Tidings, Watch};
+use fairhold_client::{Watch, WatchEvent};
 use fairhold_types::{
     Revision, SessionNumber,
-    watch::{Line, What},
+    watch::{WatchLine, What},
 };
 use serde_json::Value;
 use std::{
@@ -94,20 +94,20 @@ pub(crate) fn beginning(watch: Watch, from: Option<u64>) -> Watch {
 
 /// Writes a line for each event, over whichever nodes are there, until nobody reads. If `is_told`, it says on stderr from where
 /// on it watches: an empty screen says nothing.
-pub(crate) async fn follow(watch: Watch, asked: Option<Form>, mut is_told: bool) -> Result<(), Failure> {
+pub(crate) async fn follow(watch: Watch, asked: Option<OutputFormat>, mut is_told: bool) -> Result<(), Failure> {
     let mut watching = watch.await.map_err(|error| Failure::from_client(&error))?;
     while let Some(told) = watching.next().await {
         // As the servers write them, and two more that the client has found out.
         let told = told.map_err(|error| Failure::from_client(&error))?;
-        if let (true, Tidings::Bookmark(revision)) = (is_told, &told) {
+        if let (true, WatchEvent::Bookmark(revision)) = (is_told, &told) {
             output::note(&format!("watching from revision {revision} on; Ctrl-C ends it"));
         }
         is_told = false;
         let line = match told {
-            Tidings::Happened(line) => serde_json::to_string(&line),
-            Tidings::Bookmark(revision) => serde_json::to_string(&Line { revision, what: What::Bookmark }),
-            Tidings::Reset { oldest } => Ok(format!(r#"{{"revision":{oldest},"type":"reset"}}"#)),
-            Tidings::InitialAgain | _ => Ok(r#"{"revision":0,"type":"initial_again"}"#.to_owned()),
+            WatchEvent::Change(line) => serde_json::to_string(&line),
+            WatchEvent::Bookmark(revision) => serde_json::to_string(&WatchLine { revision, what: What::Bookmark }),
+            WatchEvent::Compacted { oldest } => Ok(format!(r#"{{"revision":{oldest},"type":"reset"}}"#)),
+            WatchEvent::Restarted | _ => Ok(r#"{"revision":0,"type":"initial_again"}"#.to_owned()),
         };
         match write_line(&line.map_err(io::Error::from)?, asked) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
@@ -117,10 +117,10 @@ pub(crate) async fn follow(watch: Watch, asked: Option<Form>, mut is_told: bool)
     Err(Failure::Ended("the watch has ended".to_owned()))
 }
 
-fn write_line(line: &str, asked: Option<Form>) -> io::Result<()> {
-    match Form::of(asked) {
-        Form::Json | Form::Ndjson => output::write_stdout(&format!("{line}\n")),
-        Form::Table | Form::Plain => {
+fn write_line(line: &str, asked: Option<OutputFormat>) -> io::Result<()> {
+    match OutputFormat::of(asked) {
+        OutputFormat::Json | OutputFormat::Ndjson => output::write_stdout(&format!("{line}\n")),
+        OutputFormat::Table | OutputFormat::Plain => {
             let event: Value = serde_json::from_str(line)?;
             if event["type"] == "bookmark" { Ok(()) } else { output::write_stdout(&describe(&event)) }
         }

@@ -2,13 +2,13 @@
 
 use crate::{
     backoff::Backoff,
-    claim::{Claim, Pursued, Until},
+    claim::{Acquisition, Attempt, WaitUntil},
     client::Client,
     error::{Error, Lost},
     guard::{Guard, Held},
     queue::{OnQueue, QueuePlace},
     session::Session,
-    wish::Wish,
+    wish::AcquireRequest,
 };
 use fairhold_types::{
     LockName, Mode, ParsePathError,
@@ -227,7 +227,7 @@ impl Acquire {
     /// [`Error::LockHeld`] where another holds it; [`Error::Unavailable`] where the cluster gave no answer in the client's
     /// time: then it is not held either.
     pub async fn try_now(self) -> Result<Guard, Error> {
-        let until = Until::Now(Instant::now() + self.client.inner().timeout);
+        let until = WaitUntil::Now(Instant::now() + self.client.inner().timeout);
         self.take(until).await
     }
 
@@ -256,14 +256,14 @@ impl Acquire {
         Ok(done)
     }
 
-    async fn take(mut self, until: Until) -> Result<Guard, Error> {
+    async fn take(mut self, until: WaitUntil) -> Result<Guard, Error> {
         let wish = self.wish()?;
         let span = tracing::debug_span!("acquire", lock = %wish.lock, mode = %wish.mode);
         let mut told = self.on_queue.take();
         pursue(&self.client, self.session.as_ref(), &wish, until, &mut told).instrument(span).await
     }
 
-    fn wish(&self) -> Result<Wish, Error> {
+    fn wish(&self) -> Result<AcquireRequest, Error> {
         let lock = LockName::parse(&self.name).map_err(|error| Error::Invalid(format!("the lock's name: {error}")))?;
         if !(SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX).contains(&self.ttl) {
             return Err(Error::Invalid(format!("the ttl must be from {SESSION_TIMEOUT_MIN:?} to {SESSION_TIMEOUT_MAX:?}")));
@@ -295,7 +295,21 @@ impl Acquire {
         let (limit, meta, value) = (self.limit, self.meta.clone(), self.value.clone());
         let (mode, permits, priority, lock_delay) = (self.mode, self.permits, self.priority, self.lock_delay);
         let (ttl, max_hold, reentrant) = (as_it_travels(self.ttl), self.max_hold.map(as_it_travels), self.reentrant);
-        Ok(Wish { lock, others, mode, limit, permits, priority, owner, meta, lock_delay, max_hold, reentrant, ttl, value })
+        Ok(AcquireRequest {
+            lock,
+            others,
+            mode,
+            limit,
+            permits,
+            priority,
+            owner,
+            meta,
+            lock_delay,
+            max_hold,
+            reentrant,
+            ttl,
+            value,
+        })
     }
 }
 
@@ -320,24 +334,24 @@ fn by_itself(owner: &str) -> String {
 async fn pursue(
     client: &Client,
     session: Option<&Session>,
-    wish: &Wish,
-    until: Until,
+    wish: &AcquireRequest,
+    until: WaitUntil,
     told: &mut Option<OnQueue>,
 ) -> Result<Guard, Error> {
     client.learn();
     let begun = Instant::now();
     let mut backoff = Backoff::new();
     loop {
-        let claim = Claim::new(client, session, wish);
+        let claim = Acquisition::new(client, session, wish);
         match claim.pursue(until, begun, told).await? {
-            Pursued::Held(guard) => return Ok(guard),
-            Pursued::Again(why) if until.is_over() => {
+            Attempt::Held(guard) => return Ok(guard),
+            Attempt::Again(why) if until.is_over() => {
                 return Err(match until {
-                    Until::At(_) => Error::WaitTimeout { lock: wish.lock.clone(), holder: None, waited: begun.elapsed() },
-                    Until::Held | Until::Now(_) => Error::Unavailable { last: why.to_owned() },
+                    WaitUntil::At(_) => Error::WaitTimeout { lock: wish.lock.clone(), holder: None, waited: begun.elapsed() },
+                    WaitUntil::Held | WaitUntil::Now(_) => Error::Unavailable { last: why.to_owned() },
                 });
             }
-            Pursued::Again(why) => tracing::info!(why, "the place in the queue is lost; the client queues again"),
+            Attempt::Again(why) => tracing::info!(why, "the place in the queue is lost; the client queues again"),
         }
         if let Some(session) = session {
             session.lease().check().map_err(Error::Lost)?;
@@ -351,7 +365,7 @@ impl IntoFuture for Acquire {
     type IntoFuture = BoxFuture<'static, Result<Guard, Error>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let until = self.wait.and_then(|wait| Instant::now().checked_add(wait)).map_or(Until::Held, Until::At);
+        let until = self.wait.and_then(|wait| Instant::now().checked_add(wait)).map_or(WaitUntil::Held, WaitUntil::At);
         Box::pin(self.take(until))
     }
 }

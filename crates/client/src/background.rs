@@ -1,8 +1,8 @@
 //! What goes on when the caller has left: places are given up and locks given back, with retries.
 
 use crate::{
-    call::{Call, Part},
-    calls::{Calls, Patience},
+    call::{BatchPart, Call},
+    calls::{RetryBudget, Transport},
     error::Error,
 };
 use fairhold_types::{GrantId, SessionId};
@@ -29,17 +29,17 @@ pub(crate) struct Background {
     /// Those of which some may still run, the newest last. A wait begins another, so that it does not wait for what comes later.
     tasks: Arc<Mutex<Vec<TaskTracker>>>,
     places: Arc<Semaphore>,
-    calls: Calls,
+    calls: Transport,
 }
 
 /// The call that ends a grant. Where its session is named, the id stays ended for as long as the session lives.
 fn end_of(id: GrantId, session: Option<SessionId>) -> Call {
     let query = session.map(|session| format!("?session={}", session.to_hex())).unwrap_or_default();
-    Call::new(Method::DELETE, format!("/v1/grants/{id}{query}")).key(id).part(Part::Release(session))
+    Call::new(Method::DELETE, format!("/v1/grants/{id}{query}")).key(id).part(BatchPart::Release(session))
 }
 
 impl Background {
-    pub(crate) fn new(runtime: Handle, calls: Calls) -> Background {
+    pub(crate) fn new(runtime: Handle, calls: Transport) -> Background {
         Background { runtime, tasks: Arc::default(), places: Arc::new(Semaphore::new(AT_ONCE_MAX)), calls }
     }
 
@@ -80,7 +80,7 @@ impl Background {
     async fn delete(&self, call: Call, until: Instant) -> Result<(), Error> {
         // Never closed while this exists.
         let _place = self.places.acquire().await.ok();
-        let patience = Patience { until, ..Patience::within(Duration::ZERO) };
+        let patience = RetryBudget { until, ..RetryBudget::within(Duration::ZERO) };
         let deleted = self.calls.send(&call, patience).await.and_then(|reply| reply.done());
         match deleted {
             // It is over already: that is what was wanted.

@@ -5,9 +5,9 @@
 //! is asked the larger they are, and who asks alone never waits. Only calls are put together that are answered at once.
 
 use crate::{
-    call::{ANSWER_GRACE, Body, Call, Part, TRY_MAX},
+    call::{ANSWER_GRACE, BatchPart, Call, CallBody, TRY_MAX},
     endpoints::Endpoint,
-    exchange::{Connections, Tried},
+    exchange::{Attempted, Connections},
     reply::Reply,
 };
 use fairhold_types::limits::{BATCH_CALLS_MAX, BODY_BYTES_MAX};
@@ -40,23 +40,23 @@ pub(crate) struct Batches {
 }
 
 /// Where the calls of a node wait.
-type Queue = (Endpoint, mpsc::Sender<Waiting>);
+type Queue = (Endpoint, mpsc::Sender<QueuedCall>);
 
 /// A call that waits for its answer.
-struct Waiting {
+struct QueuedCall {
     call: Call,
     limit: Duration,
-    tell: oneshot::Sender<Tried>,
+    tell: oneshot::Sender<Attempted>,
 }
 
 #[derive(Deserialize)]
-struct Answers<'a> {
+struct BatchAnswers<'a> {
     #[serde(borrow)]
-    answers: Vec<Answer<'a>>,
+    answers: Vec<BatchAnswer<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Answer<'a> {
+struct BatchAnswer<'a> {
     status: u16,
     retry_after: Option<u64>,
     #[serde(borrow)]
@@ -69,12 +69,12 @@ impl Batches {
     }
 
     /// Sends a call to one node, once, together with others. Dropping the future takes it back as far as it is not sent yet.
-    pub(crate) async fn send(&self, endpoint: &Endpoint, call: &Call, limit: Duration) -> Tried {
-        let unknown = |why: &str| Tried::Unknown { why: format!("{endpoint}: {why}") };
+    pub(crate) async fn send(&self, endpoint: &Endpoint, call: &Call, limit: Duration) -> Attempted {
+        let unknown = |why: &str| Attempted::Unknown { why: format!("{endpoint}: {why}") };
         let (tell, told) = oneshot::channel();
         let asked = async {
             // It ends with the runtime alone, and then nobody answers.
-            self.queue(endpoint).send(Waiting { call: call.clone(), limit, tell }).await.ok();
+            self.queue(endpoint).send(QueuedCall { call: call.clone(), limit, tell }).await.ok();
             told.await
         };
         match timeout(limit + ANSWER_GRACE, asked).await {
@@ -84,7 +84,7 @@ impl Batches {
         }
     }
 
-    fn queue(&self, endpoint: &Endpoint) -> mpsc::Sender<Waiting> {
+    fn queue(&self, endpoint: &Endpoint) -> mpsc::Sender<QueuedCall> {
         let mut queues = self.queues.lock();
         if let Some((_, queue)) = queues.iter().find(|(known, _)| known == endpoint) {
             return queue.clone();
@@ -100,7 +100,7 @@ impl Batches {
 }
 
 /// Sends what waits for a node, until nobody can ask any more.
-async fn run(connections: Connections, runtime: Handle, endpoint: Endpoint, mut queue: mpsc::Receiver<Waiting>) {
+async fn run(connections: Connections, runtime: Handle, endpoint: Endpoint, mut queue: mpsc::Receiver<QueuedCall>) {
     let places = Arc::new(Semaphore::new(BATCHES_MAX));
     let mut batch = Vec::new();
     while queue.recv_many(&mut batch, BATCH_CALLS_MAX).await > 0 {
@@ -121,10 +121,10 @@ async fn run(connections: Connections, runtime: Handle, endpoint: Endpoint, mut 
     }
 }
 
-async fn send(connections: &Connections, endpoint: &Endpoint, mut batch: Vec<Waiting>) {
+async fn send(connections: &Connections, endpoint: &Endpoint, mut batch: Vec<QueuedCall>) {
     // Of those who left meanwhile nothing is sent.
     batch.retain(|waiting| !waiting.tell.is_closed());
-    let alone = async |waiting: Waiting| {
+    let alone = async |waiting: QueuedCall| {
         let tried = connections.send(endpoint, &waiting.call, waiting.limit, waiting.limit + ANSWER_GRACE).await;
         // Who left meanwhile takes it back.
         waiting.tell.send(tried).ok();
@@ -142,10 +142,10 @@ async fn send(connections: &Connections, endpoint: &Endpoint, mut batch: Vec<Wai
         Box::pin(send(connections, endpoint, rest)).await;
         return;
     }
-    let call = Call { body: Some(Body::Json(text)), ..Call::new(Method::POST, "/v1/batch".to_owned()) };
+    let call = Call { body: Some(CallBody::Json(text)), ..Call::new(Method::POST, "/v1/batch".to_owned()) };
     let tried = connections.send(endpoint, &call, limit, limit + ANSWER_GRACE).await;
     let alone_again = [StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED];
-    if matches!(&tried, Tried::Answered(Reply { status, .. }) if alone_again.contains(status)) {
+    if matches!(&tried, Attempted::Answered(Reply { status, .. }) if alone_again.contains(status)) {
         // One of them is not understood, and nothing was begun: which, each learns alone. Or it is a node of an older version.
         join_all(batch.into_iter().map(alone)).await;
         return;
@@ -160,38 +160,38 @@ async fn send(connections: &Connections, endpoint: &Endpoint, mut batch: Vec<Wai
 fn part(call: &Call) -> String {
     let id = call.key.map(|key| key.to_string()).unwrap_or_default();
     match (&call.part, &call.body) {
-        (Some(Part::Acquire(lock)), Some(Body::Json(body))) => {
+        (Some(BatchPart::Acquire(lock)), Some(CallBody::Json(body))) => {
             let lock = serde_json::Value::from(lock.as_str());
             // The fields of its own body follow: it has one at least, its session.
             let fields = body.trim_start_matches('{');
             format!("{{\"acquire\":{{\"id\":\"{id}\",\"lock\":{lock},\"queue\":true,{fields}}}")
         }
-        (Some(Part::Renew), _) => format!("{{\"renew\":{{\"id\":\"{id}\"}}}}"),
-        (Some(Part::Release(Some(session))), _) => {
+        (Some(BatchPart::Renew), _) => format!("{{\"renew\":{{\"id\":\"{id}\"}}}}"),
+        (Some(BatchPart::Release(Some(session))), _) => {
             format!("{{\"release\":{{\"id\":\"{id}\",\"session\":\"{}\"}}}}", session.to_hex())
         }
-        (Some(Part::Acquire(_) | Part::Release(None)) | None, _) => format!("{{\"release\":{{\"id\":\"{id}\"}}}}"),
+        (Some(BatchPart::Acquire(_) | BatchPart::Release(None)) | None, _) => format!("{{\"release\":{{\"id\":\"{id}\"}}}}"),
     }
 }
 
 /// What each of so many calls was answered.
-fn apart(tried: Tried, length: usize) -> Vec<Tried> {
+fn apart(tried: Attempted, length: usize) -> Vec<Attempted> {
     let reply = match tried {
-        Tried::Answered(reply) if reply.status.is_success() => reply,
+        Attempted::Answered(reply) if reply.status.is_success() => reply,
         // What became of the whole became of each.
-        tried @ (Tried::Answered(_) | Tried::Nothing { .. } | Tried::Unknown { .. }) => return vec![tried; length],
+        tried @ (Attempted::Answered(_) | Attempted::Nothing { .. } | Attempted::Unknown { .. }) => return vec![tried; length],
     };
-    let unknown = |why: String| Tried::Unknown { why: format!("the answer to a batch is not understood: {why}") };
-    match serde_json::from_slice::<Answers<'_>>(&reply.body) {
-        Ok(Answers { answers }) if answers.len() == length => {
+    let unknown = |why: String| Attempted::Unknown { why: format!("the answer to a batch is not understood: {why}") };
+    match serde_json::from_slice::<BatchAnswers<'_>>(&reply.body) {
+        Ok(BatchAnswers { answers }) if answers.len() == length => {
             answers.iter().map(|answer| one(&reply, answer).unwrap_or_else(|| unknown("a status".to_owned()))).collect()
         }
-        Ok(Answers { answers }) => vec![unknown(format!("{} answers to {length} calls", answers.len())); length],
+        Ok(BatchAnswers { answers }) => vec![unknown(format!("{} answers to {length} calls", answers.len())); length],
         Err(error) => vec![unknown(error.to_string()); length],
     }
 }
 
-fn one(whole: &Reply, answer: &Answer<'_>) -> Option<Tried> {
+fn one(whole: &Reply, answer: &BatchAnswer<'_>) -> Option<Attempted> {
     let status = StatusCode::from_u16(answer.status).ok()?;
     let mut headers = header::HeaderMap::new();
     for name in ["fairhold-leader", "fairhold-revision"] {
@@ -203,5 +203,5 @@ fn one(whole: &Reply, answer: &Answer<'_>) -> Option<Tried> {
         headers.insert(header::RETRY_AFTER, seconds.into());
     }
     let body = answer.body.map(|body| body.get().as_bytes().to_vec()).unwrap_or_default();
-    Some(Tried::of(Reply { status, headers, body, sent: whole.sent, may_be_done: false }))
+    Some(Attempted::of(Reply { status, headers, body, sent: whole.sent, may_be_done: false }))
 }

@@ -11,7 +11,7 @@ pub use nodes::Nodes;
 pub use request::Request;
 
 use self::runtime::OwnRuntime;
-use crate::{Acquire, Error, Held, Lost, OpenSession, Put, Tidings, Transaction, Upgrade, Watch};
+use crate::{Acquire, Error, Held, Lost, OpenSession, Put, Transaction, Upgrade, Watch, WatchEvent};
 use fairhold_types::FencingToken;
 use std::{fmt, ops::Deref, sync::Arc};
 
@@ -263,7 +263,7 @@ pub struct Watching {
 }
 
 impl Iterator for Watching {
-    type Item = Result<Tidings, Error>;
+    type Item = Result<WatchEvent, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.runtime.block_on(self.watching.next()).unwrap_or_else(|ended| Some(Err(ended)))

@@ -16,16 +16,16 @@ pub(crate) struct Call {
     pub(crate) path: String,
     pub(crate) key: Option<GrantId>,
     pub(crate) headers: Vec<(&'static str, String)>,
-    pub(crate) body: Option<Body>,
+    pub(crate) body: Option<CallBody>,
     /// What it is as a part of a batch, where it can be one.
-    pub(crate) part: Option<Part>,
+    pub(crate) part: Option<BatchPart>,
     /// It asks one server for what that server says of itself, whichever cluster it is of.
     pub(crate) of_server: bool,
 }
 
 /// What is sent along.
 #[derive(Debug, Clone)]
-pub(crate) enum Body {
+pub(crate) enum CallBody {
     Json(String),
     Raw(Vec<u8>),
 }
@@ -40,11 +40,11 @@ impl Call {
     }
 
     pub(crate) fn json(self, body: &serde_json::Value) -> Call {
-        Call { body: Some(Body::Json(body.to_string())), ..self }
+        Call { body: Some(CallBody::Json(body.to_string())), ..self }
     }
 
     /// It may be sent together with others.
-    pub(crate) fn part(self, part: Part) -> Call {
+    pub(crate) fn part(self, part: BatchPart) -> Call {
         Call { part: Some(part), ..self }
     }
 
@@ -56,7 +56,7 @@ impl Call {
 
 /// What a call is as a part of a batch; the rest of it is its key and its body.
 #[derive(Debug, Clone)]
-pub(crate) enum Part {
+pub(crate) enum BatchPart {
     /// A claim of a session, which waits in the queue of that lock without a request.
     Acquire(LockName),
     /// The end of the grant whose id is the key, and the session for whose life the id stays ended.

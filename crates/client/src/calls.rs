@@ -7,7 +7,7 @@ use crate::{
     call::{ANSWER_GRACE, Call, TRY_MAX},
     endpoints::{Endpoint, Endpoints, Prefer},
     error::Error,
-    exchange::{Caller, Connections, Opened, Tried},
+    exchange::{Attempted, Caller, Connections, Opened},
     identity::Identity,
     reply::{Reply, leader_of},
 };
@@ -21,7 +21,7 @@ use tokio::{
 
 /// Sends requests; cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Calls {
+pub(crate) struct Transport {
     pub(crate) endpoints: Arc<Endpoints>,
     connections: Connections,
     batches: Batches,
@@ -29,34 +29,39 @@ pub(crate) struct Calls {
 
 /// How long a request may be tried, and each try of it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct RetryBudget {
     pub(crate) until: Instant,
     pub(crate) each: Duration,
 }
 
-impl Patience {
+impl RetryBudget {
     /// So long in all, and as usual for each try.
-    pub(crate) fn within(limit: Duration) -> Patience {
-        Patience { until: Instant::now() + limit, each: TRY_MAX }
+    pub(crate) fn within(limit: Duration) -> RetryBudget {
+        RetryBudget { until: Instant::now() + limit, each: TRY_MAX }
     }
 }
 
-impl Calls {
+impl Transport {
     /// Batches are sent by tasks of that runtime.
-    pub(crate) fn new(endpoints: Arc<Endpoints>, identity: &Identity, caller: &Caller, runtime: Handle) -> Result<Calls, Error> {
+    pub(crate) fn new(
+        endpoints: Arc<Endpoints>,
+        identity: &Identity,
+        caller: &Caller,
+        runtime: Handle,
+    ) -> Result<Transport, Error> {
         let connections = Connections::new(caller, identity.clone())?;
-        Ok(Calls { endpoints, batches: Batches::new(connections.clone(), runtime), connections })
+        Ok(Transport { endpoints, batches: Batches::new(connections.clone(), runtime), connections })
     }
 
     /// The same over connections of its own, but for what is sent in batches.
-    pub(crate) fn on_connections_of_its_own(&self, identity: &Identity, caller: &Caller) -> Result<Calls, Error> {
-        Ok(Calls { connections: Connections::new(caller, identity.clone())?, ..self.clone() })
+    pub(crate) fn on_connections_of_its_own(&self, identity: &Identity, caller: &Caller) -> Result<Transport, Error> {
+        Ok(Transport { connections: Connections::new(caller, identity.clone())?, ..self.clone() })
     }
 
     /// Sends a call until a node gives a definite answer; a refusal is one.
-    pub(crate) async fn send(&self, call: &Call, patience: Patience) -> Result<Reply, Error> {
+    pub(crate) async fn send(&self, call: &Call, patience: RetryBudget) -> Result<Reply, Error> {
         let mut backoff = Backoff::new();
-        let mut trouble = Trouble::default();
+        let mut trouble = LastError::default();
         loop {
             let mut asked = None;
             for endpoint in self.endpoints.order(Prefer::Leader) {
@@ -65,8 +70,8 @@ impl Calls {
                     return Err(trouble.error(call));
                 }
                 match self.try_at(&endpoint, call, left.min(patience.each)).await {
-                    Tried::Answered(reply) => return Ok(Reply { may_be_done: trouble.may_arrive(), ..reply }),
-                    tried @ (Tried::Nothing { .. } | Tried::Unknown { .. }) => asked = trouble.note(tried).max(asked),
+                    Attempted::Answered(reply) => return Ok(Reply { may_be_done: trouble.may_arrive(), ..reply }),
+                    tried @ (Attempted::Nothing { .. } | Attempted::Unknown { .. }) => asked = trouble.note(tried).max(asked),
                 }
             }
             let pause = backoff.next(asked).min(patience.until.saturating_duration_since(Instant::now()));
@@ -75,7 +80,7 @@ impl Calls {
     }
 
     /// Sends a call to one node, once.
-    pub(crate) async fn try_at(&self, endpoint: &Endpoint, call: &Call, limit: Duration) -> Tried {
+    pub(crate) async fn try_at(&self, endpoint: &Endpoint, call: &Call, limit: Duration) -> Attempted {
         let tried = match call.part {
             Some(_) => self.batches.send(endpoint, call, limit).await,
             None => self.connections.send(endpoint, call, limit, limit + ANSWER_GRACE).await,
@@ -84,14 +89,14 @@ impl Calls {
     }
 
     /// Sends a call that may wait so long to one node, once; the server's work comes on top.
-    pub(crate) async fn wait_at(&self, endpoint: &Endpoint, call: &Call, wait: Duration, work: Duration) -> Tried {
+    pub(crate) async fn wait_at(&self, endpoint: &Endpoint, call: &Call, wait: Duration, work: Duration) -> Attempted {
         // A request that waited is withdrawn before it is answered, which is work of its own.
         let limit = wait + 2 * work + ANSWER_GRACE;
         self.noted(endpoint, self.connections.send(endpoint, call, work, limit).await)
     }
 
     /// Sends a read that may wait so long to one node, once; the server's work comes on top.
-    pub(crate) async fn read_at(&self, endpoint: &Endpoint, call: &Call, wait: Duration, work: Duration) -> Tried {
+    pub(crate) async fn read_at(&self, endpoint: &Endpoint, call: &Call, wait: Duration, work: Duration) -> Attempted {
         self.noted(endpoint, self.connections.send(endpoint, call, work, wait + work + ANSWER_GRACE).await)
     }
 
@@ -103,17 +108,17 @@ impl Calls {
                 Opened::Stream { lines, revision }
             }
             Err(tried) => match self.noted(endpoint, tried) {
-                Tried::Answered(reply) => Opened::Refused(reply),
-                Tried::Nothing { retry_after, .. } => Opened::Not { retry_after },
-                Tried::Unknown { .. } => Opened::Not { retry_after: None },
+                Attempted::Answered(reply) => Opened::Refused(reply),
+                Attempted::Nothing { retry_after, .. } => Opened::Not { retry_after },
+                Attempted::Unknown { .. } => Opened::Not { retry_after: None },
             },
         }
     }
 
-    fn noted(&self, endpoint: &Endpoint, tried: Tried) -> Tried {
+    fn noted(&self, endpoint: &Endpoint, tried: Attempted) -> Attempted {
         match &tried {
-            Tried::Answered(reply) => self.endpoints.answered(endpoint, leader_of(reply)),
-            Tried::Nothing { why, .. } | Tried::Unknown { why } => {
+            Attempted::Answered(reply) => self.endpoints.answered(endpoint, leader_of(reply)),
+            Attempted::Nothing { why, .. } | Attempted::Unknown { why } => {
                 tracing::debug!(%endpoint, why, "no definite answer");
                 self.endpoints.failed(endpoint);
             }
@@ -124,7 +129,7 @@ impl Calls {
     /// Asks the cluster for its members.
     pub(crate) async fn learn(&self) {
         let call = Call::new(Method::GET, "/v1/cluster".to_owned());
-        let reply = self.send(&call, Patience::within(TRY_MAX)).await;
+        let reply = self.send(&call, RetryBudget::within(TRY_MAX)).await;
         match reply.and_then(|reply| reply.json::<dto::Cluster>()) {
             Ok(cluster) => self.endpoints.learned(&cluster.members.into_iter().map(|member| member.url).collect::<Vec<_>>()),
             Err(error) => tracing::debug!(%error, "the members of the cluster could not be read"),
@@ -134,23 +139,23 @@ impl Calls {
 
 /// What the tries of one request met so far.
 #[derive(Debug, Default)]
-pub(crate) struct Trouble {
+pub(crate) struct LastError {
     may_have_happened: bool,
     busy: Option<Option<Duration>>,
     last: String,
 }
 
-impl Trouble {
+impl LastError {
     /// Notes a try without a definite answer; says how long the server wants us to wait.
-    pub(crate) fn note(&mut self, tried: Tried) -> Option<Duration> {
+    pub(crate) fn note(&mut self, tried: Attempted) -> Option<Duration> {
         match tried {
-            Tried::Answered(_) => None,
-            Tried::Nothing { why, retry_after, busy } => {
+            Attempted::Answered(_) => None,
+            Attempted::Nothing { why, retry_after, busy } => {
                 self.last = why;
                 self.busy = busy.then_some(retry_after);
                 retry_after
             }
-            Tried::Unknown { why } => {
+            Attempted::Unknown { why } => {
                 self.may_have_happened = true;
                 self.last = why;
                 None

@@ -10,24 +10,24 @@ mod bound;
 mod quiet;
 mod until;
 
-use bound::{Waited, terms};
-pub(crate) use until::Until;
+use bound::{QueuedEvidence, terms};
+pub(crate) use until::WaitUntil;
 
 use crate::{
     backoff::Backoff,
     call::Call,
-    calls::{Patience, Trouble},
+    calls::{LastError, RetryBudget},
     client::Client,
     clock::Moment,
     endpoints::{Endpoint, Prefer},
     error::{Error, Lost},
-    exchange::Tried,
+    exchange::Attempted,
     guard::Guard,
-    lease::{Kept, Lease, Proof, renewal_due, try_max},
+    lease::{Lease, RenewTarget, RenewalProof, renewal_due, try_max},
     queue::{OnQueue, QueuePlace},
     reply::Reply,
     session::Session,
-    wish::Wish,
+    wish::AcquireRequest,
 };
 use fairhold_types::{Code, FencingToken, GrantId, dto};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
@@ -47,7 +47,7 @@ const FIRST_PLACE_AFTER: Duration = Duration::from_millis(30);
 const PROBE_EVERY_MAX: Duration = Duration::from_secs(5);
 
 /// What came of a claim.
-pub(crate) enum Pursued {
+pub(crate) enum Attempt {
     Held(Guard),
     /// Nothing is held or queued under this id, and never will be; another id may succeed.
     Again(&'static str),
@@ -55,13 +55,13 @@ pub(crate) enum Pursued {
 
 /// What a question to a node said.
 struct Probed {
-    outcome: Probe,
+    outcome: ProbeOutcome,
     place: Option<QueuePlace>,
 }
 
-enum Probe {
+enum ProbeOutcome {
     /// A keepalive is acknowledged.
-    Alive(Proof),
+    Alive(RenewalProof),
     /// The node answers, and has no such grant yet.
     NotThereYet,
     /// The grant, or its session, has ended.
@@ -72,21 +72,21 @@ enum Probe {
 
 /// A claim. Dropped before it is settled, it is taken back in the background.
 #[derive(Debug)]
-pub(crate) struct Claim<'a> {
+pub(crate) struct Acquisition<'a> {
     client: &'a Client,
     session: Option<&'a Session>,
-    wish: &'a Wish,
+    wish: &'a AcquireRequest,
     id: GrantId,
     posts_sent: usize,
     /// From before the first request was sent.
     first_sent: Option<Moment>,
-    waited: Waited,
+    waited: QueuedEvidence,
     /// All that was sent was answered: nothing of it may still arrive.
     is_answered: bool,
     is_settled: bool,
 }
 
-impl Drop for Claim<'_> {
+impl Drop for Acquisition<'_> {
     fn drop(&mut self) {
         if !self.is_settled && self.posts_sent > 0 {
             let session = self.session.filter(|_| !self.is_answered).map(Session::id);
@@ -96,8 +96,8 @@ impl Drop for Claim<'_> {
 }
 
 /// What is under way for a claim.
-struct UnderWay {
-    posts: FuturesUnordered<BoxFuture<'static, Tried>>,
+struct InFlight {
+    posts: FuturesUnordered<BoxFuture<'static, Attempted>>,
     probes: FuturesUnordered<BoxFuture<'static, Probed>>,
     /// The nodes that were not asked yet in this round.
     order: VecDeque<Endpoint>,
@@ -106,18 +106,18 @@ struct UnderWay {
     post_at: Instant,
     probe_at: Instant,
     backoff: Backoff,
-    trouble: Trouble,
+    trouble: LastError,
     /// The newest keepalive that was acknowledged.
-    proved: Option<Proof>,
+    proved: Option<RenewalProof>,
     told: Option<QueuePlace>,
     /// A node said that the grant has ended, while the request for it is still open.
     seems_ended: bool,
 }
 
-impl UnderWay {
-    fn new() -> UnderWay {
+impl InFlight {
+    fn new() -> InFlight {
         let now = Instant::now();
-        UnderWay {
+        InFlight {
             posts: FuturesUnordered::new(),
             probes: FuturesUnordered::new(),
             order: VecDeque::new(),
@@ -125,7 +125,7 @@ impl UnderWay {
             post_at: now,
             probe_at: now,
             backoff: Backoff::new(),
-            trouble: Trouble::default(),
+            trouble: LastError::default(),
             proved: None,
             told: None,
             seems_ended: false,
@@ -141,35 +141,35 @@ impl UnderWay {
     }
 }
 
-impl<'a> Claim<'a> {
+impl<'a> Acquisition<'a> {
     /// A claim with an id of its own, of which nothing is sent yet.
-    pub(crate) fn new(client: &'a Client, session: Option<&'a Session>, wish: &'a Wish) -> Claim<'a> {
-        let (id, first_sent, waited) = (client.inner().ids.make(), None, Waited::No);
-        Claim { client, session, wish, id, posts_sent: 0, first_sent, waited, is_answered: false, is_settled: false }
+    pub(crate) fn new(client: &'a Client, session: Option<&'a Session>, wish: &'a AcquireRequest) -> Acquisition<'a> {
+        let (id, first_sent, waited) = (client.inner().ids.make(), None, QueuedEvidence::No);
+        Acquisition { client, session, wish, id, posts_sent: 0, first_sent, waited, is_answered: false, is_settled: false }
     }
 
     /// Claims until it is held, surely will not be under this id, or the caller's time is up.
-    pub(crate) async fn pursue(self, until: Until, begun: Instant, told: &mut Option<OnQueue>) -> Result<Pursued, Error> {
+    pub(crate) async fn pursue(self, until: WaitUntil, begun: Instant, told: &mut Option<OnQueue>) -> Result<Attempt, Error> {
         match (self.session, until) {
-            (Some(session), Until::Held | Until::At(_)) => self.pursue_quietly(session, until, begun, told).await,
+            (Some(session), WaitUntil::Held | WaitUntil::At(_)) => self.pursue_quietly(session, until, begun, told).await,
             (Some(_) | None, _) => self.pursue_openly(until, begun, told).await,
         }
     }
 
     /// The same with a request that is open while it waits.
-    async fn pursue_openly(mut self, until: Until, begun: Instant, told: &mut Option<OnQueue>) -> Result<Pursued, Error> {
-        let mut way = UnderWay::new();
+    async fn pursue_openly(mut self, until: WaitUntil, begun: Instant, told: &mut Option<OnQueue>) -> Result<Attempt, Error> {
+        let mut way = InFlight::new();
         let give_up_at = until.give_up_at();
         loop {
             tokio::select! {
                 biased;
                 Some(tried) = way.posts.next(), if !way.posts.is_empty() => match tried {
-                    Tried::Answered(reply) => {
+                    Attempted::Answered(reply) => {
                         if let Some(pursued) = self.answered(&reply, &mut way, until, begun).await? {
                             return Ok(pursued);
                         }
                     }
-                    tried @ (Tried::Nothing { .. } | Tried::Unknown { .. }) => {
+                    tried @ (Attempted::Nothing { .. } | Attempted::Unknown { .. }) => {
                         let asked = way.trouble.note(tried);
                         way.post_after(asked);
                     }
@@ -198,12 +198,12 @@ impl<'a> Claim<'a> {
     }
 
     /// The caller's time is up, and there is no answer. Whatever was asked for is taken back.
-    fn too_late(&self, trouble: Trouble, until: Until, begun: Instant) -> Error {
+    fn too_late(&self, trouble: LastError, until: WaitUntil, begun: Instant) -> Error {
         match until {
-            Until::At(_) if trouble.is_none() => {
+            WaitUntil::At(_) if trouble.is_none() => {
                 Error::WaitTimeout { lock: self.wish.lock.clone(), holder: None, waited: begun.elapsed() }
             }
-            Until::Held | Until::At(_) | Until::Now(_) => trouble.error_of_nothing(),
+            WaitUntil::Held | WaitUntil::At(_) | WaitUntil::Now(_) => trouble.error_of_nothing(),
         }
     }
 
@@ -213,10 +213,10 @@ impl<'a> Claim<'a> {
     }
 
     /// Sends the request to the next node.
-    fn post(&mut self, way: &mut UnderWay, until: Until) {
+    fn post(&mut self, way: &mut InFlight, until: WaitUntil) {
         let inner = self.client.inner();
         if way.order.is_empty() {
-            let prefer = if matches!(until, Until::Now(_)) { Prefer::Leader } else { Prefer::Anybody };
+            let prefer = if matches!(until, WaitUntil::Now(_)) { Prefer::Leader } else { Prefer::Anybody };
             way.order = inner.calls.endpoints.order(prefer).into();
         }
         let Some(endpoint) = way.order.pop_front() else { return };
@@ -228,7 +228,7 @@ impl<'a> Claim<'a> {
         self.posts_sent += 1;
         self.first_sent.get_or_insert_with(Moment::now);
         if !wait.is_zero() {
-            self.waited = Waited::Perhaps;
+            self.waited = QueuedEvidence::Perhaps;
         }
         let now = Instant::now();
         way.post_at = now + POST_AGAIN_AFTER;
@@ -236,29 +236,29 @@ impl<'a> Claim<'a> {
     }
 
     /// Asks the node of the newest request to renew, and for the place in the queue where somebody wants it.
-    fn ask_beside(&self, way: &mut UnderWay, wants_place: bool) {
+    fn ask_beside(&self, way: &mut InFlight, wants_place: bool) {
         let Some(endpoint) = way.at.clone() else { return };
         let kept = match self.session {
-            Some(session) => Kept::Session(session.id()),
-            None => Kept::Grant(self.id),
+            Some(session) => RenewTarget::Session(session.id()),
+            None => RenewTarget::Grant(self.id),
         };
         let (calls, id, limit) = (self.client.inner().renewals.clone(), self.id, try_max(self.wish.ttl));
         way.probes.push(Box::pin(async move {
             let outcome = match calls.try_at(&endpoint, &kept.renewal(), limit).await {
-                Tried::Answered(reply) => match kept.proof(&reply) {
-                    Ok(proof) => Probe::Alive(proof),
-                    Err(Error::Lost(_)) => Probe::Ended,
+                Attempted::Answered(reply) => match kept.proof(&reply) {
+                    Ok(proof) => ProbeOutcome::Alive(proof),
+                    Err(Error::Lost(_)) => ProbeOutcome::Ended,
                     // It answers, and says nothing of an end.
-                    Err(_) => Probe::NotThereYet,
+                    Err(_) => ProbeOutcome::NotThereYet,
                 },
                 // It answers; and nobody else could do more now.
-                Tried::Nothing { busy: true, .. } => Probe::NotThereYet,
-                Tried::Nothing { .. } | Tried::Unknown { .. } => Probe::Silent,
+                Attempted::Nothing { busy: true, .. } => ProbeOutcome::NotThereYet,
+                Attempted::Nothing { .. } | Attempted::Unknown { .. } => ProbeOutcome::Silent,
             };
             let mut place = None;
-            if wants_place && !matches!(outcome, Probe::Silent) {
+            if wants_place && !matches!(outcome, ProbeOutcome::Silent) {
                 let look = Call::new(Method::GET, format!("/v1/grants/{id}"));
-                if let Tried::Answered(reply) = calls.try_at(&endpoint, &look, limit).await {
+                if let Attempted::Answered(reply) = calls.try_at(&endpoint, &look, limit).await {
                     place = reply.json::<dto::Grant>().ok().and_then(QueuePlace::of);
                 }
             }
@@ -270,27 +270,27 @@ impl<'a> Claim<'a> {
         }
     }
 
-    fn probed(&mut self, outcome: Probe, way: &mut UnderWay) -> Option<Pursued> {
+    fn probed(&mut self, outcome: ProbeOutcome, way: &mut InFlight) -> Option<Attempt> {
         match outcome {
-            Probe::Alive(proof) => {
+            ProbeOutcome::Alive(proof) => {
                 way.proved = way.proved.max(Some(proof));
                 if let Some(session) = self.session {
                     session.lease().proved(proof);
                 }
             }
-            Probe::NotThereYet => {}
+            ProbeOutcome::NotThereYet => {}
             // Its session says so too, and knows better how.
-            Probe::Ended if self.session.is_some() => {}
+            ProbeOutcome::Ended if self.session.is_some() => {}
             // The request itself is about to be told, and how: a withdrawal at the end of a wait is answered after it.
-            Probe::Ended if !way.seems_ended => {
+            ProbeOutcome::Ended if !way.seems_ended => {
                 way.seems_ended = true;
                 way.probe_at = Instant::now() + FIRST_PROBE_AFTER;
             }
-            Probe::Ended => {
+            ProbeOutcome::Ended => {
                 self.is_settled = true;
-                return Some(Pursued::Again("it ended while it waited"));
+                return Some(Attempt::Again("it ended while it waited"));
             }
-            Probe::Silent => way.post_at = Instant::now(),
+            ProbeOutcome::Silent => way.post_at = Instant::now(),
         }
         None
     }
@@ -299,10 +299,10 @@ impl<'a> Claim<'a> {
     async fn answered(
         &mut self,
         reply: &Reply,
-        way: &mut UnderWay,
-        until: Until,
+        way: &mut InFlight,
+        until: WaitUntil,
         begun: Instant,
-    ) -> Result<Option<Pursued>, Error> {
+    ) -> Result<Option<Attempt>, Error> {
         if reply.status.is_success() {
             let grant: dto::Grant = reply.json()?;
             if grant.id != self.id {
@@ -310,7 +310,7 @@ impl<'a> Claim<'a> {
             }
             return match grant.token {
                 Some(token) => {
-                    let granted = Proof { sent: reply.sent, ttl: self.wish.ttl };
+                    let granted = RenewalProof { sent: reply.sent, ttl: self.wish.ttl };
                     let newest = way.proved.map_or(granted, |proved| proved.max(granted));
                     Ok(Some(self.held(&grant, token, newest).await))
                 }
@@ -328,19 +328,19 @@ impl<'a> Claim<'a> {
         match problem.code {
             Some(Code::GrantGone | Code::Forgotten) => {
                 self.is_settled = true;
-                Ok(Some(Pursued::Again("its id has ended")))
+                Ok(Some(Attempt::Again("its id has ended")))
             }
             Some(Code::WaitTimeout | Code::LockHeld) => match until {
-                Until::Held => Ok(Some(Pursued::Again("the longest wait is over"))),
-                Until::At(_) => Err(Error::WaitTimeout { lock, holder, waited: begun.elapsed() }),
-                Until::Now(_) => Err(Error::LockHeld { lock, holder }),
+                WaitUntil::Held => Ok(Some(Attempt::Again("the longest wait is over"))),
+                WaitUntil::At(_) => Err(Error::WaitTimeout { lock, holder, waited: begun.elapsed() }),
+                WaitUntil::Now(_) => Err(Error::LockHeld { lock, holder }),
             },
             _ => Err(Error::refused(reply.status.as_u16(), problem)),
         }
     }
 
     /// A guard, once the grant is known to live for a while: from `proved` on, it has its full time.
-    async fn held(&mut self, grant: &dto::Grant, token: FencingToken, proved: Proof) -> Pursued {
+    async fn held(&mut self, grant: &dto::Grant, token: FencingToken, proved: RenewalProof) -> Attempt {
         let terms = terms(grant, token, self.wish.max_hold, self.first_sent, self.waited);
         let lease = match self.session {
             Some(session) => session.lease().clone(),
@@ -348,21 +348,21 @@ impl<'a> Claim<'a> {
         };
         if lease.check().is_err() {
             // Not settled: whatever is left of it is taken back.
-            return Pursued::Again("it was granted and could not be kept alive");
+            return Attempt::Again("it was granted and could not be kept alive");
         }
         self.is_settled = true;
-        Pursued::Held(Guard::new(self.client, self.session, grant, terms, lease))
+        Attempt::Held(Guard::new(self.client, self.session, grant, terms, lease))
     }
 
-    async fn lease(&self, proved: Proof) -> Lease {
+    async fn lease(&self, proved: RenewalProof) -> Lease {
         let ttl = self.wish.ttl;
         let lease = Lease::new(ttl, proved);
         if lease.left().is_ok_and(|left| left >= renewal_due(ttl)) {
             return lease;
         }
         // The server kept it alive while the request was open. What we know of that is old: it is asked for.
-        let kept = Kept::Grant(self.id);
-        let patience = Patience { until: Instant::now() + ttl, each: try_max(ttl) };
+        let kept = RenewTarget::Grant(self.id);
+        let patience = RetryBudget { until: Instant::now() + ttl, each: try_max(ttl) };
         let renewed = self.client.inner().renewals.send(&kept.renewal(), patience).await;
         match renewed.and_then(|reply| kept.proof(&reply)) {
             Ok(proof) => Lease::new(ttl, proof),

@@ -3,7 +3,7 @@
 use crate::{
     background::Background,
     call::Call,
-    calls::{Calls, Patience},
+    calls::{RetryBudget, Transport},
     endpoints::{Endpoint, Endpoints, Prefer},
     error::Error,
     exchange::{AuthToken, Caller},
@@ -27,13 +27,13 @@ const LOOKOUTS_MAX: usize = 16;
 
 /// A client of one cluster. Cheap to clone; clones share connections and what is known of the cluster.
 #[derive(Debug, Clone)]
-pub struct Client(Arc<Inner>);
+pub struct Client(Arc<ClientInner>);
 
 #[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) calls: Calls,
+pub(crate) struct ClientInner {
+    pub(crate) calls: Transport,
     /// Over connections and in batches of their own, so that nothing stands before them.
-    pub(crate) renewals: Calls,
+    pub(crate) renewals: Transport,
     pub(crate) identity: Identity,
     pub(crate) ids: Ids,
     pub(crate) background: Background,
@@ -107,9 +107,9 @@ impl ClientBuilder {
         let program = program();
         let caller = Caller { program: program.clone(), auth_token: self.auth_token };
         let (endpoints, identity) = (Arc::new(Endpoints::new(given, self.discover)?), Identity::new(self.cluster));
-        let calls = Calls::new(Arc::clone(&endpoints), &identity, &caller, runtime.clone())?;
-        Ok(Client(Arc::new(Inner {
-            renewals: Calls::new(endpoints, &identity, &caller, runtime.clone())?,
+        let calls = Transport::new(Arc::clone(&endpoints), &identity, &caller, runtime.clone())?;
+        Ok(Client(Arc::new(ClientInner {
+            renewals: Transport::new(endpoints, &identity, &caller, runtime.clone())?,
             background: Background::new(runtime, calls.on_connections_of_its_own(&identity, &caller)?),
             identity,
             ids: Ids::default(),
@@ -177,14 +177,14 @@ impl Client {
         self.0.background.settled().await;
     }
 
-    pub(crate) fn inner(&self) -> &Inner {
+    pub(crate) fn inner(&self) -> &ClientInner {
         &self.0
     }
 
     /// Sends a call until a node gives a definite answer, for as long as this client is patient.
     pub(crate) async fn send(&self, call: &Call) -> Result<Reply, Error> {
         self.learn();
-        self.0.calls.send(call, Patience::within(self.0.timeout)).await
+        self.0.calls.send(call, RetryBudget::within(self.0.timeout)).await
     }
 
     /// Asks for the members of the cluster, in the background and not too often.

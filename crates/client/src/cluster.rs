@@ -5,8 +5,8 @@ use crate::{
     client::Client,
     endpoints::Endpoint,
     error::Error,
-    exchange::Tried,
-    reading::{PAGE, Reading, freshness, page},
+    exchange::Attempted,
+    reading::{PAGE, ReadOptions, freshness, page},
     reply::Reply,
     url::encode,
 };
@@ -37,7 +37,7 @@ pub struct Cluster {
 #[derive(Debug, Clone)]
 pub struct Sessions {
     client: Client,
-    reading: Reading,
+    reading: ReadOptions,
 }
 
 impl Client {
@@ -50,7 +50,7 @@ impl Client {
     /// The sessions of all clients.
     #[must_use]
     pub fn sessions(&self) -> Sessions {
-        Sessions { client: self.clone(), reading: Reading::default() }
+        Sessions { client: self.clone(), reading: ReadOptions::default() }
     }
 }
 
@@ -84,7 +84,7 @@ impl Cluster {
     /// # Errors
     /// As [`status_of`](Cluster::status_of).
     pub async fn is_alive(&self, url: &str) -> Result<bool, Error> {
-        Ok(matches!(self.at(url, &get("/livez")).await?, Tried::Answered(reply) if reply.status.is_success()))
+        Ok(matches!(self.at(url, &get("/livez")).await?, Attempted::Answered(reply) if reply.status.is_success()))
     }
 
     /// The program of a server.
@@ -135,7 +135,7 @@ impl Cluster {
         definite(self.at(url, &get(path)).await?)?.json()
     }
 
-    async fn at(&self, url: &str, call: &Call) -> Result<Tried, Error> {
+    async fn at(&self, url: &str, call: &Call) -> Result<Attempted, Error> {
         let inner = self.client.inner();
         let call = Call { of_server: true, ..call.clone() };
         Ok(inner.calls.try_at(&Endpoint::parse(url)?, &call, inner.timeout).await)
@@ -146,10 +146,10 @@ fn get(path: &str) -> Call {
     Call::new(Method::GET, path.to_owned())
 }
 
-fn definite(tried: Tried) -> Result<Reply, Error> {
+fn definite(tried: Attempted) -> Result<Reply, Error> {
     match tried {
-        Tried::Answered(reply) => reply.done().map(|()| reply),
-        Tried::Nothing { why, .. } | Tried::Unknown { why } => Err(Error::Unavailable { last: why }),
+        Attempted::Answered(reply) => reply.done().map(|()| reply),
+        Attempted::Nothing { why, .. } | Attempted::Unknown { why } => Err(Error::Unavailable { last: why }),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     client::Client,
     endpoints::{Endpoint, Prefer},
     error::{Error, Lost},
-    exchange::{Lines, Opened},
+    exchange::{Opened, StreamLines},
     guard::Held,
     url::encode,
 };
@@ -45,7 +45,7 @@ pub struct Observer {
     election: LockName,
     order: VecDeque<Endpoint>,
     backoff: Backoff,
-    lines: Option<Lines>,
+    lines: Option<StreamLines>,
     /// Go on with this revision; none: begin with how it stands.
     from: Option<Revision>,
     /// Token and version of the leader that was told last.
@@ -54,7 +54,7 @@ pub struct Observer {
 }
 
 #[derive(Debug, Deserialize)]
-struct Line {
+struct ElectionLine {
     revision: Revision,
     #[serde(rename = "type")]
     kind: String,
@@ -160,7 +160,7 @@ impl Observer {
     }
 
     /// What a line means to one who knows what was told before.
-    fn take(&mut self, line: Line) -> Option<Seen> {
+    fn take(&mut self, line: ElectionLine) -> Option<Seen> {
         match line.kind.as_str() {
             "leader" | "elected" | "proclaimed" | "vacant" | "bookmark" => self.from = Some(line.revision.next()),
             // The next one is asked, from there on.

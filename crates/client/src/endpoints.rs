@@ -56,15 +56,15 @@ impl fmt::Debug for Endpoint {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownEndpoint {
     endpoint: Endpoint,
     given: bool,
     failed_at: Option<Moment>,
 }
 
 #[derive(Debug)]
-struct State {
-    known: Vec<Known>,
+struct EndpointState {
+    known: Vec<KnownEndpoint>,
     leader: Option<Endpoint>,
     learn_at: Moment,
 }
@@ -81,7 +81,7 @@ pub(crate) enum Prefer {
 /// All addresses.
 #[derive(Debug)]
 pub(crate) struct Endpoints {
-    state: Mutex<State>,
+    state: Mutex<EndpointState>,
     discover: bool,
     turn: AtomicUsize,
 }
@@ -93,12 +93,12 @@ impl Endpoints {
         }
         let turn = AtomicUsize::new(rand::random::<u16>().into());
         let known = given.into_iter().take(ENDPOINTS_MAX);
-        let known = known.map(|endpoint| Known { endpoint, given: true, failed_at: None }).collect();
-        let state = State { known, leader: None, learn_at: Moment::now() };
+        let known = known.map(|endpoint| KnownEndpoint { endpoint, given: true, failed_at: None }).collect();
+        let state = EndpointState { known, leader: None, learn_at: Moment::now() };
         Ok(Endpoints { state: Mutex::new(state), discover, turn })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, EndpointState> {
         self.state.lock()
     }
 
@@ -106,9 +106,9 @@ impl Endpoints {
     pub(crate) fn order(&self, prefer: Prefer) -> Vec<Endpoint> {
         let (state, now) = (self.state(), Moment::now());
         let first = self.turn.fetch_add(1, Ordering::Relaxed) % state.known.len();
-        let mut order: Vec<&Known> = state.known[first..].iter().chain(&state.known[..first]).collect();
-        let suspect = |known: &Known| known.failed_at.is_some_and(|at| now < at.plus(SUSPECT_FOR));
-        let leads = |known: &Known| prefer == Prefer::Leader && state.leader.as_ref() == Some(&known.endpoint);
+        let mut order: Vec<&KnownEndpoint> = state.known[first..].iter().chain(&state.known[..first]).collect();
+        let suspect = |known: &KnownEndpoint| known.failed_at.is_some_and(|at| now < at.plus(SUSPECT_FOR));
+        let leads = |known: &KnownEndpoint| prefer == Prefer::Leader && state.leader.as_ref() == Some(&known.endpoint);
         order.sort_by_key(|known| (suspect(known), !leads(known)));
         order.into_iter().map(|known| known.endpoint.clone()).collect()
     }
@@ -152,7 +152,7 @@ impl Endpoints {
         state.known.retain(|known| known.given || named.contains(&known.endpoint));
         for endpoint in named {
             if state.known.len() < ENDPOINTS_MAX && !state.known.iter().any(|known| known.endpoint == endpoint) {
-                state.known.push(Known { endpoint, given: false, failed_at: None });
+                state.known.push(KnownEndpoint { endpoint, given: false, failed_at: None });
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What can go wrong, each with what the caller can do.
 
-use crate::problem::Problem;
+use crate::problem::ProblemBody;
 use fairhold_types::{
     Code, EndReason, FencingToken, GrantId, LockName,
     dto::Contender,
@@ -194,7 +194,7 @@ impl Error {
     }
 
     /// A definite answer that says no.
-    pub(crate) fn refused(status: u16, problem: Problem) -> Error {
+    pub(crate) fn refused(status: u16, problem: ProblemBody) -> Error {
         match problem.code {
             Some(Code::StaleToken) => Error::StaleToken { current: problem.current_token },
             Some(Code::VersionMismatch) => Error::VersionMismatch { current: problem.current_version },

@@ -1,12 +1,12 @@
 //! One request at one node, and what its answer means: done, refused, surely nothing, or unknown.
 
 use crate::{
-    call::{Body, Call, Part},
+    call::{BatchPart, Call, CallBody},
     clock::Moment,
     endpoints::Endpoint,
     error::Error,
     identity::{CLUSTER, Identity},
-    problem::Problem,
+    problem::ProblemBody,
     reply::{REVISION, Reply},
 };
 use fairhold_types::{Code, Revision, duration, problem::Effect};
@@ -36,7 +36,7 @@ const TIMEOUT: &str = "fairhold-timeout";
 
 /// What came of one try.
 #[derive(Debug, Clone)]
-pub(crate) enum Tried {
+pub(crate) enum Attempted {
     /// A definite answer.
     Answered(Reply),
     /// Surely nothing was done.
@@ -48,7 +48,7 @@ pub(crate) enum Tried {
 /// What came of opening an answer that goes on.
 pub(crate) enum Opened {
     /// It goes on, from that revision where it says so.
-    Stream { lines: Lines, revision: Option<Revision> },
+    Stream { lines: StreamLines, revision: Option<Revision> },
     /// A definite no.
     Refused(Reply),
     /// The node cannot now, or does not answer.
@@ -57,14 +57,14 @@ pub(crate) enum Opened {
 
 /// An answer that goes on, line by line.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub(crate) struct StreamLines {
     response: reqwest::Response,
     read: Vec<u8>,
     /// How much of it was given out.
     taken: usize,
 }
 
-impl Lines {
+impl StreamLines {
     /// The next line without its end; or why there is none.
     pub(crate) async fn next(&mut self, silent_max: Duration) -> Result<Vec<u8>, String> {
         loop {
@@ -140,9 +140,9 @@ impl Connections {
         endpoint: &Endpoint,
         call: &Call,
         within: Duration,
-    ) -> Result<(Lines, Option<Revision>), Tried> {
+    ) -> Result<(StreamLines, Option<Revision>), Attempted> {
         let sent = Moment::now();
-        let unknown = |why: &str| Tried::Unknown { why: self.failed(endpoint, why) };
+        let unknown = |why: &str| Attempted::Unknown { why: self.failed(endpoint, why) };
         let request = self.request(endpoint, call, within);
         let response = match timeout(within, request.send()).await {
             Ok(Ok(response)) => response,
@@ -156,13 +156,13 @@ impl Connections {
                 Err(_) => Err(unknown("the answer was not whole in time")),
             };
         }
-        self.identity.check(endpoint, response.headers()).map_err(|why| Tried::Unknown { why })?;
+        self.identity.check(endpoint, response.headers()).map_err(|why| Attempted::Unknown { why })?;
         let revision = response.headers().get(REVISION).and_then(|value| value.to_str().ok()?.parse().ok());
-        Ok((Lines { response, read: Vec::new(), taken: 0 }, revision.map(Revision)))
+        Ok((StreamLines { response, read: Vec::new(), taken: 0 }, revision.map(Revision)))
     }
 
     /// Sends a call once. `work` bounds the server's work, `limit` the whole.
-    pub(crate) async fn send(&self, endpoint: &Endpoint, call: &Call, work: Duration, limit: Duration) -> Tried {
+    pub(crate) async fn send(&self, endpoint: &Endpoint, call: &Call, work: Duration, limit: Duration) -> Attempted {
         let request = self.request(endpoint, call, work).timeout(limit);
         let sent = Moment::now();
         match receive(request, sent).await {
@@ -170,16 +170,16 @@ impl Connections {
             Err(error) => {
                 let why = self.failed(endpoint, &chain(&error));
                 if error.is_connect() || error.is_builder() {
-                    Tried::Nothing { why, retry_after: None, busy: false }
+                    Attempted::Nothing { why, retry_after: None, busy: false }
                 } else {
-                    Tried::Unknown { why }
+                    Attempted::Unknown { why }
                 }
             }
         }
     }
 
     /// What an answer means, if a node of this cluster gave it; any other is none.
-    fn judged(&self, endpoint: &Endpoint, call: &Call, reply: Reply) -> Tried {
+    fn judged(&self, endpoint: &Endpoint, call: &Call, reply: Reply) -> Attempted {
         if is_unformed(&reply) {
             return meaning(reply);
         }
@@ -189,7 +189,7 @@ impl Connections {
         };
         match checked {
             Ok(()) => meaning(reply),
-            Err(why) => Tried::Unknown { why },
+            Err(why) => Attempted::Unknown { why },
         }
     }
 
@@ -205,7 +205,7 @@ impl Connections {
         request = request.header(TIMEOUT, duration::format(work.max(Duration::from_millis(1))));
         // The end of a grant, and its renewal, have its id in their paths.
         if let Some(key) = call.key
-            && !matches!(call.part, Some(Part::Release(_) | Part::Renew))
+            && !matches!(call.part, Some(BatchPart::Release(_) | BatchPart::Renew))
         {
             request = request.header(IDEMPOTENCY_KEY, key.to_string());
         }
@@ -217,8 +217,8 @@ impl Connections {
             request = request.header(*name, value);
         }
         match &call.body {
-            Some(Body::Json(text)) => request.header(header::CONTENT_TYPE, "application/json").body(text.clone()),
-            Some(Body::Raw(bytes)) => request.body(bytes.clone()),
+            Some(CallBody::Json(text)) => request.header(header::CONTENT_TYPE, "application/json").body(text.clone()),
+            Some(CallBody::Raw(bytes)) => request.body(bytes.clone()),
             None => request,
         }
     }
@@ -241,35 +241,35 @@ async fn whole(mut response: reqwest::Response, sent: Moment) -> Result<Reply, r
     Ok(Reply { status, headers, body, sent, may_be_done: false })
 }
 
-impl Tried {
+impl Attempted {
     /// What an answer means.
-    pub(crate) fn of(reply: Reply) -> Tried {
+    pub(crate) fn of(reply: Reply) -> Attempted {
         meaning(reply)
     }
 }
 
-fn meaning(reply: Reply) -> Tried {
+fn meaning(reply: Reply) -> Attempted {
     let retry_after = reply.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let retry_after = retry_after.map(Duration::from_secs);
-    let why = |problem: &Problem| format!("{} {}", reply.status, problem.detail);
+    let why = |problem: &ProblemBody| format!("{} {}", reply.status, problem.detail);
     match reply.status.as_u16() {
         503 => {
             let problem = reply.problem();
             let busy = matches!(problem.code, Some(Code::Overloaded | Code::DiskLow));
-            Tried::Nothing { why: why(&problem), retry_after, busy }
+            Attempted::Nothing { why: why(&problem), retry_after, busy }
         }
         // Something must go before it can be done: asking again, here or elsewhere, makes no room.
-        429 if reply.problem().code == Some(Code::StateFull) => Tried::Answered(reply),
-        429 => Tried::Nothing { why: why(&reply.problem()), retry_after, busy: true },
+        429 if reply.problem().code == Some(Code::StateFull) => Attempted::Answered(reply),
+        429 => Attempted::Nothing { why: why(&reply.problem()), retry_after, busy: true },
         504 => {
             let problem = reply.problem();
             match problem.outcome {
-                Some(Effect::None) => Tried::Nothing { why: why(&problem), retry_after, busy: false },
-                Some(Effect::Unknown) | None => Tried::Unknown { why: why(&problem) },
+                Some(Effect::None) => Attempted::Nothing { why: why(&problem), retry_after, busy: false },
+                Some(Effect::Unknown) | None => Attempted::Unknown { why: why(&problem) },
             }
         }
-        500.. if reply.problem().code != Some(Code::Internal) => Tried::Unknown { why: why(&reply.problem()) },
-        _ => Tried::Answered(reply),
+        500.. if reply.problem().code != Some(Code::Internal) => Attempted::Unknown { why: why(&reply.problem()) },
+        _ => Attempted::Answered(reply),
     }
 }
 

@@ -3,10 +3,10 @@
 use crate::{
     client::Client,
     error::{Error, Lost},
-    lease::{Kept, Lease},
-    lookout::{self, Ended, Lookout},
+    lease::{Lease, RenewTarget},
+    lookout::{self, EndNotice, SessionWatcher},
     session::Session,
-    terms::Terms,
+    terms::HoldState,
 };
 use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, Revision, SessionNumber, dto};
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
@@ -18,23 +18,23 @@ const LOOK_OUT_AFTER: Duration = Duration::from_millis(100);
 /// A grant that was given to this program. Clones speak of the same grant; they keep nothing alive and give nothing back, which
 /// is the [`Guard`]'s.
 #[derive(Clone)]
-pub struct Held(Arc<Facts>);
+pub struct Held(Arc<HeldInner>);
 
-struct Facts {
+struct HeldInner {
     client: Client,
     lock: LockName,
     id: GrantId,
     number: GrantNumber,
-    terms: Terms,
+    terms: HoldState,
     lease: Lease,
     /// How this grant alone ended, whatever becomes of the session that keeps it.
-    ended: Ended,
-    lookout: Arc<Lookout>,
+    ended: EndNotice,
+    lookout: Arc<SessionWatcher>,
 }
 
 impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Facts { lock, number, .. }, token) = (&*self.0, self.0.terms.token());
+        let (HeldInner { lock, number, .. }, token) = (&*self.0, self.0.terms.token());
         f.debug_struct("Held").field("lock", lock).field("number", number).field("token", &token).finish_non_exhaustive()
     }
 }
@@ -112,7 +112,7 @@ impl Held {
         Ok((&self.0.lock, self.token()?, self.0.id))
     }
 
-    pub(crate) fn terms(&self) -> &Terms {
+    pub(crate) fn terms(&self) -> &HoldState {
         &self.0.terms
     }
 
@@ -162,8 +162,8 @@ impl Deref for Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(client: &Client, session: Option<&Session>, grant: &dto::Grant, terms: Terms, lease: Lease) -> Guard {
-        let (inner, ended) = (client.inner(), Ended::new(watch::Sender::new(None)));
+    pub(crate) fn new(client: &Client, session: Option<&Session>, grant: &dto::Grant, terms: HoldState, lease: Lease) -> Guard {
+        let (inner, ended) = (client.inner(), EndNotice::new(watch::Sender::new(None)));
         let mut tasks = Vec::new();
         let lookout = session.map_or_else(Arc::default, Session::lookout);
         let token = terms.token();
@@ -173,12 +173,12 @@ impl Guard {
             tasks.push(inner.background.keep(look));
         }
         if session.is_none() {
-            let keep = lease.clone().keep(Kept::Grant(grant.id), inner.renewals.clone());
+            let keep = lease.clone().keep(RenewTarget::Grant(grant.id), inner.renewals.clone());
             tasks.push(inner.background.keep(keep));
             let listen = look_out(client.clone(), grant.session, Revision(token.0), Arc::clone(&lookout), lease.clone());
             tasks.push(inner.background.keep(listen));
         }
-        let held = Held(Arc::new(Facts {
+        let held = Held(Arc::new(HeldInner {
             client: client.clone(),
             lock: grant.lock.clone(),
             id: grant.id,
@@ -248,7 +248,7 @@ impl Drop for Guard {
 
 /// Listens for the end of a grant with a session of its own, where the client has a place for one more such watch. Those without
 /// a place hear of it when they are renewed.
-async fn look_out(client: Client, session: SessionNumber, from: Revision, lookout: Arc<Lookout>, lease: Lease) {
+async fn look_out(client: Client, session: SessionNumber, from: Revision, lookout: Arc<SessionWatcher>, lease: Lease) {
     sleep(LOOK_OUT_AFTER).await;
     let Ok(_place) = Arc::clone(&client.inner().lookouts).try_acquire_owned() else { return };
     lookout::listen(client, session, from, lookout, lease).await;

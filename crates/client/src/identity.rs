@@ -22,17 +22,17 @@ const STRANGERS_MAX: usize = 64;
 
 /// What a client knows of its cluster. Clones are the same.
 #[derive(Debug, Clone)]
-pub(crate) struct Identity(Arc<Inner>);
+pub(crate) struct Identity(Arc<IdentityInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct IdentityInner {
     cluster: OnceLock<ClusterId>,
     strangers: Mutex<Vec<Endpoint>>,
-    heard: Mutex<Heard>,
+    heard: Mutex<LastContact>,
 }
 
 #[derive(Debug)]
-struct Heard {
+struct LastContact {
     at: Moment,
     failure: Option<String>,
 }
@@ -55,8 +55,8 @@ impl Identity {
         if let Some(cluster) = cluster {
             known.get_or_init(|| cluster);
         }
-        let heard = Heard { at: Moment::now(), failure: None };
-        Identity(Arc::new(Inner { cluster: known, strangers: Mutex::default(), heard: Mutex::new(heard) }))
+        let heard = LastContact { at: Moment::now(), failure: None };
+        Identity(Arc::new(IdentityInner { cluster: known, strangers: Mutex::default(), heard: Mutex::new(heard) }))
     }
 
     /// The cluster's id, once it is known.
@@ -102,7 +102,7 @@ impl Identity {
     }
 
     fn heard(&self) {
-        *self.0.heard.lock() = Heard { at: Moment::now(), failure: None };
+        *self.0.heard.lock() = LastContact { at: Moment::now(), failure: None };
     }
 
     /// A request got no answer.

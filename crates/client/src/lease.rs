@@ -6,8 +6,8 @@
 
 use crate::{
     backoff::jitter,
-    call::{Call, Part},
-    calls::{Calls, Patience},
+    call::{BatchPart, Call},
+    calls::{RetryBudget, Transport},
     clock::{self, Moment, margin, valid_until},
     error::{Error, Lost},
     reply::Reply,
@@ -32,17 +32,17 @@ const TRY_MAX: Duration = Duration::from_secs(3);
 
 /// What is renewed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Kept {
+pub(crate) enum RenewTarget {
     Grant(GrantId),
     Session(SessionId),
 }
 
-impl Kept {
+impl RenewTarget {
     /// The call that renews it. To repeat it is the same as to make it later. Those of grants travel together.
     pub(crate) fn renewal(self) -> Call {
         match self {
-            Kept::Grant(id) => Call::new(Method::POST, format!("/v1/grants/{id}/renew")).key(id).part(Part::Renew),
-            Kept::Session(id) => Call::new(Method::POST, format!("/v1/sessions/{}/keepalive", id.to_hex())),
+            RenewTarget::Grant(id) => Call::new(Method::POST, format!("/v1/grants/{id}/renew")).key(id).part(BatchPart::Renew),
+            RenewTarget::Session(id) => Call::new(Method::POST, format!("/v1/sessions/{}/keepalive", id.to_hex())),
         }
     }
 
@@ -50,13 +50,13 @@ impl Kept {
     ///
     /// # Errors
     /// Why it proves nothing.
-    pub(crate) fn proof(self, reply: &Reply) -> Result<Proof, Error> {
+    pub(crate) fn proof(self, reply: &Reply) -> Result<RenewalProof, Error> {
         let (is_named, ttl, expires_in) = match self {
-            Kept::Grant(id) => {
+            RenewTarget::Grant(id) => {
                 let renewed: RenewedGrant = reply.json()?;
                 (renewed.id == id, renewed.ttl, renewed.expires_in)
             }
-            Kept::Session(id) => {
+            RenewTarget::Session(id) => {
                 let renewed: RenewedSession = reply.json()?;
                 (renewed.id == id, renewed.ttl, renewed.expires_in)
             }
@@ -65,13 +65,13 @@ impl Kept {
             return Err(Error::NotUnderstood { why: "it names something else than was renewed".to_owned() });
         }
         let parse = |text: &str| duration::parse(text).map_err(|error| Error::NotUnderstood { why: error.to_string() });
-        Ok(Proof { sent: reply.sent, ttl: parse(&ttl)?.min(parse(&expires_in)?) })
+        Ok(RenewalProof { sent: reply.sent, ttl: parse(&ttl)?.min(parse(&expires_in)?) })
     }
 }
 
 /// A keepalive that was acknowledged. The later one is the greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Proof {
+pub(crate) struct RenewalProof {
     /// From before it was sent.
     pub(crate) sent: Moment,
     /// For how long it holds from then on, as its answer says.
@@ -80,7 +80,7 @@ pub(crate) struct Proof {
 
 /// Whether it may be believed in, and how often it is to be renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Belief {
+struct LeaseBelief {
     until: Result<Moment, Lost>,
     /// From before the newest keepalive that was acknowledged.
     sent: Moment,
@@ -93,14 +93,14 @@ struct Belief {
 pub(crate) struct Lease {
     /// As it was asked for. Never is it believed in for longer.
     most: Duration,
-    belief: Arc<watch::Sender<Belief>>,
+    belief: Arc<watch::Sender<LeaseBelief>>,
 }
 
 impl Lease {
     /// A lease that was asked for with that ttl, and proved.
-    pub(crate) fn new(most: Duration, proof: Proof) -> Lease {
+    pub(crate) fn new(most: Duration, proof: RenewalProof) -> Lease {
         let ttl = most.min(proof.ttl);
-        let belief = Belief { until: Ok(valid_until(proof.sent, ttl)), sent: proof.sent, ttl };
+        let belief = LeaseBelief { until: Ok(valid_until(proof.sent, ttl)), sent: proof.sent, ttl };
         Lease { most, belief: Arc::new(watch::Sender::new(belief)) }
     }
 
@@ -123,7 +123,7 @@ impl Lease {
 
     /// A keepalive was acknowledged. The one that was sent last counts, also where it says less than those before: somebody may
     /// have set another timeout.
-    pub(crate) fn proved(&self, proof: Proof) {
+    pub(crate) fn proved(&self, proof: RenewalProof) {
         let (now, ttl) = (Moment::now(), self.most.min(proof.ttl));
         self.belief.send_if_modified(|belief| match belief.until {
             Ok(until) if now >= until => {
@@ -131,7 +131,7 @@ impl Lease {
                 true
             }
             Ok(_) if belief.sent < proof.sent => {
-                *belief = Belief { until: Ok(valid_until(proof.sent, ttl)), sent: proof.sent, ttl };
+                *belief = LeaseBelief { until: Ok(valid_until(proof.sent, ttl)), sent: proof.sent, ttl };
                 true
             }
             Ok(_) | Err(_) => false,
@@ -165,7 +165,7 @@ impl Lease {
     }
 
     /// Renews it until it is over. To be run as a task that is aborted before it is given back.
-    pub(crate) async fn keep(self, kept: Kept, calls: Calls) {
+    pub(crate) async fn keep(self, kept: RenewTarget, calls: Transport) {
         // After an answer that proves nothing, it is asked again a little later.
         let mut at_least = Duration::ZERO;
         loop {
@@ -190,9 +190,9 @@ impl Lease {
     }
 
     /// Renews it once, over failures, for as long as it may be believed in. Says whether that is proved.
-    async fn renew(&self, kept: Kept, calls: &Calls) -> bool {
+    async fn renew(&self, kept: RenewTarget, calls: &Transport) -> bool {
         let Ok(left) = self.left() else { return false };
-        let patience = Patience { until: Instant::now() + left, each: self.try_max() };
+        let patience = RetryBudget { until: Instant::now() + left, each: self.try_max() };
         let proof = calls.send(&kept.renewal(), patience).await.and_then(|reply| kept.proof(&reply));
         match proof {
             Ok(proof) => {
@@ -224,8 +224,8 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(1);
 
-    fn proof(sent: Moment) -> Proof {
-        Proof { sent, ttl: TTL }
+    fn proof(sent: Moment) -> RenewalProof {
+        RenewalProof { sent, ttl: TTL }
     }
 
     fn in_one_thread(test: impl Future<Output = ()>) {
@@ -257,8 +257,8 @@ mod tests {
     #[test]
     fn a_lease_is_believed_in_for_no_longer_than_the_newest_answer_says_nor_than_was_asked_for() {
         let now = Moment::now();
-        let lease = Lease::new(60 * TTL, Proof { sent: now, ttl: 60 * TTL });
-        let later = |seconds: u32, ttl: Duration| Proof { sent: now.plus(TTL * seconds), ttl };
+        let lease = Lease::new(60 * TTL, RenewalProof { sent: now, ttl: 60 * TTL });
+        let later = |seconds: u32, ttl: Duration| RenewalProof { sent: now.plus(TTL * seconds), ttl };
         lease.proved(later(1, 10 * TTL));
         assert!(lease.left().unwrap() <= 11 * TTL && lease.ttl() == 10 * TTL, "{:?}", lease.left());
         // Sent before the timeout was lowered, and answered after.
@@ -266,7 +266,7 @@ mod tests {
         assert!(lease.left().unwrap() <= 11 * TTL, "{:?}", lease.left());
         lease.proved(later(2, 600 * TTL));
         assert!(lease.left().unwrap() <= 62 * TTL && lease.ttl() == 60 * TTL, "{:?}", lease.left());
-        assert!(Lease::new(60 * TTL, Proof { sent: now, ttl: TTL }).left().unwrap() <= TTL);
+        assert!(Lease::new(60 * TTL, RenewalProof { sent: now, ttl: TTL }).left().unwrap() <= TTL);
     }
 
     fn reply(status: u16, body: &str) -> Reply {
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn only_an_answer_that_names_what_was_renewed_and_its_time_proves_anything() {
         let (id, other) = ("01ARZ3NDEKTSV4RRFFQ69G5FAV", "01ARZ3NDEKTSV4RRFFQ69G5FAW");
-        let (grant, session) = (Kept::Grant(id.parse().unwrap()), Kept::Session("0".repeat(32).parse().unwrap()));
+        let (grant, session) = (RenewTarget::Grant(id.parse().unwrap()), RenewTarget::Session("0".repeat(32).parse().unwrap()));
         let body = |id: &str, ttl: &str, left: &str| {
             format!("{{\"id\":\"{id}\",\"ttl\":\"{ttl}\",\"expires_in\":\"{left}\",\"expires_at\":\"\"}}")
         };
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn all_waiters_are_woken_at_once() {
         in_one_thread(async {
-            let lease = Lease::new(TTL * 60, Proof { sent: Moment::now(), ttl: TTL * 60 });
+            let lease = Lease::new(TTL * 60, RenewalProof { sent: Moment::now(), ttl: TTL * 60 });
             let waiting: Vec<_> = (0..3)
                 .map(|_| {
                     tokio::spawn({

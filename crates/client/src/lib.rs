@@ -133,7 +133,7 @@ pub use fairhold_types::{
 };
 
 pub use acquire::Acquire;
-pub use as_of::AsOf;
+pub use as_of::At;
 pub use client::{Client, ClientBuilder};
 pub use clock::{CLOCK_RATE_BOUND_PERCENT, MARGIN_MIN, margin};
 pub use cluster::{Cluster, Sessions};
@@ -147,5 +147,5 @@ pub use queue::QueuePlace;
 pub use session::{OpenSession, Session};
 pub use transaction::Transaction;
 pub use upgrade::Upgrade;
-pub use watch::{Tidings, Watch, Watching};
+pub use watch::{Watch, WatchEvent, Watching};
 pub use write::{Create, Delete, Put};

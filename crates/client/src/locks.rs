@@ -1,12 +1,12 @@
 //! Locks as everybody may see them, and what administrators do with them. To take one: [`Client::lock`].
 
 use crate::{
-    as_of::AsOf,
+    as_of::At,
     call::Call,
     client::Client,
     error::Error,
-    news::News,
-    reading::{PAGE, Reading, freshness, page},
+    news::LongPoll,
+    reading::{PAGE, ReadOptions, freshness, page},
     reply::Reply,
     url::{encode, with_query},
 };
@@ -37,7 +37,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Locks {
     client: Client,
-    reading: Reading,
+    reading: ReadOptions,
 }
 
 impl Client {
@@ -56,7 +56,7 @@ impl Client {
     /// The locks: who holds them, who waits, and what administrators do with them.
     #[must_use]
     pub fn locks(&self) -> Locks {
-        Locks { client: self.clone(), reading: Reading::default() }
+        Locks { client: self.clone(), reading: ReadOptions::default() }
     }
 }
 
@@ -73,8 +73,8 @@ impl Locks {
     ///
     /// # Errors
     /// [`Error::Invalid`] where that is no name; [`Error::Unavailable`] where no answer came in the client's time.
-    pub async fn get(&self, name: &str) -> Result<AsOf<dto::Lock>, Error> {
-        let AsOf { revision, value: mut lock } = self.get_page(name, PAGE, None).await?;
+    pub async fn get(&self, name: &str) -> Result<At<dto::Lock>, Error> {
+        let At { revision, value: mut lock } = self.get_page(name, PAGE, None).await?;
         if let Some(cursor) = lock.next_cursor.take() {
             let take = |page: dto::Lock| {
                 lock.holders.extend(page.holders);
@@ -82,14 +82,14 @@ impl Locks {
             };
             self.client.follow(&url(name, "")?, self.reading, Some(cursor), take).await?;
         }
-        Ok(AsOf { revision, value: lock })
+        Ok(At { revision, value: lock })
     }
 
     /// The same with one page of at most so many holders, 1 to 1,000, beginning where an earlier one ended.
     ///
     /// # Errors
     /// As [`get`](Locks::get).
-    pub async fn get_page(&self, name: &str, limit: usize, cursor: Option<&str>) -> Result<AsOf<dto::Lock>, Error> {
+    pub async fn get_page(&self, name: &str, limit: usize, cursor: Option<&str>) -> Result<At<dto::Lock>, Error> {
         self.read(page(&url(name, "")?, limit, cursor)).await?.as_of()
     }
 
@@ -98,7 +98,7 @@ impl Locks {
     ///
     /// # Errors
     /// As [`get`](Locks::get).
-    pub async fn queue(&self, name: &str) -> Result<AsOf<Vec<dto::QueueItem>>, Error> {
+    pub async fn queue(&self, name: &str) -> Result<At<Vec<dto::QueueItem>>, Error> {
         let first = self.queue_page(name, PAGE, None).await?;
         self.whole_queue(name, first).await
     }
@@ -107,7 +107,7 @@ impl Locks {
     ///
     /// # Errors
     /// As [`get`](Locks::get).
-    pub async fn queue_page(&self, name: &str, limit: usize, cursor: Option<&str>) -> Result<AsOf<dto::Queue>, Error> {
+    pub async fn queue_page(&self, name: &str, limit: usize, cursor: Option<&str>) -> Result<At<dto::Queue>, Error> {
         self.read(page(&url(name, "/queue")?, limit, cursor)).await?.as_of()
     }
 
@@ -122,9 +122,9 @@ impl Locks {
         name: &str,
         after: Option<Revision>,
         wait: Duration,
-    ) -> Result<Option<AsOf<Vec<dto::QueueItem>>>, Error> {
+    ) -> Result<Option<At<Vec<dto::QueueItem>>>, Error> {
         let path = page(&url(name, "/queue")?, PAGE, None);
-        let news = News { path: &path, reading: self.reading, after, wait: Some(wait) };
+        let news = LongPoll { path: &path, reading: self.reading, after, wait: Some(wait) };
         match self.client.news(&news).await? {
             Some(reply) => self.whole_queue(name, reply.as_of()?).await.map(Some),
             None => Ok(None),
@@ -186,8 +186,8 @@ impl Locks {
     }
 
     /// Adds to the first page what follows it.
-    async fn whole_queue(&self, name: &str, first: AsOf<dto::Queue>) -> Result<AsOf<Vec<dto::QueueItem>>, Error> {
-        let AsOf { revision, value: dto::Queue { mut items, next_cursor, .. } } = first;
+    async fn whole_queue(&self, name: &str, first: At<dto::Queue>) -> Result<At<Vec<dto::QueueItem>>, Error> {
+        let At { revision, value: dto::Queue { mut items, next_cursor, .. } } = first;
         if next_cursor.is_some() {
             let take = |page: dto::Queue| {
                 items.extend(page.items);
@@ -195,7 +195,7 @@ impl Locks {
             };
             self.client.follow(&url(name, "/queue")?, self.reading, next_cursor, take).await?;
         }
-        Ok(AsOf { revision, value: items })
+        Ok(At { revision, value: items })
     }
 
     async fn read(&self, path: String) -> Result<Reply, Error> {

@@ -7,13 +7,13 @@
 use crate::{
     backoff::Backoff,
     call::Call,
-    calls::Patience,
+    calls::RetryBudget,
     client::Client,
     error::{Error, Lost},
     lease::Lease,
     reading::{PAGE, page},
-    terms::Terms,
-    watch::Tidings,
+    terms::HoldState,
+    watch::WatchEvent,
 };
 use fairhold_types::{
     Code, FencingToken, GrantId, GrantNumber, Revision, SessionNumber, dto,
@@ -35,10 +35,10 @@ use tokio::{
 const EARLY_MAX: usize = 1_024;
 
 /// How a single grant ended, if it did: what its guard looks at.
-pub(crate) type Ended = Arc<watch::Sender<Option<Lost>>>;
+pub(crate) type EndNotice = Arc<watch::Sender<Option<Lost>>>;
 
 /// Says that it ended; how it ended first, counts.
-pub(crate) fn end(ended: &Ended, lost: Lost) {
+pub(crate) fn end(ended: &EndNotice, lost: Lost) {
     ended.send_if_modified(|ended| {
         let is_first = ended.is_none();
         ended.get_or_insert(lost);
@@ -48,7 +48,7 @@ pub(crate) fn end(ended: &Ended, lost: Lost) {
 
 /// What a session's watch tells of a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum GrantUpdate {
     Granted(FencingToken),
     Ended(Lost),
 }
@@ -56,31 +56,31 @@ pub(crate) enum News {
 /// What a guard is told by.
 #[derive(Debug)]
 struct Guarded {
-    ended: Ended,
-    terms: Terms,
+    ended: EndNotice,
+    terms: HoldState,
 }
 
 /// The guards of a session, and those who wait.
 #[derive(Debug, Default)]
-pub(crate) struct Lookout(Mutex<Known>);
+pub(crate) struct SessionWatcher(Mutex<Watched>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct Watched {
     /// More than one where a grant has several holds.
     guards: BTreeMap<GrantNumber, Vec<Guarded>>,
-    waiting: BTreeMap<GrantNumber, oneshot::Sender<News>>,
-    early: VecDeque<(GrantNumber, News)>,
+    waiting: BTreeMap<GrantNumber, oneshot::Sender<GrantUpdate>>,
+    early: VecDeque<(GrantNumber, GrantUpdate)>,
     /// The greatest number whose news were passed over, for want of room. Numbers grow, so of later grants nothing was.
     passed_over: Option<GrantNumber>,
 }
 
-impl Lookout {
+impl SessionWatcher {
     /// Looks out for a guard from now on. Says on which terms it holds: where another guard has the grant already, on its.
-    pub(crate) fn add(&self, number: GrantNumber, ended: &Ended, terms: Terms) -> Terms {
+    pub(crate) fn add(&self, number: GrantNumber, ended: &EndNotice, terms: HoldState) -> HoldState {
         let mut known = self.known();
         let early = known.early.iter().find_map(|(early, news)| match news {
-            News::Ended(lost) if *early == number => Some(*lost),
-            News::Ended(_) | News::Granted(_) => None,
+            GrantUpdate::Ended(lost) if *early == number => Some(*lost),
+            GrantUpdate::Ended(_) | GrantUpdate::Granted(_) => None,
         });
         if let Some(lost) = early {
             end(ended, lost);
@@ -94,7 +94,7 @@ impl Lookout {
     }
 
     /// Listens for the next news of a grant that waits.
-    pub(crate) fn wait_for(self: &Arc<Self>, number: GrantNumber) -> Waiting {
+    pub(crate) fn wait_for(self: &Arc<Self>, number: GrantNumber) -> GrantWaiter {
         let (tell, news) = oneshot::channel();
         let mut known = self.known();
         // Where there are several, the last one counts.
@@ -102,7 +102,7 @@ impl Lookout {
             Some((_, early)) => drop(tell.send(*early)),
             None => drop(known.waiting.insert(number, tell)),
         }
-        Waiting { lookout: Arc::clone(self), number, news: Some(news) }
+        GrantWaiter { lookout: Arc::clone(self), number, news: Some(news) }
     }
 
     /// Whether news of this grant may have been passed over: then its state has to be looked at, once it is listened for.
@@ -111,7 +111,7 @@ impl Lookout {
     }
 
     /// A guard of it is gone.
-    pub(crate) fn remove(&self, number: GrantNumber, ended: &Ended) {
+    pub(crate) fn remove(&self, number: GrantNumber, ended: &EndNotice) {
         let mut known = self.known();
         if let Entry::Occupied(mut guards) = known.guards.entry(number) {
             guards.get_mut().retain(|guard| !Arc::ptr_eq(&guard.ended, ended));
@@ -125,7 +125,7 @@ impl Lookout {
         let mut known = self.known();
         match known.guards.remove(&number) {
             Some(guards) => guards.iter().for_each(|guard| end(&guard.ended, lost)),
-            None => known.tell(number, News::Ended(lost)),
+            None => known.tell(number, GrantUpdate::Ended(lost)),
         }
     }
 
@@ -134,7 +134,7 @@ impl Lookout {
         match known.guards.get(&number) {
             // An upgrade gives a new token.
             Some(guards) => guards.iter().for_each(|guard| guard.terms.granted(token)),
-            None => known.tell(number, News::Granted(token)),
+            None => known.tell(number, GrantUpdate::Granted(token)),
         }
     }
 
@@ -148,14 +148,14 @@ impl Lookout {
         self.known().guards.keys().copied().collect()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, Watched> {
         self.0.lock()
     }
 }
 
-impl Known {
+impl Watched {
     /// Tells who waits for it, or keeps it for who is about to. That of one that waits is kept too: its guard comes next.
-    fn tell(&mut self, number: GrantNumber, news: News) {
+    fn tell(&mut self, number: GrantNumber, news: GrantUpdate) {
         if let Some(waiting) = self.waiting.remove(&number) {
             // The waiting task is gone: then nobody needs it.
             waiting.send(news).ok();
@@ -171,16 +171,16 @@ impl Known {
 
 /// One that waits; dropping it ends that.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    lookout: Arc<Lookout>,
+pub(crate) struct GrantWaiter {
+    lookout: Arc<SessionWatcher>,
     number: GrantNumber,
     /// Nothing once it was told.
-    news: Option<oneshot::Receiver<News>>,
+    news: Option<oneshot::Receiver<GrantUpdate>>,
 }
 
-impl Waiting {
+impl GrantWaiter {
     /// What is told of it first, once. Dropping the future loses nothing.
-    pub(crate) async fn news(&mut self) -> News {
+    pub(crate) async fn news(&mut self) -> GrantUpdate {
         if let Some(news) = &mut self.news {
             let told = news.await;
             self.news = None;
@@ -192,14 +192,14 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for GrantWaiter {
     fn drop(&mut self) {
         self.lookout.known().waiting.remove(&self.number);
     }
 }
 
 /// Listens to what becomes of a session and its grants, from that revision on, until the session has ended. To be run as a task.
-pub(crate) async fn listen(client: Client, session: SessionNumber, from: Revision, lookout: Arc<Lookout>, lease: Lease) {
+pub(crate) async fn listen(client: Client, session: SessionNumber, from: Revision, lookout: Arc<SessionWatcher>, lease: Lease) {
     let mut backoff = Backoff::new();
     let mut watching = loop {
         match client.watch().session(session).from(from).await {
@@ -213,7 +213,7 @@ pub(crate) async fn listen(client: Client, session: SessionNumber, from: Revisio
     };
     while let Some(told) = watching.next().await {
         match told {
-            Ok(Tidings::Happened(line)) => {
+            Ok(WatchEvent::Change(line)) => {
                 if let What::GrantEnded { number, reason, .. } = line.what {
                     lookout.ended(number, Lost::from(reason));
                 } else if let What::Granted { number, token, .. } = line.what {
@@ -224,8 +224,8 @@ pub(crate) async fn listen(client: Client, session: SessionNumber, from: Revisio
                     return;
                 }
             }
-            Ok(Tidings::Reset { .. }) => look(&client, session, &lookout, &lease).await,
-            Ok(Tidings::Bookmark(_) | Tidings::InitialAgain) => {}
+            Ok(WatchEvent::Compacted { .. }) => look(&client, session, &lookout, &lease).await,
+            Ok(WatchEvent::Bookmark(_) | WatchEvent::Restarted) => {}
             Err(error) => {
                 tracing::warn!(%error, "the client will notice broken grants late: the watch of their session has ended");
             }
@@ -235,12 +235,12 @@ pub(crate) async fn listen(client: Client, session: SessionNumber, from: Revisio
 
 /// Reads which grants are left, where events no longer tell which ended. They come page by page, in the order of their numbers.
 /// A grant that was there before and is on no page has ended.
-async fn look(client: &Client, session: SessionNumber, lookout: &Lookout, lease: &Lease) {
+async fn look(client: &Client, session: SessionNumber, lookout: &SessionWatcher, lease: &Lease) {
     let (inner, guarded, mut backoff) = (client.inner(), lookout.guarded(), Backoff::new());
     let (mut left, mut cursor) = (BTreeSet::new(), None::<String>);
     loop {
         let call = Call::new(Method::GET, page(&format!("/v1/sessions/{session}"), PAGE, cursor.as_deref()));
-        let reply = match inner.renewals.send(&call, Patience::within(inner.timeout)).await {
+        let reply = match inner.renewals.send(&call, RetryBudget::within(inner.timeout)).await {
             Ok(reply) => reply,
             Err(error) => {
                 tracing::debug!(%error, "the grants of a session could not be read");
@@ -265,11 +265,11 @@ async fn look(client: &Client, session: SessionNumber, lookout: &Lookout, lease:
 }
 
 /// Reads one grant, whose events may have been dropped, until its state is known. Runs as a task.
-pub(crate) async fn look_at(client: Client, id: GrantId, number: GrantNumber, lookout: Arc<Lookout>, lease: Lease) {
+pub(crate) async fn look_at(client: Client, id: GrantId, number: GrantNumber, lookout: Arc<SessionWatcher>, lease: Lease) {
     let (inner, mut backoff) = (client.inner(), Backoff::new());
     let call = Call::new(Method::GET, format!("/v1/grants/{id}"));
     while lease.check().is_ok() {
-        match inner.renewals.send(&call, Patience::within(inner.timeout)).await.and_then(|reply| reply.json::<dto::Grant>()) {
+        match inner.renewals.send(&call, RetryBudget::within(inner.timeout)).await.and_then(|reply| reply.json::<dto::Grant>()) {
             Ok(_) => return,
             Err(Error::Lost(lost)) => return lookout.ended(number, lost),
             Err(Error::Refused { code: Some(Code::GrantNotFound), .. }) => return lookout.ended(number, Lost::Expired),
@@ -283,24 +283,24 @@ pub(crate) async fn look_at(client: Client, id: GrantId, number: GrantNumber, lo
 mod tests {
     use super::*;
 
-    impl Waiting {
+    impl GrantWaiter {
         /// What was told so far.
-        fn now(&mut self) -> Option<News> {
+        fn now(&mut self) -> Option<GrantUpdate> {
             self.news.as_mut().and_then(|news| news.try_recv().ok())
         }
     }
 
-    fn guard() -> Ended {
+    fn guard() -> EndNotice {
         Arc::new(watch::Sender::new(None))
     }
 
-    fn terms(token: u64) -> Terms {
-        Terms::new(FencingToken(token), None)
+    fn terms(token: u64) -> HoldState {
+        HoldState::new(FencingToken(token), None)
     }
 
     #[test]
     fn holds_of_one_grant_have_its_token_in_common_and_each_hears_of_its_end() {
-        let (lookout, first, second, third) = (Lookout::default(), guard(), guard(), guard());
+        let (lookout, first, second, third) = (SessionWatcher::default(), guard(), guard(), guard());
         let number = GrantNumber(1);
         let of_first = lookout.add(number, &first, terms(1));
         let of_second = lookout.add(number, &second, terms(1));
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_guard_hears_of_its_own_end_also_where_the_news_was_faster() {
-        let (lookout, early, late, gone) = (Lookout::default(), guard(), guard(), guard());
+        let (lookout, early, late, gone) = (SessionWatcher::default(), guard(), guard(), guard());
         lookout.ended(GrantNumber(1), Lost::Broken);
         lookout.add(GrantNumber(1), &early, terms(1));
         lookout.add(GrantNumber(2), &late, terms(2));
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_grant_that_is_no_longer_listed_has_ended_and_a_new_one_has_not() {
-        let (lookout, ended, lives, new) = (Lookout::default(), guard(), guard(), guard());
+        let (lookout, ended, lives, new) = (SessionWatcher::default(), guard(), guard(), guard());
         lookout.add(GrantNumber(1), &ended, terms(1));
         lookout.add(GrantNumber(2), &lives, terms(2));
         let before = lookout.guarded();
@@ -340,10 +340,10 @@ mod tests {
         let lookout = Arc::new(lookout);
         lookout.granted(GrantNumber(4), FencingToken(9));
         let (mut early, mut late) = (lookout.wait_for(GrantNumber(4)), lookout.wait_for(GrantNumber(5)));
-        assert_eq!(early.now(), Some(News::Granted(FencingToken(9))));
+        assert_eq!(early.now(), Some(GrantUpdate::Granted(FencingToken(9))));
         assert!(late.now().is_none());
         lookout.ended(GrantNumber(5), Lost::Broken);
-        assert_eq!(late.now(), Some(News::Ended(Lost::Broken)));
+        assert_eq!(late.now(), Some(GrantUpdate::Ended(Lost::Broken)));
         drop(lookout.wait_for(GrantNumber(6)));
         assert!(lookout.known().waiting.is_empty(), "who is gone is forgotten");
         for number in 10..10 + EARLY_MAX as u64 + 5 {

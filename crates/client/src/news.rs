@@ -8,12 +8,12 @@
 use crate::{
     backoff::Backoff,
     call::{Call, TRY_MAX},
-    calls::Trouble,
+    calls::LastError,
     client::Client,
     endpoints::Prefer,
     error::Error,
-    exchange::Tried,
-    reading::Reading,
+    exchange::Attempted,
+    reading::ReadOptions,
     reply::Reply,
     url::with_query,
 };
@@ -27,11 +27,11 @@ const WAIT_AT_A_TIME: Duration = Duration::from_secs(10);
 
 /// What is waited for.
 #[derive(Debug)]
-pub(crate) struct News<'a> {
+pub(crate) struct LongPoll<'a> {
     /// Where it is read: a path of a URL, with or without a query.
     pub(crate) path: &'a str,
     /// How fresh.
-    pub(crate) reading: Reading,
+    pub(crate) reading: ReadOptions,
     /// Newer than this; none: than it is now.
     pub(crate) after: Option<Revision>,
     /// For so long; none: as long as it takes.
@@ -41,7 +41,7 @@ pub(crate) struct News<'a> {
 impl Client {
     /// The answer once there is something newer; nothing where nothing came in that time. Nodes that do not answer are left for
     /// others; it fails where no node answered for the client's time.
-    pub(crate) async fn news(&self, news: &News<'_>) -> Result<Option<Reply>, Error> {
+    pub(crate) async fn news(&self, news: &LongPoll<'_>) -> Result<Option<Reply>, Error> {
         let inner = self.inner();
         let until = news.wait.and_then(|wait| Instant::now().checked_add(wait));
         let mut after = match news.after {
@@ -50,7 +50,7 @@ impl Client {
         };
         // Another node can be asked within the caller's time where one is silent.
         let work_max = TRY_MAX.min(inner.timeout / 2);
-        let (mut silence, mut backoff) = (Silence::new(inner.timeout), Backoff::new());
+        let (mut silence, mut backoff) = (SilentPolls::new(inner.timeout), Backoff::new());
         loop {
             self.learn();
             let mut pause = None;
@@ -64,7 +64,7 @@ impl Client {
                     return Err(silence.trouble.error(&call));
                 }
                 match inner.calls.read_at(&endpoint, &call, wait, work).await {
-                    Tried::Answered(reply) if has_nothing_newer(&reply, asked.elapsed() >= wait) => {
+                    Attempted::Answered(reply) if has_nothing_newer(&reply, asked.elapsed() >= wait) => {
                         let is_over = until.is_some_and(|until| Instant::now() >= until);
                         match (is_over, reply.status == StatusCode::NOT_MODIFIED) {
                             (true, true) => return Ok(None),
@@ -73,11 +73,11 @@ impl Client {
                             (false, true) => after = reply.revision()?.max(after),
                             (false, false) => {}
                         }
-                        (silence, backoff) = (Silence::new(inner.timeout), Backoff::new());
+                        (silence, backoff) = (SilentPolls::new(inner.timeout), Backoff::new());
                         break;
                     }
-                    Tried::Answered(reply) => return Ok(Some(reply)),
-                    tried @ (Tried::Nothing { .. } | Tried::Unknown { .. }) => pause = silence.note(tried).max(pause),
+                    Attempted::Answered(reply) => return Ok(Some(reply)),
+                    tried @ (Attempted::Nothing { .. } | Attempted::Unknown { .. }) => pause = silence.note(tried).max(pause),
                 }
             }
             if silence.is_too_long() {
@@ -90,14 +90,14 @@ impl Client {
     }
 
     /// The revision now, as fresh as it is asked for.
-    async fn revision(&self, reading: Reading) -> Result<Revision, Error> {
+    async fn revision(&self, reading: ReadOptions) -> Result<Revision, Error> {
         let root = self.send(&reading.of(Call::new(Method::GET, "/v1/nodes/?meta".to_owned()))).await?;
         root.done()?;
         root.revision()
     }
 }
 
-impl News<'_> {
+impl LongPoll<'_> {
     fn call(&self, after: Revision, wait: Duration) -> Call {
         let query = format!("wait={}&after={after}", duration::format(wait));
         self.reading.of(Call::new(Method::GET, with_query(self.path, &query)))
@@ -111,18 +111,18 @@ fn has_nothing_newer(reply: &Reply, waited: bool) -> bool {
 }
 
 /// Since when no node answers, and why.
-struct Silence {
+struct SilentPolls {
     begun: Option<Instant>,
     most: Duration,
-    trouble: Trouble,
+    trouble: LastError,
 }
 
-impl Silence {
-    fn new(most: Duration) -> Silence {
-        Silence { begun: None, most, trouble: Trouble::default() }
+impl SilentPolls {
+    fn new(most: Duration) -> SilentPolls {
+        SilentPolls { begun: None, most, trouble: LastError::default() }
     }
 
-    fn note(&mut self, tried: Tried) -> Option<Duration> {
+    fn note(&mut self, tried: Attempted) -> Option<Duration> {
         self.begun.get_or_insert_with(Instant::now);
         self.trouble.note(tried)
     }

@@ -4,8 +4,8 @@ use crate::{
     call::Call,
     client::Client,
     error::Error,
-    news::News,
-    reading::{Reading, freshness},
+    news::LongPoll,
+    reading::{ReadOptions, freshness},
     reply::Reply,
     url::node_url,
     write::{Create, Delete, Put},
@@ -18,7 +18,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Nodes {
     client: Client,
-    reading: Reading,
+    reading: ReadOptions,
 }
 
 /// A node's value, as it was read.
@@ -45,7 +45,7 @@ freshness!(Nodes);
 
 impl Nodes {
     pub(crate) fn new(client: Client) -> Nodes {
-        Nodes { client, reading: Reading::default() }
+        Nodes { client, reading: ReadOptions::default() }
     }
 
     /// Reads a node, linearizably: all that was acknowledged to anybody before is seen. Nothing where it does not exist.
@@ -103,7 +103,7 @@ impl Nodes {
     /// # Errors
     /// As [`get`](Nodes::get); [`Error::NoNode`] where it was removed, or there was none in all that time.
     pub async fn get_next(&self, path: &str, after: Option<Revision>, wait: Duration) -> Result<Option<Value>, Error> {
-        let news = News { path: &node_url(path)?, reading: self.reading, after, wait: Some(wait) };
+        let news = LongPoll { path: &node_url(path)?, reading: self.reading, after, wait: Some(wait) };
         self.client.news(&news).await?.map(value).transpose()
     }
 

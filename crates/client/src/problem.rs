@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, de::IntoDeserializer};
 /// A problem after RFC 9457.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub(crate) struct Problem {
+pub(crate) struct ProblemBody {
     #[serde(deserialize_with = "known")]
     pub(crate) code: Option<Code>,
     pub(crate) detail: String,
@@ -25,7 +25,7 @@ pub(crate) struct Problem {
     pub(crate) oldest: Option<Revision>,
 }
 
-impl Problem {
+impl ProblemBody {
     /// What went wrong and what to do, in one sentence.
     pub(crate) fn in_words(self) -> String {
         match self.advice {
@@ -35,10 +35,10 @@ impl Problem {
     }
 
     /// Reads a body; one that is no problem says so in its own words.
-    pub(crate) fn read(body: &[u8]) -> Problem {
+    pub(crate) fn read(body: &[u8]) -> ProblemBody {
         serde_json::from_slice(body).unwrap_or_else(|_| {
             let text = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
-            Problem { detail: text, ..Problem::default() }
+            ProblemBody { detail: text, ..ProblemBody::default() }
         })
     }
 }
@@ -58,10 +58,11 @@ mod tests {
 
     #[test]
     fn known_and_unknown_problems_are_read() {
-        let problem = Problem::read(br#"{"type":"about:blank","code":"stale_token","detail":"d","current_token":57,"new":1}"#);
+        let problem =
+            ProblemBody::read(br#"{"type":"about:blank","code":"stale_token","detail":"d","current_token":57,"new":1}"#);
         assert_eq!((problem.code, problem.current_token), (Some(Code::StaleToken), Some(FencingToken(57))));
-        let newer = Problem::read(br#"{"code":"of_next_year","detail":"d"}"#);
+        let newer = ProblemBody::read(br#"{"code":"of_next_year","detail":"d"}"#);
         assert_eq!((newer.code, newer.detail.as_str()), (None, "d"));
-        assert_eq!(Problem::read(b"<html>").detail, "<html>");
+        assert_eq!(ProblemBody::read(b"<html>").detail, "<html>");
     }
 }

@@ -15,14 +15,14 @@ pub(crate) const PAGE: usize = 1_000;
 
 /// How fresh the answers of a handle are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Reading {
+pub(crate) struct ReadOptions {
     /// Without asking the leader.
     pub(crate) local: bool,
     /// With this revision at least.
     pub(crate) least: Option<Revision>,
 }
 
-impl Reading {
+impl ReadOptions {
     /// Adds it to a read.
     pub(crate) fn of(self, mut call: Call) -> Call {
         if self.local {
@@ -59,7 +59,7 @@ pub(crate) use freshness;
 
 impl Client {
     /// All of a listing, page after page.
-    pub(crate) async fn pages<T: DeserializeOwned>(&self, path: &str, reading: Reading) -> Result<Vec<T>, Error> {
+    pub(crate) async fn pages<T: DeserializeOwned>(&self, path: &str, reading: ReadOptions) -> Result<Vec<T>, Error> {
         let mut all = Vec::new();
         let take = |page: dto::Page<T>| {
             all.extend(page.items);
@@ -73,7 +73,7 @@ impl Client {
     pub(crate) async fn follow<T: DeserializeOwned>(
         &self,
         path: &str,
-        reading: Reading,
+        reading: ReadOptions,
         cursor: Option<String>,
         mut take: impl FnMut(T) -> Option<String>,
     ) -> Result<(), Error> {
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_of_a_read_stands_in_its_query_and_a_header() {
-        let of = |path: &str, local, least| Reading { local, least }.of(Call::new(Method::GET, path.to_owned()));
+        let of = |path: &str, local, least| ReadOptions { local, least }.of(Call::new(Method::GET, path.to_owned()));
         assert_eq!(of("/v1/locks", false, None).path, "/v1/locks");
         assert_eq!(of("/v1/locks", true, None).path, "/v1/locks?consistency=local");
         let call = of("/v1/locks?limit=2", true, Some(Revision(42)));

@@ -14,7 +14,7 @@ mod tree;
 pub use barrier::{Barrier, DoubleBarrier, Inside};
 pub use counter::Counter;
 pub use fair_queue::FairQueue;
-pub use group::{Group, Member, Membership};
+pub use group::{Group, GroupMember, Membership};
 pub use latch::Latch;
 pub use once::{Claimed, Once};
 

@@ -1,6 +1,6 @@
 //! The definite answer of one node to one request.
 
-use crate::{as_of::AsOf, clock::Moment, error::Error, problem::Problem};
+use crate::{as_of::At, clock::Moment, error::Error, problem::ProblemBody};
 use fairhold_types::Revision;
 use reqwest::{StatusCode, header};
 use serde::de::DeserializeOwned;
@@ -33,8 +33,8 @@ impl Reply {
         if self.status.is_success() { Ok(()) } else { Err(Error::refused(self.status.as_u16(), self.problem())) }
     }
 
-    pub(crate) fn problem(&self) -> Problem {
-        Problem::read(&self.body)
+    pub(crate) fn problem(&self) -> ProblemBody {
+        ProblemBody::read(&self.body)
     }
 
     /// The revision that the answer shows. A refusal names one too, which may be later than what it speaks of.
@@ -44,9 +44,9 @@ impl Reply {
     }
 
     /// The body with the revision that it shows, where the request was done; else the refusal.
-    pub(crate) fn as_of<T: DeserializeOwned>(&self) -> Result<AsOf<T>, Error> {
+    pub(crate) fn as_of<T: DeserializeOwned>(&self) -> Result<At<T>, Error> {
         let value = self.json()?;
-        Ok(AsOf { revision: self.revision()?, value })
+        Ok(At { revision: self.revision()?, value })
     }
 }
 

@@ -4,8 +4,8 @@ use crate::{
     call::Call,
     client::Client,
     error::{Error, Lost},
-    lease::{Kept, Lease, Proof},
-    lookout::{self, Lookout},
+    lease::{Lease, RenewTarget, RenewalProof},
+    lookout::{self, SessionWatcher},
 };
 use fairhold_types::{
     Revision, SessionId, SessionNumber,
@@ -75,12 +75,12 @@ impl OpenSession {
         let opened: dto::OpenedSession = reply.json()?;
         let parsed = duration::parse(&opened.ttl).and_then(|ttl| Ok(ttl.min(duration::parse(&opened.expires_in)?)));
         let ttl = parsed.map_err(|error| Error::NotUnderstood { why: error.to_string() })?;
-        let lease = Lease::new(self.ttl, Proof { sent: reply.sent, ttl });
-        let keeper = inner.background.keep(lease.clone().keep(Kept::Session(opened.id), inner.renewals.clone()));
+        let lease = Lease::new(self.ttl, RenewalProof { sent: reply.sent, ttl });
+        let keeper = inner.background.keep(lease.clone().keep(RenewTarget::Session(opened.id), inner.renewals.clone()));
         tracing::debug!(session = %opened.number, "opened");
         let (id, number, client) = (opened.id, opened.number, self.client);
         let (lookout, listener, is_closed) = (Arc::default(), OnceLock::new(), AtomicBool::new(false));
-        Ok(Session(Arc::new(Facts { client, id, number, lease, keeper, lookout, listener, is_closed })))
+        Ok(Session(Arc::new(SessionInner { client, id, number, lease, keeper, lookout, listener, is_closed })))
     }
 }
 
@@ -96,15 +96,15 @@ impl IntoFuture for OpenSession {
 /// A session that is kept alive in the background. Clones are the same session. It is closed, and with it all that it owns is
 /// given back, when the last clone and the last guard of it are dropped.
 #[derive(Clone)]
-pub struct Session(Arc<Facts>);
+pub struct Session(Arc<SessionInner>);
 
-struct Facts {
+struct SessionInner {
     client: Client,
     id: SessionId,
     number: SessionNumber,
     lease: Lease,
     keeper: AbortHandle,
-    lookout: Arc<Lookout>,
+    lookout: Arc<SessionWatcher>,
     /// The task that hears of grants that ended, once there is a grant.
     listener: OnceLock<AbortHandle>,
     is_closed: AtomicBool,
@@ -116,7 +116,7 @@ impl fmt::Debug for Session {
     }
 }
 
-impl Drop for Facts {
+impl Drop for SessionInner {
     fn drop(&mut self) {
         if !self.is_closed.load(Ordering::Relaxed) {
             drop(self.close());
@@ -124,7 +124,7 @@ impl Drop for Facts {
     }
 }
 
-impl Facts {
+impl SessionInner {
     fn close(&self) -> tokio::task::JoinHandle<Result<(), Error>> {
         self.is_closed.store(true, Ordering::Relaxed);
         self.lease.end(Lost::Released);
@@ -170,8 +170,8 @@ impl Session {
     }
 
     /// Where its guards are told of their ends. With the first of them it begins to listen.
-    pub(crate) fn lookout(&self) -> Arc<Lookout> {
-        let Facts { client, number, lease, lookout, listener, .. } = &*self.0;
+    pub(crate) fn lookout(&self) -> Arc<SessionWatcher> {
+        let SessionInner { client, number, lease, lookout, listener, .. } = &*self.0;
         listener.get_or_init(|| {
             // Its number is the revision that opened it: there is no earlier news of it.
             let from = Revision(number.0);

@@ -9,10 +9,10 @@ use tokio::sync::watch;
 
 /// The terms of a grant. Clones are the same terms.
 #[derive(Debug, Clone)]
-pub(crate) struct Terms(Arc<watch::Sender<Facts>>);
+pub(crate) struct HoldState(Arc<watch::Sender<HoldFacts>>);
 
 #[derive(Debug, Clone, Copy)]
-struct Facts {
+struct HoldFacts {
     token: FencingToken,
     bound: Option<Bound>,
     /// From before an upgrade was asked for of which is not known what came of it.
@@ -34,16 +34,16 @@ impl Bound {
 
 /// An upgrade that was asked for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct PendingUpgrade {
     before: FencingToken,
     since: Moment,
 }
 
-impl Terms {
+impl HoldState {
     /// Those of a grant; `bound` is how long it may be held, and since when that is counted.
-    pub(crate) fn new(token: FencingToken, bound: Option<(Duration, Moment)>) -> Terms {
+    pub(crate) fn new(token: FencingToken, bound: Option<(Duration, Moment)>) -> HoldState {
         let bound = bound.map(|(max_hold, since)| Bound::new(max_hold, since));
-        Terms(Arc::new(watch::Sender::new(Facts { token, bound, asked: None })))
+        HoldState(Arc::new(watch::Sender::new(HoldFacts { token, bound, asked: None })))
     }
 
     /// The newest token that is known.
@@ -76,14 +76,14 @@ impl Terms {
     }
 
     /// An upgrade is about to be asked for. To be called before it is sent.
-    pub(crate) fn ask(&self) -> Asked {
-        let mut asked = Asked { before: self.token(), since: Moment::now() };
+    pub(crate) fn ask(&self) -> PendingUpgrade {
+        let mut asked = PendingUpgrade { before: self.token(), since: Moment::now() };
         self.0.send_modify(|facts| asked.since = *facts.asked.get_or_insert(asked.since));
         asked
     }
 
     /// The upgrade is acknowledged. With a new token, the time to hold is counted anew: from before it was asked for.
-    pub(crate) fn upgraded(&self, asked: Asked, token: FencingToken) {
+    pub(crate) fn upgraded(&self, asked: PendingUpgrade, token: FencingToken) {
         self.0.send_modify(|facts| {
             facts.asked = None;
             if token < facts.token {
@@ -104,7 +104,7 @@ impl Terms {
 
     /// Whether this is surely the token of the grant: not where an upgrade may be making a new one.
     pub(crate) fn is_surely(&self, token: FencingToken) -> bool {
-        let Facts { token: known, asked, .. } = *self.0.borrow();
+        let HoldFacts { token: known, asked, .. } = *self.0.borrow();
         known == token && asked.is_none()
     }
 }
@@ -117,18 +117,18 @@ mod tests {
 
     #[test]
     fn an_upgrade_counts_anew_from_before_it_was_asked_for_and_only_with_a_new_token() {
-        let terms = Terms::new(FencingToken(5), Some((60 * SECOND, Moment::now())));
+        let terms = HoldState::new(FencingToken(5), Some((60 * SECOND, Moment::now())));
         let before = terms.left().unwrap();
         let asked = terms.ask();
         assert!(!terms.is_surely(FencingToken(5)), "an upgrade may have made a new one");
-        terms.upgraded(Asked { since: asked.since.plus(SECOND), ..asked }, FencingToken(5));
+        terms.upgraded(PendingUpgrade { since: asked.since.plus(SECOND), ..asked }, FencingToken(5));
         assert!(terms.left().unwrap() <= before && terms.is_surely(FencingToken(5)));
 
         let (first, again) = (terms.ask(), terms.ask());
         assert_eq!(first.since, again.since, "the first may be the one that came about");
         terms.granted(FencingToken(9));
         // As if it were asked for a second later.
-        terms.upgraded(Asked { since: again.since.plus(SECOND), ..again }, FencingToken(9));
+        terms.upgraded(PendingUpgrade { since: again.since.plus(SECOND), ..again }, FencingToken(9));
         assert!(terms.left().unwrap() > before && terms.is_surely(FencingToken(9)));
         terms.granted(FencingToken(7));
         assert_eq!(terms.token(), FencingToken(9));
@@ -139,14 +139,14 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (since, most) = (Moment::now(), SECOND - crate::margin(SECOND));
-            let terms = Terms::new(FencingToken(1), Some((SECOND, since)));
+            let terms = HoldState::new(FencingToken(1), Some((SECOND, since)));
             // However late this test gets its turn: of what is left at a time, nothing lies behind the margin.
             let left = terms.left().unwrap();
             assert!(left > Duration::ZERO && left <= most, "{left:?}");
             terms.over().await;
             let after = since.until(Moment::now());
             assert!(after >= most && terms.left() == Some(Duration::ZERO), "it was over after {after:?}");
-            let endless = Terms::new(FencingToken(1), None);
+            let endless = HoldState::new(FencingToken(1), None);
             assert!(endless.left().is_none());
             assert!(futures_util::future::poll_immediate(endless.over()).await.is_none());
         });

@@ -12,7 +12,7 @@ use reqwest::Method;
 
 /// Where operations go that are added next.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum Branch {
     Then,
     Otherwise,
 }
@@ -40,7 +40,7 @@ impl Client {
 pub struct Transaction {
     client: Client,
     body: txn::Transaction,
-    part: Part,
+    part: Branch,
     /// Those whose fences are conditions, with the place of each and the token that it shows.
     held: Vec<(usize, FencingToken, Held)>,
     invalid: Option<Error>,
@@ -49,7 +49,7 @@ pub struct Transaction {
 impl Transaction {
     pub(crate) fn new(client: Client) -> Transaction {
         let body = txn::Transaction::default();
-        Transaction { client, body, part: Part::Then, held: Vec::new(), invalid: None }
+        Transaction { client, body, part: Branch::Then, held: Vec::new(), invalid: None }
     }
 
     fn condition(mut self, path: Option<&str>, condition: Condition) -> Transaction {
@@ -96,14 +96,14 @@ impl Transaction {
     /// What is added from here on is done where a condition does not hold.
     pub fn otherwise(mut self) -> Transaction {
         self.body.otherwise.get_or_insert_default();
-        Transaction { part: Part::Otherwise, ..self }
+        Transaction { part: Branch::Otherwise, ..self }
     }
 
     /// Adds an operation with all that it can say.
     pub fn operation(mut self, operation: Operation) -> Transaction {
         match self.part {
-            Part::Then => self.body.then.push(operation),
-            Part::Otherwise => self.body.otherwise.get_or_insert_default().push(operation),
+            Branch::Then => self.body.then.push(operation),
+            Branch::Otherwise => self.body.otherwise.get_or_insert_default().push(operation),
         }
         self
     }

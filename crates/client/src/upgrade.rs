@@ -3,13 +3,13 @@
 use crate::{
     backoff::Backoff,
     call::Call,
-    calls::Trouble,
+    calls::LastError,
     endpoints::Prefer,
     error::{Error, Lost},
-    exchange::Tried,
+    exchange::Attempted,
     guard::{Guard, Held},
     reply::Reply,
-    terms::Asked,
+    terms::PendingUpgrade,
 };
 use fairhold_types::{Code, FencingToken, GrantId, dto, duration, limits::WAIT_MAX};
 use futures_util::future::BoxFuture;
@@ -79,7 +79,7 @@ impl Upgrade {
         let inner = self.held.client().inner();
         let (begun, key, asked) = (Instant::now(), inner.ids.make(), self.held.terms().ask());
         let until = self.wait.and_then(|wait| begun.checked_add(wait));
-        let (mut backoff, mut trouble) = (Backoff::new(), Trouble::default());
+        let (mut backoff, mut trouble) = (Backoff::new(), LastError::default());
         loop {
             let mut pause = None;
             for endpoint in inner.calls.endpoints.order(Prefer::Leader) {
@@ -92,12 +92,12 @@ impl Upgrade {
                     return Err(self.given_up(trouble, &call));
                 }
                 match inner.calls.wait_at(&endpoint, &call, wait, work).await {
-                    Tried::Answered(reply) => match self.answered(&reply, asked, begun, trouble.may_arrive()) {
+                    Attempted::Answered(reply) => match self.answered(&reply, asked, begun, trouble.may_arrive()) {
                         // The server's longest wait is over, and the caller's is not.
                         Err(Error::WaitTimeout { .. }) if until.is_none_or(|until| Instant::now() < until) => break,
                         answer => return answer,
                     },
-                    tried @ (Tried::Nothing { .. } | Tried::Unknown { .. }) => pause = trouble.note(tried).max(pause),
+                    tried @ (Attempted::Nothing { .. } | Attempted::Unknown { .. }) => pause = trouble.note(tried).max(pause),
                 }
             }
             sleep(backoff.next(pause)).await;
@@ -109,7 +109,7 @@ impl Upgrade {
         Call::new(Method::POST, path).key(key).json(&json!({ "wait": duration::format(wait) }))
     }
 
-    fn given_up(&self, trouble: Trouble, call: &Call) -> Error {
+    fn given_up(&self, trouble: LastError, call: &Call) -> Error {
         if !trouble.may_arrive() {
             self.held.terms().refused();
         }
@@ -117,7 +117,7 @@ impl Upgrade {
     }
 
     /// Judges a definite answer; `may_arrive` says whether an earlier request may yet bring it about.
-    fn answered(&self, reply: &Reply, asked: Asked, begun: Instant, may_arrive: bool) -> Result<FencingToken, Error> {
+    fn answered(&self, reply: &Reply, asked: PendingUpgrade, begun: Instant, may_arrive: bool) -> Result<FencingToken, Error> {
         if reply.status.is_success() {
             let grant: dto::Grant = reply.json()?;
             let token = grant.token.ok_or_else(|| Error::NotUnderstood { why: "it has no token".to_owned() })?;

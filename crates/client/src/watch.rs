@@ -1,13 +1,13 @@
 //! Watching: what happens in the cluster, as it happens, over whichever nodes are there.
 //!
 //! A watch goes on by itself where it stopped, at any node, so that a break of a connection or of a node is never seen. What it
-//! cannot hide it says: [`Tidings::Reset`], where no node has the history any more that it would have to tell.
+//! cannot hide it says: [`WatchEvent::Compacted`], where no node has the history any more that it would have to tell.
 
 mod event;
 mod follow;
 mod line;
 
-pub use event::Tidings;
+pub use event::WatchEvent;
 
 use crate::{
     call::Call,
@@ -16,7 +16,7 @@ use crate::{
     url::{encode, node_path},
 };
 use fairhold_types::{LockName, Revision, SessionNumber};
-use follow::{Begin, Follower};
+use follow::{Follower, WatchStart};
 use futures_util::{Stream, future::BoxFuture};
 use reqwest::Method;
 use std::{
@@ -49,13 +49,13 @@ pub struct Watch {
     below: bool,
     /// A node without all that is below it is named.
     without_below: bool,
-    begin: Begin,
+    begin: WatchStart,
     invalid: Option<String>,
 }
 
 impl Watch {
     pub(crate) fn new(client: Client) -> Watch {
-        Watch { client, parameters: Vec::new(), below: false, without_below: false, begin: Begin::Now, invalid: None }
+        Watch { client, parameters: Vec::new(), below: false, without_below: false, begin: WatchStart::Now, invalid: None }
     }
 
     fn path(mut self, path: &str, how: &str) -> Watch {
@@ -117,12 +117,12 @@ impl Watch {
 
     /// Begins with what is there, then tells every change of it: no gap, and nothing twice.
     pub fn initial(self) -> Watch {
-        Watch { begin: Begin::Initial, ..self }
+        Watch { begin: WatchStart::Initial, ..self }
     }
 
     /// Begins with the changes of this revision. Without this and without [`initial`](Watch::initial): with the next change.
     pub fn from(self, revision: Revision) -> Watch {
-        Watch { begin: Begin::From(revision), ..self }
+        Watch { begin: WatchStart::From(revision), ..self }
     }
 
     async fn begin(mut self) -> Result<Watching, Error> {
@@ -165,19 +165,19 @@ impl IntoFuture for Watch {
 /// node can be reached it is silent. Dropping it ends it.
 #[derive(Debug)]
 pub struct Watching {
-    told: mpsc::Receiver<Result<Tidings, Error>>,
+    told: mpsc::Receiver<Result<WatchEvent, Error>>,
     task: AbortHandle,
 }
 
 impl Watching {
     /// What it tells next. Dropping the future loses nothing.
-    pub async fn next(&mut self) -> Option<Result<Tidings, Error>> {
+    pub async fn next(&mut self) -> Option<Result<WatchEvent, Error>> {
         self.told.recv().await
     }
 }
 
 impl Stream for Watching {
-    type Item = Result<Tidings, Error>;
+    type Item = Result<WatchEvent, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.told.poll_recv(context)

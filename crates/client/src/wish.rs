@@ -1,13 +1,13 @@
 //! What is asked of a lock, as it travels.
 
-use crate::{call::Part, session::Session, url::encode};
+use crate::{call::BatchPart, session::Session, url::encode};
 use fairhold_types::{LockName, Mode, dto::Meta, duration};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// What is asked for, the same in every request for it.
 #[derive(Debug, Clone)]
-pub(crate) struct Wish {
+pub(crate) struct AcquireRequest {
     pub(crate) lock: LockName,
     /// Other locks, to be taken in the same step.
     pub(crate) others: Vec<(LockName, Mode)>,
@@ -25,11 +25,11 @@ pub(crate) struct Wish {
     pub(crate) value: Option<String>,
 }
 
-impl Wish {
+impl AcquireRequest {
     /// What a request for it is in a batch: one lock, and no election.
-    pub(crate) fn part(&self) -> Option<Part> {
+    pub(crate) fn part(&self) -> Option<BatchPart> {
         let is_one = self.others.is_empty() && self.value.is_none();
-        is_one.then(|| Part::Acquire(self.lock.clone()))
+        is_one.then(|| BatchPart::Acquire(self.lock.clone()))
     }
 
     /// The body of the request. What is as usual is not said.

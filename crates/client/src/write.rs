@@ -1,7 +1,7 @@
 //! Changes of the tree. The key of each is made before it is sent, so that however often it is repeated, it is made once at most.
 
 use crate::{
-    call::{Body, Call},
+    call::{Call, CallBody},
     client::Client,
     error::Error,
     guard::Held,
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// How long a node that is created lives.
 #[derive(Debug, Clone, Copy)]
-enum Life {
+enum NodeLife {
     UntilRemoved,
     /// Ephemeral: as long as that session.
     With(SessionId),
@@ -26,43 +26,43 @@ enum Life {
     Container,
 }
 
-impl Life {
+impl NodeLife {
     fn parameter(self) -> Option<String> {
         match self {
-            Life::UntilRemoved => None,
-            Life::With(session) => Some(format!("session={}", session.to_hex())),
-            Life::Idle(ttl) => Some(format!("ttl={}", encode(&duration::format(ttl)))),
-            Life::Container => Some("container".to_owned()),
+            NodeLife::UntilRemoved => None,
+            NodeLife::With(session) => Some(format!("session={}", session.to_hex())),
+            NodeLife::Idle(ttl) => Some(format!("ttl={}", encode(&duration::format(ttl)))),
+            NodeLife::Container => Some("container".to_owned()),
         }
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Condition {
+enum WriteCondition {
     Version(i32),
     Absent,
     Present,
 }
 
-impl Condition {
+impl WriteCondition {
     fn header(self) -> (&'static str, String) {
         match self {
-            Condition::Version(version) => ("if-match", format!("\"{version}\"")),
-            Condition::Absent => ("if-none-match", "*".to_owned()),
-            Condition::Present => ("if-match", "*".to_owned()),
+            WriteCondition::Version(version) => ("if-match", format!("\"{version}\"")),
+            WriteCondition::Absent => ("if-none-match", "*".to_owned()),
+            WriteCondition::Present => ("if-match", "*".to_owned()),
         }
     }
 }
 
 /// What all changes have in common.
 #[derive(Debug, Clone)]
-struct Change {
+struct WriteCall {
     client: Client,
     path: String,
     held: Option<Held>,
 }
 
-impl Change {
+impl WriteCall {
     /// Sends it, until there is a definite answer or the client's time is up.
     async fn send(self, method: Method, parameters: &[Option<String>], more: impl FnOnce(Call) -> Call) -> Result<Reply, Error> {
         let inner = self.client.inner();
@@ -100,32 +100,32 @@ impl Held {
 #[derive(Debug, Clone)]
 #[must_use = "a write is made when this is awaited"]
 pub struct Put {
-    change: Change,
+    change: WriteCall,
     value: Vec<u8>,
     parents: bool,
-    life: Life,
-    condition: Option<Condition>,
+    life: NodeLife,
+    condition: Option<WriteCondition>,
 }
 
 impl Put {
     pub(crate) fn new(client: Client, path: &str, value: Vec<u8>) -> Put {
-        let change = Change { client, path: path.to_owned(), held: None };
-        Put { change, value, parents: false, life: Life::UntilRemoved, condition: None }
+        let change = WriteCall { client, path: path.to_owned(), held: None };
+        Put { change, value, parents: false, life: NodeLife::UntilRemoved, condition: None }
     }
 
     /// Only where the node has this version.
     pub fn version(self, version: i32) -> Put {
-        Put { condition: Some(Condition::Version(version)), ..self }
+        Put { condition: Some(WriteCondition::Version(version)), ..self }
     }
 
     /// Only where the node does not exist.
     pub fn absent(self) -> Put {
-        Put { condition: Some(Condition::Absent), ..self }
+        Put { condition: Some(WriteCondition::Absent), ..self }
     }
 
     /// Only where the node exists.
     pub fn present(self) -> Put {
-        Put { condition: Some(Condition::Present), ..self }
+        Put { condition: Some(WriteCondition::Present), ..self }
     }
 
     /// Creates what is missing above it.
@@ -135,17 +135,17 @@ impl Put {
 
     /// The node is to live as long as this session.
     pub fn ephemeral(self, session: &Session) -> Put {
-        Put { life: Life::With(session.id()), ..self }
+        Put { life: NodeLife::With(session.id()), ..self }
     }
 
     /// The node is to go when it was not changed, and had no children, for so long.
     pub fn ttl(self, ttl: Duration) -> Put {
-        Put { life: Life::Idle(ttl), ..self }
+        Put { life: NodeLife::Idle(ttl), ..self }
     }
 
     /// The node is to go some time after its last child.
     pub fn container(self) -> Put {
-        Put { life: Life::Container, ..self }
+        Put { life: NodeLife::Container, ..self }
     }
 
     /// Only while this grant is held; the same as [`Held::put`].
@@ -158,8 +158,8 @@ impl Put {
         let Put { change, value, parents, life, condition } = self;
         let parameters = [parents.then(|| "parents".to_owned()), life.parameter()];
         let more = |mut call: Call| {
-            call.body = Some(Body::Raw(value));
-            match condition.map(Condition::header) {
+            call.body = Some(CallBody::Raw(value));
+            match condition.map(WriteCondition::header) {
                 Some((name, value)) => call.header(name, value),
                 None => call,
             }
@@ -218,7 +218,7 @@ impl Create {
         let name = (!name.is_empty()).then(|| format!("name={}", encode(&name)));
         let parents = parents.then(|| "parents".to_owned());
         let parameters = [Some("sequential".to_owned()), name, parents, life.parameter()];
-        let more = |call: Call| Call { body: Some(Body::Raw(value)), ..call };
+        let more = |call: Call| Call { body: Some(CallBody::Raw(value)), ..call };
         change.send(Method::POST, &parameters, more).await?.json()
     }
 }
@@ -227,14 +227,14 @@ impl Create {
 #[derive(Debug, Clone)]
 #[must_use = "a node is removed when this is awaited"]
 pub struct Delete {
-    change: Change,
+    change: WriteCall,
     recursive: bool,
     version: Option<i32>,
 }
 
 impl Delete {
     pub(crate) fn new(client: Client, path: &str) -> Delete {
-        Delete { change: Change { client, path: path.to_owned(), held: None }, recursive: false, version: None }
+        Delete { change: WriteCall { client, path: path.to_owned(), held: None }, recursive: false, version: None }
     }
 
     /// With all below it, up to 10,000 nodes in one step.
@@ -255,7 +255,7 @@ impl Delete {
 
     async fn send(self) -> Result<(), Error> {
         let parameters = [self.recursive.then(|| "recursive".to_owned())];
-        let condition = self.version.map(|version| Condition::Version(version).header());
+        let condition = self.version.map(|version| WriteCondition::Version(version).header());
         let more = |call: Call| match condition {
             Some((name, value)) => call.header(name, value),
             None => call,

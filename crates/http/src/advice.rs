@@ -1,6 +1,6 @@
 //! Advice for refused callers, in words that fit a request, a command and a program alike.
 
-use crate::asked::Asked;
+use crate::asked::RequestKind;
 use fairhold_types::{Code, limits::DETAIL_BYTES_MAX};
 
 /// A text with names from others, truncated if it is too long.
@@ -13,8 +13,8 @@ pub(crate) fn bounded(mut detail: String) -> String {
 }
 
 /// The advice for a refusal, if there is any that fits every such refusal.
-pub(crate) fn what_to_do(code: Code, asked: Asked) -> Option<&'static str> {
-    let is_in_batch = matches!(asked, Asked::AcquireInBatch { .. });
+pub(crate) fn what_to_do(code: Code, asked: RequestKind) -> Option<&'static str> {
+    let is_in_batch = matches!(asked, RequestKind::AcquireInBatch { .. });
     match code {
         Code::LockHeld if is_in_batch => Some("to queue for it, set \"queue\" to true in the call"),
         Code::IdempotencyMismatch if is_in_batch => Some("use a new id for each acquire"),
@@ -43,7 +43,9 @@ pub(crate) fn what_to_do(code: Code, asked: Asked) -> Option<&'static str> {
         Code::GrantGone => Some("stop all work under it; to go on, acquire a new one"),
         Code::WouldDeadlock => Some("release a lock that you hold, or acquire all of them in one request"),
         Code::NoLeader => Some("to wait for one, pass wait=30s"),
-        Code::NoNode if matches!(asked, Asked::Write { .. }) => Some("create it first; parents creates the missing parents"),
+        Code::NoNode if matches!(asked, RequestKind::Write { .. }) => {
+            Some("create it first; parents creates the missing parents")
+        }
         Code::BadRequest
         | Code::Unauthenticated
         | Code::Denied
@@ -68,11 +70,13 @@ pub(crate) fn what_to_do(code: Code, asked: Asked) -> Option<&'static str> {
 }
 
 /// How to repeat a request that may have been carried out; `place` says where, or is empty.
-pub(crate) fn retry(asked: Asked, place: &str) -> Option<String> {
+pub(crate) fn retry(asked: RequestKind, place: &str) -> Option<String> {
     match asked {
-        Asked::Acquire { id, .. } | Asked::Write { key: id } => Some(format!("retry{place} with Idempotency-Key: {id}")),
-        Asked::AcquireInBatch { .. } => Some(format!("send the call again{place}, with the same id")),
-        Asked::Change => Some(format!("it is safe to retry{place}")),
-        Asked::Read => None,
+        RequestKind::Acquire { id, .. } | RequestKind::Write { key: id } => {
+            Some(format!("retry{place} with Idempotency-Key: {id}"))
+        }
+        RequestKind::AcquireInBatch { .. } => Some(format!("send the call again{place}, with the same id")),
+        RequestKind::Change => Some(format!("it is safe to retry{place}")),
+        RequestKind::Read => None,
     }
 }

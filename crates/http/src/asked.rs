@@ -4,7 +4,7 @@ use fairhold_types::{GrantId, time::WallMillis};
 
 /// What was asked, as far as an error's meaning depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum RequestKind {
     /// A grant, with this id.
     Acquire {
         /// The grant's id.
@@ -32,29 +32,33 @@ pub(crate) enum Asked {
     Read,
 }
 
-impl Asked {
+impl RequestKind {
     /// The key with which the caller can ask again for the same thing.
     pub(crate) fn key(self) -> Option<GrantId> {
         match self {
-            Asked::Acquire { id, .. } | Asked::AcquireInBatch { id, .. } => Some(id),
-            Asked::Write { key } => Some(key),
-            Asked::Change | Asked::Read => None,
+            RequestKind::Acquire { id, .. } | RequestKind::AcquireInBatch { id, .. } => Some(id),
+            RequestKind::Write { key } => Some(key),
+            RequestKind::Change | RequestKind::Read => None,
         }
+    }
+
+    pub(crate) fn is_write(self) -> bool {
+        matches!(self, RequestKind::Write { .. })
     }
 
     /// When a grant was asked for.
     pub(crate) fn now(self) -> Option<WallMillis> {
         match self {
-            Asked::Acquire { now, .. } | Asked::AcquireInBatch { now, .. } => Some(now),
-            Asked::Change | Asked::Write { .. } | Asked::Read => None,
+            RequestKind::Acquire { now, .. } | RequestKind::AcquireInBatch { now, .. } => Some(now),
+            RequestKind::Change | RequestKind::Write { .. } | RequestKind::Read => None,
         }
     }
 
     pub(crate) fn key_given(self) -> bool {
         match self {
-            Asked::Acquire { given, .. } => given,
-            Asked::AcquireInBatch { .. } => true,
-            Asked::Write { .. } | Asked::Change | Asked::Read => false,
+            RequestKind::Acquire { given, .. } => given,
+            RequestKind::AcquireInBatch { .. } => true,
+            RequestKind::Write { .. } | RequestKind::Change | RequestKind::Read => false,
         }
     }
 }

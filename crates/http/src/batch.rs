@@ -11,11 +11,11 @@
 use crate::{
     advice::bounded,
     answer,
-    asked::Asked,
+    asked::RequestKind,
     error::problem_of,
     grants::call_of,
     names::lock_name,
-    params::{Fields, Known, Params, expected},
+    params::{BodyFields, KnownParams, Params, expected},
     problem::{NO_STORE, Problem},
     request::Received,
     room::{HasRoom, NoRoom, with_room},
@@ -43,9 +43,9 @@ use openraft_rt::{AsyncRuntime, Instant};
 use serde::Deserialize;
 use std::{collections::BTreeMap, time::Duration};
 
-pub(crate) const BATCH: Known = Known { now: &[], later: &[] };
+pub(crate) const BATCH: KnownParams = KnownParams { now: &[], later: &[] };
 /// What an acquire says here. It has no `wait`: it takes a place in the queue with `queue`, or is refused.
-pub(crate) const ACQUIRE: Known = Known {
+pub(crate) const ACQUIRE: KnownParams = KnownParams {
     now: &[
         "id",
         "lock",
@@ -63,8 +63,8 @@ pub(crate) const ACQUIRE: Known = Known {
     ],
     later: &[],
 };
-pub(crate) const RELEASE: Known = Known { now: &["id", "session"], later: &[] };
-pub(crate) const RENEW: Known = Known { now: &["id"], later: &[] };
+pub(crate) const RELEASE: KnownParams = KnownParams { now: &["id", "session"], later: &[] };
+pub(crate) const RENEW: KnownParams = KnownParams { now: &["id"], later: &[] };
 
 /// Of those ahead of a caller, how many the answer to a call names.
 const AHEAD_IN_BATCH: usize = 1;
@@ -75,16 +75,16 @@ const EXAMPLE: &str = r#"{"calls":[{"acquire":{"id":…,"lock":"deploy","session
 /// The calls.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = r#"an object with a list of calls, such as {"calls": [{"renew": {"id": "…"}}]}"#)]
-struct Calls {
-    calls: Vec<Call>,
+struct BatchCalls {
+    calls: Vec<BatchCall>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Call {
-    Acquire(Fields),
-    Release(Fields),
-    Renew(Fields),
+enum BatchCall {
+    Acquire(BodyFields),
+    Release(BodyFields),
+    Renew(BodyFields),
 }
 
 /// A call that is understood.
@@ -122,7 +122,7 @@ pub(crate) async fn batch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     received.query(&BATCH)?;
     let calls: Vec<Understood> = (0..)
         .zip(calls(&std::mem::take(&mut body.bytes))?)
-        .map(|(index, call): (usize, Call)| understood(&received, call).map_err(|problem| misunderstood(index, problem)))
+        .map(|(index, call): (usize, BatchCall)| understood(&received, call).map_err(|problem| misunderstood(index, problem)))
         .collect::<Result<_, _>>()?;
     let room = received.room().map(|room| room.answer(calls.iter().map(Understood::answer_bytes_max).sum()));
     let room = room.transpose().map_err(|NoRoom| {
@@ -226,8 +226,8 @@ async fn make_in_order<RT: AsyncRuntime>(
     done
 }
 
-fn calls(body: &[u8]) -> Result<Vec<Call>, Problem> {
-    let Calls { calls } = serde_json::from_slice(body)
+fn calls(body: &[u8]) -> Result<Vec<BatchCall>, Problem> {
+    let BatchCalls { calls } = serde_json::from_slice(body)
         .map_err(|error| Problem::bad_request(bounded(format!("the body must be a batch, like {EXAMPLE}: {error}"))))?;
     if (1..=BATCH_CALLS_MAX).contains(&calls.len()) {
         return Ok(calls);
@@ -236,14 +236,14 @@ fn calls(body: &[u8]) -> Result<Vec<Call>, Problem> {
     Err(Problem::bad_request(format!("\"calls\" has {length} entries: a batch has 1 to {BATCH_CALLS_MAX}")))
 }
 
-fn understood(received: &Received, call: Call) -> Result<Understood, Problem> {
+fn understood(received: &Received, call: BatchCall) -> Result<Understood, Problem> {
     match call {
-        Call::Acquire(fields) => acquire_call(received, fields).map(|call| Understood::Acquire(Box::new(call))),
-        Call::Release(fields) => {
+        BatchCall::Acquire(fields) => acquire_call(received, fields).map(|call| Understood::Acquire(Box::new(call))),
+        BatchCall::Release(fields) => {
             let mut params = Params::of(fields, &RELEASE)?;
             Ok(Understood::Release(id(&mut params)?, params.parsed("session")?))
         }
-        Call::Renew(fields) => id(&mut Params::of(fields, &RENEW)?).map(Understood::Renew),
+        BatchCall::Renew(fields) => id(&mut Params::of(fields, &RENEW)?).map(Understood::Renew),
     }
 }
 
@@ -274,7 +274,7 @@ async fn acquire<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall) -> Result
     let id = call.acquire.grant;
     let answer = node.acquire(call).await;
     let now = node.wall_now();
-    let acquired = answer.map_err(|error| problem_of(error, Asked::AcquireInBatch { id, now }))?;
+    let acquired = answer.map_err(|error| problem_of(error, RequestKind::AcquireInBatch { id, now }))?;
     let (status, view) = match acquired.value {
         Acquired::Held(view) => (StatusCode::OK, view),
         Acquired::Queued(view) => (StatusCode::ACCEPTED, view),
@@ -285,7 +285,7 @@ async fn acquire<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall) -> Result
     Ok((Answer { status: status.as_u16(), retry_after: None, body }, Some(acquired.revision)))
 }
 
-fn acquire_call(received: &Received, fields: Fields) -> Result<AcquireCall, Problem> {
+fn acquire_call(received: &Received, fields: BodyFields) -> Result<AcquireCall, Problem> {
     let mut params = Params::of(fields, &ACQUIRE)?;
     let id = id(&mut params)?;
     let lock = params.text("lock", LOCK_NAME_BYTES_MAX)?.ok_or_else(|| expected("lock", "the lock's name"))?;
@@ -307,12 +307,12 @@ async fn release<RT: AsyncRuntime>(
     id: GrantId,
     session: Option<SessionId>,
 ) -> Result<Done, Problem> {
-    let revision = node.release(id, session, timeout).await.map_err(|error| problem_of(error, Asked::Change))?;
+    let revision = node.release(id, session, timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
     Ok((Answer { status: StatusCode::NO_CONTENT.as_u16(), retry_after: None, body: None }, Some(revision)))
 }
 
 async fn renew<RT: AsyncRuntime>(node: &Node<RT>, timeout: Duration, id: GrantId) -> Result<Done, Problem> {
-    let renewed = node.renew_grant(id, None, None, timeout).await.map_err(|error| problem_of(error, Asked::Change))?;
+    let renewed = node.renew_grant(id, None, None, timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
     let body = Some(Body::Renewed(answer::renewed_grant(id, renewed.value, node.wall_now())));
     Ok((Answer { status: StatusCode::OK.as_u16(), retry_after: None, body }, Some(renewed.revision)))
 }
@@ -328,9 +328,9 @@ pub(crate) fn read(body: &[u8]) -> Result<usize, Problem> {
     let length = calls.len();
     for call in calls {
         let (fields, known) = match call {
-            Call::Acquire(fields) => (fields, &ACQUIRE),
-            Call::Release(fields) => (fields, &RELEASE),
-            Call::Renew(fields) => (fields, &RENEW),
+            BatchCall::Acquire(fields) => (fields, &ACQUIRE),
+            BatchCall::Release(fields) => (fields, &RELEASE),
+            BatchCall::Renew(fields) => (fields, &RENEW),
         };
         id(&mut Params::of(fields, known)?)?;
     }

@@ -2,9 +2,9 @@
 
 use crate::{
     answer,
-    asked::Asked,
+    asked::RequestKind,
     error::problem_of,
-    params::{Known, Params},
+    params::{KnownParams, Params},
     problem::{Problem, RETRY_AFTER_SECONDS},
     request::Received,
     server_info::ServerInfo,
@@ -19,10 +19,10 @@ use fairhold_types::{Code, NodeId, dto, duration};
 use http::{StatusCode, header};
 use openraft_rt::AsyncRuntime;
 
-pub(crate) const CLUSTER: Known = Known { now: &["digest"], later: &[] };
-pub(crate) const LEADER: Known = Known { now: &["to"], later: &[] };
-pub(crate) const SNAPSHOT: Known = Known { now: &[], later: &[] };
-pub(crate) const READY: Known = Known { now: &["verbose"], later: &[] };
+pub(crate) const CLUSTER: KnownParams = KnownParams { now: &["digest"], later: &[] };
+pub(crate) const LEADER: KnownParams = KnownParams { now: &["to"], later: &[] };
+pub(crate) const SNAPSHOT: KnownParams = KnownParams { now: &[], later: &[] };
+pub(crate) const READY: KnownParams = KnownParams { now: &["verbose"], later: &[] };
 const PROGRAM: &str = "fairhold";
 
 /// `GET /v1/cluster`
@@ -33,7 +33,7 @@ pub(crate) async fn cluster<RT: AsyncRuntime>(
 ) -> Result<Response, Problem> {
     let wants_digest = Params::parse(query.as_deref(), &[], &CLUSTER)?.flag("digest")?;
     let digest = match wants_digest {
-        true => Some(node.digest().await.map_err(|error| problem_of(error, Asked::Read))?),
+        true => Some(node.digest().await.map_err(|error| problem_of(error, RequestKind::Read))?),
         false => None,
     };
     let view = node.cluster();
@@ -120,7 +120,7 @@ pub(crate) async fn hand_over<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
         Problem::bad_request("the parameter \"to\" is missing: name the node that is to lead, as in {\"to\":2}")
     })?;
     let key = received.key()?;
-    node.hand_over(to, key, received.timeout).await.map_err(|error| problem_of(error, Asked::Change))?;
+    node.hand_over(to, key, received.timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
     let view = node.cluster();
     // Where the same request came before, another one may lead by now.
     let leader = view.raft.leader.unwrap_or(to);
@@ -133,7 +133,7 @@ pub(crate) async fn take_snapshot<RT: AsyncRuntime>(State(node): State<Node<RT>>
     received.require_admin()?;
     received.params(body, &SNAPSHOT)?;
     received.key()?;
-    let snapshot_index = node.take_snapshot(received.timeout).await.map_err(|error| problem_of(error, Asked::Change))?;
+    let snapshot_index = node.take_snapshot(received.timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
     let view = node.cluster();
     answer::json(StatusCode::OK, view.revision, &dto::SnapshotTaken { id: view.id, snapshot_index })
 }

@@ -11,9 +11,9 @@ use std::{
 
 /// What every answer says of the cluster, as soon as this node knows it. Clones share what is known.
 #[derive(Clone)]
-pub struct ClusterHeader(Arc<Inner>);
+pub struct ClusterHeader(Arc<ClusterHeaderInner>);
 
-struct Inner {
+struct ClusterHeaderInner {
     ask: Box<dyn Fn() -> Option<ClusterId> + Send + Sync>,
     /// It never changes.
     known: OnceLock<HeaderValue>,
@@ -35,12 +35,12 @@ impl ClusterHeader {
 
     /// Asks again until there is an id.
     pub(crate) fn asking(ask: impl Fn() -> Option<ClusterId> + Send + Sync + 'static) -> ClusterHeader {
-        ClusterHeader(Arc::new(Inner { ask: Box::new(ask), known: OnceLock::new() }))
+        ClusterHeader(Arc::new(ClusterHeaderInner { ask: Box::new(ask), known: OnceLock::new() }))
     }
 
     /// The header's value; none before the cluster has formed.
     pub(crate) fn value(&self) -> Option<&HeaderValue> {
-        let Inner { ask, known } = &*self.0;
+        let ClusterHeaderInner { ask, known } = &*self.0;
         if known.get().is_none() {
             // Hexadecimal digits can stand in a header.
             let value = HeaderValue::try_from(ask()?.to_hex()).ok()?;

@@ -2,15 +2,15 @@
 
 use crate::{
     answer::{self, span},
-    asked::Asked,
+    asked::RequestKind,
     error::problem_of,
     grants::{self, candidate_call},
     headers,
     names::lock_name,
-    params::{Known, Params, expected},
+    params::{KnownParams, Params, expected},
     problem::{NO_STORE, Problem},
     request::{LongPoll, Received},
-    stream::Form,
+    stream::StreamFormat,
 };
 use axum::{
     body::Body,
@@ -28,7 +28,7 @@ use fairhold_state::value::Value;
 use fairhold_types::{
     Code, GrantId, LockName, Revision,
     dto::{Contender, Meta},
-    election::{self, Line, What},
+    election::{self, ElectionLine, What},
     limits::ELECTION_VALUE_BYTES_MAX,
     time::WallMillis,
 };
@@ -36,12 +36,12 @@ use http::{HeaderValue, StatusCode, header};
 use openraft_rt::AsyncRuntime;
 use std::convert::Infallible;
 
-pub(crate) const STAND: Known = Known {
+pub(crate) const STAND: KnownParams = KnownParams {
     now: &["value", "wait", "ttl", "session", "owner", "priority", "lock_delay", "max_hold", "meta", "hold"],
     later: &[],
 };
-pub(crate) const PROCLAIM: Known = Known { now: &["grant", "value"], later: &[] };
-pub(crate) const LEADER: Known = Known { now: &["wait", "after", "from", "consistency"], later: &[] };
+pub(crate) const PROCLAIM: KnownParams = KnownParams { now: &["grant", "value"], later: &[] };
+pub(crate) const LEADER: KnownParams = KnownParams { now: &["wait", "after", "from", "consistency"], later: &[] };
 
 /// `POST /v1/elections/{name}`: a grant whose value is told when it leads.
 pub(crate) async fn stand<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
@@ -69,7 +69,7 @@ pub(crate) async fn proclaim<RT: AsyncRuntime>(State(node): State<Node<RT>>, req
         value: Value::from(value.into_bytes()),
         timeout: received.timeout,
     };
-    let done = node.proclaim(call).await.map_err(|error| problem_of(error, Asked::Write { key }))?;
+    let done = node.proclaim(call).await.map_err(|error| problem_of(error, RequestKind::Write { key }))?;
     let proclaimed = election::Proclaimed { election, version: done.value, revision: done.revision };
     answer::json(StatusCode::OK, done.revision, &proclaimed)
 }
@@ -81,12 +81,12 @@ pub(crate) async fn leader<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     let mut params = received.query(&LEADER)?;
     let (mut read, poll) = (received.read_options(&mut params)?, received.long_poll(&mut params)?);
     let from = params.integer("from", 1..=u64::MAX)?.map(Revision);
-    if let Some(form) = Form::asked_for(received.headers())? {
+    if let Some(form) = StreamFormat::asked_for(received.headers())? {
         if poll.is_some() {
             return Err(Problem::bad_request("wait and after are for a single answer; for a stream, use from"));
         }
         let from = headers::last_event_id(received.headers())?.map(Revision::next).or(from);
-        let observation = node.observe(&election, from, read).await.map_err(|error| problem_of(error, Asked::Read))?;
+        let observation = node.observe(&election, from, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
         return Ok(stream(observation, form));
     }
     if from.is_some() {
@@ -95,7 +95,7 @@ pub(crate) async fn leader<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     if let Some(revision) = LongPoll::nothing_newer(poll, &node, || Scope::Leader(election.clone()), &mut read).await? {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
     }
-    let found = node.leader(&election, read).await.map_err(|error| problem_of(error, Asked::Read))?;
+    let found = node.leader(&election, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let Some(leader) = found.value else {
         let mut response =
             axum::response::IntoResponse::into_response(Problem::new(Code::NoLeader, "this election has no leader"));
@@ -110,7 +110,7 @@ fn value(params: &mut Params<'_>) -> Result<Option<String>, Problem> {
     params.text("value", ELECTION_VALUE_BYTES_MAX)
 }
 
-fn stream<RT: AsyncRuntime>(observation: Observation<RT>, form: Form) -> Response {
+fn stream<RT: AsyncRuntime>(observation: Observation<RT>, form: StreamFormat) -> Response {
     let revision = observation.revision();
     let body = futures_util::stream::unfold(observation, move |mut observation| async move {
         let seen = observation.next().await?;
@@ -125,7 +125,7 @@ fn stream<RT: AsyncRuntime>(observation: Observation<RT>, form: Form) -> Respons
     response
 }
 
-fn render(form: Form, seen: At<Sight>) -> Bytes {
+fn render(form: StreamFormat, seen: At<Sight>) -> Bytes {
     let (revision, mut out) = (seen.revision, Vec::new());
     // A browser that comes back goes on after the last line with an id.
     let (what, complete) = match seen.value {
@@ -136,11 +136,11 @@ fn render(form: Form, seen: At<Sight>) -> Bytes {
         Sight::Bookmark => (What::Bookmark, true),
         Sight::GoAway => (What::Goaway, false),
         Sight::Failed(error) => {
-            let problem: fairhold_types::problem::Problem = problem_of(error, Asked::Read).into();
+            let problem: fairhold_types::problem::Problem = problem_of(error, RequestKind::Read).into();
             (What::Error(Box::new(problem.into())), false)
         }
     };
-    form.write(&Line { revision, what }, complete.then_some(revision), &mut out);
+    form.write(&ElectionLine { revision, what }, complete.then_some(revision), &mut out);
     out.into()
 }
 

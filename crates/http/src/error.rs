@@ -3,7 +3,7 @@
 use crate::{
     advice::{bounded, retry, what_to_do},
     answer,
-    asked::Asked,
+    asked::RequestKind,
     problem::{Problem, about, outcome},
     rejection::of_rejection,
 };
@@ -20,7 +20,7 @@ use fairhold_types::{
 };
 
 /// The problem of a call to the node.
-pub(crate) fn problem_of(error: CallError, asked: Asked) -> Problem {
+pub(crate) fn problem_of(error: CallError, asked: RequestKind) -> Problem {
     let detail = bounded(error.to_string());
     match error {
         CallError::Rejected(rejection) => advised(of_rejection(rejection, detail, asked), asked),
@@ -72,7 +72,7 @@ pub(crate) fn problem_of(error: CallError, asked: Asked) -> Problem {
 }
 
 /// The same, with what the caller can do about it.
-fn advised(problem: Problem, asked: Asked) -> Problem {
+fn advised(problem: Problem, asked: RequestKind) -> Problem {
     match what_to_do(problem.code(), asked) {
         Some(advice) => problem.advice(advice),
         None => problem,
@@ -105,7 +105,7 @@ fn not_done(reason: NotProposed, detail: String) -> Problem {
 }
 
 /// Adds who is in the caller's way. Where the holder is known, its pairs of text are the first one's.
-fn blocked(facts: Facts, in_the_way: InTheWay, asked: Asked) -> Facts {
+fn blocked(facts: Facts, in_the_way: InTheWay, asked: RequestKind) -> Facts {
     let InTheWay { position, ahead, estimate } = in_the_way;
     let ahead = answer::ahead(ahead, asked.now());
     let same = |holder: &Contender| ahead.iter().find(|other| other.number == holder.number).cloned();

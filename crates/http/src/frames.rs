@@ -3,13 +3,13 @@
 use crate::{
     problem::Problem,
     room::{Room, with_room},
-    stream::Form,
+    stream::StreamFormat,
 };
 use bytes::Bytes;
 use fairhold_types::{
     Code, Revision,
     limits::FRAME_BYTES_MAX,
-    watch::{Line, What},
+    watch::{WatchLine, What},
 };
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use std::sync::Arc;
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
 /// Lines, each with the revision from whose end on a reader may resume behind it.
-pub(crate) type Lines = Box<dyn Iterator<Item = (Line, Option<Revision>)> + Send>;
+pub(crate) type Lines = Box<dyn Iterator<Item = (WatchLine, Option<Revision>)> + Send>;
 
 /// What is still to be sent of a watch.
 pub(crate) struct Frames {
-    form: Form,
+    form: StreamFormat,
     /// Where bytes find room that wait for their socket; under a simulator nothing waits.
     room: Option<Arc<Room>>,
     left: Lines,
@@ -32,7 +32,7 @@ pub(crate) struct Frames {
 
 impl Frames {
     /// Nothing is to be sent yet.
-    pub(crate) fn new(form: Form, room: Option<Arc<Room>>, begun: Revision) -> Frames {
+    pub(crate) fn new(form: StreamFormat, room: Option<Arc<Room>>, begun: Revision) -> Frames {
         Frames { form, room, left: Box::new(std::iter::empty()), last: begun, ended: false }
     }
 
@@ -73,7 +73,7 @@ impl Frames {
                       node";
         let problem: fairhold_types::problem::Problem = Problem::new(Code::Overloaded, detail).into();
         let (mut out, what) = (Vec::new(), What::Error(Box::new(problem.into())));
-        self.form.write(&Line { revision: self.last, what }, None, &mut out);
+        self.form.write(&WatchLine { revision: self.last, what }, None, &mut out);
         (self.left, self.ended) = (Box::new(std::iter::empty()), true);
         out.into()
     }
@@ -96,8 +96,9 @@ mod tests {
     /// So many lines of one revision.
     fn lines(revision: u64, paths: Vec<String>) -> Lines {
         let (revision, last) = (Revision(revision), paths.len() - 1);
-        let line =
-            move |(index, path): (usize, String)| (Line { revision, what: created(&path) }, (index == last).then_some(revision));
+        let line = move |(index, path): (usize, String)| {
+            (WatchLine { revision, what: created(&path) }, (index == last).then_some(revision))
+        };
         Box::new(paths.into_iter().enumerate().map(line))
     }
 
@@ -118,7 +119,7 @@ mod tests {
         let long = (0..1_000).map(|number| format!("/{number:04}{}", "é".repeat(PATH_BYTES_MAX / 2 - 3))).collect();
         for paths in [short, long] {
             let paths: Vec<String> = paths;
-            let (mut frames, mut sent) = (Frames::new(Form::Events, Some(room(0).0), Revision(6)), String::new());
+            let (mut frames, mut sent) = (Frames::new(StreamFormat::Events, Some(room(0).0), Revision(6)), String::new());
             frames.add(lines(7, paths.clone()));
             while let Some(frame) = frames.next() {
                 assert!(frame.len() <= FRAME_BYTES_MAX, "{} bytes", frame.len());
@@ -135,7 +136,7 @@ mod tests {
     #[test]
     fn without_room_frames_are_short_and_a_reader_that_takes_none_is_cut_off_at_its_last_line() {
         let (room, others) = room(FRAME_BYTES_MAX);
-        let mut frames = Frames::new(Form::Lines, Some(Arc::clone(&room)), Revision(6));
+        let mut frames = Frames::new(StreamFormat::Lines, Some(Arc::clone(&room)), Revision(6));
         frames.add(lines(7, (0..30_000).map(|number| format!("/workers/{number}")).collect()));
         let frame = frames.next().unwrap();
         assert!(frame.len() <= ANSWER_BYTES_FREE, "{} bytes", frame.len());
@@ -158,7 +159,7 @@ mod tests {
     fn a_reader_cut_off_before_a_revision_gets_the_one_before() {
         let (room, _others) = room(FRAME_BYTES_MAX);
         room.took(ANSWER_BYTES_FREE);
-        let mut frames = Frames::new(Form::Lines, Some(room), Revision(6));
+        let mut frames = Frames::new(StreamFormat::Lines, Some(room), Revision(6));
         frames.add(lines(7, vec!["/a".to_owned()]));
         assert!(text(&frames.next().unwrap()).starts_with("{\"revision\":6,\"type\":\"error\","));
     }

@@ -29,7 +29,7 @@ const LINKS: [(&str, &str); 6] = [
 ];
 
 /// What the page says of the node.
-struct Facts {
+struct PageFacts {
     version: &'static str,
     node: u64,
     cluster: Option<String>,
@@ -45,7 +45,7 @@ pub(crate) async fn front_page<RT: AsyncRuntime>(State(node): State<Node<RT>>, i
     let raft = node.cluster().raft;
     let leader_url = |id| raft.members.iter().find(|member| member.id == id).map(|member| member.member.url.clone());
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let facts = Facts {
+    let facts = PageFacts {
         version: info.version,
         node: node.cluster().id,
         cluster: raft.cluster.map(|cluster| cluster.to_hex()),
@@ -70,7 +70,7 @@ fn wants_html(headers: &HeaderMap) -> bool {
     accepted.flat_map(|value| value.split(',')).any(|kind| kind.trim().starts_with("text/html"))
 }
 
-impl Facts {
+impl PageFacts {
     /// How the cluster is, in one sentence.
     fn health(&self) -> String {
         match (&self.trouble, &self.leader, &self.cluster) {
@@ -126,8 +126,8 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn facts(leader: Option<u64>, trouble: Option<&str>) -> Facts {
-        Facts {
+    fn facts(leader: Option<u64>, trouble: Option<&str>) -> PageFacts {
+        PageFacts {
             version: "1.2.3",
             node: 2,
             cluster: Some("c0ffee".to_owned()),
@@ -144,12 +144,12 @@ mod tests {
         assert_eq!(facts(Some(1), None).health(), "The cluster serves. Node 1 at http://n1:7171 leads, in term 7.");
         let cut_off = facts(Some(1), Some("no majority")).health();
         assert!(cut_off.starts_with("This node cannot serve: no majority."), "{cut_off}");
-        assert!(Facts { cluster: None, ..facts(None, Some("x")) }.health().contains("belongs to no cluster yet"));
+        assert!(PageFacts { cluster: None, ..facts(None, Some("x")) }.health().contains("belongs to no cluster yet"));
     }
 
     #[test]
     fn what_others_chose_is_text_in_html() {
-        let page = Facts { host: "<script>alert(1)</script>".to_owned(), ..facts(Some(1), Some("<b>")) }.html();
+        let page = PageFacts { host: "<script>alert(1)</script>".to_owned(), ..facts(Some(1), Some("<b>")) }.html();
         assert!(!page.contains("<script") && !page.contains("<b>") && page.contains("&lt;script&gt;"), "{page}");
         for (path, _) in LINKS {
             assert!(page.contains(&format!("href=\"{path}\"")), "{page}");

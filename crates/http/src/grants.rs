@@ -2,14 +2,14 @@
 
 use crate::{
     answer,
-    asked::Asked,
+    asked::RequestKind,
     delivery::Undelivered,
     error::problem_of,
     headers, hold,
     names::{lock_name, refuse_reserved},
-    params::{Known, Params, expected},
+    params::{KnownParams, Params, expected},
     problem::Problem,
-    request::{Body, Received, up_to},
+    request::{Received, ReceivedBody, up_to},
 };
 use axum::{
     extract::{Request, State},
@@ -32,7 +32,7 @@ use http::{StatusCode, header};
 use openraft_rt::AsyncRuntime;
 use std::collections::BTreeSet;
 
-pub(crate) const ACQUIRE: Known = Known {
+pub(crate) const ACQUIRE: KnownParams = KnownParams {
     now: &[
         "wait",
         "ttl",
@@ -50,15 +50,15 @@ pub(crate) const ACQUIRE: Known = Known {
     ],
     later: &[],
 };
-pub(crate) const ACQUIRE_MANY: Known = Known {
+pub(crate) const ACQUIRE_MANY: KnownParams = KnownParams {
     now: &["locks", "wait", "ttl", "session", "owner", "priority", "lock_delay", "max_hold", "meta", "hold"],
     later: &[],
 };
-pub(crate) const LOOK: Known = Known { now: &["wait", "consistency"], later: &[] };
-pub(crate) const RENEW: Known = Known { now: &["ttl"], later: &[] };
-pub(crate) const DOWNGRADE: Known = Known { now: &[], later: &[] };
-pub(crate) const UPGRADE: Known = Known { now: &["wait"], later: &[] };
-pub(crate) const RELEASE: Known = Known { now: &["session"], later: &["reason"] };
+pub(crate) const LOOK: KnownParams = KnownParams { now: &["wait", "consistency"], later: &[] };
+pub(crate) const RENEW: KnownParams = KnownParams { now: &["ttl"], later: &[] };
+pub(crate) const DOWNGRADE: KnownParams = KnownParams { now: &[], later: &[] };
+pub(crate) const UPGRADE: KnownParams = KnownParams { now: &["wait"], later: &[] };
+pub(crate) const RELEASE: KnownParams = KnownParams { now: &["session"], later: &["reason"] };
 
 /// `POST /v1/locks/{name}`
 pub(crate) async fn acquire<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
@@ -92,7 +92,7 @@ async fn answer_once<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall, given
         Ok(acquired) => acquired,
         Err(error) => {
             let unknown_to_all = error.is_unknown() && !given;
-            let problem = problem_of(error, Asked::Acquire { id, given, now });
+            let problem = problem_of(error, RequestKind::Acquire { id, given, now });
             return if unknown_to_all { Ok(known_by_answer(node, id, problem)) } else { Err(problem) };
         }
     };
@@ -143,7 +143,7 @@ pub(crate) enum Manner {
 
 pub(crate) fn acquire_call(
     received: &Received,
-    body: Body,
+    body: ReceivedBody,
     lock: LockName,
     grant: GrantId,
 ) -> Result<(AcquireCall, Manner), Problem> {
@@ -186,7 +186,7 @@ pub(crate) fn candidate_call(
     Ok((call, manner))
 }
 
-fn acquire_many_call(received: &Received, body: Body, grant: GrantId) -> Result<(AcquireCall, Manner), Problem> {
+fn acquire_many_call(received: &Received, body: ReceivedBody, grant: GrantId) -> Result<(AcquireCall, Manner), Problem> {
     let mut params = received.params(body, &ACQUIRE_MANY)?;
     let wants = params.objects::<dto::Want>("locks", LOCKS_TOGETHER_MAX)?;
     let names: BTreeSet<&LockName> = wants.iter().map(|want| &want.name).collect();
@@ -267,14 +267,14 @@ pub(crate) async fn look<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let mut params = received.query(&LOOK)?;
     let wait = params.duration("wait", up_to(WAIT_MAX))?.unwrap_or_default();
     let read = received.read_options(&mut params)?;
-    let found = node.grant(received.grant()?, wait, read).await.map_err(|error| problem_of(error, Asked::Read))?;
+    let found = node.grant(received.grant()?, wait, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     match found.value {
         GrantLookup::Live(view) => answer::json(StatusCode::OK, found.revision, &answer::grant(*view, node.wall_now())),
         GrantLookup::Ended { reason, note } => {
             let rejection = Rejection::GrantEnded { reason, note };
-            Err(problem_of(rejection.into(), Asked::Read))
+            Err(problem_of(rejection.into(), RequestKind::Read))
         }
-        GrantLookup::Unknown => Err(problem_of(Rejection::NoGrant.into(), Asked::Read)),
+        GrantLookup::Unknown => Err(problem_of(Rejection::NoGrant.into(), RequestKind::Read)),
     }
 }
 
@@ -284,7 +284,7 @@ pub(crate) async fn renew<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let ttl = received.params(body, &RENEW)?.duration("ttl", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX)?;
     let (id, key) = (received.grant()?, received.key()?);
     let renewed = node.renew_grant(id, key, ttl, received.timeout).await;
-    let renewed = renewed.map_err(|error| problem_of(error, Asked::Change))?;
+    let renewed = renewed.map_err(|error| problem_of(error, RequestKind::Change))?;
     answer::json(StatusCode::OK, renewed.revision, &answer::renewed_grant(id, renewed.value, node.wall_now()))
 }
 
@@ -293,7 +293,7 @@ pub(crate) async fn downgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
     let (received, body) = Received::with_params::<RT>(request).await?;
     received.params(body, &DOWNGRADE)?;
     let shared = node.downgrade(received.grant()?, received.key()?, received.timeout).await;
-    let shared = shared.map_err(|error| problem_of(error, Asked::Change))?;
+    let shared = shared.map_err(|error| problem_of(error, RequestKind::Change))?;
     answer::json(StatusCode::OK, shared.revision, &answer::grant(shared.value, node.wall_now()))
 }
 
@@ -302,7 +302,7 @@ pub(crate) async fn upgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
     let (received, body) = Received::with_params::<RT>(request).await?;
     let wait = received.params(body, &UPGRADE)?.duration("wait", up_to(WAIT_MAX))?.unwrap_or_default();
     let upgraded = node.upgrade(received.grant()?, received.key()?, wait, received.timeout).await;
-    let upgraded = upgraded.map_err(|error| problem_of(error, Asked::Change))?;
+    let upgraded = upgraded.map_err(|error| problem_of(error, RequestKind::Change))?;
     answer::json(StatusCode::OK, upgraded.revision, &answer::grant(upgraded.value, node.wall_now()))
 }
 
@@ -311,7 +311,7 @@ pub(crate) async fn release<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
     let received = Received::without_body(request)?;
     let session = received.query(&RELEASE)?.parsed::<SessionId>("session")?;
     let revision = node.release(received.grant()?, session, received.timeout).await;
-    let revision = revision.map_err(|error| problem_of(error, Asked::Change))?;
+    let revision = revision.map_err(|error| problem_of(error, RequestKind::Change))?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
 }
 
@@ -321,6 +321,7 @@ mod tests {
     use crate::request::PeerAddress;
     use axum::body::Body;
     use openraft_rt_tokio::TokioRuntime;
+    use std::time::Duration;
 
     const SESSION: &str = "0123456789abcdef0123456789abcdef";
 

@@ -2,11 +2,11 @@
 
 use crate::{
     answer::{self, span},
-    asked::Asked,
+    asked::RequestKind,
     error::problem_of,
     names::lock_name,
     paging,
-    params::{Known, Params, digits, expected},
+    params::{KnownParams, Params, digits, expected},
     problem::Problem,
     request::Received,
 };
@@ -25,7 +25,7 @@ use fairhold_types::{Code, GrantNumber, Revision, dto, limits::PAGE_MAX, time::W
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use openraft_rt::AsyncRuntime;
 
-pub(crate) const HISTORY: Known = Known { now: &["at", "limit", "cursor", "consistency"], later: &[] };
+pub(crate) const HISTORY: KnownParams = KnownParams { now: &["at", "limit", "cursor", "consistency"], later: &[] };
 
 const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 /// The longest point in time or revision that is read.
@@ -42,7 +42,7 @@ pub(crate) async fn history<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
     let read = received.read_options(&mut params)?;
     let limit = if lines && !params.has("limit") { PAGE_MAX } else { paging::limit(&mut params)? };
     let query = HistoryQuery { lock, when: when(&mut params)?, after: cursor(&mut params)?, limit };
-    let found = node.history(&query, read).await.map_err(|error| problem_of(error, Asked::Read))?;
+    let found = node.history(&query, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let next_cursor = found.value.next.map(|key| format!("{}-{}", key.ended.0, key.number));
     let now = node.wall_now();
     let items: Vec<dto::Holding> = found.value.items.into_iter().map(|entry| holding(entry, now)).collect();

@@ -3,7 +3,7 @@
 
 use crate::{
     answer,
-    asked::Asked,
+    asked::RequestKind,
     error::problem_of,
     problem::{NO_STORE, Problem},
 };
@@ -14,7 +14,7 @@ use fairhold_node::{
     api::{AcquireCall, At, HoldEvent, Silence},
 };
 use fairhold_state::command::Claimant;
-use fairhold_types::{Code, GrantId, duration, hold::Line};
+use fairhold_types::{Code, GrantId, duration, hold::HoldLine};
 use http::{HeaderValue, header};
 use hyper::body::Frame;
 use openraft_rt::AsyncRuntime;
@@ -59,10 +59,11 @@ impl Streamed {
 pub(crate) async fn answer<RT: AsyncRuntime>(node: Node<RT>, call: AcquireCall, given: bool) -> Result<Response, Problem> {
     let id = call.acquire.grant;
     let silence_max = silence_max(&call.acquire.claimant);
-    let held = node.hold(call).await.map_err(|error| problem_of(error, Asked::Acquire { id, given, now: node.wall_now() }))?;
+    let held =
+        node.hold(call).await.map_err(|error| problem_of(error, RequestKind::Acquire { id, given, now: node.wall_now() }))?;
     let revision = held.first.revision;
-    let write = move |event| line(event, Asked::Acquire { id, given, now: node.wall_now() }, id);
-    let lines = Lines { first: Some(held.first), events: held.events, write };
+    let write = move |event| line(event, RequestKind::Acquire { id, given, now: node.wall_now() }, id);
+    let lines = HoldLines { first: Some(held.first), events: held.events, write };
     let mut response = Response::new(Body::new(lines));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, NDJSON);
@@ -83,13 +84,13 @@ fn silence_max(claimant: &Claimant) -> Duration {
 }
 
 /// The body. The connection drops it when the client goes away, and that ends the grant.
-struct Lines<W> {
+struct HoldLines<W> {
     first: Option<At<HoldEvent>>,
     events: mpsc::Receiver<At<HoldEvent>>,
     write: W,
 }
 
-impl<W: Fn(At<HoldEvent>) -> Bytes + Unpin> hyper::body::Body for Lines<W> {
+impl<W: Fn(At<HoldEvent>) -> Bytes + Unpin> hyper::body::Body for HoldLines<W> {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -102,12 +103,12 @@ impl<W: Fn(At<HoldEvent>) -> Bytes + Unpin> hyper::body::Body for Lines<W> {
     }
 }
 
-fn line(event: At<HoldEvent>, asked: Asked, id: GrantId) -> Bytes {
+fn line(event: At<HoldEvent>, asked: RequestKind, id: GrantId) -> Bytes {
     let mut shortest = 0;
     let line = match event.value {
         HoldEvent::Queued { view } => {
             let in_the_way = view.in_the_way.unwrap_or_default();
-            Line::Queued {
+            HoldLine::Queued {
                 id,
                 position: in_the_way.position,
                 ahead: answer::ahead(in_the_way.ahead, asked.now()),
@@ -115,17 +116,17 @@ fn line(event: At<HoldEvent>, asked: Asked, id: GrantId) -> Bytes {
             }
         }
         HoldEvent::Held(view) => match view.token {
-            Some(token) => Line::Held { id, token },
+            Some(token) => HoldLine::Held { id, token },
             None => error(Problem::new(Code::Internal, "a grant is held and has no token")),
         },
         HoldEvent::Alive => {
             shortest = ALIVE_BYTES - 1;
-            Line::Alive { revision: event.revision }
+            HoldLine::Alive { revision: event.revision }
         }
-        HoldEvent::Revoke(word) => Line::Revoke { id, by: word.by, reason: word.reason },
-        HoldEvent::Lost(reason) => Line::Lost { id, reason },
+        HoldEvent::Revoke(word) => HoldLine::Revoke { id, by: word.by, reason: word.reason },
+        HoldEvent::Lost(reason) => HoldLine::Lost { id, reason },
         HoldEvent::Failed(failure) => error(problem_of(failure, asked)),
-        HoldEvent::GoAway => Line::Goaway { id },
+        HoldEvent::GoAway => HoldLine::Goaway { id },
     };
     let mut bytes = serde_json::to_vec(&line).unwrap_or_else(|error| {
         tracing::error!(%error, "a line could not be encoded as JSON");
@@ -136,8 +137,8 @@ fn line(event: At<HoldEvent>, asked: Asked, id: GrantId) -> Bytes {
     bytes.into()
 }
 
-fn error(problem: Problem) -> Line {
-    Line::Error(Box::new(problem.into()))
+fn error(problem: Problem) -> HoldLine {
+    HoldLine::Error(Box::new(problem.into()))
 }
 
 #[cfg(test)]
@@ -153,7 +154,7 @@ mod tests {
             value: HoldEvent::Failed(CallError::WaitTimeout { holder: None, in_the_way: Box::default() }),
             revision: Revision(7),
         };
-        let bytes = line(event, Asked::Acquire { id, given: true, now: WallMillis(0) }, id);
+        let bytes = line(event, RequestKind::Acquire { id, given: true, now: WallMillis(0) }, id);
         assert_eq!(bytes.iter().filter(|byte| **byte == b'\n').count(), 1);
         let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!((&json["event"], &json["code"], &json["status"]), (&"error".into(), &"wait_timeout".into(), &409.into()));

@@ -2,12 +2,12 @@
 
 use crate::{
     answer,
-    asked::Asked,
+    asked::RequestKind,
     error::problem_of,
     history,
     names::lock_name,
     paging,
-    params::{Known, expected},
+    params::{KnownParams, expected},
     problem::Problem,
     request::{LongPoll, Received, up_to},
 };
@@ -30,13 +30,14 @@ use http::StatusCode;
 use openraft_rt::AsyncRuntime;
 use std::time::Duration;
 
-pub(crate) const LIST: Known = Known { now: &["prefix", "state", "sort", "limit", "cursor", "consistency"], later: &[] };
-pub(crate) const BREAK: Known = Known { now: &["reason", "token"], later: &[] };
-pub(crate) const SET: Known = Known { now: &["limit", "max_waiters", "max_hold"], later: &[] };
-pub(crate) const REVOKE: Known = Known { now: &["reason"], later: &[] };
-pub(crate) const SHOW: Known = Known { now: &["limit", "cursor", "wait", "after", "consistency"], later: &[] };
-pub(crate) const QUEUE: Known = Known { now: &["limit", "cursor", "wait", "after", "consistency"], later: &[] };
-pub(crate) const FENCE: Known = Known { now: &["token", "grant", "consistency"], later: &[] };
+pub(crate) const LIST: KnownParams =
+    KnownParams { now: &["prefix", "state", "sort", "limit", "cursor", "consistency"], later: &[] };
+pub(crate) const BREAK: KnownParams = KnownParams { now: &["reason", "token"], later: &[] };
+pub(crate) const SET: KnownParams = KnownParams { now: &["limit", "max_waiters", "max_hold"], later: &[] };
+pub(crate) const REVOKE: KnownParams = KnownParams { now: &["reason"], later: &[] };
+pub(crate) const SHOW: KnownParams = KnownParams { now: &["limit", "cursor", "wait", "after", "consistency"], later: &[] };
+pub(crate) const QUEUE: KnownParams = KnownParams { now: &["limit", "cursor", "wait", "after", "consistency"], later: &[] };
+pub(crate) const FENCE: KnownParams = KnownParams { now: &["token", "grant", "consistency"], later: &[] };
 
 /// `GET /v1/locks`
 pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
@@ -67,7 +68,7 @@ pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
         after: paging::lock_key(&mut params, sort)?,
         limit: paging::limit(&mut params)?,
     };
-    let found = node.locks(&query, read).await.map_err(|error| problem_of(error, Asked::Read))?;
+    let found = node.locks(&query, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let next_cursor = found.value.next.map(|key| paging::lock_cursor(sort, &key));
     let now = node.wall_now();
     let page =
@@ -87,7 +88,7 @@ pub(crate) async fn break_lock<RT: AsyncRuntime>(State(node): State<Node<RT>>, r
     let reason = params.words("reason", REASON_BYTES_MAX)?.unwrap_or_default();
     let token = params.integer("token", 0..=u64::MAX)?.map(FencingToken);
     let call = BreakCall { key, lock, token, by: received.caller(), reason, timeout: received.timeout };
-    let revision = node.break_lock(call).await.map_err(|error| problem_of(error, Asked::Write { key }))?;
+    let revision = node.break_lock(call).await.map_err(|error| problem_of(error, RequestKind::Write { key }))?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
 }
 
@@ -112,7 +113,7 @@ pub(crate) async fn set<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     if call.max_hold.is_some_and(|most| most > Duration::ZERO && most < MAX_HOLD_MIN) {
         return Err(expected("max_hold", "0 for no limit, or at least 1s"));
     }
-    let set = node.set_lock(call).await.map_err(|error| problem_of(error, Asked::Change))?;
+    let set = node.set_lock(call).await.map_err(|error| problem_of(error, RequestKind::Change))?;
     answer::json(StatusCode::OK, set.revision, &lock_dto(lock, set.value, node.wall_now()))
 }
 
@@ -127,7 +128,7 @@ pub(crate) async fn revoke<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
         reason: received.params(body, &REVOKE)?.words("reason", REASON_BYTES_MAX)?.unwrap_or_default(),
         timeout: received.timeout,
     };
-    let revision = node.revoke(call).await.map_err(|error| problem_of(error, Asked::Change))?;
+    let revision = node.revoke(call).await.map_err(|error| problem_of(error, RequestKind::Change))?;
     Ok(answer::empty(StatusCode::ACCEPTED, revision))
 }
 
@@ -142,7 +143,7 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     if let Some(revision) = LongPoll::nothing_newer(poll, &node, || Scope::Lock(name.clone()), &mut read).await? {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
     }
-    let found = node.lock(&name, page, read).await.map_err(|error| problem_of(error, Asked::Read))?;
+    let found = node.lock(&name, page, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let lock = lock_dto(name, found.value, node.wall_now());
     let mut response = answer::json(StatusCode::OK, found.revision, &lock)?;
     paging::link_next(&mut response, received.uri(), lock.next_cursor.as_deref())?;
@@ -175,7 +176,7 @@ pub(crate) async fn queue<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     if let Some(revision) = LongPoll::nothing_newer(poll, &node, || Scope::Lock(name.clone()), &mut read).await? {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
     }
-    let found = node.queue(&name, page, read).await.map_err(|error| problem_of(error, Asked::Read))?;
+    let found = node.queue(&name, page, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let (queue, now) = (found.value, node.wall_now());
     let queue = dto::Queue {
         lock: name,
@@ -198,6 +199,6 @@ pub(crate) async fn fence<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let token = params.integer("token", 0..=u64::MAX)?.ok_or_else(|| expected("token", "the fencing token to check"))?;
     let grant = params.parsed::<GrantId>("grant")?;
     let checked = node.verify_fence(&name, FencingToken(token), grant, read).await;
-    let revision = checked.map_err(|error| problem_of(error, Asked::Read))?;
+    let revision = checked.map_err(|error| problem_of(error, RequestKind::Read))?;
     answer::json(StatusCode::OK, revision, &dto::FenceCheck { current: true })
 }

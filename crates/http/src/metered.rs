@@ -9,15 +9,15 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A counted connection.
-pub(crate) struct Metered<S> {
+pub(crate) struct CountedStream<S> {
     stream: S,
     metrics: HttpMetrics,
 }
 
-impl<S> Metered<S> {
-    pub(crate) fn new(stream: S, metrics: HttpMetrics) -> Metered<S> {
+impl<S> CountedStream<S> {
+    pub(crate) fn new(stream: S, metrics: HttpMetrics) -> CountedStream<S> {
         metrics.connection_opened();
-        Metered { stream, metrics }
+        CountedStream { stream, metrics }
     }
 
     fn count(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -28,13 +28,13 @@ impl<S> Metered<S> {
     }
 }
 
-impl<S> Drop for Metered<S> {
+impl<S> Drop for CountedStream<S> {
     fn drop(&mut self) {
         self.metrics.connection_closed();
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for CountedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
@@ -43,7 +43,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for CountedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.count(written)

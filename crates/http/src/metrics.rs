@@ -27,11 +27,11 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// The metrics of one node's API. Clones are handles of the same.
 #[derive(Debug, Clone, Default)]
-pub struct HttpMetrics(Arc<Inner>);
+pub struct HttpMetrics(Arc<HttpMetricsInner>);
 
 #[derive(Debug, Default)]
-struct Inner {
-    routes: Routes,
+struct HttpMetricsInner {
+    routes: RouteTable,
     in_flight: Gauge,
     dropped: Counter,
     connections: Gauge,
@@ -44,47 +44,47 @@ struct Inner {
 
 /// A table from a route's template to its metrics that is read without a lock: an entry, once made, stays.
 #[derive(Debug)]
-struct Routes {
-    slots: Box<[OnceLock<Route>]>,
-    others: Route,
+struct RouteTable {
+    slots: Box<[OnceLock<RouteMetrics>]>,
+    others: RouteMetrics,
 }
 
 #[derive(Debug)]
-struct Route {
+struct RouteMetrics {
     template: Box<str>,
     requests: [[Counter; CLASSES.len()]; METHODS.len()],
     answered: Histogram,
     waited: Histogram,
 }
 
-impl Default for Routes {
+impl Default for RouteTable {
     fn default() -> Self {
-        Routes { slots: (0..ROUTES_MAX).map(|_| OnceLock::new()).collect(), others: Route::new(OTHER_ROUTES) }
+        RouteTable { slots: (0..ROUTES_MAX).map(|_| OnceLock::new()).collect(), others: RouteMetrics::new(OTHER_ROUTES) }
     }
 }
 
-impl Routes {
-    fn find(&self, template: &str) -> &Route {
+impl RouteTable {
+    fn find(&self, template: &str) -> &RouteMetrics {
         // FNV-1a: a template is short, and nobody outside chooses it.
         let hash = template
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325_usize, |hash, byte| (hash ^ usize::from(byte)).wrapping_mul(0x0100_0000_01b3));
         let found = (0..ROUTES_MAX).find_map(|step| {
             let slot = &self.slots[hash.wrapping_add(step) % ROUTES_MAX];
-            let route = slot.get_or_init(|| Route::new(template));
+            let route = slot.get_or_init(|| RouteMetrics::new(template));
             (&*route.template == template).then_some(route)
         });
         found.unwrap_or(&self.others)
     }
 
-    fn used(&self) -> impl Iterator<Item = &Route> {
+    fn used(&self) -> impl Iterator<Item = &RouteMetrics> {
         self.slots.iter().filter_map(OnceLock::get).chain([&self.others])
     }
 }
 
-impl Route {
-    fn new(template: &str) -> Route {
-        Route {
+impl RouteMetrics {
+    fn new(template: &str) -> RouteMetrics {
+        RouteMetrics {
             template: template.into(),
             requests: Default::default(),
             answered: Histogram::of_seconds(LATENCY_SECONDS),
@@ -180,7 +180,7 @@ impl HttpMetrics {
     }
 }
 
-impl Routes {
+impl RouteTable {
     fn write(&self, scrape: &mut Scrape<'_>) -> fmt::Result {
         let requests = self.used().flat_map(|route| {
             METHODS.iter().zip(&route.requests).flat_map(move |(method, classes)| {
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn more_routes_than_there_is_room_for_are_counted_together() {
-        let routes = Routes::default();
+        let routes = RouteTable::default();
         for number in 0..ROUTES_MAX + 3 {
             let route = routes.find(&format!("/{number}"));
             let expected = if number < ROUTES_MAX { format!("/{number}") } else { OTHER_ROUTES.to_owned() };

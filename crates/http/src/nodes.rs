@@ -2,10 +2,10 @@
 
 use crate::{
     answer,
-    asked::Asked,
+    asked::RequestKind,
     error::problem_of,
     headers, lifetime,
-    params::{Known, Params, expected},
+    params::{KnownParams, Params, expected},
     problem::Problem,
     request::{LongPoll, Received},
 };
@@ -34,11 +34,11 @@ use openraft_rt::AsyncRuntime;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 const PREFIX: &str = "/v1/nodes";
-pub(crate) const GET: Known =
-    Known { now: &["meta", "children", "recursive", "limit", "cursor", "wait", "after", "consistency"], later: &[] };
-pub(crate) const PUT: Known = Known { now: &["parents", "session", "ttl", "container"], later: &[] };
-pub(crate) const POST: Known = Known { now: &["sequential", "name", "parents", "session", "ttl"], later: &[] };
-pub(crate) const DELETE: Known = Known { now: &["recursive"], later: &[] };
+pub(crate) const GET: KnownParams =
+    KnownParams { now: &["meta", "children", "recursive", "limit", "cursor", "wait", "after", "consistency"], later: &[] };
+pub(crate) const PUT: KnownParams = KnownParams { now: &["parents", "session", "ttl", "container"], later: &[] };
+pub(crate) const POST: KnownParams = KnownParams { now: &["sequential", "name", "parents", "session", "ttl"], later: &[] };
+pub(crate) const DELETE: KnownParams = KnownParams { now: &["recursive"], later: &[] };
 /// Entries on a page where the caller names no number.
 const PAGE_DEFAULT: usize = 100;
 /// What stands in a URL as it is: the unreserved characters, and the slash of a path.
@@ -64,7 +64,7 @@ pub(crate) async fn get<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
         return listing.answer(&node, path, received.path()).await;
     }
     let nothing_newer = LongPoll::nothing_newer(poll, &node, || Scope::Node(path.clone()), &mut read).await?;
-    let found = node.get_node(&path, read).await.map_err(|error| problem_of(error, Asked::Read))?;
+    let found = node.get_node(&path, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let znode = found.value.node;
     let mut response = if let Some(revision) = nothing_newer {
         answer::empty(StatusCode::NOT_MODIFIED, revision)
@@ -173,7 +173,7 @@ async fn write<RT: AsyncRuntime>(
     let is_for_a_new_node = matches!(precondition, Some(Precondition::Absent(_)));
     let call = WriteCall { key, operation, precondition, fence, timeout: received.timeout };
     node.write_node(call).await.map_err(|error| {
-        let problem = problem_of(error, Asked::Write { key });
+        let problem = problem_of(error, RequestKind::Write { key });
         if is_for_a_new_node { problem.of_new_node() } else { problem }
     })
 }
@@ -225,7 +225,7 @@ impl Listing {
 
     async fn answer<RT: AsyncRuntime>(self, node: &Node<RT>, path: Path, url: &str) -> Result<Response, Problem> {
         let found = node.list_nodes(&path, self.recursive, self.after.as_deref(), self.limit, self.read).await;
-        let found = found.map_err(|error| problem_of(error, Asked::Read))?;
+        let found = found.map_err(|error| problem_of(error, RequestKind::Read))?;
         let Children { parent, rows, more } = found.value;
         let name = |path: &Path| if self.recursive { path.to_string() } else { path.name().to_owned() };
         let next_cursor = rows.last().filter(|_| more).map(|last| name(&last.path));
@@ -311,7 +311,7 @@ fn add_stat(response: &mut Response, node: &Znode) -> Result<(), Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairhold_state::record::{Kind, Role};
+    use fairhold_state::record::{NodeKind, Role};
     use fairhold_types::{SessionNumber, time::WallMillis};
 
     #[test]
@@ -327,7 +327,7 @@ mod tests {
             creates: 8,
             num_children: 5,
             ephemeral_owner: SessionNumber(10),
-            kind: Kind::Persistent.into(),
+            kind: NodeKind::Persistent.into(),
             value: Value::from(&b"hello value"[..]),
             role: Role::Data,
             acl: None,

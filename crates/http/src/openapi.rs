@@ -16,6 +16,7 @@ mod checks;
 mod describe;
 mod examples;
 mod lines;
+mod operation;
 mod parameter;
 mod pattern;
 mod problems;
@@ -25,10 +26,11 @@ mod vocabulary;
 use crate::headers;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use describe::{Describer, Operation};
+use describe::Describer;
 use fairhold_types::pattern as id_pattern;
 use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use operation::Operation;
 use serde_json::{Map, Value, json};
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},

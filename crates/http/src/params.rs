@@ -22,7 +22,7 @@ const NAME_BYTES_MAX: usize = 64;
 
 /// The parameters of one call.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownParams {
     /// The parameters that this version supports.
     pub(crate) now: &'static [&'static str],
     /// Those of the contract that it does not do yet.
@@ -31,10 +31,10 @@ pub(crate) struct Known {
 
 /// The parameters of one request, each known and given once.
 #[derive(Debug, Default)]
-pub(crate) struct Params<'a>(Vec<(Cow<'a, str>, Value<'a>)>);
+pub(crate) struct Params<'a>(Vec<(Cow<'a, str>, ParamValue<'a>)>);
 
 #[derive(Debug)]
-enum Value<'a> {
+enum ParamValue<'a> {
     /// A bare name in the query.
     Bare,
     /// A value in the query.
@@ -45,12 +45,12 @@ enum Value<'a> {
 
 impl<'a> Params<'a> {
     /// Takes the query and the body apart. An empty body is none.
-    pub(crate) fn parse(query: Option<&'a str>, body: &[u8], known: &Known) -> Result<Params<'a>, Problem> {
+    pub(crate) fn parse(query: Option<&'a str>, body: &[u8], known: &KnownParams) -> Result<Params<'a>, Problem> {
         let mut params = Params(Vec::new());
         for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = match pair.split_once('=') {
-                Some((name, value)) => (name, Value::Text(decode_form(value)?)),
-                None => (pair, Value::Bare),
+                Some((name, value)) => (name, ParamValue::Text(decode_form(value)?)),
+                None => (pair, ParamValue::Bare),
             };
             params.add(decode_form(name)?, value, known)?;
         }
@@ -63,17 +63,17 @@ impl<'a> Params<'a> {
     }
 
     /// Those of an object that was read already.
-    pub(crate) fn of(fields: Fields, known: &Known) -> Result<Params<'static>, Problem> {
+    pub(crate) fn of(fields: BodyFields, known: &KnownParams) -> Result<Params<'static>, Problem> {
         let mut params = Params(Vec::with_capacity(fields.0.len()));
         params.extend(fields, known)?;
         Ok(params)
     }
 
-    fn extend(&mut self, Fields(fields): Fields, known: &Known) -> Result<(), Problem> {
-        fields.into_iter().try_for_each(|(name, value)| self.add(Cow::Owned(name), Value::Json(value), known))
+    fn extend(&mut self, BodyFields(fields): BodyFields, known: &KnownParams) -> Result<(), Problem> {
+        fields.into_iter().try_for_each(|(name, value)| self.add(Cow::Owned(name), ParamValue::Json(value), known))
     }
 
-    fn add(&mut self, name: Cow<'a, str>, value: Value<'a>, known: &Known) -> Result<(), Problem> {
+    fn add(&mut self, name: Cow<'a, str>, value: ParamValue<'a>, known: &KnownParams) -> Result<(), Problem> {
         if !known.now.contains(&&*name) {
             return Err(if known.later.contains(&&*name) {
                 Problem::unsupported(&format!("the parameter \"{name}\""))
@@ -93,11 +93,11 @@ impl<'a> Params<'a> {
         self.0.iter().any(|(known, _)| known == name)
     }
 
-    fn take(&mut self, name: &str) -> Option<Value<'a>> {
+    fn take(&mut self, name: &str) -> Option<ParamValue<'a>> {
         let index = self.0.iter().position(|(known, _)| known == name)?;
         match self.0.swap_remove(index).1 {
-            Value::Json(serde_json::Value::Null) => None,
-            value @ (Value::Bare | Value::Text(_) | Value::Json(_)) => Some(value),
+            ParamValue::Json(serde_json::Value::Null) => None,
+            value @ (ParamValue::Bare | ParamValue::Text(_) | ParamValue::Json(_)) => Some(value),
         }
     }
 
@@ -105,11 +105,11 @@ impl<'a> Params<'a> {
     pub(crate) fn duration(&mut self, name: &str, range: RangeInclusive<Duration>) -> Result<Option<Duration>, Problem> {
         let Some(value) = self.take(name) else { return Ok(None) };
         let parsed = match &value {
-            Value::Bare => None,
-            Value::Text(text) => duration::parse(text).ok(),
-            Value::Json(serde_json::Value::String(text)) => duration::parse(text).ok(),
-            Value::Json(serde_json::Value::Number(number)) => seconds(number),
-            Value::Json(_) => None,
+            ParamValue::Bare => None,
+            ParamValue::Text(text) => duration::parse(text).ok(),
+            ParamValue::Json(serde_json::Value::String(text)) => duration::parse(text).ok(),
+            ParamValue::Json(serde_json::Value::Number(number)) => seconds(number),
+            ParamValue::Json(_) => None,
         };
         let Some(duration) = parsed else {
             return Err(expected(name, "a duration with a unit, like 30s, 250ms or 10m (a bare number means seconds)"));
@@ -125,9 +125,9 @@ impl<'a> Params<'a> {
     pub(crate) fn integer(&mut self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, Problem> {
         let Some(value) = self.take(name) else { return Ok(None) };
         let parsed = match &value {
-            Value::Bare => None,
-            Value::Text(text) => digits(text),
-            Value::Json(json) => json.as_u64(),
+            ParamValue::Bare => None,
+            ParamValue::Text(text) => digits(text),
+            ParamValue::Json(json) => json.as_u64(),
         };
         match parsed.filter(|number| range.contains(number) && *number < INTEGER_END) {
             Some(number) => Ok(Some(number)),
@@ -149,9 +149,9 @@ impl<'a> Params<'a> {
     pub(crate) fn signed(&mut self, name: &str) -> Result<Option<i32>, Problem> {
         let Some(value) = self.take(name) else { return Ok(None) };
         let parsed = match &value {
-            Value::Bare => None,
-            Value::Text(text) => text.parse().ok(),
-            Value::Json(json) => json.as_i64().and_then(|number| i32::try_from(number).ok()),
+            ParamValue::Bare => None,
+            ParamValue::Text(text) => text.parse().ok(),
+            ParamValue::Json(json) => json.as_i64().and_then(|number| i32::try_from(number).ok()),
         };
         parsed.map(Some).ok_or_else(|| expected(name, &format!("a whole number from {} to {}", i32::MIN, i32::MAX)))
     }
@@ -160,13 +160,13 @@ impl<'a> Params<'a> {
     pub(crate) fn flag(&mut self, name: &str) -> Result<bool, Problem> {
         let Some(value) = self.take(name) else { return Ok(false) };
         let parsed = match &value {
-            Value::Bare => Some(true),
-            Value::Text(text) => match &**text {
+            ParamValue::Bare => Some(true),
+            ParamValue::Text(text) => match &**text {
                 "true" => Some(true),
                 "false" => Some(false),
                 _ => None,
             },
-            Value::Json(json) => json.as_bool(),
+            ParamValue::Json(json) => json.as_bool(),
         };
         parsed.ok_or_else(|| expected(name, "true or false"))
     }
@@ -175,9 +175,9 @@ impl<'a> Params<'a> {
     pub(crate) fn text(&mut self, name: &str, bytes_max: usize) -> Result<Option<String>, Problem> {
         let text = match self.take(name) {
             None => return Ok(None),
-            Some(Value::Text(text)) => text.into_owned(),
-            Some(Value::Json(serde_json::Value::String(text))) => text,
-            Some(Value::Bare | Value::Json(_)) => return Err(expected(name, "a text")),
+            Some(ParamValue::Text(text)) => text.into_owned(),
+            Some(ParamValue::Json(serde_json::Value::String(text))) => text,
+            Some(ParamValue::Bare | ParamValue::Json(_)) => return Err(expected(name, "a text")),
         };
         if text.len() > bytes_max {
             return Err(expected(name, &format!("a text of at most {bytes_max} bytes, not {}", text.len())));
@@ -200,7 +200,7 @@ impl<'a> Params<'a> {
 
     /// A list of such.
     pub(crate) fn list<T: std::str::FromStr<Err: fmt::Display>>(&mut self, name: &str, max: usize) -> Result<Vec<T>, Problem> {
-        let Some(Value::Json(serde_json::Value::Array(items))) = self.take(name) else {
+        let Some(ParamValue::Json(serde_json::Value::Array(items))) = self.take(name) else {
             return Err(expected(name, "a list of texts, in a JSON body"));
         };
         if items.len() > max {
@@ -215,7 +215,7 @@ impl<'a> Params<'a> {
 
     /// A list of objects, each of which must have the fields that its type has, and no others.
     pub(crate) fn objects<T: serde::de::DeserializeOwned>(&mut self, name: &str, max: usize) -> Result<Vec<T>, Problem> {
-        let Some(Value::Json(serde_json::Value::Array(items))) = self.take(name) else {
+        let Some(ParamValue::Json(serde_json::Value::Array(items))) = self.take(name) else {
             return Err(expected(name, "a list of objects, in a JSON body"));
         };
         if items.len() > max {
@@ -240,9 +240,9 @@ impl<'a> Params<'a> {
     pub(crate) fn meta(&mut self, name: &str) -> Result<Meta, Problem> {
         let json = match self.take(name) {
             None => return Ok(Meta::new()),
-            Some(Value::Json(json)) => json,
-            Some(Value::Text(text)) => serde_json::from_str(&text).unwrap_or(serde_json::Value::Null),
-            Some(Value::Bare) => serde_json::Value::Null,
+            Some(ParamValue::Json(json)) => json,
+            Some(ParamValue::Text(text)) => serde_json::from_str(&text).unwrap_or(serde_json::Value::Null),
+            Some(ParamValue::Bare) => serde_json::Value::Null,
         };
         let meta: Meta = serde_json::from_value(json).map_err(|_| expected(name, "a JSON object whose values are all texts"))?;
         let bytes: usize = meta.iter().map(|(key, value)| key.len() + value.len()).sum();
@@ -322,25 +322,25 @@ pub(crate) fn decode(text: &str) -> Result<Cow<'_, str>, Problem> {
 
 /// The fields of a JSON object in order, repeated names included, so that they can be refused.
 #[derive(Debug)]
-pub(crate) struct Fields(Vec<(String, serde_json::Value)>);
+pub(crate) struct BodyFields(Vec<(String, serde_json::Value)>);
 
-impl<'de> Deserialize<'de> for Fields {
+impl<'de> Deserialize<'de> for BodyFields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct FieldsVisitor;
 
         impl<'de> Visitor<'de> for FieldsVisitor {
-            type Value = Fields;
+            type Value = BodyFields;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<BodyFields, A::Error> {
                 let mut fields = Vec::new();
                 while let Some(field) = map.next_entry()? {
                     fields.push(field);
                 }
-                Ok(Fields(fields))
+                Ok(BodyFields(fields))
             }
         }
 

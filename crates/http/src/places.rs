@@ -79,7 +79,7 @@ impl Seat {
 
 /// A connection's place; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionPlace {
     places: Arc<Places>,
     address: IpAddr,
     number: u64,
@@ -94,7 +94,7 @@ impl Places {
     }
 
     /// Takes a place, if there is one for that address.
-    pub(crate) fn take(places: &Arc<Places>, address: IpAddr) -> Option<Place> {
+    pub(crate) fn take(places: &Arc<Places>, address: IpAddr) -> Option<ConnectionPlace> {
         let address = share_key(address);
         let mut taken = places.taken();
         let here = taken.by_address.get(&address).map_or(0, BTreeMap::len);
@@ -115,7 +115,7 @@ impl Places {
         let (number, seat) = (taken.next, Arc::<Seat>::default());
         taken.by_address.entry(address).or_default().insert(number, Arc::clone(&seat));
         drop(taken);
-        Some(Place { places: Arc::clone(places), address, number, seat })
+        Some(ConnectionPlace { places: Arc::clone(places), address, number, seat })
     }
 
     /// Whether more than three quarters are taken.
@@ -164,7 +164,7 @@ impl Taken {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.places.taken().remove(self.address, self.number);
     }
@@ -179,7 +179,7 @@ mod tests {
         IpAddr::from([10, 0, 0, last])
     }
 
-    fn take(places: &Arc<Places>, last: u8, count: usize) -> Vec<Place> {
+    fn take(places: &Arc<Places>, last: u8, count: usize) -> Vec<ConnectionPlace> {
         (0..count).map_while(|_| Places::take(places, address(last))).collect()
     }
 
@@ -228,7 +228,7 @@ mod tests {
         let places = Places::new(100, 95);
         let busy = take(&places, 1, 95);
         assert!(busy.iter().all(|place| place.seat.begin(false)));
-        let late: Vec<Place> = (2..10).flat_map(|last| take(&places, last, 1)).collect();
+        let late: Vec<ConnectionPlace> = (2..10).flat_map(|last| take(&places, last, 1)).collect();
         assert_eq!(late.len(), 5);
         assert!(busy.iter().all(|place| place.seat.given_up().now_or_never().is_none()));
         busy[3].seat.end();

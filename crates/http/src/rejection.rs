@@ -3,7 +3,7 @@
 use crate::{
     advice::bounded,
     answer,
-    asked::Asked,
+    asked::RequestKind,
     problem::{Problem, about, limited, outcome},
 };
 use fairhold_state::command::{Blocked, Part, Rejection};
@@ -15,7 +15,7 @@ use fairhold_types::{
 use http::StatusCode;
 
 /// What it is answered with, in the words of `detail` unless the caller needs others.
-pub(crate) fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -> Problem {
+pub(crate) fn of_rejection(rejection: Rejection, detail: String, asked: RequestKind) -> Problem {
     let (code, facts) = match rejection {
         Rejection::NoSession => (Code::SessionNotFound, Facts::default()),
         Rejection::SessionEnded => (Code::SessionExpired, Facts::default()),
@@ -28,8 +28,8 @@ pub(crate) fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -
         Rejection::Forgotten => (Code::Forgotten, Facts::default()),
         Rejection::IdempotencyMismatch { field } => {
             let detail = match asked {
-                Asked::AcquireInBatch { .. } => bounded(format!("the same id was used with another {field}")),
-                Asked::Acquire { .. } | Asked::Change | Asked::Write { .. } | Asked::Read => detail,
+                RequestKind::AcquireInBatch { .. } => bounded(format!("the same id was used with another {field}")),
+                RequestKind::Acquire { .. } | RequestKind::Change | RequestKind::Write { .. } | RequestKind::Read => detail,
             };
             let facts = Facts { field: Some(field), ..Facts::default() };
             return Problem::new(Code::IdempotencyMismatch, detail).facts(facts);
@@ -44,10 +44,7 @@ pub(crate) fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -
             let problem =
                 Problem::new(Code::StaleToken, detail).facts(Facts { current_token: Some(current), ..Facts::default() });
             // The check answers what the caller asked for; a write failed because its condition does not hold.
-            return match asked {
-                Asked::Write { .. } => problem.status(StatusCode::PRECONDITION_FAILED),
-                Asked::Acquire { .. } | Asked::AcquireInBatch { .. } | Asked::Change | Asked::Read => problem,
-            };
+            return if asked.is_write() { problem.status(StatusCode::PRECONDITION_FAILED) } else { problem };
         }
         Rejection::VersionMismatch { current } => {
             (Code::VersionMismatch, Facts { current_version: Some(current), ..Facts::default() })
@@ -61,7 +58,7 @@ pub(crate) fn of_rejection(rejection: Rejection, detail: String, asked: Asked) -
             return Problem::new(Code::Denied, format!("{detail}: {why}")).facts(about(path));
         }
         // What a grant of several locks cannot do, lies in the grant and not in the request.
-        Rejection::Unsupported { what: _ } if matches!(asked, Asked::Change) => (Code::KindMismatch, Facts::default()),
+        Rejection::Unsupported { what: _ } if matches!(asked, RequestKind::Change) => (Code::KindMismatch, Facts::default()),
         Rejection::Unsupported { what: _ } => (Code::BadRequest, Facts::default()),
         Rejection::Step { part, index, reason } => {
             let problem = of_rejection(*reason, detail, asked);

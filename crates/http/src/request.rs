@@ -2,11 +2,11 @@
 
 use crate::{
     admin::Admin,
-    asked::Asked,
+    asked::RequestKind,
     error::problem_of,
     headers,
     metrics::Waits,
-    params::{Known, Params, expected},
+    params::{KnownParams, Params, expected},
     problem::Problem,
     room::Room,
     shares::Share,
@@ -17,7 +17,7 @@ use fairhold_node::{
     Node,
     api::{Freshness, ReadOptions},
     scope::Scope,
-    watch::News,
+    watch::WatchBatch,
 };
 use fairhold_types::{
     Code, GrantId, Revision,
@@ -50,7 +50,7 @@ pub(crate) struct Received {
 
 /// The body of a request, with its share of memory. Drop it after reading: a request may wait for minutes, but its body need not.
 #[derive(Debug, Default)]
-pub(crate) struct Body {
+pub(crate) struct ReceivedBody {
     /// Empty where there is none.
     pub(crate) bytes: Bytes,
     _room: Option<Share>,
@@ -77,9 +77,9 @@ impl LongPoll {
         let Some(LongPoll { wait, after }) = poll else { return Ok(None) };
         let news = node.wait_for_news(scope(), after, wait, *read).await;
         read.freshness = Freshness::Local;
-        match news.map_err(|error| problem_of(error, Asked::Read))? {
-            News::Newer => Ok(None),
-            News::Nothing(revision) => Ok(Some(revision)),
+        match news.map_err(|error| problem_of(error, RequestKind::Read))? {
+            WatchBatch::Newer => Ok(None),
+            WatchBatch::Nothing(revision) => Ok(Some(revision)),
         }
     }
 }
@@ -98,16 +98,16 @@ impl Received {
     }
 
     /// Takes a request with its parameters in a JSON body.
-    pub(crate) async fn with_params<RT: AsyncRuntime>(request: Request) -> Result<(Received, Body), Problem> {
+    pub(crate) async fn with_params<RT: AsyncRuntime>(request: Request) -> Result<(Received, ReceivedBody), Problem> {
         Received::with_json::<RT>(request, PARAMS_BYTES_MAX).await
     }
 
     /// Takes a request with a long list in a JSON body.
-    pub(crate) async fn with_list<RT: AsyncRuntime>(request: Request) -> Result<(Received, Body), Problem> {
+    pub(crate) async fn with_list<RT: AsyncRuntime>(request: Request) -> Result<(Received, ReceivedBody), Problem> {
         Received::with_json::<RT>(request, BODY_BYTES_MAX).await
     }
 
-    async fn with_json<RT: AsyncRuntime>(request: Request, bytes_max: usize) -> Result<(Received, Body), Problem> {
+    async fn with_json<RT: AsyncRuntime>(request: Request, bytes_max: usize) -> Result<(Received, ReceivedBody), Problem> {
         let (received, body) = Received::with_body::<RT>(request, bytes_max).await?;
         if !body.bytes.is_empty() {
             check_is_json(&received.parts.headers)?;
@@ -116,7 +116,10 @@ impl Received {
     }
 
     /// Takes a request with its body, whatever it is.
-    pub(crate) async fn with_body<RT: AsyncRuntime>(request: Request, bytes_max: usize) -> Result<(Received, Body), Problem> {
+    pub(crate) async fn with_body<RT: AsyncRuntime>(
+        request: Request,
+        bytes_max: usize,
+    ) -> Result<(Received, ReceivedBody), Problem> {
         let (parts, body) = request.into_parts();
         let timeout = headers::timeout(&parts.headers)?;
         let mut room = parts.extensions.get::<Arc<Room>>().and_then(|room| room.body());
@@ -127,7 +130,7 @@ impl Received {
                 Problem::bad_request(format!("the body did not arrive within {} seconds", BODY_ARRIVES_MAX.as_secs()))
             })??
         };
-        Ok((Received { parts, timeout }, Body { bytes, _room: room }))
+        Ok((Received { parts, timeout }, ReceivedBody { bytes, _room: room }))
     }
 
     /// The path of the URL, as it was sent.
@@ -140,12 +143,12 @@ impl Received {
     }
 
     /// The parameters of this call. The body and its room are gone as soon as they are read.
-    pub(crate) fn params(&self, body: Body, known: &Known) -> Result<Params<'_>, Problem> {
+    pub(crate) fn params(&self, body: ReceivedBody, known: &KnownParams) -> Result<Params<'_>, Problem> {
         self.noting_wait(Params::parse(self.parts.uri.query(), &body.bytes, known)?)
     }
 
     /// The parameters of a call whose body is not for parameters.
-    pub(crate) fn query(&self, known: &Known) -> Result<Params<'_>, Problem> {
+    pub(crate) fn query(&self, known: &KnownParams) -> Result<Params<'_>, Problem> {
         self.noting_wait(Params::parse(self.parts.uri.query(), &[], known)?)
     }
 
@@ -306,7 +309,7 @@ mod tests {
         (bodies, room)
     }
 
-    const WAIT: Known = Known { now: &["ttl", "wait"], later: &[] };
+    const WAIT: KnownParams = KnownParams { now: &["ttl", "wait"], later: &[] };
 
     #[tokio::test]
     async fn a_request_that_waits_holds_neither_its_body_nor_room_for_it() {

@@ -2,10 +2,10 @@
 
 use crate::{
     answer,
-    asked::Asked,
+    asked::RequestKind,
     error::problem_of,
     paging,
-    params::{Known, digits},
+    params::{KnownParams, digits},
     problem::Problem,
     request::Received,
 };
@@ -27,12 +27,12 @@ use fairhold_types::{
 use http::StatusCode;
 use openraft_rt::AsyncRuntime;
 
-pub(crate) const OPEN: Known = Known { now: &["ttl", "name", "meta"], later: &[] };
-pub(crate) const KEEPALIVE: Known = Known { now: &[], later: &[] };
-pub(crate) const KEEPALIVE_MANY: Known = Known { now: &["ids"], later: &[] };
-pub(crate) const LIST: Known = Known { now: &["limit", "cursor", "consistency"], later: &[] };
-pub(crate) const SHOW: Known = Known { now: &["limit", "cursor", "consistency"], later: &[] };
-pub(crate) const CLOSE: Known = Known { now: &["reason"], later: &[] };
+pub(crate) const OPEN: KnownParams = KnownParams { now: &["ttl", "name", "meta"], later: &[] };
+pub(crate) const KEEPALIVE: KnownParams = KnownParams { now: &[], later: &[] };
+pub(crate) const KEEPALIVE_MANY: KnownParams = KnownParams { now: &["ids"], later: &[] };
+pub(crate) const LIST: KnownParams = KnownParams { now: &["limit", "cursor", "consistency"], later: &[] };
+pub(crate) const SHOW: KnownParams = KnownParams { now: &["limit", "cursor", "consistency"], later: &[] };
+pub(crate) const CLOSE: KnownParams = KnownParams { now: &["reason"], later: &[] };
 
 /// `POST /v1/sessions`
 pub(crate) async fn open<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
@@ -47,7 +47,7 @@ pub(crate) async fn open<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
         meta: params.meta("meta")?,
         work_timeout: received.timeout,
     };
-    let opened = node.open_session(call).await.map_err(|error| problem_of(error, Asked::Write { key }))?;
+    let opened = node.open_session(call).await.map_err(|error| problem_of(error, RequestKind::Write { key }))?;
     let ttl = duration::format(opened.value.timeout);
     let session = dto::OpenedSession { id: opened.value.id, number: opened.value.number, expires_in: ttl.clone(), ttl };
     answer::json(StatusCode::CREATED, opened.revision, &session)
@@ -61,7 +61,7 @@ pub(crate) async fn keepalive<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
     let SessionRef::Id(id) = which(&received.segment()?)? else {
         return Err(Problem::new(Code::Denied, "use the session's secret id to keep it alive, not its number"));
     };
-    let kept = node.keepalive(vec![id], received.timeout).await.map_err(|error| problem_of(error, Asked::Change))?;
+    let kept = node.keepalive(vec![id], received.timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
     match kept.value.first().copied().flatten() {
         Some(ttl) => answer::json(StatusCode::OK, kept.revision, &answer::renewed_session(id, ttl, node.wall_now())),
         None => Err(Problem::new(Code::SessionExpired, "the session has ended or never existed")),
@@ -76,7 +76,7 @@ pub(crate) async fn keepalive_many<RT: AsyncRuntime>(
     let (received, body) = Received::with_list::<RT>(request).await?;
     let ids: Vec<SessionId> = received.params(body, &KEEPALIVE_MANY)?.list("ids", KEEPALIVE_IDS_MAX)?;
     received.key()?;
-    let kept = node.keepalive(ids.clone(), received.timeout).await.map_err(|error| problem_of(error, Asked::Change))?;
+    let kept = node.keepalive(ids.clone(), received.timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
     let mut body = dto::KeptAlive { renewed: Vec::new(), ttls: Vec::new(), expired: Vec::new() };
     for (id, ttl) in ids.into_iter().zip(kept.value) {
         match ttl {
@@ -97,7 +97,7 @@ pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let read = received.read_options(&mut params)?;
     let after = params.integer("cursor", 0..=u64::MAX)?.map(SessionNumber);
     let page = paging::page(&mut params, after)?;
-    let found = node.sessions(page, read).await.map_err(|error| problem_of(error, Asked::Read))?;
+    let found = node.sessions(page, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let (views, next) = found.value;
     let page = dto::Page { items: views.into_iter().map(shown).collect(), next_cursor: next.map(|last| last.to_string()) };
     let mut response = answer::json(StatusCode::OK, found.revision, &page)?;
@@ -113,8 +113,8 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let after = paging::owned_after(&mut params)?;
     let page = paging::page(&mut params, after)?;
     let found = node.session(which(&received.segment()?)?, &page, read).await;
-    let found = found.map_err(|error| problem_of(error, Asked::Read))?;
-    let Some(view) = found.value else { return Err(problem_of(Rejection::NoSession.into(), Asked::Read)) };
+    let found = found.map_err(|error| problem_of(error, RequestKind::Read))?;
+    let Some(view) = found.value else { return Err(problem_of(Rejection::NoSession.into(), RequestKind::Read)) };
     let session = shown(view);
     let mut response = answer::json(StatusCode::OK, found.revision, &session)?;
     paging::link_next(&mut response, received.uri(), session.next_cursor.as_deref())?;
@@ -140,7 +140,7 @@ pub(crate) async fn close<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
             node.end_session(number, received.caller(), reason, received.timeout).await
         }
     };
-    let revision = ended.map_err(|error| problem_of(error, Asked::Change))?;
+    let revision = ended.map_err(|error| problem_of(error, RequestKind::Change))?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
 }
 

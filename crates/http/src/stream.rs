@@ -10,46 +10,46 @@ const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// How lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum StreamFormat {
     /// One JSON object a line.
     Lines,
     /// Server-sent events, as browsers read them.
     Events,
 }
 
-impl Form {
+impl StreamFormat {
     /// The form of what is a stream in any case: lines where nothing else is asked for.
-    pub(crate) fn wanted(headers: &HeaderMap) -> Result<Form, Problem> {
-        Ok(match Form::asked_for(headers)? {
-            Some(Form::Events) => Form::Events,
-            Some(Form::Lines) | None => Form::Lines,
+    pub(crate) fn wanted(headers: &HeaderMap) -> Result<StreamFormat, Problem> {
+        Ok(match StreamFormat::asked_for(headers)? {
+            Some(StreamFormat::Events) => StreamFormat::Events,
+            Some(StreamFormat::Lines) | None => StreamFormat::Lines,
         })
     }
 
     /// The form of a stream, where one is asked for by name.
-    pub(crate) fn asked_for(headers: &HeaderMap) -> Result<Option<Form>, Problem> {
+    pub(crate) fn asked_for(headers: &HeaderMap) -> Result<Option<StreamFormat>, Problem> {
         let accepted = headers::text(headers, header::ACCEPT.as_str())?.unwrap_or_default();
         let types = accepted.split(',').map(|kind| kind.split(';').next().unwrap_or_default().trim());
         let types: Vec<&str> = types.collect();
         let names = |form: HeaderValue| types.iter().any(|kind| form.as_bytes().eq_ignore_ascii_case(kind.as_bytes()));
         Ok(match (names(EVENT_STREAM), names(NDJSON)) {
-            (true, _) => Some(Form::Events),
-            (false, true) => Some(Form::Lines),
+            (true, _) => Some(StreamFormat::Events),
+            (false, true) => Some(StreamFormat::Lines),
             (false, false) => None,
         })
     }
 
     pub(crate) fn content_type(self) -> HeaderValue {
         match self {
-            Form::Lines => NDJSON,
-            Form::Events => EVENT_STREAM,
+            StreamFormat::Lines => NDJSON,
+            StreamFormat::Events => EVENT_STREAM,
         }
     }
 
     /// Writes one line. A browser goes on after the newest id, so only a line after which nothing of its revision is left to
     /// be told has one.
     pub(crate) fn write(self, line: &impl Serialize, id: Option<Revision>, out: &mut Vec<u8>) {
-        if self == Form::Events {
+        if self == StreamFormat::Events {
             if let Some(id) = id {
                 out.extend_from_slice(format!("id: {id}\n").as_bytes());
             }
@@ -59,8 +59,8 @@ impl Form {
             tracing::error!(%error, "a line could not be encoded as JSON");
         }
         out.extend_from_slice(match self {
-            Form::Lines => b"\n",
-            Form::Events => b"\n\n",
+            StreamFormat::Lines => b"\n",
+            StreamFormat::Events => b"\n\n",
         });
     }
 }
@@ -75,13 +75,13 @@ mod tests {
             (None, None),
             (Some("*/*"), None),
             (Some("application/json"), None),
-            (Some("application/x-ndjson"), Some(Form::Lines)),
-            (Some("text/event-stream"), Some(Form::Events)),
-            (Some("text/html, text/event-stream;q=0.9"), Some(Form::Events)),
+            (Some("application/x-ndjson"), Some(StreamFormat::Lines)),
+            (Some("text/event-stream"), Some(StreamFormat::Events)),
+            (Some("text/html, text/event-stream;q=0.9"), Some(StreamFormat::Events)),
         ] {
             let headers = accept.map(|accept| (header::ACCEPT, HeaderValue::from_static(accept))).into_iter().collect();
-            assert_eq!(Form::asked_for(&headers).unwrap(), form, "{accept:?}");
-            assert_eq!(Form::wanted(&headers).unwrap(), form.unwrap_or(Form::Lines), "{accept:?}");
+            assert_eq!(StreamFormat::asked_for(&headers).unwrap(), form, "{accept:?}");
+            assert_eq!(StreamFormat::wanted(&headers).unwrap(), form.unwrap_or(StreamFormat::Lines), "{accept:?}");
         }
     }
 }

@@ -1,7 +1,8 @@
 //! `POST /v1/txn`: conditions, then operations, all or nothing and one revision.
 
 use crate::{
-    advice::bounded, answer, asked::Asked, error::problem_of, lifetime, params::Known, problem::Problem, request::Received,
+    advice::bounded, answer, asked::RequestKind, error::problem_of, lifetime, params::KnownParams, problem::Problem,
+    request::Received,
 };
 use axum::{
     extract::{Request, State},
@@ -17,7 +18,7 @@ use fairhold_types::{
 use http::StatusCode;
 use openraft_rt::AsyncRuntime;
 
-pub(crate) const TXN: Known = Known { now: &[], later: &[] };
+pub(crate) const TXN: KnownParams = KnownParams { now: &[], later: &[] };
 
 /// `POST /v1/txn`
 pub(crate) async fn transact<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
@@ -32,7 +33,7 @@ pub(crate) async fn transact<RT: AsyncRuntime>(State(node): State<Node<RT>>, req
     let otherwise = asked.otherwise.map(|otherwise| operations("else", otherwise)).transpose()?;
     let (then_paths, else_paths) = (paths(&then), otherwise.as_deref().map(paths).unwrap_or_default());
     let call = TransactCall { key, conditions, then, otherwise, timeout: received.timeout };
-    let done = node.transact(call).await.map_err(|error| problem_of(error, Asked::Write { key }))?;
+    let done = node.transact(call).await.map_err(|error| problem_of(error, RequestKind::Write { key }))?;
     let paths = if done.value.succeeded { then_paths } else { else_paths };
     let body = txn::Transacted {
         succeeded: done.value.succeeded,

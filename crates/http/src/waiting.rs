@@ -2,7 +2,7 @@
 
 use crate::{
     answer,
-    params::{Known, Params},
+    params::{KnownParams, Params},
     problem::{Problem, RETRY_AFTER_SECONDS},
 };
 use axum::{
@@ -15,7 +15,7 @@ use fairhold_types::{Code, Revision, dto};
 use http::{StatusCode, header};
 use std::sync::Arc;
 
-const READY: Known = Known { now: &["verbose"], later: &[] };
+const READY: KnownParams = KnownParams { now: &["verbose"], later: &[] };
 
 /// Answers in the place of a node. The reason is for people: what it waits for, and what they can do.
 pub fn waiting_router(reason: &str) -> Router {

@@ -2,15 +2,15 @@
 
 use crate::{
     answer,
-    asked::Asked,
+    asked::RequestKind,
     error::problem_of,
     frames::{Frames, Lines},
     headers,
     names::lock_name,
-    params::{Known, Params},
+    params::{KnownParams, Params},
     problem::{NO_STORE, Problem},
     request::Received,
-    stream::Form,
+    stream::StreamFormat,
 };
 use axum::{
     body::Body,
@@ -22,18 +22,18 @@ use fairhold_node::{
     Node,
     change::Change,
     scope::Scope,
-    watch::{Begin, There, Tidings, Told, Watch},
+    watch::{TellResult, There, Watch, WatchItem, WatchStart},
 };
 use fairhold_types::{
     Path, Revision, SessionNumber, duration,
     limits::PATH_BYTES_MAX,
-    watch::{Line, What},
+    watch::{WatchLine, What},
 };
 use http::{HeaderMap, HeaderValue, header};
 use openraft_rt::AsyncRuntime;
 use std::{convert::Infallible, time::Duration};
 
-pub(crate) const WATCH: Known = Known {
+pub(crate) const WATCH: KnownParams = KnownParams {
     now: &["path", "recursive", "children", "lock", "locks", "session", "sessions", "from", "initial", "consistency"],
     later: &[],
 };
@@ -45,8 +45,8 @@ pub(crate) async fn watch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let scopes = scopes(&mut params)?;
     let begin = begin(&mut params, received.headers())?;
     let read = received.read_options(&mut params)?;
-    let form = Form::wanted(received.headers())?;
-    let watch = node.watch(scopes, begin, read).await.map_err(|error| problem_of(error, Asked::Read))?;
+    let form = StreamFormat::wanted(received.headers())?;
+    let watch = node.watch(scopes, begin, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let revision = watch.revision();
     let frames = Frames::new(form, received.room().cloned(), revision);
     let mut response = Response::new(body(watch, frames));
@@ -97,7 +97,7 @@ fn tree_path(text: &str) -> Result<Path, Problem> {
 }
 
 /// A browser that comes back after its connection broke repeats its parameters, and says what it has had.
-fn begin(params: &mut Params<'_>, headers: &HeaderMap) -> Result<Begin, Problem> {
+fn begin(params: &mut Params<'_>, headers: &HeaderMap) -> Result<WatchStart, Problem> {
     let from = params.integer("from", 1..=u64::MAX)?.map(Revision);
     let initial = params.flag("initial")?;
     if initial && from.is_some() {
@@ -107,30 +107,30 @@ fn begin(params: &mut Params<'_>, headers: &HeaderMap) -> Result<Begin, Problem>
     }
     let last = headers::last_event_id(headers)?;
     Ok(match (last, from, initial) {
-        (Some(last), _, _) => Begin::From(last.next()),
-        (None, Some(from), _) => Begin::From(from),
-        (None, None, true) => Begin::Initial,
-        (None, None, false) => Begin::Now,
+        (Some(last), _, _) => WatchStart::From(last.next()),
+        (None, Some(from), _) => WatchStart::From(from),
+        (None, None, true) => WatchStart::Initial,
+        (None, None, false) => WatchStart::Now,
     })
 }
 
 /// The lines that tell it. Only the last one of a revision has an id.
-fn lines(tidings: Tidings) -> Lines {
-    let one = |revision, what, id| -> Lines { Box::new(std::iter::once((Line { revision, what }, id))) };
+fn lines(tidings: WatchItem) -> Lines {
+    let one = |revision, what, id| -> Lines { Box::new(std::iter::once((WatchLine { revision, what }, id))) };
     match tidings {
-        Tidings::There(revision, list) => {
-            Box::new(list.into_iter().map(move |there| (Line { revision, what: of_there(there) }, None)))
+        WatchItem::There(revision, list) => {
+            Box::new(list.into_iter().map(move |there| (WatchLine { revision, what: of_there(there) }, None)))
         }
-        Tidings::Changes(told) => Box::new(told.into_iter().flat_map(|Told { revision, changes, complete }| {
+        WatchItem::Changes(told) => Box::new(told.into_iter().flat_map(|TellResult { revision, changes, complete }| {
             let last = changes.len().saturating_sub(1);
             let id = move |index: usize| (complete && index == last).then_some(revision);
             let changes = changes.into_iter().enumerate();
-            changes.map(move |(index, change)| (Line { revision, what: of_change(change) }, id(index)))
+            changes.map(move |(index, change)| (WatchLine { revision, what: of_change(change) }, id(index)))
         })),
-        Tidings::Bookmark(revision) => one(revision, What::Bookmark, Some(revision)),
-        Tidings::GoAway(revision) => one(revision, What::Goaway, None),
-        Tidings::Failed(revision, error) => {
-            let problem: fairhold_types::problem::Problem = problem_of(error, Asked::Read).into();
+        WatchItem::Bookmark(revision) => one(revision, What::Bookmark, Some(revision)),
+        WatchItem::GoAway(revision) => one(revision, What::Goaway, None),
+        WatchItem::Failed(revision, error) => {
+            let problem: fairhold_types::problem::Problem = problem_of(error, RequestKind::Read).into();
             one(revision, What::Error(Box::new(problem.into())), None)
         }
     }
@@ -252,18 +252,18 @@ mod tests {
             let headers = last.map(|last| (header::HeaderName::from_static(headers::LAST_EVENT_ID), last.parse().unwrap()));
             begin(&mut Params::parse(Some(query), &[], &WATCH).unwrap(), &headers.into_iter().collect())
         };
-        assert_eq!(begun("", None).unwrap(), Begin::Now);
-        assert_eq!(begun("initial", None).unwrap(), Begin::Initial);
-        assert_eq!(begun("from=7", None).unwrap(), Begin::From(Revision(7)));
-        assert_eq!(begun("from=7", Some("9")).unwrap(), Begin::From(Revision(10)));
-        assert_eq!(begun("initial", Some("9")).unwrap(), Begin::From(Revision(10)));
-        assert_eq!(begun("initial", Some("")).unwrap(), Begin::Initial);
+        assert_eq!(begun("", None).unwrap(), WatchStart::Now);
+        assert_eq!(begun("initial", None).unwrap(), WatchStart::Initial);
+        assert_eq!(begun("from=7", None).unwrap(), WatchStart::From(Revision(7)));
+        assert_eq!(begun("from=7", Some("9")).unwrap(), WatchStart::From(Revision(10)));
+        assert_eq!(begun("initial", Some("9")).unwrap(), WatchStart::From(Revision(10)));
+        assert_eq!(begun("initial", Some("")).unwrap(), WatchStart::Initial);
         for (query, last) in [("from=0", None), ("from=-1", None), ("from=1&initial", None), ("", Some("x"))] {
             assert!(begun(query, last).is_err(), "{query} {last:?}");
         }
     }
 
-    fn text_of(form: Form, tidings: Tidings) -> String {
+    fn text_of(form: StreamFormat, tidings: WatchItem) -> String {
         let mut frames = Frames::new(form, None, Revision(0));
         frames.add(lines(tidings));
         std::iter::from_fn(|| frames.next()).map(|frame| String::from_utf8(frame.to_vec()).unwrap()).collect()
@@ -272,18 +272,21 @@ mod tests {
     #[test]
     fn an_event_has_an_id_only_where_its_revision_is_complete() {
         let created = |path: &str| Change::NodeCreated(Path::parse(path).unwrap());
-        let told = |complete, paths: [&str; 2]| Told { revision: Revision(7), changes: paths.map(created).into(), complete };
+        let told =
+            |complete, paths: [&str; 2]| TellResult { revision: Revision(7), changes: paths.map(created).into(), complete };
         let told = [told(false, ["/0", "/1"]), told(true, ["/a", "/a/b"])];
-        let text = |form: Form| told.iter().map(|told| text_of(form, Tidings::Changes(vec![told.clone()]))).collect::<String>();
+        let text = |form: StreamFormat| {
+            told.iter().map(|told| text_of(form, WatchItem::Changes(vec![told.clone()]))).collect::<String>()
+        };
         assert_eq!(
-            text(Form::Events),
+            text(StreamFormat::Events),
             "data: {\"revision\":7,\"type\":\"created\",\"path\":\"/0\"}\n\n\
              data: {\"revision\":7,\"type\":\"created\",\"path\":\"/1\"}\n\n\
              data: {\"revision\":7,\"type\":\"created\",\"path\":\"/a\"}\n\n\
              id: 7\ndata: {\"revision\":7,\"type\":\"created\",\"path\":\"/a/b\"}\n\n"
         );
         assert_eq!(
-            text(Form::Lines),
+            text(StreamFormat::Lines),
             "{\"revision\":7,\"type\":\"created\",\"path\":\"/0\"}\n{\"revision\":7,\"type\":\"created\",\"path\":\"/1\"}\n\
              {\"revision\":7,\"type\":\"created\",\"path\":\"/a\"}\n{\"revision\":7,\"type\":\"created\",\"path\":\"/a/b\"}\n"
         );
@@ -291,8 +294,8 @@ mod tests {
 
     #[test]
     fn a_watcher_that_is_cut_off_learns_why_and_where_to_continue() {
-        let failed = Tidings::Failed(Revision(90), CallError::Compacted { oldest: Revision(80) });
-        let json: serde_json::Value = serde_json::from_str(&text_of(Form::Lines, failed)).unwrap();
+        let failed = WatchItem::Failed(Revision(90), CallError::Compacted { oldest: Revision(80) });
+        let json: serde_json::Value = serde_json::from_str(&text_of(StreamFormat::Lines, failed)).unwrap();
         assert_eq!((&json["type"], &json["code"]), (&"error".into(), &"compacted".into()), "{json}");
         assert_eq!((&json["oldest"], &json["revision"]), (&80.into(), &90.into()), "{json}");
     }

@@ -18,9 +18,9 @@ use std::{
 /// A scrape beside observations may see one of them in a bucket and not yet in the sum; the count is that of the buckets, so
 /// that what is served is always a histogram.
 #[derive(Clone)]
-pub struct Histogram(Arc<Inner>);
+pub struct Histogram(Arc<HistogramInner>);
 
-struct Inner {
+struct HistogramInner {
     bounds: &'static [f64],
     /// One more than bounds: the last is for what is above them all.
     counts: Box<[AtomicU64]>,
@@ -47,7 +47,7 @@ impl Histogram {
 
     fn new(bounds: &'static [f64], scale: f64) -> Histogram {
         let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
-        Histogram(Arc::new(Inner { bounds, counts, sum: AtomicU64::new(0), scale }))
+        Histogram(Arc::new(HistogramInner { bounds, counts, sum: AtomicU64::new(0), scale }))
     }
 
     /// Notes how long something took.

@@ -24,7 +24,7 @@
 //!   again with it, and a release ends it for good, also before it begins. Where the caller chose it, the newest attempt may be
 //!   one that it made elsewhere, even attempt 1: nothing is given up, and the timeout decides.
 
-use crate::{acquire::Request, clock::wall_now, node::Node, standing::Claim};
+use crate::{acquire::OpenAcquire, clock::wall_now, node::Node, standing::OwnGrant};
 use fairhold_raft::error::{NotProposed, ProposeError};
 use fairhold_state::command::{Answer, Command};
 use fairhold_types::GrantId;
@@ -42,19 +42,19 @@ const REPEAT_PAUSE: Duration = Duration::from_millis(50);
 /// How long giving up a place may take, across a change of leader.
 const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(30);
 
-impl<RT: AsyncRuntime> Request<RT> {
+impl<RT: AsyncRuntime> OpenAcquire<RT> {
     /// Gives up for a caller that was not told what came of its request.
-    pub(crate) async fn give_up(&self, claim: Claim) {
+    pub(crate) async fn give_up(&self, claim: OwnGrant) {
         let (node, grant) = (&self.node, self.call.acquire.grant);
         if !self.ends_untold() {
             return;
         }
         match claim {
-            Claim::Nothing => {}
-            Claim::Unknown if self.call.acquire.id_given => {}
-            Claim::Unknown => node.release_unknown(grant).await,
-            Claim::Committed(standing) if standing.was_held() => {}
-            Claim::Committed(standing) => node.abandon(grant, standing.attempt).await,
+            OwnGrant::Nothing => {}
+            OwnGrant::Unknown if self.call.acquire.id_given => {}
+            OwnGrant::Unknown => node.release_unknown(grant).await,
+            OwnGrant::Committed(standing) if standing.was_held() => {}
+            OwnGrant::Committed(standing) => node.abandon(grant, standing.attempt).await,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{
     node::Node,
     open_request::OpenRequest,
     positions,
-    standing::{Claim, Look, Standing, look},
+    standing::{CallerStanding, GrantLook, OwnGrant, look},
     view,
 };
 use fairhold_raft::error::{NotProposed, ProposeError, UnknownReason};
@@ -24,11 +24,11 @@ use openraft_rt::{AsyncRuntime, Instant};
 use std::{future::Future, time::Duration};
 use tokio::sync::oneshot;
 
-pub(crate) type Answer = Result<At<Acquired>, CallError>;
+pub(crate) type GrantAnswer = Result<At<Acquired>, CallError>;
 
 /// An answer on its way to the caller.
 struct Delivery {
-    answer: Answer,
+    answer: GrantAnswer,
     /// Used when the caller has taken it; dropped with it when nobody has.
     taken: oneshot::Sender<()>,
 }
@@ -38,12 +38,12 @@ impl<RT: AsyncRuntime> Node<RT> {
     ///
     /// Dropping the future means that the caller went away: unless it named a session or asked to be answered later, its
     /// grant ends soon after, queued or held.
-    pub async fn acquire(&self, call: AcquireCall) -> Answer {
+    pub async fn acquire(&self, call: AcquireCall) -> GrantAnswer {
         if self.is_shutting_down() {
             return Err(CallError::ShuttingDown);
         }
         let (answer, mut answered) = oneshot::channel();
-        let request = Request { node: self.clone(), call };
+        let request = OpenAcquire { node: self.clone(), call };
         let mut work = self.0.tasks.begin::<RT>(request.run(answer));
         match work.until(|| answered.try_recv().ok()).await {
             Some(Delivery { answer, taken }) => {
@@ -58,24 +58,24 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 }
 
-pub(crate) struct Request<RT: AsyncRuntime> {
+pub(crate) struct OpenAcquire<RT: AsyncRuntime> {
     pub(crate) node: Node<RT>,
     pub(crate) call: AcquireCall,
 }
 
-impl<RT: AsyncRuntime> Request<RT> {
+impl<RT: AsyncRuntime> OpenAcquire<RT> {
     async fn run(self, mut answer: oneshot::Sender<Delivery>) {
         let begun = RT::Instant::now();
         let deadline = begun + self.call.timeout;
         let (claimed, gone) = self.claim_while_wanted(deadline, answer.closed()).await;
         let (result, claim) = match claimed {
             Err(error) => {
-                let claim = if error.is_unknown() { Claim::Unknown } else { Claim::Nothing };
+                let claim = if error.is_unknown() { OwnGrant::Unknown } else { OwnGrant::Nothing };
                 (Some(Err(error)), claim)
             }
             // Its caller may have come again elsewhere, and been the first to arrive.
-            Ok(standing) if gone && standing.attempt > 1 => (None, Claim::Nothing),
-            Ok(standing) => (self.after_claim(standing, begun, deadline, &mut answer).await, Claim::Committed(standing)),
+            Ok(standing) if gone && standing.attempt > 1 => (None, OwnGrant::Nothing),
+            Ok(standing) => (self.after_claim(standing, begun, deadline, &mut answer).await, OwnGrant::Committed(standing)),
         };
         let outcome = result.as_ref().map(|result| result.as_ref().map(|acquired| &acquired.value));
         self.node.0.hub.metrics.note_acquire(outcome);
@@ -93,7 +93,7 @@ impl<RT: AsyncRuntime> Request<RT> {
         &self,
         deadline: RT::Instant,
         gone: impl Future<Output = ()>,
-    ) -> (Result<Standing, CallError>, bool) {
+    ) -> (Result<CallerStanding, CallError>, bool) {
         let mut claim = std::pin::pin!(self.claim(deadline));
         tokio::select! {
             biased;
@@ -102,7 +102,7 @@ impl<RT: AsyncRuntime> Request<RT> {
         }
     }
 
-    async fn claim(&self, deadline: RT::Instant) -> Result<Standing, CallError> {
+    async fn claim(&self, deadline: RT::Instant) -> Result<CallerStanding, CallError> {
         failpoint!(NodeAcquireClaim, RT).map_err(|_| ProposeError::from(NotProposed::Overloaded))?;
         let at_once = self.call.wait.is_zero() && !self.call.respond_async;
         let if_busy = if at_once { IfBusy::Refuse } else { IfBusy::Queue };
@@ -120,10 +120,10 @@ impl<RT: AsyncRuntime> Request<RT> {
         };
         match outcome {
             Outcome::Held(Held { number, token, session, attempt }) => {
-                Ok(Standing { number, session, attempt, token: Some(token), revision })
+                Ok(CallerStanding { number, session, attempt, token: Some(token), revision })
             }
             Outcome::Queued(Queued { number, session, attempt }) => {
-                Ok(Standing { number, session, attempt, token: None, revision })
+                Ok(CallerStanding { number, session, attempt, token: None, revision })
             }
             outcome @ (Outcome::Nothing
             | Outcome::Done
@@ -141,11 +141,11 @@ impl<RT: AsyncRuntime> Request<RT> {
     /// never "surely nothing happened".
     async fn after_claim(
         &self,
-        standing: Standing,
+        standing: CallerStanding,
         begun: RT::Instant,
         deadline: RT::Instant,
         answer: &mut oneshot::Sender<Delivery>,
-    ) -> Option<Answer> {
+    ) -> Option<GrantAnswer> {
         let result = match standing.token {
             // The leader's answer is enough: this node need not have applied it yet.
             Some(token) if standing.attempt == 1 => {
@@ -160,11 +160,11 @@ impl<RT: AsyncRuntime> Request<RT> {
     /// Waits for the grant; `None` where the caller went away first.
     async fn wait(
         &self,
-        standing: Standing,
+        standing: CallerStanding,
         begun: RT::Instant,
         deadline: RT::Instant,
         answer: &mut oneshot::Sender<Delivery>,
-    ) -> Option<Answer> {
+    ) -> Option<GrantAnswer> {
         let since = RT::Instant::now();
         let until = since + self.call.wait;
         let open = self.own_timeout().map(|timeout| OpenRequest::keep(&self.node, standing, timeout, begun));
@@ -172,16 +172,16 @@ impl<RT: AsyncRuntime> Request<RT> {
         loop {
             let mut place = self.node.0.hub.park(standing.number);
             match self.node.0.replica.read(|state| look(state, &self.call.acquire.grant, standing)) {
-                Look::Held => {
+                GrantLook::Held => {
                     let deadline = after_waiting(deadline, since);
                     return Some(self.answer_held(standing, standing.revision, proved(), deadline).await);
                 }
-                Look::Ended(reason) => return Some(Err(self.node.grant_ended(&self.call.acquire.grant, reason))),
-                Look::Superseded => return Some(Err(CallError::Superseded)),
-                Look::Waiting if self.call.respond_async && self.call.wait.is_zero() => {
+                GrantLook::Ended(reason) => return Some(Err(self.node.grant_ended(&self.call.acquire.grant, reason))),
+                GrantLook::Superseded => return Some(Err(CallError::Superseded)),
+                GrantLook::Waiting if self.call.respond_async && self.call.wait.is_zero() => {
                     return Some(self.answer_queued(standing, deadline).await);
                 }
-                Look::Waiting => {}
+                GrantLook::Waiting => {}
             }
             tokio::select! {
                 biased;
@@ -201,7 +201,12 @@ impl<RT: AsyncRuntime> Request<RT> {
     }
 
     /// Gives up waiting, unless it was granted by then.
-    pub(crate) async fn withdraw(&self, standing: Standing, proved: Option<RT::Instant>, deadline: RT::Instant) -> Answer {
+    pub(crate) async fn withdraw(
+        &self,
+        standing: CallerStanding,
+        proved: Option<RT::Instant>,
+        deadline: RT::Instant,
+    ) -> GrantAnswer {
         let in_the_way = positions::of_grant(&self.node.0.replica.state(), self.locks(), standing.number).unwrap_or_default();
         let command = Command::Withdraw { grant: self.call.acquire.grant, attempt: standing.attempt, at: wall_now() };
         let answer = self.node.propose_until_answered(command, deadline).await?;
@@ -230,11 +235,11 @@ impl<RT: AsyncRuntime> Request<RT> {
     /// request is renewed first; and it is read again from the state, because its session may have ended in the same batch.
     pub(crate) async fn answer_held(
         &self,
-        standing: Standing,
+        standing: CallerStanding,
         revision: Revision,
         proved: Option<RT::Instant>,
         deadline: RT::Instant,
-    ) -> Answer {
+    ) -> GrantAnswer {
         let proved = match proved {
             Some(proved) => proved,
             None if self.is_anonymous() => self.renew(standing, deadline).await?,
@@ -243,20 +248,20 @@ impl<RT: AsyncRuntime> Request<RT> {
         self.node.0.replica.wait_for_revision(revision, deadline).await?;
         let grant = self.call.acquire.grant;
         self.node.0.replica.read(|state| match look(state, &grant, standing) {
-            Look::Held => {
+            GrantLook::Held => {
                 let mut value = view::grant_of(state, &grant).ok_or(UNKNOWN)?;
                 value.expires_in = expires_in::<RT>(state, &value, proved);
                 value.leaves_with_caller = Some(standing.attempt).filter(|_| self.leaves_with_caller() && !standing.was_held());
                 Ok(At { value: Acquired::Held(value), revision: state.revision() })
             }
-            Look::Ended(reason) => Err(Rejection::GrantEnded { reason, note: state.break_note(&grant) }.into()),
-            Look::Superseded => Err(CallError::Superseded),
-            Look::Waiting => Err(UNKNOWN.into()),
+            GrantLook::Ended(reason) => Err(Rejection::GrantEnded { reason, note: state.break_note(&grant) }.into()),
+            GrantLook::Superseded => Err(CallError::Superseded),
+            GrantLook::Waiting => Err(UNKNOWN.into()),
         })
     }
 
     /// Renews a grant of its own; says from when on it has its full time.
-    async fn renew(&self, standing: Standing, deadline: RT::Instant) -> Result<RT::Instant, CallError> {
+    async fn renew(&self, standing: CallerStanding, deadline: RT::Instant) -> Result<RT::Instant, CallError> {
         let sent = RT::Instant::now();
         match self.node.0.keepalives.renew::<RT>(Renewal::Number(standing.session), deadline).await?.value {
             Renewed::Alive { .. } => Ok(sent),
@@ -265,7 +270,7 @@ impl<RT: AsyncRuntime> Request<RT> {
         }
     }
 
-    async fn answer_queued(&self, standing: Standing, deadline: RT::Instant) -> Answer {
+    async fn answer_queued(&self, standing: CallerStanding, deadline: RT::Instant) -> GrantAnswer {
         self.node.0.replica.wait_for_revision(standing.revision, deadline).await?;
         let state = self.node.0.replica.state();
         let value = view::grant_in_queue(&state, &self.call.acquire.grant).ok_or(UNKNOWN)?;
@@ -274,7 +279,7 @@ impl<RT: AsyncRuntime> Request<RT> {
     }
 
     /// A grant that was given by this very request, as the request has it.
-    pub(crate) fn view_of_new(&self, standing: Standing, token: FencingToken) -> GrantView {
+    pub(crate) fn view_of_new(&self, standing: CallerStanding, token: FencingToken) -> GrantView {
         let (acquire, at) = (&self.call.acquire, wall_now());
         GrantView {
             id: acquire.grant,
@@ -326,7 +331,7 @@ pub(crate) fn after_waiting<I: Instant>(deadline: I, since: I) -> I {
 }
 
 /// Hands an answer over, and says whether the caller was there to take it.
-async fn deliver(caller: oneshot::Sender<Delivery>, answer: Answer) -> bool {
+async fn deliver(caller: oneshot::Sender<Delivery>, answer: GrantAnswer) -> bool {
     let (taken, was_taken) = oneshot::channel();
     caller.send(Delivery { answer, taken }).is_ok() && was_taken.await.is_ok()
 }

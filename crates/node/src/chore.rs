@@ -6,7 +6,7 @@ use fairhold_types::{FencingToken, GrantNumber, LockName, Revision};
 
 /// A verdict that needs no proof of who is alive, because its object cannot come back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Chore {
+pub(crate) enum Scheduled {
     EndCooling(Vec<GrantNumber>),
     EndHolds(Vec<(GrantNumber, FencingToken)>),
     ForgetLocks(Vec<(LockName, Revision)>),
@@ -20,7 +20,7 @@ pub(crate) enum Chore {
 /// Of each kind there is one on its way at a time. The next one follows when it is answered, so many objects are many verdicts
 /// in a row and not a flood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum ScheduledKind {
     EndCooling,
     EndHolds,
     ForgetLocks,
@@ -30,28 +30,28 @@ pub(crate) enum Kind {
     Continue,
 }
 
-impl Chore {
-    pub(crate) fn kind(&self) -> Kind {
+impl Scheduled {
+    pub(crate) fn kind(&self) -> ScheduledKind {
         match self {
-            Chore::EndCooling(_) => Kind::EndCooling,
-            Chore::EndHolds(_) => Kind::EndHolds,
-            Chore::ForgetLocks(_) => Kind::ForgetLocks,
-            Chore::Forget(_) => Kind::Forget,
-            Chore::Sweep(_) => Kind::Sweep,
-            Chore::ForgetHistory(_) => Kind::ForgetHistory,
-            Chore::Continue => Kind::Continue,
+            Scheduled::EndCooling(_) => ScheduledKind::EndCooling,
+            Scheduled::EndHolds(_) => ScheduledKind::EndHolds,
+            Scheduled::ForgetLocks(_) => ScheduledKind::ForgetLocks,
+            Scheduled::Forget(_) => ScheduledKind::Forget,
+            Scheduled::Sweep(_) => ScheduledKind::Sweep,
+            Scheduled::ForgetHistory(_) => ScheduledKind::ForgetHistory,
+            Scheduled::Continue => ScheduledKind::Continue,
         }
     }
 
     pub(crate) fn command(&self) -> Command {
         match self.clone() {
-            Chore::EndCooling(grants) => Command::EndCooling { grants, at: wall_now() },
-            Chore::EndHolds(holds) => Command::EndHolds { holds, at: wall_now() },
-            Chore::ForgetLocks(locks) => Command::ForgetLocks { locks },
-            Chore::Forget(through) => Command::Forget { through },
-            Chore::Sweep(nodes) => Command::Sweep { nodes, at: wall_now() },
-            Chore::ForgetHistory(through) => Command::ForgetHistory { through },
-            Chore::Continue => Command::Continue { at: wall_now() },
+            Scheduled::EndCooling(grants) => Command::EndCooling { grants, at: wall_now() },
+            Scheduled::EndHolds(holds) => Command::EndHolds { holds, at: wall_now() },
+            Scheduled::ForgetLocks(locks) => Command::ForgetLocks { locks },
+            Scheduled::Forget(through) => Command::Forget { through },
+            Scheduled::Sweep(nodes) => Command::Sweep { nodes, at: wall_now() },
+            Scheduled::ForgetHistory(through) => Command::ForgetHistory { through },
+            Scheduled::Continue => Command::Continue { at: wall_now() },
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     node::Node,
     open_request::OpenRequest,
     positions,
-    standing::Standing,
+    standing::CallerStanding,
     view,
     write_key::write_key,
 };
@@ -28,7 +28,7 @@ use tokio::sync::oneshot;
 type Answer = Result<At<GrantView>, CallError>;
 
 /// A wish to be the only holder.
-struct Upgrade {
+struct UpgradeWait {
     grant: GrantId,
     key: Option<WriteKey>,
     wait: Duration,
@@ -36,7 +36,7 @@ struct Upgrade {
 }
 
 /// What one who waits to be the only holder sees of its grant.
-enum Look {
+enum UpgradeLook {
     Waiting,
     Done,
     /// Another request on the same grant waits for the upgrade, or gave it up.
@@ -45,13 +45,13 @@ enum Look {
     Unknown,
 }
 
-fn look(state: &State, grant: &GrantId, attempt: u64) -> Look {
+fn look(state: &State, grant: &GrantId, attempt: u64) -> UpgradeLook {
     match state.grant(grant) {
-        GrantStatus::Live(contender) if contender.mode == Mode::Exclusive => Look::Done,
-        GrantStatus::Live(contender) if contender.upgrading && contender.upgrade_attempt == attempt => Look::Waiting,
-        GrantStatus::Live(_) => Look::Superseded,
-        GrantStatus::Ended(reason) => Look::Ended(reason),
-        GrantStatus::Unknown => Look::Unknown,
+        GrantStatus::Live(contender) if contender.mode == Mode::Exclusive => UpgradeLook::Done,
+        GrantStatus::Live(contender) if contender.upgrading && contender.upgrade_attempt == attempt => UpgradeLook::Waiting,
+        GrantStatus::Live(_) => UpgradeLook::Superseded,
+        GrantStatus::Ended(reason) => UpgradeLook::Ended(reason),
+        GrantStatus::Unknown => UpgradeLook::Unknown,
     }
 }
 
@@ -75,14 +75,14 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
         let key = write_key(key, &("upgrade", &grant))?;
         let (answer, answered) = oneshot::channel();
-        let upgrade = Upgrade { grant, key, wait, timeout };
+        let upgrade = UpgradeWait { grant, key, wait, timeout };
         let node = self.clone();
         self.0.tasks.spawn::<RT>(async move { node.run_upgrade(&upgrade, answer).await });
         answered.await.unwrap_or(Err(CallError::Detached))
     }
 
-    async fn run_upgrade(&self, upgrade: &Upgrade, mut answer: oneshot::Sender<Answer>) {
-        let Upgrade { grant, key, wait, timeout } = *upgrade;
+    async fn run_upgrade(&self, upgrade: &UpgradeWait, mut answer: oneshot::Sender<Answer>) {
+        let UpgradeWait { grant, key, wait, timeout } = *upgrade;
         let deadline = RT::Instant::now() + timeout;
         let if_busy = if wait.is_zero() { IfBusy::Refuse } else { IfBusy::Queue };
         let proposed = self.propose(Command::Upgrade { grant, if_busy, key, at: wall_now() }, timeout).await;
@@ -95,7 +95,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             Err(rejection) => Err(rejection.into()),
             Ok(Outcome::Held(Held { .. })) => self.converted(grant, revision, deadline, None).await,
             Ok(Outcome::Queued(Queued { number, session, attempt })) => {
-                let standing = Standing { number, session, attempt, token: None, revision };
+                let standing = CallerStanding { number, session, attempt, token: None, revision };
                 let until = RT::Instant::now() + wait;
                 tokio::select! {
                     biased;
@@ -117,7 +117,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         tell(answer, result);
     }
 
-    async fn wait_upgrade(&self, grant: GrantId, standing: Standing, until: RT::Instant, deadline: RT::Instant) -> Answer {
+    async fn wait_upgrade(&self, grant: GrantId, standing: CallerStanding, until: RT::Instant, deadline: RT::Instant) -> Answer {
         let begun = RT::Instant::now();
         self.0.replica.wait_for_revision(standing.revision, deadline).await.map_err(|error| uncertain(error.into()))?;
         let own_timeout = self.0.replica.read(|state| {
@@ -125,7 +125,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             session.map(|session| Duration::from_millis(session.timeout_ms))
         });
         // The grant is older than this request: so it is renewed at once.
-        let renewed = Standing { attempt: standing.attempt.max(2), ..standing };
+        let renewed = CallerStanding { attempt: standing.attempt.max(2), ..standing };
         let open = own_timeout.map(|timeout| OpenRequest::keep(self, renewed, timeout, begun));
         let proved = || open.as_ref().and_then(OpenRequest::proved);
         let since = RT::Instant::now();
@@ -133,11 +133,11 @@ impl<RT: AsyncRuntime> Node<RT> {
             let mut place = self.0.hub.park(standing.number);
             let (seen, revision) = self.0.replica.read(|state| (look(state, &grant, standing.attempt), state.revision()));
             match seen {
-                Look::Done => return self.converted(grant, revision, after_waiting(deadline, since), proved()).await,
-                Look::Superseded => return Err(CallError::Superseded),
-                Look::Ended(reason) => return Err(self.grant_ended(&grant, reason)),
-                Look::Unknown => return Err(self.grant_ended(&grant, EndReason::Expired)),
-                Look::Waiting => {}
+                UpgradeLook::Done => return self.converted(grant, revision, after_waiting(deadline, since), proved()).await,
+                UpgradeLook::Superseded => return Err(CallError::Superseded),
+                UpgradeLook::Ended(reason) => return Err(self.grant_ended(&grant, reason)),
+                UpgradeLook::Unknown => return Err(self.grant_ended(&grant, EndReason::Expired)),
+                UpgradeLook::Waiting => {}
             }
             tokio::select! {
                 biased;

@@ -6,7 +6,7 @@ use crate::{
     clock::wall_now,
     node::Node,
     scope::Scope,
-    watch::{Begin, Tidings, Told, Watch},
+    watch::{TellResult, Watch, WatchItem, WatchStart},
     write_key::fingerprint,
 };
 use fairhold_state::{
@@ -124,7 +124,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         from: Option<Revision>,
         read: ReadOptions,
     ) -> Result<Observation<RT>, CallError> {
-        let begin = from.map_or(Begin::Now, Begin::From);
+        let begin = from.map_or(WatchStart::Now, WatchStart::From);
         let watch = self.watch(vec![Scope::Leader(election.clone())], begin, read).await?;
         if from.is_some() {
             return Ok(Observation { there: Revision(0), seen: VecDeque::new(), watch });
@@ -150,16 +150,18 @@ impl<RT: AsyncRuntime> Observation<RT> {
                 return Some(seen);
             }
             match self.watch.next().await? {
-                Tidings::There(..) => {}
-                Tidings::Changes(told) => {
+                WatchItem::There(..) => {}
+                WatchItem::Changes(told) => {
                     let news = told.into_iter().filter(|told| told.revision > self.there);
                     self.seen.extend(news.filter_map(sight));
                 }
-                Tidings::Bookmark(revision) => {
+                WatchItem::Bookmark(revision) => {
                     self.seen.push_back(At { value: Sight::Bookmark, revision: revision.max(self.there) });
                 }
-                Tidings::GoAway(revision) => self.seen.push_back(At { value: Sight::GoAway, revision: revision.max(self.there) }),
-                Tidings::Failed(revision, error) => self.seen.push_back(At { value: Sight::Failed(error), revision }),
+                WatchItem::GoAway(revision) => {
+                    self.seen.push_back(At { value: Sight::GoAway, revision: revision.max(self.there) })
+                }
+                WatchItem::Failed(revision, error) => self.seen.push_back(At { value: Sight::Failed(error), revision }),
             }
         }
     }
@@ -182,7 +184,7 @@ fn leader(state: &State, election: &LockName) -> Result<Option<LeaderView>, Call
 }
 
 /// What is seen of the changes of one revision: where one leader follows another in it, the new one alone.
-fn sight(told: Told) -> Option<At<Sight>> {
+fn sight(told: TellResult) -> Option<At<Sight>> {
     let revision = told.revision;
     let mut seen = None;
     for change in told.changes {

@@ -5,7 +5,7 @@
 //! leader gives every session and every lock delay its full time again: renewals are not replicated, so it may only err late.
 
 use crate::{
-    chore::Chore,
+    chore::Scheduled,
     clock::wall_now,
     verdicts::{Due, Touched, Verdicts},
 };
@@ -196,7 +196,7 @@ async fn lead<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<RT>, 
 struct Decided {
     condemned: Vec<SessionNumber>,
     judged: Vec<SessionNumber>,
-    chores: Vec<Chore>,
+    chores: Vec<Scheduled>,
 }
 
 /// Looks at what is due, at a tick that came so much too late; `None` where the clock is off.
@@ -257,7 +257,7 @@ async fn carry_out<RT: AsyncRuntime>(
     clock: &LeaderClock<RT>,
     replica: &Replica<RT>,
     leadership: Leadership,
-    chore: Chore,
+    chore: Scheduled,
 ) -> bool {
     let asked = RT::Instant::now();
     let answer = match failpoint!(NodeChorePropose, RT) {

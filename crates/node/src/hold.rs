@@ -5,13 +5,13 @@
 //! that fell silent, or does not read, keeps its grant for the timeout: it may be alive, and believe that it holds.
 
 use crate::{
-    acquire::{Request, UNKNOWN, after_waiting, uncertain},
+    acquire::{OpenAcquire, UNKNOWN, after_waiting, uncertain},
     api::{AcquireCall, Acquired, At, CallError, GrantView, Hold, HoldEvent, Silence},
     metrics::OpenStream,
     node::Node,
     open_request::OpenRequest,
     positions,
-    standing::{Claim, Look, Standing, look},
+    standing::{CallerStanding, GrantLook, OwnGrant, look},
     view,
 };
 use fairhold_types::{Revision, limits::SESSION_TIMEOUT_DEFAULT};
@@ -30,14 +30,14 @@ type Events = mpsc::Sender<At<HoldEvent>>;
 
 /// What the caller was told so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum HoldStage {
     Nothing,
     Queued,
     Held,
 }
 
 /// How telling ended.
-enum End {
+enum HoldEnd {
     /// All is told.
     Told,
     /// The caller went away.
@@ -60,7 +60,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         // The connection is what the grant lives by: there is no later answer.
         let call = AcquireCall { respond_async: false, ..call };
         let silence = Silence::default();
-        let holder = Holder { request: Request { node: self.clone(), call }, events: tell, silence: silence.clone() };
+        let holder = OpenHold { request: OpenAcquire { node: self.clone(), call }, events: tell, silence: silence.clone() };
         self.0.tasks.spawn::<RT>(holder.run());
         let first = events.recv().await;
         self.note_first(first.as_ref().map(|first| &first.value));
@@ -84,13 +84,13 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 }
 
-struct Holder<RT: AsyncRuntime> {
-    request: Request<RT>,
+struct OpenHold<RT: AsyncRuntime> {
+    request: OpenAcquire<RT>,
     events: Events,
     silence: Silence,
 }
 
-impl<RT: AsyncRuntime> Holder<RT> {
+impl<RT: AsyncRuntime> OpenHold<RT> {
     async fn run(self) {
         let _open = OpenStream::count(&self.request.node.0.hub.metrics.streams);
         let begun = RT::Instant::now();
@@ -98,14 +98,14 @@ impl<RT: AsyncRuntime> Holder<RT> {
         let (claimed, gone) = self.request.claim_while_wanted(deadline, self.events.closed()).await;
         let standing = match claimed {
             Ok(standing) => standing,
-            Err(error) if gone && error.is_unknown() => return self.request.give_up(Claim::Unknown).await,
+            Err(error) if gone && error.is_unknown() => return self.request.give_up(OwnGrant::Unknown).await,
             Err(error) => return self.tell_now(HoldEvent::Failed(error)),
         };
         let end = match gone {
             // A caller that left before it had an attempt cannot have been followed by a later one, unless this one is the
             // later: then the grant that stands there now is left alone.
-            true if standing.attempt > 1 => End::Told,
-            true => End::Gone { held: false },
+            true if standing.attempt > 1 => HoldEnd::Told,
+            true => HoldEnd::Gone { held: false },
             false => self.follow(standing, begun, deadline).await.unwrap_or_else(|error| {
                 let error = uncertain(error);
                 self.tell_last(if error == CallError::Detached { HoldEvent::GoAway } else { HoldEvent::Failed(error) })
@@ -113,18 +113,18 @@ impl<RT: AsyncRuntime> Holder<RT> {
         };
         let (node, grant) = (&self.request.node, self.request.call.acquire.grant);
         match end {
-            End::Told => {}
-            End::Gone { .. } if self.silence.is_noted() => {}
+            HoldEnd::Told => {}
+            HoldEnd::Gone { .. } if self.silence.is_noted() => {}
             // Others wait for what it held, and it was said to end with the connection. A place in a queue holds nobody up: its
             // caller may come again on another connection, as may one whose stream was ended by this one.
-            End::Gone { held: true } if standing.attempt == 1 => node.abandon_at_once(grant, standing.attempt).await,
-            End::Gone { .. } => node.abandon(grant, standing.attempt).await,
+            HoldEnd::Gone { held: true } if standing.attempt == 1 => node.abandon_at_once(grant, standing.attempt).await,
+            HoldEnd::Gone { .. } => node.abandon(grant, standing.attempt).await,
         }
     }
 
     /// Tells what becomes of the grant, until there is nothing more to tell.
-    async fn follow(&self, standing: Standing, begun: RT::Instant, deadline: RT::Instant) -> Result<End, CallError> {
-        let Request { node, call } = &self.request;
+    async fn follow(&self, standing: CallerStanding, begun: RT::Instant, deadline: RT::Instant) -> Result<HoldEnd, CallError> {
+        let OpenAcquire { node, call } = &self.request;
         let mut since = RT::Instant::now();
         let until = since + call.wait;
         let timeout = self.request.own_timeout().unwrap_or(SESSION_TIMEOUT_DEFAULT);
@@ -137,32 +137,32 @@ impl<RT: AsyncRuntime> Holder<RT> {
             let mut place = node.0.hub.park(standing.number);
             let seen = node.0.replica.read(|state| look(state, &call.acquire.grant, standing));
             told = match (seen, told) {
-                (Look::Ended(reason), _) => return Ok(self.tell_last(HoldEvent::Lost(reason))),
-                (Look::Superseded, _) => return Err(CallError::Superseded),
-                (Look::Held, Told::Nothing | Told::Queued) => {
+                (GrantLook::Ended(reason), _) => return Ok(self.tell_last(HoldEvent::Lost(reason))),
+                (GrantLook::Superseded, _) => return Err(CallError::Superseded),
+                (GrantLook::Held, HoldStage::Nothing | HoldStage::Queued) => {
                     position = None;
                     let deadline = after_waiting(deadline, since);
                     self.tell_held(self.request.answer_held(standing, standing.revision, open.proved(), deadline).await?)
                 }
-                (Look::Waiting, Told::Nothing) => {
+                (GrantLook::Waiting, HoldStage::Nothing) => {
                     position = self.tell_queued(standing, deadline).await?;
                     since = RT::Instant::now();
-                    if position.is_some() { Told::Queued } else { Told::Nothing }
+                    if position.is_some() { HoldStage::Queued } else { HoldStage::Nothing }
                 }
-                (Look::Held, Told::Held) | (Look::Waiting, Told::Queued | Told::Held) => told,
+                (GrantLook::Held, HoldStage::Held) | (GrantLook::Waiting, HoldStage::Queued | HoldStage::Held) => told,
             };
-            if told == Told::Nothing {
+            if told == HoldStage::Nothing {
                 continue;
             }
-            if told == Told::Held {
+            if told == HoldStage::Held {
                 revoked = self.tell_revoked(standing, revoked);
             }
             tokio::select! {
                 biased;
                 () = node.0.stop.requested() => return Ok(self.tell_last(HoldEvent::GoAway)),
-                () = self.events.closed() => return Ok(End::Gone { held: told == Told::Held }),
+                () = self.events.closed() => return Ok(HoldEnd::Gone { held: told == HoldStage::Held }),
                 () = place.woken() => {}
-                () = RT::sleep_until(until), if told == Told::Queued => {
+                () = RT::sleep_until(until), if told == HoldStage::Queued => {
                     let deadline = after_waiting(deadline, since);
                     told = self.tell_held(self.request.withdraw(standing, open.proved(), deadline).await?);
                 }
@@ -184,18 +184,18 @@ impl<RT: AsyncRuntime> Holder<RT> {
     }
 
     /// Tells of a grant that was given by this very request: the leader's answer is enough, this node need not have applied it.
-    fn tell_granted_at_once(&self, standing: Standing) -> Told {
+    fn tell_granted_at_once(&self, standing: CallerStanding) -> HoldStage {
         match standing.token {
             Some(token) if standing.attempt == 1 => {
                 let value = Acquired::Held(self.request.view_of_new(standing, token));
                 self.tell_held(At { value, revision: standing.revision })
             }
-            Some(_) | None => Told::Nothing,
+            Some(_) | None => HoldStage::Nothing,
         }
     }
 
     /// Tells of an administrator's word that was not told yet, and gives the revision of the last one that was.
-    fn tell_revoked(&self, standing: Standing, told: Option<Revision>) -> Option<Revision> {
+    fn tell_revoked(&self, standing: CallerStanding, told: Option<Revision>) -> Option<Revision> {
         let state = self.request.node.0.replica.state();
         let word = state.contender(standing.number).and_then(|contender| contender.revoked.clone());
         drop(state);
@@ -210,15 +210,15 @@ impl<RT: AsyncRuntime> Holder<RT> {
     }
 
     /// Tells that it holds, which is not certain before it was asked for. Only a request to be answered later is told `Queued`.
-    fn tell_held(&self, acquired: At<Acquired>) -> Told {
+    fn tell_held(&self, acquired: At<Acquired>) -> HoldStage {
         let (Acquired::Held(view) | Acquired::Queued(view)) = acquired.value;
         self.tell(At { value: HoldEvent::Held(Box::new(view)), revision: acquired.revision });
-        Told::Held
+        HoldStage::Held
     }
 
     /// Tells where it stands in the queue, as soon as this node knows, and gives that position; nothing where it waits no more by
     /// then.
-    async fn tell_queued(&self, standing: Standing, deadline: RT::Instant) -> Result<Option<u64>, CallError> {
+    async fn tell_queued(&self, standing: CallerStanding, deadline: RT::Instant) -> Result<Option<u64>, CallError> {
         self.request.node.0.replica.wait_for_revision(standing.revision, deadline).await?;
         let queued = self.queued(standing);
         let position = queued.as_ref().map(|(position, _)| *position);
@@ -229,11 +229,11 @@ impl<RT: AsyncRuntime> Holder<RT> {
     }
 
     /// Its place in the queue and the event that tells it, while it waits.
-    fn queued(&self, standing: Standing) -> Option<(u64, At<HoldEvent>)> {
-        let Request { node, call } = &self.request;
+    fn queued(&self, standing: CallerStanding) -> Option<(u64, At<HoldEvent>)> {
+        let OpenAcquire { node, call } = &self.request;
         let state = node.0.replica.state();
         let grant = &call.acquire.grant;
-        if !matches!(look(&state, grant, standing), Look::Waiting) {
+        if !matches!(look(&state, grant, standing), GrantLook::Waiting) {
             return None;
         }
         let view = view::grant_of(&state, grant)?;
@@ -245,7 +245,7 @@ impl<RT: AsyncRuntime> Holder<RT> {
 
     /// Shows that the connection stands: by the place in the queue where that is another one than was told last, and gives the
     /// one that is told by now. Left out where the caller does not read.
-    fn tell_alive(&self, standing: Standing, told: Option<u64>) -> Option<u64> {
+    fn tell_alive(&self, standing: CallerStanding, told: Option<u64>) -> Option<u64> {
         if self.events.capacity() <= EVENTS_RESERVED {
             return told;
         }
@@ -261,9 +261,9 @@ impl<RT: AsyncRuntime> Holder<RT> {
         }
     }
 
-    fn tell_last(&self, event: HoldEvent) -> End {
+    fn tell_last(&self, event: HoldEvent) -> HoldEnd {
         self.tell_now(event);
-        End::Told
+        HoldEnd::Told
     }
 
     fn tell_now(&self, event: HoldEvent) {

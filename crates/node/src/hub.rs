@@ -27,13 +27,13 @@ struct Parked {
 }
 
 /// A request's place among those that are woken; dropping it gives the place up.
-pub(crate) struct Place<RT: AsyncRuntime> {
+pub(crate) struct Waiter<RT: AsyncRuntime> {
     hub: Arc<Hub<RT>>,
     key: (GrantNumber, u64),
     woken: oneshot::Receiver<()>,
 }
 
-impl<RT: AsyncRuntime> Place<RT> {
+impl<RT: AsyncRuntime> Waiter<RT> {
     /// Waits until something happened to the grant.
     pub(crate) async fn woken(&mut self) {
         // The sender is gone only when it was used, or when the hub itself went: either way it is time to look.
@@ -41,7 +41,7 @@ impl<RT: AsyncRuntime> Place<RT> {
     }
 }
 
-impl<RT: AsyncRuntime> Drop for Place<RT> {
+impl<RT: AsyncRuntime> Drop for Waiter<RT> {
     fn drop(&mut self) {
         self.hub.parked().waiters.remove(&self.key);
     }
@@ -54,14 +54,14 @@ impl<RT: AsyncRuntime> Hub<RT> {
     }
 
     /// Takes a place among those that are woken when something happens to the grant.
-    pub(crate) fn park(self: &Arc<Self>, grant: GrantNumber) -> Place<RT> {
+    pub(crate) fn park(self: &Arc<Self>, grant: GrantNumber) -> Waiter<RT> {
         let (wake, woken) = oneshot::channel();
         let mut parked = self.parked();
         parked.next += 1;
         let key = (grant, parked.next);
         parked.waiters.insert(key, wake);
         drop(parked);
-        Place { hub: Arc::clone(self), key, woken }
+        Waiter { hub: Arc::clone(self), key, woken }
     }
 
     /// Wakes all, so that each looks again.

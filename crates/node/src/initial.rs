@@ -59,12 +59,12 @@ pub struct ThereContender {
 pub(crate) struct Initial {
     /// Taken away from a reader that is too slow: an old state costs more, the more has changed since.
     state: Arc<Mutex<Option<State>>>,
-    left: VecDeque<Part>,
+    left: VecDeque<InitialPart>,
     _reading: oneshot::Sender<()>,
 }
 
 /// A scope, and the last that was looked at in it.
-enum Part {
+enum InitialPart {
     Tree {
         scope: Scope,
         from: Path,
@@ -95,7 +95,7 @@ impl Initial {
                 () = RT::sleep(INITIAL_WITHIN) => drop(lent.lock().take()),
             }
         });
-        Initial { state, left: scopes.iter().flat_map(|scope| Part::of(scope, &scopes)).collect(), _reading: reading }
+        Initial { state, left: scopes.iter().flat_map(|scope| InitialPart::of(scope, &scopes)).collect(), _reading: reading }
     }
 
     /// The next page, which may be empty; `None` at the end.
@@ -111,8 +111,8 @@ impl Initial {
     }
 }
 
-impl Part {
-    fn of(scope: &Scope, all: &[Scope]) -> Vec<Part> {
+impl InitialPart {
+    fn of(scope: &Scope, all: &[Scope]) -> Vec<InitialPart> {
         let scope = scope.clone();
         let from = match &scope {
             Scope::Node(path) | Scope::Children(path) | Scope::Subtree(path) => path.clone(),
@@ -121,17 +121,17 @@ impl Part {
             Scope::Session(session) => {
                 let (session, after) = (*session, SessionNumber(session.0.saturating_sub(1)));
                 let others = all.iter().filter(|other| **other != scope).cloned().collect();
-                return vec![Part::Sessions { scope, after }, Part::Grants { session, after: None, others }];
+                return vec![InitialPart::Sessions { scope, after }, InitialPart::Grants { session, after: None, others }];
             }
-            Scope::Sessions => return vec![Part::Sessions { scope, after: SessionNumber(0) }],
+            Scope::Sessions => return vec![InitialPart::Sessions { scope, after: SessionNumber(0) }],
         };
-        vec![Part::Tree { scope, from, after: None }]
+        vec![InitialPart::Tree { scope, from, after: None }]
     }
 
     /// Its next page, and whether there is more.
     fn page(&mut self, state: &State) -> (Vec<There>, bool) {
         match self {
-            Part::Tree { scope, from, after } => {
+            InitialPart::Tree { scope, from, after } => {
                 let (mut page, mut seen) = (Vec::new(), 0);
                 let begin = after.clone();
                 let beginning = |path: &Path| path.as_str().starts_with(from.as_str());
@@ -152,7 +152,7 @@ impl Part {
                 }
                 (page, seen == PAGE && !matches!(scope, Scope::Node(_)))
             }
-            Part::Sessions { scope, after } => {
+            InitialPart::Sessions { scope, after } => {
                 let (mut page, mut seen) = (Vec::new(), 0);
                 for session in state.sessions_after(*after).take(PAGE) {
                     seen += 1;
@@ -164,7 +164,7 @@ impl Part {
                 }
                 (page, seen == PAGE && matches!(scope, Scope::Sessions))
             }
-            Part::Grants { session, after, others } => {
+            InitialPart::Grants { session, after, others } => {
                 let (mut page, mut seen) = (Vec::new(), 0);
                 for (key, grant, _) in state.grants_after(*session, *after).take(PAGE) {
                     seen += 1;
@@ -245,7 +245,7 @@ mod tests {
     /// All that is told, page by page.
     fn told(state: &State, scopes: &[Scope]) -> Vec<There> {
         let mut all = Vec::new();
-        for mut part in scopes.iter().flat_map(|scope| Part::of(scope, scopes)) {
+        for mut part in scopes.iter().flat_map(|scope| InitialPart::of(scope, scopes)) {
             loop {
                 let (page, more) = part.page(state);
                 assert!(page.len() <= PAGE, "a page of {}", page.len());

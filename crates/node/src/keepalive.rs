@@ -62,7 +62,7 @@ pub(crate) enum Renewed {
 
 /// A leader's answer to a batch.
 #[derive(Debug, Serialize, Deserialize)]
-enum Reply {
+enum RenewalReply {
     /// It does not lead, or its clock has not begun.
     NotLeading,
     /// What became of them at a revision of the leader, which the node that asked may not have reached yet.
@@ -77,12 +77,12 @@ enum Reply {
 /// Passes keepalives on.
 #[derive(Debug, Clone)]
 pub(crate) struct Keepalives {
-    queue: mpsc::Sender<Waiting>,
+    queue: mpsc::Sender<PendingRenewal>,
     metrics: KeepaliveMetrics,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingRenewal {
     renewal: Renewal,
     answer: oneshot::Sender<At<Renewed>>,
 }
@@ -106,7 +106,7 @@ impl Keepalives {
         let mut passed_on = false;
         loop {
             let (answer, answered) = oneshot::channel();
-            match self.queue.try_send(Waiting { renewal, answer }) {
+            match self.queue.try_send(PendingRenewal { renewal, answer }) {
                 Ok(()) => match RT::timeout_at(deadline, answered).await {
                     Ok(Ok(At { value: Renewed::Unproved, .. })) => passed_on = true,
                     Ok(Ok(renewed)) => return Ok(renewed),
@@ -142,7 +142,7 @@ impl Keepalives {
 /// Gathers keepalives while a message is under way, and sends all that wait in the next.
 #[derive(Debug)]
 pub(crate) struct Gatherer {
-    queue: mpsc::Receiver<Waiting>,
+    queue: mpsc::Receiver<PendingRenewal>,
     metrics: KeepaliveMetrics,
 }
 
@@ -193,9 +193,11 @@ async fn ask_leader<RT: AsyncRuntime>(replica: &Replica<RT>, renewals: &[Renewal
             return None;
         }
     };
-    match fairhold_codec::decode::<Reply>(KEEPALIVE_FORMAT, &reply) {
-        Ok(Reply::Renewed { revision, renewed }) if renewed.len() == renewals.len() => Some(At { value: renewed, revision }),
-        Ok(Reply::Renewed { .. } | Reply::NotLeading) => None,
+    match fairhold_codec::decode::<RenewalReply>(KEEPALIVE_FORMAT, &reply) {
+        Ok(RenewalReply::Renewed { revision, renewed }) if renewed.len() == renewals.len() => {
+            Some(At { value: renewed, revision })
+        }
+        Ok(RenewalReply::Renewed { .. } | RenewalReply::NotLeading) => None,
         Err(error) => {
             tracing::warn!(%error, "the leader's answer to keepalives cannot be read");
             None
@@ -217,11 +219,11 @@ impl<RT: AsyncRuntime> Attendant for KeepaliveService<RT> {
         let arrived = decoded.map(|renewals| arrive(&replica, &clock, renewals));
         Box::pin(async move {
             let reply = match arrived {
-                Ok(Some(arrived)) => prove(&replica, &clock, arrived).await.unwrap_or(Reply::NotLeading),
-                Ok(None) => Reply::NotLeading,
+                Ok(Some(arrived)) => prove(&replica, &clock, arrived).await.unwrap_or(RenewalReply::NotLeading),
+                Ok(None) => RenewalReply::NotLeading,
                 Err(error) => {
                     tracing::warn!(%error, from, "keepalives of a node cannot be read");
-                    Reply::NotLeading
+                    RenewalReply::NotLeading
                 }
             };
             fairhold_codec::encode(KEEPALIVE_FORMAT, &reply).unwrap_or_else(|error| {
@@ -255,7 +257,7 @@ fn arrive<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT>, rene
     Some(Arrived { leadership, renewals: arrived })
 }
 
-async fn prove<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT>, arrived: Arrived) -> Option<Reply> {
+async fn prove<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT>, arrived: Arrived) -> Option<RenewalReply> {
     failpoint!(NodeKeepaliveProve, RT).ok()?;
     if !planted::has(Bug::KeepaliveWithoutProof) {
         replica.read_barrier(RT::Instant::now() + MESSAGE_TIMEOUT).await.ok()?;
@@ -274,7 +276,7 @@ async fn prove<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT>,
             (Err(ended), _) => ended,
         };
         let renewed = arrived.renewals.iter().copied().map(verdict).collect();
-        Reply::Renewed { revision: state.revision(), renewed }
+        RenewalReply::Renewed { revision: state.revision(), renewed }
     }))
 }
 
@@ -308,7 +310,7 @@ mod tests {
     }
 
     /// Keepalives with room for so many.
-    fn keepalives(room: usize) -> (Keepalives, mpsc::Receiver<Waiting>) {
+    fn keepalives(room: usize) -> (Keepalives, mpsc::Receiver<PendingRenewal>) {
         let (send, receive) = mpsc::channel(room);
         (Keepalives { queue: send, metrics: KeepaliveMetrics::default() }, receive)
     }
@@ -337,7 +339,7 @@ mod tests {
         let first = passed_on.recv().await.unwrap();
         // Another one takes the only place before the first is told to ask again.
         let (answer, _answered) = oneshot::channel();
-        crowd.queue.try_send(Waiting { renewal: renewal(2), answer }).unwrap();
+        crowd.queue.try_send(PendingRenewal { renewal: renewal(2), answer }).unwrap();
         first.answer.send(At { value: Renewed::Unproved, revision: Revision::default() }).unwrap();
         assert_eq!(retried.await.unwrap(), Err(UnknownReason::Deadline.into()));
     }

@@ -23,8 +23,8 @@ pub(crate) struct NodeMetrics<I> {
     attached: Counter,
     handed_over: Counter,
     cooled: Counter,
-    ended: Ended,
-    sessions: Sessions,
+    ended: PhaseEnd,
+    sessions: SessionMetrics,
     acquires: Acquires,
     waited: Histogram,
     held: Histogram,
@@ -47,7 +47,7 @@ pub(crate) struct KeepaliveMetrics {
 }
 
 #[derive(Debug, Default)]
-struct Ended {
+struct PhaseEnd {
     released: Counter,
     expired: Counter,
     broken: Counter,
@@ -55,7 +55,7 @@ struct Ended {
 }
 
 #[derive(Debug, Default)]
-struct Sessions {
+struct SessionMetrics {
     opened: Counter,
     expired: Counter,
     closed: Counter,
@@ -84,8 +84,8 @@ impl<I> Default for NodeMetrics<I> {
             attached: Counter::default(),
             handed_over: Counter::default(),
             cooled: Counter::default(),
-            ended: Ended::default(),
-            sessions: Sessions::default(),
+            ended: PhaseEnd::default(),
+            sessions: SessionMetrics::default(),
             acquires: Acquires::default(),
             waited: Histogram::of_seconds(WAIT_SECONDS),
             held: Histogram::of_seconds(WAIT_SECONDS),
@@ -251,7 +251,7 @@ impl<I: Instant> NodeMetrics<I> {
     }
 }
 
-impl Ended {
+impl PhaseEnd {
     fn of(&self, reason: EndReason) -> &Counter {
         match reason {
             EndReason::Released => &self.released,

@@ -1,6 +1,6 @@
 //! While a request that waits is open, its node keeps the grant alive; from the answer on, only the caller does.
 
-use crate::{api::Renewal, keepalive::Renewed, node::Node, standing::Standing};
+use crate::{api::Renewal, keepalive::Renewed, node::Node, standing::CallerStanding};
 use openraft_rt::{AsyncRuntime, Instant};
 use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
@@ -24,7 +24,7 @@ impl<I: Instant> OpenRequest<I> {
     /// Begins. A session that was made by this very request is as young as the request; an older one is renewed at once.
     pub(crate) fn keep<RT: AsyncRuntime<Instant = I>>(
         node: &Node<RT>,
-        standing: Standing,
+        standing: CallerStanding,
         timeout: Duration,
         begun: I,
     ) -> OpenRequest<I> {

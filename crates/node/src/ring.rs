@@ -22,10 +22,10 @@ pub(crate) struct Compacted {
 
 pub(crate) struct Ring {
     bytes_max: usize,
-    kept: RwLock<Kept>,
+    kept: RwLock<RingEntry>,
 }
 
-struct Kept {
+struct RingEntry {
     list: VecDeque<Arc<Changes>>,
     /// The position of the first of them.
     first: Position,
@@ -38,7 +38,7 @@ struct Kept {
 
 impl Ring {
     pub(crate) fn new(bytes_max: u64) -> Ring {
-        let kept = Kept { list: VecDeque::new(), first: 0, bytes: 0, oldest: Revision(1), newest: Revision(0) };
+        let kept = RingEntry { list: VecDeque::new(), first: 0, bytes: 0, oldest: Revision(1), newest: Revision(0) };
         Ring { bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX), kept: RwLock::new(kept) }
     }
 
@@ -114,16 +114,16 @@ impl Ring {
     }
 
     // Nothing in here panics halfway, so a poisoned lock has whole contents.
-    fn read(&self) -> RwLockReadGuard<'_, Kept> {
+    fn read(&self) -> RwLockReadGuard<'_, RingEntry> {
         self.kept.read()
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Kept> {
+    fn write(&self) -> RwLockWriteGuard<'_, RingEntry> {
         self.kept.write()
     }
 }
 
-impl Kept {
+impl RingEntry {
     fn end(&self) -> Position {
         self.first + self.list.len() as u64
     }

@@ -5,7 +5,7 @@ use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, Revision, Se
 
 /// A caller's standing, once its acquire is committed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Standing {
+pub(crate) struct CallerStanding {
     pub(crate) number: GrantNumber,
     pub(crate) session: SessionNumber,
     pub(crate) attempt: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Standing {
     pub(crate) revision: Revision,
 }
 
-impl Standing {
+impl CallerStanding {
     /// Whether the grant was held before this request was committed: an earlier one may have been answered so.
     pub(crate) fn was_held(self) -> bool {
         self.attempt > 1 && self.token.is_some()
@@ -24,32 +24,32 @@ impl Standing {
 
 /// What came of an acquire.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Claim {
+pub(crate) enum OwnGrant {
     /// Nothing stands in a queue because of it, or it stands there for somebody else.
     Nothing,
     /// It may stand there, or come to.
     Unknown,
     /// It stands there.
-    Committed(Standing),
+    Committed(CallerStanding),
 }
 
 /// What a waiting request sees of its grant.
-pub(crate) enum Look {
+pub(crate) enum GrantLook {
     Waiting,
     Held,
     Ended(EndReason),
     Superseded,
 }
 
-pub(crate) fn look(state: &State, grant: &GrantId, standing: Standing) -> Look {
+pub(crate) fn look(state: &State, grant: &GrantId, standing: CallerStanding) -> GrantLook {
     match state.grant(grant) {
-        GrantStatus::Live(contender) if contender.attempt_of(grant) > standing.attempt => Look::Superseded,
-        GrantStatus::Live(contender) if contender.granted_at.is_some() => Look::Held,
-        GrantStatus::Live(_) => Look::Waiting,
-        GrantStatus::Ended(reason) => Look::Ended(reason),
+        GrantStatus::Live(contender) if contender.attempt_of(grant) > standing.attempt => GrantLook::Superseded,
+        GrantStatus::Live(contender) if contender.granted_at.is_some() => GrantLook::Held,
+        GrantStatus::Live(_) => GrantLook::Waiting,
+        GrantStatus::Ended(reason) => GrantLook::Ended(reason),
         // This node has not applied the acquire yet, which the leader has: it will, and wakes us then.
-        GrantStatus::Unknown if state.revision().0 < standing.number.0 => Look::Waiting,
+        GrantStatus::Unknown if state.revision().0 < standing.number.0 => GrantLook::Waiting,
         // Remembered no more, so it ended long ago; how is not known.
-        GrantStatus::Unknown => Look::Ended(EndReason::Expired),
+        GrantStatus::Unknown => GrantLook::Ended(EndReason::Expired),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     bounded::BoundedHolds,
-    chore::{Chore, Kind},
+    chore::{Scheduled, ScheduledKind},
     deadlines::Deadlines,
     idle_locks::IdleLocks,
     marks::Marks,
@@ -41,7 +41,7 @@ pub(crate) struct Verdicts<I> {
     /// Sessions whose expiry is proposed and not answered yet: they get no acknowledgement.
     expiring: BTreeSet<SessionNumber>,
     /// Other verdicts that are proposed and not answered yet.
-    chores: BTreeSet<Kind>,
+    chores: BTreeSet<ScheduledKind>,
     cooling: Deadlines<GrantNumber, I>,
     bounded: BoundedHolds<I>,
     idle: IdleLocks<I>,
@@ -205,7 +205,7 @@ impl<I: Instant> Verdicts<I> {
     }
 
     /// What else is due, one of each kind that is not on its way.
-    pub(crate) fn chores(&mut self, due: &Due, now: I) -> Vec<Chore> {
+    pub(crate) fn chores(&mut self, due: &Due, now: I) -> Vec<Scheduled> {
         let heard = self.heard(now);
         let cooled = self.cooling.due_at_most(heard, VERDICT_OBJECTS_MAX);
         let ended = self.bounded.due_at_most(heard, VERDICT_OBJECTS_MAX);
@@ -217,26 +217,26 @@ impl<I: Instant> Verdicts<I> {
         let old =
             |passed: Option<Revision>, oldest: Option<Revision>| passed.filter(|passed| oldest.is_some_and(|it| it <= *passed));
         let chores = [
-            (!cooled.is_empty()).then_some(Chore::EndCooling(cooled)),
-            (!ended.is_empty()).then_some(Chore::EndHolds(ended)),
-            (!forgotten.is_empty()).then_some(Chore::ForgetLocks(forgotten)),
-            (!swept.is_empty()).then_some(Chore::Sweep(swept)),
-            old(remembered, due.oldest_remembered).map(Chore::Forget),
-            old(history, due.oldest_history).map(Chore::ForgetHistory),
-            due.is_pending.then_some(Chore::Continue),
+            (!cooled.is_empty()).then_some(Scheduled::EndCooling(cooled)),
+            (!ended.is_empty()).then_some(Scheduled::EndHolds(ended)),
+            (!forgotten.is_empty()).then_some(Scheduled::ForgetLocks(forgotten)),
+            (!swept.is_empty()).then_some(Scheduled::Sweep(swept)),
+            old(remembered, due.oldest_remembered).map(Scheduled::Forget),
+            old(history, due.oldest_history).map(Scheduled::ForgetHistory),
+            due.is_pending.then_some(Scheduled::Continue),
         ];
         chores.into_iter().flatten().filter(|chore| self.chores.insert(chore.kind())).collect()
     }
 
     /// The next piece of what is pending in the state, where none is on its way.
-    pub(crate) fn next_piece(&mut self) -> Option<Chore> {
-        self.chores.insert(Kind::Continue).then_some(Chore::Continue)
+    pub(crate) fn next_piece(&mut self) -> Option<Scheduled> {
+        self.chores.insert(ScheduledKind::Continue).then_some(Scheduled::Continue)
     }
 
     /// A chore was answered, or nobody knows what became of it. Says whether there may be more to do of its kind at once.
     ///
     /// What a verdict judged is not judged again, also where the machine found nothing to do; what it had no room for is.
-    pub(crate) fn done(&mut self, chore: &Chore, answer: Option<&Answer>) -> bool {
+    pub(crate) fn done(&mut self, chore: &Scheduled, answer: Option<&Answer>) -> bool {
         self.chores.remove(&chore.kind());
         let objects = match answer.map(|answer| &answer.result) {
             Some(Ok(Outcome::Judged { objects })) => usize::try_from(*objects).unwrap_or(usize::MAX),
@@ -244,18 +244,18 @@ impl<I: Instant> Verdicts<I> {
             Some(_) | None => return false,
         };
         match chore {
-            Chore::EndCooling(grants) => grants.iter().take(objects).for_each(|grant| self.cooling.remove(*grant)),
-            Chore::EndHolds(holds) => {
+            Scheduled::EndCooling(grants) => grants.iter().take(objects).for_each(|grant| self.cooling.remove(*grant)),
+            Scheduled::EndHolds(holds) => {
                 holds.iter().take(objects).for_each(|(grant, token)| self.bounded.judged(*grant, *token));
             }
-            Chore::ForgetLocks(locks) => {
+            Scheduled::ForgetLocks(locks) => {
                 for (lock, since) in locks.iter().take(objects) {
                     if self.idle.is_since(lock, *since) {
                         self.idle.remove(lock);
                     }
                 }
             }
-            Chore::Forget(_) | Chore::Sweep(_) | Chore::ForgetHistory(_) | Chore::Continue => {}
+            Scheduled::Forget(_) | Scheduled::Sweep(_) | Scheduled::ForgetHistory(_) | Scheduled::Continue => {}
         }
         objects > 0
     }

@@ -18,12 +18,12 @@ use std::time::Duration;
 
 pub use crate::{
     initial::{There, ThereContender},
-    watchers::Told,
+    watchers::TellResult,
 };
 
 /// Where a watch begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Begin {
+pub enum WatchStart {
     /// With the next change.
     Now,
     /// With what is there now, then the next change.
@@ -34,11 +34,11 @@ pub enum Begin {
 
 /// What a watch tells next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Tidings {
+pub enum WatchItem {
     /// Some of what was there when the watch began; told before anything else.
     There(Revision, Vec<There>),
     /// Changes, those of one revision together. Of a large revision it is a part, and the next part comes next.
-    Changes(Vec<Told>),
+    Changes(Vec<TellResult>),
     /// Everything up to this revision has been told.
     Bookmark(Revision),
     /// The server stops. Everything up to this revision has been told. It is the last.
@@ -69,7 +69,7 @@ impl<RT: AsyncRuntime> std::fmt::Debug for Watch<RT> {
 
 /// Whether something is newer than what a caller knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum News {
+pub enum WatchBatch {
     /// It is, or that is no longer known.
     Newer,
     /// It is not, up to this revision.
@@ -79,7 +79,7 @@ pub enum News {
 impl<RT: AsyncRuntime> Node<RT> {
     /// Watches. Where it begins now or with what is there, the state is made as fresh as the caller wants it first; where it
     /// begins with a revision that this node does not have yet, it waits for that.
-    pub async fn watch(&self, scopes: Vec<Scope>, begin: Begin, read: ReadOptions) -> Result<Watch<RT>, CallError> {
+    pub async fn watch(&self, scopes: Vec<Scope>, begin: WatchStart, read: ReadOptions) -> Result<Watch<RT>, CallError> {
         if self.is_shutting_down() {
             return Err(CallError::ShuttingDown);
         }
@@ -87,31 +87,31 @@ impl<RT: AsyncRuntime> Node<RT> {
         let mut initial = None;
         let deadline = RT::Instant::now() + read.timeout;
         let told = match begin {
-            Begin::Now | Begin::Initial => {
+            WatchStart::Now | WatchStart::Initial => {
                 self.freshen_by(read.freshness, deadline).await?;
                 Revision(0)
             }
-            Begin::From(from) => {
+            WatchStart::From(from) => {
                 self.reach(from, deadline).await?;
                 Revision(from.0.saturating_sub(1))
             }
         };
         let mut watcher = self.enter(scopes.clone())?;
         let told = match begin {
-            Begin::From(from) => {
+            WatchStart::From(from) => {
                 watcher.start_at(from)?;
                 told
             }
             // While the state is read nothing is added to the ring, so the two are of one revision.
-            Begin::Now | Begin::Initial => self.0.replica.read(|state| {
+            WatchStart::Now | WatchStart::Initial => self.0.replica.read(|state| {
                 watcher.start_after(state.revision());
-                initial = (begin == Begin::Initial).then(|| Initial::new::<RT>(self, state.clone(), scopes));
+                initial = (begin == WatchStart::Initial).then(|| Initial::new::<RT>(self, state.clone(), scopes));
                 state.revision()
             }),
         };
         let begun_at = match begin {
-            Begin::Now | Begin::Initial => Some(told),
-            Begin::From(_) => None,
+            WatchStart::Now | WatchStart::Initial => Some(told),
+            WatchStart::From(_) => None,
         };
         Ok(Watch { node: self.clone(), watcher, initial, begun_at, told, bookmark_at: None, ended: false })
     }
@@ -124,7 +124,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         after: Option<Revision>,
         wait: Duration,
         read: ReadOptions,
-    ) -> Result<News, CallError> {
+    ) -> Result<WatchBatch, CallError> {
         let begun = RT::Instant::now();
         let (until, deadline) = (begun + wait, begun + read.timeout);
         self.freshen_by(read.freshness, deadline).await?;
@@ -133,7 +133,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
         let mut watcher = self.enter(vec![scope])?;
         match after {
-            Some(after) if watcher.start_at(after.next()).is_err() => return Ok(News::Newer),
+            Some(after) if watcher.start_at(after.next()).is_err() => return Ok(WatchBatch::Newer),
             Some(_) => {}
             None => self.0.replica.read(|state| watcher.start_after(state.revision())),
         }
@@ -144,14 +144,14 @@ impl<RT: AsyncRuntime> Node<RT> {
                     yield_now().await;
                     continue;
                 }
-                Ok(Some(_)) | Err(_) => return Ok(News::Newer),
+                Ok(Some(_)) | Err(_) => return Ok(WatchBatch::Newer),
             }
             if RT::Instant::now() >= until {
                 // Looked at together with the state, so that its revision is exactly the one up to which there is nothing.
                 match self.0.replica.read(|state| (watcher.look(), state.revision())) {
-                    (Ok(None), revision) => return Ok(News::Nothing(revision)),
+                    (Ok(None), revision) => return Ok(WatchBatch::Nothing(revision)),
                     (Ok(Some(told)), _) if told.is_empty() => continue,
-                    (Ok(Some(_)) | Err(_), _) => return Ok(News::Newer),
+                    (Ok(Some(_)) | Err(_), _) => return Ok(WatchBatch::Newer),
                 }
             }
             tokio::select! {
@@ -187,24 +187,24 @@ impl<RT: AsyncRuntime> Watch<RT> {
     }
 
     /// What comes next; nothing after the last. It waits for it, and is not to be dropped and asked again in between.
-    pub async fn next(&mut self) -> Option<Tidings> {
+    pub async fn next(&mut self) -> Option<WatchItem> {
         if self.ended {
             return None;
         }
         let next = self.find().await;
-        let next = next.unwrap_or_else(|error| Tidings::Failed(self.node.revision(), error));
+        let next = next.unwrap_or_else(|error| WatchItem::Failed(self.node.revision(), error));
         match &next {
-            Tidings::There(..) => {}
-            Tidings::Changes(told) => {
+            WatchItem::There(..) => {}
+            WatchItem::Changes(told) => {
                 let complete = told.iter().rev().find(|told| told.complete);
                 self.told = complete.map_or(self.told, |told| told.revision.max(self.told));
             }
-            Tidings::Bookmark(revision) => {
+            WatchItem::Bookmark(revision) => {
                 self.told = *revision;
                 self.bookmark_at = Some(RT::Instant::now() + BOOKMARK_EVERY);
             }
-            Tidings::GoAway(_) => self.ended = true,
-            Tidings::Failed(..) => {
+            WatchItem::GoAway(_) => self.ended = true,
+            WatchItem::Failed(..) => {
                 self.node.0.hub.watchers.cut.inc();
                 self.ended = true;
             }
@@ -212,22 +212,22 @@ impl<RT: AsyncRuntime> Watch<RT> {
         Some(next)
     }
 
-    async fn find(&mut self) -> Result<Tidings, CallError> {
+    async fn find(&mut self) -> Result<WatchItem, CallError> {
         if let Some(initial) = &mut self.initial {
             while let Some(page) = initial.page()? {
                 if !page.is_empty() {
-                    return Ok(Tidings::There(self.told, page));
+                    return Ok(WatchItem::There(self.told, page));
                 }
                 yield_now().await;
             }
             self.initial = None;
         }
         if let Some(revision) = self.begun_at.take() {
-            return Ok(Tidings::Bookmark(revision));
+            return Ok(WatchItem::Bookmark(revision));
         }
         loop {
             if self.node.is_shutting_down() {
-                return Ok(Tidings::GoAway(self.told));
+                return Ok(WatchItem::GoAway(self.told));
             }
             failpoint!(NodeWatchLook, RT).map_err(|_| CallError::Read(NotProposed::Overloaded.into()))?;
             match self.watcher.look()? {
@@ -236,12 +236,12 @@ impl<RT: AsyncRuntime> Watch<RT> {
                     yield_now().await;
                     continue;
                 }
-                Some(told) => return Ok(Tidings::Changes(told)),
+                Some(told) => return Ok(WatchItem::Changes(told)),
             }
             let now = RT::Instant::now();
             let due = self.bookmark_at.is_none_or(|at| at <= now);
             if due && let Some(revision) = self.watcher.pass_over() {
-                return Ok(Tidings::Bookmark(revision.max(self.told)));
+                return Ok(WatchItem::Bookmark(revision.max(self.told)));
             }
             let stop = self.node.0.stop.clone();
             tokio::select! {

@@ -185,7 +185,7 @@ pub(crate) struct Watcher {
 
 /// The changes of one revision that somebody watches, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct TellResult {
     /// The revision.
     pub revision: Revision,
     /// The changes.
@@ -211,7 +211,7 @@ impl Watcher {
 
     /// Looks at the next changes, so many of its own at most; `None` at the end of what is known. What it looked at may well not
     /// concern it. Of a revision that it has seen in part it keeps nothing but the place.
-    pub(crate) fn look(&mut self) -> Result<Option<Vec<Told>>, Compacted> {
+    pub(crate) fn look(&mut self) -> Result<Option<Vec<TellResult>>, Compacted> {
         let news = self.watchers.ring.from(self.position, AT_ONCE)?;
         if news.is_empty() {
             return Ok(None);
@@ -233,13 +233,13 @@ impl Watcher {
     }
 
     /// The next changes of one revision that concern it, so many at most; none where none does.
-    fn look_at(&mut self, changes: &Changes, most: usize) -> Option<Told> {
+    fn look_at(&mut self, changes: &Changes, most: usize) -> Option<TellResult> {
         let covered = |change: &Change| self.scopes.iter().any(|scope| scope.covers(change.subject()));
         let mut mine = (self.within..).zip(changes.list.iter().skip(self.within)).filter(|(_, change)| covered(change));
         let list: Vec<Change> = mine.by_ref().take(most).map(|(_, change)| change.clone()).collect();
         let next = mine.next().map(|(index, _)| index);
         self.within = next.unwrap_or(0);
-        (!list.is_empty()).then_some(Told { revision: changes.revision, changes: list, complete: next.is_none() })
+        (!list.is_empty()).then_some(TellResult { revision: changes.revision, changes: list, complete: next.is_none() })
     }
 
     /// Waits until something may concern it. Only after it has looked up to the end: then what lies between is known not to.
@@ -420,7 +420,7 @@ mod tests {
         let (mut seen, mut ends) = (Vec::new(), Vec::new());
         while let Some(told) = watcher.look().unwrap() {
             assert!(told.iter().map(|told| told.changes.len()).sum::<usize>() <= CHANGES_AT_ONCE);
-            for Told { revision, changes, complete } in told {
+            for TellResult { revision, changes, complete } in told {
                 ends.push((revision.0, complete));
                 seen.extend(changes.into_iter().filter(|_| revision.0 == 2));
             }

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use divan::{Bencher, black_box, counter::BytesCount};
-use fairhold_peer::frame::{Frame, FrameCodec, Kind};
+use fairhold_peer::frame::{Frame, FrameCodec, FrameKind};
 use tokio_util::codec::{Decoder, Encoder};
 
 /// Bytes of a heartbeat's answer, of one command, of 32 of them, and of a block of a snapshot, each about.
@@ -13,7 +13,7 @@ fn main() {
 }
 
 fn frame(payload: usize) -> Frame {
-    Frame { kind: Kind::Request, number: 1_000_000, payload: Bytes::from(vec![7; payload]) }
+    Frame { kind: FrameKind::Request, number: 1_000_000, payload: Bytes::from(vec![7; payload]) }
 }
 
 fn codec() -> FrameCodec {

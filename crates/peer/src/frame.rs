@@ -40,7 +40,7 @@ const WRITE_BYTES_KEPT_MAX: usize = 1024 * 1024;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameKind {
     /// The dialler says what it wants.
     Hello,
     /// The acceptor, to which the dialler has proved itself, proves itself and introduces itself.
@@ -61,32 +61,32 @@ pub enum Kind {
     Admitted,
 }
 
-impl Kind {
+impl FrameKind {
     pub(crate) fn byte(self) -> u8 {
         match self {
-            Kind::Hello => 1,
-            Kind::Welcome => 2,
-            Kind::Refused => 3,
-            Kind::Request => 4,
-            Kind::Answer => 5,
-            Kind::Challenge => 6,
-            Kind::Proof => 7,
-            Kind::Introduction => 8,
-            Kind::Admitted => 9,
+            FrameKind::Hello => 1,
+            FrameKind::Welcome => 2,
+            FrameKind::Refused => 3,
+            FrameKind::Request => 4,
+            FrameKind::Answer => 5,
+            FrameKind::Challenge => 6,
+            FrameKind::Proof => 7,
+            FrameKind::Introduction => 8,
+            FrameKind::Admitted => 9,
         }
     }
 
     fn from_byte(byte: u8) -> Result<Self, FrameError> {
         match byte {
-            1 => Ok(Kind::Hello),
-            2 => Ok(Kind::Welcome),
-            3 => Ok(Kind::Refused),
-            4 => Ok(Kind::Request),
-            5 => Ok(Kind::Answer),
-            6 => Ok(Kind::Challenge),
-            7 => Ok(Kind::Proof),
-            8 => Ok(Kind::Introduction),
-            9 => Ok(Kind::Admitted),
+            1 => Ok(FrameKind::Hello),
+            2 => Ok(FrameKind::Welcome),
+            3 => Ok(FrameKind::Refused),
+            4 => Ok(FrameKind::Request),
+            5 => Ok(FrameKind::Answer),
+            6 => Ok(FrameKind::Challenge),
+            7 => Ok(FrameKind::Proof),
+            8 => Ok(FrameKind::Introduction),
+            9 => Ok(FrameKind::Admitted),
             unknown => Err(FrameError::UnknownKind(unknown)),
         }
     }
@@ -96,7 +96,7 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     /// What it is.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// Which request it is or answers; 0 in the handshake.
     pub number: u64,
     /// What it carries.
@@ -136,7 +136,7 @@ pub enum FrameError {
     UnknownKind(u8),
     /// A frame that has no place here.
     #[error("a frame of kind {0:?} is not expected here")]
-    UnexpectedKind(Kind),
+    UnexpectedKind(FrameKind),
     /// An answer to nothing.
     #[error("an answer to request {0}, which is not waiting for an answer")]
     UnexpectedAnswer(u64),
@@ -247,7 +247,7 @@ fn parse(bytes: Bytes) -> Result<Frame, FrameError> {
     let (kind, rest) = covered.get(LENGTH_BYTES..).and_then(<[u8]>::split_first).ok_or_else(truncated)?;
     let number = rest.first_chunk::<8>().ok_or_else(truncated)?;
     Ok(Frame {
-        kind: Kind::from_byte(*kind)?,
+        kind: FrameKind::from_byte(*kind)?,
         number: u64::from_le_bytes(*number),
         payload: bytes.slice(LENGTH_BYTES + HEAD_BYTES..bytes.len() - CHECKSUM_BYTES),
     })
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     fn request() -> Frame {
-        Frame { kind: Kind::Request, number: 7, payload: Bytes::from_static(b"printer") }
+        Frame { kind: FrameKind::Request, number: 7, payload: Bytes::from_static(b"printer") }
     }
 
     fn written(frame: Frame) -> BytesMut {
@@ -306,11 +306,11 @@ mod tests {
     #[test]
     fn what_was_written_is_read() {
         let mut bytes = written(request());
-        bytes.extend_from_slice(&written(Frame { kind: Kind::Answer, number: u64::MAX, payload: Bytes::new() }));
+        bytes.extend_from_slice(&written(Frame { kind: FrameKind::Answer, number: u64::MAX, payload: Bytes::new() }));
         let mut codec = FrameCodec::for_handshake();
         assert_eq!(codec.decode(&mut bytes).unwrap(), Some(request()));
         let second = codec.decode(&mut bytes).unwrap().unwrap();
-        assert_eq!((second.kind, second.number, second.payload.len()), (Kind::Answer, u64::MAX, 0));
+        assert_eq!((second.kind, second.number, second.payload.len()), (FrameKind::Answer, u64::MAX, 0));
         assert_eq!(codec.decode_eof(&mut bytes).unwrap(), None);
     }
 

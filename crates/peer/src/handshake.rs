@@ -9,7 +9,7 @@ pub use crate::{
 };
 
 use crate::{
-    frame::{Frame, FrameError, Kind},
+    frame::{Frame, FrameError, FrameKind},
     key::{Keys, PeerKeys, Side, Transcript},
     meeting::{self, Connection, Meeting},
     reader::Arrivals,
@@ -81,7 +81,7 @@ pub fn preamble() -> [u8; PREAMBLE_BYTES] {
 
 /// What a dialler says before it is answered.
 pub fn hello(hello: &Hello, transcript: &mut Transcript) -> Result<Frame, HandshakeError> {
-    meeting::said(Kind::Hello, hello, transcript)
+    meeting::said(FrameKind::Hello, hello, transcript)
 }
 
 /// What a frame says as a hello, the first that is heard of a stranger.
@@ -91,32 +91,32 @@ pub fn read_hello(frame: &Frame) -> Result<Hello, HandshakeError> {
 
 /// What the acceptor answers.
 pub fn challenge(challenge: &Challenge, transcript: &mut Transcript) -> Result<Frame, HandshakeError> {
-    meeting::said(Kind::Challenge, challenge, transcript)
+    meeting::said(FrameKind::Challenge, challenge, transcript)
 }
 
 /// The frame by which a dialler proves itself.
 pub fn proof(transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    meeting::proved(Kind::Proof, &(), transcript, keys, Side::Dialler)
+    meeting::proved(FrameKind::Proof, &(), transcript, keys, Side::Dialler)
 }
 
 /// The frame by which an acceptor proves and introduces itself.
 pub fn welcome(own: &Introduction, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    meeting::proved(Kind::Welcome, own, transcript, keys, Side::Acceptor)
+    meeting::proved(FrameKind::Welcome, own, transcript, keys, Side::Acceptor)
 }
 
 /// The frame by which a dialler introduces itself.
 pub fn introduction(own: &Introduction, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    meeting::proved(Kind::Introduction, own, transcript, keys, Side::Dialler)
+    meeting::proved(FrameKind::Introduction, own, transcript, keys, Side::Dialler)
 }
 
 /// The frame by which a dialler is let in.
 pub fn admitted(transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    meeting::proved(Kind::Admitted, &(), transcript, keys, Side::Acceptor)
+    meeting::proved(FrameKind::Admitted, &(), transcript, keys, Side::Acceptor)
 }
 
 /// The frame by which a dialler is refused.
 pub fn refused(refusal: &Refusal, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    meeting::proved(Kind::Refused, refusal, transcript, keys, Side::Acceptor)
+    meeting::proved(FrameKind::Refused, refusal, transcript, keys, Side::Acceptor)
 }
 
 /// The parameters of one side of a handshake.
@@ -175,13 +175,13 @@ async fn introduce(
     let mut meeting = Meeting::new(stream, Side::Dialler, manners.keys.now(), &manners.arrivals)?;
     let own = service.introduction();
     meeting.write(&preamble()).await?;
-    meeting.say(Kind::Hello, &Hello { from: own.id, to: to.id, purpose, nonce: rand::random() }).await?;
+    meeting.say(FrameKind::Hello, &Hello { from: own.id, to: to.id, purpose, nonce: rand::random() }).await?;
     if let Err(refusal) = meeting.hear_preamble().await? {
         return Ok(Err(refusal));
     }
-    let _: Challenge = meeting.hear(Kind::Challenge).await?.read()?;
-    meeting.prove(Kind::Proof, &()).await?;
-    let other: Introduction = match hear_answer(&mut meeting, Kind::Welcome).await? {
+    let _: Challenge = meeting.hear(FrameKind::Challenge).await?.read()?;
+    meeting.prove(FrameKind::Proof, &()).await?;
+    let other: Introduction = match hear_answer(&mut meeting, FrameKind::Welcome).await? {
         Ok(heard) => heard.read()?,
         Err(refusal) => return Ok(Err(refusal)),
     };
@@ -189,30 +189,30 @@ async fn introduce(
         Purpose::Greet => return Ok(check_target(to, &other).map(|()| (meeting.admit(), other))),
         Purpose::Lane(_) => {}
     }
-    meeting.prove(Kind::Introduction, &own).await?;
+    meeting.prove(FrameKind::Introduction, &own).await?;
     // The other side's verdict comes first: so it knows, and says in its log too, why the two do not speak.
-    let answer = hear_answer(&mut meeting, Kind::Admitted).await?;
+    let answer = hear_answer(&mut meeting, FrameKind::Admitted).await?;
     let verdict = answer.and_then(|_| check_target(to, &other)).and_then(|()| service.admit(&other));
     Ok(verdict.map(|()| (meeting.admit(), other)))
 }
 
 /// Hears what a member answers. The inner error is a refusal, of either side.
-async fn hear_answer(meeting: &mut Meeting, kind: Kind) -> Result<Result<meeting::Heard, Refusal>, HandshakeError> {
+async fn hear_answer(meeting: &mut Meeting, kind: FrameKind) -> Result<Result<meeting::Greeting, Refusal>, HandshakeError> {
     let heard = match meeting.hear_proved().await? {
         Ok(heard) => heard,
         Err(mismatch) => return Ok(Err(Refusal::Key(mismatch))),
     };
     match heard.kind {
         found if found == kind => Ok(Ok(heard)),
-        Kind::Refused => Ok(Err(heard.read()?)),
-        Kind::Hello
-        | Kind::Welcome
-        | Kind::Request
-        | Kind::Answer
-        | Kind::Challenge
-        | Kind::Proof
-        | Kind::Introduction
-        | Kind::Admitted => Err(FrameError::UnexpectedKind(heard.kind).into()),
+        FrameKind::Refused => Ok(Err(heard.read()?)),
+        FrameKind::Hello
+        | FrameKind::Welcome
+        | FrameKind::Request
+        | FrameKind::Answer
+        | FrameKind::Challenge
+        | FrameKind::Proof
+        | FrameKind::Introduction
+        | FrameKind::Admitted => Err(FrameError::UnexpectedKind(heard.kind).into()),
     }
 }
 
@@ -244,9 +244,9 @@ async fn answer(stream: TcpStream, service: &dyn Service, manners: &Manners) -> 
         meeting.part().await?;
         return Ok(Accepted::Refused { from: None, refusal });
     }
-    let hello: Hello = meeting.hear(Kind::Hello).await?.read()?;
-    meeting.say(Kind::Challenge, &Challenge { nonce: rand::random() }).await?;
-    if let Err(mismatch) = hear_member(&mut meeting, Kind::Proof).await? {
+    let hello: Hello = meeting.hear(FrameKind::Hello).await?.read()?;
+    meeting.say(FrameKind::Challenge, &Challenge { nonce: rand::random() }).await?;
+    if let Err(mismatch) = hear_member(&mut meeting, FrameKind::Proof).await? {
         return turn_away(meeting, mismatch).await;
     }
     // From here on it is a member that hears. Which one it says that it is counts when it introduces itself.
@@ -255,7 +255,7 @@ async fn answer(stream: TcpStream, service: &dyn Service, manners: &Manners) -> 
         return refuse(meeting, from, Refusal::Identity { expected: hello.to, found: own.id }).await;
     }
     // From any member: a node that would be refused must be able to learn why.
-    meeting.prove(Kind::Welcome, &own).await?;
+    meeting.prove(FrameKind::Welcome, &own).await?;
     let lane = match hello.purpose {
         Purpose::Greet => {
             meeting.part().await?;
@@ -263,7 +263,7 @@ async fn answer(stream: TcpStream, service: &dyn Service, manners: &Manners) -> 
         }
         Purpose::Lane(lane) => lane,
     };
-    let other: Introduction = match hear_member(&mut meeting, Kind::Introduction).await? {
+    let other: Introduction = match hear_member(&mut meeting, FrameKind::Introduction).await? {
         Ok(heard) => heard.read()?,
         Err(mismatch) => return turn_away(meeting, mismatch).await,
     };
@@ -272,7 +272,7 @@ async fn answer(stream: TcpStream, service: &dyn Service, manners: &Manners) -> 
     }
     match service.admit(&other) {
         Ok(()) => {
-            meeting.prove(Kind::Admitted, &()).await?;
+            meeting.prove(FrameKind::Admitted, &()).await?;
             Ok(Accepted::Admitted { connection: meeting.admit(), from, lane })
         }
         Err(refusal) => refuse(meeting, from, refusal).await,
@@ -280,7 +280,7 @@ async fn answer(stream: TcpStream, service: &dyn Service, manners: &Manners) -> 
 }
 
 /// Hears what the dialler has to prove next. The inner error: it has not proved it.
-async fn hear_member(meeting: &mut Meeting, kind: Kind) -> Result<Result<meeting::Heard, KeyMismatch>, HandshakeError> {
+async fn hear_member(meeting: &mut Meeting, kind: FrameKind) -> Result<Result<meeting::Greeting, KeyMismatch>, HandshakeError> {
     match meeting.hear_proved().await? {
         Ok(heard) if heard.kind != kind => Err(FrameError::UnexpectedKind(heard.kind).into()),
         heard => Ok(heard),
@@ -294,7 +294,7 @@ async fn turn_away(mut meeting: Meeting, mismatch: KeyMismatch) -> Result<Accept
 }
 
 async fn refuse(mut meeting: Meeting, from: NodeId, refusal: Refusal) -> Result<Accepted, HandshakeError> {
-    meeting.prove(Kind::Refused, &refusal).await?;
+    meeting.prove(FrameKind::Refused, &refusal).await?;
     meeting.part().await?;
     Ok(Accepted::Refused { from: Some(from), refusal })
 }

@@ -3,7 +3,7 @@
 //! A proof covers all that was said in the handshake so far, by both sides, and who proves: so it is worth nothing in another
 //! handshake, for another lane, or in the other direction.
 
-use crate::frame::Kind;
+use crate::frame::FrameKind;
 use fairhold_raft::peer::WIRE_VERSION;
 use hmac::{Hmac, KeyInit, Mac};
 use parking_lot::RwLock;
@@ -123,7 +123,7 @@ impl Transcript {
     }
 
     /// Adds what one side sent.
-    pub fn note(&mut self, kind: Kind, value: &[u8]) {
+    pub fn note(&mut self, kind: FrameKind, value: &[u8]) {
         self.0.update([kind.byte()]);
         self.0.update((value.len() as u64).to_le_bytes());
         self.0.update(value);
@@ -221,7 +221,7 @@ mod tests {
 
     fn said(words: &[u8]) -> Transcript {
         let mut transcript = Transcript::new();
-        transcript.note(Kind::Hello, words);
+        transcript.note(FrameKind::Hello, words);
         transcript
     }
 
@@ -238,10 +238,10 @@ mod tests {
         assert!(!old.verify(&proof, Side::Dialler, &said(b"other")), "other words");
         assert!(!new.verify(&proof, Side::Dialler, &said(b"words")), "another key");
         let (mut one, mut two) = (Transcript::new(), Transcript::new());
-        one.note(Kind::Hello, b"ab");
-        one.note(Kind::Hello, b"c");
-        two.note(Kind::Hello, b"a");
-        two.note(Kind::Hello, b"bc");
+        one.note(FrameKind::Hello, b"ab");
+        one.note(FrameKind::Hello, b"c");
+        two.note(FrameKind::Hello, b"a");
+        two.note(FrameKind::Hello, b"bc");
         let proof = old.own().prove(Side::Dialler, &one);
         assert!(!old.verify(&proof, Side::Dialler, &two), "the same bytes, cut elsewhere");
     }

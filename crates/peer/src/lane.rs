@@ -5,7 +5,7 @@
 //! Once it was taken out to be written it is in flight: from then on only an answer or `Lost` ends it.
 
 use crate::{
-    frame::{Frame, FrameError, Kind, PAYLOAD_BYTES_MAX, WriteBuffer},
+    frame::{Frame, FrameError, FrameKind, PAYLOAD_BYTES_MAX, WriteBuffer},
     handshake::{self, Purpose},
     lane_context::{LaneContext, NOT_READY, SHUTTING_DOWN},
     meeting::Connection,
@@ -55,13 +55,13 @@ type Answer = oneshot::Sender<Result<Bytes, PeerError>>;
 
 /// A request and where its answer goes.
 #[derive(Debug)]
-struct Call {
+struct LaneCall {
     request: Bytes,
     answer: Answer,
-    size: Size,
+    size: LaneSize,
 }
 
-impl Call {
+impl LaneCall {
     fn fail(self, error: PeerError) {
         settle(self.answer, Err(error));
     }
@@ -74,12 +74,12 @@ fn settle(answer: Answer, result: Result<Bytes, PeerError>) {
 
 /// A request's bytes, counted in its lane from the call until its end.
 #[derive(Debug)]
-struct Size {
+struct LaneSize {
     bytes: usize,
     held: Arc<AtomicUsize>,
 }
 
-impl Drop for Size {
+impl Drop for LaneSize {
     fn drop(&mut self) {
         self.held.fetch_sub(self.bytes, Relaxed);
     }
@@ -88,7 +88,7 @@ impl Drop for Size {
 /// The near end of a lane: where requests take their place.
 #[derive(Debug, Clone)]
 pub(crate) struct LaneQueue {
-    calls: mpsc::Sender<Call>,
+    calls: mpsc::Sender<LaneCall>,
     held: Arc<AtomicUsize>,
 }
 
@@ -97,13 +97,13 @@ impl LaneQueue {
     pub(crate) fn push(&self, request: Bytes) -> Result<oneshot::Receiver<Result<Bytes, PeerError>>, String> {
         let bytes = request.len();
         let others = self.held.fetch_add(bytes, Relaxed);
-        let size = Size { bytes, held: self.held.clone() };
+        let size = LaneSize { bytes, held: self.held.clone() };
         // A lone request may have any size that a frame may have.
         if others > 0 && others.saturating_add(bytes) > LANE_BYTES_MAX {
             return Err(format!("{others} bytes of requests are waiting already"));
         }
         let (answer, answered) = oneshot::channel();
-        match self.calls.try_send(Call { request, answer, size }) {
+        match self.calls.try_send(LaneCall { request, answer, size }) {
             Ok(()) => Ok(answered),
             Err(mpsc::error::TrySendError::Full(_)) => Err(format!("{LANE_QUEUE_MAX} requests are waiting already")),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(SHUTTING_DOWN.to_owned()),
@@ -115,13 +115,13 @@ impl LaneQueue {
 pub(crate) struct LaneTask {
     to: Target,
     lane: Lane,
-    calls: mpsc::Receiver<Call>,
+    calls: mpsc::Receiver<LaneCall>,
     shared: Arc<LaneContext>,
     failures: u32,
 }
 
 /// Why a connection was given up.
-enum Ending {
+enum LaneEnd {
     /// Nobody needs the lane any more.
     Abandoned,
     /// Nothing was asked for long.
@@ -220,7 +220,7 @@ impl LaneTask {
     }
 
     /// Writes and reads until one of them cannot go on.
-    async fn converse(&mut self, connection: Connection, first: Call) {
+    async fn converse(&mut self, connection: Connection, first: LaneCall) {
         let Connection { mut reader, mut writer } = connection;
         let (in_flight, mut first) = (InFlight::default(), Some(first));
         let flow = &self.shared.metrics.dialled;
@@ -231,12 +231,12 @@ impl LaneTask {
             ending = write_requests(&mut writer, &mut self.calls, &in_flight, &mut first, flow) => ending,
         };
         let reason = match ending {
-            Ending::Abandoned | Ending::Idle => {
+            LaneEnd::Abandoned | LaneEnd::Idle => {
                 tracing::debug!(peer = self.to.id, lane = ?self.lane, "closed an unused connection");
                 return;
             }
-            Ending::Broken(error) => error.to_string(),
-            Ending::Closed => "the other side closed the connection".to_owned(),
+            LaneEnd::Broken(error) => error.to_string(),
+            LaneEnd::Closed => "the other side closed the connection".to_owned(),
         };
         tracing::info!(peer = self.to.id, lane = ?self.lane, "a connection broke: {reason}");
         in_flight.fail_all(&PeerError::Lost(reason.clone()));
@@ -265,22 +265,22 @@ fn back_off(failures: u32) -> Duration {
 
 async fn write_requests(
     socket: &mut OwnedWriteHalf,
-    calls: &mut mpsc::Receiver<Call>,
+    calls: &mut mpsc::Receiver<LaneCall>,
     in_flight: &InFlight,
-    first: &mut Option<Call>,
+    first: &mut Option<LaneCall>,
     flow: &Flow,
-) -> Ending {
+) -> LaneEnd {
     let mut buffer = WriteBuffer::new();
     let mut next = first.take();
     let mut number = 0;
     loop {
-        while let Some(Call { request, answer, size }) = next {
+        while let Some(LaneCall { request, answer, size }) = next {
             number += 1;
             flow.goes(request.len());
-            let frame = Frame { kind: Kind::Request, number, payload: request };
-            in_flight.insert(number, Waiting { answer, _size: size });
+            let frame = Frame { kind: FrameKind::Request, number, payload: request };
+            in_flight.insert(number, QueuedCall { answer, _size: size });
             if let Err(error) = buffer.push(frame) {
-                return Ending::Broken(error);
+                return LaneEnd::Broken(error);
             }
             next = match buffer.is_full() || in_flight.is_full() {
                 true => None,
@@ -288,66 +288,66 @@ async fn write_requests(
             };
         }
         if let Err(error) = buffer.write_to(socket).await {
-            return Ending::Broken(error.into());
+            return LaneEnd::Broken(error.into());
         }
         in_flight.room().await;
         next = match timeout(IDLE_MAX, calls.recv()).await {
             Ok(Some(call)) => Some(call),
-            Ok(None) => return Ending::Abandoned,
-            Err(_) if in_flight.is_empty() => return Ending::Idle,
+            Ok(None) => return LaneEnd::Abandoned,
+            Err(_) if in_flight.is_empty() => return LaneEnd::Idle,
             Err(_) => None,
         };
     }
 }
 
-async fn read_answers(socket: &mut FrameReader, in_flight: &InFlight, flow: &Flow) -> Ending {
+async fn read_answers(socket: &mut FrameReader, in_flight: &InFlight, flow: &Flow) -> LaneEnd {
     loop {
         let frame = match socket.next().await {
             Ok(Some(frame)) => frame,
-            Ok(None) => return Ending::Closed,
-            Err(error) => return Ending::Broken(error),
+            Ok(None) => return LaneEnd::Closed,
+            Err(error) => return LaneEnd::Broken(error),
         };
         flow.came(frame.payload.len());
         match frame.kind {
-            Kind::Answer => {
+            FrameKind::Answer => {
                 let Some(waiting) = in_flight.remove(frame.number) else {
-                    return Ending::Broken(FrameError::UnexpectedAnswer(frame.number));
+                    return LaneEnd::Broken(FrameError::UnexpectedAnswer(frame.number));
                 };
                 settle(waiting.answer, Ok(frame.payload));
             }
-            Kind::Hello
-            | Kind::Welcome
-            | Kind::Refused
-            | Kind::Request
-            | Kind::Challenge
-            | Kind::Proof
-            | Kind::Introduction
-            | Kind::Admitted => return Ending::Broken(FrameError::UnexpectedKind(frame.kind)),
+            FrameKind::Hello
+            | FrameKind::Welcome
+            | FrameKind::Refused
+            | FrameKind::Request
+            | FrameKind::Challenge
+            | FrameKind::Proof
+            | FrameKind::Introduction
+            | FrameKind::Admitted => return LaneEnd::Broken(FrameError::UnexpectedKind(frame.kind)),
         }
     }
 }
 
 /// A request that was sent.
 #[derive(Debug)]
-struct Waiting {
+struct QueuedCall {
     answer: Answer,
-    _size: Size,
+    _size: LaneSize,
 }
 
 /// The requests of one connection that wait for their answers.
 #[derive(Debug, Default)]
 struct InFlight {
-    waiting: Mutex<HashMap<u64, Waiting>>,
+    waiting: Mutex<HashMap<u64, QueuedCall>>,
     room: Notify,
     useful: AtomicBool,
 }
 
 impl InFlight {
-    fn insert(&self, number: u64, waiting: Waiting) {
+    fn insert(&self, number: u64, waiting: QueuedCall) {
         self.lock().insert(number, waiting);
     }
 
-    fn remove(&self, number: u64) -> Option<Waiting> {
+    fn remove(&self, number: u64) -> Option<QueuedCall> {
         let waiting = self.lock().remove(&number)?;
         self.useful.store(true, Relaxed);
         self.room.notify_one();
@@ -379,7 +379,7 @@ impl InFlight {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Waiting>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, QueuedCall>> {
         self.waiting.lock()
     }
 }

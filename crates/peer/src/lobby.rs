@@ -14,10 +14,10 @@ pub const STRANGERS_PER_ADDRESS_MAX: usize = 32;
 
 /// The waiting connections.
 #[derive(Debug, Default)]
-pub(crate) struct Lobby(Mutex<VecDeque<Waiting>>);
+pub(crate) struct Lobby(Mutex<VecDeque<PendingConnection>>);
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingConnection {
     address: IpAddr,
     /// Dropped to close the connection.
     place: oneshot::Sender<()>,
@@ -40,7 +40,7 @@ impl Lobby {
             (waiting.len() >= STRANGERS_MAX).then_some(0)
         };
         let gone = oldest.and_then(|oldest| waiting.remove(oldest));
-        waiting.push_back(Waiting { address, place });
+        waiting.push_back(PendingConnection { address, place });
         (visit, gone.is_some())
     }
 }

@@ -1,7 +1,7 @@
 //! A connection during its handshake: what each side sends, proves and receives.
 
 use crate::{
-    frame::{Frame, FrameCodec, HANDSHAKE_BYTES_MAX, Kind},
+    frame::{Frame, FrameCodec, FrameKind, HANDSHAKE_BYTES_MAX},
     handshake_error::HandshakeError,
     key::{Keys, PROOF_BYTES, Proof, Side, Transcript},
     reader::{Arrivals, FrameReader},
@@ -47,12 +47,12 @@ pub(crate) struct Meeting {
 
 /// What the other side said.
 #[derive(Debug)]
-pub(crate) struct Heard {
-    pub(crate) kind: Kind,
+pub(crate) struct Greeting {
+    pub(crate) kind: FrameKind,
     value: Bytes,
 }
 
-impl Heard {
+impl Greeting {
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, HandshakeError> {
         unsealed(&self.value)
     }
@@ -86,13 +86,13 @@ impl Meeting {
     }
 
     /// Says something before anything is proved.
-    pub(crate) async fn say(&mut self, kind: Kind, value: &impl Serialize) -> Result<(), HandshakeError> {
+    pub(crate) async fn say(&mut self, kind: FrameKind, value: &impl Serialize) -> Result<(), HandshakeError> {
         let frame = said(kind, value, &mut self.transcript)?;
         self.send(frame).await
     }
 
     /// Says something, and proves that a member says it.
-    pub(crate) async fn prove(&mut self, kind: Kind, value: &impl Serialize) -> Result<(), HandshakeError> {
+    pub(crate) async fn prove(&mut self, kind: FrameKind, value: &impl Serialize) -> Result<(), HandshakeError> {
         let frame = proved(kind, value, &mut self.transcript, &self.keys, self.side)?;
         self.send(frame).await
     }
@@ -100,21 +100,21 @@ impl Meeting {
     /// Refuses a side that has proved nothing. This refusal cannot have a proof.
     pub(crate) async fn refuse_key(&mut self, mismatch: KeyMismatch) -> Result<(), HandshakeError> {
         let value = sealed(&Refusal::Key(mismatch))?;
-        self.send(Frame { kind: Kind::Refused, number: 0, payload: [&[0; PROOF_BYTES][..], &value].concat().into() }).await
+        self.send(Frame { kind: FrameKind::Refused, number: 0, payload: [&[0; PROOF_BYTES][..], &value].concat().into() }).await
     }
 
     /// Hears what is said before anything is proved.
-    pub(crate) async fn hear(&mut self, kind: Kind) -> Result<Heard, HandshakeError> {
+    pub(crate) async fn hear(&mut self, kind: FrameKind) -> Result<Greeting, HandshakeError> {
         let frame = self.read_frame().await?;
         if frame.kind != kind {
             return Err(crate::frame::FrameError::UnexpectedKind(frame.kind).into());
         }
         self.transcript.note(kind, &frame.payload);
-        Ok(Heard { kind, value: frame.payload })
+        Ok(Greeting { kind, value: frame.payload })
     }
 
     /// Hears what a member says. The inner error: it is none, or has another key, or says that this node has.
-    pub(crate) async fn hear_proved(&mut self) -> Result<Result<Heard, KeyMismatch>, HandshakeError> {
+    pub(crate) async fn hear_proved(&mut self) -> Result<Result<Greeting, KeyMismatch>, HandshakeError> {
         let frame = self.read_frame().await?;
         let mut payload = frame.payload;
         let Some(proof) = payload.first_chunk::<PROOF_BYTES>().copied() else {
@@ -124,10 +124,10 @@ impl Meeting {
         self.transcript.note(frame.kind, &value);
         let by = self.side.other();
         if self.keys.verify(&proof, by, &self.transcript) {
-            return Ok(Ok(Heard { kind: frame.kind, value }));
+            return Ok(Ok(Greeting { kind: frame.kind, value }));
         }
         // A node with another key cannot prove this refusal.
-        if frame.kind == Kind::Refused
+        if frame.kind == FrameKind::Refused
             && let Ok(Refusal::Key(mismatch)) = unsealed(&value)
         {
             return Ok(Err(mismatch));
@@ -180,7 +180,7 @@ impl Meeting {
 }
 
 /// A frame by which nothing is proved, and which is noted.
-pub(crate) fn said(kind: Kind, value: &impl Serialize, transcript: &mut Transcript) -> Result<Frame, HandshakeError> {
+pub(crate) fn said(kind: FrameKind, value: &impl Serialize, transcript: &mut Transcript) -> Result<Frame, HandshakeError> {
     let payload = sealed(value)?;
     transcript.note(kind, &payload);
     Ok(Frame { kind, number: 0, payload })
@@ -188,7 +188,7 @@ pub(crate) fn said(kind: Kind, value: &impl Serialize, transcript: &mut Transcri
 
 /// A frame by which its sender proves itself, after it was noted.
 pub(crate) fn proved(
-    kind: Kind,
+    kind: FrameKind,
     value: &impl Serialize,
     transcript: &mut Transcript,
     keys: &Keys,

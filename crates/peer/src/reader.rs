@@ -49,19 +49,19 @@ impl Arrivals {
         Arrivals { frame_timeout, bytes_max, bytes: Arc::default() }
     }
 
-    fn share(&self) -> Share {
-        Share { bytes: 0, of: self.clone() }
+    fn share(&self) -> ReadShare {
+        ReadShare { bytes: 0, of: self.clone() }
     }
 }
 
 /// What one unfinished frame has of the budget; given back when it is dropped.
 #[derive(Debug)]
-struct Share {
+struct ReadShare {
     bytes: usize,
     of: Arrivals,
 }
 
-impl Share {
+impl ReadShare {
     /// Takes what a frame needs of which so much has come.
     fn grow(&mut self, length: usize) -> Result<(), FrameError> {
         let more = length.saturating_sub(FRAME_BYTES_FREE).saturating_sub(self.bytes);
@@ -79,7 +79,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for ReadShare {
     fn drop(&mut self) {
         self.give_back();
     }
@@ -91,7 +91,7 @@ pub(crate) struct FrameReader {
     socket: OwnedReadHalf,
     codec: FrameCodec,
     buffer: BytesMut,
-    share: Share,
+    share: ReadShare,
     /// How long the frame that has begun may still take.
     left: Duration,
     /// Until when that is, while it is read.

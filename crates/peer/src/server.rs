@@ -2,7 +2,7 @@
 //! back.
 
 use crate::{
-    frame::{Frame, FrameError, Kind, WriteBuffer},
+    frame::{Frame, FrameError, FrameKind, WriteBuffer},
     handshake::{self, Accepted, HANDSHAKE_TIMEOUT, Manners},
     key::PeerKeys,
     lobby::{Lobby, Visit},
@@ -236,7 +236,7 @@ async fn converse(connection: Connection, from: NodeId, lane: Lane, acceptor: &A
 /// An answer, and the count of the bytes that its connection owes.
 struct Answered {
     frame: Frame,
-    size: Size,
+    size: ServerLimits,
 }
 
 /// The bytes of all that a connection has not yet answered.
@@ -247,19 +247,19 @@ struct Owed {
 }
 
 /// Bytes of a request, and then of its answer, counted until that is written.
-struct Size {
+struct ServerLimits {
     bytes: usize,
     owed: Arc<Owed>,
 }
 
-impl Size {
-    fn new(owed: &Arc<Owed>, bytes: usize) -> Size {
+impl ServerLimits {
+    fn new(owed: &Arc<Owed>, bytes: usize) -> ServerLimits {
         owed.bytes.fetch_add(bytes, Relaxed);
-        Size { bytes, owed: owed.clone() }
+        ServerLimits { bytes, owed: owed.clone() }
     }
 }
 
-impl Drop for Size {
+impl Drop for ServerLimits {
     fn drop(&mut self) {
         self.owed.bytes.fetch_sub(self.bytes, Relaxed);
         self.owed.less.notify_one();
@@ -313,23 +313,23 @@ fn begin(
     owed: &Arc<Owed>,
 ) -> Result<BoxFuture<'static, Answered>, FrameError> {
     match request.kind {
-        Kind::Request => {
-            let (number, size) = (request.number, Size::new(owed, request.payload.len()));
+        FrameKind::Request => {
+            let (number, size) = (request.number, ServerLimits::new(owed, request.payload.len()));
             let answer = service.serve(from, lane, request.payload);
             let answered = move |payload: Bytes| {
-                let answer = Size::new(&size.owed, payload.len());
-                Answered { frame: Frame { kind: Kind::Answer, number, payload }, size: answer }
+                let answer = ServerLimits::new(&size.owed, payload.len());
+                Answered { frame: Frame { kind: FrameKind::Answer, number, payload }, size: answer }
             };
             Ok(answer.map(answered).boxed())
         }
-        Kind::Hello
-        | Kind::Welcome
-        | Kind::Refused
-        | Kind::Answer
-        | Kind::Challenge
-        | Kind::Proof
-        | Kind::Introduction
-        | Kind::Admitted => Err(FrameError::UnexpectedKind(request.kind)),
+        FrameKind::Hello
+        | FrameKind::Welcome
+        | FrameKind::Refused
+        | FrameKind::Answer
+        | FrameKind::Challenge
+        | FrameKind::Proof
+        | FrameKind::Introduction
+        | FrameKind::Admitted => Err(FrameError::UnexpectedKind(request.kind)),
     }
 }
 

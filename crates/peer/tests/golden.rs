@@ -5,7 +5,7 @@
 
 use bytes::{Bytes, BytesMut};
 use fairhold_peer::{
-    frame::{Frame, FrameCodec, Kind},
+    frame::{Frame, FrameCodec, FrameKind},
     handshake::{Challenge, Hello, Purpose, admitted, challenge, hello, introduction, preamble, proof, refused, welcome},
     key::{PROOF_BYTES, PeerKeys, Transcript},
 };
@@ -96,7 +96,7 @@ fn every_refusal_has_its_bytes() {
 
 #[test]
 fn a_request_has_its_bytes() {
-    let frame = Frame { kind: Kind::Request, number: 258, payload: Bytes::from_static(b"a request") };
+    let frame = Frame { kind: FrameKind::Request, number: 258, payload: Bytes::from_static(b"a request") };
     let bytes = written(frame.clone());
     assert_golden("frame_request.hex", &bytes);
     assert_eq!(read(&bytes), frame);
@@ -104,7 +104,7 @@ fn a_request_has_its_bytes() {
 
 #[test]
 fn an_answer_has_its_bytes() {
-    let frame = Frame { kind: Kind::Answer, number: 258, payload: Bytes::from_static(b"an answer") };
+    let frame = Frame { kind: FrameKind::Answer, number: 258, payload: Bytes::from_static(b"an answer") };
     let bytes = written(frame.clone());
     assert_golden("frame_answer.hex", &bytes);
     assert_eq!(read(&bytes), frame);

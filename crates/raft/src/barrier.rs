@@ -13,17 +13,17 @@ const QUEUE_MAX: usize = 65_536;
 /// The index up to which a read must have applied the log.
 type Outcome = Result<u64, NotProposed>;
 
-struct Waiting {
+struct BarrierWaiter {
     /// Came from another node: the barrier is not asked of a third one.
     forwarded: bool,
     answer: oneshot::Sender<Outcome>,
 }
 
 /// Where reads ask for a barrier.
-pub(crate) struct BarrierQueue(mpsc::Sender<Waiting>);
+pub(crate) struct BarrierQueue(mpsc::Sender<BarrierWaiter>);
 
 /// Where the barriers are made.
-pub(crate) struct BarrierOutlet(mpsc::Receiver<Waiting>);
+pub(crate) struct BarrierOutlet(mpsc::Receiver<BarrierWaiter>);
 
 pub(crate) fn queue() -> (BarrierQueue, BarrierOutlet) {
     let (sender, receiver) = mpsc::channel(QUEUE_MAX);
@@ -34,7 +34,7 @@ impl BarrierQueue {
     /// The outcome of a barrier that starts after this call.
     pub(crate) async fn next(&self, forwarded: bool) -> Outcome {
         let (answer, outcome) = oneshot::channel();
-        self.0.try_send(Waiting { forwarded, answer }).map_err(|error| match error {
+        self.0.try_send(BarrierWaiter { forwarded, answer }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => NotProposed::Overloaded,
             mpsc::error::TrySendError::Closed(_) => NotProposed::ShuttingDown,
         })?;

@@ -19,7 +19,7 @@ use crate::{
     snapshot_schedule::{LogRoom, Schedule},
     status::{ReplicaStatus, status},
     types::{Member, Types},
-    wire::{self, Declined, Reply, Request},
+    wire::{self, Declined, PeerReply, PeerRequest},
 };
 use fairhold_types::NodeId;
 use futures_util::future::BoxFuture;
@@ -96,7 +96,7 @@ pub(crate) struct Core<RT: AsyncRuntime> {
 }
 
 /// Where the leader is.
-pub(crate) enum Route {
+pub(crate) enum ForwardRoute {
     /// This node leads, as far as it knows.
     Here,
     /// Another node leads, as far as this one knows.
@@ -126,7 +126,7 @@ impl<RT: AsyncRuntime> Core<RT> {
     }
 
     /// Looks at who leads and who is a member, as far as this node knows; `None` when Raft has stopped.
-    pub(crate) fn standing<T>(&self, look: impl FnOnce(&Standing<RT>) -> Option<T>) -> Option<T> {
+    pub(crate) fn standing<T>(&self, look: impl FnOnce(&ServerMetrics<RT>) -> Option<T>) -> Option<T> {
         if self.has_stopped() { None } else { look(&self.raft.server_metrics().borrow_watched()) }
     }
 
@@ -134,7 +134,7 @@ impl<RT: AsyncRuntime> Core<RT> {
     ///
     /// openraft tells its other metrics after every message that it handles: a task that waits on those would be woken some six
     /// times for each log entry.
-    pub(crate) async fn until<T>(&self, mut look: impl FnMut(&Standing<RT>) -> Option<T>) -> Option<T> {
+    pub(crate) async fn until<T>(&self, mut look: impl FnMut(&ServerMetrics<RT>) -> Option<T>) -> Option<T> {
         let mut standing = self.raft.server_metrics();
         loop {
             let seen = look(&standing.borrow_and_update());
@@ -197,11 +197,11 @@ impl<RT: AsyncRuntime> Core<RT> {
         self.standing(leadership_in)
     }
 
-    pub(crate) fn route(&self) -> Route {
+    pub(crate) fn route(&self) -> ForwardRoute {
         match self.leader() {
-            Some((id, _)) if id == self.id => Route::Here,
-            Some((id, member)) => Route::There(self.addresses.target(id, &member)),
-            None => Route::Unknown,
+            Some((id, _)) if id == self.id => ForwardRoute::Here,
+            Some((id, member)) => ForwardRoute::There(self.addresses.target(id, &member)),
+            None => ForwardRoute::Unknown,
         }
     }
 
@@ -257,7 +257,7 @@ impl<RT: AsyncRuntime> Core<RT> {
     }
 
     /// Asks another node on its clients' behalf.
-    pub(crate) async fn ask(&self, to: &Target, request: &Request<RT>) -> Result<Reply<RT>, CallError> {
+    pub(crate) async fn ask(&self, to: &Target, request: &PeerRequest<RT>) -> Result<PeerReply<RT>, CallError> {
         let request = match wire::encode(request) {
             Ok(request) => request,
             Err(error) => {
@@ -273,8 +273,8 @@ impl<RT: AsyncRuntime> Core<RT> {
             Err(PeerError::Lost(_)) => return Err(CallError::Lost),
         };
         match wire::decode(&bytes) {
-            Ok(Reply::Declined(Declined::Busy)) => Err(CallError::NotDelivered(NotProposed::Overloaded)),
-            Ok(Reply::Declined(_)) => Err(CallError::NotDelivered(NotProposed::NoLeader)),
+            Ok(PeerReply::Declined(Declined::Busy)) => Err(CallError::NotDelivered(NotProposed::Overloaded)),
+            Ok(PeerReply::Declined(_)) => Err(CallError::NotDelivered(NotProposed::NoLeader)),
             Ok(reply) => Ok(reply),
             Err(error) => {
                 tracing::error!(%error, node = to.id, "an answer from another node cannot be read");
@@ -285,14 +285,14 @@ impl<RT: AsyncRuntime> Core<RT> {
 }
 
 /// Who leads and who is a member, as far as a node knows: the metrics that change seldom.
-pub(crate) type Standing<RT> = RaftServerMetrics<Types<RT>>;
+pub(crate) type ServerMetrics<RT> = RaftServerMetrics<Types<RT>>;
 
-pub(crate) fn leader_in<RT: AsyncRuntime>(standing: &Standing<RT>) -> Option<(NodeId, Member)> {
+pub(crate) fn leader_in<RT: AsyncRuntime>(standing: &ServerMetrics<RT>) -> Option<(NodeId, Member)> {
     let id = standing.current_leader?;
     Some((id, standing.membership_config.get_node(&id)?.clone()))
 }
 
-pub(crate) fn leadership_in<RT: AsyncRuntime>(standing: &Standing<RT>) -> Option<Leadership> {
+pub(crate) fn leadership_in<RT: AsyncRuntime>(standing: &ServerMetrics<RT>) -> Option<Leadership> {
     let leads =
         standing.state == ServerState::Leader && standing.vote.committed && standing.vote.leader_id.node_id == standing.id;
     leads.then_some(Leadership(standing.vote.leader_id))

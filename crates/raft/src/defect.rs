@@ -122,7 +122,7 @@ pub(crate) struct Defects {
 
 /// What is to be done at a place in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum DefectPlace {
     /// The command is to be tried again, or nothing is known of it.
     Suspect,
     /// The command is left out. The state is to be checked, where it was not since.
@@ -153,17 +153,17 @@ impl Defects {
     }
 
     /// What is to be done with a command, at a place of which something is noted.
-    pub(crate) fn meet(&self, index: u64, position: u64, command: &Command) -> Place {
+    pub(crate) fn meet(&self, index: u64, position: u64, command: &Command) -> DefectPlace {
         let mut noted = self.locked();
-        let Some(defect) = noted.iter_mut().find(|defect| defect.is_at(index, position)) else { return Place::Suspect };
+        let Some(defect) = noted.iter_mut().find(|defect| defect.is_at(index, position)) else { return DefectPlace::Suspect };
         if defect.is_left_out() {
-            return Place::LeftOut { fingerprint: defect.fingerprint, checked: defect.checked };
+            return DefectPlace::LeftOut { fingerprint: defect.fingerprint, checked: defect.checked };
         }
         (defect.kind, defect.fingerprint) = (kind(command), fingerprint(command));
         let (kind, fingerprint) = (&defect.kind, defect.fingerprint);
         let fingerprint = Hex(fingerprint);
         tracing::warn!(index, position, kind, %fingerprint, "retrying a command at which this node panicked");
-        Place::Suspect
+        DefectPlace::Suspect
     }
 
     /// The second try went well.

@@ -19,7 +19,7 @@ pub(crate) use contact::Contact;
 
 use crate::{
     aliases::LeaderId,
-    core::{Core, Standing},
+    core::{Core, ServerMetrics},
 };
 use openraft::{AsyncRuntime, Instant, ServerState, Vote, raft::VoteRequest};
 use rand::RngExt;
@@ -151,14 +151,14 @@ impl<RT: AsyncRuntime> Elections<RT> {
     }
 }
 
-fn voter_in<RT: AsyncRuntime>(standing: &Standing<RT>) -> Option<Voter> {
+fn voter_in<RT: AsyncRuntime>(standing: &ServerMetrics<RT>) -> Option<Voter> {
     let voters = || standing.membership_config.voter_ids();
     let has_vote = voters().any(|id| id == standing.id);
     let follows = standing.state != ServerState::Leader;
     (has_vote && follows).then(|| Voter { vote: standing.vote, alone: voters().count() == 1 })
 }
 
-fn leads<RT: AsyncRuntime>(standing: &Standing<RT>) -> Option<()> {
+fn leads<RT: AsyncRuntime>(standing: &ServerMetrics<RT>) -> Option<()> {
     (standing.state == ServerState::Leader).then_some(())
 }
 

@@ -33,7 +33,7 @@ const GREETING_LIMIT: Duration = Duration::from_secs(2);
 const NAMING_LIMIT: Duration = Duration::from_secs(2);
 
 /// What a node without a log learns from asking another one.
-enum Found {
+enum FoundClusters {
     /// It is empty too, and this is its data directory.
     Empty(Incarnation),
     /// The cluster has formed, and this node is a member: its leader will send the log.
@@ -62,7 +62,7 @@ async fn ask_around<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -
         let answers = join_all(others.map(|(&id, member)| async move {
             let target = Target { id, address: member.address.clone(), incarnation: None };
             let greeting = RT::timeout(GREETING_LIMIT, core.peer.greet(&target)).await;
-            let found = greeting.map_or(Ok(Found::Nothing), |greeting| judge(config, id, greeting));
+            let found = greeting.map_or(Ok(FoundClusters::Nothing), |greeting| judge(config, id, greeting));
             found.map(|found| (id, found))
         }))
         .await;
@@ -70,9 +70,9 @@ async fn ask_around<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -
         let mut formed = false;
         for answer in answers {
             match answer? {
-                (id, Found::Empty(incarnation)) => drop(empty.insert(id, incarnation)),
-                (_, Found::Formed) => formed = true,
-                (_, Found::Nothing) => {}
+                (id, FoundClusters::Empty(incarnation)) => drop(empty.insert(id, incarnation)),
+                (_, FoundClusters::Formed) => formed = true,
+                (_, FoundClusters::Nothing) => {}
             }
         }
         if forms && !formed && empty.len() == config.members.len() && core.look(is_empty) {
@@ -82,12 +82,12 @@ async fn ask_around<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -
     }
 }
 
-fn judge(config: &ReplicaConfig, by: NodeId, greeting: Result<Introduction, PeerError>) -> Result<Found, FormationError> {
+fn judge(config: &ReplicaConfig, by: NodeId, greeting: Result<Introduction, PeerError>) -> Result<FoundClusters, FormationError> {
     let id = config.id;
     let introduction = match greeting {
         Ok(introduction) => introduction,
         Err(PeerError::Refused(refusal)) => return refused(config, by, refusal),
-        Err(PeerError::Unreachable(_) | PeerError::Lost(_)) => return Ok(Found::Nothing),
+        Err(PeerError::Unreachable(_) | PeerError::Lost(_)) => return Ok(FoundClusters::Nothing),
     };
     if introduction.id != by {
         let refusal = Refusal::Identity { expected: by, found: introduction.id };
@@ -97,20 +97,20 @@ fn judge(config: &ReplicaConfig, by: NodeId, greeting: Result<Introduction, Peer
         Some((_, expected)) if *expected != config.incarnation && !planted::has(Bug::AdmitsWipedMember) => {
             Err(FormationError::Wiped { id, expected: *expected, found: config.incarnation })
         }
-        Some(_) => Ok(Found::Formed),
+        Some(_) => Ok(FoundClusters::Formed),
         None if !introduction.members.is_empty() => Err(FormationError::NotAMember { id, by }),
-        None if introduction.empty => Ok(Found::Empty(introduction.incarnation)),
-        None => Ok(Found::Nothing),
+        None if introduction.empty => Ok(FoundClusters::Empty(introduction.incarnation)),
+        None => Ok(FoundClusters::Nothing),
     }
 }
 
-fn refused(config: &ReplicaConfig, by: NodeId, refusal: Refusal) -> Result<Found, FormationError> {
+fn refused(config: &ReplicaConfig, by: NodeId, refusal: Refusal) -> Result<FoundClusters, FormationError> {
     let id = config.id;
     match refusal {
         // It is about itself that it speaks, and knows nothing for sure.
-        Refusal::Starting | Refusal::LostEntries(_) => Ok(Found::Nothing),
+        Refusal::Starting | Refusal::LostEntries(_) => Ok(FoundClusters::Nothing),
         // That answer has no proof; and during a key rotation the nodes change their keys one at a time.
-        Refusal::Key(_) => Ok(Found::Nothing),
+        Refusal::Key(_) => Ok(FoundClusters::Nothing),
         Refusal::Incarnation { id: refused, expected, found } if refused == id => {
             Err(FormationError::Wiped { id, expected, found })
         }

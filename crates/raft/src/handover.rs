@@ -4,11 +4,11 @@
 //! whatever can be known before is looked at before, above all whether the target answers and has nearly all of the log.
 
 use crate::{
-    core::{CallError, Core, Route, leader_in},
+    core::{CallError, Core, ForwardRoute, leader_in},
     error::{HandoverError, ProposeError},
     status::is_silent,
     types::Types,
-    wire::{HandedOver, Reply, Request},
+    wire::{HandedOver, PeerReply, PeerRequest},
 };
 use fairhold_state::command::{Command, Outcome, Rejection, WriteKey};
 use fairhold_types::{NodeId, duration, failpoint, time::WallMillis};
@@ -31,18 +31,18 @@ pub(crate) async fn ask<RT: AsyncRuntime>(
 ) -> Result<(), HandoverError> {
     let done = loop {
         let asked = match core.route() {
-            Route::Here => Some(serve(core, to, key, deadline).await),
-            Route::There(leader) => {
+            ForwardRoute::Here => Some(serve(core, to, key, deadline).await),
+            ForwardRoute::There(leader) => {
                 let within_ms = duration::millis(deadline.saturating_duration_since(RT::Instant::now()));
-                let request = Request::HandOver { to, key, within_ms };
+                let request = PeerRequest::HandOver { to, key, within_ms };
                 match core.while_led(RT::timeout_at(deadline, core.ask(&leader, &request))).await {
-                    Some(Ok(Ok(Reply::HandedOver(done)))) => Some(done),
+                    Some(Ok(Ok(PeerReply::HandedOver(done)))) => Some(done),
                     Some(Ok(Err(CallError::NotDelivered(_)))) => None,
                     // It may have been begun.
                     Some(Ok(Ok(_) | Err(CallError::Lost)) | Err(_)) | None => Some(Ok(HandedOver::Now)),
                 }
             }
-            Route::Unknown => None,
+            ForwardRoute::Unknown => None,
         };
         match asked {
             Some(Err(HandoverError::NoLeader)) | None if core.pause(deadline).await => {}

@@ -59,12 +59,12 @@ impl Arriving {
 }
 
 /// Keeps snapshots, and never an older one over a newer one: one may be built while another is installed.
-pub(crate) struct Keeper {
+pub(crate) struct SnapshotWriter {
     pub(crate) store: Arc<dyn SnapshotStore>,
     pub(crate) newest: tokio::sync::Mutex<Option<LogId>>,
 }
 
-impl Keeper {
+impl SnapshotWriter {
     pub(crate) async fn keep<RT: AsyncRuntime>(
         &self,
         meta: &SnapshotMetaOf<Types<RT>>,
@@ -118,7 +118,7 @@ pub(crate) struct Builder<RT: AsyncRuntime> {
     pub(crate) state: State,
     pub(crate) last_applied: Option<LogId>,
     pub(crate) members: Members,
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) keeper: Arc<SnapshotWriter>,
     pub(crate) shared: Arc<Shared<RT>>,
     pub(crate) made_at: Progress,
 }

@@ -4,8 +4,8 @@ use tokio::task::yield_now;
 
 use crate::{
     aliases::{LogId, Members},
-    defect::{Defects, Place, caught},
-    keeper::{Builder, Keeper, SnapshotData, state_of},
+    defect::{DefectPlace, Defects, caught},
+    keeper::{Builder, SnapshotData, SnapshotWriter, state_of},
     shared::{Progress, Shared},
     snapshot::{SnapshotStore, aside},
     types::{Answers, Batch, Types},
@@ -59,7 +59,7 @@ pub trait Audience: Send + Sync + 'static {
 pub(crate) struct Machine<RT: AsyncRuntime> {
     shared: Arc<Shared<RT>>,
     audience: Arc<dyn Audience>,
-    keeper: Arc<Keeper>,
+    keeper: Arc<SnapshotWriter>,
     last_applied: Option<LogId>,
     members: Members,
     /// What was applied since the start.
@@ -77,7 +77,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
         log_kept_bytes: u64,
     ) -> io::Result<Machine<RT>> {
         failpoint!(RaftStartLoad, RT)?;
-        let keeper = Keeper { store: snapshots, newest: tokio::sync::Mutex::new(None) };
+        let keeper = SnapshotWriter { store: snapshots, newest: tokio::sync::Mutex::new(None) };
         let (state, bytes, meta) = match keeper.load::<RT>().await? {
             // Here, and not aside: nothing else is to be done yet to which this would have to give way.
             Some(snapshot) => (state_of(&*snapshot.snapshot)?, snapshot.snapshot.bytes(), snapshot.meta),
@@ -118,11 +118,11 @@ impl<RT: AsyncRuntime> Machine<RT> {
             let position = answers.len() as u64;
             if noted.contains(&position) {
                 match self.shared.defects.meet(index, position, next) {
-                    Place::LeftOut { fingerprint, checked } => {
+                    DefectPlace::LeftOut { fingerprint, checked } => {
                         commands.next();
                         answers.push(self.leave_out(index, position, fingerprint, checked).await?);
                     }
-                    Place::Suspect => {
+                    DefectPlace::Suspect => {
                         noted.retain(|other| *other != position);
                         tried.push(position);
                     }

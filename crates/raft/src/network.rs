@@ -13,7 +13,7 @@ use crate::{
     round_trips::RoundTrips,
     sending::Sending,
     types::{Member, Types},
-    wire::{self, Reply, Request},
+    wire::{self, PeerReply, PeerRequest},
 };
 use fairhold_types::{NodeId, failpoint};
 use futures_util::Stream;
@@ -90,8 +90,8 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for Client<RT> {
         rpc: AppendEntriesRequest<Types<RT>>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types<RT>>, RpcError<RT>> {
-        let Reply::Append(response) =
-            self.ask(self.lane, Request::Append(rpc), RPCTypes::AppendEntries, option.hard_ttl()).await?
+        let PeerReply::Append(response) =
+            self.ask(self.lane, PeerRequest::Append(rpc), RPCTypes::AppendEntries, option.hard_ttl()).await?
         else {
             return Err(unexpected());
         };
@@ -112,7 +112,7 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for Client<RT> {
     async fn vote(&mut self, rpc: VoteRequest<Types<RT>>, option: RPCOption) -> Result<VoteResponse<Types<RT>>, RpcError<RT>> {
         failpoint!(RaftVoteAsk, RT).map_err(|error| unreadable(&error))?;
         let (vote, last_log_id, to) = (rpc.vote, rpc.last_log_id, self.to.id);
-        let request = wire::encode(&Request::Vote(rpc)).map_err(|error| unreadable(&error))?;
+        let request = wire::encode(&PeerRequest::Vote(rpc)).map_err(|error| unreadable(&error))?;
         let answer = self.send(Lane::Heartbeat, request, RPCTypes::Vote, VOTE_LIMIT);
         let ballots = self.ballots.clone();
         let (answered, in_time) = oneshot::channel();
@@ -121,7 +121,7 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for Client<RT> {
         // openraft may not wait for as long as the voter's disk needs.
         drop(RT::spawn(async move {
             let response = match answer.await {
-                Ok(Reply::Vote(response)) => Ok(response),
+                Ok(PeerReply::Vote(response)) => Ok(response),
                 Ok(_) => Err(unexpected()),
                 Err(error) => Err(error),
             };
@@ -138,7 +138,8 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for Client<RT> {
         option: RPCOption,
     ) -> Result<VoteResponse<Types<RT>>, RpcError<RT>> {
         let vote = rpc.vote;
-        let Reply::Vote(response) = self.ask(Lane::Heartbeat, Request::PreVote(rpc), RPCTypes::Vote, option.hard_ttl()).await?
+        let PeerReply::Vote(response) =
+            self.ask(Lane::Heartbeat, PeerRequest::PreVote(rpc), RPCTypes::Vote, option.hard_ttl()).await?
         else {
             return Err(unexpected());
         };
@@ -167,8 +168,8 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for Client<RT> {
         rpc: TransferLeaderRequest<Types<RT>>,
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<Types<RT>>, RpcError<RT>> {
-        let Reply::TransferLeader(response) =
-            self.ask(Lane::Heartbeat, Request::TransferLeader(rpc), RPCTypes::TransferLeader, option.soft_ttl()).await?
+        let PeerReply::TransferLeader(response) =
+            self.ask(Lane::Heartbeat, PeerRequest::TransferLeader(rpc), RPCTypes::TransferLeader, option.soft_ttl()).await?
         else {
             return Err(unexpected());
         };

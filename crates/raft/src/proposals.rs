@@ -31,7 +31,7 @@ const BATCH_URGENT_MAX: usize = BATCH_COMMANDS_MAX / 4 * 3;
 /// Commands that wait in each of the two queues to be proposed on one node.
 const QUEUE_COMMANDS_MAX: usize = 16_384;
 
-pub(crate) type Outcome = Result<Answer, ProposeError>;
+pub(crate) type ProposalOutcome = Result<Answer, ProposeError>;
 
 const WAITING: u8 = 0;
 const HANDED_OVER: u8 = 1;
@@ -54,11 +54,11 @@ struct Proposal {
     /// Came from another node: it is not passed on once more.
     forwarded: bool,
     ticket: Arc<Ticket>,
-    answer: oneshot::Sender<Outcome>,
+    answer: oneshot::Sender<ProposalOutcome>,
 }
 
 impl Proposal {
-    fn resolve(self, outcome: Outcome) {
+    fn resolve(self, outcome: ProposalOutcome) {
         // A caller that went away wants no answer.
         self.answer.send(outcome).ok();
     }
@@ -84,7 +84,7 @@ pub(crate) struct ProposalOutlet {
 /// A command that was submitted. Dropping it takes the command back, if it was not handed over yet.
 pub(crate) struct Submitted {
     ticket: Arc<Ticket>,
-    answer: oneshot::Receiver<Outcome>,
+    answer: oneshot::Receiver<ProposalOutcome>,
 }
 
 /// Takes at most this many bytes of commands. Urgent commands are small, so this limit does not apply to them.
@@ -124,7 +124,7 @@ impl ProposalQueue {
 
 impl Submitted {
     /// Waits for what becomes of the command.
-    pub(crate) async fn outcome<RT: AsyncRuntime>(mut self, deadline: RT::Instant) -> Outcome {
+    pub(crate) async fn outcome<RT: AsyncRuntime>(mut self, deadline: RT::Instant) -> ProposalOutcome {
         let (answered, not_handed_over, handed_over) = match RT::timeout_at(deadline, &mut self.answer).await {
             Ok(Ok(outcome)) => return outcome,
             Ok(Err(_)) => (None, NotProposed::ShuttingDown, UnknownReason::Deposed),

@@ -1,7 +1,7 @@
 //! One node's part of the replicated state: proposes, reads, and says who leads.
 
 use crate::{
-    core::{Attendant, CallError, Core, Leadership, Route, leadership_in},
+    core::{Attendant, CallError, Core, ForwardRoute, Leadership, leadership_in},
     defect::Defect,
     error::{FatalReason, FormationError, HandoverError, NotProposed, ProposeError, ReadError, UnknownReason},
     handover, metrics,
@@ -11,7 +11,7 @@ use crate::{
     snapshot_schedule::tasks,
     status::ReplicaStatus,
     types::{Answers, Batch, Member, Types},
-    wire::{Reply, Request},
+    wire::{PeerReply, PeerRequest},
 };
 use fairhold_metrics::Registry;
 use fairhold_state::{
@@ -264,19 +264,19 @@ impl<RT: AsyncRuntime> Replica<RT> {
             return Err(CallError::NotDelivered(NotProposed::ShuttingDown));
         }
         match self.core.route() {
-            Route::Here => match self.core.attendant.get() {
+            ForwardRoute::Here => match self.core.attendant.get() {
                 Some(attendant) => Ok(attendant.attend(request.to_vec(), self.core.id).await),
                 None => Err(CallError::NotDelivered(NotProposed::NoLeader)),
             },
-            Route::There(leader) => {
-                let request = Request::Attend(request.to_vec());
+            ForwardRoute::There(leader) => {
+                let request = PeerRequest::Attend(request.to_vec());
                 match self.core.while_led(self.core.ask(&leader, &request)).await {
-                    Some(Ok(Reply::Attended(answer))) => Ok(answer),
+                    Some(Ok(PeerReply::Attended(answer))) => Ok(answer),
                     Some(Err(error)) => Err(error),
                     Some(Ok(_)) | None => Err(CallError::Lost),
                 }
             }
-            Route::Unknown => Err(CallError::NotDelivered(NotProposed::NoLeader)),
+            ForwardRoute::Unknown => Err(CallError::NotDelivered(NotProposed::NoLeader)),
         }
     }
 

@@ -9,7 +9,7 @@ mod terms;
 use crate::{
     complaint::Complaint,
     config::ReplicaConfig,
-    core::{Core, Route},
+    core::{Core, ForwardRoute},
     elections::grants,
     handover,
     lost_entries::heartbeat,
@@ -17,7 +17,7 @@ use crate::{
     status::is_empty,
     types::Types,
     vacancy,
-    wire::{self, Declined, Reply, Request},
+    wire::{self, Declined, PeerReply, PeerRequest},
 };
 use append::Appenders;
 use bytes::Bytes;
@@ -43,9 +43,9 @@ use std::{
 };
 
 /// Where other nodes are received. It is made first, because the transport needs it; it answers when the replica has started.
-pub struct Reception<RT: AsyncRuntime>(Arc<Inner<RT>>);
+pub struct Reception<RT: AsyncRuntime>(Arc<ServiceInner<RT>>);
 
-struct Inner<RT: AsyncRuntime> {
+struct ServiceInner<RT: AsyncRuntime> {
     id: NodeId,
     incarnation: Incarnation,
     /// The nodes that may speak to this node until it knows a membership.
@@ -68,7 +68,7 @@ impl<RT: AsyncRuntime> Reception<RT> {
     /// Receives nobody until the replica has started with it.
     #[must_use]
     pub fn new(config: &ReplicaConfig) -> Reception<RT> {
-        Reception(Arc::new(Inner {
+        Reception(Arc::new(ServiceInner {
             id: config.id,
             incarnation: config.incarnation,
             configured: config.members.keys().copied().collect(),
@@ -142,7 +142,7 @@ impl<RT: AsyncRuntime> Reception<RT> {
 
 impl<RT: AsyncRuntime> Service for Reception<RT> {
     fn introduction(&self) -> Introduction {
-        let Inner { id, incarnation, .. } = *self.0;
+        let ServiceInner { id, incarnation, .. } = *self.0;
         match self.core() {
             // Not `empty`: whether it is, is not known yet, and a cluster must not be formed on a guess.
             None => Introduction { id, cluster: None, incarnation, empty: false, members: Vec::new() },
@@ -173,17 +173,17 @@ impl<RT: AsyncRuntime> Service for Reception<RT> {
 
     fn serve(&self, from: NodeId, lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes> {
         let Some(core) = self.core() else {
-            return ready(reply::<RT>(&Reply::Declined(Declined::NotRunning))).boxed();
+            return ready(reply::<RT>(&PeerReply::Declined(Declined::NotRunning))).boxed();
         };
         if let Err(refusal) = takes_part(&core).and_then(|()| self.still_admitted(&core, from)) {
             self.log_refusal(from, &refusal);
-            return ready(reply::<RT>(&Reply::Declined(Declined::Refused(refusal)))).boxed();
+            return ready(reply::<RT>(&PeerReply::Declined(Declined::Refused(refusal)))).boxed();
         }
-        let request = match wire::decode::<Request<RT>>(&request) {
+        let request = match wire::decode::<PeerRequest<RT>>(&request) {
             Ok(request) => request,
             Err(error) => {
                 tracing::warn!(node = from, %error, "a request of node {from} cannot be read");
-                return ready(reply::<RT>(&Reply::Declined(Declined::Malformed))).boxed();
+                return ready(reply::<RT>(&PeerReply::Declined(Declined::Malformed))).boxed();
             }
         };
         let own = core.look(|metrics| metrics.current_term);
@@ -196,7 +196,7 @@ impl<RT: AsyncRuntime> Service for Reception<RT> {
                      sound?"
                 );
             }
-            return ready(reply::<RT>(&Reply::Declined(declined))).boxed();
+            return ready(reply::<RT>(&PeerReply::Declined(declined))).boxed();
         }
         let answer = self.0.answer(core, from, lane, request);
         async move { reply(&answer.await) }.boxed()
@@ -216,72 +216,80 @@ impl<RT: AsyncRuntime> Service for Reception<RT> {
     }
 }
 
-impl<RT: AsyncRuntime> Inner<RT> {
+impl<RT: AsyncRuntime> ServiceInner<RT> {
     /// What must keep its order takes its place here; the rest happens in the future.
-    fn answer(&self, core: Arc<Core<RT>>, from: NodeId, lane: Lane, request: Request<RT>) -> BoxFuture<'static, Reply<RT>> {
-        if let Request::Append(rpc) = &request {
+    fn answer(
+        &self,
+        core: Arc<Core<RT>>,
+        from: NodeId,
+        lane: Lane,
+        request: PeerRequest<RT>,
+    ) -> BoxFuture<'static, PeerReply<RT>> {
+        if let PeerRequest::Append(rpc) = &request {
             core.contact.heard(rpc.vote, RT::Instant::now());
             self.incoming.hear(&*core.snapshots, rpc.vote);
         }
         match request {
-            Request::Append(rpc) if lane == Lane::Append => self.appenders.append(&core, from, rpc),
-            Request::Append(rpc) => heartbeat::answer(core, rpc).boxed(),
-            Request::Vote(rpc) => async move {
+            PeerRequest::Append(rpc) if lane == Lane::Append => self.appenders.append(&core, from, rpc),
+            PeerRequest::Append(rpc) => heartbeat::answer(core, rpc).boxed(),
+            PeerRequest::Vote(rpc) => async move {
                 if failpoint!(RaftVoteReceive, RT).is_err() {
-                    return Reply::Declined(Declined::Busy);
+                    return PeerReply::Declined(Declined::Busy);
                 }
                 let (vote, asked) = (rpc.vote, RT::Instant::now());
                 let response = core.raft.vote(rpc).await;
                 if response.as_ref().is_ok_and(|response| grants(response, vote)) {
                     core.contact.gave(vote, asked, RT::Instant::now());
                 }
-                let reply = answer(response.map(Reply::Vote));
-                if failpoint!(RaftVoteAnswer, RT).is_ok() { reply } else { Reply::Declined(Declined::Busy) }
+                let reply = answer(response.map(PeerReply::Vote));
+                if failpoint!(RaftVoteAnswer, RT).is_ok() { reply } else { PeerReply::Declined(Declined::Busy) }
             }
             .boxed(),
-            Request::PreVote(rpc) => async move {
+            PeerRequest::PreVote(rpc) => async move {
                 let mut response = core.raft.pre_vote(rpc).await;
                 // openraft leaves a lease that `vacancy` set aside as it is, also where that was a false alarm.
                 if let Ok(response) = &mut response {
                     response.vote_granted &= !core.contact.hears_leader(core.lease, RT::Instant::now());
                 }
-                answer(response.map(Reply::Vote))
+                answer(response.map(PeerReply::Vote))
             }
             .boxed(),
-            Request::TransferLeader(rpc) => async move {
+            PeerRequest::TransferLeader(rpc) => async move {
                 if failpoint!(RaftTransferReceive, RT).is_err() {
-                    return Reply::Declined(Declined::Busy);
+                    return PeerReply::Declined(Declined::Busy);
                 }
-                answer(core.raft.handle_transfer_leader(rpc).await.map(Reply::TransferLeader))
+                answer(core.raft.handle_transfer_leader(rpc).await.map(PeerReply::TransferLeader))
             }
             .boxed(),
-            Request::SnapshotBegin(begin) => ready(self.incoming.begin(&*core.snapshots, from, begin)).boxed(),
-            Request::SnapshotBlock { index, block } => self.incoming.block(&*core.snapshots, from, index, block),
-            Request::SnapshotEnd => match self.incoming.end::<RT>(&*core.snapshots, from) {
+            PeerRequest::SnapshotBegin(begin) => ready(self.incoming.begin(&*core.snapshots, from, begin)).boxed(),
+            PeerRequest::SnapshotBlock { index, block } => self.incoming.block(&*core.snapshots, from, index, block),
+            PeerRequest::SnapshotEnd => match self.incoming.end::<RT>(&*core.snapshots, from) {
                 Ok((vote, snapshot)) => async move {
                     if failpoint!(RaftInstallReceive, RT).is_err() {
-                        return Reply::Declined(Declined::Busy);
+                        return PeerReply::Declined(Declined::Busy);
                     }
-                    answer(core.raft.install_full_snapshot(vote, snapshot).await.map(Reply::SnapshotInstalled))
+                    answer(core.raft.install_full_snapshot(vote, snapshot).await.map(PeerReply::SnapshotInstalled))
                 }
                 .boxed(),
-                Err(declined) => ready(Reply::Declined(declined)).boxed(),
+                Err(declined) => ready(PeerReply::Declined(declined)).boxed(),
             },
-            Request::Propose { commands, within_ms } => self.propose(core, from, commands, within_ms),
-            Request::HandOver { to, key, within_ms } => async move {
+            PeerRequest::Propose { commands, within_ms } => self.propose(core, from, commands, within_ms),
+            PeerRequest::HandOver { to, key, within_ms } => async move {
                 let deadline = RT::Instant::now() + Duration::from_millis(within_ms);
-                Reply::HandedOver(handover::serve(&core, to, key, deadline).await)
+                PeerReply::HandedOver(handover::serve(&core, to, key, deadline).await)
             }
             .boxed(),
-            Request::DiskLow => {
+            PeerRequest::DiskLow => {
                 core.disk_room.heard(from, RT::Instant::now());
-                ready(Reply::Noted).boxed()
+                ready(PeerReply::Noted).boxed()
             }
-            Request::ReadIndex => async move { Reply::ReadIndex(core.barriers.next(true).await) }.boxed(),
-            Request::Attend(message) => async move {
+            PeerRequest::ReadIndex => async move { PeerReply::ReadIndex(core.barriers.next(true).await) }.boxed(),
+            PeerRequest::Attend(message) => async move {
                 match (core.route(), core.attendant.get()) {
-                    (Route::Here, Some(attendant)) => Reply::Attended(attendant.attend(message, from).await),
-                    (Route::Here | Route::There(_) | Route::Unknown, _) => Reply::Declined(Declined::NotLeader),
+                    (ForwardRoute::Here, Some(attendant)) => PeerReply::Attended(attendant.attend(message, from).await),
+                    (ForwardRoute::Here | ForwardRoute::There(_) | ForwardRoute::Unknown, _) => {
+                        PeerReply::Declined(Declined::NotLeader)
+                    }
                 }
             }
             .boxed(),
@@ -294,17 +302,17 @@ impl<RT: AsyncRuntime> Inner<RT> {
         from: NodeId,
         commands: Vec<Command>,
         within_ms: u64,
-    ) -> BoxFuture<'static, Reply<RT>> {
+    ) -> BoxFuture<'static, PeerReply<RT>> {
         if let Some(refusal) = commands.iter().find_map(|command| refusal(from, command))
             && self.improper.is_due()
         {
             tracing::error!(node = from, "node {from} forwarded a command that a node must not forward: {refusal}");
         }
         async move {
-            if !matches!(core.route(), Route::Here) {
-                return Reply::Declined(Declined::NotLeader);
+            if !matches!(core.route(), ForwardRoute::Here) {
+                return PeerReply::Declined(Declined::NotLeader);
             }
-            Reply::Proposed(forwarded::serve(&core, from, commands, Duration::from_millis(within_ms)).await)
+            PeerReply::Proposed(forwarded::serve(&core, from, commands, Duration::from_millis(within_ms)).await)
         }
         .boxed()
     }
@@ -316,11 +324,11 @@ fn takes_part<RT: AsyncRuntime>(core: &Core<RT>) -> Result<(), Refusal> {
 }
 
 /// openraft answers everything but when it has stopped.
-fn answer<RT: AsyncRuntime, E>(result: Result<Reply<RT>, E>) -> Reply<RT> {
-    result.unwrap_or(Reply::Declined(Declined::NotRunning))
+fn answer<RT: AsyncRuntime, E>(result: Result<PeerReply<RT>, E>) -> PeerReply<RT> {
+    result.unwrap_or(PeerReply::Declined(Declined::NotRunning))
 }
 
-fn reply<RT: AsyncRuntime>(reply: &Reply<RT>) -> Bytes {
+fn reply<RT: AsyncRuntime>(reply: &PeerReply<RT>) -> Bytes {
     wire::encode(reply).unwrap_or_else(|error| {
         tracing::error!(%error, "an answer to another node cannot be encoded");
         // The other side cannot read nothing, and takes it for an unknown outcome: which it is.

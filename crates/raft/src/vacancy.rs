@@ -8,7 +8,7 @@
 //! acknowledges. A machine or a net that is gone refuses nothing, and is waited for as before.
 
 use crate::{
-    core::{Core, Route},
+    core::{Core, ForwardRoute},
     types::Types,
 };
 use fairhold_types::NodeId;
@@ -26,7 +26,7 @@ const TRIES: u32 = 8;
 /// Stands for election once the leader is known to be dead, when it is this node's turn; does nothing in every other case.
 pub(crate) async fn fill<RT: AsyncRuntime>(core: Arc<Core<RT>>, dead: NodeId) {
     let Some(led) = core.standing(|standing| (standing.current_leader == Some(dead)).then_some(standing.vote)) else { return };
-    let Route::There(leader) = core.route() else { return };
+    let ForwardRoute::There(leader) = core.route() else { return };
     if leader.id != dead {
         return;
     }

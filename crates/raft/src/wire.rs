@@ -28,7 +28,7 @@ const _: () = assert!(WIRE_FORMAT as u16 == WIRE_VERSION, "the version byte must
 /// A request, on the lane that `peer::Lane` says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "RT: AsyncRuntime")]
-pub(crate) enum Request<RT: AsyncRuntime> {
+pub(crate) enum PeerRequest<RT: AsyncRuntime> {
     /// Log entries, or none: a heartbeat.
     Append(AppendEntriesRequest<Types<RT>>),
     /// A candidate asks for a vote.
@@ -98,7 +98,7 @@ pub(crate) enum HandedOver {
 /// The answer to a request.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "RT: AsyncRuntime")]
-pub(crate) enum Reply<RT: AsyncRuntime> {
+pub(crate) enum PeerReply<RT: AsyncRuntime> {
     /// To `Append`.
     Append(AppendEntriesResponse<Types<RT>>),
     /// To `Vote` and `PreVote`.
@@ -218,19 +218,19 @@ mod tests {
         let append = AppendEntriesRequest { vote, prev_log_id: log_id, entries: vec![], leader_commit: log_id };
         let nodes = BTreeMap::from([(1, crate::types::Member::default())]);
         let members = Members::new(log_id, Membership::new(vec![BTreeSet::from([1])], nodes).unwrap());
-        let requests: Vec<Request<TokioRuntime>> = vec![
-            Request::Append(append),
-            Request::Vote(VoteRequest::new(vote, log_id)),
-            Request::PreVote(VoteRequest::new(vote, None)),
-            Request::TransferLeader(TransferLeaderRequest::new(vote, 3, log_id)),
-            Request::SnapshotBegin(SnapshotBegin { vote, last_log_id: log_id, members, blocks: 4 }),
-            Request::SnapshotBlock { index: 3, block: vec![0, 1, 255] },
-            Request::SnapshotEnd,
-            Request::Propose { commands: vec![Command::Forget { through: Revision(7) }], within_ms: 10 },
-            Request::ReadIndex,
-            Request::Attend(vec![1, 2, 3]),
-            Request::HandOver { to: 2, key: None, within_ms: 10 },
-            Request::DiskLow,
+        let requests: Vec<PeerRequest<TokioRuntime>> = vec![
+            PeerRequest::Append(append),
+            PeerRequest::Vote(VoteRequest::new(vote, log_id)),
+            PeerRequest::PreVote(VoteRequest::new(vote, None)),
+            PeerRequest::TransferLeader(TransferLeaderRequest::new(vote, 3, log_id)),
+            PeerRequest::SnapshotBegin(SnapshotBegin { vote, last_log_id: log_id, members, blocks: 4 }),
+            PeerRequest::SnapshotBlock { index: 3, block: vec![0, 1, 255] },
+            PeerRequest::SnapshotEnd,
+            PeerRequest::Propose { commands: vec![Command::Forget { through: Revision(7) }], within_ms: 10 },
+            PeerRequest::ReadIndex,
+            PeerRequest::Attend(vec![1, 2, 3]),
+            PeerRequest::HandOver { to: 2, key: None, within_ms: 10 },
+            PeerRequest::DiskLow,
         ];
         for request in &requests {
             assert_eq!(back(request), format!("{request:?}"));
@@ -242,22 +242,22 @@ mod tests {
         let vote = Vote { leader_id: LeaderId { term: 3, node_id: 2 }, committed: true };
         let answer = Answer { result: Ok(Outcome::Done), revision: Revision(9) };
         let lost = LostEntries { node: 2, leader: 1, acknowledged: 57, has: None };
-        let replies: Vec<Reply<TokioRuntime>> = vec![
-            Reply::Append(AppendEntriesResponse::HigherVote(vote)),
-            Reply::Vote(VoteResponse::new(vote, None, true)),
-            Reply::TransferLeader(Ok(())),
-            Reply::SnapshotTaken,
-            Reply::SnapshotInstalled(SnapshotResponse::new(vote)),
-            Reply::Proposed(vec![Ok(answer), Err(NotProposed::Overloaded.into()), Err(UnknownReason::Deposed.into())]),
-            Reply::ReadIndex(Ok(12)),
-            Reply::ReadIndex(Err(NotProposed::NoLeader)),
-            Reply::Attended(vec![]),
-            Reply::Declined(Declined::Refused(Refusal::Stranger { id: 4 })),
-            Reply::Declined(Declined::Refused(Refusal::LostEntries(lost))),
-            Reply::Declined(Declined::TermTooFar { term: u64::MAX, own: 3 }),
-            Reply::HandedOver(Ok(HandedOver::Now)),
-            Reply::HandedOver(Err(HandoverError::NotMember { to: 9, members: vec![1, 2] })),
-            Reply::Noted,
+        let replies: Vec<PeerReply<TokioRuntime>> = vec![
+            PeerReply::Append(AppendEntriesResponse::HigherVote(vote)),
+            PeerReply::Vote(VoteResponse::new(vote, None, true)),
+            PeerReply::TransferLeader(Ok(())),
+            PeerReply::SnapshotTaken,
+            PeerReply::SnapshotInstalled(SnapshotResponse::new(vote)),
+            PeerReply::Proposed(vec![Ok(answer), Err(NotProposed::Overloaded.into()), Err(UnknownReason::Deposed.into())]),
+            PeerReply::ReadIndex(Ok(12)),
+            PeerReply::ReadIndex(Err(NotProposed::NoLeader)),
+            PeerReply::Attended(vec![]),
+            PeerReply::Declined(Declined::Refused(Refusal::Stranger { id: 4 })),
+            PeerReply::Declined(Declined::Refused(Refusal::LostEntries(lost))),
+            PeerReply::Declined(Declined::TermTooFar { term: u64::MAX, own: 3 }),
+            PeerReply::HandedOver(Ok(HandedOver::Now)),
+            PeerReply::HandedOver(Err(HandoverError::NotMember { to: 9, members: vec![1, 2] })),
+            PeerReply::Noted,
         ];
         for reply in &replies {
             assert_eq!(back(reply), format!("{reply:?}"));
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_block_is_written_in_one_piece() {
-        let request = Request::<TokioRuntime>::SnapshotBlock { index: 0, block: vec![255; 1_000] };
+        let request = PeerRequest::<TokioRuntime>::SnapshotBlock { index: 0, block: vec![255; 1_000] };
         assert!(encode(&request).unwrap().len() < 1_020, "a byte is a byte");
     }
 }

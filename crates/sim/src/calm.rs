@@ -1,6 +1,6 @@
 //! How long the world has been without faults. From then on each call is answered soon, and no new term begins.
 
-use crate::{host::TRUE_RATE, plan::Plan, trace};
+use crate::{host::TRUE_RATE, plan::StoryPlan, trace};
 use fairhold_types::limits::PIECE_STEPS;
 use parking_lot::{Mutex, MutexGuard};
 use std::{sync::Arc, time::Duration};
@@ -19,7 +19,7 @@ const ROUND_TRIPS: u32 = 8;
 /// If flushes make calls slower than this, the nodes' own timeouts end them first, so there is nothing to judge.
 const SOON_MAX: Duration = Duration::from_millis(2_500);
 
-struct Inner {
+struct CalmInner {
     troubles: u32,
     since: Duration,
 }
@@ -27,7 +27,7 @@ struct Inner {
 /// Clones are the same.
 #[derive(Clone)]
 pub(crate) struct Calm {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<CalmInner>>,
     /// The plan has no fault that lasts for the whole story.
     fair: bool,
     soon: Duration,
@@ -35,14 +35,14 @@ pub(crate) struct Calm {
 
 impl Calm {
     /// What a plan allows to be promised.
-    pub(crate) fn new(plan: &Plan) -> Calm {
+    pub(crate) fn new(plan: &StoryPlan) -> Calm {
         let fair = plan.rates.iter().all(|rate| *rate == TRUE_RATE) && plan.weather.break_one_in == 0;
         let work = plan.pace * u32::try_from(PIECE_STEPS).unwrap_or(u32::MAX);
         let soon = SOON + (plan.flushes.at_least + work) * FLUSHES + plan.round_trip * ROUND_TRIPS;
         let fair = fair && soon <= SOON_MAX && !plan.is_too_far_apart();
         #[cfg(feature = "failpoints")]
         let fair = fair && plan.points.is_empty();
-        let inner = Arc::new(Mutex::new(Inner { troubles: 0, since: Duration::ZERO }));
+        let inner = Arc::new(Mutex::new(CalmInner { troubles: 0, since: Duration::ZERO }));
         Calm { inner, fair, soon }
     }
 
@@ -74,7 +74,7 @@ impl Calm {
         self.fair && inner.troubles == 0 && inner.since + AFTERMATH <= then
     }
 
-    fn locked(&self) -> MutexGuard<'_, Inner> {
+    fn locked(&self) -> MutexGuard<'_, CalmInner> {
         self.inner.lock()
     }
 }

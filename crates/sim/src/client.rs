@@ -5,7 +5,7 @@ use crate::{
     stream::Stream,
     tally::Probe,
     trace,
-    world::{AnsweredWithin, Reply, World},
+    world::{AnsweredWithin, CallReply, World},
 };
 use axum::body::Body;
 use fairhold_types::{GrantId, NodeId, Revision};
@@ -82,7 +82,7 @@ impl Ask {
     }
 
     /// Now and then the client hangs up so soon that it does not hear of what it did.
-    pub(crate) fn hang_up_sometimes(self, client: &mut Client) -> Ask {
+    pub(crate) fn hang_up_sometimes(self, client: &mut SimClient) -> Ask {
         let millis = client.chance.random_range(1..60);
         if client.chance.random_range(0..6) == 0 { self.hang_up_after(Duration::from_millis(millis)) } else { self }
     }
@@ -113,7 +113,7 @@ impl Ask {
 
 /// An answer whose outcome is known.
 #[derive(Clone)]
-pub(crate) struct Told {
+pub(crate) struct ClientReply {
     pub(crate) status: StatusCode,
     pub(crate) revision: Revision,
     pub(crate) headers: HeaderMap,
@@ -125,7 +125,7 @@ pub(crate) struct Told {
     pub(crate) came: Duration,
 }
 
-impl Told {
+impl ClientReply {
     /// A number in the JSON body.
     pub(crate) fn number(&self, field: &str) -> Option<u64> {
         self.json.get(field).and_then(serde_json::Value::as_u64)
@@ -143,7 +143,7 @@ impl Told {
 }
 
 /// One client. It has no clock of its own: it lives in true time.
-pub(crate) struct Client {
+pub(crate) struct SimClient {
     pub(crate) world: World,
     pub(crate) name: String,
     pub(crate) chance: SmallRng,
@@ -153,12 +153,12 @@ pub(crate) struct Client {
     hang_ups: SmallRng,
 }
 
-impl Client {
+impl SimClient {
     /// A client; the seed decides all that it does.
-    pub(crate) fn new(world: World, name: String, seed: u64) -> Client {
+    pub(crate) fn new(world: World, name: String, seed: u64) -> SimClient {
         let echoes = SmallRng::seed_from_u64(!seed);
         let hang_ups = SmallRng::seed_from_u64(seed ^ HANG_UPS);
-        Client { world, name, chance: SmallRng::seed_from_u64(seed), echoes, hang_ups }
+        SimClient { world, name, chance: SmallRng::seed_from_u64(seed), echoes, hang_ups }
     }
 
     /// A new idempotency key.
@@ -175,7 +175,7 @@ impl Client {
     }
 
     /// Asks any node once. `None`: it may have been done or not.
-    pub(crate) async fn once(&mut self, ask: &Ask) -> Option<Told> {
+    pub(crate) async fn once(&mut self, ask: &Ask) -> Option<ClientReply> {
         let ids = self.world.ids();
         let to = ids[self.chance.random_range(0..ids.len())];
         if ask.method != Method::GET && self.echoes.random_range(0..ECHO_ONE_IN) == 0 {
@@ -210,7 +210,7 @@ impl Client {
     }
 
     /// Asks one node once.
-    pub(crate) async fn once_at(&self, to: NodeId, ask: &Ask) -> Option<Told> {
+    pub(crate) async fn once_at(&self, to: NodeId, ask: &Ask) -> Option<ClientReply> {
         let (sent, floor) = (trace::since_start(), self.world.oracle.acknowledged());
         let call = self.world.call(to, ask.request());
         let patience = ask.hang_up_after.unwrap_or(ask.wait + PATIENCE);
@@ -225,7 +225,7 @@ impl Client {
             let (what, within) = (what.clone(), ask.wait + self.world.calm.soon());
             self.world.oracle.told(&Fact::Called { what, sent, came, within });
         }
-        let Some(Reply { status, headers, body }) = reply else {
+        let Some(CallReply { status, headers, body }) = reply else {
             trace::event(&format!("{what}: no answer"));
             self.world.tally.call(format!("{} no answer", ask.route()));
             return None;
@@ -233,7 +233,7 @@ impl Client {
         let text = String::from_utf8_lossy(&body).into_owned();
         let json = serde_json::from_str(&text).unwrap_or_default();
         let revision = self.revision_of(&headers);
-        let told = Told { status, revision, text, json, asked: sent, sent, came: trace::since_start(), headers };
+        let told = ClientReply { status, revision, text, json, asked: sent, sent, came: trace::since_start(), headers };
         trace::event(&format!("{what}: {status} {}", told.field("code")));
         self.world.tally.call(format!("{} {} {}", ask.route(), status.as_u16(), told.field("code")).trim_end().to_owned());
         if status.is_success() {
@@ -265,7 +265,7 @@ impl Client {
     }
 
     /// Asks until the outcome is known, at most so often. `None`: it is still unknown.
-    pub(crate) async fn until_known(&mut self, ask: &Ask, tries: u32) -> Option<Told> {
+    pub(crate) async fn until_known(&mut self, ask: &Ask, tries: u32) -> Option<ClientReply> {
         let asked = trace::since_start();
         for _ in 0..tries {
             match self.once(ask).await {
@@ -273,7 +273,7 @@ impl Client {
                     self.world.tally.probe(Probe::SurelyNotDone);
                 }
                 Some(told) if told.status == StatusCode::GATEWAY_TIMEOUT => self.world.tally.probe(Probe::OutcomeUnknown),
-                Some(told) => return Some(Told { asked, ..told }),
+                Some(told) => return Some(ClientReply { asked, ..told }),
                 None => self.world.tally.probe(Probe::OutcomeUnknown),
             }
             self.idle(300).await;
@@ -282,11 +282,11 @@ impl Client {
     }
 
     /// The contract does not know this answer; but that the state is full, where it is small.
-    pub(crate) fn unexpected(&self, what: &str, told: &Told) {
+    pub(crate) fn unexpected(&self, what: &str, told: &ClientReply) {
         if self.world.state_bytes.is_some() && told.field("code") == "state_full" {
             return self.world.tally.probe(Probe::StateFull);
         }
-        let Told { status, text, .. } = told;
+        let ClientReply { status, text, .. } = told;
         self.world.oracle.violation(format!("{}: {what} was answered with {status} {text}", self.name));
     }
 }

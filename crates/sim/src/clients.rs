@@ -17,10 +17,10 @@ mod visitor;
 mod watcher;
 mod writer;
 
-use crate::{client::Client, trade::Trade};
+use crate::{client::SimClient, trade::Trade};
 
 /// Works until its rounds are done.
-pub(crate) async fn work(trade: Trade, client: Client, rounds: u32) {
+pub(crate) async fn work(trade: Trade, client: SimClient, rounds: u32) {
     match trade {
         Trade::Locker | Trade::Reader | Trade::Permits => locker::work(trade, client, rounds).await,
         Trade::Owner => owner::work(client, rounds).await,

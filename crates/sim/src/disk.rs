@@ -14,7 +14,7 @@ use fairhold_types::{
     Incarnation, failpoint,
     planted::{self, Bug},
 };
-use kept::{C, Kept, Write};
+use kept::{C, LogContent, Write};
 use openraft::{
     LogState, OptionalSend,
     alias::{EntryOf, LogIdOf, VoteOf},
@@ -59,12 +59,12 @@ impl Waiter {
 
 #[derive(Default)]
 struct Platter {
-    durable: Kept,
+    durable: LogContent,
     snapshot: Option<SnapshotImage>,
     /// The one before, for a disk that lies.
     snapshot_before: Option<SnapshotImage>,
     /// As this life of the machine sees it.
-    seen: Kept,
+    seen: LogContent,
     pending: VecDeque<(Vec<Write>, Waiter)>,
     /// How often a cut of the log was flushed.
     cuts: u64,

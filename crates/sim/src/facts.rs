@@ -45,7 +45,7 @@ pub(crate) enum Fact {
     /// A client is about to give a session another timeout: the earlier ones count no more from then on.
     Retiming { session: SessionNumber, sent: Duration, ttl: Duration },
     /// A client is about to ask for a change of something, by a key.
-    Changing { whose: String, key: String, change: Change },
+    Changing { whose: String, key: String, change: Conversion },
     /// The request with this key is known to be done.
     Settled { key: String },
     /// A grant was released by its id, or the id was released before any acquire used it.
@@ -72,7 +72,7 @@ pub(crate) enum Fact {
 
 /// A change of something that exists. Of a lock's settings, only those that are given change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum Conversion {
     /// A grant shared from then on.
     Downgraded,
     /// A grant alone from then on, or waiting for it.

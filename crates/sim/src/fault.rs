@@ -14,7 +14,7 @@ pub(crate) enum Whom {
 
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FaultKind {
     /// The machine loses its power.
     Crash,
     /// The machine loses its power while something is written and not flushed yet.
@@ -61,65 +61,65 @@ pub(crate) enum Kind {
     Moved,
 }
 
-impl Kind {
+impl FaultKind {
     /// As it is counted.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Kind::Crash => "crash",
-            Kind::CrashWriting => "crash in the middle of a flush",
-            Kind::CrashVoting => "crash in the middle of a vote",
-            Kind::CrashTruncating => "crash at a cut of the log",
-            Kind::CrashAll => "crash of all",
-            Kind::Stop => "stop in good order",
-            Kind::Pause => "pause",
-            Kind::PauseAll => "pause of all",
-            Kind::Isolate => "isolation",
-            Kind::Apart => "isolation from the other nodes alone",
-            Kind::Deaf => "one-way cut, deaf",
-            Kind::Mute => "one-way cut, mute",
-            Kind::Bridge => "cut of a pair",
-            Kind::Breaks => "broken connections",
-            Kind::SlowDisk => "slow disk",
-            Kind::DiskError => "disk error",
-            Kind::DiskFull => "disk full",
-            Kind::HandOver => "hand-over of the leadership",
-            Kind::WrongDisk => "start with an empty disk",
-            Kind::OlderDisk => "a backup in place of the disk",
-            Kind::LateAnswers => "answers after an election",
-            Kind::Moved => "other addresses",
+            FaultKind::Crash => "crash",
+            FaultKind::CrashWriting => "crash in the middle of a flush",
+            FaultKind::CrashVoting => "crash in the middle of a vote",
+            FaultKind::CrashTruncating => "crash at a cut of the log",
+            FaultKind::CrashAll => "crash of all",
+            FaultKind::Stop => "stop in good order",
+            FaultKind::Pause => "pause",
+            FaultKind::PauseAll => "pause of all",
+            FaultKind::Isolate => "isolation",
+            FaultKind::Apart => "isolation from the other nodes alone",
+            FaultKind::Deaf => "one-way cut, deaf",
+            FaultKind::Mute => "one-way cut, mute",
+            FaultKind::Bridge => "cut of a pair",
+            FaultKind::Breaks => "broken connections",
+            FaultKind::SlowDisk => "slow disk",
+            FaultKind::DiskError => "disk error",
+            FaultKind::DiskFull => "disk full",
+            FaultKind::HandOver => "hand-over of the leadership",
+            FaultKind::WrongDisk => "start with an empty disk",
+            FaultKind::OlderDisk => "a backup in place of the disk",
+            FaultKind::LateAnswers => "answers after an election",
+            FaultKind::Moved => "other addresses",
         }
     }
 
     /// All that a story's faults are drawn from: `Moved` comes in addition.
-    pub(crate) const DRAWN: [Kind; 21] = [
-        Kind::Crash,
-        Kind::CrashWriting,
-        Kind::CrashVoting,
-        Kind::CrashTruncating,
-        Kind::CrashAll,
-        Kind::Stop,
-        Kind::Pause,
-        Kind::PauseAll,
-        Kind::Isolate,
-        Kind::Apart,
-        Kind::Deaf,
-        Kind::Mute,
-        Kind::Bridge,
-        Kind::Breaks,
-        Kind::SlowDisk,
-        Kind::DiskError,
-        Kind::DiskFull,
-        Kind::HandOver,
-        Kind::WrongDisk,
-        Kind::OlderDisk,
-        Kind::LateAnswers,
+    pub(crate) const DRAWN: [FaultKind; 21] = [
+        FaultKind::Crash,
+        FaultKind::CrashWriting,
+        FaultKind::CrashVoting,
+        FaultKind::CrashTruncating,
+        FaultKind::CrashAll,
+        FaultKind::Stop,
+        FaultKind::Pause,
+        FaultKind::PauseAll,
+        FaultKind::Isolate,
+        FaultKind::Apart,
+        FaultKind::Deaf,
+        FaultKind::Mute,
+        FaultKind::Bridge,
+        FaultKind::Breaks,
+        FaultKind::SlowDisk,
+        FaultKind::DiskError,
+        FaultKind::DiskFull,
+        FaultKind::HandOver,
+        FaultKind::WrongDisk,
+        FaultKind::OlderDisk,
+        FaultKind::LateAnswers,
     ];
 }
 
 /// A fault: what, whom, from when, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fault {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FaultKind,
     pub(crate) whom: Whom,
     pub(crate) at: Duration,
     pub(crate) lasts: Duration,

@@ -34,14 +34,14 @@ thread_local! {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Condition {
+enum HostCondition {
     Running,
     Paused(SimInstant),
     Dead,
 }
 
-struct Inner {
-    condition: Condition,
+struct HostInner {
+    condition: HostCondition,
     next_task: u64,
     /// Every unfinished task, to be woken when the condition changes.
     tasks: BTreeMap<u64, Waker>,
@@ -55,14 +55,14 @@ pub(crate) struct Host {
     /// Thousandths of a local second in a true one.
     rate: u64,
     booted: SimInstant,
-    inner: Mutex<Inner>,
+    inner: Mutex<HostInner>,
 }
 
 impl Host {
     /// Switches a machine on. `rate` is how fast its clock runs, in thousandths of the true one.
     pub(crate) fn boot(id: u64, life: u64, rate: u64, seed: u64) -> Arc<Host> {
         let order = SmallRng::seed_from_u64(seed);
-        let inner = Inner { condition: Condition::Running, next_task: 0, tasks: BTreeMap::new(), order };
+        let inner = HostInner { condition: HostCondition::Running, next_task: 0, tasks: BTreeMap::new(), order };
         Arc::new(Host { id, life, rate, booted: SimInstant::now(), inner: Mutex::new(inner) })
     }
 
@@ -74,16 +74,16 @@ impl Host {
     /// Stops all tasks where they are, as SIGSTOP does. Its clock goes on.
     pub(crate) fn pause(&self) {
         let mut inner = self.lock();
-        if inner.condition == Condition::Running {
-            inner.condition = Condition::Paused(SimInstant::now());
+        if inner.condition == HostCondition::Running {
+            inner.condition = HostCondition::Paused(SimInstant::now());
         }
     }
 
     /// Lets a paused machine go on.
     pub(crate) fn resume(&self) {
         let mut inner = self.lock();
-        if let Condition::Paused(_) = inner.condition {
-            inner.condition = Condition::Running;
+        if let HostCondition::Paused(_) = inner.condition {
+            inner.condition = HostCondition::Running;
             let wakers: Vec<Waker> = inner.tasks.values().cloned().collect();
             drop(inner);
             wakers.into_iter().for_each(Waker::wake);
@@ -93,26 +93,26 @@ impl Host {
     /// How long it has been paused, if it is.
     pub(crate) fn paused_for(&self) -> Option<Duration> {
         match self.lock().condition {
-            Condition::Paused(since) => Some(SimInstant::now() - since),
-            Condition::Running | Condition::Dead => None,
+            HostCondition::Paused(since) => Some(SimInstant::now() - since),
+            HostCondition::Running | HostCondition::Dead => None,
         }
     }
 
     /// Ends all tasks at once, wherever they wait.
     pub(crate) fn kill(&self) {
         let mut inner = self.lock();
-        inner.condition = Condition::Dead;
+        inner.condition = HostCondition::Dead;
         let wakers: Vec<Waker> = inner.tasks.values().cloned().collect();
         drop(inner);
         wakers.into_iter().for_each(Waker::wake);
     }
 
     pub(crate) fn is_dead(&self) -> bool {
-        self.lock().condition == Condition::Dead
+        self.lock().condition == HostCondition::Dead
     }
 
     pub(crate) fn is_paused(&self) -> bool {
-        matches!(self.lock().condition, Condition::Paused(_))
+        matches!(self.lock().condition, HostCondition::Paused(_))
     }
 
     /// Starts a task on this machine.
@@ -134,7 +134,7 @@ impl Host {
         call()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, HostInner> {
         self.inner.lock()
     }
 
@@ -196,12 +196,12 @@ impl<F> OnHost<F> {
     fn gate(&self, waker: &Waker) -> Gate {
         let mut inner = self.host.lock();
         match inner.condition {
-            Condition::Dead => return Gate::Dead,
-            Condition::Paused(_) => {
+            HostCondition::Dead => return Gate::Dead,
+            HostCondition::Paused(_) => {
                 inner.tasks.insert(self.task, waker.clone());
                 return Gate::Wait;
             }
-            Condition::Running => {}
+            HostCondition::Running => {}
         }
         inner.tasks.entry(self.task).or_insert_with(|| waker.clone()).clone_from(waker);
         if inner.order.random_range(0..PUT_OFF_ONE_IN) == 0 {

@@ -1,6 +1,6 @@
 //! Plants each bug in turn, and tells which seed finds it, if one does: an oracle that finds nothing has proved nothing.
 
-use crate::{plan::Plan, story};
+use crate::{plan::StoryPlan, story};
 use fairhold_types::planted::{self, Bug};
 use std::io::{self, Write};
 
@@ -10,7 +10,8 @@ pub(crate) fn hunt(wanted: &str, seeds: (u64, u64), out: &mut impl Write) -> io:
     let mut found = 0;
     for bug in &bugs {
         planted::plant(Some(*bug));
-        let finds = |seed| story::run(&Plan::of(seed), false).violations.into_iter().next().map(|violation| (seed, violation));
+        let finds =
+            |seed| story::run(&StoryPlan::of(seed), false).violations.into_iter().next().map(|violation| (seed, violation));
         let first = (seeds.0..seeds.1).find_map(finds);
         planted::plant(None);
         match first {

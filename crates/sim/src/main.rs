@@ -43,7 +43,7 @@ mod world;
 
 use clap::Parser;
 use fairhold_types::{duration, time::WallMillis};
-use plan::Plan;
+use plan::StoryPlan;
 use std::{
     io::{self, Write},
     process::ExitCode,
@@ -57,7 +57,7 @@ const PAST_FAILURES: &str = include_str!("../past_failures.txt");
 /// Runs whole clusters under virtual time. The same seed always tells the same story.
 #[derive(Debug, Parser)]
 #[command(name = "fairhold-sim")]
-struct Args {
+struct SimArgs {
     /// Run this seed, and nothing else.
     #[arg(long, conflicts_with_all = ["seeds", "minutes"])]
     seed: Option<u64>,
@@ -92,7 +92,7 @@ fn range(text: &str) -> Result<(u64, u64), String> {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = SimArgs::parse();
     fairhold_node::clock::use_wall_clock(world_time);
     story::gather_panics();
     match run(&args) {
@@ -111,7 +111,7 @@ fn past_failures() -> impl Iterator<Item = u64> {
     PAST_FAILURES.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok())
 }
 
-fn run(args: &Args) -> io::Result<bool> {
+fn run(args: &SimArgs) -> io::Result<bool> {
     let mut out = io::stdout().lock();
     #[cfg(feature = "planted")]
     if let Some(wanted) = &args.planted {
@@ -163,8 +163,8 @@ struct Total {
 }
 
 impl Total {
-    fn seed(&mut self, seed: u64, args: &Args, out: &mut impl Write) -> io::Result<()> {
-        let plan = Plan::of(seed);
+    fn seed(&mut self, seed: u64, args: &SimArgs, out: &mut impl Write) -> io::Result<()> {
+        let plan = StoryPlan::of(seed);
         if args.plan {
             write!(out, "{plan}")?;
         }

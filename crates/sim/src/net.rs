@@ -52,7 +52,7 @@ struct Message {
     answer: oneshot::Sender<Answer>,
 }
 
-struct Inner {
+struct NetInner {
     plugged: BTreeMap<NodeId, Plugged>,
     /// From, to: nothing passes.
     cuts: BTreeSet<(NodeId, NodeId)>,
@@ -74,7 +74,7 @@ struct HeldAnswer {
 
 /// The net. Clones are the same net.
 #[derive(Clone)]
-pub(crate) struct Net(Arc<Mutex<Inner>>, Tally);
+pub(crate) struct Net(Arc<Mutex<NetInner>>, Tally);
 
 impl Net {
     /// A net without machines.
@@ -82,7 +82,7 @@ impl Net {
         let chance = SmallRng::seed_from_u64(seed);
         let (plugged, cuts, lanes, gates) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
         let distance = Duration::ZERO;
-        Net(Arc::new(Mutex::new(Inner { plugged, cuts, lanes, gates, distance, weather, chance })), tally)
+        Net(Arc::new(Mutex::new(NetInner { plugged, cuts, lanes, gates, distance, weather, chance })), tally)
     }
 
     /// The sending side of one machine.
@@ -226,7 +226,7 @@ impl Net {
         plugged.map(|plugged| (Arc::clone(&plugged.host), Arc::clone(&plugged.service)))
     }
 
-    fn locked(&self) -> MutexGuard<'_, Inner> {
+    fn locked(&self) -> MutexGuard<'_, NetInner> {
         self.0.lock()
     }
 }

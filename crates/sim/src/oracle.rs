@@ -22,7 +22,7 @@ use std::{
 /// A state of fewer items is looked at as a whole after every change.
 const SMALL_ITEMS: u64 = 200;
 
-struct Inner {
+struct OracleInner {
     invariants: Vec<Box<dyn Invariant>>,
     violations: Vec<String>,
     highest: Revision,
@@ -33,14 +33,14 @@ struct Inner {
 
 /// The judge of one run. Clones are the same judge.
 #[derive(Clone)]
-pub(crate) struct Oracle(Arc<Mutex<Inner>>, Tally);
+pub(crate) struct Oracle(Arc<Mutex<OracleInner>>, Tally);
 
 impl Oracle {
     /// A judge who knows nothing yet.
     pub(crate) fn new(physics: Physics, tally: Tally) -> Oracle {
         let (invariants, violations) = (invariants::all(physics), Vec::new());
         let (highest, acknowledged, settled) = (Revision(0), Revision(0), BTreeSet::new());
-        Oracle(Arc::new(Mutex::new(Inner { invariants, violations, highest, acknowledged, settled })), tally)
+        Oracle(Arc::new(Mutex::new(OracleInner { invariants, violations, highest, acknowledged, settled })), tally)
     }
 
     /// Something that must never be was seen.
@@ -125,7 +125,7 @@ impl Oracle {
         }
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut OracleInner) -> T) -> T {
         act(&mut self.0.lock())
     }
 }

@@ -4,7 +4,7 @@ mod additions;
 
 use crate::{
     conditions::{Flushes, Weather},
-    fault::{Fault, Kind, Whom},
+    fault::{Fault, FaultKind, Whom},
     host::TRUE_RATE,
     trade::{ClientPlan, Trade, some_of},
 };
@@ -29,7 +29,7 @@ const LASTS: Duration = Duration::from_secs(25);
 
 /// A whole story.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
+pub(crate) struct StoryPlan {
     pub(crate) seed: u64,
     pub(crate) rates: Vec<u64>,
     pub(crate) weather: Weather,
@@ -55,13 +55,13 @@ pub(crate) struct Plan {
     pub(crate) points: Vec<crate::armed_point::ArmedPoint>,
 }
 
-impl Plan {
+impl StoryPlan {
     /// Nothing happens by itself in so many nodes.
     #[cfg(test)]
-    pub(crate) fn quiet(size: usize) -> Plan {
+    pub(crate) fn quiet(size: usize) -> StoryPlan {
         let weather = Weather { delay_micros: 200, break_one_in: 0, twice_one_in: 0 };
         let (rates, faults, clients) = (vec![TRUE_RATE; size], Vec::new(), Vec::new());
-        Plan {
+        StoryPlan {
             seed: 0,
             rates,
             weather,
@@ -88,7 +88,7 @@ impl Plan {
     }
 
     /// The story that a seed tells.
-    pub(crate) fn of(seed: u64) -> Plan {
+    pub(crate) fn of(seed: u64) -> StoryPlan {
         let mut chance = SmallRng::seed_from_u64(seed);
         let size = [1, 3, 3, 3, 5][chance.random_range(0..5_usize)];
         let skewed = chance.random_range(0..4) == 0;
@@ -101,13 +101,13 @@ impl Plan {
             twice_one_in: [0, 20][chance.random_range(0..2_usize)],
         };
         let focused = chance.random_range(0..2) == 0;
-        let kinds = some_of(&mut chance, &Kind::DRAWN, if focused { FOCUS_KINDS } else { Kind::DRAWN.len() });
+        let kinds = some_of(&mut chance, &FaultKind::DRAWN, if focused { FOCUS_KINDS } else { FaultKind::DRAWN.len() });
         let mut faults: Vec<Fault> = (0..chance.random_range(0..9)).map(|_| fault(&mut chance, size, &kinds)).collect();
         // A majority that has lost its disks is another cluster: nothing can be promised then.
         let mut wrong_disks = if size == 1 { 1 } else { 0 };
         faults.retain(|fault| {
-            wrong_disks += u32::from(fault.kind == Kind::WrongDisk);
-            fault.kind != Kind::WrongDisk || wrong_disks == 1
+            wrong_disks += u32::from(fault.kind == FaultKind::WrongDisk);
+            fault.kind != FaultKind::WrongDisk || wrong_disks == 1
         });
         faults.extend(additions::moved(seed));
         let (rates, weather) = alone_with_an_older_disk(&mut faults, rates, weather);
@@ -139,7 +139,7 @@ impl Plan {
         let flushes = Flushes { at_least: Duration::from_millis(at_least), micros };
         let state_bytes = (chance.random_range(0..SMALL_STATE_ONE_IN) == 0).then_some(SMALL_STATE_BYTES);
         let slow_disks = additions::slow_disks(seed, rates.len());
-        Plan {
+        StoryPlan {
             seed,
             rates,
             weather,
@@ -159,7 +159,7 @@ impl Plan {
     }
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for StoryPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} nodes, clock rates {:?}, {:?}", self.rates.len(), self.rates, self.weather)?;
         writeln!(f, "{} bytes of events, {:?}, slow disks {:?}", self.ring_bytes, self.flushes, self.slow_disks)?;
@@ -191,14 +191,14 @@ impl fmt::Display for Plan {
 /// be promised any more: so it is the only fault of its story, in good weather.
 fn alone_with_an_older_disk(faults: &mut Vec<Fault>, rates: Vec<u64>, weather: Weather) -> (Vec<u64>, Weather) {
     if rates.len() == 1 {
-        faults.retain(|fault| fault.kind != Kind::OlderDisk);
+        faults.retain(|fault| fault.kind != FaultKind::OlderDisk);
     }
-    let Some(older) = faults.iter().copied().find(|fault| fault.kind == Kind::OlderDisk) else { return (rates, weather) };
+    let Some(older) = faults.iter().copied().find(|fault| fault.kind == FaultKind::OlderDisk) else { return (rates, weather) };
     *faults = vec![older];
     (vec![TRUE_RATE; rates.len()], Weather { break_one_in: 0, ..weather })
 }
 
-fn fault(chance: &mut SmallRng, size: u64, kinds: &[Kind]) -> Fault {
+fn fault(chance: &mut SmallRng, size: u64, kinds: &[FaultKind]) -> Fault {
     let kind = kinds[chance.random_range(0..kinds.len())];
     let whom = if chance.random_range(0..2) == 0 { Whom::Leader } else { Whom::Node(chance.random_range(1..=size)) };
     let at = Duration::from_millis(chance.random_range(500..20_000));

@@ -4,7 +4,7 @@
 use crate::{
     armed_point::{Act, ArmedPoint},
     host::{self, Crashed},
-    plan::Plan,
+    plan::StoryPlan,
     trace,
     world::World,
 };
@@ -14,7 +14,7 @@ use openraft_rt_sim::SimRuntime;
 use std::panic::resume_unwind;
 
 /// From now on, and until another story begins, the points of this thread fail as the plan says.
-pub(crate) fn judge(world: &World, plan: &Plan) {
+pub(crate) fn judge(world: &World, plan: &StoryPlan) {
     let (world, mut armed) = (world.clone(), plan.points.clone());
     set_judge(Some(Box::new(move |point, blocking| {
         let Some(host) = host::current().filter(|host| !host.is_dead()) else { return Reached::Nothing };

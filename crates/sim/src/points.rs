@@ -3,9 +3,9 @@
 use crate::{
     armed_point::{Act, ArmedPoint, SALT, here},
     conditions::{Flushes, Weather},
-    fault::{Fault, Kind, Whom},
+    fault::{Fault, FaultKind, Whom},
     host::TRUE_RATE,
-    plan::Plan,
+    plan::StoryPlan,
     story,
     trade::{ClientPlan, Trade},
 };
@@ -22,15 +22,15 @@ const STORIES_MAX: u64 = 40;
 const STORY_LASTS: Duration = Duration::from_secs(9);
 
 /// A short story of all that the points are about: a node that falls behind, hand-overs, cuts, clients that go away.
-fn short_story(seed: u64, point: Point, act: Act) -> Plan {
+fn short_story(seed: u64, point: Point, act: Act) -> StoryPlan {
     let mut chance = SmallRng::seed_from_u64(seed ^ SALT);
     let millis = Duration::from_millis;
     let fault = |kind, whom, at, lasts| Fault { kind, whom, at: millis(at), lasts: millis(lasts) };
     let faults = vec![
-        fault(Kind::Crash, Whom::Node(1 + seed % 3), 1_500, 2_500),
-        fault(Kind::HandOver, Whom::Leader, 1_200 + seed % 7 * 100, 0),
-        fault(Kind::Apart, Whom::Leader, 5_000, 1_200),
-        fault(Kind::HandOver, Whom::Leader, 7_500, 0),
+        fault(FaultKind::Crash, Whom::Node(1 + seed % 3), 1_500, 2_500),
+        fault(FaultKind::HandOver, Whom::Leader, 1_200 + seed % 7 * 100, 0),
+        fault(FaultKind::Apart, Whom::Leader, 5_000, 1_200),
+        fault(FaultKind::HandOver, Whom::Leader, 7_500, 0),
     ];
     let trades =
         [Trade::Locker, Trade::Locker, Trade::Reader, Trade::Owner, Trade::Owner, Trade::Owner, Trade::Writer, Trade::Watcher];
@@ -44,7 +44,7 @@ fn short_story(seed: u64, point: Point, act: Act) -> Plan {
     // What a start or the forming of a cluster reaches, it reaches at once.
     let at = millis(if seed.is_multiple_of(2) { 0 } else { seed * 97 % 6_000 });
     let armed = ArmedPoint { point, act, at, passes: u32::try_from(seed % 3).unwrap_or_default(), whom: None };
-    Plan {
+    StoryPlan {
         seed,
         rates: vec![TRUE_RATE; 3],
         weather: Weather { delay_micros: 1_000, break_one_in: 0, twice_one_in: 0 },

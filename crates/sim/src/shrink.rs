@@ -1,15 +1,15 @@
 //! The shortest story that still fails: faults and clients are left out one by one while the same thing goes wrong.
 
-use crate::{plan::Plan, story};
+use crate::{plan::StoryPlan, story};
 
 /// How many runs a search may take.
 const RUNS_MAX: u32 = 60;
 
 /// Leaves out what is not needed. A story that fails otherwise than the first is another story.
-pub(crate) fn shortest(plan: &Plan, violations: &[String]) -> Plan {
+pub(crate) fn shortest(plan: &StoryPlan, violations: &[String]) -> StoryPlan {
     let wanted = kind(violations);
     let mut runs = 0;
-    let mut fails = |plan: &Plan| {
+    let mut fails = |plan: &StoryPlan| {
         runs += 1;
         runs <= RUNS_MAX && kind(&story::run(plan, false).violations) == wanted
     };

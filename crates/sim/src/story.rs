@@ -1,6 +1,6 @@
 //! One run of one plan: the cluster forms, clients work while faults strike, everything heals, and then everything must end.
 
-use crate::{client::Client, clients, host::HostRuntime, plan::Plan, strike::strike, tally::Tally, trace, world::World};
+use crate::{client::SimClient, clients, host::HostRuntime, plan::StoryPlan, strike::strike, tally::Tally, trace, world::World};
 use futures_util::future::join_all;
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// What a run came to.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct StoryOutcome {
     /// Everything that must never be, and was.
     pub(crate) violations: Vec<String>,
     /// The same seed has the same.
@@ -45,7 +45,7 @@ fn take_panics() -> Vec<String> {
 }
 
 /// Runs a plan. `loud` tells every event on standard error.
-pub(crate) fn run(plan: &Plan, loud: bool) -> Outcome {
+pub(crate) fn run(plan: &StoryPlan, loud: bool) -> StoryOutcome {
     trace::begin(loud);
     drop(take_panics());
     let mut runtime = HostRuntime::with_seed(plan.seed);
@@ -67,10 +67,10 @@ pub(crate) fn run(plan: &Plan, loud: bool) -> Outcome {
     fairhold_types::failpoint::set_judge(None);
     let (mut violations, lasted) = ran.unwrap_or_default();
     violations.extend(take_panics().into_iter().map(|panic| format!("panic: {panic}")));
-    Outcome { violations, trace, lasted, tally }
+    StoryOutcome { violations, trace, lasted, tally }
 }
 
-async fn play(world: &World, plan: &Plan) {
+async fn play(world: &World, plan: &StoryPlan) {
     world.ids().into_iter().for_each(|id| world.start(id));
     if !within(FORMS_WITHIN, || world.leader().is_some()).await {
         return world.oracle.violation(format!("no leader after {FORMS_WITHIN:?} in good weather"));
@@ -79,7 +79,7 @@ async fn play(world: &World, plan: &Plan) {
     world.calm.disturb();
     let clients = plan.clients.iter().map(|client| {
         let (trade, rounds) = (client.trade, client.rounds);
-        SimRuntime::spawn(clients::work(trade, Client::new(world.clone(), client.name.clone(), client.seed), rounds))
+        SimRuntime::spawn(clients::work(trade, SimClient::new(world.clone(), client.name.clone(), client.seed), rounds))
     });
     let clients: Vec<_> = clients.collect();
     let faults = plan.faults.iter().map(|fault| SimRuntime::spawn(strike(world.clone(), *fault)));

@@ -9,7 +9,7 @@ use self::becomes::{ELECTED_WITHIN, becomes};
 use crate::{
     disk::Disk,
     facts::Fact,
-    fault::{Fault, Kind, Whom},
+    fault::{Fault, FaultKind, Whom},
     net::CLIENTS,
     strike::becomes::LOOK_OFTEN,
     trace,
@@ -53,28 +53,28 @@ async fn strike_now(world: &World, fault: Fault, id: NodeId) {
         return;
     }
     match fault.kind {
-        Kind::Pause => return pause(world, fault.kind, &[id], fault.lasts).await,
-        Kind::PauseAll => return pause(world, fault.kind, &world.ids(), fault.lasts).await,
-        Kind::CrashVoting => return crash_voting(world, id, fault.lasts).await,
-        Kind::CrashTruncating => return cut_log::strike(world, fault).await,
-        Kind::LateAnswers => return late_answers::strike(world, fault).await,
-        Kind::OlderDisk => return older_disk::strike(world, fault, id).await,
-        Kind::Crash
-        | Kind::CrashWriting
-        | Kind::CrashAll
-        | Kind::Stop
-        | Kind::Isolate
-        | Kind::Apart
-        | Kind::Deaf
-        | Kind::Mute
-        | Kind::Bridge
-        | Kind::Breaks
-        | Kind::SlowDisk
-        | Kind::DiskError
-        | Kind::DiskFull
-        | Kind::HandOver
-        | Kind::WrongDisk
-        | Kind::Moved => {}
+        FaultKind::Pause => return pause(world, fault.kind, &[id], fault.lasts).await,
+        FaultKind::PauseAll => return pause(world, fault.kind, &world.ids(), fault.lasts).await,
+        FaultKind::CrashVoting => return crash_voting(world, id, fault.lasts).await,
+        FaultKind::CrashTruncating => return cut_log::strike(world, fault).await,
+        FaultKind::LateAnswers => return late_answers::strike(world, fault).await,
+        FaultKind::OlderDisk => return older_disk::strike(world, fault, id).await,
+        FaultKind::Crash
+        | FaultKind::CrashWriting
+        | FaultKind::CrashAll
+        | FaultKind::Stop
+        | FaultKind::Isolate
+        | FaultKind::Apart
+        | FaultKind::Deaf
+        | FaultKind::Mute
+        | FaultKind::Bridge
+        | FaultKind::Breaks
+        | FaultKind::SlowDisk
+        | FaultKind::DiskError
+        | FaultKind::DiskFull
+        | FaultKind::HandOver
+        | FaultKind::WrongDisk
+        | FaultKind::Moved => {}
     }
     if begin(world, fault.kind, id).await {
         world.tally.fault(fault.kind.name());
@@ -84,79 +84,79 @@ async fn strike_now(world: &World, fault: Fault, id: NodeId) {
 }
 
 /// What a cut cuts, from whom to whom; none where the fault is of another kind.
-fn ways(kind: Kind, id: NodeId, nodes: &[NodeId]) -> Option<Vec<(NodeId, NodeId)>> {
+fn ways(kind: FaultKind, id: NodeId, nodes: &[NodeId]) -> Option<Vec<(NodeId, NodeId)>> {
     let nodes: Vec<NodeId> = nodes.iter().copied().filter(|other| *other != id).collect();
     let all: Vec<NodeId> = nodes.iter().copied().chain([CLIENTS]).collect();
     let both = |others: &[NodeId]| others.iter().flat_map(|other| [(id, *other), (*other, id)]).collect();
     match kind {
-        Kind::Isolate => Some(both(&all)),
-        Kind::Apart => Some(both(&nodes)),
-        Kind::Bridge => Some(both(&all[..1])),
-        Kind::Deaf => Some(all.iter().map(|other| (*other, id)).collect()),
-        Kind::Mute => Some(all.iter().map(|other| (id, *other)).collect()),
-        Kind::Crash
-        | Kind::CrashWriting
-        | Kind::CrashVoting
-        | Kind::CrashTruncating
-        | Kind::CrashAll
-        | Kind::Stop
-        | Kind::Pause
-        | Kind::PauseAll
-        | Kind::Breaks
-        | Kind::SlowDisk
-        | Kind::DiskError
-        | Kind::DiskFull
-        | Kind::HandOver
-        | Kind::WrongDisk
-        | Kind::OlderDisk
-        | Kind::LateAnswers
-        | Kind::Moved => None,
+        FaultKind::Isolate => Some(both(&all)),
+        FaultKind::Apart => Some(both(&nodes)),
+        FaultKind::Bridge => Some(both(&all[..1])),
+        FaultKind::Deaf => Some(all.iter().map(|other| (*other, id)).collect()),
+        FaultKind::Mute => Some(all.iter().map(|other| (id, *other)).collect()),
+        FaultKind::Crash
+        | FaultKind::CrashWriting
+        | FaultKind::CrashVoting
+        | FaultKind::CrashTruncating
+        | FaultKind::CrashAll
+        | FaultKind::Stop
+        | FaultKind::Pause
+        | FaultKind::PauseAll
+        | FaultKind::Breaks
+        | FaultKind::SlowDisk
+        | FaultKind::DiskError
+        | FaultKind::DiskFull
+        | FaultKind::HandOver
+        | FaultKind::WrongDisk
+        | FaultKind::OlderDisk
+        | FaultKind::LateAnswers
+        | FaultKind::Moved => None,
     }
 }
 
 /// Begins a fault: whether there was anything that it could be done to.
-async fn begin(world: &World, kind: Kind, id: NodeId) -> bool {
+async fn begin(world: &World, kind: FaultKind, id: NodeId) -> bool {
     let disk = world.disk(id);
     let was_on = world.host(id).is_some();
     match kind {
-        Kind::Crash => world.crash(id),
-        Kind::CrashWriting => {
+        FaultKind::Crash => world.crash(id),
+        FaultKind::CrashWriting => {
             let caught = written(disk).await;
             world.crash(id) && caught
         }
-        Kind::CrashAll => crash_all(world),
-        Kind::Moved => {
+        FaultKind::CrashAll => crash_all(world),
+        FaultKind::Moved => {
             world.give_other_addresses();
             crash_all(world)
         }
-        Kind::Stop => world.stop(id).await,
-        Kind::Breaks => {
+        FaultKind::Stop => world.stop(id).await,
+        FaultKind::Breaks => {
             world.ids().into_iter().chain([CLIENTS]).for_each(|other| world.net.break_connections(id, other));
             was_on
         }
-        Kind::SlowDisk => {
+        FaultKind::SlowDisk => {
             disk.into_iter().for_each(|disk| disk.slow_down(SLOW_FLUSH));
             was_on
         }
-        Kind::DiskError => {
+        FaultKind::DiskError => {
             disk.into_iter().for_each(|disk| disk.fail());
             was_on
         }
-        Kind::DiskFull => {
+        FaultKind::DiskFull => {
             disk.into_iter().for_each(|disk| disk.fill(true));
             was_on
         }
-        Kind::WrongDisk => world.take_disk(id),
-        Kind::HandOver => {
+        FaultKind::WrongDisk => world.take_disk(id),
+        FaultKind::HandOver => {
             let to = world.ids().into_iter().find(|other| *other != id);
             let (Some(to), Some(host), Some(running)) = (to, world.host(id), world.running(id)) else { return false };
             // What became of it does not matter, only that nothing breaks.
             drop(host.spawn(async move { drop(running.node.hand_over(to, None, HAND_OVER_WITHIN).await) }));
             true
         }
-        Kind::Pause | Kind::PauseAll | Kind::CrashVoting | Kind::CrashTruncating => false,
-        Kind::OlderDisk | Kind::LateAnswers => false,
-        Kind::Isolate | Kind::Apart | Kind::Bridge | Kind::Deaf | Kind::Mute => false,
+        FaultKind::Pause | FaultKind::PauseAll | FaultKind::CrashVoting | FaultKind::CrashTruncating => false,
+        FaultKind::OlderDisk | FaultKind::LateAnswers => false,
+        FaultKind::Isolate | FaultKind::Apart | FaultKind::Bridge | FaultKind::Deaf | FaultKind::Mute => false,
     }
 }
 
@@ -165,18 +165,18 @@ fn crash_all(world: &World) -> bool {
     world.ids().into_iter().fold(false, |struck, id| world.crash(id) | struck)
 }
 
-fn end(world: &World, kind: Kind, id: NodeId) {
+fn end(world: &World, kind: FaultKind, id: NodeId) {
     let disk = world.disk(id);
     match kind {
-        Kind::Crash | Kind::CrashWriting | Kind::Stop => world.start(id),
-        Kind::CrashAll | Kind::Moved => world.ids().into_iter().for_each(|id| world.start(id)),
-        Kind::SlowDisk => disk.into_iter().for_each(|disk| disk.slow_down(Duration::ZERO)),
-        Kind::DiskFull => disk.into_iter().for_each(|disk| disk.fill(false)),
-        Kind::WrongDisk => world.give_disk_back(id),
-        Kind::Breaks | Kind::DiskError | Kind::HandOver => {}
-        Kind::Pause | Kind::PauseAll | Kind::CrashVoting | Kind::CrashTruncating => {}
-        Kind::OlderDisk | Kind::LateAnswers => {}
-        Kind::Isolate | Kind::Apart | Kind::Bridge | Kind::Deaf | Kind::Mute => {}
+        FaultKind::Crash | FaultKind::CrashWriting | FaultKind::Stop => world.start(id),
+        FaultKind::CrashAll | FaultKind::Moved => world.ids().into_iter().for_each(|id| world.start(id)),
+        FaultKind::SlowDisk => disk.into_iter().for_each(|disk| disk.slow_down(Duration::ZERO)),
+        FaultKind::DiskFull => disk.into_iter().for_each(|disk| disk.fill(false)),
+        FaultKind::WrongDisk => world.give_disk_back(id),
+        FaultKind::Breaks | FaultKind::DiskError | FaultKind::HandOver => {}
+        FaultKind::Pause | FaultKind::PauseAll | FaultKind::CrashVoting | FaultKind::CrashTruncating => {}
+        FaultKind::OlderDisk | FaultKind::LateAnswers => {}
+        FaultKind::Isolate | FaultKind::Apart | FaultKind::Bridge | FaultKind::Deaf | FaultKind::Mute => {}
     }
 }
 
@@ -191,7 +191,7 @@ async fn written(disk: Option<Disk>) -> bool {
 }
 
 /// Pauses machines, and watches those that led and go on to lead: their clocks must not have counted the time.
-async fn pause(world: &World, kind: Kind, ids: &[NodeId], lasts: Duration) {
+async fn pause(world: &World, kind: FaultKind, ids: &[NodeId], lasts: Duration) {
     let leadership = |id| world.running(id).and_then(|running| running.replica.leadership());
     let hosts: Vec<_> = ids.iter().filter_map(|id| Some((*id, world.host(*id)?, leadership(*id)))).collect();
     hosts.iter().for_each(|(_, host, _)| host.pause());
@@ -232,7 +232,7 @@ async fn crash_voting(world: &World, id: NodeId, lasts: Duration) {
         && let Some(voter) = voting()
     {
         if world.crash(voter) {
-            world.tally.fault(Kind::CrashVoting.name());
+            world.tally.fault(FaultKind::CrashVoting.name());
         }
         SimRuntime::sleep(lasts / 2).await;
         world.start(voter);

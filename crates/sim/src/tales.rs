@@ -6,12 +6,12 @@ mod one_node;
 mod streams;
 mod untold;
 
-use crate::{host::HostRuntime, plan::Plan, tally::Tally, world::World};
+use crate::{host::HostRuntime, plan::StoryPlan, tally::Tally, world::World};
 use fairhold_node::{
     Node,
     api::{Freshness, ReadOptions, WriteCall},
     scope::Scope,
-    watch::{Begin, Tidings},
+    watch::{WatchItem, WatchStart},
 };
 use fairhold_state::{
     command::{Lifetime, Operation},
@@ -28,7 +28,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 fn on_one_node<F: Future<Output = ()>>(tale: impl FnOnce(Node<HostRuntime>) -> F) {
     let mut runtime = HostRuntime::with_seed(1);
     runtime.block_on(async {
-        let world = World::new(&Plan::quiet(1), Tally::default());
+        let world = World::new(&StoryPlan::quiet(1), Tally::default());
         world.start(1);
         while world.leader().is_none() {
             SimRuntime::sleep(Duration::from_millis(10)).await;
@@ -54,7 +54,7 @@ async fn put(node: &Node<HostRuntime>, path: &str) -> Revision {
 #[test]
 fn a_change_that_happens_while_a_watch_begins_is_told_after_the_bookmark_with_which_it_begins() {
     on_one_node(|node| async move {
-        for (path, begin) in [("/while-it-begins", Begin::Now), ("/while-that-begins", Begin::Initial)] {
+        for (path, begin) in [("/while-it-begins", WatchStart::Now), ("/while-that-begins", WatchStart::Initial)] {
             let read = ReadOptions { freshness: Freshness::Linearizable, timeout: TIMEOUT };
             let mut watch = node.watch(vec![Scope::Subtree(Path::root())], begin, read).await.unwrap();
             let begun = watch.revision();
@@ -62,13 +62,13 @@ fn a_change_that_happens_while_a_watch_begins_is_told_after_the_bookmark_with_wh
             let mut bookmark = None;
             loop {
                 match watch.next().await.unwrap() {
-                    Tidings::There(revision, _) => assert_eq!((begin, revision), (Begin::Initial, begun)),
-                    Tidings::Bookmark(revision) => bookmark = bookmark.or(Some(revision)),
-                    Tidings::Changes(told) => {
+                    WatchItem::There(revision, _) => assert_eq!((begin, revision), (WatchStart::Initial, begun)),
+                    WatchItem::Bookmark(revision) => bookmark = bookmark.or(Some(revision)),
+                    WatchItem::Changes(told) => {
                         assert_eq!((bookmark, told[0].revision), (Some(begun), changed), "{begin:?}");
                         break;
                     }
-                    other @ (Tidings::GoAway(_) | Tidings::Failed(..)) => panic!("{other:?}"),
+                    other @ (WatchItem::GoAway(_) | WatchItem::Failed(..)) => panic!("{other:?}"),
                 }
             }
         }
@@ -77,7 +77,7 @@ fn a_change_that_happens_while_a_watch_begins_is_told_after_the_bookmark_with_wh
 
 #[test]
 fn a_digest_that_is_made_part_by_part_is_that_of_the_whole_state() {
-    untold::on_three_nodes(&Plan::quiet(3), async |world| {
+    untold::on_three_nodes(&StoryPlan::quiet(3), async |world| {
         let running = world.running(world.leader().unwrap()).unwrap();
         for number in 0..3_000 {
             let operation = Operation::Put {
@@ -101,14 +101,14 @@ fn a_watch_of_something_else_hears_ten_seconds_after_its_last_bookmark_how_far_i
     on_one_node(|node| async move {
         let read = ReadOptions { freshness: Freshness::Linearizable, timeout: TIMEOUT };
         let scope = Scope::Subtree(Path::parse("/watched").unwrap());
-        let mut watch = node.watch(vec![scope], Begin::Now, read).await.unwrap();
-        let Some(Tidings::Bookmark(_)) = watch.next().await else { panic!("it begins with a bookmark") };
+        let mut watch = node.watch(vec![scope], WatchStart::Now, read).await.unwrap();
+        let Some(WatchItem::Bookmark(_)) = watch.next().await else { panic!("it begins with a bookmark") };
         for path in ["/one", "/two", "/three"] {
             let begun = SimInstant::now();
             SimRuntime::sleep(Duration::from_secs(1)).await;
             let elsewhere = put(&node, path).await;
             let told = watch.next().await;
-            let Some(Tidings::Bookmark(at)) = told else { panic!("{told:?}") };
+            let Some(WatchItem::Bookmark(at)) = told else { panic!("{told:?}") };
             assert_eq!(at, elsewhere);
             let after = SimInstant::now() - begun;
             assert!((BOOKMARK_EVERY..BOOKMARK_EVERY + Duration::from_secs(1)).contains(&after), "after {after:?}");

@@ -1,6 +1,6 @@
 //! What a run did and met, counted: a fault that never struck and a rare path that was never taken have tested nothing.
 
-use crate::fault::Kind;
+use crate::fault::FaultKind;
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -240,7 +240,7 @@ impl Tally {
     }
 
     fn kinds() -> impl Iterator<Item = &'static str> {
-        Kind::DRAWN.into_iter().chain([Kind::Moved]).map(Kind::name).chain(OTHER_FAULTS)
+        FaultKind::DRAWN.into_iter().chain([FaultKind::Moved]).map(FaultKind::name).chain(OTHER_FAULTS)
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Counts) -> T) -> T {

@@ -69,69 +69,69 @@ pub(crate) enum Subject {
 
 /// One line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct SimLine {
     pub(crate) subject: Subject,
     pub(crate) text: String,
 }
 
-impl Line {
-    fn new(subject: Subject, kind: &str, fields: &[(&str, String)]) -> Line {
+impl SimLine {
+    fn new(subject: Subject, kind: &str, fields: &[(&str, String)]) -> SimLine {
         let named = match &subject {
             Subject::Node(path) => format!("path={path}"),
             Subject::Lock(lock) => format!("lock={lock}"),
             Subject::Session(number) => format!("session={number}"),
         };
         let fields: String = fields.iter().map(|(name, value)| format!(" {name}={value}")).collect();
-        Line { subject, text: format!("{kind} {named}{fields}") }
+        SimLine { subject, text: format!("{kind} {named}{fields}") }
     }
 
     /// What is told of an event, if anything is.
-    pub(crate) fn of(event: &Event) -> Option<Line> {
+    pub(crate) fn of(event: &Event) -> Option<SimLine> {
         let span = |millis: u64| duration::format(Duration::from_millis(millis));
         let number = |grant: &fairhold_types::GrantNumber| ("number", grant.0.to_string());
         Some(match event {
             Event::SessionOpened { session, timeout_ms } => {
-                Line::new(Subject::Session(session.0), "opened", &[("ttl", span(*timeout_ms))])
+                SimLine::new(Subject::Session(session.0), "opened", &[("ttl", span(*timeout_ms))])
             }
             Event::SessionRetimed { session, timeout_ms } => {
-                Line::new(Subject::Session(session.0), "changed", &[("ttl", span(*timeout_ms))])
+                SimLine::new(Subject::Session(session.0), "changed", &[("ttl", span(*timeout_ms))])
             }
             Event::SessionClosed { session } => {
-                Line::new(Subject::Session(session.0), "ended", &[("reason", "closed".to_owned())])
+                SimLine::new(Subject::Session(session.0), "ended", &[("reason", "closed".to_owned())])
             }
             Event::SessionExpired { session } => {
-                Line::new(Subject::Session(session.0), "ended", &[("reason", "expired".to_owned())])
+                SimLine::new(Subject::Session(session.0), "ended", &[("reason", "expired".to_owned())])
             }
-            Event::Queued { lock, grant } => Line::new(Subject::Lock(lock.to_string()), "queued", &[number(grant)]),
+            Event::Queued { lock, grant } => SimLine::new(Subject::Lock(lock.to_string()), "queued", &[number(grant)]),
             Event::Granted { lock, grant, token } => {
-                Line::new(Subject::Lock(lock.to_string()), "granted", &[number(grant), ("token", token.to_string())])
+                SimLine::new(Subject::Lock(lock.to_string()), "granted", &[number(grant), ("token", token.to_string())])
             }
             Event::Ended { lock, grant, session: _, reason } => {
-                Line::new(Subject::Lock(lock.to_string()), "ended", &[number(grant), ("reason", reason.to_string())])
+                SimLine::new(Subject::Lock(lock.to_string()), "ended", &[number(grant), ("reason", reason.to_string())])
             }
             Event::Cooling { lock, grant, delay_ms } => {
-                Line::new(Subject::Lock(lock.to_string()), "cooling", &[number(grant), ("delay", span(*delay_ms))])
+                SimLine::new(Subject::Lock(lock.to_string()), "cooling", &[number(grant), ("delay", span(*delay_ms))])
             }
-            Event::Cooled { lock, grant } => Line::new(Subject::Lock(lock.to_string()), "cooled", &[number(grant)]),
+            Event::Cooled { lock, grant } => SimLine::new(Subject::Lock(lock.to_string()), "cooled", &[number(grant)]),
             Event::Broken { lock, by: _, reason } => {
-                Line::new(Subject::Lock(lock.to_string()), "broken", &[("reason", reason.clone())])
+                SimLine::new(Subject::Lock(lock.to_string()), "broken", &[("reason", reason.clone())])
             }
-            Event::LockSet { lock, by: _ } => Line::new(Subject::Lock(lock.to_string()), "set", &[]),
+            Event::LockSet { lock, by: _ } => SimLine::new(Subject::Lock(lock.to_string()), "set", &[]),
             Event::Revoked { lock, grant, by: _, reason } => {
-                Line::new(Subject::Lock(lock.to_string()), "revoke", &[number(grant), ("reason", reason.clone())])
+                SimLine::new(Subject::Lock(lock.to_string()), "revoke", &[number(grant), ("reason", reason.clone())])
             }
-            Event::LockForgotten { lock } => Line::new(Subject::Lock(lock.to_string()), "forgotten", &[]),
-            Event::NodeCreated { path } => Line::new(Subject::Node(path.to_string()), "created", &[]),
+            Event::LockForgotten { lock } => SimLine::new(Subject::Lock(lock.to_string()), "forgotten", &[]),
+            Event::NodeCreated { path } => SimLine::new(Subject::Node(path.to_string()), "created", &[]),
             Event::NodeChanged { path, version } => {
-                Line::new(Subject::Node(path.to_string()), "changed", &[("version", version.to_string())])
+                SimLine::new(Subject::Node(path.to_string()), "changed", &[("version", version.to_string())])
             }
-            Event::NodeDeleted { path, version: _ } => Line::new(Subject::Node(path.to_string()), "deleted", &[]),
-            Event::Downgraded { lock, grant } => Line::new(Subject::Lock(lock.to_string()), "downgraded", &[number(grant)]),
+            Event::NodeDeleted { path, version: _ } => SimLine::new(Subject::Node(path.to_string()), "deleted", &[]),
+            Event::Downgraded { lock, grant } => SimLine::new(Subject::Lock(lock.to_string()), "downgraded", &[number(grant)]),
             Event::Proclaimed { lock, grant, token, version, .. } => {
                 let fields = [number(grant), ("token", token.to_string()), ("version", version.to_string())];
-                Line::new(Subject::Lock(lock.to_string()), "proclaimed", &fields)
+                SimLine::new(Subject::Lock(lock.to_string()), "proclaimed", &fields)
             }
-            Event::Vacated { lock, grant } => Line::new(Subject::Lock(lock.to_string()), "vacated", &[number(grant)]),
+            Event::Vacated { lock, grant } => SimLine::new(Subject::Lock(lock.to_string()), "vacated", &[number(grant)]),
             Event::Attached { .. }
             | Event::Holds { .. }
             | Event::ChildrenChanged { .. }
@@ -141,7 +141,7 @@ impl Line {
     }
 
     /// A line that a client read; `None` where it is about nothing.
-    pub(crate) fn read(json: &serde_json::Value) -> Option<Line> {
+    pub(crate) fn read(json: &serde_json::Value) -> Option<SimLine> {
         let text = |field: &str| json.get(field).and_then(serde_json::Value::as_str);
         let subject = match (text("path"), text("lock"), json.get("session")) {
             (Some(path), _, _) => Subject::Node(path.to_owned()),
@@ -154,7 +154,7 @@ impl Line {
             Some((*name, value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
         };
         let fields: Vec<_> = FIELDS.iter().filter_map(value).collect();
-        Some(Line::new(subject, text("type")?, &fields))
+        Some(SimLine::new(subject, text("type")?, &fields))
     }
 }
 
@@ -198,10 +198,10 @@ mod tests {
         let lock = LockName::parse("door").unwrap();
         let event = Event::Granted { lock, grant: GrantNumber(4), token: FencingToken(7) };
         let text = r#"{"revision":7,"type":"granted","lock":"door","number":4,"token":7,"session":3,"owner":"me"}"#;
-        let read = Line::read(&serde_json::from_str(text).unwrap());
-        assert_eq!(read, Line::of(&event));
+        let read = SimLine::read(&serde_json::from_str(text).unwrap());
+        assert_eq!(read, SimLine::of(&event));
         assert_eq!(read.unwrap().text, "granted lock=door number=4 token=7");
-        assert_eq!(Line::read(&serde_json::json!({"revision": 7, "type": "bookmark"})), None);
+        assert_eq!(SimLine::read(&serde_json::json!({"revision": 7, "type": "bookmark"})), None);
     }
 
     #[test]

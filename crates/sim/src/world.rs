@@ -2,7 +2,7 @@
 
 mod calls;
 
-pub(crate) use calls::{AnsweredWithin, Reply, from_client};
+pub(crate) use calls::{AnsweredWithin, CallReply, from_client};
 
 use crate::{
     calm::Calm,
@@ -12,7 +12,7 @@ use crate::{
     host::{Host, HostRuntime, TRUE_RATE},
     net::Net,
     oracle::Oracle,
-    plan::Plan,
+    plan::StoryPlan,
     tally::{Probe, Tally},
     trace,
     trade::Trade,
@@ -45,7 +45,7 @@ const LOG_KEPT: u64 = 3;
 
 /// A node that runs.
 #[derive(Clone)]
-pub(crate) struct Running {
+pub(crate) struct RunningNode {
     pub(crate) replica: Replica<HostRuntime>,
     pub(crate) node: Node<HostRuntime>,
     pub(crate) router: Router,
@@ -60,10 +60,10 @@ struct Slot {
     rate: u64,
     lives: u64,
     host: Option<Arc<Host>>,
-    running: Option<Running>,
+    running: Option<RunningNode>,
 }
 
-struct Inner {
+struct WorldInner {
     slots: BTreeMap<NodeId, Slot>,
     /// Lives of machines in which something failed on purpose: their nodes may end.
     spoiled: BTreeSet<(NodeId, u64)>,
@@ -75,7 +75,7 @@ struct Inner {
 /// The simulated world. Clones are the same world.
 #[derive(Clone)]
 pub(crate) struct World {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<WorldInner>>,
     ring_bytes: u64,
     pace: Duration,
     /// How large a state the nodes can hold, where they say so.
@@ -94,7 +94,7 @@ pub(crate) struct World {
 
 impl World {
     /// Machines that are switched off, with empty disks.
-    pub(crate) fn new(plan: &Plan, tally: Tally) -> World {
+    pub(crate) fn new(plan: &StoryPlan, tally: Tally) -> World {
         let mut chance = SmallRng::seed_from_u64(plan.seed);
         let net = Net::new(plan.weather, chance.random(), tally.clone());
         let physics = Physics { rate_max: plan.rates.iter().copied().max().unwrap_or(TRUE_RATE) };
@@ -106,7 +106,7 @@ impl World {
         });
         let slots = slots.collect();
         World {
-            inner: Arc::new(Mutex::new(Inner { slots, spoiled: BTreeSet::new(), moves: 0, chance })),
+            inner: Arc::new(Mutex::new(WorldInner { slots, spoiled: BTreeSet::new(), moves: 0, chance })),
             ring_bytes: plan.ring_bytes,
             pace: plan.pace,
             state_bytes: plan.state_bytes,
@@ -236,7 +236,7 @@ impl World {
     }
 
     /// The node, while it runs.
-    pub(crate) fn running(&self, id: NodeId) -> Option<Running> {
+    pub(crate) fn running(&self, id: NodeId) -> Option<RunningNode> {
         self.locked().slots.get(&id).and_then(|slot| slot.running.clone())
     }
 
@@ -281,7 +281,7 @@ impl World {
         let router = router(node.clone(), info, Admin::open(), Exposition::default());
         self.net.plug_in(member(id).address, Arc::clone(&host), replica.service());
         if let Some(slot) = self.locked().slots.get_mut(&id) {
-            slot.running = Some(Running { replica: replica.clone(), node, router });
+            slot.running = Some(RunningNode { replica: replica.clone(), node, router });
         }
         let reason = replica.stopped().await;
         trace::event(&format!("node {id} stopped: {reason}"));
@@ -363,7 +363,7 @@ impl World {
         }
     }
 
-    fn locked(&self) -> MutexGuard<'_, Inner> {
+    fn locked(&self) -> MutexGuard<'_, WorldInner> {
         self.inner.lock()
     }
 }

@@ -14,7 +14,7 @@ pub(crate) enum Actor {
 
 /// What a named actor does, all locks together.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Deeds {
+pub(crate) struct ActorWaits {
     /// How many live grants it has.
     pub(crate) grants: usize,
     /// Those of them that wait, to be granted or to be the only holder.

@@ -4,7 +4,7 @@
 use crate::{
     change::{Change, Effect},
     command::{Event, Outcome, Rejection, Revoke, SetLock},
-    grant::Keeper,
+    grant::TombstoneKeeper,
     pending::Pending,
     record::Revocation,
 };
@@ -111,9 +111,9 @@ impl Change<'_> {
         let (session, anonymous, delay) = (contender.session, contender.anonymous, contender.lock_delay_ms);
         let locks = self.state.locks_of(number);
         if delay > 0 {
-            self.cool_contender(number, Keeper::Session);
+            self.cool_contender(number, TombstoneKeeper::Session);
         } else {
-            self.end_contender(number, EndReason::Expired, Keeper::Session);
+            self.end_contender(number, EndReason::Expired, TombstoneKeeper::Session);
         }
         if anonymous {
             self.events.push(Event::SessionClosed { session });

@@ -3,7 +3,7 @@
 use crate::{
     change::{Change, Effect},
     command::{Break, Event, Outcome, Rejection},
-    grant::Keeper,
+    grant::TombstoneKeeper,
     memory::Remembered,
     pending::Pending,
 };
@@ -48,14 +48,20 @@ impl Change<'_> {
             if !self.has_room_to_end() {
                 return (locks, false);
             }
-            locks.extend(self.break_contender(holder, by, reason, Keeper::Session));
+            locks.extend(self.break_contender(holder, by, reason, TombstoneKeeper::Session));
         }
         locks.remove(lock);
         (locks, true)
     }
 
     /// Ends a grant, held, queued or cooling, and says which locks may go on.
-    pub(crate) fn break_contender(&mut self, number: GrantNumber, by: &str, note: &str, keeper: Keeper) -> Vec<LockName> {
+    pub(crate) fn break_contender(
+        &mut self,
+        number: GrantNumber,
+        by: &str,
+        note: &str,
+        keeper: TombstoneKeeper,
+    ) -> Vec<LockName> {
         let contender = self.contender(number);
         let (cooling, ids) = (contender.cooling, contender.ids().collect::<Vec<_>>());
         if cooling {

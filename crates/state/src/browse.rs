@@ -3,7 +3,7 @@
 use crate::{
     State,
     command::Sweepable,
-    record::{Kind, Znode},
+    record::{NodeKind, Znode},
 };
 use fairhold_types::{Path, Revision, SessionNumber};
 use std::ops::Bound;
@@ -60,8 +60,8 @@ impl State {
     #[must_use]
     pub fn ttl_ms(&self, path: &Path) -> Option<u64> {
         match self.tree.get(path)?.kind.get() {
-            Kind::Ttl { ttl_ms } => Some(ttl_ms),
-            Kind::Persistent | Kind::Ephemeral | Kind::Container => None,
+            NodeKind::Ttl { ttl_ms } => Some(ttl_ms),
+            NodeKind::Persistent | NodeKind::Ephemeral | NodeKind::Container => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     State,
-    record::{Contender, Kind, Role},
+    record::{Contender, NodeKind, Role},
 };
 use fairhold_types::{Mode, SessionNumber, limits};
 use std::collections::BTreeMap;
@@ -29,12 +29,12 @@ impl State {
             *children.entry(parent.clone()).or_default() += 1;
             match self.tree.get(&parent) {
                 None => return Err(format!("{path} has no parent")),
-                Some(parent_node) if parent_node.kind == Kind::Ephemeral => {
+                Some(parent_node) if parent_node.kind == NodeKind::Ephemeral => {
                     return Err(format!("{path} is below an ephemeral node"));
                 }
                 Some(_) => {}
             }
-            if node.role == Role::Data && (node.kind == Kind::Ephemeral) != (node.ephemeral_owner != SessionNumber(0)) {
+            if node.role == Role::Data && (node.kind == NodeKind::Ephemeral) != (node.ephemeral_owner != SessionNumber(0)) {
                 return Err(format!("{path} is {:?} and its owner is {}", node.kind, node.ephemeral_owner));
             }
             let owned = node.ephemeral_owner != SessionNumber(0);

@@ -6,7 +6,7 @@ use crate::{
     actor::Actor,
     change::{Change, Effect},
     command::{Blocked, Event, IfBusy, Outcome, Queued, Rejection, WriteKey},
-    deadlock::{Request, Wish},
+    deadlock::{WaitKind, WaitRequest},
     holds::standing,
     record::LockSettings,
 };
@@ -95,12 +95,12 @@ impl Change<'_> {
             return Err(Rejection::LockHeld { holder: self.state.holder_facts(self.contender_in(lock, other)), ahead });
         }
         let contender = self.contender(number);
-        let request = Request {
+        let request = WaitRequest {
             actor: Actor::of(contender),
             session: contender.session,
             owner: &contender.owner.text,
             number,
-            wish: Wish::Upgrade(lock),
+            wish: WaitKind::Upgrade(lock),
         };
         let searched = self.state.deadlock(&request);
         self.note_steps(searched.visits as u64);

@@ -8,6 +8,7 @@
 //! Where the caller named no owner, two grants of a session may belong to two threads that know nothing of one another: then each
 //! grant is an actor of its own, and no request for a lock is refused.
 
+mod actor_key;
 mod cycle;
 mod request;
 mod search;
@@ -17,7 +18,7 @@ use crate::{
     command::{Blocked, Rejection},
 };
 use fairhold_types::LockName;
-pub(crate) use request::{Request, Wish};
+pub(crate) use request::{WaitKind, WaitRequest};
 use search::Search;
 
 /// What a search came to.
@@ -52,19 +53,19 @@ pub(crate) struct Searched {
 
 impl State {
     /// Whether the request would wait for itself in the end.
-    pub(crate) fn deadlock(&self, request: &Request<'_>) -> Searched {
+    pub(crate) fn deadlock(&self, request: &WaitRequest<'_>) -> Searched {
         let deeds = self.index.actors.get(&request.actor);
         let last = |lock: &LockName| self.index.queues.get(lock).and_then(|queue| queue.waiting.get_max());
         let may_close = match &request.wish {
             // Nobody waits for an actor without a grant, except those that its request is placed before.
-            Wish::Join { granted: false, wants, .. } => {
+            WaitKind::Join { granted: false, wants, .. } => {
                 deeds.is_some() || wants.iter().any(|(want, place)| last(&want.lock).is_some_and(|last| place < last))
             }
-            Wish::Join { granted: true, wants, .. } => {
+            WaitKind::Join { granted: true, wants, .. } => {
                 let passed = |lock: &LockName| self.index.queues.get(lock).is_some_and(|queue| !queue.waiting.is_empty());
                 deeds.is_some_and(|deeds| !deeds.waits.is_empty()) && wants.iter().any(|(want, _)| passed(&want.lock))
             }
-            Wish::Upgrade(_) => true,
+            WaitKind::Upgrade(_) => true,
         };
         if !may_close {
             return Searched { deadlock: Deadlock::None, visits: 0 };

@@ -22,7 +22,7 @@ const END_STEPS: u64 = 8;
 
 /// Who remembers a grant that ends.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Keeper {
+pub(crate) enum TombstoneKeeper {
     /// Its session, where it has a name and lives on.
     Session,
     /// The table, because the session goes with it.
@@ -63,7 +63,7 @@ impl Change<'_> {
             self.end_hold(number, grant, EndReason::Released);
             return Effect::Changed(Outcome::Done);
         }
-        let locks = self.end_contender(number, reason, Keeper::Session);
+        let locks = self.end_contender(number, reason, TombstoneKeeper::Session);
         self.advance_all(locks);
         Effect::Changed(Outcome::Done)
     }
@@ -97,7 +97,7 @@ impl Change<'_> {
         if contender.granted_at.is_some() {
             return Ok(Effect::Unchanged(standing(contender, &grant)));
         }
-        let locks = self.end_contender(number, EndReason::Withdrawn, Keeper::Session);
+        let locks = self.end_contender(number, EndReason::Withdrawn, TombstoneKeeper::Session);
         self.advance_all(locks);
         Ok(Effect::Changed(Outcome::Done))
     }
@@ -114,7 +114,7 @@ impl Change<'_> {
                 Effect::Changed(Outcome::Done)
             }
             Some(number) => {
-                let locks = self.end_contender(number, EndReason::Withdrawn, Keeper::Session);
+                let locks = self.end_contender(number, EndReason::Withdrawn, TombstoneKeeper::Session);
                 self.advance_all(locks);
                 Effect::Changed(Outcome::Done)
             }
@@ -151,7 +151,7 @@ impl Change<'_> {
 
     /// Ends a live grant: its contenders, its places and, where it was made for it alone, its session. Says which locks may go
     /// on.
-    pub(crate) fn end_contender(&mut self, number: GrantNumber, reason: EndReason, keeper: Keeper) -> Vec<LockName> {
+    pub(crate) fn end_contender(&mut self, number: GrantNumber, reason: EndReason, keeper: TombstoneKeeper) -> Vec<LockName> {
         let contenders = self.take_contenders(number);
         self.step(END_STEPS * contenders.len() as u64);
         for contender in &contenders {
@@ -171,7 +171,7 @@ impl Change<'_> {
     }
 
     /// Ends a held grant that expired, and leaves its contenders to block its locks until the delay is over.
-    pub(crate) fn cool_contender(&mut self, number: GrantNumber, keeper: Keeper) {
+    pub(crate) fn cool_contender(&mut self, number: GrantNumber, keeper: TombstoneKeeper) {
         let held = self.contender(number).clone();
         self.alter(number, |contender| {
             contender.cooling = true;
@@ -238,12 +238,12 @@ impl Change<'_> {
         if reserved < limits::REMEMBERED_MAX { Ok(()) } else { Err(Rejection::MemoryFull { max: limits::REMEMBERED_MAX as u64 }) }
     }
 
-    fn remember_ended(&mut self, contender: &Contender, reason: EndReason, keeper: Keeper) {
+    fn remember_ended(&mut self, contender: &Contender, reason: EndReason, keeper: TombstoneKeeper) {
         let session = contender.session;
         // A session that has ended remembers nothing, also where its grants end otherwise before its pieces come to them.
         let in_session = match keeper {
-            Keeper::Session => !contender.anonymous && self.state.sessions.contains_key(&session),
-            Keeper::Table => false,
+            TombstoneKeeper::Session => !contender.anonymous && self.state.sessions.contains_key(&session),
+            TombstoneKeeper::Table => false,
         };
         for id in contender.ids() {
             if in_session {

@@ -2,11 +2,11 @@
 //! the truth.
 
 use crate::{
-    actor::{Actor, Deeds},
+    actor::{Actor, ActorWaits},
     holder_index::HolderIndex,
     pending::Pending,
     place::Place,
-    record::{Contender, Kind, Role, Session, Znode},
+    record::{Contender, NodeKind, Role, Session, Znode},
 };
 use fairhold_types::{GrantId, GrantNumber, LockName, Mode, Path, SessionId, SessionNumber};
 use imbl::{OrdMap, OrdSet};
@@ -104,7 +104,7 @@ pub(crate) struct Index {
     /// Live grants of each session that has any.
     pub(crate) of_session: OrdMap<SessionNumber, OrdSet<GrantNumber>>,
     /// What each owner of a named session does that was named by its caller.
-    pub(crate) actors: OrdMap<Actor, Deeds>,
+    pub(crate) actors: OrdMap<Actor, ActorWaits>,
     /// Live grants by the keys of what changed them.
     pub(crate) change_keys: OrdMap<GrantId, GrantNumber>,
     /// Sessions that have ended and not all of whose grants and nodes are gone, by the work that is pending for them.
@@ -160,7 +160,7 @@ impl Index {
     }
 
     /// Notes what a grant's actor does, where it has a name.
-    fn note_deeds(&mut self, contender: &Contender, change: impl FnOnce(&mut Deeds)) {
+    fn note_deeds(&mut self, contender: &Contender, change: impl FnOnce(&mut ActorWaits)) {
         let actor = Actor::of(contender);
         if matches!(actor, Actor::Alone(_)) {
             return;
@@ -290,9 +290,9 @@ impl Index {
             self.ephemerals.entry(node.ephemeral_owner).or_default().insert(path.clone());
         }
         match node.kind.get() {
-            Kind::Container | Kind::Ttl { .. } if node.is_sweepable() => drop(self.sweepable.insert(path.clone())),
-            Kind::Container | Kind::Ttl { .. } => drop(self.sweepable.remove(path)),
-            Kind::Persistent | Kind::Ephemeral => {}
+            NodeKind::Container | NodeKind::Ttl { .. } if node.is_sweepable() => drop(self.sweepable.insert(path.clone())),
+            NodeKind::Container | NodeKind::Ttl { .. } => drop(self.sweepable.remove(path)),
+            NodeKind::Persistent | NodeKind::Ephemeral => {}
         }
     }
 

@@ -11,10 +11,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The keys of the changes of one grant: the newest `GRANT_KEYS_MAX` by id, and a floor under them. Most grants have none, and
 /// then it is one word.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ChangeKeys(Option<Box<Kept>>);
+pub struct ChangeKeys(Option<Box<KeptKeys>>);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept {
+struct KeptKeys {
     /// In the order of the keys.
     keys: Vec<WriteKey>,
     /// The newest key that was dropped from them.
@@ -55,14 +55,14 @@ impl Serialize for ChangeKeys {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
             Some(kept) => kept.serialize(serializer),
-            None => Kept::default().serialize(serializer),
+            None => KeptKeys::default().serialize(serializer),
         }
     }
 }
 
 impl<'de> Deserialize<'de> for ChangeKeys {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ChangeKeys, D::Error> {
-        let kept = Kept::deserialize(deserializer)?;
-        Ok(ChangeKeys((kept != Kept::default()).then(|| Box::new(kept))))
+        let kept = KeptKeys::deserialize(deserializer)?;
+        Ok(ChangeKeys((kept != KeptKeys::default()).then(|| Box::new(kept))))
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// How long a node lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Kind {
+pub enum NodeKind {
     /// Until it is removed.
     Persistent,
     /// As long as the session that owns it.
@@ -22,7 +22,7 @@ pub enum Kind {
 /// A kind in eight bytes instead of sixteen, of which there are as many as nodes. A node is 128 bytes with it, a size that
 /// allocators have; with eight more it would take 160.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Kind", into = "Kind")]
+#[serde(from = "NodeKind", into = "NodeKind")]
 pub struct KindOf(u64);
 
 impl KindOf {
@@ -34,36 +34,36 @@ impl KindOf {
 
     /// What it says.
     #[must_use]
-    pub fn get(self) -> Kind {
+    pub fn get(self) -> NodeKind {
         match self.0 {
-            KindOf::PERSISTENT => Kind::Persistent,
-            KindOf::EPHEMERAL => Kind::Ephemeral,
-            KindOf::CONTAINER => Kind::Container,
-            ttl => Kind::Ttl { ttl_ms: ttl - KindOf::TTL },
+            KindOf::PERSISTENT => NodeKind::Persistent,
+            KindOf::EPHEMERAL => NodeKind::Ephemeral,
+            KindOf::CONTAINER => NodeKind::Container,
+            ttl => NodeKind::Ttl { ttl_ms: ttl - KindOf::TTL },
         }
     }
 }
 
-impl From<Kind> for KindOf {
-    fn from(kind: Kind) -> KindOf {
+impl From<NodeKind> for KindOf {
+    fn from(kind: NodeKind) -> KindOf {
         KindOf(match kind {
-            Kind::Persistent => KindOf::PERSISTENT,
-            Kind::Ephemeral => KindOf::EPHEMERAL,
-            Kind::Container => KindOf::CONTAINER,
+            NodeKind::Persistent => KindOf::PERSISTENT,
+            NodeKind::Ephemeral => KindOf::EPHEMERAL,
+            NodeKind::Container => KindOf::CONTAINER,
             // Limits keep it far below: ten thousand years would fit.
-            Kind::Ttl { ttl_ms } => KindOf::TTL.saturating_add(ttl_ms),
+            NodeKind::Ttl { ttl_ms } => KindOf::TTL.saturating_add(ttl_ms),
         })
     }
 }
 
-impl From<KindOf> for Kind {
-    fn from(kind: KindOf) -> Kind {
+impl From<KindOf> for NodeKind {
+    fn from(kind: KindOf) -> NodeKind {
         kind.get()
     }
 }
 
-impl PartialEq<Kind> for KindOf {
-    fn eq(&self, other: &Kind) -> bool {
+impl PartialEq<NodeKind> for KindOf {
+    fn eq(&self, other: &NodeKind) -> bool {
         self.get() == *other
     }
 }
@@ -78,13 +78,13 @@ impl fmt::Debug for KindOf {
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 6] = [
-        Kind::Persistent,
-        Kind::Ephemeral,
-        Kind::Container,
-        Kind::Ttl { ttl_ms: 0 },
-        Kind::Ttl { ttl_ms: 1 },
-        Kind::Ttl { ttl_ms: u64::MAX - KindOf::TTL },
+    const KINDS: [NodeKind; 6] = [
+        NodeKind::Persistent,
+        NodeKind::Ephemeral,
+        NodeKind::Container,
+        NodeKind::Ttl { ttl_ms: 0 },
+        NodeKind::Ttl { ttl_ms: 1 },
+        NodeKind::Ttl { ttl_ms: u64::MAX - KindOf::TTL },
     ];
 
     #[test]

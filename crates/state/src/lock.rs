@@ -5,7 +5,7 @@ use crate::{
     actor::Actor,
     change::{Change, Effect},
     command::{Acquire, Claimant, Event, HolderFacts, IfBusy, Outcome, Rejection, Want},
-    deadlock::{Request, Wish},
+    deadlock::{WaitKind, WaitRequest},
     holds::standing,
     index::Queue,
     key_use::{KeyUse, other_request},
@@ -67,12 +67,12 @@ impl Change<'_> {
         // A request without a named owner is not checked.
         let Some(session) = named.filter(|_| acquire.owner.given) else { return Ok(true) };
         let wants = acquire.wants.iter().map(|want| (want, self.place_in(&want.lock, acquire.priority)));
-        let request = Request {
+        let request = WaitRequest {
             actor: Actor::Named(session, acquire.owner.text.clone()),
             session,
             owner: &acquire.owner.text,
             number: GrantNumber(self.revision.0),
-            wish: Wish::Join { wants: wants.collect(), permits: acquire.permits, granted },
+            wish: WaitKind::Join { wants: wants.collect(), permits: acquire.permits, granted },
         };
         let searched = self.state.deadlock(&request);
         self.note_steps(searched.visits as u64);
@@ -113,8 +113,12 @@ impl Change<'_> {
         let sequence = self.state.tree.get(&path).map_or(0, |node| node.creates);
         let path = path.child(&format!("{session}-lock-{sequence:010}"));
         self.state.index.add_contender(&contender, path.clone());
-        let create =
-            Create { kind: crate::record::Kind::Ephemeral, owner: session, value, role: Role::Contender(Box::new(contender)) };
+        let create = Create {
+            kind: crate::record::NodeKind::Ephemeral,
+            owner: session,
+            value,
+            role: Role::Contender(Box::new(contender)),
+        };
         self.state.tree.create(path, create, self.revision, at);
         self.events.push(Event::Queued { lock, grant: number });
     }

@@ -7,7 +7,7 @@ use crate::{
     State,
     change::{Change, Effect},
     command::{Event, Lifetime, Operation, OperationResult, Outcome, Rejection, Sweepable},
-    record::{Kind, Znode},
+    record::{NodeKind, Znode},
     tree::Create,
     value::Value,
 };
@@ -91,12 +91,12 @@ impl Change<'_> {
 
     fn new_node(&self, value: Value, lifetime: Lifetime) -> Result<Create, Rejection> {
         let (kind, owner) = match lifetime {
-            Lifetime::Persistent => (Kind::Persistent, SessionNumber(0)),
+            Lifetime::Persistent => (NodeKind::Persistent, SessionNumber(0)),
             Lifetime::Ephemeral { session } => {
-                (Kind::Ephemeral, *self.state.index.session_ids.get(&session).ok_or(Rejection::NoSession)?)
+                (NodeKind::Ephemeral, *self.state.index.session_ids.get(&session).ok_or(Rejection::NoSession)?)
             }
-            Lifetime::Container => (Kind::Container, SessionNumber(0)),
-            Lifetime::Ttl { ttl_ms } => (Kind::Ttl { ttl_ms }, SessionNumber(0)),
+            Lifetime::Container => (NodeKind::Container, SessionNumber(0)),
+            Lifetime::Ttl { ttl_ms } => (NodeKind::Ttl { ttl_ms }, SessionNumber(0)),
         };
         Ok(Create::data(kind, owner, value))
     }
@@ -112,7 +112,8 @@ impl Change<'_> {
             return Err(Rejection::NodeExists { path });
         }
         let ground = missing.first().unwrap_or(&path).parent();
-        if let Some(ground) = ground.filter(|path| self.state.visible(path).is_some_and(|node| node.kind == Kind::Ephemeral)) {
+        if let Some(ground) = ground.filter(|path| self.state.visible(path).is_some_and(|node| node.kind == NodeKind::Ephemeral))
+        {
             return Err(Rejection::EphemeralParent { path: ground });
         }
         if self.created + missing.len() >= NODES_CREATED_MAX {
@@ -230,9 +231,9 @@ fn sequential(parent: &Path, prefix: &str, sequence: u32) -> Result<Path, Reject
 
 fn kind_in_words(node: &Znode) -> String {
     match node.kind.get() {
-        Kind::Persistent => "persistent".to_owned(),
-        Kind::Ephemeral => format!("ephemeral, of session {}", node.ephemeral_owner),
-        Kind::Container => "a container".to_owned(),
-        Kind::Ttl { ttl_ms } => format!("a TTL node of {ttl_ms}ms"),
+        NodeKind::Persistent => "persistent".to_owned(),
+        NodeKind::Ephemeral => format!("ephemeral, of session {}", node.ephemeral_owner),
+        NodeKind::Container => "a container".to_owned(),
+        NodeKind::Ttl { ttl_ms } => format!("a TTL node of {ttl_ms}ms"),
     }
 }

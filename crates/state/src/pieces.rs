@@ -4,7 +4,7 @@ use crate::{
     State,
     change::{Change, Effect},
     command::{Event, Outcome},
-    grant::Keeper,
+    grant::TombstoneKeeper,
     pending::Pending,
     place::Place,
     record::{LockSettings, Revocation},
@@ -145,7 +145,7 @@ impl Change<'_> {
             last = Some(next);
             self.step(1);
             if self.contender_in(lock, next.number()).cannot_fit(limit) {
-                locks.extend(self.break_contender(next.number(), by, &note, Keeper::Session));
+                locks.extend(self.break_contender(next.number(), by, &note, TombstoneKeeper::Session));
             }
         }
     }

@@ -109,7 +109,7 @@ impl State {
     /// waiting readers right before it.
     #[must_use]
     pub fn waits_for(&self, name: &LockName, number: GrantNumber) -> Option<&Contender> {
-        let line = Line::of(self, name)?;
+        let line = QueueWalk::of(self, name)?;
         let contender = self.contender_in(name, number)?;
         let place = Place::of(contender);
         line.waits_for(contender, || line.predecessor(place), || line.blocker_before(place))
@@ -123,7 +123,7 @@ impl State {
         before: Before<'a>,
     ) -> impl Iterator<Item = QueueEntry<'a>> + Send + use<'a> {
         let (holders, waiting) = ranges(after);
-        let line = Line::of(self, name);
+        let line = QueueWalk::of(self, name);
         let mut predecessor = None;
         let mut blocker = before.blocker.or_else(|| line?.blocking_holder());
         let contenders = line.into_iter().flat_map(move |line| {
@@ -173,7 +173,7 @@ impl State {
             QueueKey::Holder(_) => None,
             QueueKey::Waiter { standing, number } => Some(..=Place::new(standing, number)),
         };
-        Line::of(self, name).zip(range).into_iter().flat_map(|(line, range)| {
+        QueueWalk::of(self, name).zip(range).into_iter().flat_map(|(line, range)| {
             let places = line.queue.waiting.range(range).rev();
             places.filter_map(move |place| line.contender(place.number()))
         })
@@ -191,18 +191,18 @@ impl Contender {
 
 /// A lock in which somebody stands.
 #[derive(Clone, Copy)]
-struct Line<'a> {
+struct QueueWalk<'a> {
     state: &'a State,
     name: &'a LockName,
     queue: &'a Queue,
     mutex: bool,
 }
 
-impl<'a> Line<'a> {
-    fn of(state: &'a State, name: &LockName) -> Option<Line<'a>> {
+impl<'a> QueueWalk<'a> {
+    fn of(state: &'a State, name: &LockName) -> Option<QueueWalk<'a>> {
         let (name, queue) = state.index.queues.get_key_value(name)?;
         let mutex = state.settings(name).and_then(LockSettings::limit_in_force).unwrap_or(1) == 1;
-        Some(Line { state, name, queue, mutex })
+        Some(QueueWalk { state, name, queue, mutex })
     }
 
     /// The contender whose end lets this one go on.

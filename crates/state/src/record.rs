@@ -15,7 +15,7 @@ use imbl::OrdMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::Arc;
 
-pub use crate::kind::{Kind, KindOf};
+pub use crate::kind::{KindOf, NodeKind};
 
 /// A client's liveness. It has no deadline: only the leader's clock knows one, and deadlines are not replicated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -168,9 +168,9 @@ impl Znode {
     #[must_use]
     pub fn is_sweepable(&self) -> bool {
         let may_go = match self.kind.get() {
-            Kind::Persistent | Kind::Ephemeral => false,
-            Kind::Container => self.creates > 0,
-            Kind::Ttl { .. } => true,
+            NodeKind::Persistent | NodeKind::Ephemeral => false,
+            NodeKind::Container => self.creates > 0,
+            NodeKind::Ttl { .. } => true,
         };
         may_go && self.num_children == 0 && self.role == Role::Data
     }

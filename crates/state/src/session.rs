@@ -3,7 +3,7 @@
 use crate::{
     change::{Change, Effect},
     command::{Event, Meta, OpenSession, Outcome, Rejection, WriteKey},
-    grant::Keeper,
+    grant::TombstoneKeeper,
     key_use::{KeyUse, other_request},
     memory::Remembered,
     pending::{Pending, SessionEnd},
@@ -123,17 +123,17 @@ impl Change<'_> {
         let held = contender.granted_at.is_some();
         match how {
             SessionEnd::Closed => {
-                self.end_contender(grant, if held { EndReason::Released } else { EndReason::Withdrawn }, Keeper::Table)
+                self.end_contender(grant, if held { EndReason::Released } else { EndReason::Withdrawn }, TombstoneKeeper::Table)
             }
             SessionEnd::Expired if held && contender.lock_delay_ms > 0 => {
                 // The others may go on all the same, where it was about to be the only one.
                 let locks = self.state.locks_of(grant);
-                self.cool_contender(grant, Keeper::Table);
+                self.cool_contender(grant, TombstoneKeeper::Table);
                 locks
             }
-            SessionEnd::Expired => self.end_contender(grant, EndReason::Expired, Keeper::Table),
+            SessionEnd::Expired => self.end_contender(grant, EndReason::Expired, TombstoneKeeper::Table),
             SessionEnd::Ended { by, reason } => {
-                let locks = self.break_contender(grant, by, reason, Keeper::Table);
+                let locks = self.break_contender(grant, by, reason, TombstoneKeeper::Table);
                 for lock in locks.iter().filter(|_| held) {
                     self.tell_broken(lock, by, reason);
                 }

@@ -1,7 +1,7 @@
 //! The tree of nodes: the only truth. Every path but the root has its parent in it.
 
 use crate::{
-    record::{Contender, Kind, Role, Znode},
+    record::{Contender, NodeKind, Role, Znode},
     value::Value,
     weighed::Weighed,
 };
@@ -19,7 +19,7 @@ pub(crate) struct Tree {
 /// What a new node is to be.
 #[derive(Debug)]
 pub(crate) struct Create {
-    pub(crate) kind: Kind,
+    pub(crate) kind: NodeKind,
     pub(crate) owner: SessionNumber,
     pub(crate) value: Value,
     pub(crate) role: Role,
@@ -28,14 +28,14 @@ pub(crate) struct Create {
 impl Create {
     pub(crate) fn lock() -> Create {
         let role = Role::Lock(Box::default());
-        Create { kind: Kind::Container, owner: SessionNumber(0), value: Value::empty(), role }
+        Create { kind: NodeKind::Container, owner: SessionNumber(0), value: Value::empty(), role }
     }
 
     pub(crate) fn persistent() -> Create {
-        Create::data(Kind::Persistent, SessionNumber(0), Value::empty())
+        Create::data(NodeKind::Persistent, SessionNumber(0), Value::empty())
     }
 
-    pub(crate) fn data(kind: Kind, owner: SessionNumber, value: Value) -> Create {
+    pub(crate) fn data(kind: NodeKind, owner: SessionNumber, value: Value) -> Create {
         Create { kind, owner, value, role: Role::Data }
     }
 }

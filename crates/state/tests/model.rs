@@ -17,7 +17,7 @@ use fairhold_state::{
     command::{Applied, Command, Event, Rejection},
     history_page::HistoryQuery,
     read::GrantStatus,
-    record::{Contender, Kind, Role, Session},
+    record::{Contender, NodeKind, Role, Session},
 };
 use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, limits::PAGE_MAX};
 use naive::{
@@ -339,10 +339,10 @@ impl Run {
         for expected in tree.nodes.iter().filter(|node| node.path.as_str() != "/locks") {
             let node = state.node(&expected.path).ok_or("it was found before")?;
             let kind = match node.kind.get() {
-                Kind::Persistent => "persistent".to_owned(),
-                Kind::Ephemeral => "ephemeral".to_owned(),
-                Kind::Container => "container".to_owned(),
-                Kind::Ttl { ttl_ms } => ttl_ms.to_string(),
+                NodeKind::Persistent => "persistent".to_owned(),
+                NodeKind::Ephemeral => "ephemeral".to_owned(),
+                NodeKind::Container => "container".to_owned(),
+                NodeKind::Ttl { ttl_ms } => ttl_ms.to_string(),
             };
             let plain = Plain {
                 path: expected.path.clone(),

@@ -140,7 +140,7 @@ impl World {
             creates: 0,
             num_children: 0,
             ephemeral_owner: SessionNumber(0),
-            kind: fairhold_state::record::Kind::Persistent.into(),
+            kind: fairhold_state::record::NodeKind::Persistent.into(),
             value: Value::from(&b"1"[..]),
             role: fairhold_state::record::Role::Data,
             acl: None,

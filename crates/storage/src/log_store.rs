@@ -12,7 +12,7 @@ use crate::{
     log_db::{self, Batch, LogDb, WriteBatchFn},
     log_sweeper::{PURGES_MAX, Sweeper},
     log_tail::{Tail, View, invalid},
-    log_writer::{REQUESTS_MAX, Request, WAITING_BYTES_MAX, Writer, poisoned},
+    log_writer::{REQUESTS_MAX, WAITING_BYTES_MAX, WriteRequest, Writer, poisoned},
     metrics::StorageMetrics,
 };
 use fairhold_types::failpoint;
@@ -43,9 +43,9 @@ pub const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The log store. Dropping it writes what waits and ends its threads.
 #[derive(Debug)]
 pub struct LogStore {
-    shared: Arc<Shared>,
+    shared: Arc<LogStoreInner>,
     /// `None` only while it is being dropped.
-    requests: Option<mpsc::Sender<Request>>,
+    requests: Option<mpsc::Sender<WriteRequest>>,
     room: Arc<Semaphore>,
     writer: Option<JoinHandle<()>>,
     sweeper: Option<JoinHandle<()>>,
@@ -55,11 +55,11 @@ pub struct LogStore {
 /// Reads the log, beside its store.
 #[derive(Debug, Clone)]
 pub struct LogReader {
-    shared: Arc<Shared>,
+    shared: Arc<LogStoreInner>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct LogStoreInner {
     db: Arc<LogDb>,
     tail: Arc<Mutex<Tail>>,
     faults: Faults,
@@ -86,7 +86,7 @@ impl LogStore {
             Writer { requests, tail: Arc::clone(&tail), faults: faults.clone(), write, purged, metrics: metrics.clone() };
         let writer = std::thread::Builder::new().name("log-writer".to_owned()).spawn(move || writer.run())?;
         Ok(LogStore {
-            shared: Arc::new(Shared { db, tail, faults }),
+            shared: Arc::new(LogStoreInner { db, tail, faults }),
             requests: Some(sender),
             room: Arc::new(Semaphore::new(WAITING_BYTES_MAX as usize)),
             writer: Some(writer),
@@ -110,7 +110,7 @@ impl LogStore {
         self.shared.faults.clone()
     }
 
-    async fn ask(&self, request: Request) -> io::Result<()> {
+    async fn ask(&self, request: WriteRequest) -> io::Result<()> {
         let requests = self.requests.as_ref().ok_or_else(writer_is_gone)?;
         requests.send(request).await.map_err(|_| writer_is_gone())
     }
@@ -144,7 +144,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         failpoint!(StorageVoteSave)?;
         self.shared.check()?;
         let (done, result) = oneshot::channel();
-        self.ask(Request::Vote { vote: *vote, done }).await?;
+        self.ask(WriteRequest::Vote { vote: *vote, done }).await?;
         result.await.map_err(|_| writer_is_gone())??;
         failpoint!(StorageVoteSaved)
     }
@@ -152,7 +152,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
         failpoint!(StorageCommittedSave)?;
         self.shared.tail()?.state.committed = committed;
-        self.ask(Request::Committed(committed)).await
+        self.ask(WriteRequest::Committed(committed)).await
     }
 
     async fn read_committed(&mut self) -> Result<Option<LogId>, io::Error> {
@@ -182,7 +182,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             let change = tail.append(sized)?;
             (change, tail.state.first, tail.state.last)
         };
-        self.ask(Request::Append { change, entries: sealed, first, last, flushed: callback, room }).await
+        self.ask(WriteRequest::Append { change, entries: sealed, first, last, flushed: callback, room }).await
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {
@@ -194,7 +194,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         };
         // Not awaited: until it is on disk the old entries may come back after a crash, which harms nobody, because whatever is
         // appended later gets on disk later.
-        self.ask(Request::Truncate { change, removed, last }).await?;
+        self.ask(WriteRequest::Truncate { change, removed, last }).await?;
         failpoint!(StorageTruncateDone)
     }
 
@@ -208,7 +208,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         if removed.end == 0 {
             return Ok(());
         }
-        self.ask(Request::Purge { removed, purged: log_id, last }).await?;
+        self.ask(WriteRequest::Purge { removed, purged: log_id, last }).await?;
         failpoint!(StoragePurgeDone)
     }
 }
@@ -262,7 +262,7 @@ impl LogReader {
     }
 }
 
-impl Shared {
+impl LogStoreInner {
     /// The tail, or the error that ended the store.
     fn tail(&self) -> io::Result<MutexGuard<'_, Tail>> {
         let tail = self.tail.lock().map_err(|_| poisoned())?;

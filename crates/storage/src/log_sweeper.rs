@@ -6,7 +6,7 @@
 use crate::{
     fault::Faults,
     log_db::LogDb,
-    log_tail::{Failure, Tail},
+    log_tail::{Tail, TailFailure},
 };
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -32,7 +32,7 @@ impl Sweeper {
                 // As after an error of the writer's, nothing is written any more: the next append says so.
                 self.faults.note(&error);
                 if let Ok(mut tail) = self.tail.lock() {
-                    tail.fail(Failure::new(&error));
+                    tail.fail(TailFailure::new(&error));
                 }
                 return;
             }

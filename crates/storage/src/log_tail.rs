@@ -26,7 +26,7 @@ pub(crate) struct Tail {
     change: u64,
     /// The number of the last change that the writer has finished.
     written: u64,
-    failure: Option<Failure>,
+    failure: Option<TailFailure>,
 }
 
 /// What stands in the store beside the entries.
@@ -63,14 +63,14 @@ pub(crate) struct View {
 
 /// The error that ended the store. Every later request gets it.
 #[derive(Debug, Clone)]
-pub(crate) struct Failure {
+pub(crate) struct TailFailure {
     kind: io::ErrorKind,
     message: Arc<str>,
 }
 
-impl Failure {
-    pub(crate) fn new(error: &io::Error) -> Failure {
-        Failure { kind: error.kind(), message: error.to_string().into() }
+impl TailFailure {
+    pub(crate) fn new(error: &io::Error) -> TailFailure {
+        TailFailure { kind: error.kind(), message: error.to_string().into() }
     }
 
     pub(crate) fn to_error(&self) -> io::Error {
@@ -100,7 +100,7 @@ impl Tail {
     }
 
     /// The first failure stays: what follows are its consequences.
-    pub(crate) fn fail(&mut self, failure: Failure) {
+    pub(crate) fn fail(&mut self, failure: TailFailure) {
         self.failure.get_or_insert(failure);
     }
 

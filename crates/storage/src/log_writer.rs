@@ -5,7 +5,7 @@ use crate::{
     TypeConfig,
     fault::Faults,
     log_db::{Batch, WriteBatchFn},
-    log_tail::{Failure, Tail},
+    log_tail::{Tail, TailFailure},
     metrics::{StorageMetrics, Written},
 };
 use fairhold_types::{
@@ -37,7 +37,7 @@ pub(crate) const WAITING_BYTES_MAX: u32 = 64 * 1024 * 1024;
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What the writer is asked for, in the order of asking.
-pub(crate) enum Request {
+pub(crate) enum WriteRequest {
     Append {
         change: u64,
         entries: Vec<(u64, Vec<u8>)>,
@@ -72,7 +72,7 @@ enum Waiter {
 
 /// The thread's own state.
 pub(crate) struct Writer {
-    pub(crate) requests: mpsc::Receiver<Request>,
+    pub(crate) requests: mpsc::Receiver<WriteRequest>,
     pub(crate) tail: Arc<Mutex<Tail>>,
     pub(crate) faults: Faults,
     pub(crate) write: WriteBatchFn,
@@ -142,11 +142,11 @@ impl Writer {
     }
 
     /// Makes the result visible before anybody is told of it.
-    fn record(&self, result: &io::Result<()>, change: u64, waiters: &[Waiter]) -> Result<(), Failure> {
-        let Ok(mut tail) = self.tail.lock() else { return Err(Failure::new(&poisoned())) };
+    fn record(&self, result: &io::Result<()>, change: u64, waiters: &[Waiter]) -> Result<(), TailFailure> {
+        let Ok(mut tail) = self.tail.lock() else { return Err(TailFailure::new(&poisoned())) };
         if let Err(error) = result {
             self.faults.note(error);
-            let failure = Failure::new(error);
+            let failure = TailFailure::new(error);
             tail.fail(failure.clone());
             return Err(failure);
         }
@@ -162,30 +162,30 @@ impl Writer {
 }
 
 impl Round {
-    fn add(&mut self, request: Request) -> io::Result<()> {
+    fn add(&mut self, request: WriteRequest) -> io::Result<()> {
         match request {
-            Request::Append { change, entries, first, last, flushed, room } => {
+            WriteRequest::Append { change, entries, first, last, flushed, room } => {
                 self.waiters.push(Waiter::Append(flushed, room));
                 self.change = change;
                 self.batch.put_entries(&entries);
                 self.batch.put_bounds(first, last.as_ref())
             }
-            Request::Vote { vote, done } if planted::has(Bug::VotesUnflushed) => {
+            WriteRequest::Vote { vote, done } if planted::has(Bug::VotesUnflushed) => {
                 done.send(Ok(())).ok();
                 self.batch.put_vote(&vote)
             }
-            Request::Vote { vote, done } => {
+            WriteRequest::Vote { vote, done } => {
                 self.waiters.push(Waiter::Vote(vote, done));
                 self.batch.put_vote(&vote)
             }
-            Request::Committed(committed) => self.batch.put_committed(committed.as_ref()),
-            Request::Truncate { .. } if planted::has(Bug::ForgetsTruncation) => Ok(()),
-            Request::Truncate { change, removed, last } => {
+            WriteRequest::Committed(committed) => self.batch.put_committed(committed.as_ref()),
+            WriteRequest::Truncate { .. } if planted::has(Bug::ForgetsTruncation) => Ok(()),
+            WriteRequest::Truncate { change, removed, last } => {
                 self.change = change;
                 self.batch.delete_entries(&removed);
                 self.batch.put_last(last.as_ref())
             }
-            Request::Purge { removed, purged, last } => {
+            WriteRequest::Purge { removed, purged, last } => {
                 self.batch.purge_entries(&removed);
                 self.batch.put_bounds(removed.end, last.as_ref())?;
                 self.batch.put_purged(&purged)

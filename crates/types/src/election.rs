@@ -40,7 +40,7 @@ pub struct Proclaimed {
 /// One line. After `error` and `goaway` the stream ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ElectionLine"))]
-pub struct Line {
+pub struct ElectionLine {
     /// The revision of the change; of `leader` and the first `vacant` the one at which it was looked; of `bookmark` and `goaway`
     /// the one up to which everything was told; of `error` the node's.
     pub revision: Revision,
@@ -117,7 +117,7 @@ mod tests {
             (What::Vacant, r#""vacant""#.to_owned()),
             (What::Bookmark, r#""bookmark""#.to_owned()),
         ] {
-            let line = serde_json::to_string(&Line { revision: Revision(57), what }).unwrap();
+            let line = serde_json::to_string(&ElectionLine { revision: Revision(57), what }).unwrap();
             assert_eq!(line, format!(r#"{{"revision":57,"type":{text}}}"#));
         }
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Line {
+pub enum HoldLine {
     /// The grant waits.
     Queued {
         /// Its secret id, which is also the `Idempotency-Key` to retry with.
@@ -70,17 +70,17 @@ mod tests {
             Contender { number: GrantNumber(41), owner, since: None, token: None, held_for: None, meta: Default::default() };
         for (line, text) in [
             (
-                Line::Queued { id, position: 2, ahead: vec![first], estimate: None },
+                HoldLine::Queued { id, position: 2, ahead: vec![first], estimate: None },
                 r#"{"event":"queued","id":"ID","position":2,"ahead":[{"number":41,"owner":"ci-7"}]}"#,
             ),
-            (Line::Held { id, token: FencingToken(43) }, r#"{"event":"held","id":"ID","token":43}"#),
-            (Line::Alive { revision: Revision(9012) }, r#"{"event":"alive","revision":9012}"#),
-            (Line::Lost { id, reason: EndReason::Expired }, r#"{"event":"lost","id":"ID","reason":"expired"}"#),
+            (HoldLine::Held { id, token: FencingToken(43) }, r#"{"event":"held","id":"ID","token":43}"#),
+            (HoldLine::Alive { revision: Revision(9012) }, r#"{"event":"alive","revision":9012}"#),
+            (HoldLine::Lost { id, reason: EndReason::Expired }, r#"{"event":"lost","id":"ID","reason":"expired"}"#),
             (
-                Line::Revoke { id, by: "admin".to_owned(), reason: "an upgrade".to_owned() },
+                HoldLine::Revoke { id, by: "admin".to_owned(), reason: "an upgrade".to_owned() },
                 r#"{"event":"revoke","id":"ID","by":"admin","reason":"an upgrade"}"#,
             ),
-            (Line::Goaway { id }, r#"{"event":"goaway","id":"ID"}"#),
+            (HoldLine::Goaway { id }, r#"{"event":"goaway","id":"ID"}"#),
         ] {
             assert_eq!(serde_json::to_string(&line).unwrap(), text.replace("ID", &id.to_string()));
         }

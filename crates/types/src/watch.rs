@@ -11,7 +11,7 @@ use std::borrow::Cow;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
-pub struct Line {
+pub struct WatchLine {
     /// The revision of the change. For `initial`, the revision that the whole initial state reflects; for `bookmark` and
     /// `goaway`, the revision up to which all events were sent; for `error`, the node's.
     pub revision: Revision,
@@ -20,11 +20,11 @@ pub struct Line {
     pub what: What,
 }
 
-impl Line {
+impl WatchLine {
     /// What happened at that revision.
     #[must_use]
-    pub fn new(revision: Revision, what: What) -> Line {
-        Line { revision, what }
+    pub fn new(revision: Revision, what: What) -> WatchLine {
+        WatchLine { revision, what }
     }
 }
 
@@ -302,7 +302,7 @@ mod tests {
             (What::NodeThere { path, version: 0 }, r#""initial","path":"/jobs/a","version":0"#),
             (What::Bookmark, r#""bookmark""#),
         ] {
-            let line = serde_json::to_string(&Line { revision: Revision(7), what }).unwrap();
+            let line = serde_json::to_string(&WatchLine { revision: Revision(7), what }).unwrap();
             assert_eq!(line, format!(r#"{{"revision":7,"type":{text}}}"#));
         }
     }
@@ -319,7 +319,7 @@ mod tests {
             retryable: false,
             facts: Facts { oldest: Some(Revision(9)), ..Facts::default() },
         };
-        let line = Line { revision: Revision(12), what: What::Error(Box::new(problem.into())) };
+        let line = WatchLine { revision: Revision(12), what: What::Error(Box::new(problem.into())) };
         let text = concat!(
             r#"{"revision":12,"type":"error","code":"compacted","status":410,"title":"Gone","#,
             r#""detail":"it is","retryable":false,"oldest":9}"#

@@ -5,8 +5,8 @@
 
 use super::{
     grants,
-    load::{Kind, LoadArgs},
-    measure::{Outcome, Steps, Work},
+    load::{ClientKind, LoadArgs},
+    measure::{RunOutcome, Steps, Work},
     target::Target,
     wire::Wire,
 };
@@ -25,13 +25,13 @@ use std::{
 const WAIT: Duration = Duration::from_secs(60);
 
 /// Runs it.
-pub(super) async fn run(ground: &Target, load: &LoadArgs) -> Result<Outcome, Failure> {
+pub(super) async fn run(ground: &Target, load: &LoadArgs) -> Result<RunOutcome, Failure> {
     let plan = load.plan()?;
-    let order = Order::default();
+    let order = ContendedOrder::default();
     match load.client {
-        Kind::Http => {
+        ClientKind::Http => {
             let target = format!("/v1/locks/{}?wait={}", encode(&ground.name), duration::format(WAIT));
-            let works = (0..load.clients).map(|client| OverHttp {
+            let works = (0..load.clients).map(|client| ContendedOverHttp {
                 wire: ground.wire(client),
                 target: target.clone(),
                 within: WAIT + ground.connect.timeout,
@@ -39,9 +39,9 @@ pub(super) async fn run(ground: &Target, load: &LoadArgs) -> Result<Outcome, Fai
             });
             Ok(ground.drive(plan, works.collect()).await)
         }
-        Kind::Rust => {
+        ClientKind::Rust => {
             let session = ground.rust()?.session().await.map_err(|error| Failure::from_client(&error))?;
-            let one = OverRust { session: session.clone(), name: ground.name.clone(), order };
+            let one = ContendedOverRust { session: session.clone(), name: ground.name.clone(), order };
             let outcome = ground.drive(plan, vec![one; load.clients]).await;
             session.close().await.map_err(|error| Failure::from_client(&error))?;
             Ok(outcome)
@@ -51,9 +51,9 @@ pub(super) async fn run(ground: &Target, load: &LoadArgs) -> Result<Outcome, Fai
 
 /// Who had it last, as all clients saw it.
 #[derive(Debug, Clone, Default)]
-struct Order(Arc<AtomicU64>);
+struct ContendedOrder(Arc<AtomicU64>);
 
-impl Order {
+impl ContendedOrder {
     /// Notes a token, while it is held.
     fn note(&self, token: u64) -> Result<(), String> {
         let last = self.0.fetch_max(token, SeqCst);
@@ -61,14 +61,14 @@ impl Order {
     }
 }
 
-struct OverHttp {
+struct ContendedOverHttp {
     wire: Wire,
     target: String,
     within: Duration,
-    order: Order,
+    order: ContendedOrder,
 }
 
-impl Work for OverHttp {
+impl Work for ContendedOverHttp {
     async fn once(&mut self, steps: &mut Steps) -> Result<Instant, String> {
         let held = grants::acquire(&mut self.wire, &self.target, self.within).await?;
         let acquired = Instant::now();
@@ -80,13 +80,13 @@ impl Work for OverHttp {
 }
 
 #[derive(Clone)]
-struct OverRust {
+struct ContendedOverRust {
     session: Session,
     name: String,
-    order: Order,
+    order: ContendedOrder,
 }
 
-impl Work for OverRust {
+impl Work for ContendedOverRust {
     async fn once(&mut self, steps: &mut Steps) -> Result<Instant, String> {
         let guard = self.session.lock(&self.name).await.map_err(|error| error.to_string())?;
         let acquired = Instant::now();
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_token_that_does_not_grow_is_told() {
-        let order = Order::default();
+        let order = ContendedOrder::default();
         assert!(order.note(4).is_ok() && order.note(9).is_ok());
         assert!(order.note(9).is_err() && order.note(5).is_err());
     }

@@ -2,9 +2,9 @@
 //! cluster meanwhile: `kill -9` of the leader, `fairhold cluster transfer-leader`, an upgrade.
 
 use super::{
-    kv::{self, Operation},
-    load::{Kind, LoadArgs},
-    measure::Outcome,
+    kv::{self, KvOperation},
+    load::{ClientKind, LoadArgs},
+    measure::RunOutcome,
     target::Target,
 };
 use crate::remote::Failure;
@@ -17,10 +17,10 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const VALUE_BYTES: usize = 100;
 
 /// Runs it.
-pub(super) async fn run(ground: &Target, load: &LoadArgs) -> Result<Outcome, Failure> {
-    if load.client == Kind::Rust {
+pub(super) async fn run(ground: &Target, load: &LoadArgs) -> Result<RunOutcome, Failure> {
+    if load.client == ClientKind::Rust {
         return Err(Failure::Usage("failover is measured over plain HTTP: leave --client out".to_owned()));
     }
-    let args = kv::KvArgs { operation: Operation::Write, value_bytes: VALUE_BYTES, load: load.clone() };
+    let args = kv::KvArgs { operation: KvOperation::Write, value_bytes: VALUE_BYTES, load: load.clone() };
     kv::run_within(ground, &args, PATIENCE).await
 }

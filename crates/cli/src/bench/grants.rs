@@ -7,7 +7,7 @@ use ulid::Ulid;
 
 /// A grant that is held.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct BenchHeld {
     id: Ulid,
     /// Its fencing token.
     pub(super) token: u64,
@@ -17,9 +17,9 @@ pub(super) struct Held {
 ///
 /// # Errors
 /// Why not. What may have been granted all the same has been given back, as far as that could be done.
-pub(super) async fn acquire(wire: &mut Wire, target: &str, within: Duration) -> Result<Held, String> {
+pub(super) async fn acquire(wire: &mut Wire, target: &str, within: Duration) -> Result<BenchHeld, String> {
     #[derive(Deserialize)]
-    struct Grant {
+    struct BenchGrant {
         state: String,
         token: Option<u64>,
     }
@@ -29,8 +29,8 @@ pub(super) async fn acquire(wire: &mut Wire, target: &str, within: Duration) -> 
     let held = asked.and_then(|answer| {
         let answer = answer.well()?;
         match serde_json::from_slice(&answer.body) {
-            Ok(Grant { state, token: Some(token) }) if state == "held" => Ok(Held { id, token }),
-            Ok(Grant { state, .. }) => Err(format!("the answer to an acquire says {state}")),
+            Ok(BenchGrant { state, token: Some(token) }) if state == "held" => Ok(BenchHeld { id, token }),
+            Ok(BenchGrant { state, .. }) => Err(format!("the answer to an acquire says {state}")),
             Err(error) => Err(format!("the answer to an acquire is not understood: {error}")),
         }
     });
@@ -45,7 +45,7 @@ pub(super) async fn acquire(wire: &mut Wire, target: &str, within: Duration) -> 
 ///
 /// # Errors
 /// Why that is not known to be done.
-pub(super) async fn release(wire: &mut Wire, held: &Held) -> Result<(), String> {
+pub(super) async fn release(wire: &mut Wire, held: &BenchHeld) -> Result<(), String> {
     release_id(wire, held.id).await
 }
 

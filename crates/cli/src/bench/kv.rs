@@ -1,8 +1,8 @@
 //! Plain writes and reads of small nodes, each client its own.
 
 use super::{
-    load::{Kind, LoadArgs, up_to},
-    measure::{Outcome, Steps, Work},
+    load::{ClientKind, LoadArgs, up_to},
+    measure::{RunOutcome, Steps, Work},
     target::Target,
     wire::Wire,
 };
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 pub(super) struct KvArgs {
     /// What the clients do
-    #[arg(long, value_enum, default_value_t = Operation::Write)]
-    pub(super) operation: Operation,
+    #[arg(long, value_enum, default_value_t = KvOperation::Write)]
+    pub(super) operation: KvOperation,
     /// Bytes of each value
     #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = up_to(1_048_576))]
     pub(super) value_bytes: usize,
@@ -25,7 +25,7 @@ pub(super) struct KvArgs {
 
 /// What the clients do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Operation {
+pub(super) enum KvOperation {
     /// Write the value of a node
     Write,
     /// Read it, as it is after all that was written before anywhere
@@ -34,24 +34,24 @@ pub(super) enum Operation {
     LocalRead,
 }
 
-impl Operation {
+impl KvOperation {
     /// Under which name its figures stand.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Operation::Write => "kv-write",
-            Operation::Read => "kv-read",
-            Operation::LocalRead => "kv-local-read",
+            KvOperation::Write => "kv-write",
+            KvOperation::Read => "kv-read",
+            KvOperation::LocalRead => "kv-local-read",
         }
     }
 }
 
 /// Runs it; the nodes are gone afterwards.
-pub(super) async fn run(ground: &Target, args: &KvArgs) -> Result<Outcome, Failure> {
+pub(super) async fn run(ground: &Target, args: &KvArgs) -> Result<RunOutcome, Failure> {
     run_within(ground, args, ground.connect.timeout).await
 }
 
 /// The same, of clients that give up an answer after a time of their own.
-pub(super) async fn run_within(ground: &Target, args: &KvArgs, within: Duration) -> Result<Outcome, Failure> {
+pub(super) async fn run_within(ground: &Target, args: &KvArgs, within: Duration) -> Result<RunOutcome, Failure> {
     let plan = args.load.plan()?;
     let root = format!("/{}", ground.name);
     let value = vec![b'v'; args.value_bytes];
@@ -62,19 +62,19 @@ pub(super) async fn run_within(ground: &Target, args: &KvArgs, within: Duration)
         nodes.put(&path(client), value.clone()).parents().await.map_err(client_failed)?;
     }
     let outcome = match args.load.client {
-        Kind::Http => {
+        ClientKind::Http => {
             let works = (0..args.load.clients).map(|client| {
                 let target = node_path(&path(client));
-                let target = if args.operation == Operation::LocalRead { target + "?consistency=local" } else { target };
-                OverHttp { wire: ground.wire_within(client, within), operation: args.operation, target, value: value.clone() }
+                let target = if args.operation == KvOperation::LocalRead { target + "?consistency=local" } else { target };
+                KvOverHttp { wire: ground.wire_within(client, within), operation: args.operation, target, value: value.clone() }
             });
             ground.drive(plan, works.collect()).await
         }
-        Kind::Rust if args.operation == Operation::LocalRead => {
+        ClientKind::Rust if args.operation == KvOperation::LocalRead => {
             return Err(Failure::Usage("the Rust client has no local reads: leave --client out".to_owned()));
         }
-        Kind::Rust => {
-            let works = (0..args.load.clients).map(|client| OverRust {
+        ClientKind::Rust => {
+            let works = (0..args.load.clients).map(|client| KvOverRust {
                 nodes: nodes.clone(),
                 operation: args.operation,
                 path: path(client),
@@ -87,20 +87,20 @@ pub(super) async fn run_within(ground: &Target, args: &KvArgs, within: Duration)
     Ok(outcome)
 }
 
-struct OverHttp {
+struct KvOverHttp {
     wire: Wire,
-    operation: Operation,
+    operation: KvOperation,
     target: String,
     value: Vec<u8>,
 }
 
-impl Work for OverHttp {
+impl Work for KvOverHttp {
     async fn once(&mut self, _: &mut Steps) -> Result<Instant, String> {
         match self.operation {
-            Operation::Write => {
+            KvOperation::Write => {
                 self.wire.send("PUT", &self.target, "", &self.value).await?.well()?;
             }
-            Operation::Read | Operation::LocalRead => {
+            KvOperation::Read | KvOperation::LocalRead => {
                 let answer = self.wire.send("GET", &self.target, "", &[]).await?.well()?;
                 right(&answer.body, &self.value)?;
             }
@@ -109,21 +109,21 @@ impl Work for OverHttp {
     }
 }
 
-struct OverRust {
+struct KvOverRust {
     nodes: Nodes,
-    operation: Operation,
+    operation: KvOperation,
     path: String,
     value: Vec<u8>,
 }
 
-impl Work for OverRust {
+impl Work for KvOverRust {
     async fn once(&mut self, _: &mut Steps) -> Result<Instant, String> {
         match self.operation {
-            Operation::Write => {
+            KvOperation::Write => {
                 let put = self.nodes.put(&self.path, self.value.clone());
                 put.await.map_err(|error| error.to_string())?;
             }
-            Operation::Read | Operation::LocalRead => {
+            KvOperation::Read | KvOperation::LocalRead => {
                 let read = self.nodes.get(&self.path).await.map_err(|error| error.to_string())?;
                 right(&read.ok_or("the node is gone")?.bytes, &self.value)?;
             }

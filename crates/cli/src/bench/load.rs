@@ -1,6 +1,6 @@
 //! How much load a workload makes, and by which kind of client.
 
-use super::measure::Plan;
+use super::measure::LoadPlan;
 use crate::remote::Failure;
 use clap::builder::RangedU64ValueParser;
 use std::time::Duration;
@@ -30,33 +30,33 @@ pub(super) struct LoadArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to(64))]
     pub(super) threads: usize,
     /// The kind of client
-    #[arg(long, value_enum, default_value_t = Kind::Http)]
-    pub(super) client: Kind,
+    #[arg(long, value_enum, default_value_t = ClientKind::Http)]
+    pub(super) client: ClientKind,
 }
 
 impl LoadArgs {
-    pub(super) fn plan(&self) -> Result<Plan, Failure> {
+    pub(super) fn plan(&self) -> Result<LoadPlan, Failure> {
         if self.seconds.is_zero() {
             return Err(Failure::Usage("--seconds must be greater than 0".to_owned()));
         }
-        Ok(Plan { clients: self.clients, warmup: self.warmup, time: self.seconds, rate: self.rate })
+        Ok(LoadPlan { clients: self.clients, warmup: self.warmup, time: self.seconds, rate: self.rate })
     }
 }
 
 /// The kind of client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Kind {
+pub(super) enum ClientKind {
     /// HTTP/1.1 with JSON, one connection for each client, with minimal overhead
     Http,
     /// The Rust client: one program with one session, whose tasks are the clients
     Rust,
 }
 
-impl Kind {
+impl ClientKind {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Kind::Http => "http",
-            Kind::Rust => "rust",
+            ClientKind::Http => "http",
+            ClientKind::Rust => "rust",
         }
     }
 }

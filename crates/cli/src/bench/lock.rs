@@ -2,14 +2,14 @@
 
 use super::{
     grants,
-    load::{Kind, LoadArgs},
-    measure::{Outcome, Steps, Work},
+    load::{ClientKind, LoadArgs},
+    measure::{RunOutcome, Steps, Work},
     profile::Profile,
     report::written,
     target::Target,
     wire::Wire,
 };
-use crate::remote::{Failure, form::Form, request::encode};
+use crate::remote::{Failure, form::OutputFormat, request::encode};
 use fairhold_client::Session;
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ pub(super) struct LockArgs {
 }
 
 /// Runs it, and writes what came of it.
-pub(super) async fn run(mut ground: Target, args: &LockArgs, output: Option<Form>) -> Result<(), Failure> {
+pub(super) async fn run(mut ground: Target, args: &LockArgs, output: Option<OutputFormat>) -> Result<(), Failure> {
     let profile = if args.profile { Some(Profile::begin(&mut ground).await?) } else { None };
     let outcome = drive(&ground, &args.load).await?;
     let mut figures = outcome.json("lock", args.load.client.name());
@@ -35,21 +35,21 @@ pub(super) async fn run(mut ground: Target, args: &LockArgs, output: Option<Form
     written(&outcome, figures, output)
 }
 
-async fn drive(ground: &Target, load: &LoadArgs) -> Result<Outcome, Failure> {
+async fn drive(ground: &Target, load: &LoadArgs) -> Result<RunOutcome, Failure> {
     let plan = load.plan()?;
     let names = (0..load.clients).map(|client| format!("{}/{client}", ground.name));
     match load.client {
-        Kind::Http => {
+        ClientKind::Http => {
             let within = ground.connect.timeout;
             let works = names.enumerate().map(|(client, name)| {
                 let target = format!("/v1/locks/{}", encode(&name));
-                OverHttp { wire: ground.wire(client), target, within }
+                LockOverHttp { wire: ground.wire(client), target, within }
             });
             Ok(ground.drive(plan, works.collect()).await)
         }
-        Kind::Rust => {
+        ClientKind::Rust => {
             let session = ground.rust()?.session().await.map_err(|error| Failure::from_client(&error))?;
-            let works = names.map(|name| OverRust { session: session.clone(), name });
+            let works = names.map(|name| LockOverRust { session: session.clone(), name });
             let outcome = ground.drive(plan, works.collect()).await;
             session.close().await.map_err(|error| Failure::from_client(&error))?;
             Ok(outcome)
@@ -57,13 +57,13 @@ async fn drive(ground: &Target, load: &LoadArgs) -> Result<Outcome, Failure> {
     }
 }
 
-struct OverHttp {
+struct LockOverHttp {
     wire: Wire,
     target: String,
     within: Duration,
 }
 
-impl Work for OverHttp {
+impl Work for LockOverHttp {
     async fn once(&mut self, steps: &mut Steps) -> Result<Instant, String> {
         let began = Instant::now();
         let held = grants::acquire(&mut self.wire, &self.target, self.within).await?;
@@ -76,12 +76,12 @@ impl Work for OverHttp {
     }
 }
 
-struct OverRust {
+struct LockOverRust {
     session: Session,
     name: String,
 }
 
-impl Work for OverRust {
+impl Work for LockOverRust {
     async fn once(&mut self, steps: &mut Steps) -> Result<Instant, String> {
         let began = Instant::now();
         let guard = self.session.lock(&self.name).await.map_err(|error| error.to_string())?;

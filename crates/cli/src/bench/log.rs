@@ -4,7 +4,7 @@
 
 use super::{
     load::{seconds, up_to},
-    measure::{Outcome, Plan, Steps, Work},
+    measure::{LoadPlan, RunOutcome, Steps, Work},
     target::drive,
 };
 use crate::remote::Failure;
@@ -62,7 +62,7 @@ pub(super) struct LogArgs {
 }
 
 /// Runs it. The directory is removed also where it fails.
-pub(super) async fn run(args: &LogArgs, is_shown: bool) -> Result<Outcome, Failure> {
+pub(super) async fn run(args: &LogArgs, is_shown: bool) -> Result<RunOutcome, Failure> {
     if args.seconds.is_zero() {
         return Err(Failure::Usage("--seconds must be greater than 0".to_owned()));
     }
@@ -85,14 +85,14 @@ async fn remove(directory: &Path) -> io::Result<()> {
     }
 }
 
-async fn measured(args: &LogArgs, is_shown: bool) -> Result<Outcome, Failure> {
+async fn measured(args: &LogArgs, is_shown: bool) -> Result<RunOutcome, Failure> {
     let mut nodes = Vec::new();
     for id in 1..=NODES {
         nodes.push(LogNode::start(args, id).await.map_err(Failure::Ended)?);
     }
     let outcome = match leader(&nodes).await {
         Some(replica) => {
-            let plan = Plan { clients: args.clients, warmup: args.warmup, time: args.seconds, rate: None };
+            let plan = LoadPlan { clients: args.clients, warmup: args.warmup, time: args.seconds, rate: None };
             Ok(drive(plan, vec![Commit(replica); args.clients], is_shown).await)
         }
         None => Err(Failure::Ended(format!("none of the three nodes led within {PATIENCE:?}"))),

@@ -25,7 +25,7 @@ const GAPS: usize = 5;
 
 /// How much load, and for how long.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Plan {
+pub(crate) struct LoadPlan {
     /// Clients at work at a time.
     pub(crate) clients: usize,
     /// The time before anything counts.
@@ -229,9 +229,9 @@ impl Tally {
 
 /// What came of a run.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct RunOutcome {
     /// What was asked for.
-    pub(crate) plan: Plan,
+    pub(crate) plan: LoadPlan,
     /// What all clients did.
     pub(crate) tally: Tally,
     /// Processor time that this process used in the measured time.
@@ -240,7 +240,7 @@ pub(crate) struct Outcome {
     pub(crate) gaps: Vec<Gap>,
 }
 
-impl Outcome {
+impl RunOutcome {
     /// Operations a second.
     pub(crate) fn per_second(&self) -> f64 {
         self.tally.done as f64 / self.plan.time.as_secs_f64()
@@ -248,7 +248,7 @@ impl Outcome {
 
     /// For programs: one object.
     pub(crate) fn json(&self, workload: &str, client: &str) -> Map<String, Value> {
-        let Outcome { plan, tally, load_cpu, gaps } = self;
+        let RunOutcome { plan, tally, load_cpu, gaps } = self;
         let millis = |time: Duration| round(time.as_secs_f64() * 1_000.0);
         let longest = gaps.first().map_or(0.0, |gap| millis(gap.length));
         let gaps: Vec<Value> =
@@ -270,11 +270,11 @@ impl Outcome {
 /// Lets all clients work as planned. `watch` is run beside them with what they have done so far; `cpu` tells the processor time
 /// that this process has used.
 pub(crate) async fn drive<W: Work>(
-    plan: Plan,
+    plan: LoadPlan,
     works: Vec<W>,
     cpu: fn() -> Duration,
     watch: impl AsyncFnOnce(Arc<Progress>, Instant),
-) -> Outcome {
+) -> RunOutcome {
     let progress = Arc::new(Progress::default());
     let begin = Instant::now() + plan.warmup;
     let end = begin + plan.time;
@@ -313,7 +313,7 @@ pub(crate) async fn drive<W: Work>(
         }
     }
     progress.silent_until(plan.time);
-    Outcome { plan, tally, load_cpu, gaps: progress.gaps() }
+    RunOutcome { plan, tally, load_cpu, gaps: progress.gaps() }
 }
 
 async fn client<W: Work>(mut work: W, pace: Pace, progress: Arc<Progress>) -> Tally {

@@ -4,9 +4,9 @@
 use super::{
     measure::round,
     target::Target,
-    wire::{Answer, Wire},
+    wire::{Wire, WireAnswer},
 };
-use crate::remote::{Api, Failure, Request};
+use crate::remote::{Api, ApiRequest, Failure};
 use fairhold_types::dto;
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ struct Times {
 impl Profile {
     /// Looks at the leader, to which alone the ground leads from now on.
     pub(super) async fn begin(ground: &mut Target) -> Result<Profile, Failure> {
-        let cluster: dto::Cluster = Api::new(&ground.connect)?.call(&Request::get("/v1/cluster")).await?.read()?;
+        let cluster: dto::Cluster = Api::new(&ground.connect)?.call(&ApiRequest::get("/v1/cluster")).await?.read()?;
         let leader = cluster.leader_url.ok_or_else(|| Failure::Unavailable("there is no leader now".to_owned()))?;
         ground.lead_to(&leader)?;
         let mut wire = ground.wire(0);
@@ -75,7 +75,7 @@ fn parts(whole: f64, before: &Page, after: &Page) -> Value {
 
 impl Page {
     async fn get(wire: &mut Wire) -> Result<Page, Failure> {
-        let answer = wire.send("GET", "/metrics", "", &[]).await.and_then(Answer::well).map_err(Failure::Unavailable)?;
+        let answer = wire.send("GET", "/metrics", "", &[]).await.and_then(WireAnswer::well).map_err(Failure::Unavailable)?;
         Ok(Page::read(&String::from_utf8_lossy(&answer.body)))
     }
 

@@ -1,6 +1,6 @@
 //! How far a run is, on a terminal.
 
-use super::measure::{Plan, Progress};
+use super::measure::{LoadPlan, Progress};
 use crate::remote::ConnectArgs;
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -19,7 +19,7 @@ pub(super) fn is_wanted(connect: &ConnectArgs) -> bool {
 }
 
 /// Draws until it is dropped.
-pub(super) async fn show(plan: &Plan, progress: &Progress, begin: Instant) {
+pub(super) async fn show(plan: &LoadPlan, progress: &Progress, begin: Instant) {
     loop {
         let (done, failed) = (progress.done.load(Relaxed), progress.failed.load(Relaxed));
         let line = line(plan.time, Instant::now().saturating_duration_since(begin), done, failed);

@@ -1,10 +1,10 @@
 //! How a run's figures are written: one JSON object on one line, or rows for people and for `cut`.
 
-use super::measure::{Outcome, Tally};
+use super::measure::{RunOutcome, Tally};
 
 use crate::remote::{
     Failure,
-    form::{self, Form, Table, cell},
+    form::{self, OutputFormat, Table, cell},
 };
 use serde_json::{Map, Value};
 
@@ -12,14 +12,14 @@ use serde_json::{Map, Value};
 const SHAPE: [&str; 6] = ["mean", "p50", "p90", "p99", "p99_9", "max"];
 
 /// Writes it.
-pub(super) fn write(figures: &Map<String, Value>, asked: Option<Form>) -> Result<(), Failure> {
-    match Form::of(asked) {
-        Form::Json | Form::Ndjson => form::write(&format!("{}\n", Value::from(figures.clone()))),
-        form @ (Form::Table | Form::Plain) => form::write(&text(&Value::from(figures.clone()), form)),
+pub(super) fn write(figures: &Map<String, Value>, asked: Option<OutputFormat>) -> Result<(), Failure> {
+    match OutputFormat::of(asked) {
+        OutputFormat::Json | OutputFormat::Ndjson => form::write(&format!("{}\n", Value::from(figures.clone()))),
+        form @ (OutputFormat::Table | OutputFormat::Plain) => form::write(&text(&Value::from(figures.clone()), form)),
     }
 }
 
-fn text(figures: &Value, form: Form) -> String {
+fn text(figures: &Value, form: OutputFormat) -> String {
     let mut table = Table::new(&["", "A SECOND", "MEAN", "P50", "P90", "P99", "P99.9", "MAX"]);
     let mut row = |name: &str, per_second: String, times: &Value| {
         let times = SHAPE.iter().map(|field| milliseconds(&times[*field]));
@@ -31,7 +31,7 @@ fn text(figures: &Value, form: Form) -> String {
         row(&format!("  {step}"), String::new(), times);
     }
     let text = table.take(form);
-    if form == Form::Plain { text } else { text + &footing(figures) }
+    if form == OutputFormat::Plain { text } else { text + &footing(figures) }
 }
 
 fn milliseconds(value: &Value) -> String {
@@ -78,7 +78,7 @@ fn gaps(figures: &Value) -> String {
 }
 
 /// Writes what came of it. Where nothing was done at all that is a failure.
-pub(super) fn written(outcome: &Outcome, figures: Map<String, Value>, output: Option<Form>) -> Result<(), Failure> {
+pub(super) fn written(outcome: &RunOutcome, figures: Map<String, Value>, output: Option<OutputFormat>) -> Result<(), Failure> {
     write(&figures, output)?;
     match &outcome.tally {
         Tally { done: 0, first_failure: Some(why), .. } => Err(Failure::Unavailable(format!("nothing was done: {why}"))),
@@ -100,10 +100,10 @@ mod tests {
             "load_cpu_seconds": 0.5, "load_cpu_micros_each": 5.0,
             "gaps": [{"ms": 171.25, "at_seconds": 0.5}, {"ms": 9.0, "at_seconds": 0.25}],
         });
-        let plain = text(&figures, Form::Plain);
+        let plain = text(&figures, OutputFormat::Plain);
         assert_eq!(plain.lines().next(), Some("lock http\t100\t1.00\t1.00\t2.00\t3.00\t4.00\t5.25"));
         assert_eq!(plain.lines().count(), 2, "{plain}");
-        let table = text(&figures, Form::Table);
+        let table = text(&figures, OutputFormat::Table);
         assert!(table.contains("0.50 of a core") && table.contains("the first failure: no"), "{table}");
         assert!(table.contains("171.2 ms at 0.50 s\nthe next: 9.0 ms at 0.25 s"), "{table}");
     }

@@ -1,6 +1,6 @@
 //! What the servers say of themselves, all that were named together.
 
-use super::{target::Target, wire::Answer};
+use super::{target::Target, wire::WireAnswer};
 use crate::remote::Failure;
 
 /// Bytes in memory.
@@ -12,7 +12,7 @@ pub(super) const CPU_SECONDS: &str = "fairhold_process_cpu_seconds_total";
 pub(super) async fn sum(ground: &Target, series: &str) -> Result<f64, Failure> {
     let mut sum = 0.0;
     for index in 0..ground.connect.endpoint.len() {
-        let answer = ground.wire(index).send("GET", "/metrics", "", &[]).await.and_then(Answer::well);
+        let answer = ground.wire(index).send("GET", "/metrics", "", &[]).await.and_then(WireAnswer::well);
         let page = answer.map_err(Failure::Unavailable)?.body;
         sum += of(&String::from_utf8_lossy(&page), series).unwrap_or_default();
     }

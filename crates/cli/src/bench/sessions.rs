@@ -5,13 +5,13 @@ use super::{
     measure::{Times, round},
     servers,
     target::Target,
-    wire::{Answer, Wire},
+    wire::{Wire, WireAnswer},
 };
 use crate::{
     output::write_stdout,
     remote::{
         Failure,
-        form::{self, Form},
+        form::{self, OutputFormat},
     },
 };
 use fairhold_types::{dto::OpenedSession, duration};
@@ -45,10 +45,11 @@ pub(super) struct SessionsArgs {
 }
 
 /// Runs it: a line when all are open, and one when they have lived.
-pub(super) async fn run(ground: &Target, args: &SessionsArgs, asked: Option<Form>) -> Result<(), Failure> {
-    let is_json = matches!(Form::of(asked), Form::Json | Form::Ndjson);
+pub(super) async fn run(ground: &Target, args: &SessionsArgs, asked: Option<OutputFormat>) -> Result<(), Failure> {
+    let is_json = matches!(OutputFormat::of(asked), OutputFormat::Json | OutputFormat::Ndjson);
     let before = servers::sum(ground, servers::RESIDENT_BYTES).await?;
-    let mut shares: Vec<Share> = (0..CONNECTIONS).map(|index| Share { wire: ground.wire(index), ids: Vec::new() }).collect();
+    let mut shares: Vec<SessionShare> =
+        (0..CONNECTIONS).map(|index| SessionShare { wire: ground.wire(index), ids: Vec::new() }).collect();
     let began = Instant::now();
     let opening = shares.iter_mut().enumerate().map(|(index, share)| share.open(count(args.sessions, index), args.ttl));
     join_all(opening).await.into_iter().collect::<Result<(), String>>().map_err(Failure::Ended)?;
@@ -64,7 +65,11 @@ pub(super) async fn run(ground: &Target, args: &SessionsArgs, asked: Option<Form
         keepalives.add(&times.map_err(Failure::Ended)?);
     }
     let after = servers::sum(ground, servers::RESIDENT_BYTES).await?;
-    join_all(shares.iter_mut().map(Share::close)).await.into_iter().collect::<Result<(), String>>().map_err(Failure::Ended)?;
+    join_all(shares.iter_mut().map(SessionShare::close))
+        .await
+        .into_iter()
+        .collect::<Result<(), String>>()
+        .map_err(Failure::Ended)?;
     let bytes = (after - before) / args.sessions as f64;
     let figures = json!({
         "workload": "sessions", "sessions": args.sessions,
@@ -96,12 +101,12 @@ fn count(all: usize, connection: usize) -> usize {
 }
 
 /// Some of the sessions, and the connection that cares for them.
-struct Share {
+struct SessionShare {
     wire: Wire,
     ids: Vec<String>,
 }
 
-impl Share {
+impl SessionShare {
     /// Opens so many, and keeps those alive that are open already: to open very many takes longer than one lives.
     async fn open(&mut self, count: usize, ttl: Duration) -> Result<(), String> {
         let body = json!({"ttl": duration::format(ttl), "name": "bench"}).to_string();
@@ -161,7 +166,7 @@ struct Renewed {
     renewed: Vec<Value>,
 }
 
-fn read<T: serde::de::DeserializeOwned>(answer: &Answer) -> Result<T, String> {
+fn read<T: serde::de::DeserializeOwned>(answer: &WireAnswer) -> Result<T, String> {
     serde_json::from_slice(&answer.body).map_err(|error| format!("the answer is not understood: {error}"))
 }
 

@@ -1,11 +1,11 @@
 //! What all workloads need: the cluster, a name that no other run has, and a drive that shows how far it is.
 
 use super::{
-    measure::{self, Outcome, Plan, Work},
+    measure::{self, LoadPlan, RunOutcome, Work},
     progress,
     wire::{Hosts, Wire},
 };
-use crate::remote::{self, Api, ConnectArgs, Failure, Request};
+use crate::remote::{self, Api, ApiRequest, ConnectArgs, Failure};
 use fairhold_client::Client;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) struct Target {
 impl Target {
     /// Looks whether there is a cluster at all.
     pub(super) async fn new(connect: &ConnectArgs) -> Result<Target, Failure> {
-        Api::new(connect)?.call(&Request::get("/v1/locks?limit=1")).await?;
+        Api::new(connect)?.call(&ApiRequest::get("/v1/locks?limit=1")).await?;
         let hosts = Hosts::new(&connect.endpoint, connect.auth_token()?.as_deref())?;
         let name = format!("bench/{}", ulid::Ulid::generate().to_string().to_lowercase());
         Ok(Target { connect: connect.clone(), hosts, name })
@@ -50,12 +50,12 @@ impl Target {
     }
 
     /// Drives the clients, and shows on a terminal how far it is.
-    pub(super) async fn drive<W: Work>(&self, plan: Plan, works: Vec<W>) -> Outcome {
+    pub(super) async fn drive<W: Work>(&self, plan: LoadPlan, works: Vec<W>) -> RunOutcome {
         drive(plan, works, progress::is_wanted(&self.connect)).await
     }
 }
 
-pub(super) async fn drive<W: Work>(plan: Plan, works: Vec<W>, is_shown: bool) -> Outcome {
+pub(super) async fn drive<W: Work>(plan: LoadPlan, works: Vec<W>, is_shown: bool) -> RunOutcome {
     let outcome = measure::drive(plan, works, cpu, async |progress, begin| {
         if is_shown {
             progress::show(&plan, &progress, begin).await;

@@ -5,14 +5,14 @@ use super::{
     measure::{Times, round},
     servers,
     target::Target,
-    wire::{Answer, Wire},
+    wire::{Wire, WireAnswer},
 };
 use crate::remote::{
     self, Failure,
-    form::{self, Form},
+    form::{self, OutputFormat},
     request::node_path,
 };
-use fairhold_client::{Tidings, Watching};
+use fairhold_client::{WatchEvent, Watching};
 use fairhold_types::watch::What;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -33,7 +33,7 @@ const VALUE: [u8; 100] = [b'v'; 100];
 type Sent = Arc<Mutex<Vec<Instant>>>;
 
 /// Runs it; the nodes are gone afterwards.
-pub(super) async fn run(ground: &Target, load: &LoadArgs, asked: Option<Form>) -> Result<(), Failure> {
+pub(super) async fn run(ground: &Target, load: &LoadArgs, asked: Option<OutputFormat>) -> Result<(), Failure> {
     let plan = load.plan()?;
     let rate = plan.rate.unwrap_or(RATE);
     let root = format!("/{}", ground.name);
@@ -70,7 +70,7 @@ pub(super) async fn run(ground: &Target, load: &LoadArgs, asked: Option<Form>) -
         latency.percentile(50.0),
         latency.percentile(99.0),
     );
-    let is_json = matches!(Form::of(asked), Form::Json | Form::Ndjson);
+    let is_json = matches!(OutputFormat::of(asked), OutputFormat::Json | OutputFormat::Ndjson);
     form::write(&if is_json { format!("{figures}\n") } else { text })
 }
 
@@ -109,7 +109,7 @@ impl Writer<'_> {
                 sent.len() - 1
             };
             let target = node_path(&format!("{}/{number}", self.root));
-            self.wire.send("PUT", &target, "", &VALUE).await.and_then(Answer::well).map_err(Failure::Unavailable)?;
+            self.wire.send("PUT", &target, "", &VALUE).await.and_then(WireAnswer::well).map_err(Failure::Unavailable)?;
             count += 1;
             self.next += self.every;
         }
@@ -137,7 +137,7 @@ async fn watcher(mut watching: Watching, below: String, sent: Sent, begin: Insta
     let mut times = Times::new();
     while let Some(told) = watching.next().await {
         let now = Instant::now();
-        let Tidings::Happened(line) = told.map_err(|error| error.to_string())? else { continue };
+        let WatchEvent::Change(line) = told.map_err(|error| error.to_string())? else { continue };
         let What::NodeCreated { path } = line.what else { continue };
         let Some(name) = path.as_str().strip_prefix(&below) else { continue };
         if name == "last" {

@@ -60,19 +60,19 @@ pub(crate) struct Wire {
 
 /// An answer.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct WireAnswer {
     /// The HTTP status.
     pub(crate) status: u16,
     /// The body.
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl WireAnswer {
     /// This answer, where it says yes.
     ///
     /// # Errors
     /// What it says, where it does not.
-    pub(crate) fn well(self) -> Result<Answer, String> {
+    pub(crate) fn well(self) -> Result<WireAnswer, String> {
         if (200..300).contains(&self.status) {
             return Ok(self);
         }
@@ -100,7 +100,7 @@ impl Wire {
     ///
     /// # Errors
     /// Why there is no answer, which says nothing of whether it was done.
-    pub(crate) async fn send(&mut self, method: &str, target: &str, headers: &str, body: &[u8]) -> Result<Answer, String> {
+    pub(crate) async fn send(&mut self, method: &str, target: &str, headers: &str, body: &[u8]) -> Result<WireAnswer, String> {
         self.send_within(self.limit, method, target, headers, body).await
     }
 
@@ -115,7 +115,7 @@ impl Wire {
         target: &str,
         headers: &str,
         body: &[u8],
-    ) -> Result<Answer, String> {
+    ) -> Result<WireAnswer, String> {
         self.out.clear();
         let head = [method, " ", target, " HTTP/1.1\r\nhost: ", self.hosts.host(), "\r\n", &self.hosts.authorization, headers];
         head.iter().for_each(|part| self.out.extend_from_slice(part.as_bytes()));
@@ -137,7 +137,7 @@ impl Wire {
         Err(why)
     }
 
-    async fn exchange(&mut self) -> io::Result<Answer> {
+    async fn exchange(&mut self) -> io::Result<WireAnswer> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => {
@@ -163,7 +163,7 @@ impl Wire {
             // Only a connection whose answer was read to its end is used again.
             self.stream = Some(stream);
         }
-        Ok(Answer { status: head.status, body })
+        Ok(WireAnswer { status: head.status, body })
     }
 
     async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! What the demo's clients saw: when they were granted, and how long a lock was free although somebody wanted it.
 
-use super::look::Look;
+use super::look::DemoFrame;
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -21,7 +21,7 @@ pub(super) struct Board {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Record {
     /// The last grants, the newest first.
-    pub(super) last: VecDeque<Grant>,
+    pub(super) last: VecDeque<DemoGrant>,
     /// How many there were.
     pub(super) grants: u64,
     /// The last time that it was free while a client waited, and the longest.
@@ -34,7 +34,7 @@ pub(super) struct Record {
 
 /// One grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Grant {
+pub(super) struct DemoGrant {
     /// To whom.
     pub(super) owner: &'static str,
     /// Its token.
@@ -50,7 +50,7 @@ impl Board {
     }
 
     /// A client that has been waiting since `asked` got the lock.
-    pub(super) fn granted(&self, lock: &'static str, grant: Grant, asked: Instant) {
+    pub(super) fn granted(&self, lock: &'static str, grant: DemoGrant, asked: Instant) {
         self.with(lock, |record| {
             if let Some(released) = record.released.take() {
                 let free = grant.at.saturating_duration_since(released.max(asked));
@@ -69,7 +69,7 @@ impl Board {
     }
 
     /// Takes notice of holders that are none of the demo's clients: while one holds, the lock is not free.
-    pub(super) fn compare(&self, look: &Look) {
+    pub(super) fn compare(&self, look: &DemoFrame) {
         for (lock, seen) in &look.locks {
             let token = seen.as_ref().and_then(|seen| seen.holder.as_ref()).map(|holder| (holder.token, holder.owner.as_str()));
             self.with(lock, |record| match token {
@@ -114,7 +114,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::look::{Holder, LockLook},
+        super::look::{DemoHolder, LockLook},
         *,
     };
 
@@ -124,8 +124,8 @@ mod tests {
         start + Duration::from_millis(millis)
     }
 
-    fn grant(owner: &'static str, token: u64, at: Instant) -> Grant {
-        Grant { owner, token, at }
+    fn grant(owner: &'static str, token: u64, at: Instant) -> DemoGrant {
+        DemoGrant { owner, token, at }
     }
 
     #[test]
@@ -158,9 +158,9 @@ mod tests {
         let (board, start) = (Board::new(&[LOCK]), Instant::now());
         board.granted(LOCK, grant("alice", 1, start), start);
         board.released(LOCK, start);
-        let holder = Holder { owner: "curl".to_owned(), token: 2 };
+        let holder = DemoHolder { owner: "curl".to_owned(), token: 2 };
         let seen = LockLook { holder: Some(holder), waiting: vec![] };
-        board.compare(&Look { nodes: vec![], locks: vec![(LOCK, Some(seen))] });
+        board.compare(&DemoFrame { nodes: vec![], locks: vec![(LOCK, Some(seen))] });
         assert!(board.record(LOCK).held_for(2).is_some() && board.record(LOCK).held_for(3).is_none());
         board.granted(LOCK, grant("bob", 3, after(start, 5_000)), start);
         assert_eq!(board.record(LOCK).free, None);

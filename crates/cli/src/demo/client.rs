@@ -1,7 +1,7 @@
 //! One client of the demo: queues, holds for a moment, releases, for ever. What a careful client does over HTTP stands here.
 
 use super::{
-    board::{Board, Grant},
+    board::{Board, DemoGrant},
     names::LOCKS,
 };
 use crate::local_http::http_client;
@@ -24,7 +24,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// What an answer says of the grant.
 #[derive(Debug, Deserialize)]
-struct Held {
+struct DemoGrip {
     id: String,
     token: Option<u64>,
 }
@@ -33,7 +33,7 @@ struct Held {
 #[derive(Debug)]
 enum Next {
     /// It holds.
-    Hold(Held),
+    Hold(DemoGrip),
     /// This wish is over: the next one gets a new key.
     Afresh,
     /// The same wish again, at another node.
@@ -61,7 +61,7 @@ pub(super) async fn queue_for_ever(name: &'static str, urls: Arc<[String]>, boar
         };
         let Some(held) = held else { continue };
         let at = Instant::now();
-        board.granted(lock, Grant { owner: name, token: held.token.unwrap_or_default(), at }, asked);
+        board.granted(lock, DemoGrant { owner: name, token: held.token.unwrap_or_default(), at }, asked);
         sleep(hold_time()).await;
         board.released(lock, Instant::now());
         while !release(&client, &urls[node], &held.id).await {

@@ -7,7 +7,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 /// What was seen.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Look {
+pub(super) struct DemoFrame {
     /// All nodes, by number.
     pub(super) nodes: Vec<NodeLook>,
     /// The locks; `None` where no node said anything of it.
@@ -38,14 +38,14 @@ pub(super) struct ClusterAnswer {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct LockLook {
     /// Who holds it.
-    pub(super) holder: Option<Holder>,
+    pub(super) holder: Option<DemoHolder>,
     /// The waiters, in order, and what each waits for.
     pub(super) waiting: Vec<(String, Option<String>)>,
 }
 
 /// Who holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Holder {
+pub(super) struct DemoHolder {
     /// Its name.
     pub(super) owner: String,
     /// Its token.
@@ -54,11 +54,11 @@ pub(super) struct Holder {
 
 #[derive(Debug, Deserialize)]
 struct QueueAnswer {
-    items: Vec<QueueEntry>,
+    items: Vec<DemoQueueEntry>,
 }
 
 #[derive(Debug, Deserialize)]
-struct QueueEntry {
+struct DemoQueueEntry {
     owner: String,
     token: Option<u64>,
     waits_for: Option<WaitsFor>,
@@ -69,9 +69,9 @@ struct WaitsFor {
     owner: String,
 }
 
-impl Look {
+impl DemoFrame {
     /// Asks every node at once.
-    pub(super) async fn take(client: &Client, urls: &[(NodeId, String)], locks: &[&'static str]) -> Look {
+    pub(super) async fn take(client: &Client, urls: &[(NodeId, String)], locks: &[&'static str]) -> DemoFrame {
         let asked = urls.iter().map(|(id, url)| async move {
             let says = get::<ClusterAnswer>(client, format!("{url}/v1/cluster")).await;
             NodeLook { id: *id, url: url.clone(), says }
@@ -87,7 +87,7 @@ impl Look {
             (*lock, get::<QueueAnswer>(client, url).await.map(LockLook::from))
         });
         let locks = join_all(queues).await;
-        Look { nodes, locks }
+        DemoFrame { nodes, locks }
     }
 
     /// Who leads, going by the highest term that any node knows.
@@ -107,7 +107,7 @@ impl From<QueueAnswer> for LockLook {
         let mut look = LockLook::default();
         for entry in queue.items {
             match entry.token {
-                Some(token) if look.holder.is_none() => look.holder = Some(Holder { owner: entry.owner, token }),
+                Some(token) if look.holder.is_none() => look.holder = Some(DemoHolder { owner: entry.owner, token }),
                 Some(_) | None => look.waiting.push((entry.owner, entry.waits_for.map(|waits_for| waits_for.owner))),
             }
         }

@@ -13,27 +13,27 @@ pub(super) const CLEAR: &str = "\x1b[2J";
 /// Shows the cursor again, at the start of a line.
 pub(super) const LEAVE: &str = "\r\n\x1b[?25h";
 /// What a terminal is taken for that does not say.
-const SIZE_DEFAULT: Size = Size { columns: 80, rows: 24 };
+const SIZE_DEFAULT: ScreenSize = ScreenSize { columns: 80, rows: 24 };
 
 /// Columns and rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Size {
+pub(super) struct ScreenSize {
     pub(super) columns: usize,
     pub(super) rows: usize,
 }
 
-impl Size {
+impl ScreenSize {
     /// Of the terminal at standard output, as it is now.
-    pub(super) fn now() -> Size {
+    pub(super) fn now() -> ScreenSize {
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
-        let size = size.map(|size| Size { columns: size.ws_col.into(), rows: size.ws_row.into() });
+        let size = size.map(|size| ScreenSize { columns: size.ws_col.into(), rows: size.ws_row.into() });
         size.filter(|size| size.columns > 0 && size.rows > 0).unwrap_or(SIZE_DEFAULT)
     }
 }
 
 /// The picture: `top` is cut at the right edge, `bottom` goes on in the next row, so that a command in it can be copied whole.
 /// What does not fit below is left out from the end.
-pub(super) fn picture(top: &[String], bottom: &[String], size: Size) -> String {
+pub(super) fn picture(top: &[String], bottom: &[String], size: ScreenSize) -> String {
     let cut = top.iter().map(|line| line.chars().take(size.columns).collect::<String>());
     let mut rows: Vec<String> = cut.collect();
     for line in bottom {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     fn rows(top: &[&str], bottom: &[&str], columns: usize, rows: usize) -> Vec<String> {
-        let picture = picture(&lines(top), &lines(bottom), Size { columns, rows });
+        let picture = picture(&lines(top), &lines(bottom), ScreenSize { columns, rows });
         let plain = ["\x1b[?25l", "\x1b[H", "\x1b[K", "\x1b[J"].iter().fold(picture, |text, code| text.replace(code, ""));
         plain.split("\r\n").map(str::to_owned).collect()
     }

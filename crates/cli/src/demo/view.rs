@@ -3,7 +3,7 @@
 use super::look::Pids;
 use super::{
     board::{Board, Record},
-    look::{LockLook, Look, NodeLook},
+    look::{DemoFrame, LockLook, NodeLook},
     names::LOCKS,
 };
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub(super) fn title(running: Duration, board: &Board) -> String {
 }
 
 /// A line for each node.
-pub(super) fn nodes(look: &Look, pids: &Pids) -> Vec<String> {
+pub(super) fn nodes(look: &DemoFrame, pids: &Pids) -> Vec<String> {
     let mut lines = vec![String::new(), "  node     pid  role        term  url".to_owned()];
     for node in &look.nodes {
         let (role, term) = match &node.says {
@@ -27,7 +27,7 @@ pub(super) fn nodes(look: &Look, pids: &Pids) -> Vec<String> {
 }
 
 /// A few lines for each lock.
-pub(super) fn locks(look: &Look, board: &Board) -> Vec<String> {
+pub(super) fn locks(look: &DemoFrame, board: &Board) -> Vec<String> {
     let mut lines = vec![String::new()];
     for (lock, seen) in &look.locks {
         let record = board.record(lock);
@@ -40,7 +40,7 @@ pub(super) fn locks(look: &Look, board: &Board) -> Vec<String> {
 }
 
 /// What to try.
-pub(super) fn advice(look: &Look, pids: &Pids, restarts: bool) -> Vec<String> {
+pub(super) fn advice(look: &DemoFrame, pids: &Pids, restarts: bool) -> Vec<String> {
     let leader = look.leader();
     let alive = |node: &&NodeLook| node.says.is_some();
     let follower = look.nodes.iter().filter(alive).find(|node| Some(node.id) != leader).or_else(|| look.nodes.first());
@@ -63,7 +63,7 @@ pub(super) fn advice(look: &Look, pids: &Pids, restarts: bool) -> Vec<String> {
 }
 
 /// All nodes on one line.
-pub(super) fn brief_nodes(look: &Look, pids: &Pids) -> Vec<String> {
+pub(super) fn brief_nodes(look: &DemoFrame, pids: &Pids) -> Vec<String> {
     let node = |node: &NodeLook| match &node.says {
         Some(says) => format!("node {} pid {} {} term {}", node.id, pid(pids, node), says.role, says.term),
         None => format!("node {} pid {} DOWN", node.id, pid(pids, node)),
@@ -72,7 +72,7 @@ pub(super) fn brief_nodes(look: &Look, pids: &Pids) -> Vec<String> {
 }
 
 /// A line for each lock.
-pub(super) fn brief_locks(look: &Look, board: &Board) -> Vec<String> {
+pub(super) fn brief_locks(look: &DemoFrame, board: &Board) -> Vec<String> {
     let line = |(lock, seen): &(&'static str, Option<LockLook>)| {
         let record = board.record(lock);
         let (holder, waiting) = (holder(seen.as_ref(), &record), waiting(seen.as_ref(), ", "));
@@ -106,7 +106,7 @@ fn waiting(seen: Option<&LockLook>, between: &str) -> String {
 }
 
 fn last_grants(record: &Record) -> String {
-    let grant = |grant: &super::board::Grant| format!("{} #{}", grant.owner, grant.token);
+    let grant = |grant: &super::board::DemoGrant| format!("{} #{}", grant.owner, grant.token);
     match record.last.is_empty() {
         true => "nothing yet".to_owned(),
         false => format!("{}  (the newest first)", record.last.iter().map(grant).collect::<Vec<_>>().join(", ")),
@@ -136,19 +136,19 @@ fn span(duration: Duration) -> String {
 mod tests {
     use super::{
         super::{
-            board::Grant,
-            look::{ClusterAnswer, Holder},
+            board::DemoGrant,
+            look::{ClusterAnswer, DemoHolder},
         },
         *,
     };
     use tokio::time::Instant;
 
-    fn look() -> Look {
+    fn look() -> DemoFrame {
         let says = |role: &str| Some(ClusterAnswer { role: role.to_owned(), term: 4 });
         let node = |id, says| NodeLook { id, url: format!("http://127.0.0.1:717{id}"), says };
         let waiting = vec![("bob".to_owned(), Some("alice".to_owned())), ("carol".to_owned(), Some("bob".to_owned()))];
-        let deploy = LockLook { holder: Some(Holder { owner: "alice".to_owned(), token: 41 }), waiting };
-        Look {
+        let deploy = LockLook { holder: Some(DemoHolder { owner: "alice".to_owned(), token: 41 }), waiting };
+        DemoFrame {
             nodes: vec![node(1, None), node(2, says("leader")), node(3, says("follower"))],
             locks: vec![("report", Some(deploy)), ("printer", None)],
         }
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(lines[2], "    waiting  bob (for alice), then carol (for bob)");
         assert_eq!(lines[5], "  lock printer: no node answers");
         let now = Instant::now();
-        board.granted("report", Grant { owner: "alice", token: 41, at: now }, now);
+        board.granted("report", DemoGrant { owner: "alice", token: 41, at: now }, now);
         assert!(brief_locks(&look(), &board)[0].starts_with("lock report: held by alice for "), "the client knows since when");
         assert!(locks(&look(), &board)[3].contains("alice #41"));
     }

@@ -27,7 +27,7 @@ const LOG_LINE_BYTES_MAX: u64 = 64 * 1024;
 
 /// What became of a node.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum ChildEvent {
     /// Its process runs.
     Started { id: NodeId, pid: u32 },
     /// Its process ended without having been asked to.
@@ -47,7 +47,7 @@ pub(super) enum LogTarget {
 
 /// The keeper of one node.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct ChildSupervisor {
     id: NodeId,
     program: PathBuf,
     args: Vec<OsString>,
@@ -61,14 +61,14 @@ enum LogWriter {
     File(Arc<Mutex<File>>),
 }
 
-impl Keeper {
+impl ChildSupervisor {
     /// Nothing runs yet. A node that died is started again after that time, where one is given.
     pub(super) fn new(
         id: NodeId,
         args: Vec<OsString>,
         logs: LogTarget,
         restart_after: Option<Duration>,
-    ) -> Result<Keeper, DevError> {
+    ) -> Result<ChildSupervisor, DevError> {
         let logs = match logs {
             LogTarget::Stderr => LogWriter::Stderr,
             LogTarget::File(path) => {
@@ -77,19 +77,19 @@ impl Keeper {
                 LogWriter::File(Arc::new(Mutex::new(file)))
             }
         };
-        Ok(Keeper { id, program: env::current_exe()?, args, logs, restart_after })
+        Ok(ChildSupervisor { id, program: env::current_exe()?, args, logs, restart_after })
     }
 
     /// Keeps the node running until `stop`. Then no process of it is left.
-    pub(super) async fn keep(self, events: mpsc::Sender<Event>, mut stop: watch::Receiver<bool>) {
+    pub(super) async fn keep(self, events: mpsc::Sender<ChildEvent>, mut stop: watch::Receiver<bool>) {
         loop {
             match self.start() {
                 Ok((child, pid)) => {
-                    tell(&events, Event::Started { id: self.id, pid }).await;
+                    tell(&events, ChildEvent::Started { id: self.id, pid }).await;
                     let Some(status) = self.attend(child, &mut stop).await else { return };
-                    tell(&events, Event::Ended { id: self.id, pid, status }).await;
+                    tell(&events, ChildEvent::Ended { id: self.id, pid, status }).await;
                 }
-                Err(error) => tell(&events, Event::CannotStart { id: self.id, error }).await,
+                Err(error) => tell(&events, ChildEvent::CannotStart { id: self.id, error }).await,
             }
             let Some(pause) = self.restart_after else { return };
             tokio::select! {
@@ -166,7 +166,7 @@ fn is_own_variable(name: &std::ffi::OsStr) -> bool {
     name.to_string_lossy().starts_with("FAIRHOLD_") && name != "FAIRHOLD_LOG"
 }
 
-async fn tell(events: &mpsc::Sender<Event>, event: Event) {
+async fn tell(events: &mpsc::Sender<ChildEvent>, event: ChildEvent) {
     // Nobody listens any more once everything is about to stop.
     drop(events.send(event).await);
 }
@@ -206,9 +206,9 @@ mod tests {
     use super::*;
 
     /// A keeper of a shell script in the place of a node.
-    fn keeper(script: &str, restart_after: Option<Duration>) -> Keeper {
+    fn keeper(script: &str, restart_after: Option<Duration>) -> ChildSupervisor {
         let args = vec!["-c".into(), script.into()];
-        Keeper { id: 1, program: "/bin/sh".into(), args, logs: LogWriter::Stderr, restart_after }
+        ChildSupervisor { id: 1, program: "/bin/sh".into(), args, logs: LogWriter::Stderr, restart_after }
     }
 
     #[tokio::test]
@@ -216,8 +216,8 @@ mod tests {
         let (events_in, mut events) = mpsc::channel(8);
         let (_stop, stopped) = watch::channel(false);
         let task = tokio::spawn(keeper("exit 3", None).keep(events_in, stopped));
-        let Some(Event::Started { id: 1, pid: started }) = events.recv().await else { panic!("not started") };
-        let Some(Event::Ended { id: 1, pid, status }) = events.recv().await else { panic!("not ended") };
+        let Some(ChildEvent::Started { id: 1, pid: started }) = events.recv().await else { panic!("not started") };
+        let Some(ChildEvent::Ended { id: 1, pid, status }) = events.recv().await else { panic!("not ended") };
         assert_eq!((pid, ended_how(status).as_str()), (started, "ended with exit code 3"));
         task.await.unwrap();
         assert!(events.recv().await.is_none());
@@ -231,8 +231,8 @@ mod tests {
         let mut pids = Vec::new();
         while pids.len() < 2 {
             match events.recv().await {
-                Some(Event::Started { pid, .. }) => pids.push(pid),
-                Some(Event::Ended { status, .. }) => assert_eq!(ended_how(status), "was ended by signal 9"),
+                Some(ChildEvent::Started { pid, .. }) => pids.push(pid),
+                Some(ChildEvent::Ended { status, .. }) => assert_eq!(ended_how(status), "was ended by signal 9"),
                 other => panic!("{other:?}"),
             }
         }
@@ -250,9 +250,9 @@ mod tests {
         // `read` returns when stdin ends; the shell waits for it, interrupted by the signal only.
         let script = "trap 'echo asked >&2; exit 0' TERM; echo up >&2; read line; echo stdin ended >&2";
         let file = Arc::new(Mutex::new(File::create(&log).unwrap()));
-        let keeper = Keeper { logs: LogWriter::File(file), ..keeper(script, None) };
+        let keeper = ChildSupervisor { logs: LogWriter::File(file), ..keeper(script, None) };
         let task = tokio::spawn(keeper.keep(events_in, stopped));
-        assert!(matches!(events.recv().await, Some(Event::Started { .. })));
+        assert!(matches!(events.recv().await, Some(ChildEvent::Started { .. })));
         while !std::fs::read_to_string(&log).unwrap().contains("up") {
             tokio::task::yield_now().await;
         }

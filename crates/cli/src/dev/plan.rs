@@ -12,7 +12,7 @@ const HOST: &str = "127.0.0.1";
 
 /// The nodes of a cluster on this machine.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
+pub(crate) struct DevPlan {
     nodes: Vec<PlannedNode>,
 }
 
@@ -33,9 +33,9 @@ pub(crate) struct PlanError {
     most: u16,
 }
 
-impl Plan {
+impl DevPlan {
     /// Nodes 1, 2, … from this port on.
-    pub(crate) fn new(nodes: u16, port: u16) -> Result<Plan, PlanError> {
+    pub(crate) fn new(nodes: u16, port: u16) -> Result<DevPlan, PlanError> {
         let most = u16::MAX - PEER_PORT_OFFSET - (nodes - 1);
         if port > most {
             return Err(PlanError { port, nodes, most });
@@ -45,7 +45,7 @@ impl Plan {
             client_port: port + index,
             peer_port: port + index + PEER_PORT_OFFSET,
         };
-        Ok(Plan { nodes: (0..nodes).map(node).collect() })
+        Ok(DevPlan { nodes: (0..nodes).map(node).collect() })
     }
 
     /// All of them, in the order of their numbers.
@@ -131,23 +131,23 @@ mod tests {
 
     #[test]
     fn the_lines_on_stdout_are_those_of_the_contract() {
-        let plan = Plan::new(3, 7171).unwrap();
+        let plan = DevPlan::new(3, 7171).unwrap();
         assert_eq!(plan.node_line(2, 4711), "node 2 pid 4711 http://127.0.0.1:7172\n");
         assert_eq!(plan.ready_line(), "ready http://127.0.0.1:7171 http://127.0.0.1:7172 http://127.0.0.1:7173\n");
     }
 
     #[test]
     fn the_next_steps_fit_the_ports() {
-        let steps = Plan::new(3, 7171).unwrap().next_steps();
+        let steps = DevPlan::new(3, 7171).unwrap().next_steps();
         assert!(steps.contains("fairhold lock deploy -- echo") && steps.contains("http://127.0.0.1:7173/v1/locks/deploy/queue"));
-        let steps = Plan::new(1, 7571).unwrap().next_steps();
+        let steps = DevPlan::new(1, 7571).unwrap().next_steps();
         assert!(steps.contains("fairhold top -e http://127.0.0.1:7571"), "{steps}");
         assert!(steps.lines().all(|line| line.starts_with("dev: ")), "{steps}");
     }
 
     #[test]
     fn a_node_is_started_in_a_way_that_it_understands() {
-        let plan = Plan::new(3, 7171).unwrap();
+        let plan = DevPlan::new(3, 7171).unwrap();
         for node in plan.nodes() {
             let line =
                 std::iter::once("fairhold".into()).chain(plan.serve_args(node, Path::new("/data dir"), Path::new("/a key")));
@@ -162,9 +162,9 @@ mod tests {
 
     #[test]
     fn ports_that_do_not_exist_are_refused() {
-        assert!(Plan::new(3, 65_433).is_ok());
-        assert!(Plan::new(3, 65_434).unwrap_err().to_string().contains("the highest value is 65433"));
-        assert!(Plan::new(5, 65_535).is_err());
-        assert_eq!(Plan::new(1, 65_435).unwrap().nodes().next().unwrap().peer_address(), "127.0.0.1:65535");
+        assert!(DevPlan::new(3, 65_433).is_ok());
+        assert!(DevPlan::new(3, 65_434).unwrap_err().to_string().contains("the highest value is 65433"));
+        assert!(DevPlan::new(5, 65_535).is_err());
+        assert_eq!(DevPlan::new(1, 65_435).unwrap().nodes().next().unwrap().peer_address(), "127.0.0.1:65535");
     }
 }

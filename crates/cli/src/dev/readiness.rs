@@ -1,6 +1,6 @@
 //! Whether the cluster is ready: every node says so.
 
-use super::Plan;
+use super::DevPlan;
 use fairhold_types::text::harmless;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -13,7 +13,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 
 /// Waits until `/readyz` of every node answers 200 in one round.
-pub(super) async fn all_ready(plan: &Plan) {
+pub(super) async fn all_ready(plan: &DevPlan) {
     let client = crate::local_http::http_client(ANSWER_TIMEOUT);
     let mut complained = Instant::now();
     loop {

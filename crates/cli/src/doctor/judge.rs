@@ -4,7 +4,7 @@ use super::finding::{Finding, fail, ok, warn};
 
 mod links;
 
-use crate::look::{Answer, Endpoint, Seen};
+use crate::look::{ClusterLook, Endpoint, NodeAnswer};
 use fairhold_types::{NodeId, duration};
 use std::{collections::BTreeSet, time::Duration};
 
@@ -30,7 +30,7 @@ const OPEN_FILES_USED_MAX: u64 = 80;
 const STATE_USED_MAX: u64 = 80;
 
 /// Judges all that was seen, in the order in which it is best read.
-pub(super) fn judge(seen: &Seen) -> Vec<Finding> {
+pub(super) fn judge(seen: &ClusterLook) -> Vec<Finding> {
     let mut findings: Vec<Finding> = seen.endpoints.iter().map(|endpoint| reachable(seen, endpoint)).collect();
     if seen.answering().next().is_none() {
         return findings;
@@ -54,7 +54,7 @@ pub(super) fn judge(seen: &Seen) -> Vec<Finding> {
     findings
 }
 
-fn reachable(seen: &Seen, endpoint: &Endpoint) -> Finding {
+fn reachable(seen: &ClusterLook, endpoint: &Endpoint) -> Finding {
     const CHECK: &str = "endpoint";
     let url = &endpoint.url;
     let ours = seen.cluster_id();
@@ -99,7 +99,7 @@ fn peer_port(address: &str, knocked: &Result<(), String>) -> Finding {
     }
 }
 
-fn quorum(seen: &Seen) -> Finding {
+fn quorum(seen: &ClusterLook) -> Finding {
     let members = seen.members();
     let voters: BTreeSet<NodeId> = voters(seen);
     let needed = voters.len() / 2 + 1;
@@ -129,20 +129,20 @@ fn quorum(seen: &Seen) -> Finding {
 }
 
 /// The members that vote, as the one says that has seen most.
-fn voters(seen: &Seen) -> BTreeSet<NodeId> {
+fn voters(seen: &ClusterLook) -> BTreeSet<NodeId> {
     let nodes = seen.nodes();
     let newest = nodes.values().max_by_key(|(_, answer)| (answer.cluster.term, answer.cluster.revision));
     let members = newest.into_iter().flat_map(|(_, answer)| &answer.cluster.members);
     members.filter(|member| member.role != "learner").map(|member| member.id).collect()
 }
 
-fn leader(seen: &Seen) -> Finding {
+fn leader(seen: &ClusterLook) -> Finding {
     const CHECK: &str = "leader";
     let nodes = seen.nodes();
     let leads: Vec<NodeId> = nodes.iter().filter(|(_, (_, answer))| answer.cluster.role == "leader").map(|(id, _)| *id).collect();
     let named: BTreeSet<Option<NodeId>> = nodes.values().map(|(_, answer)| answer.cluster.leader).collect();
     let said = || {
-        let say = |(id, (_, answer)): (&NodeId, &(&Endpoint, &Answer))| match answer.cluster.leader {
+        let say = |(id, (_, answer)): (&NodeId, &(&Endpoint, &NodeAnswer))| match answer.cluster.leader {
             Some(leader) => format!("node {id} says {leader}"),
             None => format!("node {id} says nobody"),
         };
@@ -172,7 +172,7 @@ fn leader(seen: &Seen) -> Finding {
     }
 }
 
-fn term(seen: &Seen) -> Finding {
+fn term(seen: &ClusterLook) -> Finding {
     let terms: BTreeSet<u64> = seen.nodes().values().map(|(_, answer)| answer.cluster.term).collect();
     match terms.iter().collect::<Vec<_>>().as_slice() {
         [term] => ok("term", format!("all nodes that answer are in term {term}")),
@@ -186,7 +186,7 @@ fn term(seen: &Seen) -> Finding {
 }
 
 /// What the leader knows of the others.
-fn followers(seen: &Seen) -> Vec<Finding> {
+fn followers(seen: &ClusterLook) -> Vec<Finding> {
     let nodes = seen.nodes();
     let Some((_, answer)) = nodes.values().find(|(_, answer)| answer.cluster.role == "leader") else { return Vec::new() };
     let others = answer.cluster.members.iter().filter(|member| member.id != answer.cluster.id);
@@ -228,7 +228,7 @@ fn lost_entries(id: NodeId, count: u64) -> Finding {
     )
 }
 
-fn ready(id: NodeId, answer: &Answer) -> Finding {
+fn ready(id: NodeId, answer: &NodeAnswer) -> Finding {
     match &answer.readiness {
         Some(readiness) if readiness.ready => ok("ready", format!("node {id} can serve")),
         Some(readiness) if readiness.shutting_down => warn(
@@ -249,7 +249,7 @@ fn ready(id: NodeId, answer: &Answer) -> Finding {
     }
 }
 
-fn clock(id: NodeId, answer: &Answer) -> Option<Finding> {
+fn clock(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
     let clock = answer.clock?;
     let seen =
         format!("node {id}'s clock is {} ms {} this machine's (±{} ms)", clock.ahead.abs(), side(clock.ahead), clock.doubt);
@@ -264,7 +264,7 @@ fn side(ahead: i64) -> &'static str {
     if ahead < 0 { "behind" } else { "ahead of" }
 }
 
-fn disk(id: NodeId, answer: &Answer) -> Option<Finding> {
+fn disk(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
     let host = &answer.readiness.as_ref()?.host;
     let (free, all) = (host.disk_free_bytes?, host.disk_bytes?);
     let percent = free.saturating_mul(100).checked_div(all).unwrap_or(0);
@@ -277,7 +277,7 @@ fn disk(id: NodeId, answer: &Answer) -> Option<Finding> {
     })
 }
 
-fn state(id: NodeId, answer: &Answer) -> Option<Finding> {
+fn state(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
     let (bytes, max) = (answer.cluster.state_bytes, answer.cluster.state_bytes_max?);
     let percent = bytes.saturating_mul(100).checked_div(max).unwrap_or(0);
     let seen = format!("node {id} has a state of {}, {percent} % of its budget of {}", size(bytes), size(max));
@@ -297,7 +297,7 @@ fn size(bytes: u64) -> String {
     if mib < 10_240 { format!("{mib} MiB") } else { format!("{} GiB", mib >> 10) }
 }
 
-fn open_files(id: NodeId, answer: &Answer) -> Option<Finding> {
+fn open_files(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
     let host = &answer.readiness.as_ref()?.host;
     let (open, max) = (host.open_files?, host.open_files_max?);
     let seen = format!("node {id} has {open} of {max} files and sockets open");
@@ -315,7 +315,7 @@ fn open_files(id: NodeId, answer: &Answer) -> Option<Finding> {
     })
 }
 
-fn defects(id: NodeId, answer: &Answer) -> Option<Finding> {
+fn defects(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
     let newest = answer.cluster.defects.last()?;
     let (kind, fingerprint, index) = (&newest.kind, &newest.fingerprint, newest.log_index);
     Some(if answer.cluster.defects.iter().any(|defect| defect.left_out) {
@@ -334,13 +334,13 @@ fn defects(id: NodeId, answer: &Answer) -> Option<Finding> {
     })
 }
 
-fn versions(seen: &Seen) -> Finding {
+fn versions(seen: &ClusterLook) -> Finding {
     let nodes = seen.nodes();
     let versions: BTreeSet<&str> = nodes.values().map(|(_, answer)| answer.cluster.version.as_ref()).collect();
     if let [version] = versions.iter().collect::<Vec<_>>().as_slice() {
         return ok("version", format!("all nodes that answer run fairhold {version}"));
     }
-    let say = |(id, (_, answer)): (&NodeId, &(&Endpoint, &Answer))| format!("node {id} {}", answer.cluster.version);
+    let say = |(id, (_, answer)): (&NodeId, &(&Endpoint, &NodeAnswer))| format!("node {id} {}", answer.cluster.version);
     let text = nodes.iter().map(say).collect::<Vec<_>>().join(", ");
     warn("version", format!("the nodes run different versions: {text}"), "finish the upgrade, one node at a time")
 }

@@ -51,26 +51,26 @@ fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
     };
     let readiness =
         Readiness { ready: true, reason: None, shutting_down: false, leader: None, revision: Revision(9), warning: None, host };
-    let answer = Answer { cluster, readiness: Some(readiness), clock: Some(Clock { ahead: 5, doubt: 2 }) };
+    let answer = NodeAnswer { cluster, readiness: Some(readiness), clock: Some(Clock { ahead: 5, doubt: 2 }) };
     Endpoint { url: format!("http://n{id}:7171"), given: true, says: Ok(answer) }
 }
 
-fn three() -> Seen {
-    Seen { endpoints: (1..=3).map(|id| node(id, Some(2))).collect(), ..Seen::default() }
+fn three() -> ClusterLook {
+    ClusterLook { endpoints: (1..=3).map(|id| node(id, Some(2))).collect(), ..ClusterLook::default() }
 }
 
-fn answer(seen: &mut Seen, index: usize) -> &mut Answer {
+fn answer(seen: &mut ClusterLook, index: usize) -> &mut NodeAnswer {
     seen.endpoints[index].says.as_mut().unwrap()
 }
 
 /// The findings of a check that are not well.
-fn bad(seen: &Seen, check: &str) -> Vec<(Grade, String)> {
+fn bad(seen: &ClusterLook, check: &str) -> Vec<(Grade, String)> {
     let findings = judge(seen).into_iter().filter(|finding| finding.check == check && finding.grade != Grade::Ok);
     findings.map(|finding| (finding.grade, format!("{} -> {}", finding.seen, finding.advice.unwrap()))).collect()
 }
 
 #[track_caller]
-fn assert_bad(seen: &Seen, check: &str, grade: Grade, text: &str) {
+fn assert_bad(seen: &ClusterLook, check: &str, grade: Grade, text: &str) {
     let bad = bad(seen, check);
     assert!(bad.iter().any(|(found, said)| *found == grade && said.contains(text)), "{check}: {bad:?}");
     assert!(worst(&judge(seen)) >= grade);
@@ -100,9 +100,9 @@ fn a_dead_node_is_named_and_so_is_what_it_means() {
 
 #[test]
 fn a_cluster_without_a_leader_is_told_from_one_that_disagrees() {
-    let leaderless = Seen { endpoints: (1..=3).map(|id| node(id, None)).collect(), ..Seen::default() };
+    let leaderless = ClusterLook { endpoints: (1..=3).map(|id| node(id, None)).collect(), ..ClusterLook::default() };
     assert_bad(&leaderless, "leader", Grade::Fail, "there is no leader");
-    let two = Seen { endpoints: vec![node(1, Some(1)), node(2, Some(2)), node(3, Some(2))], ..Seen::default() };
+    let two = ClusterLook { endpoints: vec![node(1, Some(1)), node(2, Some(2)), node(3, Some(2))], ..ClusterLook::default() };
     assert_bad(&two, "leader", Grade::Fail, "node 1 says 1, node 2 says 2");
     let mut late = three();
     answer(&mut late, 0).cluster.leader = None;
@@ -177,7 +177,7 @@ fn a_node_that_cannot_serve_says_why() {
 #[test]
 fn nothing_that_answers_is_the_only_finding_of_all() {
     let endpoint = Endpoint { url: "http://x:1".to_owned(), given: true, says: Err("Connection refused".to_owned()) };
-    let seen = Seen { endpoints: vec![endpoint], ..Seen::default() };
+    let seen = ClusterLook { endpoints: vec![endpoint], ..ClusterLook::default() };
     assert_eq!(judge(&seen).len(), 1);
     assert_bad(&seen, "endpoint", Grade::Fail, "correct the URL");
 }
@@ -221,7 +221,7 @@ fn a_round_trip_of_half_a_heartbeat_is_a_warning_where_a_majority_has_it() {
 #[test]
 fn a_state_that_is_nearly_full_is_a_warning_that_names_the_smallest_node() {
     let mut seen = three();
-    let state = |seen: &Seen| judge(seen).into_iter().find(|finding| finding.check == "state").unwrap();
+    let state = |seen: &ClusterLook| judge(seen).into_iter().find(|finding| finding.check == "state").unwrap();
     assert_eq!(state(&seen).grade, Grade::Ok);
     assert_eq!(state(&seen).seen, "node 1 has a state of 100 MiB, 9 % of its budget of 1024 MiB");
     let cluster = &mut answer(&mut seen, 0).cluster;

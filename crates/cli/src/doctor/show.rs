@@ -4,7 +4,7 @@ use super::finding::{Finding, Grade, worst};
 use serde::Serialize;
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct DoctorReport<'a> {
     /// The worst of all.
     grade: Grade,
     findings: &'a [Finding],
@@ -34,7 +34,7 @@ pub(super) fn table(findings: &[Finding]) -> String {
 
 /// The same for programs.
 pub(super) fn json(findings: &[Finding]) -> String {
-    let report = Report { grade: worst(findings), findings };
+    let report = DoctorReport { grade: worst(findings), findings };
     // Nothing in it can fail to be JSON: texts and names of variants.
     let mut text = serde_json::to_string(&report).unwrap_or_default();
     text.push('\n');

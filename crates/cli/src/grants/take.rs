@@ -1,6 +1,6 @@
 //! `fairhold grants take`: one request for a grant, with all that it can say.
 
-use crate::remote::{self, Failure, Request, request::encode};
+use crate::remote::{self, ApiRequest, Failure, request::encode};
 use clap::value_parser;
 use fairhold_types::duration;
 use reqwest::Method;
@@ -96,7 +96,7 @@ pub(super) struct TakeArgs {
 
 impl TakeArgs {
     /// The request.
-    pub(super) fn request(&self) -> Result<Request, Failure> {
+    pub(super) fn request(&self) -> Result<ApiRequest, Failure> {
         let mut body = self.common();
         let several = self.names.len() + self.and_shared.len() > 1;
         let path = match (&self.value, several) {
@@ -121,7 +121,7 @@ impl TakeArgs {
                 format!("/v1/locks/{}", encode(&self.names[0]))
             }
         };
-        let request = Request::keyed(Method::POST, path, self.idempotency_key.as_deref()).wait(self.wait);
+        let request = ApiRequest::keyed(Method::POST, path, self.idempotency_key.as_deref()).wait(self.wait);
         let request = if self.respond_async { request.header("prefer", "respond-async".to_owned()) } else { request };
         Ok(request.json(&Value::Object(body)))
     }

@@ -26,7 +26,7 @@ const INPUT: u8 = b'i';
 /// An order to the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Order {
+pub(super) enum SupervisorOrder {
     /// The lock is surely held until this time since boot, in milliseconds. Shortly before it, the supervisor stops the command
     /// without a further order.
     BelieveUntil(u64),
@@ -41,7 +41,7 @@ pub(super) enum Order {
 /// A report of the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Report {
+pub(super) enum SupervisorReport {
     /// The command was suspended by this signal.
     Suspended(i32),
     /// The lock was about to pass, so the group is being stopped.

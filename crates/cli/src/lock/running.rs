@@ -4,7 +4,7 @@ use crate::exit;
 
 use super::{
     args::{LockArgs, OnLost},
-    channel::{Channel, Order, Report, send_input, since_boot},
+    channel::{Channel, SupervisorOrder, SupervisorReport, send_input, since_boot},
     descendants::{Descendants, Left, describe, has_children},
     group,
     supervisor::exit_number,
@@ -71,7 +71,7 @@ fn grace_before_loss(args: &LockArgs) -> Duration {
 }
 
 /// The command, as it runs.
-struct Running<'a> {
+struct RunningCommand<'a> {
     args: &'a LockArgs,
     held: Held,
     channel: Channel,
@@ -96,7 +96,7 @@ struct Running<'a> {
 /// # Errors
 /// Why it could not be started.
 pub(super) async fn run(args: &LockArgs, held: Held, signals: &mut mpsc::Receiver<Signal>) -> io::Result<u8> {
-    let mut running = Running::start(args, held)?;
+    let mut running = RunningCommand::start(args, held)?;
     let ended = running.follow(signals).await;
     let left = running.clear(signals).await;
     let by_itself = ended.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0);
@@ -115,8 +115,8 @@ pub(super) async fn run(args: &LockArgs, held: Held, signals: &mut mpsc::Receive
     }
 }
 
-impl<'a> Running<'a> {
-    fn start(args: &'a LockArgs, held: Held) -> io::Result<Running<'a>> {
+impl<'a> RunningCommand<'a> {
+    fn start(args: &'a LockArgs, held: Held) -> io::Result<RunningCommand<'a>> {
         // If the supervisor dies, its orphans become children of this process.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let descendants = Descendants::from_now_on();
@@ -143,7 +143,20 @@ impl<'a> Running<'a> {
         let (channel, continued) = (Channel::new(ours)?, signal(SignalKind::from_raw(Signal::CONT.as_raw()))?);
         let (lost, kill_at, is_killed, code) = (None, None, false, None);
         let started = Instant::now();
-        Ok(Running { args, held, channel, supervisor, group, descendants, continued, started, lost, kill_at, is_killed, code })
+        Ok(RunningCommand {
+            args,
+            held,
+            channel,
+            supervisor,
+            group,
+            descendants,
+            continued,
+            started,
+            lost,
+            kill_at,
+            is_killed,
+            code,
+        })
     }
 
     /// Waits until the supervisor has ended, and returns how.
@@ -162,7 +175,7 @@ impl<'a> Running<'a> {
                 lost = held.lost(), if self.lost.is_none() => self.lose(lost).await,
                 // It is a child of this process, and nothing else waits for it.
                 ended = self.supervisor.wait(), if !is_heard => return ended.unwrap_or_default(),
-                Some(signal) = signals.recv() => self.channel.say(Order::Signal(signal.as_raw())).await,
+                Some(signal) = signals.recv() => self.channel.say(SupervisorOrder::Signal(signal.as_raw())).await,
                 () = sleep_until(self.kill_at.unwrap_or(told)), if self.kill_at.is_some() => {
                     self.kill();
                     self.kill_at = Some(Instant::now() + SUPERVISOR_LATE);
@@ -224,14 +237,14 @@ impl<'a> Running<'a> {
         // It reads the clock first, so the result is too early rather than too late.
         let now = since_boot();
         if let Ok(left) = self.held.left() {
-            self.channel.say(Order::BelieveUntil(duration::millis(now + left))).await;
+            self.channel.say(SupervisorOrder::BelieveUntil(duration::millis(now + left))).await;
         }
     }
 
-    async fn take(&mut self, report: Report) {
+    async fn take(&mut self, report: SupervisorReport) {
         match report {
-            Report::Ended(code) => self.code = Some(code),
-            Report::OutOfTime => {
+            SupervisorReport::Ended(code) => self.code = Some(code),
+            SupervisorReport::OutOfTime => {
                 let name = self.held.lock();
                 if let Some(max_hold) = self.max_hold_reached() {
                     self.lost = Some(Lost::Expired);
@@ -246,7 +259,7 @@ impl<'a> Running<'a> {
                     ));
                 }
             }
-            Report::Suspended(by) => self.suspended(by).await,
+            SupervisorReport::Suspended(by) => self.suspended(by).await,
         }
     }
 
@@ -267,7 +280,7 @@ impl<'a> Running<'a> {
             (OnLost::Term, Lost::CutOff) | (OnLost::Kill, _) => Duration::ZERO,
             (OnLost::Term, _) => self.args.kill_after.unwrap_or(KILL_AFTER_LOSS),
         };
-        self.channel.say(Order::Stop(duration::millis(grace))).await;
+        self.channel.say(SupervisorOrder::Stop(duration::millis(grace))).await;
         self.kill_at = Some(Instant::now() + grace + SUPERVISOR_LATE);
         say(&format!("the lock {} is lost: stopping the command", self.held.lock()));
     }
@@ -292,7 +305,7 @@ impl<'a> Running<'a> {
             if let Some(terminal) = terminal {
                 terminal.hand_to(self.group);
             }
-            self.channel.say(Order::Continue).await;
+            self.channel.say(SupervisorOrder::Continue).await;
         }
     }
 

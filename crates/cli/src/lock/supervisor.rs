@@ -5,11 +5,10 @@
 //! has a child. It starts in the command's group, gives the terminal back, and leaves the group before it kills. It catches and
 //! ignores the signals that a terminal or the command may send to the group.
 
-
 use crate::exit;
 
 use super::{
-    channel::{Channel, Order, Report, receive_input, since_boot},
+    channel::{Channel, SupervisorOrder, SupervisorReport, receive_input, since_boot},
     descendants::{Descendants, Left, describe, group_of},
     group,
     terminal::Terminal,
@@ -200,19 +199,19 @@ impl Supervisor {
 
     async fn suspended(&mut self, signal: i32) {
         self.give_terminal_back();
-        self.channel.say(Report::Suspended(signal)).await;
+        self.channel.say(SupervisorReport::Suspended(signal)).await;
     }
 
-    fn obey(&mut self, order: Option<Order>) {
+    fn obey(&mut self, order: Option<SupervisorOrder>) {
         match order {
-            Some(Order::BelieveUntil(millis)) => self.believe_until = Some(Duration::from_millis(millis)),
-            Some(Order::Signal(number)) => {
+            Some(SupervisorOrder::BelieveUntil(millis)) => self.believe_until = Some(Duration::from_millis(millis)),
+            Some(SupervisorOrder::Signal(number)) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
                     self.descendants.signal(self.group, &[signal]);
                 }
             }
-            Some(Order::Stop(grace)) => self.stop(Duration::from_millis(grace)),
-            Some(Order::Continue) => group::send(self.group, Signal::CONT),
+            Some(SupervisorOrder::Stop(grace)) => self.stop(Duration::from_millis(grace)),
+            Some(SupervisorOrder::Continue) => group::send(self.group, Signal::CONT),
             None => {
                 self.is_alone = true;
                 self.stop(self.kill_after);
@@ -253,7 +252,7 @@ impl Supervisor {
         if is_late && self.kill_at.is_none() {
             self.stop(self.grace);
             if !self.is_alone {
-                self.channel.say(Report::OutOfTime).await;
+                self.channel.say(SupervisorReport::OutOfTime).await;
             }
         }
     }
@@ -290,7 +289,7 @@ impl Supervisor {
         let code = self.code.unwrap_or(128 + exit_number(Signal::KILL.as_raw()));
         if !self.is_alone {
             // `fairhold lock` has the lock, and deals with the processes that are left.
-            self.channel.say(Report::Ended(code)).await;
+            self.channel.say(SupervisorReport::Ended(code)).await;
         } else if self.killing_since.is_some() {
             let left = self.kill();
             if !left.is_empty() {

@@ -3,7 +3,7 @@
 use crate::{
     output,
     remote::{
-        Api, Failure, Request,
+        Api, ApiRequest, Failure,
         form::{cell, span},
         request::encode,
     },
@@ -38,14 +38,14 @@ pub(super) async fn run(api: &Api, args: &BreakArgs, is_quiet: bool) -> Result<(
             output::note(text);
         }
     };
-    let look = Request::get(format!("/v1/locks/{}", encode(name)));
+    let look = ApiRequest::get(format!("/v1/locks/{}", encode(name)));
     let before: Value = api.call(&look).await?.read()?;
     let holders = before["holders"].as_array().cloned().unwrap_or_default();
     let only = match holders.as_slice() {
         [holder] => holder["token"].as_u64(),
         [] | [_, _, ..] => None,
     };
-    let request = Request::change(Method::DELETE, format!("/v1/locks/{}/holders", encode(name)));
+    let request = ApiRequest::change(Method::DELETE, format!("/v1/locks/{}/holders", encode(name)));
     let request = request.parameter("reason", reason.as_ref()).parameter("token", token.or(only));
     match api.call(&request).await {
         Ok(_) => {}

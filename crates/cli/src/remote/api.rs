@@ -3,8 +3,8 @@
 use super::{
     args::ConnectArgs,
     failure::Failure,
-    reply::{Problem, Reply, problem},
-    request::Request,
+    reply::{ApiReply, OutcomeProblem, problem},
+    request::ApiRequest,
 };
 use crate::output;
 use fairhold_types::{duration, problem::Effect};
@@ -100,7 +100,7 @@ impl Api {
 
     /// Asks until there is a definite answer. What the tries may wait is what is left of the wait, so that all of them together
     /// take no longer than one could.
-    pub(crate) async fn call(&self, request: &Request) -> Result<Reply, Failure> {
+    pub(crate) async fn call(&self, request: &ApiRequest) -> Result<ApiReply, Failure> {
         let last = Mutex::default();
         let asking = self.ask(request, &last);
         if !self.tells {
@@ -129,7 +129,7 @@ impl Api {
     }
 
     /// The same without a word. Tells why the last try failed, and nothing while another one is under way.
-    async fn ask(&self, request: &Request, told: &Mutex<String>) -> Result<Reply, Failure> {
+    async fn ask(&self, request: &ApiRequest, told: &Mutex<String>) -> Result<ApiReply, Failure> {
         let whole = self.timeout + request.wait.unwrap_or_default();
         let (until, mut left) = (Instant::now() + whole, whole);
         let (mut last, mut may_be_done) = (String::new(), false);
@@ -171,7 +171,7 @@ impl Api {
     }
 
     /// Asks once, where so much of the caller's time is left.
-    async fn try_at(&self, url: &str, request: &Request, left: Duration) -> Tried {
+    async fn try_at(&self, url: &str, request: &ApiRequest, left: Duration) -> Tried {
         let wait = request.wait.map(|wait| wait.min(left.saturating_sub(self.timeout)));
         let waited = wait.unwrap_or_default();
         let limit = left.saturating_sub(waited).min(TRY_MAX);
@@ -193,9 +193,11 @@ impl Api {
                 Tried::Stranger(format!("the answer is {status}, but not from a node of this cluster"))
             }
             Ok((status, _, body)) => match (status, problem(status, &body)) {
-                (StatusCode::SERVICE_UNAVAILABLE, Problem { detail, .. }) => Tried::Nothing(detail),
-                (StatusCode::GATEWAY_TIMEOUT, Problem { outcome: Some(Effect::None), detail, .. }) => Tried::Nothing(detail),
-                (StatusCode::GATEWAY_TIMEOUT, Problem { detail, .. }) => Tried::Unknown(detail),
+                (StatusCode::SERVICE_UNAVAILABLE, OutcomeProblem { detail, .. }) => Tried::Nothing(detail),
+                (StatusCode::GATEWAY_TIMEOUT, OutcomeProblem { outcome: Some(Effect::None), detail, .. }) => {
+                    Tried::Nothing(detail)
+                }
+                (StatusCode::GATEWAY_TIMEOUT, OutcomeProblem { detail, .. }) => Tried::Unknown(detail),
                 _ => Tried::Answered(status, body),
             },
             Err(error) if error.is_connect() || error.is_builder() => Tried::Nothing(cause(&error)),

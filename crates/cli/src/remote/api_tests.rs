@@ -41,7 +41,7 @@ impl Server {
         server
     }
 
-    async fn call(&self, timeout: Duration, request: &Request) -> Result<Reply, Failure> {
+    async fn call(&self, timeout: Duration, request: &ApiRequest) -> Result<ApiReply, Failure> {
         api(&self.url, timeout).call(request).await
     }
 
@@ -93,7 +93,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn what_stands_in_a_url_is_written_so() {
     assert_eq!(node_path("/jobs/a b"), "/v1/nodes/jobs/a%20b");
     assert_eq!((node_path("/"), encode("orders/42")), ("/v1/nodes/".to_owned(), "orders%2F42".to_owned()));
-    let request = Request::get("/v1/locks").parameter("prefix", Some("a&b")).parameter("x", None::<u8>).flag("meta", true);
+    let request = ApiRequest::get("/v1/locks").parameter("prefix", Some("a&b")).parameter("x", None::<u8>).flag("meta", true);
     assert_eq!(request.target(None), "/v1/locks?prefix=a%26b&meta");
     let waiting = request.wait(Some(SECOND)).after(Some(7));
     assert_eq!(waiting.target(waiting.wait), "/v1/locks?prefix=a%26b&meta&wait=1s&after=7");
@@ -115,7 +115,7 @@ fn an_endpoint_is_a_host_and_a_port() {
 async fn all_tries_together_wait_no_longer_than_one_would_and_their_key_is_told_where_none_is_answered() {
     let server = Server::start(&[BREAKS]).await;
     let begun = Instant::now();
-    let request = Request::keyed(Method::POST, "/v1/locks/a", None).wait(Some(SECOND / 2));
+    let request = ApiRequest::keyed(Method::POST, "/v1/locks/a", None).wait(Some(SECOND / 2));
     let failure = server.call(SECOND / 2, &request).await.unwrap_err();
     assert!(begun.elapsed() < 2 * SECOND, "it took {:?}", begun.elapsed());
     let heads = server.heads();
@@ -132,7 +132,7 @@ async fn all_tries_together_wait_no_longer_than_one_would_and_their_key_is_told_
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_asked_for_again() {
     let server = Server::start(&[BREAKS_IN_ITS_BODY, DONE]).await;
-    let request = Request::keyed(Method::POST, "/v1/locks/a", Some("01ARZ3NDEKTSV4RRFFQ69G5FAV"));
+    let request = ApiRequest::keyed(Method::POST, "/v1/locks/a", Some("01ARZ3NDEKTSV4RRFFQ69G5FAV"));
     let reply = server.call(10 * SECOND, &request).await.unwrap();
     assert_eq!((reply.body, server.heads().len()), (b"done".to_vec(), 2));
     assert!(server.heads().iter().all(|head| head.to_lowercase().contains("\r\nuser-agent: fairhold/")), "{:?}", server.heads());
@@ -141,7 +141,7 @@ async fn an_answer_that_breaks_off_is_asked_for_again() {
 
 #[tokio::test]
 async fn what_may_have_happened_is_told_from_what_surely_did_not() {
-    let change = || Request::change(Method::PUT, "/v1/nodes/a");
+    let change = || ApiRequest::change(Method::PUT, "/v1/nodes/a");
     for (answers, request, may_have_happened) in [
         (&[BREAKS] as &'static [&'static str], change(), true),
         (&[BREAKS_IN_ITS_BODY], change(), true),
@@ -149,7 +149,7 @@ async fn what_may_have_happened_is_told_from_what_surely_did_not() {
         (&[TOO_LATE, NO_QUORUM], change(), true),
         (&[NOT_IN_TIME], change(), false),
         (&[NO_QUORUM], change(), false),
-        (&[BREAKS], Request::get("/v1/nodes/a"), false),
+        (&[BREAKS], ApiRequest::get("/v1/nodes/a"), false),
     ] {
         let failure = Server::start(answers).await.call(SECOND / 4, &request).await.unwrap_err();
         let said = failure.to_string();
@@ -162,7 +162,7 @@ async fn what_may_have_happened_is_told_from_what_surely_did_not() {
 
 #[tokio::test]
 async fn what_an_unanswered_try_has_ended_is_ended_and_what_was_not_there_before_is_refused() {
-    let end = Request::unkeyed(Method::DELETE, "/v1/sessions/41").done_by(Code::SessionNotFound);
+    let end = ApiRequest::unkeyed(Method::DELETE, "/v1/sessions/41").done_by(Code::SessionNotFound);
     let lost = Server::start(&[BREAKS, NO_SESSION]).await;
     assert!(lost.call(10 * SECOND, &end).await.unwrap().body.is_empty());
     assert!(lost.heads().len() == 2 && lost.heads().iter().all(|head| key(head).is_none()), "{:?}", lost.heads());
@@ -184,7 +184,7 @@ async fn an_answer_from_outside_the_cluster_counts_for_nothing() {
         let api = Api::new(&connect(vec![stranger.url.clone(), node.url.clone()], 10 * SECOND)).unwrap();
         // It learns its cluster here, whichever server the next request goes to first.
         assert!(api.is_known(&HeaderMap::from_iter([(CLUSTER.parse().unwrap(), HeaderValue::from_static("7"))])));
-        let reply = api.call(&Request::get("/v1/locks")).await.unwrap();
+        let reply = api.call(&ApiRequest::get("/v1/locks")).await.unwrap();
         assert_eq!((reply.body, stranger.heads().len()), (b"done".to_vec(), 1));
         assert!(node.heads()[0].contains("\r\nfairhold-cluster: 7\r\n"), "{:?}", node.heads());
     }
@@ -194,12 +194,12 @@ async fn an_answer_from_outside_the_cluster_counts_for_nothing() {
 async fn where_only_strangers_answer_that_is_said_at_once() {
     for stranger in [&[PORTAL] as &'static [&'static str], &[LOGIN]] {
         let (server, begun) = (Server::start(stranger).await, Instant::now());
-        let failure = server.call(60 * SECOND, &Request::get("/v1/locks")).await.unwrap_err();
+        let failure = server.call(60 * SECOND, &ApiRequest::get("/v1/locks")).await.unwrap_err();
         assert!(begun.elapsed() < 10 * SECOND, "a wrong address does not become right by waiting");
         let said = failure.to_string();
         assert!(failure.code() == 69 && said.contains(&server.url) && said.contains("is -e its address"), "{said}");
     }
-    let reply = Server::start(&[UNFORMED]).await.call(10 * SECOND, &Request::get("/livez")).await.unwrap();
+    let reply = Server::start(&[UNFORMED]).await.call(10 * SECOND, &ApiRequest::get("/livez")).await.unwrap();
     assert_eq!(reply.body, b"done", "a node whose cluster has not formed yet can be looked at");
 }
 

@@ -1,6 +1,6 @@
 //! Options of all commands that ask a cluster.
 
-use super::{failure::Failure, form::Form, request::Request};
+use super::{failure::Failure, form::OutputFormat, request::ApiRequest};
 use fairhold_types::ClusterId;
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -63,7 +63,7 @@ pub(crate) struct RemoteArgs {
 
     /// The output format [default: table on a terminal, otherwise plain]
     #[arg(short, long, global = true, value_enum)]
-    pub(crate) output: Option<Form>,
+    pub(crate) output: Option<OutputFormat>,
 }
 
 /// How fresh an answer has to be.
@@ -80,7 +80,7 @@ pub(crate) struct ReadArgs {
 
 impl ReadArgs {
     /// Adds it to a read.
-    pub(crate) fn of(&self, request: Request) -> Request {
+    pub(crate) fn of(&self, request: ApiRequest) -> ApiRequest {
         let request = request.parameter("consistency", self.local.then_some("local"));
         match self.min_revision {
             Some(revision) => request.header("fairhold-min-revision", revision.to_string()),
@@ -105,7 +105,7 @@ pub(crate) struct NewsArgs {
 
 impl NewsArgs {
     /// Adds it to a read.
-    pub(crate) fn of(&self, request: Request) -> Request {
+    pub(crate) fn of(&self, request: ApiRequest) -> ApiRequest {
         self.read.of(request.wait(self.wait).after(self.after))
     }
 }

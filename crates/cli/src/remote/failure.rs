@@ -94,27 +94,27 @@ fn is_full(body: &[u8]) -> bool {
 }
 
 fn has_code(body: &[u8], codes: &[Code]) -> bool {
-    let code = serde_json::from_slice::<Problem>(body).map(|problem| problem.code);
+    let code = serde_json::from_slice::<RefusalBody>(body).map(|problem| problem.code);
     code.is_ok_and(|code| codes.iter().any(|known| known.as_str() == code))
 }
 
 #[derive(Deserialize)]
-struct Problem {
+struct RefusalBody {
     code: String,
     detail: String,
     advice: Option<String>,
 }
 
 fn explain(status: u16, body: &[u8]) -> String {
-    match serde_json::from_slice::<Problem>(body) {
-        Ok(Problem { code, detail, .. }) => format!("{detail} ({code})"),
+    match serde_json::from_slice::<RefusalBody>(body) {
+        Ok(RefusalBody { code, detail, .. }) => format!("{detail} ({code})"),
         Err(_) => format!("the answer is {status}, but not from a fairhold node: is -e its address for clients?"),
     }
 }
 
 /// What to do, in terms of commands. The server's own advice is for HTTP; where it is the same for both, it stands.
 fn advice(body: &[u8]) -> Option<String> {
-    let Problem { code, advice, .. } = serde_json::from_slice(body).ok()?;
+    let RefusalBody { code, advice, .. } = serde_json::from_slice(body).ok()?;
     advice_here(&code).map(str::to_owned).or(advice)
 }
 

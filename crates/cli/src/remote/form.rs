@@ -1,6 +1,6 @@
 //! How answers are written: a table for people, tab-separated lines for `cut`, and the HTTP body for programs.
 
-use super::{failure::Failure, reply::Reply};
+use super::{failure::Failure, reply::ApiReply};
 use crate::output;
 use fairhold_types::duration;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal as _};
 
 /// A form of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Form {
+pub(crate) enum OutputFormat {
     /// Columns under a heading
     Table,
     /// Exactly the HTTP body
@@ -19,17 +19,17 @@ pub(crate) enum Form {
     Plain,
 }
 
-impl Form {
+impl OutputFormat {
     /// As was asked for, else by what standard output is.
-    pub(crate) fn of(asked: Option<Form>) -> Form {
-        asked.unwrap_or_else(|| if io::stdout().is_terminal() { Form::Table } else { Form::Plain })
+    pub(crate) fn of(asked: Option<OutputFormat>) -> OutputFormat {
+        asked.unwrap_or_else(|| if io::stdout().is_terminal() { OutputFormat::Table } else { OutputFormat::Plain })
     }
 
     /// Whether the user asked for the body itself. A body that is one object is the same as one line.
-    pub(crate) fn is_body(asked: Option<Form>) -> bool {
+    pub(crate) fn is_body(asked: Option<OutputFormat>) -> bool {
         match asked {
-            Some(Form::Json | Form::Ndjson) => true,
-            Some(Form::Table | Form::Plain) | None => false,
+            Some(OutputFormat::Json | OutputFormat::Ndjson) => true,
+            Some(OutputFormat::Table | OutputFormat::Plain) | None => false,
         }
     }
 }
@@ -55,11 +55,15 @@ impl Table {
     }
 
     /// What was added since it was taken last, as text: under the headings the first time. A column never gets narrower.
-    pub(crate) fn take(&mut self, form: Form) -> String {
+    pub(crate) fn take(&mut self, form: OutputFormat) -> String {
         let rows = std::mem::take(&mut self.rows);
         match form {
-            Form::Plain | Form::Json | Form::Ndjson => rows.iter().map(|row| format!("{}\n", row.join("\t"))).collect(),
-            Form::Table => self.columns(rows.into_iter().map(|row| row.into_iter().map(to_the_second).collect()).collect()),
+            OutputFormat::Plain | OutputFormat::Json | OutputFormat::Ndjson => {
+                rows.iter().map(|row| format!("{}\n", row.join("\t"))).collect()
+            }
+            OutputFormat::Table => {
+                self.columns(rows.into_iter().map(|row| row.into_iter().map(to_the_second).collect()).collect())
+            }
         }
     }
 
@@ -122,7 +126,7 @@ pub(crate) fn write(text: &str) -> Result<(), Failure> {
 }
 
 /// Writes the body as it came, and ends the line.
-pub(crate) fn write_body(reply: &Reply) -> Result<(), Failure> {
+pub(crate) fn write_body(reply: &ApiReply) -> Result<(), Failure> {
     output::unless_closed(output::write_bytes(&reply.body))?;
     match reply.body.last() {
         None | Some(b'\n') => Ok(()),
@@ -147,17 +151,17 @@ mod tests {
             table.row(vec!["a".to_owned(), "evil\t\x1b[2J".to_owned()]);
             table.take(form)
         };
-        assert_eq!(text(Form::Plain), "deploy\tci\na\tevil\\t\\u{1b}[2J\n");
-        assert_eq!(text(Form::Table), "LOCK    OWNER\ndeploy  ci\na       evil\\t\\u{1b}[2J\n");
+        assert_eq!(text(OutputFormat::Plain), "deploy\tci\na\tevil\\t\\u{1b}[2J\n");
+        assert_eq!(text(OutputFormat::Table), "LOCK    OWNER\ndeploy  ci\na       evil\\t\\u{1b}[2J\n");
     }
 
     #[test]
     fn a_table_for_people_has_no_fractions_of_seconds_and_a_pipe_has_them() {
         let mut table = Table::new(&["SINCE"]);
         table.row(vec!["2026-11-22T04:48:55.123Z".to_owned()]);
-        assert_eq!(table.take(Form::Table), "SINCE\n2026-11-22T04:48:55Z\n");
+        assert_eq!(table.take(OutputFormat::Table), "SINCE\n2026-11-22T04:48:55Z\n");
         table.row(vec!["2026-11-22T04:48:55.123Z".to_owned()]);
-        assert_eq!(table.take(Form::Plain), "2026-11-22T04:48:55.123Z\n");
+        assert_eq!(table.take(OutputFormat::Plain), "2026-11-22T04:48:55.123Z\n");
         assert_eq!(to_the_second("2026-11-22T04:48:55.12éZ".to_owned()), "2026-11-22T04:48:55.12éZ");
     }
 
@@ -165,11 +169,11 @@ mod tests {
     fn a_table_that_is_taken_page_by_page_has_its_headings_once() {
         let mut table = Table::new(&["LOCK", "OWNER"]);
         table.row(vec!["deploy".to_owned(), "ci".to_owned()]);
-        assert_eq!(table.take(Form::Table), "LOCK    OWNER\ndeploy  ci\n");
+        assert_eq!(table.take(OutputFormat::Table), "LOCK    OWNER\ndeploy  ci\n");
         table.row(vec!["a".to_owned(), "b".to_owned()]);
         table.row(vec!["a/longer".to_owned(), "c".to_owned()]);
-        assert_eq!(table.take(Form::Table), "a         b\na/longer  c\n");
-        assert_eq!(table.take(Form::Plain), "");
+        assert_eq!(table.take(OutputFormat::Table), "a         b\na/longer  c\n");
+        assert_eq!(table.take(OutputFormat::Plain), "");
     }
 
     #[test]

@@ -7,12 +7,12 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 /// An answer that says yes.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct ApiReply {
     /// The body, byte for byte.
     pub(crate) body: Vec<u8>,
 }
 
-impl Reply {
+impl ApiReply {
     /// The body as what it should be.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         serde_json::from_slice(&self.body)
@@ -23,7 +23,7 @@ impl Reply {
 /// What a node says that does not do it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Problem {
+pub(super) struct OutcomeProblem {
     pub(super) code: String,
     /// `/readyz?verbose` has it under this name.
     #[serde(alias = "reason")]
@@ -31,7 +31,7 @@ pub(super) struct Problem {
     pub(super) outcome: Option<Effect>,
 }
 
-pub(super) fn problem(status: StatusCode, body: &[u8]) -> Problem {
-    let problem: Problem = serde_json::from_slice(body).unwrap_or_default();
-    if problem.detail.is_empty() { Problem { detail: status.to_string(), ..problem } } else { problem }
+pub(super) fn problem(status: StatusCode, body: &[u8]) -> OutcomeProblem {
+    let problem: OutcomeProblem = serde_json::from_slice(body).unwrap_or_default();
+    if problem.detail.is_empty() { OutcomeProblem { detail: status.to_string(), ..problem } } else { problem }
 }

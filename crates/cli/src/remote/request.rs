@@ -2,7 +2,7 @@
 
 use super::{
     failure::Failure,
-    reply::{Reply, problem},
+    reply::{ApiReply, problem},
 };
 use fairhold_types::{Code, duration};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -25,7 +25,7 @@ pub(crate) fn node_path(path: &str) -> String {
 
 /// A request.
 #[derive(Debug, Clone)]
-pub(crate) struct Request {
+pub(crate) struct ApiRequest {
     pub(super) method: Method,
     path: String,
     query: Vec<String>,
@@ -41,10 +41,10 @@ pub(crate) struct Request {
     done_by: Option<Code>,
 }
 
-impl Request {
+impl ApiRequest {
     /// Asks.
-    pub(crate) fn get(path: impl Into<String>) -> Request {
-        Request {
+    pub(crate) fn get(path: impl Into<String>) -> ApiRequest {
+        ApiRequest {
             method: Method::GET,
             path: path.into(),
             query: Vec::new(),
@@ -58,44 +58,44 @@ impl Request {
     }
 
     /// Changes something, under a key of its own.
-    pub(crate) fn change(method: Method, path: impl Into<String>) -> Request {
-        Request::unkeyed(method, path).header("idempotency-key", ulid::Ulid::generate().to_string())
+    pub(crate) fn change(method: Method, path: impl Into<String>) -> ApiRequest {
+        ApiRequest::unkeyed(method, path).header("idempotency-key", ulid::Ulid::generate().to_string())
     }
 
     /// The same for a command that can be repeated with the key of an earlier one, which is given here.
-    pub(crate) fn keyed(method: Method, path: impl Into<String>, key: Option<&str>) -> Request {
+    pub(crate) fn keyed(method: Method, path: impl Into<String>, key: Option<&str>) -> ApiRequest {
         let key = key.map_or_else(|| ulid::Ulid::generate().to_string(), str::to_owned);
-        let request = Request::unkeyed(method, path).header("idempotency-key", key.clone());
-        Request { known_key: Some(key), ..request }
+        let request = ApiRequest::unkeyed(method, path).header("idempotency-key", key.clone());
+        ApiRequest { known_key: Some(key), ..request }
     }
 
     /// Changes something by a call that takes no key.
-    pub(crate) fn unkeyed(method: Method, path: impl Into<String>) -> Request {
-        Request { method, ..Request::get(path) }
+    pub(crate) fn unkeyed(method: Method, path: impl Into<String>) -> ApiRequest {
+        ApiRequest { method, ..ApiRequest::get(path) }
     }
 
     /// Takes this refusal as success where an earlier try, whose answer was lost, may have brought it about.
-    pub(crate) fn done_by(self, code: Code) -> Request {
-        Request { done_by: Some(code), ..self }
+    pub(crate) fn done_by(self, code: Code) -> ApiRequest {
+        ApiRequest { done_by: Some(code), ..self }
     }
 
     /// The same for the next page of a listing: what was waited for has come.
-    pub(crate) fn next_page(self) -> Request {
-        Request { wait: None, after: None, ..self }
+    pub(crate) fn next_page(self) -> ApiRequest {
+        ApiRequest { wait: None, after: None, ..self }
     }
 
     /// Lets the server wait so long.
-    pub(crate) fn wait(self, wait: Option<Duration>) -> Request {
-        Request { wait, ..self }
+    pub(crate) fn wait(self, wait: Option<Duration>) -> ApiRequest {
+        ApiRequest { wait, ..self }
     }
 
     /// Waits for what is newer than this revision.
-    pub(crate) fn after(self, after: Option<u64>) -> Request {
-        Request { after, ..self }
+    pub(crate) fn after(self, after: Option<u64>) -> ApiRequest {
+        ApiRequest { after, ..self }
     }
 
     /// A parameter, where it is given.
-    pub(crate) fn parameter(mut self, name: &str, value: Option<impl ToString>) -> Request {
+    pub(crate) fn parameter(mut self, name: &str, value: Option<impl ToString>) -> ApiRequest {
         if let Some(value) = value {
             self.query.push(format!("{name}={}", encode(&value.to_string())));
         }
@@ -103,7 +103,7 @@ impl Request {
     }
 
     /// A flag, where it is set.
-    pub(crate) fn flag(mut self, name: &str, is_set: bool) -> Request {
+    pub(crate) fn flag(mut self, name: &str, is_set: bool) -> ApiRequest {
         if is_set {
             self.query.push(name.to_owned());
         }
@@ -111,19 +111,19 @@ impl Request {
     }
 
     /// A header.
-    pub(crate) fn header(mut self, name: &'static str, value: String) -> Request {
+    pub(crate) fn header(mut self, name: &'static str, value: String) -> ApiRequest {
         self.headers.push((name, value));
         self
     }
 
     /// A JSON body.
-    pub(crate) fn json(self, body: &serde_json::Value) -> Request {
+    pub(crate) fn json(self, body: &serde_json::Value) -> ApiRequest {
         self.header("content-type", "application/json".to_owned()).body(body.to_string().into_bytes())
     }
 
     /// The body.
-    pub(crate) fn body(self, body: Vec<u8>) -> Request {
-        Request { body: Some(body), ..self }
+    pub(crate) fn body(self, body: Vec<u8>) -> ApiRequest {
+        ApiRequest { body: Some(body), ..self }
     }
 
     /// Path and query of one try, which may wait so long.
@@ -135,12 +135,12 @@ impl Request {
     }
 
     /// What a definite answer means to a caller one of whose earlier tries may have been done.
-    pub(super) fn answered(&self, status: StatusCode, body: Vec<u8>, may_be_done: bool) -> Result<Reply, Failure> {
+    pub(super) fn answered(&self, status: StatusCode, body: Vec<u8>, may_be_done: bool) -> Result<ApiReply, Failure> {
         let is_done = |done_by: Code| may_be_done && problem(status, &body).code == done_by.as_str();
         match status {
-            status if status.is_success() => Ok(Reply { body }),
+            status if status.is_success() => Ok(ApiReply { body }),
             StatusCode::NOT_MODIFIED => Err(Failure::Ended("nothing changed within the wait".to_owned())),
-            _ if self.done_by.is_some_and(is_done) => Ok(Reply { body: Vec::new() }),
+            _ if self.done_by.is_some_and(is_done) => Ok(ApiReply { body: Vec::new() }),
             status => Err(Failure::Refused { status: status.as_u16(), body }),
         }
     }

@@ -13,13 +13,13 @@ pub(super) fn register(registry: &mut Registry) {
         let build = [(env!("CARGO_PKG_VERSION").to_owned(), 1_u64)];
         scrape.gauges("build_info", "Always 1; the label has the version", "version", build)?;
         scrape.gauge("process_start_time_seconds", "When the process started, in seconds since 1970", started)?;
-        Reading::take().map_or(Ok(()), |reading| reading.write(scrape))
+        ProcessStats::take().map_or(Ok(()), |reading| reading.write(scrape))
     });
 }
 
 /// What Linux tells of this process; other systems have no such files, and then there are no such series.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Reading {
+struct ProcessStats {
     resident_bytes: u64,
     open_files: u64,
     max_files: Option<u64>,
@@ -27,22 +27,22 @@ struct Reading {
     threads: u64,
 }
 
-impl Reading {
-    fn take() -> Option<Reading> {
+impl ProcessStats {
+    fn take() -> Option<ProcessStats> {
         let (stat, limits) = (fs::read_to_string("/proc/self/stat").ok()?, fs::read_to_string("/proc/self/limits").ok()?);
         // Reading the folder opens one more.
         let open_files = fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as u64;
         let (page, ticks) = (rustix::param::page_size() as u64, rustix::param::clock_ticks_per_second());
-        Reading::parse(&stat, &limits, open_files, page, ticks)
+        ProcessStats::parse(&stat, &limits, open_files, page, ticks)
     }
 
-    fn parse(stat: &str, limits: &str, open_files: u64, page_bytes: u64, ticks: u64) -> Option<Reading> {
+    fn parse(stat: &str, limits: &str, open_files: u64, page_bytes: u64, ticks: u64) -> Option<ProcessStats> {
         // The program's name is in brackets, and may have brackets and blanks itself; the third field follows it.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         let busy = u32::try_from(field(14)? + field(15)?).ok()?;
         let files = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-        Some(Reading {
+        Some(ProcessStats {
             resident_bytes: field(24)? * page_bytes,
             open_files,
             max_files: files.split_whitespace().next().and_then(|most| most.parse().ok()),
@@ -75,9 +75,10 @@ mod tests {
         let stat = format!("42 (fair) hold) {}", fields.join(" "));
         let limits =
             "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 4096                 files\n";
-        let reading = Reading::parse(&stat, limits, 17, 4096, 100).unwrap();
-        let expected = Reading { resident_bytes: 4_096_000, open_files: 17, max_files: Some(1024), cpu_seconds: 4.0, threads: 9 };
+        let reading = ProcessStats::parse(&stat, limits, 17, 4096, 100).unwrap();
+        let expected =
+            ProcessStats { resident_bytes: 4_096_000, open_files: 17, max_files: Some(1024), cpu_seconds: 4.0, threads: 9 };
         assert_eq!(reading, expected);
-        assert_eq!(Reading::parse("42 (fairhold", limits, 17, 4096, 100), None);
+        assert_eq!(ProcessStats::parse("42 (fairhold", limits, 17, 4096, 100), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The screen of `fairhold top`: nodes above, locks in the middle, the chosen lock's queue below.
 
-use super::watcher::Look;
+use super::watcher::TopFrame;
 use crate::{
     look,
     remote::form::{cell, harmless, span},
@@ -22,7 +22,7 @@ const NODES_MAX: usize = 7;
 const OLD: Duration = Duration::from_millis(2_000);
 
 /// Draws all of it.
-pub(super) fn draw(frame: &mut Frame<'_>, look: &Look, chosen: usize) {
+pub(super) fn draw(frame: &mut Frame<'_>, look: &TopFrame, chosen: usize) {
     let shown = &look.nodes[..look.nodes.len().min(NODES_MAX)];
     let nodes_rows = u16::try_from(shown.len()).unwrap_or(0) + 2;
     let parts = [Constraint::Length(1), Constraint::Length(nodes_rows), Constraint::Fill(3), Constraint::Fill(2)];
@@ -37,7 +37,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, look: &Look, chosen: usize) {
 }
 
 /// How the cluster is, and how old the rest of the screen is.
-fn heading(look: &Look, age: Option<Duration>) -> Line<'static> {
+fn heading(look: &TopFrame, age: Option<Duration>) -> Line<'static> {
     let summary = if look.summary.is_empty() { "asking the cluster" } else { &look.summary };
     match (&look.trouble, age) {
         (None, Some(age)) if age < OLD => Line::from(format!(" fairhold top: {}; q quits", harmless(summary))),
@@ -67,7 +67,7 @@ fn draw_nodes(frame: &mut Frame<'_>, area: Rect, nodes: &[look::Row]) {
     frame.render_widget(table.block(Block::new().borders(Borders::BOTTOM)), area);
 }
 
-fn draw_locks(frame: &mut Frame<'_>, area: Rect, look: &Look, chosen: usize, style: Style) {
+fn draw_locks(frame: &mut Frame<'_>, area: Rect, look: &TopFrame, chosen: usize, style: Style) {
     let fields = ["lock", "state", "owner", "held_for", "queue_length", "waiting_since"];
     let widths = [
         Constraint::Fill(2),
@@ -83,7 +83,7 @@ fn draw_locks(frame: &mut Frame<'_>, area: Rect, look: &Look, chosen: usize, sty
     frame.render_stateful_widget(table.row_highlight_style(Style::new().reversed()), area, &mut state);
 }
 
-fn draw_queue(frame: &mut Frame<'_>, area: Rect, look: &Look, style: Style) {
+fn draw_queue(frame: &mut Frame<'_>, area: Rect, look: &TopFrame, style: Style) {
     let widths = [
         Constraint::Length(6),
         Constraint::Length(8),
@@ -119,7 +119,7 @@ mod tests {
     use serde_json::json;
     use std::time::Instant;
 
-    fn screen(look: &Look, columns: u16, rows: u16) -> String {
+    fn screen(look: &TopFrame, columns: u16, rows: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
         terminal.draw(|frame| draw(frame, look, 0)).unwrap();
         terminal.backend().to_string()
@@ -131,14 +131,14 @@ mod tests {
         look::Row { id, url, peer, role, lag: Some(0), silent_for: None }
     }
 
-    fn look() -> Look {
+    fn look() -> TopFrame {
         let lock = json!({
             "lock": "deploy", "state": "held", "queue_length": 2, "held_for": "84769ms", "owner": "ci-7",
             "waiting_since": "2026-11-22T04:48:55.123Z",
         });
         let waiter =
             |place: u64| json!({"position": place, "state": "queued", "number": 40 + place, "owner": format!("ci-{place}")});
-        Look {
+        TopFrame {
             summary: "3 of 3 nodes answer, node 2 leads in term 3, 1 more may fail".to_owned(),
             nodes: vec![node(1, Ok("follower")), node(2, Ok("leader")), node(3, Ok("follower"))],
             locks: vec![lock; 40],
@@ -164,16 +164,16 @@ mod tests {
     #[test]
     fn a_node_that_does_not_answer_is_not_shown_as_alive() {
         let nodes = vec![node(1, Ok("leader")), node(2, Err("Connection refused")), node(3, Ok("follower"))];
-        let drawn = screen(&Look { nodes, ..look() }, 120, 24);
+        let drawn = screen(&TopFrame { nodes, ..look() }, 120, 24);
         assert!(drawn.contains("NO ANSWER: Connection refused"), "{drawn}");
     }
 
     #[test]
     fn what_is_old_has_its_age() {
         let seen = Instant::now().checked_sub(Duration::from_secs(7));
-        let drawn = screen(&Look { seen, trouble: Some("no answer within 1s".to_owned()), ..look() }, 160, 24);
+        let drawn = screen(&TopFrame { seen, trouble: Some("no answer within 1s".to_owned()), ..look() }, 160, 24);
         assert!(drawn.contains("locks seen 7s ago: no answer within 1s"), "{drawn}");
-        let drawn = screen(&Look::default(), 100, 24);
+        let drawn = screen(&TopFrame::default(), 100, 24);
         assert!(drawn.contains("asking the cluster; locks nothing seen yet"), "{drawn}");
     }
 }

@@ -1,8 +1,8 @@
 //! Looks at the cluster once a second: at every node itself, and at the locks and a queue at the best node that answers.
 
 use crate::{
-    look::{Row, Seen},
-    remote::{Api, Failure, Request, request::encode},
+    look::{ClusterLook, Row},
+    remote::{Api, ApiRequest, Failure, request::encode},
 };
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ const QUEUE_MAX: usize = 100;
 
 /// What was seen last.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Look {
+pub(super) struct TopFrame {
     /// The cluster in one sentence; empty before the first look.
     pub(super) summary: String,
     /// The members, each as it answers now.
@@ -42,16 +42,16 @@ pub(super) struct Watcher {
     api: Api,
     /// The endpoints that were given, and the members that they named: any of them may be dead.
     urls: Vec<String>,
-    look: Look,
+    look: TopFrame,
 }
 
 impl Watcher {
     pub(super) fn new(api: Api, urls: &[String]) -> Watcher {
-        Watcher { api: api.for_screen(ANSWER_WITHIN), urls: urls.to_vec(), look: Look::default() }
+        Watcher { api: api.for_screen(ANSWER_WITHIN), urls: urls.to_vec(), look: TopFrame::default() }
     }
 
     /// Tells what it sees until nobody listens. Another choice of the lock is looked at without delay.
-    pub(super) async fn run(mut self, tell: watch::Sender<Look>, mut choice: watch::Receiver<Option<String>>) {
+    pub(super) async fn run(mut self, tell: watch::Sender<TopFrame>, mut choice: watch::Receiver<Option<String>>) {
         while !tell.is_closed() {
             let begun = Instant::now();
             let chosen = choice.borrow_and_update().clone();
@@ -68,7 +68,7 @@ impl Watcher {
     }
 
     async fn look_at_nodes(&mut self) {
-        let seen = Seen::glance(&self.urls, ANSWER_WITHIN).await;
+        let seen = ClusterLook::glance(&self.urls, ANSWER_WITHIN).await;
         let best = seen.best_urls();
         if best.is_empty() {
             let why = |row: &mut Row| row.role = Err("no answer".to_owned());
@@ -88,7 +88,7 @@ impl Watcher {
 
     /// Keeps what was there before unless all of it is there anew.
     async fn look_at_locks(&mut self, chosen: Option<String>) -> Result<(), Failure> {
-        let request = Request::get(format!("/v1/locks?sort=longest_wait&consistency=local&limit={LOCKS_MAX}"));
+        let request = ApiRequest::get(format!("/v1/locks?sort=longest_wait&consistency=local&limit={LOCKS_MAX}"));
         let listed: Value = self.api.call(&request).await?.read()?;
         let mut locks = listed["items"].as_array().cloned().unwrap_or_default();
         // A lock that nobody holds or wants is not what is looked for here.
@@ -97,7 +97,7 @@ impl Watcher {
         let queue: Value = match &name {
             Some(name) => {
                 let path = format!("/v1/locks/{}/queue?consistency=local&limit={QUEUE_MAX}", encode(name));
-                self.api.call(&Request::get(path)).await?.read()?
+                self.api.call(&ApiRequest::get(path)).await?.read()?
             }
             None => Value::Null,
         };

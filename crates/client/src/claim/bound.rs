@@ -1,12 +1,12 @@
 //! Up to when a grant may be held, as far as that is known here.
 
-use crate::{clock::Moment, terms::Terms};
+use crate::{clock::Moment, terms::HoldState};
 use fairhold_types::{FencingToken, dto};
 use std::time::Duration;
 
 /// Whether the grant may be younger than the first request for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Waited {
+pub(super) enum QueuedEvidence {
     /// No request may wait.
     No,
     /// A request may wait; whether it does, is not known.
@@ -25,19 +25,19 @@ pub(super) fn terms(
     token: FencingToken,
     max_hold: Option<Duration>,
     first_sent: Option<Moment>,
-    waited: Waited,
-) -> Terms {
+    waited: QueuedEvidence,
+) -> HoldState {
     let now = Moment::now();
     let sent = first_sent.unwrap_or(now);
     // A further hold bounds nothing: the first one does.
     let max_hold = max_hold.filter(|_| grant.holds.is_none_or(|holds| holds <= 1));
     let bound = max_hold.map(|max_hold| {
         let has_waited = match waited {
-            Waited::No => false,
-            Waited::Perhaps => sent.until(now) > max_hold / PROMPT_PER_MAX_HOLD,
-            Waited::Yes => true,
+            QueuedEvidence::No => false,
+            QueuedEvidence::Perhaps => sent.until(now) > max_hold / PROMPT_PER_MAX_HOLD,
+            QueuedEvidence::Yes => true,
         };
         (max_hold, if has_waited { now } else { sent })
     });
-    Terms::new(token, bound)
+    HoldState::new(token, bound)
 }

@@ -1,17 +1,17 @@
 //! A claim of a session: the session keeps its place in the queue, and the session's one watch says when it is granted. So no
 //! request is open while it waits, and a thousand waits are a few connections.
 
-use super::{Claim, Pursued, UnderWay, Until, Waited};
+use super::{Acquisition, Attempt, InFlight, QueuedEvidence, WaitUntil};
 use crate::{
     backoff::{Backoff, jitter},
     call::Call,
-    calls::{Patience, Trouble},
+    calls::{LastError, RetryBudget},
     clock::Moment,
     endpoints::Prefer,
     error::Error,
-    exchange::Tried,
-    lease::Proof,
-    lookout::News,
+    exchange::Attempted,
+    lease::RenewalProof,
+    lookout::GrantUpdate,
     queue::{OnQueue, QueuePlace},
     reply::Reply,
     session::Session,
@@ -37,39 +37,39 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 const JITTER_LEAST: f64 = 0.7;
 
 /// What a look at a grant said.
-enum Seen {
+enum SessionView {
     Held(FencingToken),
     Waits(Option<QueuePlace>),
     Ended,
     Nothing,
 }
 
-impl Claim<'_> {
-    /// As [`pursue`](Claim::pursue), for one that may wait.
+impl Acquisition<'_> {
+    /// As [`pursue`](Acquisition::pursue), for one that may wait.
     pub(super) async fn pursue_quietly(
         mut self,
         session: &Session,
-        until: Until,
+        until: WaitUntil,
         begun: Instant,
         told: &mut Option<OnQueue>,
-    ) -> Result<Pursued, Error> {
+    ) -> Result<Attempt, Error> {
         // Listened to from before it can be granted.
         let lookout = session.lookout();
-        let (mut way, give_up_at) = (UnderWay::new(), until.give_up_at());
+        let (mut way, give_up_at) = (InFlight::new(), until.give_up_at());
         let stood = tokio::select! {
             biased;
             lost = session.lost() => return Err(Error::Lost(lost)),
             stood = self.ask(session, None, give_up_at) => stood,
-            () = sleep_until(give_up_at.unwrap_or(begun)), if give_up_at.is_some() => Err(Trouble::default()),
+            () = sleep_until(give_up_at.unwrap_or(begun)), if give_up_at.is_some() => Err(LastError::default()),
         };
         let reply = stood.map_err(|trouble| self.too_late(trouble, until, begun))?;
         if let Some(pursued) = self.answered(&reply, &mut way, until, begun).await? {
             return Ok(pursued);
         }
         let grant: dto::Grant = reply.json()?;
-        self.waited = Waited::Yes;
+        self.waited = QueuedEvidence::Yes;
         let mut waiting = lookout.wait_for(grant.number);
-        let deadline = if let Until::At(until) = until { Some(until) } else { None };
+        let deadline = if let WaitUntil::At(until) = until { Some(until) } else { None };
         let (mut looks, mut look_at) = (FuturesUnordered::new(), Instant::now() + pause(told, true));
         if lookout.may_have_missed(grant.number) {
             look_at = Instant::now();
@@ -80,19 +80,19 @@ impl Claim<'_> {
                 biased;
                 lost = session.lost() => return Err(Error::Lost(lost)),
                 news = waiting.news() => match news {
-                    News::Granted(token) => break token,
-                    News::Ended(_) => return Ok(self.gone()),
+                    GrantUpdate::Granted(token) => break token,
+                    GrantUpdate::Ended(_) => return Ok(self.gone()),
                 },
                 Some(seen) = looks.next(), if !looks.is_empty() => match seen {
-                    Seen::Held(token) => break token,
-                    Seen::Ended => return Ok(self.gone()),
-                    Seen::Waits(now) if now != place => {
+                    SessionView::Held(token) => break token,
+                    SessionView::Ended => return Ok(self.gone()),
+                    SessionView::Waits(now) if now != place => {
                         if let (Some(told), Some(now)) = (&mut *told, &now) {
                             told(now);
                         }
                         place = now;
                     }
-                    Seen::Waits(_) | Seen::Nothing => {}
+                    SessionView::Waits(_) | SessionView::Nothing => {}
                 },
                 () = sleep_until(deadline.unwrap_or(begun)), if deadline.is_some() => {
                     return self.leave(session, &mut way, until, begun).await;
@@ -106,17 +106,17 @@ impl Claim<'_> {
             }
         };
         // Its session proves it alive.
-        Ok(self.held(&grant, token, Proof { sent: Moment::now(), ttl: session.ttl() }).await)
+        Ok(self.held(&grant, token, RenewalProof { sent: Moment::now(), ttl: session.ttl() }).await)
     }
 
     /// Its place, or what was granted, is no more.
-    fn gone(&mut self) -> Pursued {
+    fn gone(&mut self) -> Attempt {
         self.is_settled = true;
-        Pursued::Again("it ended while it waited")
+        Attempt::Again("it ended while it waited")
     }
 
     /// Leaves the queue at the end of the caller's time, unless it was granted by then.
-    async fn leave(&mut self, session: &Session, way: &mut UnderWay, until: Until, begun: Instant) -> Result<Pursued, Error> {
+    async fn leave(&mut self, session: &Session, way: &mut InFlight, until: WaitUntil, begun: Instant) -> Result<Attempt, Error> {
         let left = timeout(LEAVE_WITHIN, self.ask(session, Some(LEAVE_AFTER), Some(Instant::now() + LEAVE_WITHIN))).await;
         if let Ok(Ok(reply)) = left
             && let Some(pursued) = self.answered(&reply, way, until, begun).await?
@@ -128,8 +128,8 @@ impl Claim<'_> {
     }
 
     /// Asks one node after the other until one has a definite answer: to stand in the queue, or for so long at most.
-    async fn ask(&mut self, session: &Session, wait: Option<Duration>, give_up_at: Option<Instant>) -> Result<Reply, Trouble> {
-        let (inner, mut backoff, mut trouble) = (self.client.inner(), Backoff::new(), Trouble::default());
+    async fn ask(&mut self, session: &Session, wait: Option<Duration>, give_up_at: Option<Instant>) -> Result<Reply, LastError> {
+        let (inner, mut backoff, mut trouble) = (self.client.inner(), Backoff::new(), LastError::default());
         let mut call = self.call(&self.wish.body(Some(session), wait.unwrap_or_default()));
         if wait.is_none() {
             call = call.header("prefer", "respond-async".to_owned());
@@ -149,11 +149,11 @@ impl Claim<'_> {
                 self.posts_sent += 1;
                 self.first_sent.get_or_insert_with(Moment::now);
                 match inner.calls.try_at(&endpoint, &call, left.min(STAND_WITHIN)).await {
-                    Tried::Answered(reply) => {
+                    Attempted::Answered(reply) => {
                         self.is_answered = was_answered && !trouble.may_arrive();
                         return Ok(reply);
                     }
-                    tried @ (Tried::Nothing { .. } | Tried::Unknown { .. }) => asked = trouble.note(tried).max(asked),
+                    tried @ (Attempted::Nothing { .. } | Attempted::Unknown { .. }) => asked = trouble.note(tried).max(asked),
                 }
             }
             let pause = backoff.next(asked);
@@ -162,16 +162,16 @@ impl Claim<'_> {
     }
 
     /// Looks at the grant.
-    fn look(&self) -> impl Future<Output = Seen> + use<> {
+    fn look(&self) -> impl Future<Output = SessionView> + use<> {
         let (calls, id) = (self.client.inner().renewals.clone(), self.id);
         async move {
             let call = Call::new(Method::GET, format!("/v1/grants/{id}"));
-            let Ok(reply) = calls.send(&call, Patience::within(STAND_WITHIN)).await else { return Seen::Nothing };
+            let Ok(reply) = calls.send(&call, RetryBudget::within(STAND_WITHIN)).await else { return SessionView::Nothing };
             match reply.json::<dto::Grant>() {
-                Ok(dto::Grant { token: Some(token), .. }) => Seen::Held(token),
-                Ok(waits) => Seen::Waits(QueuePlace::of(waits)),
-                Err(_) if matches!(reply.problem().code, Some(Code::GrantGone | Code::GrantNotFound)) => Seen::Ended,
-                Err(_) => Seen::Nothing,
+                Ok(dto::Grant { token: Some(token), .. }) => SessionView::Held(token),
+                Ok(waits) => SessionView::Waits(QueuePlace::of(waits)),
+                Err(_) if matches!(reply.problem().code, Some(Code::GrantGone | Code::GrantNotFound)) => SessionView::Ended,
+                Err(_) => SessionView::Nothing,
             }
         }
     }

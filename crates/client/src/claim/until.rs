@@ -9,7 +9,7 @@ const LATE_ANSWER: Duration = Duration::from_secs(1);
 
 /// How long to try.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Until {
+pub(crate) enum WaitUntil {
     /// Until it is held.
     Held,
     /// Waiting for it until then.
@@ -18,29 +18,29 @@ pub(crate) enum Until {
     Now(Instant),
 }
 
-impl Until {
+impl WaitUntil {
     /// How long a server may wait.
     pub(super) fn wait(self) -> Duration {
         match self {
-            Until::Held => WAIT_MAX,
-            Until::At(until) => until.saturating_duration_since(Instant::now()).min(WAIT_MAX),
-            Until::Now(_) => Duration::ZERO,
+            WaitUntil::Held => WAIT_MAX,
+            WaitUntil::At(until) => until.saturating_duration_since(Instant::now()).min(WAIT_MAX),
+            WaitUntil::Now(_) => Duration::ZERO,
         }
     }
 
     /// When no answer is waited for any more.
     pub(super) fn give_up_at(self) -> Option<Instant> {
         match self {
-            Until::Held => None,
-            Until::At(until) => Some(until + LATE_ANSWER),
-            Until::Now(until) => Some(until),
+            WaitUntil::Held => None,
+            WaitUntil::At(until) => Some(until + LATE_ANSWER),
+            WaitUntil::Now(until) => Some(until),
         }
     }
 
     pub(crate) fn is_over(self) -> bool {
         match self {
-            Until::Held => false,
-            Until::At(until) | Until::Now(until) => Instant::now() >= until,
+            WaitUntil::Held => false,
+            WaitUntil::At(until) | WaitUntil::Now(until) => Instant::now() >= until,
         }
     }
 }

@@ -27,7 +27,7 @@ pub struct Group {
 /// One of a group, as the others see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Member {
+pub struct GroupMember {
     /// Its name: the number of its session.
     pub name: String,
     /// Its value.
@@ -71,7 +71,7 @@ impl Group {
     ///
     /// # Errors
     /// Those of a read.
-    pub async fn members(&self) -> Result<Vec<Member>, Error> {
+    pub async fn members(&self) -> Result<Vec<GroupMember>, Error> {
         let names = tree::look(&self.client, &self.path, Of::Children).await?.names()?;
         self.values(names).await
     }
@@ -81,7 +81,7 @@ impl Group {
     ///
     /// # Errors
     /// [`Error::Unavailable`] where nobody answers for the client's time.
-    pub async fn until(&self, mut are_so: impl FnMut(&[String]) -> bool) -> Result<Vec<Member>, Error> {
+    pub async fn until(&self, mut are_so: impl FnMut(&[String]) -> bool) -> Result<Vec<GroupMember>, Error> {
         let names = tree::until(&self.client, &self.path, Of::Children, |look| {
             let names = look.names()?;
             Ok(are_so(&names).then_some(names))
@@ -89,13 +89,13 @@ impl Group {
         self.values(names.await?).await
     }
 
-    async fn values(&self, mut names: Vec<String>) -> Result<Vec<Member>, Error> {
+    async fn values(&self, mut names: Vec<String>) -> Result<Vec<GroupMember>, Error> {
         names.sort_by_key(|name| name.parse::<u64>().unwrap_or(u64::MAX));
         let mut members = Vec::new();
         for name in names {
             // A member that has left meanwhile is no longer listed.
             let value = tree::look(&self.client, &format!("{}/{name}", self.path), Of::Value).await?.value()?;
-            members.extend(value.map(|(value, _)| Member { name, value }));
+            members.extend(value.map(|(value, _)| GroupMember { name, value }));
         }
         Ok(members)
     }

@@ -6,8 +6,8 @@ use crate::{
     client::Client,
     error::Error,
     guard::Held,
-    news::News,
-    reading::{PAGE, Reading},
+    news::LongPoll,
+    reading::{PAGE, ReadOptions},
     reply::Reply,
     session::Session,
     url::node_url,
@@ -17,9 +17,9 @@ use reqwest::{Method, StatusCode};
 use tokio::time::sleep;
 
 /// What a node of the tree, or a listing, looks like now.
-pub(super) struct Look(Reply);
+pub(super) struct TreeLook(Reply);
 
-impl Look {
+impl TreeLook {
     /// Its value and version; nothing where it does not exist.
     pub(super) fn value(&self) -> Result<Option<(Vec<u8>, i32)>, Error> {
         if self.is_absent() {
@@ -68,8 +68,8 @@ impl Of {
 }
 
 /// Looks once.
-pub(super) async fn look(client: &Client, path: &str, of: Of) -> Result<Look, Error> {
-    client.send(&Call::new(Method::GET, of.path(path)?)).await.map(Look)
+pub(super) async fn look(client: &Client, path: &str, of: Of) -> Result<TreeLook, Error> {
+    client.send(&Call::new(Method::GET, of.path(path)?)).await.map(TreeLook)
 }
 
 /// Looks again whenever something has changed, until it is as it should be.
@@ -77,7 +77,7 @@ pub(super) async fn until<T>(
     client: &Client,
     path: &str,
     of: Of,
-    mut is_so: impl FnMut(&Look) -> Result<Option<T>, Error>,
+    mut is_so: impl FnMut(&TreeLook) -> Result<Option<T>, Error>,
 ) -> Result<T, Error> {
     let mut last = look(client, path, of).await?;
     // What an answer says is at least as new as the answer before it, so nothing that came after that one is missed.
@@ -89,10 +89,10 @@ pub(super) async fn until<T>(
         let next = match after {
             None => look(client, path, of).await?,
             Some(_) => {
-                let news = News { path: &of.path(path)?, reading: Reading::default(), after, wait: None };
+                let news = LongPoll { path: &of.path(path)?, reading: ReadOptions::default(), after, wait: None };
                 // It waits as long as it takes, so there is an answer.
                 let Some(reply) = client.news(&news).await? else { continue };
-                Look(reply)
+                TreeLook(reply)
             }
         };
         after = last.revision();

@@ -1,16 +1,16 @@
 //! Follows a watch from node to node.
 
 use super::{
-    event::Tidings,
+    event::WatchEvent,
     line::{self, Said},
 };
 use crate::{
     backoff::Backoff,
     call::Call,
-    calls::Calls,
+    calls::Transport,
     endpoints::{Endpoint, Prefer},
     error::Error,
-    exchange::{Lines, Opened},
+    exchange::{Opened, StreamLines},
 };
 use fairhold_types::{Code, Revision};
 use std::time::Duration;
@@ -28,7 +28,7 @@ const ABSENT_MAX: Duration = Duration::from_secs(10);
 
 /// Where a watch begins.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Begin {
+pub(super) enum WatchStart {
     Now,
     Initial,
     From(Revision),
@@ -36,7 +36,7 @@ pub(super) enum Begin {
 
 /// How far a watch is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Position {
     /// Nothing was told, and what happens from the beginning on will be.
     Now,
     /// What is there is being told: so many lines so far.
@@ -46,7 +46,7 @@ enum Place {
 }
 
 /// How a watch at one node ended.
-enum Ended {
+enum StreamEnd {
     /// It broke, or could not be begun: another may do better. It may want to be left alone for a while.
     Broke(Option<Duration>),
     /// What would come next is not kept there, but what comes from this revision on is.
@@ -59,11 +59,11 @@ enum Ended {
 
 /// The task behind a watch.
 pub(super) struct Follower {
-    calls: Calls,
+    calls: Transport,
     call: Call,
     begins_with_initial: bool,
-    place: Place,
-    tell: mpsc::Sender<Result<Tidings, Error>>,
+    place: Position,
+    tell: mpsc::Sender<Result<WatchEvent, Error>>,
     begun: Option<oneshot::Sender<Result<(), Error>>>,
     /// Those who have lost what comes next, each with the revision from which it can tell; and when the first of them said so.
     lost: Vec<(Endpoint, Revision)>,
@@ -72,18 +72,18 @@ pub(super) struct Follower {
 
 impl Follower {
     pub(super) fn new(
-        calls: Calls,
+        calls: Transport,
         call: Call,
-        begin: Begin,
-        tell: mpsc::Sender<Result<Tidings, Error>>,
+        begin: WatchStart,
+        tell: mpsc::Sender<Result<WatchEvent, Error>>,
         begun: oneshot::Sender<Result<(), Error>>,
     ) -> Follower {
         let place = match begin {
-            Begin::Now => Place::Now,
-            Begin::Initial => Place::Initial(0),
-            Begin::From(revision) => Place::At(revision, 0),
+            WatchStart::Now => Position::Now,
+            WatchStart::Initial => Position::Initial(0),
+            WatchStart::From(revision) => Position::At(revision, 0),
         };
-        let begins_with_initial = matches!(begin, Begin::Initial);
+        let begins_with_initial = matches!(begin, WatchStart::Initial);
         Follower { calls, call, begins_with_initial, place, tell, begun: Some(begun), lost: Vec::new(), lost_since: None }
     }
 
@@ -95,10 +95,10 @@ impl Follower {
             let order = self.calls.endpoints.order(Prefer::Anybody);
             for endpoint in &order {
                 match self.at(endpoint).await {
-                    Ended::Broke(pause) => asked = pause.max(asked),
-                    Ended::Compacted(oldest) => self.note_lost(endpoint, oldest),
-                    Ended::Refused(error) => return self.end(error).await,
-                    Ended::Unheard => return,
+                    StreamEnd::Broke(pause) => asked = pause.max(asked),
+                    StreamEnd::Compacted(oldest) => self.note_lost(endpoint, oldest),
+                    StreamEnd::Refused(error) => return self.end(error).await,
+                    StreamEnd::Unheard => return,
                 }
                 if self.place != before {
                     // It continued: a watch that had lost other events may have what comes now.
@@ -131,31 +131,31 @@ impl Follower {
     /// Says that something is lost, and goes on from where somebody has all; says whether anybody heard it.
     async fn reset(&mut self) -> bool {
         let oldest = self.lost.drain(..).map(|(_, oldest)| oldest).min().unwrap_or_default();
-        self.place = if self.begins_with_initial { Place::Initial(0) } else { Place::At(oldest, 0) };
+        self.place = if self.begins_with_initial { Position::Initial(0) } else { Position::At(oldest, 0) };
         self.begin();
-        self.tell(Tidings::Reset { oldest }).await
+        self.tell(WatchEvent::Compacted { oldest }).await
     }
 
     /// Watches at one node until that ends.
-    async fn at(&mut self, endpoint: &Endpoint) -> Ended {
-        if let Place::Initial(told) = self.place
+    async fn at(&mut self, endpoint: &Endpoint) -> StreamEnd {
+        if let Position::Initial(told) = self.place
             && told > 0
         {
-            self.place = Place::Initial(0);
-            if !self.tell(Tidings::InitialAgain).await {
-                return Ended::Unheard;
+            self.place = Position::Initial(0);
+            if !self.tell(WatchEvent::Restarted).await {
+                return StreamEnd::Unheard;
             }
         }
         let begin = match self.place {
-            Place::Now => String::new(),
-            Place::Initial(_) => "&initial".to_owned(),
-            Place::At(revision, _) => format!("&from={revision}"),
+            Position::Now => String::new(),
+            Position::Initial(_) => "&initial".to_owned(),
+            Position::At(revision, _) => format!("&from={revision}"),
         };
         let call = Call { path: format!("{}{begin}", self.call.path), ..self.call.clone() };
         let lines = match self.calls.open_at(endpoint, &call, BEGIN_WITHIN).await {
             Opened::Stream { lines, revision } => {
-                if let (Place::Now, Some(revision)) = (self.place, revision) {
-                    self.place = Place::At(revision.next(), 0);
+                if let (Position::Now, Some(revision)) = (self.place, revision) {
+                    self.place = Position::At(revision.next(), 0);
                 }
                 self.begin();
                 lines
@@ -163,28 +163,28 @@ impl Follower {
             Opened::Refused(reply) => {
                 let problem = reply.problem();
                 return match (problem.code, problem.oldest) {
-                    (Some(Code::Compacted), Some(oldest)) => Ended::Compacted(oldest),
-                    _ => Ended::Refused(Error::refused(reply.status.as_u16(), problem)),
+                    (Some(Code::Compacted), Some(oldest)) => StreamEnd::Compacted(oldest),
+                    _ => StreamEnd::Refused(Error::refused(reply.status.as_u16(), problem)),
                 };
             }
-            Opened::Not { retry_after } => return Ended::Broke(retry_after),
+            Opened::Not { retry_after } => return StreamEnd::Broke(retry_after),
         };
         let ended = self.read(lines).await;
-        if matches!(ended, Ended::Broke(_)) {
+        if matches!(ended, StreamEnd::Broke(_)) {
             self.calls.endpoints.failed(endpoint);
         }
         ended
     }
 
-    async fn read(&mut self, mut lines: Lines) -> Ended {
+    async fn read(&mut self, mut lines: StreamLines) -> StreamEnd {
         // What was told of the first revision comes again.
-        let (first, mut skip) = if let Place::At(revision, told) = self.place { (revision, told) } else { (Revision(0), 0) };
+        let (first, mut skip) = if let Position::At(revision, told) = self.place { (revision, told) } else { (Revision(0), 0) };
         loop {
             let text = match lines.next(SILENT_MAX).await {
                 Ok(text) => text,
                 Err(why) => {
                     tracing::debug!(why, "a watch broke, and goes on at another node");
-                    return Ended::Broke(None);
+                    return StreamEnd::Broke(None);
                 }
             };
             let heard = match line::read(&text) {
@@ -194,7 +194,7 @@ impl Follower {
                 }
                 Ok(Said::Happened(line)) => {
                     self.place = self.place.after_line(line.revision);
-                    self.tell(Tidings::Happened(line)).await
+                    self.tell(WatchEvent::Change(line)).await
                 }
                 Ok(Said::Other(revision)) if revision == first && skip > 0 => {
                     skip -= 1;
@@ -205,28 +205,28 @@ impl Follower {
                     true
                 }
                 Ok(Said::Bookmark(revision)) => {
-                    self.place = Place::At(revision.next(), 0);
-                    self.tell(Tidings::Bookmark(revision)).await
+                    self.place = Position::At(revision.next(), 0);
+                    self.tell(WatchEvent::Bookmark(revision)).await
                 }
                 Ok(Said::GoAway(revision)) => {
-                    if !matches!(self.place, Place::Initial(_)) {
-                        self.place = Place::At(revision.next(), 0);
+                    if !matches!(self.place, Position::Initial(_)) {
+                        self.place = Position::At(revision.next(), 0);
                     }
-                    return Ended::Broke(None);
+                    return StreamEnd::Broke(None);
                 }
-                Ok(Said::Compacted(oldest)) => return Ended::Compacted(oldest),
-                Ok(Said::Refused(error)) => return Ended::Refused(error),
+                Ok(Said::Compacted(oldest)) => return StreamEnd::Compacted(oldest),
+                Ok(Said::Refused(error)) => return StreamEnd::Refused(error),
                 Ok(Said::Failed(why)) => {
                     tracing::debug!(why, "a node cannot go on with a watch; another may");
-                    return Ended::Broke(None);
+                    return StreamEnd::Broke(None);
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a line of a watch is not valid");
-                    return Ended::Broke(None);
+                    return StreamEnd::Broke(None);
                 }
             };
             if !heard {
-                return Ended::Unheard;
+                return StreamEnd::Unheard;
             }
         }
     }
@@ -248,18 +248,18 @@ impl Follower {
     }
 
     /// Says whether anybody listens.
-    async fn tell(&self, tidings: Tidings) -> bool {
+    async fn tell(&self, tidings: WatchEvent) -> bool {
         self.tell.send(Ok(tidings)).await.is_ok()
     }
 }
 
-impl Place {
+impl Position {
     /// After one more line of that revision.
-    fn after_line(self, revision: Revision) -> Place {
+    fn after_line(self, revision: Revision) -> Position {
         match self {
-            Place::Initial(told) => Place::Initial(told + 1),
-            Place::At(at, told) if at == revision => Place::At(at, told + 1),
-            Place::At(..) | Place::Now => Place::At(revision, 1),
+            Position::Initial(told) => Position::Initial(told + 1),
+            Position::At(at, told) if at == revision => Position::At(at, told + 1),
+            Position::At(..) | Position::Now => Position::At(revision, 1),
         }
     }
 }

@@ -1,17 +1,17 @@
 //! One line of a watch, as it is read. What a newer server tells besides is passed over.
 
-use crate::{error::Error, problem::Problem};
+use crate::{error::Error, problem::ProblemBody};
 use fairhold_types::{
     Code, EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber,
     dto::Standing,
-    watch::{Line, SessionEnd, What},
+    watch::{SessionEnd, WatchLine, What},
 };
 use serde::{Deserialize, de::IntoDeserializer};
 
 /// What a line says.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said {
-    Happened(Line),
+    Happened(WatchLine),
     /// All up to that revision was told.
     Bookmark(Revision),
     /// The same, and the node stops.
@@ -28,7 +28,7 @@ pub(super) enum Said {
 
 /// All fields of all kinds of lines.
 #[derive(Debug, Deserialize)]
-struct Fields {
+struct LineFields {
     revision: Revision,
     #[serde(rename = "type")]
     kind: String,
@@ -51,18 +51,18 @@ struct Fields {
 
 /// Reads a line.
 pub(super) fn read(text: &[u8]) -> Result<Said, serde_json::Error> {
-    let fields: Fields = serde_json::from_slice(text)?;
+    let fields: LineFields = serde_json::from_slice(text)?;
     let revision = fields.revision;
     Ok(match fields.kind.as_str() {
         "bookmark" => Said::Bookmark(revision),
         "goaway" => Said::GoAway(revision),
         "error" => failure(&fields, text),
-        _ => what(fields).map_or(Said::Other(revision), |what| Said::Happened(Line::new(revision, what))),
+        _ => what(fields).map_or(Said::Other(revision), |what| Said::Happened(WatchLine::new(revision, what))),
     })
 }
 
-fn failure(fields: &Fields, text: &[u8]) -> Said {
-    let problem = Problem::read(text);
+fn failure(fields: &LineFields, text: &[u8]) -> Said {
+    let problem = ProblemBody::read(text);
     match (problem.code, problem.oldest) {
         (Some(Code::Compacted), Some(oldest)) => Said::Compacted(oldest),
         _ if fields.retryable == Some(false) && fields.status.is_some_and(|status| status < 500) => {
@@ -73,8 +73,8 @@ fn failure(fields: &Fields, text: &[u8]) -> Said {
 }
 
 /// What happened to what, by the fields that are there.
-fn what(fields: Fields) -> Option<What> {
-    let Fields { kind, path, version, lock, number, session, owner, token, reason, by, delay, ttl, name, state, .. } = fields;
+fn what(fields: LineFields) -> Option<What> {
+    let LineFields { kind, path, version, lock, number, session, owner, token, reason, by, delay, ttl, name, state, .. } = fields;
     Some(match (kind.as_str(), path, lock, session) {
         ("created", Some(path), None, None) => What::NodeCreated { path },
         ("changed", Some(path), None, None) => What::NodeChanged { path, version: version? },
@@ -146,7 +146,7 @@ mod tests {
             What::SessionEnded { session, reason: SessionEnd::Expired },
             What::SessionThere { session, ttl, name: "worker".to_owned() },
         ] {
-            let line = Line::new(Revision(7), what);
+            let line = WatchLine::new(Revision(7), what);
             let text = serde_json::to_vec(&line).unwrap();
             assert_eq!(read(&text).unwrap(), Said::Happened(line));
         }

@@ -4,7 +4,7 @@ use axum::{body::Body, extract::Request};
 use fairhold_http::PeerAddress;
 use fairhold_node::api::GrantView;
 use fairhold_state::{
-    record::{Kind, Role, Znode},
+    record::{NodeKind, Role, Znode},
     value::Value,
 };
 use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, Mode, Revision, SessionNumber, dto::Meta, time::WallMillis};
@@ -85,7 +85,7 @@ pub(crate) fn node() -> Znode {
         creates: 0,
         num_children: 0,
         ephemeral_owner: SessionNumber(0),
-        kind: Kind::Persistent.into(),
+        kind: NodeKind::Persistent.into(),
         value: Value::from(&[7; 100][..]),
         role: Role::Data,
         acl: None,

@@ -13,11 +13,11 @@ fn key() -> GrantId {
     GrantId::from_ulid(1)
 }
 
-fn acquire(given: bool) -> Asked {
-    Asked::Acquire { id: key(), given, now: WallMillis(90_500) }
+fn acquire(given: bool) -> RequestKind {
+    RequestKind::Acquire { id: key(), given, now: WallMillis(90_500) }
 }
 
-fn answer(error: CallError, asked: Asked) -> (u16, Option<String>, serde_json::Value) {
+fn answer(error: CallError, asked: RequestKind) -> (u16, Option<String>, serde_json::Value) {
     let response = problem_of(error, asked).into_response();
     assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
     let retry_after = response.headers().get(header::RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned());
@@ -35,15 +35,15 @@ fn holder(token: Option<u64>) -> HolderFacts {
 }
 
 /// A refusal, what was asked, and the answer: status, code, retryable, and the facts besides.
-type Case = (Rejection, Asked, u16, &'static str, bool, serde_json::Value);
+type Case = (Rejection, RequestKind, u16, &'static str, bool, serde_json::Value);
 
 fn refused_grants() -> Vec<Case> {
     use serde_json::json;
     let held = json!({"number": 41, "owner": "ci-7", "token": 42, "since": "1970-01-01T00:01:00.000Z", "held_for": "30500ms"});
     vec![
         (Rejection::NoSession, acquire(true), 404, "session_not_found", false, json!({})),
-        (Rejection::SessionEnded, Asked::Write { key: key() }, 410, "session_expired", false, json!({})),
-        (Rejection::NoGrant, Asked::Change, 404, "grant_not_found", false, json!({})),
+        (Rejection::SessionEnded, RequestKind::Write { key: key() }, 410, "session_expired", false, json!({})),
+        (Rejection::NoGrant, RequestKind::Change, 404, "grant_not_found", false, json!({})),
         (
             Rejection::LockHeld { holder: holder(Some(42)), ahead: 1 },
             acquire(true),
@@ -54,7 +54,7 @@ fn refused_grants() -> Vec<Case> {
         ),
         (
             Rejection::GrantEnded { reason: EndReason::Expired, note: None },
-            Asked::Change,
+            RequestKind::Change,
             410,
             "grant_gone",
             false,
@@ -74,7 +74,7 @@ fn refused_grants() -> Vec<Case> {
         (Rejection::SharedWithLimit { limit: 3 }, acquire(true), 409, "limit_mismatch", false, json!({"limit": 3})),
         (Rejection::QueueFull { max: 5 }, acquire(true), 429, "queue_full", true, json!({"limit": 5})),
         (Rejection::StateFull { used: 4, max: 5 }, acquire(true), 429, "state_full", false, json!({"limit": 5})),
-        (Rejection::SessionsFull { max: 5 }, Asked::Write { key: key() }, 429, "rate_limited", true, json!({"limit": 5})),
+        (Rejection::SessionsFull { max: 5 }, RequestKind::Write { key: key() }, 429, "rate_limited", true, json!({"limit": 5})),
         (Rejection::MemoryFull { max: 5 }, acquire(false), 429, "rate_limited", true, json!({"limit": 5})),
     ]
 }
@@ -85,16 +85,16 @@ fn refused_changes() -> Vec<Case> {
     vec![
         (
             Rejection::SessionOwned { session: SessionNumber(9) },
-            Asked::Change,
+            RequestKind::Change,
             409,
             "session_owned",
             false,
             json!({"session": 9}),
         ),
-        (Rejection::StaleToken { current: None }, Asked::Read, 409, "stale_token", false, json!({"current_token": null})),
+        (Rejection::StaleToken { current: None }, RequestKind::Read, 409, "stale_token", false, json!({"current_token": null})),
         (
             Rejection::StaleToken { current: Some(FencingToken(7)) },
-            Asked::Write { key: key() },
+            RequestKind::Write { key: key() },
             412,
             "stale_token",
             false,
@@ -102,7 +102,7 @@ fn refused_changes() -> Vec<Case> {
         ),
         (
             Rejection::VersionMismatch { current: Some(3) },
-            Asked::Write { key: key() },
+            RequestKind::Write { key: key() },
             412,
             "version_mismatch",
             false,
@@ -110,22 +110,22 @@ fn refused_changes() -> Vec<Case> {
         ),
         (
             Rejection::VersionMismatch { current: None },
-            Asked::Write { key: key() },
+            RequestKind::Write { key: key() },
             412,
             "version_mismatch",
             false,
             json!({"current_version": null}),
         ),
-        (Rejection::NoNode { path: path() }, Asked::Write { key: key() }, 404, "no_node", false, json!({"path": "/a"})),
-        (Rejection::ReadOnly { path: path() }, Asked::Write { key: key() }, 403, "denied", false, json!({"path": "/a"})),
+        (Rejection::NoNode { path: path() }, RequestKind::Write { key: key() }, 404, "no_node", false, json!({"path": "/a"})),
+        (Rejection::ReadOnly { path: path() }, RequestKind::Write { key: key() }, 403, "denied", false, json!({"path": "/a"})),
         (Rejection::Unsupported { what: "x".to_owned() }, acquire(true), 400, "bad_request", false, json!({})),
-        (Rejection::Unsupported { what: "x".to_owned() }, Asked::Change, 409, "kind_mismatch", false, json!({})),
-        (Rejection::NotHeld, Asked::Change, 409, "not_held", true, json!({})),
+        (Rejection::Unsupported { what: "x".to_owned() }, RequestKind::Change, 409, "kind_mismatch", false, json!({})),
+        (Rejection::NotHeld, RequestKind::Change, 409, "not_held", true, json!({})),
         (
             Rejection::WouldDeadlock {
                 cycle: vec![Blocked { session: SessionNumber(9), owner: "ci-7".to_owned(), lock: LockName::parse("a").unwrap() }],
             },
-            Asked::Change,
+            RequestKind::Change,
             409,
             "would_deadlock",
             true,
@@ -136,7 +136,7 @@ fn refused_changes() -> Vec<Case> {
 
 fn refused_writes() -> Vec<Case> {
     use serde_json::json;
-    let (path, write) = (|| Path::parse("/a").unwrap(), Asked::Write { key: key() });
+    let (path, write) = (|| Path::parse("/a").unwrap(), RequestKind::Write { key: key() });
     let step = |part, reason| Rejection::Step { part, index: 2, reason: Box::new(reason) };
     vec![
         (Rejection::NodeExists { path: path() }, write, 409, "node_exists", false, json!({"path": "/a"})),
@@ -179,7 +179,7 @@ fn refused_writes() -> Vec<Case> {
     ]
 }
 
-fn check(error: CallError, asked: Asked, status: u16, code: &str, retryable: bool, facts: &serde_json::Value) {
+fn check(error: CallError, asked: RequestKind, status: u16, code: &str, retryable: bool, facts: &serde_json::Value) {
     let shown = format!("{error:?} {asked:?}");
     let (got, retry_after, mut json) = answer(error, asked);
     assert_eq!((got, json["code"].as_str(), json["retryable"].as_bool()), (status, Some(code), Some(retryable)), "{shown}");
@@ -218,19 +218,19 @@ fn a_caller_can_tell_nothing_happened_from_it_may_have() {
         (NotProposed::ShuttingDown, 503, "shutting_down"),
     ] {
         check(CallError::Propose(reason.into()), acquire(true), status, code, true, &none);
-        check(CallError::Read(reason.into()), Asked::Read, status, code, true, &none);
+        check(CallError::Read(reason.into()), RequestKind::Read, status, code, true, &none);
     }
     for reason in [UnknownReason::Deadline, UnknownReason::ConnectionLost, UnknownReason::Deposed] {
         let error = || CallError::Propose(reason.into());
         check(error(), acquire(false), 504, "deadline_exceeded", true, &unknown_with_key);
-        check(error(), Asked::Write { key: key() }, 504, "deadline_exceeded", true, &unknown_with_key);
-        check(error(), Asked::Change, 504, "deadline_exceeded", true, &unknown);
+        check(error(), RequestKind::Write { key: key() }, 504, "deadline_exceeded", true, &unknown_with_key);
+        check(error(), RequestKind::Change, 504, "deadline_exceeded", true, &unknown);
     }
-    check(CallError::Read(ReadError::Deadline), Asked::Read, 504, "deadline_exceeded", true, &none);
+    check(CallError::Read(ReadError::Deadline), RequestKind::Read, 504, "deadline_exceeded", true, &none);
     check(CallError::Superseded, acquire(true), 504, "deadline_exceeded", true, &unknown_with_key);
     check(CallError::Detached, acquire(true), 503, "shutting_down", true, &unknown_with_key);
     check(CallError::ShuttingDown, acquire(true), 503, "shutting_down", true, &none);
-    check(CallError::ShuttingDown, Asked::Change, 503, "shutting_down", true, &none);
+    check(CallError::ShuttingDown, RequestKind::Change, 503, "shutting_down", true, &none);
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn a_wait_timeout_names_the_holder() {
         &json!({}),
     );
     let path = Path::parse("/a").unwrap();
-    check(CallError::NoNode { path }, Asked::Read, 404, "no_node", false, &json!({"path": "/a"}));
+    check(CallError::NoNode { path }, RequestKind::Read, 404, "no_node", false, &json!({"path": "/a"}));
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn the_page_of_errors_has_each_code_with_its_status_and_whether_to_repeat_it() {
 
 #[test]
 fn the_advice_to_a_call_in_a_batch_names_what_a_batch_has() {
-    let asked = Asked::AcquireInBatch { id: key(), now: WallMillis(90_500) };
+    let asked = RequestKind::AcquireInBatch { id: key(), now: WallMillis(90_500) };
     let mismatch = Rejection::IdempotencyMismatch { field: "mode".to_owned() };
     let lock_held = || Rejection::LockHeld { holder: holder(None), ahead: 1 };
     let in_the_way = Box::default;
@@ -316,7 +316,7 @@ fn a_refused_write_says_why() {
             None => body.detail.into_owned(),
         }
     };
-    let refused = |rejection| problem_of(CallError::Rejected(rejection), Asked::Write { key: key() });
+    let refused = |rejection| problem_of(CallError::Rejected(rejection), RequestKind::Write { key: key() });
     let read_only = |path: &str| detail(refused(Rejection::ReadOnly { path: Path::parse(path).unwrap() }));
     assert!(read_only("/").ends_with("the root always exists"));
     assert!(read_only("/locks/a").ends_with("only the calls for locks change the nodes under /locks"));

@@ -18,7 +18,7 @@ const DELIVERY_OPEN_MAX: Duration = Duration::from_millis(500);
 
 /// The requests of one connection.
 #[derive(Debug)]
-pub(super) struct Calls {
+pub(super) struct ConnectionCalls {
     /// The memory that they may pin.
     pub(super) room: Arc<Room>,
     /// What they do, as far as their place may be given to another.
@@ -39,9 +39,9 @@ pub(super) struct Calls {
     stream: Mutex<Option<Silence>>,
 }
 
-impl Calls {
-    pub(super) fn new(room: Arc<Room>, seat: Arc<Seat>) -> Calls {
-        Calls {
+impl ConnectionCalls {
+    pub(super) fn new(room: Arc<Room>, seat: Arc<Seat>) -> ConnectionCalls {
+        ConnectionCalls {
             room,
             seat,
             begun: AtomicU64::default(),

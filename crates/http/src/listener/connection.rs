@@ -1,17 +1,17 @@
 //! One connection: its requests go to the router one after the other, and end when its client goes away.
 
 use super::{
-    calls::Calls,
+    calls::ConnectionCalls,
     context::ConnectionContext,
     head,
-    paced::{Paced, part},
+    paced::{TimedStream, part},
 };
 use crate::{
     delivery::Undelivered,
     headers,
     hold::Streamed,
-    metered::Metered,
-    places::Place,
+    metered::CountedStream,
+    places::ConnectionPlace,
     problem::Problem,
     request::PeerAddress,
     room::{HasRoom, NoRoom, Room, with_room},
@@ -59,18 +59,24 @@ const UNSENT_BYTES_MAX: u32 = 64 * 1024;
 const RESET_ARRIVES_MAX: Duration = Duration::from_millis(100);
 
 /// Serves one connection to its end, or until its place is given to another.
-pub(super) async fn talk(stream: TcpStream, peer: SocketAddr, context: ConnectionContext, place: Place, watcher: Watcher) {
+pub(super) async fn talk(
+    stream: TcpStream,
+    peer: SocketAddr,
+    context: ConnectionContext,
+    place: ConnectionPlace,
+    watcher: Watcher,
+) {
     if let Err(error) = tune(&stream) {
         tracing::debug!(%peer, %error, "the socket options of a connection could not be set");
     }
     let room = Room::new(&context.bodies, &context.answers, peer.ip());
-    let (stream, calls) = (Arc::new(stream), Arc::new(Calls::new(room, Arc::clone(&place.seat))));
-    let paced = Paced::new(Arc::clone(&stream), &context, Arc::clone(&calls));
-    let metered = Metered::new(paced, context.metrics.clone());
-    let client = Client { peer, stream: Arc::clone(&stream), calls: Arc::clone(&calls), context };
+    let (stream, calls) = (Arc::new(stream), Arc::new(ConnectionCalls::new(room, Arc::clone(&place.seat))));
+    let paced = TimedStream::new(Arc::clone(&stream), &context, Arc::clone(&calls));
+    let metered = CountedStream::new(paced, context.metrics.clone());
+    let client = ClientConnection { peer, stream: Arc::clone(&stream), calls: Arc::clone(&calls), context };
     let service = service_fn(move |request| client.clone().serve(request));
     // A client that shuts its side of the connection has gone away: hyper then drops its request, unless half-closing is
-    // allowed. The times of heads and idleness are in `Paced`.
+    // allowed. The times of heads and idleness are in `TimedStream`.
     let connection = http1::Builder::new()
         .half_close(false)
         .timer(TokioTimer::new())
@@ -106,14 +112,14 @@ pub(super) async fn talk(stream: TcpStream, peer: SocketAddr, context: Connectio
 
 /// Who sends requests.
 #[derive(Clone)]
-struct Client {
+struct ClientConnection {
     peer: SocketAddr,
     stream: Arc<TcpStream>,
-    calls: Arc<Calls>,
+    calls: Arc<ConnectionCalls>,
     context: ConnectionContext,
 }
 
-impl Client {
+impl ClientConnection {
     async fn serve(mut self, mut request: http::Request<Incoming>) -> io::Result<http::Response<Tracked>> {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         if !self.calls.seat.begin(is_read) {
@@ -153,12 +159,12 @@ impl Client {
                 (without_room(&response, is_read), None)
             }
         };
-        let Client { stream, calls, .. } = self;
+        let ClientConnection { stream, calls, .. } = self;
         Ok(response.map(|body| Tracked { body, stream, calls, end: None, room }))
     }
 }
 
-impl Client {
+impl ClientConnection {
     /// What is looked at before anything of a request's body is read.
     fn passes(&self, request: &http::Request<Incoming>) -> Result<(), Problem> {
         head::check(request.version(), request.method(), request.headers())?;
@@ -208,7 +214,7 @@ fn without_room(response: &Response, is_read: bool) -> Response {
 
 /// Resolves when the client has closed its side. The HTTP library notices that too, but not behind bytes that the client has sent
 /// ahead of its next request.
-async fn gone(stream: &TcpStream, calls: &Calls) {
+async fn gone(stream: &TcpStream, calls: &ConnectionCalls) {
     while let Ok(ready) = stream.ready(Interest::READABLE).await {
         if ready.is_read_closed() {
             // The error is told once only, and says whether it was the client that ended the connection.
@@ -256,7 +262,7 @@ fn bound_silence(stream: &TcpStream, limit: Duration) -> io::Result<()> {
 struct Tracked {
     body: axum::body::Body,
     stream: Arc<TcpStream>,
-    calls: Arc<Calls>,
+    calls: Arc<ConnectionCalls>,
     /// The client's going away, once the body was waited for.
     end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     room: Option<Share>,

@@ -5,7 +5,7 @@
 //! or too short for the other, and none for answers.
 
 use super::{
-    calls::Calls,
+    calls::ConnectionCalls,
     context::{ConnectionContext, Timeouts},
     refusal,
 };
@@ -30,15 +30,15 @@ use tokio::{
 const ANSWER_BYTES_LEAST: usize = 30 * 1024;
 
 /// A connection's bytes.
-pub(super) struct Paced {
+pub(super) struct TimedStream {
     stream: Arc<TcpStream>,
     timeouts: Timeouts,
     /// All connections: where they are many, none may idle for long.
     places: Arc<Places>,
-    calls: Arc<Calls>,
+    calls: Arc<ConnectionCalls>,
     cluster: ClusterHeader,
     /// What reading waits for.
-    reading: Reading,
+    reading: ReadDeadline,
     /// The requests that had begun when `reading` was decided.
     seen: u64,
     read_alarm: Option<Pin<Box<Sleep>>>,
@@ -49,19 +49,30 @@ pub(super) struct Paced {
 
 /// What reading waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reading {
+enum ReadDeadline {
     /// The first byte of a request, or of the first one on this connection.
     Idle { until: Instant },
     /// The end of a head.
     Head { until: Instant },
 }
 
-impl Paced {
-    pub(super) fn new(stream: Arc<TcpStream>, context: &ConnectionContext, calls: Arc<Calls>) -> Paced {
+impl TimedStream {
+    pub(super) fn new(stream: Arc<TcpStream>, context: &ConnectionContext, calls: Arc<ConnectionCalls>) -> TimedStream {
         let (timeouts, places, cluster) = (context.timeouts, Arc::clone(&context.places), context.cluster.clone());
         // A client that has just connected has something to send.
-        let reading = Reading::Idle { until: Instant::now() + timeouts.first };
-        Paced { stream, timeouts, places, calls, cluster, reading, seen: 0, read_alarm: None, write_alarm: None, written: 0 }
+        let reading = ReadDeadline::Idle { until: Instant::now() + timeouts.first };
+        TimedStream {
+            stream,
+            timeouts,
+            places,
+            calls,
+            cluster,
+            reading,
+            seen: 0,
+            read_alarm: None,
+            write_alarm: None,
+            written: 0,
+        }
     }
 
     /// While a request runs, or its answer, reading has no bound of its own.
@@ -73,14 +84,14 @@ impl Paced {
         if begun != self.seen {
             self.seen = begun;
             let idle = if self.places.is_crowded() { self.timeouts.idle_in_a_crowd } else { self.timeouts.idle };
-            self.reading = Reading::Idle { until: Instant::now() + idle };
+            self.reading = ReadDeadline::Idle { until: Instant::now() + idle };
             self.read_alarm = None;
         }
         false
     }
 
     fn read_in_time(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let (Reading::Idle { until } | Reading::Head { until }) = self.reading;
+        let (ReadDeadline::Idle { until } | ReadDeadline::Head { until }) = self.reading;
         let alarm = self.read_alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
         alarm.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
@@ -100,7 +111,7 @@ impl Paced {
                 Poll::Ready(Err(error))
             }
             Poll::Pending => {
-                let Paced { write_alarm, written, timeouts, .. } = self;
+                let TimedStream { write_alarm, written, timeouts, .. } = self;
                 let alarm = write_alarm.get_or_insert_with(|| {
                     *written = 0;
                     Box::pin(tokio::time::sleep(timeouts.answer))
@@ -132,7 +143,7 @@ impl Paced {
     }
 }
 
-impl AsyncRead for Paced {
+impl AsyncRead for TimedStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let paced = self.get_mut();
         let busy = paced.look_at_calls();
@@ -146,8 +157,8 @@ impl AsyncRead for Paced {
         }
         match read {
             Poll::Ready(result) => {
-                if buffer.filled().len() > before && matches!(paced.reading, Reading::Idle { .. }) {
-                    paced.reading = Reading::Head { until: Instant::now() + paced.timeouts.head };
+                if buffer.filled().len() > before && matches!(paced.reading, ReadDeadline::Idle { .. }) {
+                    paced.reading = ReadDeadline::Head { until: Instant::now() + paced.timeouts.head };
                     paced.read_alarm = None;
                 }
                 Poll::Ready(result)
@@ -158,7 +169,12 @@ impl AsyncRead for Paced {
 }
 
 /// Reads from a shared socket, of which this connection is the only reader.
-fn poll_read(stream: &TcpStream, calls: &Calls, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+fn poll_read(
+    stream: &TcpStream,
+    calls: &ConnectionCalls,
+    cx: &mut Context<'_>,
+    buffer: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
     // Whoever watched for the client's going away may have taken the news that there is something to read.
     if calls.readiness_taken.swap(false, Ordering::Relaxed) {
         match (&*SockRef::from(stream)).read(buffer.initialize_unfilled()) {
@@ -210,7 +226,7 @@ fn poll_write<T>(stream: &TcpStream, cx: &mut Context<'_>, write: impl Fn() -> i
     }
 }
 
-impl AsyncWrite for Paced {
+impl AsyncWrite for TimedStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let paced = self.get_mut();
         if let Some(length) = paced.replace(bytes, bytes.len()) {

@@ -1,8 +1,9 @@
 //! The cluster and this server, described.
 
 use super::{
-    describe::{Describer, Kind, Operation},
+    describe::Describer,
     examples,
+    operation::{Operation, OperationKind},
     parameter::{flag, integer},
 };
 use crate::cluster::{CLUSTER, LEADER, READY, SNAPSHOT};
@@ -36,7 +37,7 @@ fn cluster(describe: &mut Describer) -> Operation {
         )
         .json::<dto::Cluster>(StatusCode::OK, "The cluster.", examples::cluster())
         .codes(&[Code::BadRequest])
-        .done(Kind::Here)
+        .done(OperationKind::Here)
 }
 
 fn hand_over(describe: &mut Describer) -> Operation {
@@ -51,7 +52,7 @@ fn hand_over(describe: &mut Describer) -> Operation {
         .json::<dto::Leader>(StatusCode::OK, "It leads.", json!({ "leader": 2, "leader_url": "http://n2:7171", "term": 7 }))
         .codes(&[Code::NotFound, Code::AlreadyLeader, Code::NotCaughtUp, Code::TooLarge])
         .admin()
-        .done(Kind::Keyed)
+        .done(OperationKind::Keyed)
 }
 
 fn take_snapshot(describe: &mut Describer) -> Operation {
@@ -65,7 +66,7 @@ fn take_snapshot(describe: &mut Describer) -> Operation {
         .json::<dto::SnapshotTaken>(StatusCode::OK, "It is stored.", json!({ "id": 2, "snapshot_index": 4711 }))
         .codes(&[Code::TooLarge])
         .admin()
-        .done(Kind::Keyed)
+        .done(OperationKind::Keyed)
 }
 
 fn live(describe: &mut Describer) -> Operation {
@@ -74,7 +75,7 @@ fn live(describe: &mut Describer) -> Operation {
         .content(StatusCode::OK, "It does.", "text/plain", json!({ "type": "string", "const": "ok\n" }))
         .example(StatusCode::OK, "text/plain", json!("ok\n"))
         .codes(&[Code::BadRequest])
-        .done(Kind::Here)
+        .done(OperationKind::Here)
 }
 
 fn ready(describe: &mut Describer) -> Operation {
@@ -86,7 +87,7 @@ fn ready(describe: &mut Describer) -> Operation {
         .json::<dto::Readiness>(StatusCode::OK, "", examples::readiness(true))
         .json::<dto::Readiness>(StatusCode::SERVICE_UNAVAILABLE, "It cannot.", examples::readiness(false))
         .codes(&[Code::BadRequest, Code::NoQuorum, Code::ShuttingDown])
-        .done(Kind::Here)
+        .done(OperationKind::Here)
 }
 
 fn version(describe: &mut Describer) -> Operation {
@@ -94,7 +95,7 @@ fn version(describe: &mut Describer) -> Operation {
         .call(Method::GET, "/version", "version", TAG, "Show the program's name and version.")
         .json::<dto::Version>(StatusCode::OK, "The program.", json!({ "name": "fairhold", "version": env!("CARGO_PKG_VERSION") }))
         .codes(&[Code::BadRequest])
-        .done(Kind::Here)
+        .done(OperationKind::Here)
 }
 
 fn metrics(describe: &mut Describer) -> Operation {
@@ -109,7 +110,7 @@ fn metrics(describe: &mut Describer) -> Operation {
         .content(StatusCode::OK, "", open, text)
         .example(StatusCode::OK, open, format!("{}# EOF\n", examples::METRICS).into())
         .codes(&[Code::BadRequest])
-        .done(Kind::Here)
+        .done(OperationKind::Here)
 }
 
 fn front_page(describe: &mut Describer) -> Operation {
@@ -122,7 +123,7 @@ fn front_page(describe: &mut Describer) -> Operation {
         .content(StatusCode::OK, "", "text/html; charset=utf-8", text)
         .example(StatusCode::OK, "text/html; charset=utf-8", json!("<!doctype html><html lang=\"en\">…</html>\n"))
         .codes(&[Code::BadRequest])
-        .done(Kind::Here)
+        .done(OperationKind::Here)
 }
 
 fn openapi(describe: &mut Describer) -> Operation {
@@ -133,5 +134,5 @@ fn openapi(describe: &mut Describer) -> Operation {
         .example(StatusCode::OK, "application/json", json!({ "openapi": "3.1.0", "info": { "title": "Fairhold" }, "paths": {} }))
         .empty(StatusCode::NOT_MODIFIED, "You have it already.")
         .codes(&[Code::BadRequest])
-        .done(Kind::Here)
+        .done(OperationKind::Here)
 }

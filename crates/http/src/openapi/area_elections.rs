@@ -2,8 +2,9 @@
 
 use super::{
     area_grants,
-    describe::{Describer, Kind, Operation},
+    describe::Describer,
     lines,
+    operation::{Operation, OperationKind},
     parameter::{form, integer, text},
     vocabulary::{consistency, lock_name, with_long_poll},
 };
@@ -28,7 +29,7 @@ fn election_name() -> Value {
 fn stand(describe: &mut Describer) -> Operation {
     let rules = json!([{ "not": { "required": ["ttl", "session"] } }, { "not": { "required": ["hold", "session"] } }]);
     let example = json!({ "value": "http://10.0.0.7:8080", "wait": "10m" });
-    let line = describe.schema::<hold::Line>();
+    let line = describe.schema::<hold::HoldLine>();
     let mut parameters = vec![text("value", "The value that everybody can read while you lead.", ELECTION_VALUE_BYTES_MAX)];
     parameters.extend(area_grants::candidate_parameters());
     describe
@@ -41,7 +42,7 @@ fn stand(describe: &mut Describer) -> Operation {
         .in_path("name", NAME, election_name())
         .form(&STAND, parameters, Some(rules), Some(example))
         .held_or_waiting("The caller leads.", area_grants::held(), line)
-        .done(Kind::Keyed)
+        .done(OperationKind::Keyed)
 }
 
 fn proclaim(describe: &mut Describer) -> Operation {
@@ -68,11 +69,11 @@ fn proclaim(describe: &mut Describer) -> Operation {
             json!({ "election": "primary", "version": 1, "revision": 57 }),
         )
         .codes(&[Code::NotLeader, Code::RateLimited, Code::TooLarge])
-        .done(Kind::Keyed)
+        .done(OperationKind::Keyed)
 }
 
 fn leader(describe: &mut Describer) -> Operation {
-    let line = describe.schema::<election::Line>();
+    let line = describe.schema::<election::ElectionLine>();
     let example = json!({
         "election": "primary", "value": "http://10.0.0.7:8080", "token": 42, "version": 0, "value_since": 42, "session": 40,
         "leader": { "number": 41, "owner": "ci-7", "since": "2026-01-01T12:00:00.000Z", "token": 42, "held_for": "31s" },
@@ -98,5 +99,5 @@ fn leader(describe: &mut Describer) -> Operation {
         .lines("text/event-stream", events)
         .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
         .codes(&[Code::NoLeader, Code::KindMismatch, Code::Compacted])
-        .done(Kind::Read)
+        .done(OperationKind::Read)
 }

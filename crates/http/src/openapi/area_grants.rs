@@ -1,8 +1,9 @@
 //! Grants, described: take, look, renew, give back.
 
 use super::{
-    describe::{Describer, Kind, Operation},
+    describe::Describer,
     examples::{GRANT_ID, SESSION_ID},
+    operation::{Operation, OperationKind},
     parameter::{self, flag, form, integer, one_of, signed, span, words},
     vocabulary::{consistency, lock_name},
 };
@@ -65,7 +66,7 @@ fn acquire(describe: &mut Describer) -> Operation {
         { "not": { "required": ["mode", "limit"], "properties": { "mode": { "const": "shared" }, "limit": { "minimum": 2 } } } },
     ]);
     let example = json!({ "wait": "30s", "owner": "ci-7", "meta": { "build": "81" } });
-    let line = describe.schema::<hold::Line>();
+    let line = describe.schema::<hold::HoldLine>();
     describe
         .call(Method::POST, "/v1/locks/{name}", "acquire", TAG, "Acquire a lock, or a place in its queue.")
         .about(
@@ -80,7 +81,7 @@ fn acquire(describe: &mut Describer) -> Operation {
         .form(&ACQUIRE, acquire_parameters(), Some(rules), Some(example))
         .held_or_waiting("It is held.", held(), line)
         .codes(&[Code::WouldDeadlock, Code::LimitMismatch])
-        .done(Kind::Keyed)
+        .done(OperationKind::Keyed)
 }
 
 /// What a lock, several and an election have in common.
@@ -143,7 +144,7 @@ fn acquire_many(describe: &mut Describer) -> Operation {
     let example = json!({ "locks": [{ "name": "orders/42" }, { "name": "stock", "mode": "shared" }], "wait": "30s" });
     let mut both = held();
     both["locks"] = json!([{ "name": "deploy", "mode": "exclusive" }, { "name": "stock", "mode": "shared" }]);
-    let line = describe.schema::<hold::Line>();
+    let line = describe.schema::<hold::HoldLine>();
     describe
         .call(Method::POST, "/v1/locks", "acquireMany", TAG, "Acquire several locks in one step, or a place in all their queues.")
         .about(
@@ -155,7 +156,7 @@ fn acquire_many(describe: &mut Describer) -> Operation {
         .form(&ACQUIRE_MANY, parameters, Some(rules), Some(example))
         .held_or_waiting("They are held.", both, line)
         .codes(&[Code::WouldDeadlock, Code::LimitMismatch])
-        .done(Kind::Keyed)
+        .done(OperationKind::Keyed)
 }
 
 fn look(describe: &mut Describer) -> Operation {
@@ -171,7 +172,7 @@ fn look(describe: &mut Describer) -> Operation {
         )
         .json::<dto::Grant>(StatusCode::OK, "It is held or queued.", held())
         .codes(&[Code::GrantGone, Code::GrantNotFound])
-        .done(Kind::Read)
+        .done(OperationKind::Read)
 }
 
 fn renew(describe: &mut Describer) -> Operation {
@@ -190,7 +191,7 @@ fn renew(describe: &mut Describer) -> Operation {
         )
         .json::<dto::RenewedGrant>(StatusCode::OK, "It lives on.", renewed())
         .codes(&[Code::GrantGone, Code::Forgotten, Code::GrantNotFound, Code::SessionOwned, Code::TooLarge])
-        .done(Kind::Keyed)
+        .done(OperationKind::Keyed)
 }
 
 fn renewed() -> Value {
@@ -217,7 +218,7 @@ fn downgrade(describe: &mut Describer) -> Operation {
             Code::GrantNotFound,
             Code::TooLarge,
         ])
-        .done(Kind::Keyed)
+        .done(OperationKind::Keyed)
 }
 
 fn upgrade(describe: &mut Describer) -> Operation {
@@ -249,7 +250,7 @@ fn upgrade(describe: &mut Describer) -> Operation {
             Code::GrantNotFound,
             Code::TooLarge,
         ])
-        .done(Kind::Keyed)
+        .done(OperationKind::Keyed)
 }
 
 fn release(describe: &mut Describer) -> Operation {
@@ -263,7 +264,7 @@ fn release(describe: &mut Describer) -> Operation {
         .in_path("id", "The grant's secret id.", grant_id())
         .query(&RELEASE, vec![released_session()])
         .empty(StatusCode::NO_CONTENT, "It is over.")
-        .done(Kind::Change)
+        .done(OperationKind::Change)
 }
 
 fn released_session() -> parameter::Parameter {
@@ -329,5 +330,5 @@ fn batch(describe: &mut Describer) -> Operation {
             json!({ "answers": [{ "status": 200, "body": held() }, { "status": 204 }, { "status": 200, "body": renewed() }] }),
         )
         .codes(&[Code::TooLarge])
-        .done(Kind::Change)
+        .done(OperationKind::Change)
 }

@@ -1,8 +1,9 @@
 //! Locks, described: the calls that look at them, and the administrator's.
 
 use super::{
-    describe::{Describer, Kind, Operation},
+    describe::Describer,
     examples,
+    operation::{Operation, OperationKind},
     parameter::{form, integer, one_of, span, text, words},
     vocabulary::{consistency, lock_name, with_long_poll},
 };
@@ -80,7 +81,7 @@ fn list(describe: &mut Describer) -> Operation {
         )
         .json::<dto::Page<dto::ListedLock>>(StatusCode::OK, "A page.", json!({ "items": [item], "next_cursor": null }))
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .done(Kind::Read)
+        .done(OperationKind::Read)
 }
 
 fn show(describe: &mut Describer) -> Operation {
@@ -104,7 +105,7 @@ fn show(describe: &mut Describer) -> Operation {
         .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
         .json::<dto::Lock>(StatusCode::OK, "The lock.", lock)
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .done(Kind::Read)
+        .done(OperationKind::Read)
 }
 
 fn queue(describe: &mut Describer) -> Operation {
@@ -129,7 +130,7 @@ fn queue(describe: &mut Describer) -> Operation {
         .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
         .json::<dto::Queue>(StatusCode::OK, "The queue, in order.", queue)
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .done(Kind::Read)
+        .done(OperationKind::Read)
 }
 
 fn history(describe: &mut Describer) -> Operation {
@@ -168,7 +169,7 @@ fn history(describe: &mut Describer) -> Operation {
         .content(StatusCode::OK, "", "application/x-ndjson", line)
         .example(StatusCode::OK, "application/x-ndjson", item)
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .done(Kind::Read)
+        .done(OperationKind::Read)
 }
 
 fn fence(describe: &mut Describer) -> Operation {
@@ -189,7 +190,7 @@ fn fence(describe: &mut Describer) -> Operation {
         )
         .json::<dto::FenceCheck>(StatusCode::OK, "It is current.", json!({ "current": true }))
         .codes(&[Code::StaleToken])
-        .done(Kind::Read)
+        .done(OperationKind::Read)
 }
 
 fn set(describe: &mut Describer) -> Operation {
@@ -218,7 +219,7 @@ fn set(describe: &mut Describer) -> Operation {
         .json::<dto::Lock>(StatusCode::OK, "Its settings and its holders.", example)
         .codes(&[Code::TooLarge])
         .admin()
-        .done(Kind::Keyed)
+        .done(OperationKind::Keyed)
 }
 
 fn revoke(describe: &mut Describer) -> Operation {
@@ -239,7 +240,7 @@ fn revoke(describe: &mut Describer) -> Operation {
         .empty(StatusCode::ACCEPTED, "They are told.")
         .codes(&[Code::TooLarge])
         .admin()
-        .done(Kind::Keyed)
+        .done(OperationKind::Keyed)
 }
 
 fn break_lock(describe: &mut Describer) -> Operation {
@@ -268,5 +269,5 @@ fn break_lock(describe: &mut Describer) -> Operation {
         .empty(StatusCode::NO_CONTENT, "None of the former holders holds it any more.")
         .code_as(StatusCode::PRECONDITION_FAILED, Code::StaleToken)
         .admin()
-        .done(Kind::Keyed)
+        .done(OperationKind::Keyed)
 }

@@ -2,8 +2,9 @@
 
 use super::{
     area_txn::NAME_PREFIX,
-    describe::{Call, Describer, Kind, Operation},
+    describe::{Describer, OperationBuilder},
     examples,
+    operation::{Operation, OperationKind},
     parameter::{Parameter, flag, form, integer, only_true, span, text},
     vocabulary::{consistency, levels, with_long_poll},
 };
@@ -105,7 +106,7 @@ fn get(describe: &mut Describer, at: &'static str) -> Operation {
             call = call.answer_header(status, name, "Of the stat.", json!({ "type": sort }));
         }
     }
-    call.done(Kind::Read)
+    call.done(OperationKind::Read)
 }
 
 fn put(describe: &mut Describer, at: &'static str) -> Operation {
@@ -130,7 +131,7 @@ fn put(describe: &mut Describer, at: &'static str) -> Operation {
             .json::<dto::Written>(status, about, json!({ "path": "/jobs/nightly", "version": 0, "revision": 57 }))
             .answer_header(status, "ETag", "The version, in quotes.", tag());
     }
-    write(call).codes(&CREATES).codes(&[Code::VersionMismatch]).done(Kind::Keyed)
+    write(call).codes(&CREATES).codes(&[Code::VersionMismatch]).done(OperationKind::Keyed)
 }
 
 fn create(describe: &mut Describer, at: &'static str) -> Operation {
@@ -153,7 +154,7 @@ fn create(describe: &mut Describer, at: &'static str) -> Operation {
         .json::<dto::Written>(StatusCode::CREATED, "It was created.", created)
         .answer_header(StatusCode::CREATED, "ETag", "The version, in quotes.", tag())
         .answer_header(StatusCode::CREATED, "Location", "The new node.", json!({ "type": "string" }));
-    write(call).codes(&CREATES).done(Kind::Keyed)
+    write(call).codes(&CREATES).done(OperationKind::Keyed)
 }
 
 fn delete(describe: &mut Describer, at: &'static str) -> Operation {
@@ -167,7 +168,7 @@ fn delete(describe: &mut Describer, at: &'static str) -> Operation {
             .codes(&[Code::NotEmpty, Code::NoNode, Code::TooLarge]);
     }
     call = if_match(call.query(&DELETE, vec![flag("recursive", "Delete everything below it too.")]));
-    fenced(call).codes(&[Code::Denied, Code::VersionMismatch]).done(Kind::Keyed)
+    fenced(call).codes(&[Code::Denied, Code::VersionMismatch]).done(OperationKind::Keyed)
 }
 
 /// Why a node cannot be created.
@@ -187,17 +188,17 @@ fn lifetime() -> Vec<Parameter> {
     ]
 }
 
-fn if_match(call: Call<'_>) -> Call<'_> {
+fn if_match(call: OperationBuilder<'_>) -> OperationBuilder<'_> {
     let versions = json!({ "type": "string", "minLength": 1, "pattern": "^(\\*|\"(0|[1-9][0-9]{0,8})\")$", "example": "\"17\"" });
     call.header("If-Match", "The version that it must have, in quotes, or `*` if it only must exist.", versions)
 }
 
 /// A call with a value.
-fn write(call: Call<'_>) -> Call<'_> {
+fn write(call: OperationBuilder<'_>) -> OperationBuilder<'_> {
     fenced(call.octets(&format!("The value: at most {VALUE_BYTES_MAX} bytes.")))
 }
 
-fn fenced(call: Call<'_>) -> Call<'_> {
+fn fenced(call: OperationBuilder<'_>) -> OperationBuilder<'_> {
     let fence = json!({ "type": "string", "minLength": 1, "pattern": FENCE, "example": "deploy=42" });
     call.header("Fairhold-Fence", "LOCK=TOKEN or LOCK=TOKEN;grant=ID: write only while that token is current.", fence)
         .code_as(StatusCode::PRECONDITION_FAILED, Code::StaleToken)

@@ -1,8 +1,9 @@
 //! Sessions, described: open, keep alive, look, end.
 
 use super::{
-    describe::{Describer, Kind, Operation},
+    describe::Describer,
     examples::SESSION_ID as ID,
+    operation::{Operation, OperationKind},
     parameter::{self, form, integer, list, span, words},
     vocabulary::consistency,
 };
@@ -67,7 +68,7 @@ fn open(describe: &mut Describer) -> Operation {
             json!({ "id": ID, "number": 41, "ttl": "15s", "expires_in": "15s" }),
         )
         .codes(&[Code::SessionExpired, Code::TooLarge])
-        .done(Kind::Keyed)
+        .done(OperationKind::Keyed)
 }
 
 fn keepalive(describe: &mut Describer) -> Operation {
@@ -81,7 +82,7 @@ fn keepalive(describe: &mut Describer) -> Operation {
             json!({ "id": ID, "ttl": "15s", "expires_in": "15s", "expires_at": "2026-01-01T12:00:15.000Z" }),
         )
         .codes(&[Code::SessionExpired, Code::Denied, Code::TooLarge])
-        .done(Kind::Keyed)
+        .done(OperationKind::Keyed)
 }
 
 fn keepalive_many(describe: &mut Describer) -> Operation {
@@ -100,7 +101,7 @@ fn keepalive_many(describe: &mut Describer) -> Operation {
             json!({ "renewed": [ID], "ttls": ["15s"], "expired": [] }),
         )
         .codes(&[Code::TooLarge])
-        .done(Kind::Keyed)
+        .done(OperationKind::Keyed)
 }
 
 fn list_all(describe: &mut Describer) -> Operation {
@@ -117,7 +118,7 @@ fn list_all(describe: &mut Describer) -> Operation {
         )
         .json::<dto::Page<dto::Session>>(StatusCode::OK, "A page.", json!({ "items": [shown()], "next_cursor": null }))
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .done(Kind::Read)
+        .done(OperationKind::Read)
 }
 
 fn show(describe: &mut Describer) -> Operation {
@@ -141,7 +142,7 @@ fn show(describe: &mut Describer) -> Operation {
         .json::<dto::Session>(StatusCode::OK, "The session.", shown())
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
         .codes(&[Code::SessionNotFound])
-        .done(Kind::Read)
+        .done(OperationKind::Read)
 }
 
 fn close(describe: &mut Describer) -> Operation {
@@ -157,5 +158,5 @@ fn close(describe: &mut Describer) -> Operation {
         .empty(StatusCode::NO_CONTENT, "It has ended.")
         .codes(&[Code::SessionNotFound])
         .admin()
-        .done(Kind::Change)
+        .done(OperationKind::Change)
 }

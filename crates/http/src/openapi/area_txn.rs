@@ -1,7 +1,8 @@
 //! Transactions, described. Their body is made from its types; what no single field can say is added to their schemas here.
 
 use super::{
-    describe::{Describer, Kind, Operation},
+    describe::Describer,
+    operation::{Operation, OperationKind},
     pattern,
 };
 use crate::txn::TXN;
@@ -62,7 +63,7 @@ fn transact(describe: &mut Describer) -> Operation {
             Code::TooLarge,
         ])
         .code_as(StatusCode::PRECONDITION_FAILED, Code::StaleToken)
-        .done(Kind::Keyed)
+        .done(OperationKind::Keyed)
 }
 
 fn refine_transaction(schema: &mut Value) {

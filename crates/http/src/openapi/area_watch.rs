@@ -1,13 +1,14 @@
 //! Watches, described.
 
 use super::{
-    describe::{Describer, Kind, Operation},
+    describe::Describer,
     lines,
+    operation::{Operation, OperationKind},
     parameter::{flag, integer, of},
     vocabulary::{consistency, lock_name, own_path},
 };
 use crate::watch::WATCH;
-use fairhold_types::{Code, watch::Line};
+use fairhold_types::{Code, watch::WatchLine};
 use http::{Method, StatusCode};
 use serde_json::json;
 
@@ -18,7 +19,7 @@ pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
 }
 
 fn watch(describe: &mut Describer) -> Operation {
-    let line = describe.schema::<Line>();
+    let line = describe.schema::<WatchLine>();
     let [lines, events] = lines::watched();
     describe
         .call(Method::GET, "/v1/watch", "watch", TAG, "Watch events as they happen.")
@@ -54,5 +55,5 @@ fn watch(describe: &mut Describer) -> Operation {
         .content(StatusCode::OK, "", "text/event-stream", json!({ "type": "string" }))
         .lines("text/event-stream", events)
         .codes(&[Code::Compacted])
-        .done(Kind::Read)
+        .done(OperationKind::Read)
 }

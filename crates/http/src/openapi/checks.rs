@@ -1,7 +1,7 @@
 //! What a description must show: an example of everything that is sent and of everything that is answered.
 
 use super::{Describer, areas, document, examples};
-use crate::params::{Known, Params};
+use crate::params::{KnownParams, Params};
 use fairhold_types::{Code, dto, election, txn};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
@@ -113,7 +113,8 @@ fn bare_call() -> Value {
             "200": { "content": {
                 "application/json": { "schema": {}, "examples": { "x": { "$ref": "#/components/examples/nowhere" } } },
                 "application/x-ndjson": {
-                    "schema": { "$ref": "#/components/schemas/Line" }, "examples": { "alive": { "value": { "event": "alive" } } },
+                    "schema": { "$ref": "#/components/schemas/HoldLine" },
+                    "examples": { "alive": { "value": { "event": "alive" } } },
                 },
                 "text/event-stream": { "schema": {} },
             } },
@@ -190,7 +191,7 @@ fn reads(schema: &str) -> Option<Again> {
         "Transacted" => again::<txn::Transacted>,
         "Version" => again::<dto::Version>,
         "Written" => again::<dto::Written>,
-        "Answers" | "ElectionLine" | "Line" | "Line2" => return None,
+        "Answers" | "ElectionLine" | "HoldLine" | "WatchLine" => return None,
         other => panic!("no type is known for answers of the schema {other}"),
     })
 }
@@ -221,7 +222,7 @@ fn every_answer_in_an_example_is_one_that_its_type_would_write() {
 }
 
 /// What knows the fields of a body that is a list of parameters.
-fn known(operation: &str) -> &'static Known {
+fn known(operation: &str) -> &'static KnownParams {
     use crate::{cluster, elections, grants, locks, sessions};
     match operation {
         "acquire" => &grants::ACQUIRE,

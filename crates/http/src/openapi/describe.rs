@@ -2,11 +2,12 @@
 
 use super::{
     examples, lines,
+    operation::{Operation, OperationKind},
     parameter::{self, Parameter, at},
     problems,
     schema::{bound_integers, left_out_rather_than_null},
 };
-use crate::{headers, params::Known, problem::status_of};
+use crate::{headers, params::KnownParams, problem::status_of};
 use fairhold_types::{
     Code, dto,
     limits::{TIMEOUT_DEFAULT, TIMEOUT_MAX},
@@ -16,13 +17,6 @@ use http::{Method, StatusCode};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, time::Duration};
-
-/// The description of one call.
-pub(super) struct Operation {
-    pub(super) method: Method,
-    pub(super) path: &'static str,
-    pub(super) value: Value,
-}
 
 /// Collects the schemas of what calls answer and of what they take.
 pub(super) struct Describer {
@@ -34,19 +28,6 @@ pub(super) struct Describer {
 
 /// Adds to a schema what its type cannot say.
 pub(super) type Refine = fn(&mut Value);
-
-/// What a call answers, apart from its own refusals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// It asks the cluster, or the state of this server.
-    Read,
-    /// It changes something, and is safe to repeat.
-    Change,
-    /// It changes something, and needs its key to be repeated.
-    Keyed,
-    /// It says what this server knows, and never waits for another.
-    Here,
-}
 
 impl Describer {
     pub(super) fn new() -> Describer {
@@ -103,14 +84,29 @@ impl Describer {
     }
 
     /// Begins the description of a call.
-    pub(super) fn call(&mut self, method: Method, path: &'static str, id: &str, tag: &str, summary: &str) -> Call<'_> {
+    pub(super) fn call(
+        &mut self,
+        method: Method,
+        path: &'static str,
+        id: &str,
+        tag: &str,
+        summary: &str,
+    ) -> OperationBuilder<'_> {
         let value = json!({ "operationId": id, "tags": [tag], "summary": summary });
-        Call { describe: self, method, path, value, parameters: Vec::new(), answers: BTreeMap::new(), codes: Vec::new() }
+        OperationBuilder {
+            describe: self,
+            method,
+            path,
+            value,
+            parameters: Vec::new(),
+            answers: BTreeMap::new(),
+            codes: Vec::new(),
+        }
     }
 }
 
 /// A description in the making.
-pub(super) struct Call<'a> {
+pub(super) struct OperationBuilder<'a> {
     describe: &'a mut Describer,
     method: Method,
     path: &'static str,
@@ -120,7 +116,7 @@ pub(super) struct Call<'a> {
     codes: Vec<(StatusCode, Code)>,
 }
 
-impl Call<'_> {
+impl OperationBuilder<'_> {
     pub(super) fn about(mut self, text: &str) -> Self {
         self.value["description"] = text.into();
         self
@@ -137,13 +133,13 @@ impl Call<'_> {
     }
 
     /// Parameters of the query alone.
-    pub(super) fn query(mut self, known: &Known, parameters: Vec<Parameter>) -> Self {
+    pub(super) fn query(mut self, known: &KnownParams, parameters: Vec<Parameter>) -> Self {
         self.parameters.extend(parameter::in_query(&parameter::checked(known, parameters)));
         self
     }
 
     /// Parameters of a POST: in the query, or in a JSON body. `rules` are those of a body that no single field has.
-    pub(super) fn form(self, known: &Known, given: Vec<Parameter>, rules: Option<Value>, example: Option<Value>) -> Self {
+    pub(super) fn form(self, known: &KnownParams, given: Vec<Parameter>, rules: Option<Value>, example: Option<Value>) -> Self {
         let given = parameter::checked(known, given);
         let mut call = self;
         // What must be given is in one of the two places. A description cannot say so; it asks for it in the body.
@@ -297,7 +293,7 @@ impl Call<'_> {
     }
 
     /// Adds what all calls of its kind have in common, and ends the description.
-    pub(super) fn done(mut self, kind: Kind) -> Operation {
+    pub(super) fn done(mut self, kind: OperationKind) -> Operation {
         // Told before it is looked at what is asked for.
         self = self.code_as(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Code::TooLarge);
         let timeout = parameter::span(
@@ -306,7 +302,7 @@ impl Call<'_> {
             Duration::from_millis(1)..=TIMEOUT_MAX,
             Some(TIMEOUT_DEFAULT),
         );
-        if kind != Kind::Here {
+        if kind != OperationKind::Here {
             let mut header = timeout.in_query();
             header["in"] = "header".into();
             self.parameters.push(header);
@@ -328,22 +324,22 @@ impl Call<'_> {
                 Code::DeadlineExceeded,
             ]);
         }
-        if matches!(kind, Kind::Keyed | Kind::Change) {
+        if matches!(kind, OperationKind::Keyed | OperationKind::Change) {
             self = self.codes(&[Code::DiskLow, Code::Internal, Code::StateFull]);
         }
         match kind {
-            Kind::Read => {
+            OperationKind::Read => {
                 let about = "With `consistency=local`: wait until this server has this revision.";
                 self = self.header("Fairhold-Min-Revision", about, json!({ "type": "string", "pattern": "^[0-9]{1,15}$" }));
             }
-            Kind::Keyed => {
+            OperationKind::Keyed => {
                 let about = "Makes the request safe to repeat: a ULID or a UUIDv7 that you generate. Without it, the server \
                              generates one.";
                 let schema = json!({ "type": "string", "pattern": id_pattern::GRANT_ID });
                 self = self.header("Idempotency-Key", about, schema);
                 self = self.codes(&[Code::IdempotencyMismatch]);
             }
-            Kind::Change | Kind::Here => {}
+            OperationKind::Change | OperationKind::Here => {}
         }
         self.finish()
     }

@@ -1,7 +1,7 @@
 //! The lines of the three streams, each once: what a description shows of them.
 
 use super::{examples::GRANT_ID, problems};
-use crate::stream::Form;
+use crate::stream::StreamFormat;
 use fairhold_types::{
     Code, EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber, dto,
     election::{self, Leader},
@@ -35,13 +35,13 @@ pub(super) fn held() -> Lines {
     };
     let (by, reason) = (BY.to_owned(), REASON.to_owned());
     let lines = [
-        hold::Line::Queued { id, position: 2, ahead: vec![ahead], estimate: Some("40s".to_owned()) },
-        hold::Line::Held { id, token: TOKEN },
-        hold::Line::Alive { revision: Revision(9012) },
-        hold::Line::Revoke { id, by, reason },
-        hold::Line::Lost { id, reason: EndReason::Expired },
-        hold::Line::Error(Box::new(Problem::from(problems::typical(Code::WaitTimeout)))),
-        hold::Line::Goaway { id },
+        hold::HoldLine::Queued { id, position: 2, ahead: vec![ahead], estimate: Some("40s".to_owned()) },
+        hold::HoldLine::Held { id, token: TOKEN },
+        hold::HoldLine::Alive { revision: Revision(9012) },
+        hold::HoldLine::Revoke { id, by, reason },
+        hold::HoldLine::Lost { id, reason: EndReason::Expired },
+        hold::HoldLine::Error(Box::new(Problem::from(problems::typical(Code::WaitTimeout)))),
+        hold::HoldLine::Goaway { id },
     ];
     lines.iter().map(|line| named(line, "event")).collect()
 }
@@ -63,7 +63,7 @@ pub(super) fn watched() -> [Lines; 2] {
     let lines = tree(&path).into_iter().chain(locks(&lock)).chain(rest(&path, lock));
     both(lines.map(|what| {
         let (revision, goes_on) = (Revision(58), goes_on(&what));
-        (watch::Line { revision, what }, goes_on.then_some(revision))
+        (watch::WatchLine { revision, what }, goes_on.then_some(revision))
     }))
 }
 
@@ -92,7 +92,7 @@ pub(super) fn observed() -> [Lines; 2] {
         .into_iter()
         .map(|(what, goes_on)| {
             let revision = Revision(58);
-            (election::Line { revision, what }, goes_on.then_some(revision))
+            (election::ElectionLine { revision, what }, goes_on.then_some(revision))
         }),
     )
 }
@@ -151,7 +151,7 @@ fn both<L: Serialize>(lines: impl Iterator<Item = (L, Option<Revision>)>) -> [Li
             name = format!("{name}_{subject}");
         }
         let mut event = Vec::new();
-        Form::Events.write(&line, id, &mut event);
+        StreamFormat::Events.write(&line, id, &mut event);
         events.push((name.clone(), String::from_utf8_lossy(&event).into_owned().into()));
         plain.push((name, json));
     }

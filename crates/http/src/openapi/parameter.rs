@@ -1,7 +1,7 @@
 //! One parameter: how it reads in a query and in a JSON body, within which bounds, in words.
 
 use super::{examples, pattern};
-use crate::params::Known;
+use crate::params::KnownParams;
 use fairhold_types::{
     duration,
     limits::{META_BYTES_MAX, META_PAIRS_MAX},
@@ -170,7 +170,7 @@ pub(super) fn list(name: &'static str, about: &str, item: Value, max: usize) -> 
 }
 
 /// The parameters of a call, in the order in which the parser knows them. Each that it knows is described, and no other.
-pub(super) fn checked(known: &Known, mut given: Vec<Parameter>) -> Vec<Parameter> {
+pub(super) fn checked(known: &KnownParams, mut given: Vec<Parameter>) -> Vec<Parameter> {
     given.sort_by_key(|parameter| known.now.iter().position(|name| *name == parameter.name));
     let names: Vec<&str> = given.iter().map(|parameter| parameter.name).collect();
     assert_eq!(names, known.now, "the description and the parser know other parameters");

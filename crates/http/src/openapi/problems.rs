@@ -1,6 +1,6 @@
 //! What each refusal is like, as the code that refuses says it.
 
-use crate::{asked::Asked, error::problem_of, params::expected, problem::Problem};
+use crate::{asked::RequestKind, error::problem_of, params::expected, problem::Problem};
 use fairhold_node::api::CallError;
 use fairhold_raft::{
     HandoverError,
@@ -50,14 +50,14 @@ pub(super) fn typical(code: Code) -> Problem {
         Code::SessionExpired => said("the session has ended or never existed"),
         Code::TooLarge => Problem::new(code, format!("a value has at most {VALUE_BYTES_MAX} bytes")),
         Code::Internal => said("the answer could not be encoded as JSON"),
-        Code::DeadlineExceeded => problem_of(ReadError::Deadline.into(), Asked::Read),
+        Code::DeadlineExceeded => problem_of(ReadError::Deadline.into(), RequestKind::Read),
         Code::Overloaded => not_served(NotProposed::Overloaded),
         Code::DiskLow => problem_of(CallError::Propose(NotProposed::DiskLow.into()), asked()),
         Code::NoQuorum => not_served(NotProposed::NoLeader),
-        Code::ShuttingDown => problem_of(CallError::ShuttingDown, Asked::Read),
-        Code::NotCaughtUp => problem_of(HandoverError::Behind { to: 2, lag: 830 }.into(), Asked::Change),
-        Code::AlreadyLeader => problem_of(HandoverError::LeadsAlready { to: 2 }.into(), Asked::Change),
-        Code::Compacted => problem_of(CallError::Compacted { oldest: Revision(8_000) }, Asked::Read),
+        Code::ShuttingDown => problem_of(CallError::ShuttingDown, RequestKind::Read),
+        Code::NotCaughtUp => problem_of(HandoverError::Behind { to: 2, lag: 830 }.into(), RequestKind::Change),
+        Code::AlreadyLeader => problem_of(HandoverError::LeadsAlready { to: 2 }.into(), RequestKind::Change),
+        Code::Compacted => problem_of(CallError::Compacted { oldest: Revision(8_000) }, RequestKind::Read),
         Code::NoNode => refused(Rejection::NoNode { path: path() }),
         Code::NotEmpty => refused(Rejection::NotEmpty { path: path(), children: 3 }),
         Code::NodeExists => refused(Rejection::NodeExists { path: path() }),
@@ -84,7 +84,7 @@ pub(super) fn typical(code: Code) -> Problem {
 }
 
 fn not_served(reason: NotProposed) -> Problem {
-    problem_of(ReadError::from(reason).into(), Asked::Read)
+    problem_of(ReadError::from(reason).into(), RequestKind::Read)
 }
 
 fn refused(rejection: Rejection) -> Problem {
@@ -92,8 +92,8 @@ fn refused(rejection: Rejection) -> Problem {
 }
 
 /// A grant was asked for.
-fn asked() -> Asked {
-    Asked::Acquire { id: GrantId::from_ulid(1), given: false, now: NOW }
+fn asked() -> RequestKind {
+    RequestKind::Acquire { id: GrantId::from_ulid(1), given: false, now: NOW }
 }
 
 fn path() -> Path {

@@ -3,8 +3,10 @@
 use super::*;
 use axum::response::IntoResponse;
 
-const KNOWN: Known =
-    Known { now: &["wait", "limit", "token", "priority", "parents", "owner", "ids", "mode", "meta"], later: &["reentrant"] };
+const KNOWN: KnownParams = KnownParams {
+    now: &["wait", "limit", "token", "priority", "parents", "owner", "ids", "mode", "meta"],
+    later: &["reentrant"],
+};
 const SECONDS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(600);
 
 fn parse<'a>(query: &'a str, body: &str) -> Result<Params<'a>, Problem> {

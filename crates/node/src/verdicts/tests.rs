@@ -61,19 +61,19 @@ impl Stage {
         }
     }
 
-    fn chores(&mut self, at: Duration) -> Vec<Chore> {
+    fn chores(&mut self, at: Duration) -> Vec<Scheduled> {
         self.verdicts.chores(&Due::of(&self.state), self.begun + at)
     }
 
     /// Applies all verdicts of one kind until no more follow at once; how many objects each named.
-    fn carry_out(&mut self, at: Duration, first: Chore) -> Vec<usize> {
+    fn carry_out(&mut self, at: Duration, first: Scheduled) -> Vec<usize> {
         let (mut named, mut next) = (Vec::new(), Some(first));
         while let Some(chore) = next.take() {
             named.push(match &chore {
-                Chore::EndCooling(grants) => grants.len(),
-                Chore::EndHolds(holds) => holds.len(),
-                Chore::ForgetLocks(locks) => locks.len(),
-                Chore::Forget(_) | Chore::Sweep(_) | Chore::ForgetHistory(_) | Chore::Continue => 1,
+                Scheduled::EndCooling(grants) => grants.len(),
+                Scheduled::EndHolds(holds) => holds.len(),
+                Scheduled::ForgetLocks(locks) => locks.len(),
+                Scheduled::Forget(_) | Scheduled::Sweep(_) | Scheduled::ForgetHistory(_) | Scheduled::Continue => 1,
             });
             let answer = self.apply(chore.command(), at.as_secs());
             if self.verdicts.done(&chore, Some(&answer)) {
@@ -88,7 +88,7 @@ impl Stage {
         named
     }
 
-    fn only(&mut self, at: Duration) -> Chore {
+    fn only(&mut self, at: Duration) -> Scheduled {
         let mut chores = self.chores(at);
         assert_eq!(chores.len(), 1, "{chores:?}");
         chores.remove(0)
@@ -107,7 +107,7 @@ fn many_lock_delays_end_in_verdicts_of_a_thousand_that_follow_one_another() {
     assert_eq!(stage.chores(early), [], "not before the delay is over");
     let over = Duration::from_secs(5) + DELAY;
     let first = stage.only(over);
-    assert!(matches!(&first, Chore::EndCooling(grants) if grants.len() == VERDICT_OBJECTS_MAX), "{first:?}");
+    assert!(matches!(&first, Scheduled::EndCooling(grants) if grants.len() == VERDICT_OBJECTS_MAX), "{first:?}");
     assert_eq!(stage.chores(over), [], "one is on its way");
     let named = stage.carry_out(over, first);
     assert!(named.len() > 3 && named.iter().all(|count| *count <= VERDICT_OBJECTS_MAX), "{named:?}");
@@ -127,12 +127,12 @@ fn holds_that_are_over_end_and_each_is_judged_once() {
 fn a_verdict_that_is_late_is_answered_and_not_reached_again() {
     let mut stage = Stage::new();
     stage.hold(1);
-    let Chore::EndHolds(holds) = stage.only(HOLD) else { panic!("its time is over") };
-    let stale = Chore::EndHolds(holds.iter().map(|(grant, token)| (*grant, FencingToken(token.0 + 1))).collect());
+    let Scheduled::EndHolds(holds) = stage.only(HOLD) else { panic!("its time is over") };
+    let stale = Scheduled::EndHolds(holds.iter().map(|(grant, token)| (*grant, FencingToken(token.0 + 1))).collect());
     let answer = stage.apply(stale.command(), 20);
     assert_eq!(answer.result, Ok(Outcome::Judged { objects: 1 }), "it was looked at");
     stage.verdicts.done(&stale, Some(&answer));
-    assert_eq!(stage.only(HOLD), Chore::EndHolds(holds), "the hold that there is goes on to be due");
+    assert_eq!(stage.only(HOLD), Scheduled::EndHolds(holds), "the hold that there is goes on to be due");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn what_is_remembered_is_forgotten_after_its_time() {
     assert_eq!(stage.chores(Duration::ZERO), [], "the revision of now is noted");
     let over = limits::REMEMBERED_FOR + MARK_EVERY;
     let verdict = stage.only(over);
-    assert_eq!(verdict, Chore::Forget(stage.state.revision()));
+    assert_eq!(verdict, Scheduled::Forget(stage.state.revision()));
     stage.carry_out(over, verdict);
     assert_eq!(stage.state.remembered_span(), None);
 }

@@ -7,7 +7,7 @@ use crate::{
 };
 use bytes::{Bytes, BytesMut};
 use fairhold_peer::{
-    frame::{FRAME_BYTES_MAX, Frame, FrameCodec, HANDSHAKE_BYTES_MAX, Kind},
+    frame::{FRAME_BYTES_MAX, Frame, FrameCodec, FrameKind, HANDSHAKE_BYTES_MAX},
     handshake::{PREAMBLE_BYTES, preamble},
     key::PeerKeys,
     lobby::STRANGERS_PER_ADDRESS_MAX,
@@ -32,7 +32,7 @@ fn hello() -> Vec<u8> {
     raw::opening(&raw::hello(Lane::Append))
 }
 
-fn frame(kind: Kind, number: u64, payload: &'static [u8]) -> Vec<u8> {
+fn frame(kind: FrameKind, number: u64, payload: &'static [u8]) -> Vec<u8> {
     let mut bytes = BytesMut::new();
     FrameCodec::for_handshake().encode(Frame { kind, number, payload: Bytes::from_static(payload) }, &mut bytes).unwrap();
     bytes.to_vec()
@@ -91,12 +91,12 @@ async fn strangers_are_closed_without_a_word() {
 async fn a_broken_introduction_closes_the_connection() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
-    let unsealed = [&preamble()[..], &frame(Kind::Hello, 0, b"no introduction")].concat();
+    let unsealed = [&preamble()[..], &frame(FrameKind::Hello, 0, b"no introduction")].concat();
     for (story, bytes) in [
         ("a giant length", [&preamble()[..], &announce(u32::MAX as usize)].concat()),
         ("more than a handshake may have", [&preamble()[..], &announce(HANDSHAKE_BYTES_MAX + 1)].concat()),
         ("a flipped byte", [&preamble()[..], &flipped(hello()[PREAMBLE_BYTES..].to_vec())].concat()),
-        ("a request instead", [&preamble()[..], &frame(Kind::Request, 1, b"let me in")].concat()),
+        ("a request instead", [&preamble()[..], &frame(FrameKind::Request, 1, b"let me in")].concat()),
         ("something else in the frame", unsealed),
     ] {
         assert_eq!(assert_closed(server.address, story, &bytes).await, preamble(), "{story}");
@@ -112,8 +112,8 @@ async fn a_broken_frame_of_an_admitted_node_closes_its_connection() {
         ("a giant length", announce(u32::MAX as usize)),
         ("one byte more than a frame may have", announce(FRAME_BYTES_MAX + 1)),
         ("a length too short", announce(3)),
-        ("a flipped byte", flipped(frame(Kind::Request, 1, b"flipped"))),
-        ("an answer to the answering side", frame(Kind::Answer, 1, b"an answer")),
+        ("a flipped byte", flipped(frame(FrameKind::Request, 1, b"flipped"))),
+        ("an answer to the answering side", frame(FrameKind::Answer, 1, b"an answer")),
         ("a second introduction", hello()[PREAMBLE_BYTES..].to_vec()),
     ] {
         assert_closed_on(admitted(server.address, Lane::Append).await, server.address, story, &bytes).await;
@@ -134,7 +134,7 @@ async fn a_frame_cut_off_by_the_end_of_its_connection_is_not_served() {
     for length in [4, PREAMBLE_BYTES, opening.len() - 1, opening.len()] {
         cut_off(TcpStream::connect(server.address).await.unwrap(), &opening[..length]).await;
     }
-    let request = frame(Kind::Request, 1, b"cut off");
+    let request = frame(FrameKind::Request, 1, b"cut off");
     for length in [0, 3, request.len() - 1] {
         cut_off(admitted(server.address, Lane::Append).await, &request[..length]).await;
     }
@@ -186,7 +186,7 @@ async fn a_new_connection_of_a_node_closes_the_oldest_of_its_lane_and_keeps_nobo
 
 /// Asks, and reads until the echo of the request has come: from then on the connection has its place.
 async fn assert_serves_on(stream: &mut TcpStream) {
-    stream.write_all(&frame(Kind::Request, 1, b"let in?")).await.unwrap();
+    stream.write_all(&frame(FrameKind::Request, 1, b"let in?")).await.unwrap();
     let (mut bytes, mut buffer) = (Vec::new(), [0; 256]);
     while !bytes.windows(7).any(|window| window == b"let in?") {
         let length = timeout(PATIENCE, stream.read(&mut buffer)).await.expect("no answer").unwrap();
@@ -255,7 +255,7 @@ async fn a_node_that_asks_without_end_is_not_read_until_something_is_answered() 
     let server = Running::start(node.clone()).await;
     let mut stream = admitted(server.address, Lane::Append).await;
     let asked = UNANSWERED_MAX * 2;
-    let requests: Vec<u8> = (0..asked as u64).flat_map(|number| frame(Kind::Request, number, b"hold")).collect();
+    let requests: Vec<u8> = (0..asked as u64).flat_map(|number| frame(FrameKind::Request, number, b"hold")).collect();
     stream.write_all(&requests).await.unwrap();
     node.arrived(u32::try_from(UNANSWERED_MAX).unwrap()).await;
     // The connection served in between takes turns with the server: it would have read on by now.
@@ -277,7 +277,7 @@ async fn a_node_that_asks_for_large_things_without_end_is_not_read_until_somethi
         let payload = Bytes::from([&b"hold"[..], &vec![b'x'; REQUEST_BYTES - 4]].concat());
         for number in 0..ASKED as u64 {
             let mut bytes = BytesMut::new();
-            let frame = Frame { kind: Kind::Request, number, payload: payload.clone() };
+            let frame = Frame { kind: FrameKind::Request, number, payload: payload.clone() };
             let mut codec = FrameCodec::for_handshake();
             codec.admit();
             codec.encode(frame, &mut bytes).unwrap();
@@ -304,11 +304,11 @@ async fn a_node_that_asks_for_large_things_without_end_is_not_read_until_somethi
 #[tokio::test]
 async fn a_server_that_answers_nonsense_loses_the_request_and_no_more() {
     for (story, nonsense) in [
-        ("a flipped byte", flipped(frame(Kind::Answer, 1, b"flipped"))),
-        ("an answer to nothing", frame(Kind::Answer, 77, b"who asked?")),
-        ("a request", frame(Kind::Request, 1, b"you first")),
+        ("a flipped byte", flipped(frame(FrameKind::Answer, 1, b"flipped"))),
+        ("an answer to nothing", frame(FrameKind::Answer, 77, b"who asked?")),
+        ("a request", frame(FrameKind::Request, 1, b"you first")),
         ("a giant length", announce(u32::MAX as usize)),
-        ("a frame cut off", frame(Kind::Answer, 1, b"cut off")[..10].to_vec()),
+        ("a frame cut off", frame(FrameKind::Answer, 1, b"cut off")[..10].to_vec()),
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

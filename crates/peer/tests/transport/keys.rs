@@ -7,7 +7,7 @@ use crate::{
 };
 use bytes::Bytes;
 use fairhold_peer::{
-    frame::Kind,
+    frame::FrameKind,
     handshake::{self, Challenge, Hello, PREAMBLE_BYTES, Purpose},
     key::{PeerKeys, Transcript},
     server::PeerServer,
@@ -93,7 +93,7 @@ async fn a_stranger_learns_nothing_from_a_greeting_or_a_lane() {
             let mut raw = Raw::dial(server.address, &Hello { purpose, ..hello(Lane::Append) }, &stranger).await;
             raw.prove().await;
             let said = read_to_end(&mut raw.stream).await;
-            assert_eq!(frame(&said).kind, Kind::Refused);
+            assert_eq!(frame(&said).kind, FrameKind::Refused);
             assert_tells_nothing(&said);
         }
     }
@@ -199,7 +199,7 @@ async fn a_recorded_handshake_opens_nothing() {
 /// Another hello in place of the dialler's, with its nonce.
 fn with_hello(bytes: Vec<u8>, other: Hello) -> Vec<u8> {
     let found = frame(&bytes);
-    if found.kind != Kind::Hello {
+    if found.kind != FrameKind::Hello {
         return bytes;
     }
     let nonce = handshake::read_hello(&found).unwrap().nonce;
@@ -209,7 +209,7 @@ fn with_hello(bytes: Vec<u8>, other: Hello) -> Vec<u8> {
 /// Another proof in place of that of the introduction.
 fn with_another_proof(bytes: Vec<u8>) -> Vec<u8> {
     let mut found = frame(&bytes);
-    if found.kind != Kind::Introduction {
+    if found.kind != FrameKind::Introduction {
         return bytes;
     }
     let mut payload = found.payload.to_vec();
@@ -260,9 +260,9 @@ async fn the_proof_of_the_dialled_node_admits_nobody() {
     let (mut raw, member) = (Raw::dial(server.address, &hello(Lane::Append), &PeerKeys::none()).await, keys(&[OLD]).now());
     // What an acceptor would prove at this place, with the right key and the right words.
     let as_acceptor = handshake::admitted(&mut raw.transcript, &member).unwrap();
-    raw.send(fairhold_peer::frame::Frame { kind: Kind::Proof, ..as_acceptor }).await;
+    raw.send(fairhold_peer::frame::Frame { kind: FrameKind::Proof, ..as_acceptor }).await;
     let said = read_to_end(&mut raw.stream).await;
-    assert_eq!(frame(&said).kind, Kind::Refused);
+    assert_eq!(frame(&said).kind, FrameKind::Refused);
     assert_tells_nothing(&said);
     assert_eq!(node.admits.load(SeqCst), 0);
 }

@@ -1,10 +1,10 @@
 //! Makes the barriers, one after the other: on the leader by a round of heartbeats, elsewhere by asking the leader.
 
-use super::{BarrierOutlet, Outcome, Waiting};
+use super::{BarrierOutlet, BarrierWaiter, Outcome};
 use crate::{
-    core::{Core, Route},
+    core::{Core, ForwardRoute},
     error::NotProposed,
-    wire::{Reply, Request},
+    wire::{PeerReply, PeerRequest},
 };
 use fairhold_types::failpoint;
 use openraft::{AsyncRuntime, ReadPolicy};
@@ -37,18 +37,18 @@ pub(crate) async fn run<RT: AsyncRuntime>(BarrierOutlet(mut queue): BarrierOutle
     }
 }
 
-async fn make<RT: AsyncRuntime>(core: &Core<RT>, waiting: Vec<Waiting>) {
+async fn make<RT: AsyncRuntime>(core: &Core<RT>, waiting: Vec<BarrierWaiter>) {
     let (waiting, outcome) = match core.route() {
-        Route::Here => (waiting, RT::timeout(ROUND_LIMIT, read_index(core)).await),
-        Route::There(leader) => {
+        ForwardRoute::Here => (waiting, RT::timeout(ROUND_LIMIT, read_index(core)).await),
+        ForwardRoute::There(leader) => {
             let (forwarded, own): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|waiting| waiting.forwarded);
             tell_all(forwarded, Err(NotProposed::NoLeader));
             if own.is_empty() {
                 return;
             }
             let asked = async {
-                match core.ask(&leader, &Request::ReadIndex).await {
-                    Ok(Reply::ReadIndex(outcome)) => outcome,
+                match core.ask(&leader, &PeerRequest::ReadIndex).await {
+                    Ok(PeerReply::ReadIndex(outcome)) => outcome,
                     Ok(_) | Err(_) => Err(NotProposed::NoLeader),
                 }
             };
@@ -63,7 +63,7 @@ async fn make<RT: AsyncRuntime>(core: &Core<RT>, waiting: Vec<Waiting>) {
             };
             (own, RT::timeout(ROUND_LIMIT, either).await)
         }
-        Route::Unknown => (waiting, Ok(Err(NotProposed::NoLeader))),
+        ForwardRoute::Unknown => (waiting, Ok(Err(NotProposed::NoLeader))),
     };
     tell_all(waiting, outcome.unwrap_or(Err(NotProposed::NoLeader)));
 }
@@ -80,7 +80,7 @@ async fn read_index<RT: AsyncRuntime>(core: &Core<RT>) -> Outcome {
     }
 }
 
-fn tell_all(waiting: Vec<Waiting>, outcome: Outcome) {
+fn tell_all(waiting: Vec<BarrierWaiter>, outcome: Outcome) {
     for one in waiting {
         // A reader that went away wants no answer.
         one.answer.send(outcome).ok();

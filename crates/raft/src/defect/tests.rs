@@ -30,7 +30,7 @@ fn panics_at(paper: &Arc<Paper>, index: u64, command: &Command) {
     for _ in 0..PANICS_MAX {
         let life = Defects::load(paper.clone()).unwrap();
         if !life.in_entry(index).is_empty() {
-            assert_eq!(life.meet(index, 0, command), Place::Suspect);
+            assert_eq!(life.meet(index, 0, command), DefectPlace::Suspect);
         }
         assert_eq!(life.give_up(index, 0, &"planted").to_string(), "started again");
     }
@@ -42,9 +42,9 @@ fn a_command_is_left_out_after_its_second_panic_and_refused_when_it_comes_again(
     panics_at(&paper, 7, &close(1, 10));
     let life = Defects::load(paper.clone()).unwrap();
     assert_eq!((life.in_entry(7), life.in_entry(8)), (vec![0], vec![]));
-    assert!(matches!(life.meet(7, 0, &close(1, 10)), Place::LeftOut { checked: false, .. }));
+    assert!(matches!(life.meet(7, 0, &close(1, 10)), DefectPlace::LeftOut { checked: false, .. }));
     life.note_checked(7, 0).unwrap();
-    assert!(matches!(life.meet(7, 0, &close(1, 10)), Place::LeftOut { checked: true, .. }));
+    assert!(matches!(life.meet(7, 0, &close(1, 10)), DefectPlace::LeftOut { checked: true, .. }));
     assert!(life.refuses(&close(1, 99)).is_some(), "the time is no part of the request");
     assert!(life.refuses(&close(2, 10)).is_none());
     assert_eq!((life.left_out.get(), life.noted()[0].kind.as_str()), (1, "CloseSession"));
@@ -56,7 +56,7 @@ fn a_panic_that_does_not_come_again_leaves_nothing_out_and_counts_from_the_begin
     let life = Defects::load(paper.clone()).unwrap();
     drop(life.give_up(7, 0, &"once"));
     let life = Defects::load(paper.clone()).unwrap();
-    assert_eq!(life.meet(7, 0, &close(1, 10)), Place::Suspect);
+    assert_eq!(life.meet(7, 0, &close(1, 10)), DefectPlace::Suspect);
     life.note_passed(7, 0).unwrap();
     assert!(life.in_entry(7).is_empty() && life.refuses(&close(1, 10)).is_none());
     drop(life.give_up(7, 0, &"and once more, much later"));
@@ -71,7 +71,7 @@ fn another_version_tries_again_what_panicked_in_this_one() {
     paper.0.lock()[0].version = "0.0.0".to_owned();
     let life = Defects::load(paper).unwrap();
     assert!(life.refuses(&close(1, 10)).is_none(), "it may be mended");
-    assert!(matches!(life.meet(7, 0, &close(1, 10)), Place::LeftOut { .. }), "what is in the log keeps its meaning");
+    assert!(matches!(life.meet(7, 0, &close(1, 10)), DefectPlace::LeftOut { .. }), "what is in the log keeps its meaning");
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn however_many_commands_panic_since_a_snapshot_the_node_comes_to_the_end_of_its
         let life = Defects::load(paper.clone()).unwrap();
         let left_out = |index: &u64| {
             let command = close(u128::from(*index), 0);
-            life.in_entry(*index) == [0] && matches!(life.meet(*index, 0, &command), Place::LeftOut { .. })
+            life.in_entry(*index) == [0] && matches!(life.meet(*index, 0, &command), DefectPlace::LeftOut { .. })
         };
         match (1..=entries).find(|index| !left_out(index)) {
             Some(index) => drop(life.give_up(index, 0, &"planted")),

@@ -1,9 +1,9 @@
 //! Tells the leader of a disk that is nearly full, and decides on the leader whether too few disks have room.
 
 use crate::{
-    core::{Core, Route},
+    core::{Core, ForwardRoute},
     status::is_silent,
-    wire::Request,
+    wire::PeerRequest,
 };
 use fairhold_types::NodeId;
 use openraft::{AsyncRuntime, Instant, async_runtime::watch::WatchReceiver};
@@ -33,9 +33,9 @@ pub(crate) async fn tell<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
     let mut low = core.disk_room.known.clone();
     loop {
         let is_low = *low.borrow_and_update();
-        if is_low && let Route::There(leader) = core.route() {
+        if is_low && let ForwardRoute::There(leader) = core.route() {
             // A message that is lost is followed by another.
-            drop(RT::timeout(TELL_EVERY, core.ask(&leader, &Request::DiskLow)).await);
+            drop(RT::timeout(TELL_EVERY, core.ask(&leader, &PeerRequest::DiskLow)).await);
         }
         tokio::select! {
             biased;

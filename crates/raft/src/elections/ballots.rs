@@ -33,24 +33,24 @@ struct Ballot<I> {
     late: bool,
 }
 
-struct Inner<I> {
+struct BallotsInner<I> {
     /// The nodes that would vote so.
     willing: (Option<Vote<LeaderId>>, BTreeSet<NodeId>),
     ballot: Option<Ballot<I>>,
 }
 
-struct Shared<I> {
-    inner: Mutex<Inner<I>>,
+struct SharedBallots<I> {
+    inner: Mutex<BallotsInner<I>>,
     changed: Notify,
 }
 
 /// The votes for this node, by a clock whose moments are `I`. Clones share them.
-pub(crate) struct Ballots<I>(Arc<Shared<I>>);
+pub(crate) struct Ballots<I>(Arc<SharedBallots<I>>);
 
 impl<I> Default for Ballots<I> {
     fn default() -> Self {
-        let inner = Inner { willing: (None, BTreeSet::new()), ballot: None };
-        Ballots(Arc::new(Shared { inner: Mutex::new(inner), changed: Notify::new() }))
+        let inner = BallotsInner { willing: (None, BTreeSet::new()), ballot: None };
+        Ballots(Arc::new(SharedBallots { inner: Mutex::new(inner), changed: Notify::new() }))
     }
 }
 
@@ -124,7 +124,7 @@ impl<I: Instant> Ballots<I> {
         won.then_some((committed, ballot.last_log_id))
     }
 
-    fn locked(&self) -> MutexGuard<'_, Inner<I>> {
+    fn locked(&self) -> MutexGuard<'_, BallotsInner<I>> {
         self.0.inner.lock()
     }
 }

@@ -15,16 +15,16 @@ const DOUBLINGS_MAX: u32 = 5;
 const WRITES_OF_A_VOTE: u32 = 2;
 
 /// The leader that was heard last.
-struct Heard<I> {
+struct LastHeard<I> {
     vote: Vote<LeaderId>,
     first: I,
     last: I,
 }
 
-struct Inner<I> {
+struct ContactInner<I> {
     /// The highest vote that was heard of. A message under an older one is from a deposed leader.
     highest: Option<Vote<LeaderId>>,
-    leader: Option<Heard<I>>,
+    leader: Option<LastHeard<I>>,
     /// This leader seems to be dead, and has said nothing since.
     suspected: Option<Vote<LeaderId>>,
     /// When this node last gave its vote.
@@ -35,19 +35,19 @@ struct Inner<I> {
     settled: u64,
 }
 
-impl<I> Inner<I> {
+impl<I> ContactInner<I> {
     fn is_older(&self, vote: Vote<LeaderId>) -> bool {
         self.highest.is_some_and(|highest| vote < highest)
     }
 }
 
 /// What has been heard, by a clock whose moments are `I`.
-pub(crate) struct Contact<I>(Mutex<Inner<I>>);
+pub(crate) struct Contact<I>(Mutex<ContactInner<I>>);
 
 impl<I: Instant> Contact<I> {
     /// Nothing yet. `term` is the one with which the node starts.
     pub(crate) fn new(term: u64) -> Self {
-        Contact(Mutex::new(Inner {
+        Contact(Mutex::new(ContactInner {
             highest: None,
             leader: None,
             suspected: None,
@@ -69,7 +69,7 @@ impl<I: Instant> Contact<I> {
         if now.saturating_duration_since(first) >= LASTING {
             inner.settled = vote.leader_id.term;
         }
-        inner.leader = Some(Heard { vote, first, last: now });
+        inner.leader = Some(LastHeard { vote, first, last: now });
     }
 
     /// This leader seems to be dead, until it says something.
@@ -80,7 +80,7 @@ impl<I: Instant> Contact<I> {
     /// Whether there is a leader that this node hears: then it would vote for nobody else.
     pub(crate) fn hears_leader(&self, lease: Duration, now: I) -> bool {
         let inner = self.locked();
-        let in_office = |heard: &&Heard<I>| Some(heard.vote) == inner.highest && Some(heard.vote) != inner.suspected;
+        let in_office = |heard: &&LastHeard<I>| Some(heard.vote) == inner.highest && Some(heard.vote) != inner.suspected;
         inner.leader.as_ref().filter(in_office).is_some_and(|heard| now < heard.last + lease)
     }
 
@@ -131,7 +131,7 @@ impl<I: Instant> Contact<I> {
         self.locked().write_time
     }
 
-    fn locked(&self) -> MutexGuard<'_, Inner<I>> {
+    fn locked(&self) -> MutexGuard<'_, ContactInner<I>> {
         self.0.lock()
     }
 }

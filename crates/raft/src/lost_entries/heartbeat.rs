@@ -5,7 +5,7 @@ use crate::{
     core::Core,
     peer::Refusal,
     types::Types,
-    wire::{Declined, Reply},
+    wire::{Declined, PeerReply},
 };
 use fairhold_types::planted::{self, Bug};
 use openraft::{
@@ -18,7 +18,7 @@ use std::{sync::Arc, time::Duration};
 const TELLS_FOR: Duration = Duration::from_millis(500);
 
 /// Answers a heartbeat. Where it shows that this node has lost entries, the node stops.
-pub(crate) async fn answer<RT: AsyncRuntime>(core: Arc<Core<RT>>, rpc: AppendEntriesRequest<Types<RT>>) -> Reply<RT> {
+pub(crate) async fn answer<RT: AsyncRuntime>(core: Arc<Core<RT>>, rpc: AppendEntriesRequest<Types<RT>>) -> PeerReply<RT> {
     let (acknowledged, leader) = (rpc.prev_log_id, rpc.vote.leader_id.node_id);
     match (core.raft.append_entries(rpc).await, acknowledged) {
         (Ok(AppendEntriesResponse::Conflict), Some(acknowledged)) if !planted::has(Bug::HidesLostEntries) => {
@@ -33,9 +33,9 @@ pub(crate) async fn answer<RT: AsyncRuntime>(core: Arc<Core<RT>>, rpc: AppendEnt
                     core.stop().await;
                 }));
             }
-            Reply::Declined(Declined::Refused(refusal))
+            PeerReply::Declined(Declined::Refused(refusal))
         }
-        (Ok(response), _) => Reply::Append(response),
-        (Err(_), _) => Reply::Declined(Declined::NotRunning),
+        (Ok(response), _) => PeerReply::Append(response),
+        (Err(_), _) => PeerReply::Declined(Declined::NotRunning),
     }
 }

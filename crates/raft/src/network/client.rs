@@ -9,7 +9,7 @@ use crate::{
     round_trips::RoundTrips,
     sending::Sending,
     types::Types,
-    wire::{self, Declined, Reply, Request, SnapshotBegin},
+    wire::{self, Declined, PeerReply, PeerRequest, SnapshotBegin},
 };
 use bytes::Bytes;
 use fairhold_types::{NodeId, failpoint};
@@ -47,7 +47,7 @@ impl<RT: AsyncRuntime> Client<RT> {
         request: Bytes,
         action: RPCTypes,
         limit: Duration,
-    ) -> impl Future<Output = Result<Reply<RT>, RpcError<RT>>> + Send + 'static {
+    ) -> impl Future<Output = Result<PeerReply<RT>, RpcError<RT>>> + Send + 'static {
         let timer = self.round_trips.timer::<RT::Instant>(self.to.id, lane, &action);
         let answer = self.peer.call(&self.to, lane, request);
         let (to, losses) = (self.to.id, self.losses.clone());
@@ -70,7 +70,7 @@ impl<RT: AsyncRuntime> Client<RT> {
                 Err(_) => return Err(RPCError::Timeout(timeout)),
             };
             match wire::decode(&bytes) {
-                Ok(Reply::Declined(declined)) => {
+                Ok(PeerReply::Declined(declined)) => {
                     if let Declined::Refused(refusal) = &declined {
                         losses.note(refusal);
                     }
@@ -90,10 +90,10 @@ impl<RT: AsyncRuntime> Client<RT> {
     pub(super) async fn ask(
         &self,
         lane: Lane,
-        request: Request<RT>,
+        request: PeerRequest<RT>,
         action: RPCTypes,
         limit: Duration,
-    ) -> Result<Reply<RT>, RpcError<RT>> {
+    ) -> Result<PeerReply<RT>, RpcError<RT>> {
         let request = wire::encode(&request).map_err(|error| unreadable(&error))?;
         self.send(lane, request, action, limit).await
     }
@@ -110,7 +110,7 @@ impl<RT: AsyncRuntime> Client<RT> {
             return Err(unexpected());
         };
         let count = stored.blocks();
-        let begin = Request::SnapshotBegin(SnapshotBegin {
+        let begin = PeerRequest::SnapshotBegin(SnapshotBegin {
             vote,
             last_log_id: snapshot.meta.last_log_id,
             members: snapshot.meta.last_membership,
@@ -124,7 +124,7 @@ impl<RT: AsyncRuntime> Client<RT> {
         });
         let sent = read.boxed().map(|(index, block)| {
             let request = block.map_err(|error| unreadable(&error)).and_then(|block| {
-                wire::encode(&Request::<RT>::SnapshotBlock { index, block: block.into() }).map_err(|error| unreadable(&error))
+                wire::encode(&PeerRequest::<RT>::SnapshotBlock { index, block: block.into() }).map_err(|error| unreadable(&error))
             });
             let answer = request.map(|request| self.send(Lane::Snapshot, request, RPCTypes::InstallSnapshot, limit));
             async move { taken(answer?.await?) }
@@ -133,8 +133,8 @@ impl<RT: AsyncRuntime> Client<RT> {
         while let Some(result) = sent.next().await {
             result?;
         }
-        let Reply::SnapshotInstalled(response) =
-            self.ask(Lane::Snapshot, Request::SnapshotEnd, RPCTypes::InstallSnapshot, limit).await?
+        let PeerReply::SnapshotInstalled(response) =
+            self.ask(Lane::Snapshot, PeerRequest::SnapshotEnd, RPCTypes::InstallSnapshot, limit).await?
         else {
             return Err(unexpected());
         };
@@ -167,6 +167,6 @@ pub(super) fn unexpected<RT: AsyncRuntime>() -> RpcError<RT> {
     RPCError::Unreachable(Unreachable::from_string("an answer to another question"))
 }
 
-pub(super) fn taken<RT: AsyncRuntime>(reply: Reply<RT>) -> Result<(), RpcError<RT>> {
-    if let Reply::SnapshotTaken = reply { Ok(()) } else { Err(unexpected()) }
+pub(super) fn taken<RT: AsyncRuntime>(reply: PeerReply<RT>) -> Result<(), RpcError<RT>> {
+    if let PeerReply::SnapshotTaken = reply { Ok(()) } else { Err(unexpected()) }
 }

@@ -9,7 +9,7 @@ use super::client::{Client, RpcError, last_of, unexpected, unreadable};
 use crate::{
     aliases::LogId,
     types::Types,
-    wire::{self, Reply, Request},
+    wire::{self, PeerReply, PeerRequest},
 };
 use bytes::Bytes;
 use fairhold_types::planted::{self, Bug};
@@ -126,8 +126,12 @@ async fn next_of<S: Stream + Unpin>(input: &mut Option<S>) -> Option<S::Item> {
     }
 }
 
-fn output<RT: AsyncRuntime>(reply: Result<Reply<RT>, RpcError<RT>>, previous: Option<LogId>, last: Option<LogId>) -> Output<RT> {
-    let Reply::Append(response) = reply? else { return Err(unexpected()) };
+fn output<RT: AsyncRuntime>(
+    reply: Result<PeerReply<RT>, RpcError<RT>>,
+    previous: Option<LogId>,
+    last: Option<LogId>,
+) -> Output<RT> {
+    let PeerReply::Append(response) = reply? else { return Err(unexpected()) };
     // A conflict is about the entry before the request; a request without one conflicts with nothing.
     if response.is_conflict() && previous.is_none() {
         return Err(unexpected());
@@ -145,14 +149,14 @@ fn encode<RT: AsyncRuntime>(request: &mut AppendEntriesRequest<Types<RT>>) -> Re
     let mut cut = false;
     loop {
         let count = request.entries.len();
-        let message = Request::<RT>::Append(AppendEntriesRequest {
+        let message = PeerRequest::<RT>::Append(AppendEntriesRequest {
             vote: request.vote,
             prev_log_id: request.prev_log_id,
             entries: std::mem::take(&mut request.entries),
             leader_commit: request.leader_commit,
         });
         let encoded = wire::encode(&message);
-        if let Request::Append(back) = message {
+        if let PeerRequest::Append(back) = message {
             request.entries = back.entries;
         }
         match encoded {
@@ -225,7 +229,7 @@ mod tests {
 
     impl Slow {
         fn answer(&self, answer: Result<AppendEntriesResponse<Types<TokioRuntime>>, PeerError>) {
-            let answer = answer.map(|answer| wire::encode(&Reply::<TokioRuntime>::Append(answer)).unwrap());
+            let answer = answer.map(|answer| wire::encode(&PeerReply::<TokioRuntime>::Append(answer)).unwrap());
             self.0.lock().unwrap().pop_front().unwrap().send(answer).unwrap();
         }
     }

@@ -1,15 +1,15 @@
 //! Hands batches of commands over: into a log entry on the leader, in one request to the leader elsewhere.
 
-use super::{Outcome, Proposal, ProposalOutlet};
+use super::{Proposal, ProposalOutcome, ProposalOutlet};
 use crate::{
-    core::{CallError, Core, Route},
+    core::{CallError, Core, ForwardRoute},
     disk_room::reports,
     error::{NotProposed, ProposeError, UnknownReason},
     peer::Target,
     rank::needs_room,
     snapshot_schedule::LogRoom,
     types::{Answers, Batch, Types},
-    wire::{Reply, Request},
+    wire::{PeerReply, PeerRequest},
 };
 use fairhold_state::command::Command;
 use fairhold_types::{duration, failpoint};
@@ -67,7 +67,7 @@ pub(crate) async fn run<RT: AsyncRuntime>(mut queue: ProposalOutlet, core: Arc<C
 
 async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) {
     match core.route() {
-        Route::Here => {
+        ForwardRoute::Here => {
             let (ready, early) = if core.shared.read().cluster().is_some() {
                 (batch, Vec::new())
             } else {
@@ -81,14 +81,14 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
                 write(&core, ready).await;
             }
         }
-        Route::There(leader) => {
+        ForwardRoute::There(leader) => {
             let (forwarded, own): (Vec<_>, Vec<_>) = batch.into_iter().partition(|proposal| proposal.forwarded);
             fail_all(forwarded, NotProposed::NoLeader.into());
             if !own.is_empty() {
                 forward(&core, &leader, own).await;
             }
         }
-        Route::Unknown => fail_all(batch, NotProposed::NoLeader.into()),
+        ForwardRoute::Unknown => fail_all(batch, NotProposed::NoLeader.into()),
     }
 }
 
@@ -174,9 +174,9 @@ async fn forward<RT: AsyncRuntime>(core: &Core<RT>, leader: &Target, batch: Vec<
         return tell_all(callers, Err(NotProposed::NoLeader.into()));
     }
     let count = commands.len();
-    let request = Request::Propose { commands, within_ms: duration::millis(FORWARD_LIMIT) };
+    let request = PeerRequest::Propose { commands, within_ms: duration::millis(FORWARD_LIMIT) };
     let outcomes = match core.while_led(RT::timeout(FORWARD_LIMIT, core.ask(leader, &request))).await {
-        Some(Ok(Ok(Reply::Proposed(outcomes)))) if outcomes.len() == count => Ok(outcomes),
+        Some(Ok(Ok(PeerReply::Proposed(outcomes)))) if outcomes.len() == count => Ok(outcomes),
         Some(Ok(Err(CallError::NotDelivered(reason)))) => Err(reason.into()),
         Some(Ok(Ok(_) | Err(CallError::Lost))) => Err(UnknownReason::ConnectionLost.into()),
         Some(Err(_)) => Err(UnknownReason::Deadline.into()),
@@ -191,7 +191,7 @@ async fn forward<RT: AsyncRuntime>(core: &Core<RT>, leader: &Target, batch: Vec<
 /// How long a batch may be under way to the leader. Callers have deadlines of their own; this one frees the place in flight.
 const FORWARD_LIMIT: Duration = Duration::from_secs(10);
 
-type Caller = oneshot::Sender<Outcome>;
+type Caller = oneshot::Sender<ProposalOutcome>;
 
 fn split(batch: Vec<Proposal>) -> (Vec<Command>, Vec<Caller>) {
     batch.into_iter().map(|proposal| (proposal.command, proposal.answer)).unzip()
@@ -203,7 +203,7 @@ fn fail_all(batch: Vec<Proposal>, error: ProposeError) {
     }
 }
 
-fn tell_all(callers: Vec<Caller>, outcome: Outcome) {
+fn tell_all(callers: Vec<Caller>, outcome: ProposalOutcome) {
     for caller in callers {
         caller.send(outcome.clone()).ok();
     }

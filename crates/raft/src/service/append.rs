@@ -3,7 +3,7 @@
 use crate::{
     core::Core,
     types::Types,
-    wire::{Declined, Reply},
+    wire::{Declined, PeerReply},
 };
 use fairhold_types::{NodeId, failpoint};
 use futures_util::{
@@ -21,7 +21,7 @@ const QUEUE_MAX: usize = 256;
 /// Requests of one node that openraft has at a time, written to the disk together.
 const IN_FLIGHT_MAX: usize = 64;
 
-type Queued<RT> = (AppendEntriesRequest<Types<RT>>, oneshot::Sender<Reply<RT>>);
+type Queued<RT> = (AppendEntriesRequest<Types<RT>>, oneshot::Sender<PeerReply<RT>>);
 
 /// The queues, made when first needed. Only members get here, so they are few.
 pub(super) struct Appenders<RT: AsyncRuntime>(Mutex<BTreeMap<NodeId, mpsc::Sender<Queued<RT>>>>);
@@ -39,7 +39,7 @@ impl<RT: AsyncRuntime> Appenders<RT> {
         core: &Arc<Core<RT>>,
         from: NodeId,
         rpc: AppendEntriesRequest<Types<RT>>,
-    ) -> BoxFuture<'static, Reply<RT>> {
+    ) -> BoxFuture<'static, PeerReply<RT>> {
         let (answer, answered) = oneshot::channel();
         let sent = self
             .0
@@ -53,9 +53,9 @@ impl<RT: AsyncRuntime> Appenders<RT> {
             })
             .try_send((rpc, answer));
         match sent {
-            Ok(()) => async move { answered.await.unwrap_or(Reply::Declined(Declined::NotRunning)) }.boxed(),
-            Err(mpsc::error::TrySendError::Full(_)) => ready(Reply::Declined(Declined::Busy)).boxed(),
-            Err(mpsc::error::TrySendError::Closed(_)) => ready(Reply::Declined(Declined::NotRunning)).boxed(),
+            Ok(()) => async move { answered.await.unwrap_or(PeerReply::Declined(Declined::NotRunning)) }.boxed(),
+            Err(mpsc::error::TrySendError::Full(_)) => ready(PeerReply::Declined(Declined::Busy)).boxed(),
+            Err(mpsc::error::TrySendError::Closed(_)) => ready(PeerReply::Declined(Declined::NotRunning)).boxed(),
         }
     }
 }
@@ -77,7 +77,8 @@ async fn run<RT: AsyncRuntime>(core: Arc<Core<RT>>, mut queue: mpsc::Receiver<Qu
                 }
                 let raft = &core.raft;
                 let mut handed = async move {
-                    let reply = raft.append_entries(rpc).await.map_or(Reply::Declined(Declined::NotRunning), Reply::Append);
+                    let appended = raft.append_entries(rpc).await;
+                    let reply = appended.map_or(PeerReply::Declined(Declined::NotRunning), PeerReply::Append);
                     if failpoint!(RaftAppendAnswer, RT).is_err() {
                         return;
                     }

@@ -1,6 +1,6 @@
 //! Commands that another node forwards to the leader.
 
-use crate::{core::Core, proposals::Outcome};
+use crate::{core::Core, proposals::ProposalOutcome};
 use fairhold_state::command::{Command, Rejection};
 use fairhold_types::{
     NodeId,
@@ -30,7 +30,7 @@ pub(super) async fn serve<RT: AsyncRuntime>(
     from: NodeId,
     commands: Vec<Command>,
     within: Duration,
-) -> Vec<Outcome> {
+) -> Vec<ProposalOutcome> {
     let deadline = RT::Instant::now() + within;
     let submit = |command: Command| match refusal(from, &command) {
         Some(rejection) => Err(Ok(core.shared.refused(rejection))),

@@ -5,7 +5,7 @@ use crate::{
     keeper::{Arriving, SnapshotData},
     snapshot::{SnapshotStore, header},
     types::Types,
-    wire::{Declined, Reply, SnapshotBegin},
+    wire::{Declined, PeerReply, SnapshotBegin},
 };
 use fairhold_state::snapshot::BLOCK_BYTES;
 use fairhold_types::NodeId;
@@ -41,25 +41,25 @@ struct Partial {
 
 impl Incoming {
     /// Begins a snapshot, and ends the one before, unless that is of a later leader.
-    pub(super) fn begin<RT: AsyncRuntime>(&self, store: &dyn SnapshotStore, from: NodeId, head: SnapshotBegin) -> Reply<RT> {
+    pub(super) fn begin<RT: AsyncRuntime>(&self, store: &dyn SnapshotStore, from: NodeId, head: SnapshotBegin) -> PeerReply<RT> {
         self.give_up(store, |partial| partial.head.vote <= head.vote);
         let mut partial = self.partial.lock();
         if partial.is_some() {
-            return Reply::Declined(Declined::OutOfOrder);
+            return PeerReply::Declined(Declined::OutOfOrder);
         }
         let meta = SnapshotMetaOf::<Types<RT>> { last_log_id: head.last_log_id, last_membership: head.members.clone() };
         let Ok(meta) = header::encode::<RT>(&meta) else {
-            return Reply::Declined(Declined::Malformed);
+            return PeerReply::Declined(Declined::Malformed);
         };
         // The leader asks again after a while.
         if !store.has_room_for(u64::from(head.blocks) * BLOCK_BYTES as u64) {
             self.refuse(from, head);
-            return Reply::Declined(Declined::Busy);
+            return PeerReply::Declined(Declined::Busy);
         }
         tracing::info!(from, blocks = head.blocks, "a snapshot from the leader begins to arrive");
         let arriving = Arc::new(Arriving::new(store.draft(meta)));
         *partial = Some(Partial { from, head, received: 0, arriving });
-        Reply::SnapshotTaken
+        PeerReply::SnapshotTaken
     }
 
     /// Logs once for each snapshot that the disk has no space for it.
@@ -84,16 +84,16 @@ impl Incoming {
         from: NodeId,
         index: u32,
         block: Vec<u8>,
-    ) -> BoxFuture<'static, Reply<RT>> {
+    ) -> BoxFuture<'static, PeerReply<RT>> {
         let arriving = match &mut *self.partial.lock() {
             Some(partial) if partial.from == from && index < partial.head.blocks && partial.received == index => {
                 partial.received += 1;
                 Arc::clone(&partial.arriving)
             }
-            Some(_) | None => return ready(Reply::Declined(Declined::OutOfOrder)).boxed(),
+            Some(_) | None => return ready(PeerReply::Declined(Declined::OutOfOrder)).boxed(),
         };
         let written = store.aside(Box::new(move || arriving.write(&block)));
-        async move { if written.await.is_ok() { Reply::SnapshotTaken } else { Reply::Declined(Declined::Busy) } }.boxed()
+        async move { if written.await.is_ok() { PeerReply::SnapshotTaken } else { PeerReply::Declined(Declined::Busy) } }.boxed()
     }
 
     /// The complete snapshot.
@@ -175,7 +175,7 @@ mod tests {
     async fn begun(incoming: &Incoming, drafts: &Drafts, term: u64, from: NodeId) -> bool {
         let members = crate::aliases::Members::default();
         let head = SnapshotBegin { vote: vote(term, from), last_log_id: None, members, blocks: 3 };
-        let taken = |reply| matches!(reply, Reply::<RT>::SnapshotTaken);
+        let taken = |reply| matches!(reply, PeerReply::<RT>::SnapshotTaken);
         taken(incoming.begin(drafts, from, head)) && taken(incoming.block(drafts, from, 0, vec![1; 10]).await)
     }
 

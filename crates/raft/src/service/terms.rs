@@ -3,35 +3,35 @@
 //! A vote stays on the disk for good, and no node wins an election in a lower term: one request with the highest possible term
 //! would stop the cluster for good. Terms grow by one for each election, so a real term is never far from this node's.
 
-use crate::{aliases::LogId, wire::Request};
+use crate::{aliases::LogId, wire::PeerRequest};
 use openraft::AsyncRuntime;
 
 /// How far ahead of this node's own a term may be: at ten elections a second, this node would have been away for thirteen years.
 pub(crate) const TERM_LEAD_MAX: u64 = 1 << 32;
 
 /// The term of a request that is too far ahead of this node's own, where one is.
-pub(super) fn too_far<RT: AsyncRuntime>(request: &Request<RT>, own: u64) -> Option<u64> {
+pub(super) fn too_far<RT: AsyncRuntime>(request: &PeerRequest<RT>, own: u64) -> Option<u64> {
     highest(request).filter(|term| *term > own.saturating_add(TERM_LEAD_MAX))
 }
 
 /// The highest term that a request names.
-fn highest<RT: AsyncRuntime>(request: &Request<RT>) -> Option<u64> {
+fn highest<RT: AsyncRuntime>(request: &PeerRequest<RT>) -> Option<u64> {
     let of = |id: &Option<LogId>| id.map_or(0, |id| id.leader_id.term);
     let (vote, logged) = match request {
-        Request::Append(rpc) => {
+        PeerRequest::Append(rpc) => {
             let entries = rpc.entries.iter().map(|entry| entry.log_id.leader_id.term).max().unwrap_or_default();
             (rpc.vote, entries.max(of(&rpc.prev_log_id)).max(of(&rpc.leader_commit)))
         }
-        Request::Vote(rpc) | Request::PreVote(rpc) => (rpc.vote, of(&rpc.last_log_id)),
-        Request::TransferLeader(rpc) => (*rpc.from_leader(), of(&rpc.last_log_id().copied())),
-        Request::SnapshotBegin(begin) => (begin.vote, of(&begin.last_log_id).max(of(begin.members.log_id()))),
-        Request::SnapshotBlock { .. }
-        | Request::SnapshotEnd
-        | Request::Propose { .. }
-        | Request::ReadIndex
-        | Request::Attend(_)
-        | Request::HandOver { .. }
-        | Request::DiskLow => return None,
+        PeerRequest::Vote(rpc) | PeerRequest::PreVote(rpc) => (rpc.vote, of(&rpc.last_log_id)),
+        PeerRequest::TransferLeader(rpc) => (*rpc.from_leader(), of(&rpc.last_log_id().copied())),
+        PeerRequest::SnapshotBegin(begin) => (begin.vote, of(&begin.last_log_id).max(of(begin.members.log_id()))),
+        PeerRequest::SnapshotBlock { .. }
+        | PeerRequest::SnapshotEnd
+        | PeerRequest::Propose { .. }
+        | PeerRequest::ReadIndex
+        | PeerRequest::Attend(_)
+        | PeerRequest::HandOver { .. }
+        | PeerRequest::DiskLow => return None,
     };
     Some(vote.leader_id.term.max(logged))
 }
@@ -51,7 +51,7 @@ mod tests {
         let vote = |term| Vote { leader_id: LeaderId { term, node_id: 2 }, committed: true };
         let logged = |term| Some(LogId { leader_id: LeaderId { term, node_id: 2 }, index: 7 });
         let append = |term, prev, commit| {
-            Request::<TokioRuntime>::Append(AppendEntriesRequest {
+            PeerRequest::<TokioRuntime>::Append(AppendEntriesRequest {
                 vote: vote(term),
                 prev_log_id: prev,
                 entries: vec![],
@@ -65,10 +65,10 @@ mod tests {
             (append(last, None, None), Some(last)),
             (append(6, logged(last), None), Some(last)),
             (append(6, None, logged(last)), Some(last)),
-            (Request::Vote(VoteRequest::new(vote(last), None)), Some(last)),
-            (Request::PreVote(VoteRequest::new(vote(6), logged(last))), Some(last)),
-            (Request::TransferLeader(TransferLeaderRequest::new(vote(last), 1, None)), Some(last)),
-            (Request::ReadIndex, None),
+            (PeerRequest::Vote(VoteRequest::new(vote(last), None)), Some(last)),
+            (PeerRequest::PreVote(VoteRequest::new(vote(6), logged(last))), Some(last)),
+            (PeerRequest::TransferLeader(TransferLeaderRequest::new(vote(last), 1, None)), Some(last)),
+            (PeerRequest::ReadIndex, None),
         ] {
             assert_eq!(too_far(&request, 5), found, "{request:?}");
         }

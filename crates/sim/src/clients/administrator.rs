@@ -2,15 +2,15 @@
 
 use super::grip::TRIES;
 use crate::{
-    client::{Ask, Client},
-    facts::{Change, Fact},
+    client::{Ask, SimClient},
+    facts::{Conversion, Fact},
     tally::Probe,
 };
 use fairhold_types::SessionNumber;
 use http::{Method, StatusCode};
 use rand::RngExt;
 
-pub(super) async fn work(mut client: Client, rounds: u32) {
+pub(super) async fn work(mut client: SimClient, rounds: u32) {
     for _ in 0..rounds * 2 {
         client.idle(1_500).await;
         let number: u32 = client.chance.random_range(1..=2);
@@ -19,18 +19,18 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
         match client.chance.random_range(0..8) {
             0 | 1 => {
                 let limit: u32 = client.chance.random_range(2..=5);
-                let change = Change::Limited(Some(limit), None, None);
+                let change = Conversion::Limited(Some(limit), None, None);
                 set(&mut client, &format!("pool-{number}"), &format!("limit={limit}"), change, Probe::LimitSet).await;
             }
             2 => {
                 let most = [0, 1_000, 3_000][client.chance.random_range(0..3_usize)];
-                let change = Change::Limited(None, None, Some(most));
+                let change = Conversion::Limited(None, None, Some(most));
                 set(&mut client, &lock, &format!("max_hold={most}ms"), change, Probe::HoldBounded).await;
             }
             3 => {
                 let lock = one_that_is_held(&mut client).await.unwrap_or(lock);
                 let most = [1, 100][client.chance.random_range(0..2_usize)];
-                let change = Change::Limited(None, Some(most), None);
+                let change = Conversion::Limited(None, Some(most), None);
                 set(&mut client, &lock, &format!("max_waiters={most}"), change, Probe::WaitersBounded).await;
             }
             4 => {
@@ -46,7 +46,7 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
     }
 }
 
-async fn set(client: &mut Client, lock: &str, what: &str, change: Change, probe: Probe) {
+async fn set(client: &mut SimClient, lock: &str, what: &str, change: Conversion, probe: Probe) {
     let (key, whose) = (client.key(), lock.to_owned());
     client.world.oracle.told(&Fact::Changing { whose, key: key.clone(), change });
     let ask = Ask::new(Method::PATCH, format!("/v1/locks/{lock}?{what}")).header("idempotency-key", key);
@@ -58,7 +58,7 @@ async fn set(client: &mut Client, lock: &str, what: &str, change: Change, probe:
 }
 
 /// A lock that somebody holds, where one is known.
-async fn one_that_is_held(client: &mut Client) -> Option<String> {
+async fn one_that_is_held(client: &mut SimClient) -> Option<String> {
     let told = client.once(&Ask::new(Method::GET, "/v1/locks?state=held")).await?;
     let names = told.json["items"].as_array().into_iter().flatten().filter_map(|lock| lock["lock"].as_str().map(str::to_owned));
     let names: Vec<String> = names.collect();
@@ -66,7 +66,7 @@ async fn one_that_is_held(client: &mut Client) -> Option<String> {
 }
 
 /// The reason is the key: what is done twice is told twice with one reason.
-async fn take_away(client: &mut Client, lock: &str) {
+async fn take_away(client: &mut SimClient, lock: &str) {
     let key = client.key();
     let ask = Ask::new(Method::DELETE, format!("/v1/locks/{lock}/holders?reason={key}"));
     let ask = ask.header("idempotency-key", key).hang_up_sometimes(client);
@@ -77,7 +77,7 @@ async fn take_away(client: &mut Client, lock: &str) {
     }
 }
 
-async fn revoke(client: &mut Client, lock: &str) {
+async fn revoke(client: &mut SimClient, lock: &str) {
     let key = client.key();
     let ask = Ask::new(Method::POST, format!("/v1/locks/{lock}/holders/revoke?reason={key}"));
     let ask = ask.header("idempotency-key", key).hang_up_sometimes(client);
@@ -88,7 +88,7 @@ async fn revoke(client: &mut Client, lock: &str) {
     }
 }
 
-async fn end_session(client: &mut Client) {
+async fn end_session(client: &mut SimClient) {
     let Some(told) = client.once(&Ask::new(Method::GET, "/v1/sessions")).await else { return };
     let list = told.json["items"].as_array().or_else(|| told.json["sessions"].as_array());
     let numbers: Vec<u64> = list.into_iter().flatten().filter_map(|session| session["number"].as_u64()).collect();

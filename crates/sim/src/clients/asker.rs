@@ -1,8 +1,8 @@
 //! A client that queues without an open request (`Prefer: respond-async`), asks how its grant stands, and holds it then.
 
-use super::grip::{Grip, TRIES, Wish, give_back, refused};
+use super::grip::{Grip, GripWish, TRIES, give_back, refused};
 use crate::{
-    client::{Ask, Client},
+    client::{Ask, SimClient},
     tally::Probe,
 };
 use fairhold_types::Mode;
@@ -14,15 +14,15 @@ const TTL: Duration = Duration::from_secs(3);
 /// How often it asks how its grant stands before it leaves the queue.
 const LOOKS: u32 = 5;
 
-pub(super) async fn work(mut client: Client, rounds: u32) {
+pub(super) async fn work(mut client: SimClient, rounds: u32) {
     for _ in 0..rounds {
         client.idle(500).await;
         let name = format!("door-{}", client.chance.random_range(1..=2));
         let more = format!("&priority={}", client.chance.random_range(0..3));
-        let wish = Wish::new(&mut client, &format!("/v1/locks/{name}"), (&name, Mode::Exclusive), TTL, Duration::ZERO, &more);
+        let wish = GripWish::new(&mut client, &format!("/v1/locks/{name}"), (&name, Mode::Exclusive), TTL, Duration::ZERO, &more);
         let uri = format!("/v1/locks/{name}?ttl={}ms&owner={}{more}", TTL.as_millis(), client.name);
         let ask = Ask::new(Method::POST, uri).header("idempotency-key", wish.key.clone()).header("prefer", "respond-async");
-        let wish = Wish { ask, ..wish }.in_a_hurry_sometimes(&mut client);
+        let wish = GripWish { ask, ..wish }.in_a_hurry_sometimes(&mut client);
         if let Some(mut grip) = take(&mut client, &wish).await {
             grip.work(&mut client).await;
         }
@@ -30,7 +30,7 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
     }
 }
 
-async fn take(client: &mut Client, wish: &Wish) -> Option<Grip> {
+async fn take(client: &mut SimClient, wish: &GripWish) -> Option<Grip> {
     let told = client.until_known(&wish.ask, TRIES).await?;
     match (told.status, told.field("state")) {
         (StatusCode::OK, "held") => return Grip::of(client, wish, &told),

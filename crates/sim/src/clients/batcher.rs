@@ -1,8 +1,8 @@
 //! A client that makes many calls in one request. Calls with the same id must take effect in their order.
 
-use super::grip::{TRIES, Wish, give_back};
+use super::grip::{GripWish, TRIES, give_back};
 use crate::{
-    client::{Ask, Client},
+    client::{Ask, SimClient},
     facts::Fact,
     tally::Probe,
 };
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const TTL: Duration = Duration::from_secs(4);
 
-pub(super) async fn work(mut client: Client, rounds: u32) {
+pub(super) async fn work(mut client: SimClient, rounds: u32) {
     for _ in 0..rounds {
         client.idle(500).await;
         let ask = Ask::new(Method::POST, "/v1/sessions").header("idempotency-key", client.key());
@@ -30,7 +30,7 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
             continue;
         };
         let session = told.field("id").to_owned();
-        let wish = Wish::new(&mut client, "/v1/locks/crate", ("crate", Mode::Shared), TTL, Duration::ZERO, "&mode=shared");
+        let wish = GripWish::new(&mut client, "/v1/locks/crate", ("crate", Mode::Shared), TTL, Duration::ZERO, "&mode=shared");
         let grip = wish.take(&mut client).await;
         grip.into_iter().for_each(|grip| grip.let_go(&client));
         for _ in 0..client.chance.random_range(1..4) {
@@ -49,7 +49,7 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
 }
 
 /// Makes one batch of calls on four ids: acquire then release, release then acquire, acquire alone, and renew.
-async fn batch(client: &mut Client, session: &str, renewed: &str) {
+async fn batch(client: &mut SimClient, session: &str, renewed: &str) {
     let ids = [client.key(), client.key(), client.key()];
     let queue = client.chance.random_range(0..2) == 0;
     let acquire = |id: &str, door: u32| {
@@ -95,7 +95,7 @@ async fn batch(client: &mut Client, session: &str, renewed: &str) {
 }
 
 /// Sends the batch until no call in it is answered with a server error.
-async fn answered(client: &mut Client, ask: &Ask, calls: usize) -> Option<Vec<Value>> {
+async fn answered(client: &mut SimClient, ask: &Ask, calls: usize) -> Option<Vec<Value>> {
     for _ in 0..TRIES {
         let floor = client.world.oracle.acknowledged();
         let told = client.until_known(ask, TRIES).await?;
@@ -115,7 +115,7 @@ async fn answered(client: &mut Client, ask: &Ask, calls: usize) -> Option<Vec<Va
 }
 
 /// Checks that each answer is one that the same call gets outside a batch.
-fn judge(client: &Client, call: &Value, answer: &Value) {
+fn judge(client: &SimClient, call: &Value, answer: &Value) {
     let (status, code) = (answer["status"].as_u64().unwrap_or_default(), answer["body"]["code"].as_str().unwrap_or_default());
     let state_full = client.world.state_bytes.is_some() && code == "state_full";
     let known = match (call.get("acquire").is_some(), call.get("release").is_some()) {

@@ -1,8 +1,8 @@
 //! A candidate: it enters an election, proclaims new values while it leads, resigns, and looks up the leader.
 
-use super::grip::{Grip, TRIES, Wish, give_back};
+use super::grip::{Grip, GripWish, TRIES, give_back};
 use crate::{
-    client::{Ask, Client},
+    client::{Ask, SimClient},
     facts::Fact,
     tally::Probe,
 };
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const TTL: Duration = Duration::from_secs(2);
 
-pub(super) async fn work(mut client: Client, rounds: u32) {
+pub(super) async fn work(mut client: SimClient, rounds: u32) {
     for _ in 0..rounds {
         client.idle(400).await;
         let name = format!("chief-{}", client.chance.random_range(1..=2));
@@ -21,7 +21,7 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
         let value = client.key();
         let wait = Duration::from_millis(client.chance.random_range(0..4_000));
         let (route, more) = (format!("/v1/elections/{name}"), format!("&value={value}"));
-        let wish = Wish::new(&mut client, &route, (&name, Mode::Exclusive), TTL, wait, &more);
+        let wish = GripWish::new(&mut client, &route, (&name, Mode::Exclusive), TTL, wait, &more);
         let wish = wish.in_a_hurry_sometimes(&mut client);
         if let Some(mut grip) = wish.take(&mut client).await {
             lead(&mut client, &mut grip).await;
@@ -31,7 +31,7 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
     }
 }
 
-async fn lead(client: &mut Client, grip: &mut Grip) {
+async fn lead(client: &mut SimClient, grip: &mut Grip) {
     for _ in 0..client.chance.random_range(1..5) {
         let goes_on = match client.chance.random_range(0..4) {
             0 | 1 => proclaim(client, grip).await,
@@ -52,7 +52,7 @@ async fn lead(client: &mut Client, grip: &mut Grip) {
 }
 
 /// Says whether it still leads, as far as is known.
-async fn proclaim(client: &mut Client, grip: &Grip) -> bool {
+async fn proclaim(client: &mut SimClient, grip: &Grip) -> bool {
     let value = client.key();
     let uri = format!("/v1/elections/{}?grant={}&value={value}", grip.lock, grip.id);
     let ask = Ask::new(Method::PUT, uri).header("idempotency-key", value.clone()).hang_up_sometimes(client);
@@ -72,7 +72,7 @@ async fn proclaim(client: &mut Client, grip: &Grip) -> bool {
     }
 }
 
-async fn look(client: &mut Client, name: &str) {
+async fn look(client: &mut SimClient, name: &str) {
     let Some(told) = client.once(&Ask::new(Method::GET, format!("/v1/elections/{name}"))).await else { return };
     match (told.status, told.field("code"), told.number("token").zip(told.number("version"))) {
         (StatusCode::OK, _, Some((token, version))) => {

@@ -1,9 +1,9 @@
 //! A client that holds two locks and writes under both in one transaction: all of it at one revision, or what stands
 //! under `else`.
 
-use super::grip::{Grip, TRIES, Wish, give_back};
+use super::grip::{Grip, GripWish, TRIES, give_back};
 use crate::{
-    client::{Ask, Client, Told},
+    client::{Ask, ClientReply, SimClient},
     facts::Fact,
     tally::Probe,
 };
@@ -16,14 +16,14 @@ use std::time::Duration;
 const TTL: Duration = Duration::from_secs(2);
 const WAIT: Duration = Duration::from_millis(1_500);
 
-pub(super) async fn work(mut client: Client, rounds: u32) {
+pub(super) async fn work(mut client: SimClient, rounds: u32) {
     for _ in 0..rounds {
         client.idle(500).await;
         let door = format!("door-{}", client.chance.random_range(1..=2));
         let book = format!("book-{}", client.chance.random_range(1..=2));
-        let first = Wish::new(&mut client, &format!("/v1/locks/{door}"), (&door, Mode::Exclusive), TTL, WAIT, "");
+        let first = GripWish::new(&mut client, &format!("/v1/locks/{door}"), (&door, Mode::Exclusive), TTL, WAIT, "");
         let shared = (book.as_str(), Mode::Shared);
-        let second = Wish::new(&mut client, &format!("/v1/locks/{book}"), shared, TTL, WAIT, "&mode=shared");
+        let second = GripWish::new(&mut client, &format!("/v1/locks/{book}"), shared, TTL, WAIT, "&mode=shared");
         if let Some(mut one) = first.take(&mut client).await {
             if let Some(mut two) = second.take(&mut client).await {
                 hold(&mut client, &mut one, &mut two).await;
@@ -36,7 +36,7 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
     }
 }
 
-async fn hold(client: &mut Client, one: &mut Grip, two: &mut Grip) {
+async fn hold(client: &mut SimClient, one: &mut Grip, two: &mut Grip) {
     for _ in 0..client.chance.random_range(1..4) {
         transact(client, [one, two]).await;
         if !one.renew(client).await || !two.renew(client).await {
@@ -47,7 +47,7 @@ async fn hold(client: &mut Client, one: &mut Grip, two: &mut Grip) {
     }
 }
 
-async fn transact(client: &mut Client, held: [&Grip; 2]) {
+async fn transact(client: &mut SimClient, held: [&Grip; 2]) {
     let value = client.key();
     let paths = held.map(|grip| format!("/chain-{}", grip.lock));
     let fence = |grip: &Grip| json!({"fence": {"lock": grip.lock, "token": grip.token.0, "grant": grip.id}});
@@ -77,7 +77,7 @@ async fn transact(client: &mut Client, held: [&Grip; 2]) {
 }
 
 /// These results of a transaction are writes of that value.
-fn wrote(client: &Client, told: &Told, results: &[(usize, &str)], value: &str) {
+fn wrote(client: &SimClient, told: &ClientReply, results: &[(usize, &str)], value: &str) {
     let revision = Revision(told.number("revision").unwrap_or_default());
     for (index, path) in results {
         let put: &Value = &told.json["results"][*index]["put"];

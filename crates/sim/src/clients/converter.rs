@@ -1,9 +1,9 @@
 //! A client that changes what it holds: shared, alone, shared again, with a longer and a shorter time to live.
 
-use super::grip::{Grip, TRIES, Wish, give_back};
+use super::grip::{Grip, GripWish, TRIES, give_back};
 use crate::{
-    client::{Ask, Client},
-    facts::{Change, Fact},
+    client::{Ask, SimClient},
+    facts::{Conversion, Fact},
     tally::Probe,
     trace,
 };
@@ -15,14 +15,14 @@ use std::time::Duration;
 /// How long it waits to hold alone, at most.
 const UPGRADE_WAIT_MAX_MS: u64 = 2_500;
 
-pub(super) async fn work(mut client: Client, rounds: u32) {
+pub(super) async fn work(mut client: SimClient, rounds: u32) {
     for _ in 0..rounds {
         client.idle(400).await;
         let name = format!("book-{}", client.chance.random_range(1..=2));
         let alone = client.chance.random_range(0..3) == 0;
         let (mode, more) = if alone { (Mode::Exclusive, "") } else { (Mode::Shared, "&mode=shared") };
         let (ttl, wait) = (ttl(&mut client), Duration::from_millis(client.chance.random_range(0..3_000)));
-        let wish = Wish::new(&mut client, &format!("/v1/locks/{name}"), (&name, mode), ttl, wait, more);
+        let wish = GripWish::new(&mut client, &format!("/v1/locks/{name}"), (&name, mode), ttl, wait, more);
         let wish = wish.in_a_hurry_sometimes(&mut client);
         if let Some(mut grip) = wish.take(&mut client).await {
             convert(&mut client, &mut grip).await;
@@ -32,11 +32,11 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
     }
 }
 
-fn ttl(client: &mut Client) -> Duration {
+fn ttl(client: &mut SimClient) -> Duration {
     Duration::from_secs(client.chance.random_range(1..=5))
 }
 
-async fn convert(client: &mut Client, grip: &mut Grip) {
+async fn convert(client: &mut SimClient, grip: &mut Grip) {
     for _ in 0..client.chance.random_range(2..6) {
         let goes_on = match client.chance.random_range(0..8) {
             0 | 1 => downgrade(client, grip).await,
@@ -63,10 +63,10 @@ async fn convert(client: &mut Client, grip: &mut Grip) {
 }
 
 /// Says whether it is still held, in a mode that is known.
-async fn downgrade(client: &mut Client, grip: &mut Grip) -> bool {
+async fn downgrade(client: &mut SimClient, grip: &mut Grip) -> bool {
     let key = client.key();
     let before = grip.mode;
-    client.world.oracle.told(&Fact::Changing { whose: grip.whose(), key: key.clone(), change: Change::Downgraded });
+    client.world.oracle.told(&Fact::Changing { whose: grip.whose(), key: key.clone(), change: Conversion::Downgraded });
     let ask = Ask::new(Method::POST, format!("/v1/grants/{}/downgrade", grip.id)).header("idempotency-key", key);
     let ask = ask.hang_up_sometimes(client);
     let asked = trace::since_start();
@@ -90,10 +90,10 @@ async fn downgrade(client: &mut Client, grip: &mut Grip) -> bool {
 }
 
 /// Says whether it is still held.
-async fn upgrade(client: &mut Client, grip: &mut Grip, wait: Duration) -> bool {
+async fn upgrade(client: &mut SimClient, grip: &mut Grip, wait: Duration) -> bool {
     let key = client.key();
     let before = grip.mode;
-    client.world.oracle.told(&Fact::Changing { whose: grip.whose(), key: key.clone(), change: Change::Upgraded });
+    client.world.oracle.told(&Fact::Changing { whose: grip.whose(), key: key.clone(), change: Conversion::Upgraded });
     let uri = format!("/v1/grants/{}/upgrade?wait={}ms", grip.id, wait.as_millis());
     let ask = Ask::new(Method::POST, uri).header("idempotency-key", key).wait(wait).hang_up_sometimes(client);
     let Some(told) = client.until_known(&ask, TRIES).await else { return false };

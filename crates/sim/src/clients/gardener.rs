@@ -2,7 +2,7 @@
 
 use super::grip::{REMEMBERED_MIN, TRIES};
 use crate::{
-    client::{Ask, Client},
+    client::{Ask, SimClient},
     facts::Fact,
     tally::Probe,
     trace,
@@ -10,7 +10,7 @@ use crate::{
 use http::{Method, StatusCode};
 use rand::RngExt;
 
-pub(super) async fn work(mut client: Client, rounds: u32) {
+pub(super) async fn work(mut client: SimClient, rounds: u32) {
     for _ in 0..rounds {
         client.idle(500).await;
         let bed = format!("/bed-{}", client.chance.random_range(1..=2));
@@ -29,7 +29,7 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
 }
 
 /// Makes a node whose value is the key of the request; the leader removes one that fades.
-async fn sow(client: &mut Client, bed: &str, fades: bool) -> Option<String> {
+async fn sow(client: &mut SimClient, bed: &str, fades: bool) -> Option<String> {
     let (key, ttl) = (client.key(), if fades { "&ttl=500ms" } else { "" });
     client.world.oracle.told(&Fact::Sowing { value: key.clone() });
     let ask = Ask::new(Method::POST, format!("/v1/nodes{bed}?sequential&parents&name=plant-{ttl}"));
@@ -43,7 +43,7 @@ async fn sow(client: &mut Client, bed: &str, fades: bool) -> Option<String> {
     None
 }
 
-async fn pull(client: &mut Client, plant: &str) -> bool {
+async fn pull(client: &mut SimClient, plant: &str) -> bool {
     let key = client.key();
     let ask = Ask::new(Method::DELETE, format!("/v1/nodes{plant}")).header("idempotency-key", key).hang_up_sometimes(client);
     let begun = trace::since_start();
@@ -58,7 +58,7 @@ async fn pull(client: &mut Client, plant: &str) -> bool {
 }
 
 /// Nobody else removes this node, and no node gets the same number again.
-async fn expect(client: &mut Client, bed: &str, plant: &str, is_there: bool) {
+async fn expect(client: &mut SimClient, bed: &str, plant: &str, is_there: bool) {
     let Some(told) = client.once(&Ask::new(Method::GET, format!("/v1/nodes{bed}?children&limit=1000"))).await else { return };
     if matches!(told.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT) {
         return;

@@ -1,8 +1,8 @@
 //! A grant that a client asks for, and that it holds as far as it knows: it renews it, writes with its fence, gives it back.
 
 use crate::{
-    client::{Ask, Client, Told},
-    facts::{Change, Fact},
+    client::{Ask, ClientReply, SimClient},
+    facts::{Conversion, Fact},
     tally::Probe,
     trace,
 };
@@ -23,7 +23,7 @@ pub(super) const REMEMBERED_MIN: Duration = Duration::from_secs(REMEMBERED_FOR.a
 pub(super) const LIMIT: u32 = 3;
 
 /// One acquisition.
-pub(super) struct Wish {
+pub(super) struct GripWish {
     pub(super) lock: LockName,
     pub(super) mode: Mode,
     /// How many permits, of a semaphore.
@@ -53,25 +53,32 @@ pub(super) fn lock(name: &str) -> LockName {
     LockName::parse(name).expect("it is a lock's name")
 }
 
-impl Wish {
+impl GripWish {
     /// Asks for a lock at a route, with these parameters besides the time to live and the owner.
-    pub(super) fn new(client: &mut Client, route: &str, held: (&str, Mode), ttl: Duration, wait: Duration, more: &str) -> Wish {
+    pub(super) fn new(
+        client: &mut SimClient,
+        route: &str,
+        held: (&str, Mode),
+        ttl: Duration,
+        wait: Duration,
+        more: &str,
+    ) -> GripWish {
         let key = client.key();
         let (wait_ms, ttl_ms) = (wait.as_millis(), ttl.as_millis());
         let uri = format!("{route}?wait={wait_ms}ms&ttl={ttl_ms}ms&owner={}{more}", client.name);
         let ask = Ask::new(Method::POST, uri).header("idempotency-key", key.clone()).wait(wait);
-        Wish { lock: lock(held.0), mode: held.1, permits: 1, key, ttl, ask }
+        GripWish { lock: lock(held.0), mode: held.1, permits: 1, key, ttl, ask }
     }
 
     /// Now and then the client does not wait as long as it said.
-    pub(super) fn in_a_hurry_sometimes(self, client: &mut Client) -> Wish {
+    pub(super) fn in_a_hurry_sometimes(self, client: &mut SimClient) -> GripWish {
         let hurry = Duration::from_millis(client.chance.random_range(50..1_500));
         let ask = if client.chance.random_range(0..5) == 0 { self.ask.hang_up_after(hurry) } else { self.ask };
-        Wish { ask, ..self }
+        GripWish { ask, ..self }
     }
 
     /// Asks until the outcome is known; the grip where it is held.
-    pub(super) async fn take(&self, client: &mut Client) -> Option<Grip> {
+    pub(super) async fn take(&self, client: &mut SimClient) -> Option<Grip> {
         let told = client.until_known(&self.ask, TRIES).await?;
         if told.status != StatusCode::OK {
             refused(client, &self.lock, &told);
@@ -82,7 +89,7 @@ impl Wish {
 }
 
 /// An acquire was refused in a way that the contract knows.
-pub(super) fn refused(client: &Client, lock: &LockName, told: &Told) {
+pub(super) fn refused(client: &SimClient, lock: &LockName, told: &ClientReply) {
     match (told.status, told.field("code")) {
         (StatusCode::CONFLICT, "lock_held" | "wait_timeout") => {}
         (StatusCode::GONE, "grant_gone" | "forgotten") => client.world.tally.probe(Probe::GrantGone),
@@ -103,7 +110,7 @@ fn is_semaphore(lock: &LockName) -> bool {
 
 impl Grip {
     /// What an answer to an acquire says that is held.
-    pub(super) fn of(client: &Client, wish: &Wish, told: &Told) -> Option<Grip> {
+    pub(super) fn of(client: &SimClient, wish: &GripWish, told: &ClientReply) -> Option<Grip> {
         let facts = (told.number("token"), told.number("number"), told.number("session"));
         let (Some(token), Some(number), Some(session)) = facts else {
             client.unexpected("an acquire", told);
@@ -128,8 +135,8 @@ impl Grip {
     }
 
     /// What an answer to a look says that is held, which promises nothing new.
-    pub(super) fn found(client: &Client, wish: &Wish, told: &Told) -> Option<Grip> {
-        let found = Told { asked: Duration::ZERO, ..told.clone() };
+    pub(super) fn found(client: &SimClient, wish: &GripWish, told: &ClientReply) -> Option<Grip> {
+        let found = ClientReply { asked: Duration::ZERO, ..told.clone() };
         Grip::of(client, wish, &found)
     }
 
@@ -146,16 +153,16 @@ impl Grip {
     }
 
     /// Renews it. Says whether it is still held, as far as is known.
-    pub(super) async fn renew(&mut self, client: &mut Client) -> bool {
+    pub(super) async fn renew(&mut self, client: &mut SimClient) -> bool {
         let told = client.once(&Ask::new(Method::POST, format!("/v1/grants/{}/renew", self.id))).await;
         told.is_none_or(|told| self.renewed(client, &told, self.ttl))
     }
 
     /// Renews it with another time, until that is known.
-    pub(super) async fn renew_for(&mut self, client: &mut Client, ttl: Duration) -> bool {
+    pub(super) async fn renew_for(&mut self, client: &mut SimClient, ttl: Duration) -> bool {
         let key = client.key();
         let uri = format!("/v1/grants/{}/renew?ttl={}ms", self.id, ttl.as_millis());
-        let (sent, change) = (trace::since_start(), Change::Retimed(ttl));
+        let (sent, change) = (trace::since_start(), Conversion::Retimed(ttl));
         client.world.oracle.told(&Fact::Changing { whose: self.whose(), key: key.clone(), change });
         client.world.oracle.told(&Fact::Retiming { session: self.session, sent, ttl });
         // From now on it may be the shorter one.
@@ -172,7 +179,7 @@ impl Grip {
         renewed
     }
 
-    fn renewed(&mut self, client: &Client, told: &Told, ttl: Duration) -> bool {
+    fn renewed(&mut self, client: &SimClient, told: &ClientReply, ttl: Duration) -> bool {
         match told.status {
             StatusCode::OK => {
                 if told.field("ttl") != duration::format(ttl) || told.field("id") != self.id {
@@ -194,13 +201,13 @@ impl Grip {
     }
 
     /// What its client believed until then is told; from then on it may hold in another mode, with another token.
-    pub(super) fn changed(&mut self, client: &Client, until: Duration, from: Duration, now: (Mode, FencingToken)) {
+    pub(super) fn changed(&mut self, client: &SimClient, until: Duration, from: Duration, now: (Mode, FencingToken)) {
         self.tell_belief(client, until);
         (self.mode, self.token) = now;
         self.believed.0 = from;
     }
 
-    fn tell_belief(&self, client: &Client, until: Duration) {
+    fn tell_belief(&self, client: &SimClient, until: Duration) {
         let (lock, mode, token) = (self.lock.clone(), self.mode, self.token);
         let (from, until) = (self.believed.0, self.believed.1.min(until));
         if from >= until {
@@ -214,13 +221,13 @@ impl Grip {
     }
 
     /// Its client is about to give it back, and does not believe in it any more.
-    pub(super) fn let_go(&self, client: &Client) {
+    pub(super) fn let_go(&self, client: &SimClient) {
         client.world.oracle.told(&Fact::LettingGo { session: self.session });
         self.tell_belief(client, trace::since_start());
     }
 
     /// Renews it a few times, writes with its fence, and now and then stops for longer than the lease. Then lets go.
-    pub(super) async fn work(&mut self, client: &mut Client) {
+    pub(super) async fn work(&mut self, client: &mut SimClient) {
         for _ in 0..client.chance.random_range(1..4) {
             if !self.renew(client).await {
                 break;
@@ -243,7 +250,7 @@ impl Grip {
     }
 
     /// Writes with its fence, in a header.
-    pub(super) async fn write(&self, client: &mut Client) {
+    pub(super) async fn write(&self, client: &mut SimClient) {
         let value = client.key();
         let path = format!("/ledger-{}", self.lock);
         let fence = format!("{}={};grant={}", self.lock, self.token, self.id);
@@ -270,7 +277,7 @@ impl Grip {
         Fact::Fenced { lock: self.lock.clone(), token: self.token, alone, revision }
     }
 
-    async fn look_at_fence(&self, client: &mut Client) {
+    async fn look_at_fence(&self, client: &mut SimClient) {
         let uri = format!("/v1/locks/{}/fence?token={}", self.lock, self.token);
         let Some(told) = client.once(&Ask::new(Method::GET, uri)).await else { return };
         match (told.status, told.field("code")) {
@@ -282,7 +289,7 @@ impl Grip {
 }
 
 /// Gives a grant back by its id, whatever came of it, so that nothing of it is left.
-pub(super) async fn give_back(client: &mut Client, id: &str) {
+pub(super) async fn give_back(client: &mut SimClient, id: &str) {
     let ask = Ask::new(Method::DELETE, format!("/v1/grants/{id}"));
     match client.until_known(&ask, RELEASE_TRIES).await {
         Some(told) if told.status == StatusCode::NO_CONTENT => {

@@ -3,7 +3,7 @@
 
 use super::grip::TRIES;
 use crate::{
-    client::{Ask, Client},
+    client::{Ask, SimClient},
     facts::Fact,
     tally::Probe,
 };
@@ -17,7 +17,7 @@ const TTL: Duration = Duration::from_secs(8);
 /// Calls of one batch, and nodes of one transaction.
 const AT_ONCE: usize = 150;
 
-pub(super) async fn work(mut client: Client, rounds: u32) {
+pub(super) async fn work(mut client: SimClient, rounds: u32) {
     for _ in 0..rounds {
         client.idle(3_000).await;
         let open = json!({"ttl": format!("{}ms", TTL.as_millis()), "name": client.name}).to_string();
@@ -46,13 +46,13 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
     }
 }
 
-fn json_post(client: &mut Client, uri: &str, body: String) -> Ask {
+fn json_post(client: &mut SimClient, uri: &str, body: String) -> Ask {
     let ask = Ask::new(Method::POST, uri).header("idempotency-key", client.key());
     ask.header("content-type", "application/json").body(body)
 }
 
 /// Takes some hundred locks and makes as many nodes; whether all of it was done.
-async fn hoard(client: &mut Client, session: &str) -> bool {
+async fn hoard(client: &mut SimClient, session: &str) -> bool {
     let acquire = |_| {
         let id = client.key();
         json!({"acquire": {"id": id, "lock": format!("hoard-{id}"), "session": session}})

@@ -1,7 +1,7 @@
 //! A client that takes locks without a session: it asks, waits, renews, writes with its fence, pauses, gives back.
 
-use super::grip::{LIMIT, Wish, give_back};
-use crate::client::Client;
+use super::grip::{GripWish, LIMIT, give_back};
+use crate::client::SimClient;
 use crate::trade::Trade;
 use fairhold_types::Mode;
 use rand::RngExt;
@@ -12,7 +12,7 @@ const TTL: Duration = Duration::from_secs(2);
 /// Clients of an exclusive lock use the priorities below this one.
 const PRIORITIES: i32 = 3;
 
-pub(super) async fn work(trade: Trade, mut client: Client, rounds: u32) {
+pub(super) async fn work(trade: Trade, mut client: SimClient, rounds: u32) {
     for _ in 0..rounds {
         client.idle(400).await;
         let wish = wish(trade, &mut client);
@@ -24,7 +24,7 @@ pub(super) async fn work(trade: Trade, mut client: Client, rounds: u32) {
     }
 }
 
-fn wish(trade: Trade, client: &mut Client) -> Wish {
+fn wish(trade: Trade, client: &mut SimClient) -> GripWish {
     let wait = Duration::from_millis(client.chance.random_range(0..4_000));
     let number: u32 = client.chance.random_range(1..=2);
     let permits: u32 = if trade == Trade::Permits { client.chance.random_range(1..=2) } else { 1 };
@@ -39,6 +39,6 @@ fn wish(trade: Trade, client: &mut Client) -> Wish {
         (format!("door-{number}"), Mode::Exclusive, format!("&priority={priority}"))
     };
     let more = if client.chance.random_range(0..8) == 0 { format!("{more}&max_hold=1s") } else { more };
-    let wish = Wish::new(client, &format!("/v1/locks/{name}"), (&name, mode), TTL, wait, &more);
-    Wish { permits, ..wish }.in_a_hurry_sometimes(client)
+    let wish = GripWish::new(client, &format!("/v1/locks/{name}"), (&name, mode), TTL, wait, &more);
+    GripWish { permits, ..wish }.in_a_hurry_sometimes(client)
 }

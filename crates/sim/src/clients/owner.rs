@@ -2,7 +2,7 @@
 
 use super::grip;
 use crate::{
-    client::{Ask, Client, Told},
+    client::{Ask, ClientReply, SimClient},
     facts::Fact,
     trace,
 };
@@ -16,7 +16,7 @@ use std::time::Duration;
 const TTL: Duration = Duration::from_secs(3);
 const TRIES: u32 = 8;
 
-pub(super) async fn work(mut client: Client, rounds: u32) {
+pub(super) async fn work(mut client: SimClient, rounds: u32) {
     for round in 0..rounds {
         client.idle(500).await;
         let key = client.key();
@@ -30,7 +30,7 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
         }
         match (told.status, number) {
             (StatusCode::CREATED, Some(number)) => {
-                let mut session = Session { id, number, renewed_until: told.asked + TTL, held: None };
+                let mut session = OwnedSession { id, number, renewed_until: told.asked + TTL, held: None };
                 session.live(&mut client, round).await;
                 session.tell_belief(&client);
             }
@@ -41,7 +41,7 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
 }
 
 /// A session that is open, as far as its client knows.
-struct Session {
+struct OwnedSession {
     id: String,
     number: SessionNumber,
     renewed_until: Duration,
@@ -49,9 +49,9 @@ struct Session {
     held: Option<(LockName, FencingToken, Duration)>,
 }
 
-impl Session {
+impl OwnedSession {
     /// Keeps it alive for a while. Ends it, or leaves it to its end.
-    async fn live(&mut self, client: &mut Client, round: u32) {
+    async fn live(&mut self, client: &mut SimClient, round: u32) {
         self.be_present(client, round).await;
         let mut asked_for_lock = false;
         for _ in 0..client.chance.random_range(2..8) {
@@ -95,7 +95,7 @@ impl Session {
     }
 
     /// Makes an ephemeral node. That it goes with its session is the state's to judge.
-    async fn be_present(&self, client: &mut Client, round: u32) {
+    async fn be_present(&self, client: &mut SimClient, round: u32) {
         let path = format!("/v1/nodes/present-{}-{round}?session={}", client.name, self.id);
         let key = client.key();
         let told = client.once(&Ask::new(Method::PUT, path).header("idempotency-key", key).body("here")).await;
@@ -107,7 +107,7 @@ impl Session {
     }
 
     /// Takes a lock by the session and leaves it to the session's end, now and then with a lock delay.
-    async fn lock(&mut self, client: &mut Client) {
+    async fn lock(&mut self, client: &mut SimClient) {
         let delay = if client.chance.random_range(0..3) == 0 { "&lock_delay=1s" } else { "" };
         let key = client.key();
         let uri = format!("/v1/locks/door-{}?session={}&wait=500ms{delay}", client.chance.random_range(1..=2), self.id);
@@ -128,7 +128,7 @@ impl Session {
     }
 
     /// Until when its client believed, or will believe, that it holds the lock.
-    fn tell_belief(&self, client: &Client) {
+    fn tell_belief(&self, client: &SimClient) {
         let Some((lock, token, from)) = self.held.clone() else { return };
         let (mode, until) = (Mode::Exclusive, self.renewed_until);
         if from < until {
@@ -138,7 +138,7 @@ impl Session {
 }
 
 /// An acquire of a session was not granted: in a way that the contract knows.
-fn refused(client: &Client, told: &Told) {
+fn refused(client: &SimClient, told: &ClientReply) {
     match (told.status, told.field("code")) {
         (StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT, _) => {}
         (StatusCode::NOT_FOUND, "session_not_found") | (StatusCode::GONE, "session_expired") => {}

@@ -1,7 +1,7 @@
 //! A client that takes several locks in one step, those of other clients, and holds all of them or none.
 
-use super::grip::{Grip, Wish, give_back, lock};
-use crate::{client::Client, tally::Probe};
+use super::grip::{Grip, GripWish, give_back, lock};
+use crate::{client::SimClient, tally::Probe};
 use fairhold_types::Mode;
 use rand::RngExt;
 use std::time::Duration;
@@ -10,15 +10,15 @@ const TTL: Duration = Duration::from_secs(2);
 /// Locks that other clients also take: two exclusively, two with readers.
 const NAMES: [&str; 4] = ["book-1", "door-2", "book-2", "door-1"];
 
-pub(super) async fn work(mut client: Client, rounds: u32) {
+pub(super) async fn work(mut client: SimClient, rounds: u32) {
     for _ in 0..rounds {
         client.idle(600).await;
         let wanted = wanted(&mut client);
         let list = wanted.iter().map(|(name, mode)| serde_json::json!({"name": name, "mode": mode}));
         let body = serde_json::json!({"locks": list.collect::<Vec<_>>()}).to_string();
         let wait = Duration::from_millis(client.chance.random_range(0..4_000));
-        let wish = Wish::new(&mut client, "/v1/locks", wanted[0], TTL, wait, "");
-        let wish = Wish { ask: wish.ask.clone().header("content-type", "application/json").body(body), ..wish };
+        let wish = GripWish::new(&mut client, "/v1/locks", wanted[0], TTL, wait, "");
+        let wish = GripWish { ask: wish.ask.clone().header("content-type", "application/json").body(body), ..wish };
         let wish = wish.in_a_hurry_sometimes(&mut client);
         if let Some(grip) = wish.take(&mut client).await {
             client.world.tally.probe(Probe::SeveralHeld);
@@ -29,7 +29,7 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
 }
 
 /// Two or three different locks, in any order.
-fn wanted(client: &mut Client) -> Vec<(&'static str, Mode)> {
+fn wanted(client: &mut SimClient) -> Vec<(&'static str, Mode)> {
     let first = client.chance.random_range(0..NAMES.len());
     let step = [1, 3][client.chance.random_range(0..2_usize)];
     let count = client.chance.random_range(2..=3_usize);
@@ -40,7 +40,7 @@ fn wanted(client: &mut Client) -> Vec<(&'static str, Mode)> {
     (0..count).map(one).collect()
 }
 
-async fn hold(client: &mut Client, mut first: Grip, others: &[(&str, Mode)]) {
+async fn hold(client: &mut SimClient, mut first: Grip, others: &[(&str, Mode)]) {
     for _ in 0..client.chance.random_range(1..4) {
         if !first.renew(client).await {
             break;

@@ -2,7 +2,7 @@
 //! such a grant: the server that made it must.
 
 use super::grip::give_back;
-use crate::client::{Ask, Client};
+use crate::client::{Ask, SimClient};
 use http::{Method, StatusCode};
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
@@ -16,7 +16,7 @@ const GIVEN_UP: Duration = Duration::from_secs(90);
 /// How often it looks and ends by itself what is left.
 const TRIES: u32 = 40;
 
-pub(super) async fn work(mut client: Client, rounds: u32) {
+pub(super) async fn work(mut client: SimClient, rounds: u32) {
     let lock = format!("strange-{}", client.name);
     let mut servers = Vec::new();
     for _ in 0..rounds {
@@ -31,7 +31,7 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
 }
 
 /// Asks for the lock at one server, and gives back what it is told of; else which life of which server was asked.
-async fn acquire(client: &mut Client, lock: &str) -> Option<(u64, u64)> {
+async fn acquire(client: &mut SimClient, lock: &str) -> Option<(u64, u64)> {
     let ids = client.world.ids();
     let to = ids[client.chance.random_range(0..ids.len())];
     let life = client.world.host(to).map(|host| host.name());
@@ -55,7 +55,7 @@ async fn acquire(client: &mut Client, lock: &str) -> Option<(u64, u64)> {
 }
 
 /// Ends all grants of the lock. `is_owed`: there must be none.
-async fn end_what_is_left(client: &mut Client, lock: &str, is_owed: bool) {
+async fn end_what_is_left(client: &mut SimClient, lock: &str, is_owed: bool) {
     for _ in 0..TRIES {
         let Some(told) = client.until_known(&Ask::new(Method::GET, format!("/v1/locks/{lock}")), TRIES).await else { return };
         let holders = told.json["holders"].as_array().cloned().unwrap_or_default();

@@ -1,11 +1,11 @@
 //! A client that changes nothing: it looks at locks, queues, histories and sessions, at any node, and never back in time.
 
-use crate::client::{Ask, Client};
+use crate::client::{Ask, SimClient};
 use fairhold_types::Revision;
 use http::{Method, StatusCode};
 use rand::RngExt;
 
-pub(super) async fn work(mut client: Client, rounds: u32) {
+pub(super) async fn work(mut client: SimClient, rounds: u32) {
     let mut seen = Revision(0);
     for _ in 0..rounds * 4 {
         client.idle(300).await;

@@ -1,11 +1,11 @@
 //! A client that watches: through broken connections it goes on where it was, as the documentation says, and tells what it had.
 
 use crate::{
-    client::{Ask, Client},
+    client::{Ask, SimClient},
     facts::Fact,
     stream::Stream,
     tally::Probe,
-    tidings::{Line, Watched},
+    tidings::{SimLine, Watched},
     trace,
 };
 use fairhold_types::Revision;
@@ -19,7 +19,7 @@ use std::time::Duration;
 const SILENT_MAX: Duration = Duration::from_secs(25);
 
 /// One watch, over as many connections as it takes.
-struct Watch {
+struct WatchTask {
     watched: Watched,
     /// It begins with what is there.
     initial: bool,
@@ -34,14 +34,14 @@ struct Watch {
 }
 
 /// Why a connection is not read any further.
-enum End {
+enum WatchEnd {
     /// It broke, or the server stopped: the watch goes on elsewhere.
     Broken,
     /// Events are gone, or it has had enough.
     Over,
 }
 
-pub(super) async fn work(mut client: Client, rounds: u32) {
+pub(super) async fn work(mut client: SimClient, rounds: u32) {
     for _ in 0..rounds {
         client.idle(500).await;
         let until = trace::since_start() + Duration::from_millis(client.chance.random_range(1_000..9_000));
@@ -51,14 +51,14 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
             let end = watch.read(&mut client, stream, until).await;
             watch.tell(&client);
             match end {
-                End::Broken => watch.forget_the_last_revision(),
-                End::Over => break,
+                WatchEnd::Broken => watch.forget_the_last_revision(),
+                WatchEnd::Over => break,
             }
         }
     }
 }
 
-fn wish(client: &mut Client) -> Watch {
+fn wish(client: &mut SimClient) -> WatchTask {
     let number: u32 = client.chance.random_range(1..=2);
     let watched = match client.chance.random_range(0..8) {
         0 | 1 => Watched::All,
@@ -71,10 +71,10 @@ fn wish(client: &mut Client) -> Watch {
     };
     let (initial, lazy) = (client.chance.random_range(0..2) == 0, client.chance.random_range(0..4) == 0);
     let (after, there, told, through) = (None, Vec::new(), Vec::new(), Revision(0));
-    Watch { watched, initial, after, there, told, through, lazy }
+    WatchTask { watched, initial, after, there, told, through, lazy }
 }
 
-impl Watch {
+impl WatchTask {
     /// What is asked next: the revision after the last that is known to be whole.
     fn query(&self) -> String {
         let rest = match (self.after, self.initial) {
@@ -90,7 +90,7 @@ impl Watch {
         last.max(self.through).max(self.after.unwrap_or_default())
     }
 
-    async fn connect(&mut self, client: &mut Client) -> Option<Stream> {
+    async fn connect(&mut self, client: &mut SimClient) -> Option<Stream> {
         let ask = Ask::new(Method::GET, self.query());
         let floor = client.world.oracle.acknowledged();
         let stream = client.open(&ask).await;
@@ -107,7 +107,7 @@ impl Watch {
             StatusCode::OK => Some(stream),
             StatusCode::GONE => {
                 client.world.tally.probe(Probe::WatchCompacted);
-                *self = Watch { after: None, there: Vec::new(), told: Vec::new(), through: Revision(0), ..wish(client) };
+                *self = WatchTask { after: None, there: Vec::new(), told: Vec::new(), through: Revision(0), ..wish(client) };
                 client.idle(100).await;
                 None
             }
@@ -123,25 +123,25 @@ impl Watch {
         }
     }
 
-    async fn read(&mut self, client: &mut Client, mut stream: Stream, until: Duration) -> End {
+    async fn read(&mut self, client: &mut SimClient, mut stream: Stream, until: Duration) -> WatchEnd {
         loop {
             let left = until.saturating_sub(trace::since_start());
             if left.is_zero() {
-                return End::Over;
+                return WatchEnd::Over;
             }
             let Ok(piece) = SimRuntime::timeout(left.min(SILENT_MAX), stream.next()).await else {
-                return if left > SILENT_MAX { End::Broken } else { End::Over };
+                return if left > SILENT_MAX { WatchEnd::Broken } else { WatchEnd::Over };
             };
             let Some(piece) = piece else {
                 client.world.tally.probe(Probe::WatchBroken);
-                return End::Broken;
+                return WatchEnd::Broken;
             };
             trace::bytes(&piece);
             for line in piece.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
                 // Sometimes the connection breaks in the middle of a revision.
                 if client.chance.random_range(0..40) == 0 {
                     client.world.tally.probe(Probe::WatchBroken);
-                    return End::Broken;
+                    return WatchEnd::Broken;
                 }
                 if let Some(end) = self.line(client, line) {
                     return end;
@@ -154,11 +154,11 @@ impl Watch {
     }
 
     /// Takes one line.
-    fn line(&mut self, client: &Client, line: &[u8]) -> Option<End> {
+    fn line(&mut self, client: &SimClient, line: &[u8]) -> Option<WatchEnd> {
         let json: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();
         let revision = Revision(json.get("revision").and_then(serde_json::Value::as_u64).unwrap_or_default());
         let kind = json.get("type").and_then(serde_json::Value::as_str).unwrap_or_default();
-        match (kind, Line::read(&json)) {
+        match (kind, SimLine::read(&json)) {
             ("bookmark", _) => {
                 if self.after.is_none() {
                     self.begin(client, revision);
@@ -169,13 +169,13 @@ impl Watch {
             ("goaway", _) => {
                 client.world.tally.probe(Probe::WatchSentAway);
                 self.through = self.through.max(if self.after.is_some() { revision } else { Revision(0) });
-                Some(End::Broken)
+                Some(WatchEnd::Broken)
             }
             ("error", _) if json.get("code").is_some_and(|code| code == "compacted") => {
                 client.world.tally.probe(Probe::WatchCompacted);
-                Some(End::Over)
+                Some(WatchEnd::Over)
             }
-            ("error", _) => Some(End::Broken),
+            ("error", _) => Some(WatchEnd::Broken),
             ("initial", Some(line)) => {
                 self.there.push((revision, line.text));
                 None
@@ -190,13 +190,13 @@ impl Watch {
             (_, None) => {
                 let text = String::from_utf8_lossy(line);
                 client.world.oracle.violation(format!("{}: a watch told {text}", client.name));
-                Some(End::Over)
+                Some(WatchEnd::Over)
             }
         }
     }
 
     /// The first bookmark: after it changes come.
-    fn begin(&mut self, client: &Client, revision: Revision) {
+    fn begin(&mut self, client: &SimClient, revision: Revision) {
         (self.after, self.through) = (Some(revision), revision);
         if self.initial {
             if let Some((other, line)) = self.there.iter().find(|(other, _)| *other != revision) {
@@ -208,7 +208,7 @@ impl Watch {
     }
 
     /// Tells what it has had so far.
-    fn tell(&self, client: &Client) {
+    fn tell(&self, client: &SimClient) {
         let Some(after) = self.after else { return };
         let (watched, told, through) = (self.watched.clone(), self.told.clone(), self.through);
         client.world.oracle.told(&Fact::WatchTold { watched, after, told, through });

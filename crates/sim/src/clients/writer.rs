@@ -1,7 +1,7 @@
 //! A client that writes and reads nodes, and tells what it wrote and read.
 
 use crate::{
-    client::{Ask, Client},
+    client::{Ask, SimClient},
     facts::Fact,
     tally::Probe,
 };
@@ -11,7 +11,7 @@ use rand::RngExt;
 
 const TRIES: u32 = 8;
 
-pub(super) async fn work(mut client: Client, rounds: u32) {
+pub(super) async fn work(mut client: SimClient, rounds: u32) {
     for _ in 0..rounds * 4 {
         client.idle(250).await;
         let path = format!("/register-{}", client.chance.random_range(1..=3));
@@ -23,7 +23,7 @@ pub(super) async fn work(mut client: Client, rounds: u32) {
     }
 }
 
-async fn write(client: &mut Client, path: String) {
+async fn write(client: &mut SimClient, path: String) {
     let value = client.key();
     let ask = Ask::new(Method::PUT, format!("/v1/nodes{path}")).header("idempotency-key", value.clone()).body(value.clone());
     let ask = ask.hang_up_sometimes(client);
@@ -38,7 +38,7 @@ async fn write(client: &mut Client, path: String) {
     }
 }
 
-async fn read(client: &mut Client, path: String, local: bool) {
+async fn read(client: &mut SimClient, path: String, local: bool) {
     let uri = format!("/v1/nodes{path}{}", if local { "?consistency=local" } else { "" });
     let ask = Ask::new(Method::GET, uri);
     let ask = if local { ask.local() } else { ask };

@@ -11,14 +11,14 @@ pub(super) type C = Types<HostRuntime>;
 
 /// What a log consists of.
 #[derive(Default, Clone)]
-pub(super) struct Kept {
+pub(super) struct LogContent {
     pub(super) vote: Option<VoteOf<C>>,
     pub(super) committed: Option<LogIdOf<C>>,
     pub(super) entries: BTreeMap<u64, EntryOf<C>>,
     pub(super) purged: Option<LogIdOf<C>>,
 }
 
-impl Kept {
+impl LogContent {
     /// Whether each entry is of the term of the one before it, or of a later one.
     pub(super) fn has_growing_terms(&self) -> bool {
         let ids: Vec<_> = self.entries.values().map(|entry| entry.log_id).collect();

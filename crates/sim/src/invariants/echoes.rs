@@ -1,7 +1,7 @@
 //! A request takes effect once, however late it arrives again: what it did, and its client has undone since, stays undone.
 
 use super::invariant::Invariant;
-use crate::facts::{Applied, Change, Fact};
+use crate::facts::{Applied, Conversion, Fact};
 use fairhold_state::command::Event;
 use fairhold_types::{LockName, Revision};
 use std::{
@@ -25,7 +25,7 @@ type Settings = (Option<u32>, Option<u64>, Option<u64>);
 #[derive(Default)]
 pub(crate) struct Echoes {
     /// By what it is asked of.
-    asked: Vec<(String, Change, Asked)>,
+    asked: Vec<(String, Conversion, Asked)>,
     settings: BTreeMap<LockName, Settings>,
     /// At which revision each administrator's reason was told of each lock. No two requests have the same reason; the end of a
     /// session may come in pieces.
@@ -36,7 +36,7 @@ pub(crate) struct Echoes {
 
 impl Echoes {
     /// A change took effect: one of those that were asked for and are not known to be done.
-    fn acted(&mut self, whose: &str, change: Change) -> Result<(), String> {
+    fn acted(&mut self, whose: &str, change: Conversion) -> Result<(), String> {
         let asked = self.asked_for(whose, change);
         if asked.open.is_empty() || asked.acted >= asked.count {
             return Err(format!("{change:?} of {whose}: nobody has asked for it, or it was done already"));
@@ -45,7 +45,7 @@ impl Echoes {
         Ok(())
     }
 
-    fn asked_for(&mut self, whose: &str, change: Change) -> &mut Asked {
+    fn asked_for(&mut self, whose: &str, change: Conversion) -> &mut Asked {
         let known = self.asked.iter().position(|(of, kind, _)| of == whose && *kind == change);
         let known = known.unwrap_or_else(|| {
             self.asked.push((whose.to_owned(), change, Asked::default()));
@@ -61,7 +61,7 @@ impl Echoes {
         let most = now.1.filter(|_| now.1 != before.1);
         // No bound where there was none is a setting too: the lock is known from then on.
         let held = (limit.is_none() && most.is_none()).then_some(now.2.unwrap_or(0));
-        self.acted(lock.as_str(), Change::Limited(limit, most, held))
+        self.acted(lock.as_str(), Conversion::Limited(limit, most, held))
     }
 
     fn reason(&mut self, reason: &str, lock: &LockName, revision: Revision) -> Result<(), String> {
@@ -85,11 +85,11 @@ impl Echoes {
 
     fn happened(&mut self, event: &Event, applied: &Applied<'_>) -> Result<(), String> {
         match event {
-            Event::Downgraded { grant, .. } => self.acted(&format!("#{grant}"), Change::Downgraded),
-            Event::Upgrading { grant, .. } => self.acted(&format!("#{grant}"), Change::Upgraded),
+            Event::Downgraded { grant, .. } => self.acted(&format!("#{grant}"), Conversion::Downgraded),
+            Event::Upgrading { grant, .. } => self.acted(&format!("#{grant}"), Conversion::Upgraded),
             Event::SessionRetimed { session, timeout_ms } => {
                 let Some(contender) = applied.state.contenders_of(*session).next() else { return Ok(()) };
-                self.acted(&format!("#{}", contender.number), Change::Retimed(Duration::from_millis(*timeout_ms)))
+                self.acted(&format!("#{}", contender.number), Conversion::Retimed(Duration::from_millis(*timeout_ms)))
             }
             Event::LockSet { lock, .. } => {
                 let view = applied.state.lock(lock);
@@ -160,29 +160,29 @@ mod tests {
     use super::*;
 
     fn changing(key: &str) -> Fact {
-        Fact::Changing { whose: "#3".to_owned(), key: key.to_owned(), change: Change::Downgraded }
+        Fact::Changing { whose: "#3".to_owned(), key: key.to_owned(), change: Conversion::Downgraded }
     }
 
     #[test]
     fn a_change_without_a_request_one_that_is_done_twice_and_one_after_its_answer_are_found() {
         let mut echoes = Echoes::default();
-        assert!(echoes.acted("#3", Change::Downgraded).is_err());
+        assert!(echoes.acted("#3", Conversion::Downgraded).is_err());
         echoes.told(&changing("a")).unwrap();
-        assert!(echoes.acted("#3", Change::Upgraded).is_err() && echoes.acted("#4", Change::Downgraded).is_err());
-        assert!(echoes.acted("#3", Change::Downgraded).is_ok());
-        assert!(echoes.acted("#3", Change::Downgraded).is_err());
+        assert!(echoes.acted("#3", Conversion::Upgraded).is_err() && echoes.acted("#4", Conversion::Downgraded).is_err());
+        assert!(echoes.acted("#3", Conversion::Downgraded).is_ok());
+        assert!(echoes.acted("#3", Conversion::Downgraded).is_err());
         echoes.told(&changing("b")).unwrap();
         for key in ["a", "b"] {
             echoes.told(&Fact::Settled { key: key.to_owned() }).unwrap();
         }
-        assert!(echoes.acted("#3", Change::Downgraded).is_err(), "it was answered, as it changed nothing then");
+        assert!(echoes.acted("#3", Conversion::Downgraded).is_err(), "it was answered, as it changed nothing then");
     }
 
     #[test]
     fn a_setting_that_comes_back_is_found() {
         let (lock, mut echoes) = (LockName::parse("pool").unwrap(), Echoes::default());
         let limited = |key: &str, limit| {
-            let change = Change::Limited(Some(limit), None, None);
+            let change = Conversion::Limited(Some(limit), None, None);
             Fact::Changing { whose: "pool".to_owned(), key: key.to_owned(), change }
         };
         echoes.told(&limited("a", 2)).unwrap();

@@ -4,7 +4,7 @@
 use super::invariant::Invariant;
 use crate::{
     facts::{Applied, Fact},
-    tidings::{Line, Subject, Watched},
+    tidings::{SimLine, Subject, Watched},
 };
 use fairhold_state::command::Event;
 use fairhold_types::{Revision, SessionNumber, duration};
@@ -26,7 +26,7 @@ impl Watches {
     /// What has to be told of everything after a revision.
     fn after(&self, revision: Revision, watched: &Watched) -> impl Iterator<Item = (Revision, String)> {
         self.events.range(revision.next()..).flat_map(|(at, events)| {
-            let lines = events.iter().filter_map(Line::of).filter(|line| watched.covers(&line.subject));
+            let lines = events.iter().filter_map(SimLine::of).filter(|line| watched.covers(&line.subject));
             lines.map(|line| (*at, line.text))
         })
     }
@@ -70,7 +70,7 @@ impl Watches {
         if let Event::SessionClosed { session } | Event::SessionExpired { session } = event {
             there.retain(|_, (_, owner)| *owner != Some(*session));
         }
-        let (Some(Line { subject, .. }), Some((number, text))) = (Line::of(event), shown(event)) else { return };
+        let (Some(SimLine { subject, .. }), Some((number, text))) = (SimLine::of(event), shown(event)) else { return };
         let key = (subject, number);
         let known = there.get(&key).and_then(|(_, owner)| *owner);
         let owner = self.owners.get(&(at, key.clone())).copied().or(known);
@@ -82,7 +82,7 @@ impl Watches {
 
     /// Notes who owns a node that came.
     fn came(&mut self, event: &Event, applied: &Applied<'_>) {
-        let (state, Some(Line { subject, .. })) = (applied.state, Line::of(event)) else { return };
+        let (state, Some(SimLine { subject, .. })) = (applied.state, SimLine::of(event)) else { return };
         if let Event::NodeCreated { path } = event
             && let Some(node) = state.node(path).filter(|node| node.ephemeral_owner.0 > 0)
         {

@@ -2,7 +2,7 @@
 
 use crate::{conditions::Weather, host::TRUE_RATE, trade::Trade};
 use crate::{
-    fault::{Fault, Kind, Whom},
+    fault::{Fault, FaultKind, Whom},
     trade::{ClientPlan, some_of},
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
@@ -33,7 +33,7 @@ pub(super) fn moved(seed: u64) -> Option<Fault> {
     (chance.random_range(0..OTHER_ADDRESSES_ONE_IN) == 0).then(|| {
         let at = Duration::from_millis(chance.random_range(500..20_000));
         let lasts = Duration::from_millis(chance.random_range(20..2_000));
-        Fault { kind: Kind::Moved, whom: Whom::Leader, at, lasts }
+        Fault { kind: FaultKind::Moved, whom: Whom::Leader, at, lasts }
     })
 }
 

@@ -6,8 +6,8 @@ use super::{
     late_answers::{next_leader, seed, write},
 };
 use crate::{
-    client::Client,
-    fault::{Fault, Kind},
+    client::SimClient,
+    fault::{Fault, FaultKind},
     world::World,
 };
 use fairhold_types::NodeId;
@@ -27,7 +27,7 @@ pub(super) async fn strike(world: &World, fault: Fault) {
     let others: Vec<NodeId> = world.ids().into_iter().filter(|other| *other != old).collect();
     let ways: Vec<(NodeId, NodeId)> = others.iter().flat_map(|other| [(old, *other), (*other, old)]).collect();
     ways.iter().for_each(|(from, to)| world.net.cut(*from, *to));
-    let mut client = Client::new(world.clone(), format!("cut-{}", fault.at.as_millis()), seed(fault));
+    let mut client = SimClient::new(world.clone(), format!("cut-{}", fault.at.as_millis()), seed(fault));
     for _ in 0..ENTRIES {
         drop(SimRuntime::spawn(write(world.clone(), old, client.key())));
         SimRuntime::sleep(APART).await;
@@ -40,7 +40,7 @@ pub(super) async fn strike(world: &World, fault: Fault) {
     let cut = || if is_in_the_middle { disk.has_unflushed_cut() } else { disk.cuts() > before };
     if becomes(ELECTED_WITHIN, cut).await {
         if world.crash(old) {
-            world.tally.fault(Kind::CrashTruncating.name());
+            world.tally.fault(FaultKind::CrashTruncating.name());
         }
         SimRuntime::sleep(fault.lasts).await;
         world.start(old);

@@ -5,9 +5,9 @@
 
 use super::becomes::becomes;
 use crate::{
-    client::{Ask, Client, Told},
+    client::{Ask, ClientReply, SimClient},
     facts::Fact,
-    fault::{Fault, Kind},
+    fault::{Fault, FaultKind},
     tally::Probe,
     world::World,
 };
@@ -31,7 +31,7 @@ const PAUSE_MAX_MS: u64 = 15;
 const TTL: Duration = Duration::from_millis(1_200);
 
 /// A session that is kept alive at the old leader only.
-struct Session {
+struct LateSession {
     id: String,
     number: SessionNumber,
 }
@@ -39,7 +39,7 @@ struct Session {
 /// Strikes the leader.
 pub(super) async fn strike(world: &World, fault: Fault) {
     let Some(old) = world.leader() else { return };
-    let mut client = Client::new(world.clone(), format!("late-{}", fault.at.as_millis()), seed(fault));
+    let mut client = SimClient::new(world.clone(), format!("late-{}", fault.at.as_millis()), seed(fault));
     let Some(session) = open_session(&mut client, old).await else { return };
     let others: Vec<NodeId> = world.ids().into_iter().filter(|other| *other != old).collect();
     world.net.hold_answers(old);
@@ -54,7 +54,7 @@ pub(super) async fn strike(world: &World, fault: Fault) {
         if let Some(next) = next_leader(world, &others).await
             && write(world.clone(), next, client.key()).await
         {
-            world.tally.fault(Kind::LateAnswers.name());
+            world.tally.fault(FaultKind::LateAnswers.name());
             // The later it is acknowledged, the more does a renewal promise that the new leader knows nothing of.
             client.idle(LATER_MAX_MS).await;
             release(&mut client, old, &session).await;
@@ -66,7 +66,7 @@ pub(super) async fn strike(world: &World, fault: Fault) {
 }
 
 /// Lets the answers in, in any order, and asks the old leader before each and after the last.
-async fn release(client: &mut Client, old: NodeId, session: &Session) {
+async fn release(client: &mut SimClient, old: NodeId, session: &LateSession) {
     loop {
         for _ in 0..client.chance.random_range(1..=ASKED_MAX) {
             if client.world.running(old).is_some_and(|running| running.node.is_leader()) {
@@ -97,34 +97,34 @@ pub(super) async fn next_leader(world: &World, others: &[NodeId]) -> Option<Node
     others.iter().copied().find(leads)
 }
 
-async fn open_session(client: &mut Client, at: NodeId) -> Option<Session> {
+async fn open_session(client: &mut SimClient, at: NodeId) -> Option<LateSession> {
     let body = format!("{{\"ttl\":\"{}ms\",\"name\":\"{}\"}}", TTL.as_millis(), client.name);
     let ask = Ask::new(Method::POST, "/v1/sessions").header("idempotency-key", client.key());
     let told = client.once_at(at, &ask.header("content-type", "application/json").body(body)).await?;
-    Some(Session { id: told.field("id").to_owned(), number: SessionNumber(told.number("number")?) })
+    Some(LateSession { id: told.field("id").to_owned(), number: SessionNumber(told.number("number")?) })
 }
 
 /// Whether it was acknowledged.
 pub(super) async fn write(world: World, at: NodeId, value: String) -> bool {
-    let client = Client::new(world, format!("write-{value}"), 0);
+    let client = SimClient::new(world, format!("write-{value}"), 0);
     let ask = Ask::new(Method::PUT, "/v1/nodes/late").header("idempotency-key", value.clone()).body(value);
     is_acknowledged(client.once_at(at, &ask).await)
 }
 
 async fn read(world: World, at: NodeId, name: String) {
-    let client = Client::new(world, format!("read-{name}"), 0);
+    let client = SimClient::new(world, format!("read-{name}"), 0);
     // Its freshness is judged where it is told.
     drop(client.once_at(at, &Ask::new(Method::GET, "/v1/nodes/late")).await);
 }
 
 async fn renew(world: World, at: NodeId, id: String, session: SessionNumber) {
-    let client = Client::new(world, format!("renew-{session}"), 0);
+    let client = SimClient::new(world, format!("renew-{session}"), 0);
     let told = client.once_at(at, &Ask::new(Method::POST, format!("/v1/sessions/{id}/keepalive"))).await;
     if let Some(told) = told.filter(|told| told.status == StatusCode::OK) {
         client.world.oracle.told(&Fact::Renewed { session, sent: told.sent, ttl: TTL });
     }
 }
 
-fn is_acknowledged(told: Option<Told>) -> bool {
+fn is_acknowledged(told: Option<ClientReply>) -> bool {
     told.is_some_and(|told| told.status.is_success())
 }

@@ -2,7 +2,7 @@
 
 use super::becomes::becomes;
 use crate::{
-    fault::{Fault, Kind},
+    fault::{Fault, FaultKind},
     world::World,
 };
 use fairhold_raft::{Leadership, MemberStatus};
@@ -33,7 +33,7 @@ pub(super) async fn strike(world: &World, fault: Fault, id: NodeId) {
     if led.is_none() || leadership(world, leader) != led || acknowledged <= backup.last_flushed() {
         return;
     }
-    world.tally.fault(Kind::OlderDisk.name());
+    world.tally.fault(FaultKind::OlderDisk.name());
     world.put_backup(id, backup);
     let noticed = becomes(NOTICED_WITHIN, || world.host(id).is_none()).await;
     let told = || member(world, leader, id).is_some_and(|member| member.lost_entries.is_some());

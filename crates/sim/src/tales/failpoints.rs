@@ -3,8 +3,8 @@
 use super::untold::{TIMEOUT, ask, ask_meanwhile, call, live, on_three_nodes, open_session, until};
 use crate::{
     armed_point::{Act, ArmedPoint},
-    facts::{Change, Fact},
-    plan::Plan,
+    facts::{Conversion, Fact},
+    plan::StoryPlan,
     world::World,
 };
 use axum::body::Body;
@@ -26,8 +26,8 @@ fn point(point: Point, act: Act, passes: u32) -> ArmedPoint {
     ArmedPoint { point, act, at: Duration::ZERO, passes, whom: Some(SLOW) }
 }
 
-fn plan(points: Vec<ArmedPoint>) -> Plan {
-    Plan { points, ..Plan::quiet(3) }
+fn plan(points: Vec<ArmedPoint>) -> StoryPlan {
+    StoryPlan { points, ..StoryPlan::quiet(3) }
 }
 
 fn with_key(mut call: AcquireCall, id_given: bool) -> AcquireCall {
@@ -169,7 +169,7 @@ fn what_follows_the_wait_of_an_upgrade_is_done_in_what_is_left_of_the_time_given
         let (host, node) = (world.host(SLOW).unwrap(), world.running(SLOW).unwrap().node);
         let (begun, wait) = (SimInstant::now(), Duration::from_secs(5));
         let whose = format!("#{}", live(&world, 1).unwrap());
-        world.oracle.told(&Fact::Changing { whose, key: "upgrade".to_owned(), change: Change::Upgraded });
+        world.oracle.told(&Fact::Changing { whose, key: "upgrade".to_owned(), change: Conversion::Upgraded });
         let upgrade = host.spawn(async move { node.upgrade(GrantId::from_ulid(1), None, wait, TIMEOUT).await });
         let upgrading = || {
             let state = world.running(2).unwrap().replica.state();

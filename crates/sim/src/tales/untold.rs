@@ -1,6 +1,6 @@
 //! Callers that go away before they are told what came of their acquire, while others ask with the same id.
 
-use crate::{host::HostRuntime, plan::Plan, tally::Tally, world::World};
+use crate::{host::HostRuntime, plan::StoryPlan, tally::Tally, world::World};
 use fairhold_node::api::{AcquireCall, Acquired, At, CallError, GrantView, Hold, HoldEvent};
 use fairhold_state::{
     command::{Acquire, Claimant, Command, IfBusy, Meta, Outcome, Owner, Want},
@@ -20,7 +20,7 @@ const GIVEN_UP: Duration = Duration::from_secs(3);
 const PATIENT: Duration = Duration::from_secs(600);
 
 /// Runs something on a cluster of three, which has a leader.
-pub(super) fn on_three_nodes<F: Future<Output = ()>>(plan: &Plan, tale: impl FnOnce(World) -> F) {
+pub(super) fn on_three_nodes<F: Future<Output = ()>>(plan: &StoryPlan, tale: impl FnOnce(World) -> F) {
     let mut runtime = HostRuntime::with_seed(1);
     runtime.block_on(async {
         let world = World::new(plan, Tally::default());
@@ -127,7 +127,7 @@ fn nodes(world: &World) -> [NodeId; 3] {
 
 #[test]
 fn a_late_duplicate_whose_connection_ends_takes_nothing_from_the_caller_that_holds() {
-    on_three_nodes(&Plan::quiet(3), async |world| {
+    on_three_nodes(&StoryPlan::quiet(3), async |world| {
         let [slow, other, _] = nodes(&world);
         // At which moment the late request's caller is found to have gone depends on the net: so it is tried at each.
         for moment in 0..80 {
@@ -148,7 +148,7 @@ fn a_late_duplicate_whose_connection_ends_takes_nothing_from_the_caller_that_hol
 
 #[test]
 fn a_late_duplicate_whose_connection_ends_leaves_the_waiter_that_it_replaced_time_to_come_again() {
-    on_three_nodes(&Plan::quiet(3), async |world| {
+    on_three_nodes(&StoryPlan::quiet(3), async |world| {
         let [slow, other, leader] = nodes(&world);
         held(ask(&world, leader, call(1, "a", Duration::ZERO), PATIENT).await);
         for (id, comes_again) in [(2, true), (3, false)] {
@@ -175,7 +175,7 @@ fn a_late_duplicate_whose_connection_ends_leaves_the_waiter_that_it_replaced_tim
 
 #[test]
 fn a_waiter_that_was_alone_with_its_id_leaves_at_once() {
-    on_three_nodes(&Plan::quiet(3), async |world| {
+    on_three_nodes(&StoryPlan::quiet(3), async |world| {
         let [slow, _, leader] = nodes(&world);
         held(ask(&world, leader, call(1, "a", Duration::ZERO), PATIENT).await);
         assert_eq!(ask(&world, slow, call(2, "a", PATIENT), Duration::from_millis(200)).await, None);
@@ -192,7 +192,7 @@ async fn open(world: &World, at: NodeId, call: AcquireCall) -> Hold {
 
 #[test]
 fn a_stream_that_another_one_replaced_is_told_so_and_has_time_to_come_again() {
-    on_three_nodes(&Plan::quiet(3), async |world| {
+    on_three_nodes(&StoryPlan::quiet(3), async |world| {
         let [slow, other, leader] = nodes(&world);
         let mut first = open(&world, other, call(1, "a", Duration::ZERO)).await;
         let late = open(&world, slow, call(1, "a", Duration::ZERO)).await;
@@ -238,7 +238,7 @@ pub(super) async fn open_session(world: &World) -> SessionId {
 
 #[test]
 fn a_place_that_waits_for_a_session_ends_with_its_caller_where_nobody_has_its_id() {
-    on_three_nodes(&Plan::quiet(3), async |world| {
+    on_three_nodes(&StoryPlan::quiet(3), async |world| {
         let [slow, _, leader] = nodes(&world);
         let session = open_session(&world).await;
         held(ask(&world, leader, call(1, "a", Duration::ZERO), PATIENT).await);

@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(250);
 const LATE: Duration = Duration::from_millis(500);
 
 /// What an HTTP call came to, where it came to anything.
-pub(crate) struct Reply {
+pub(crate) struct CallReply {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -44,15 +44,15 @@ pub(crate) struct Reply {
 
 /// An answer on its way. Where nobody takes it, the server's connection tells so.
 struct Delivery {
-    reply: Reply,
+    reply: CallReply,
     undelivered: Option<Undelivered>,
     host: Arc<Host>,
 }
 
 impl Delivery {
-    fn take(mut self) -> Reply {
+    fn take(mut self) -> CallReply {
         self.undelivered = None;
-        Reply { body: std::mem::take(&mut self.reply.body), headers: std::mem::take(&mut self.reply.headers), ..self.reply }
+        CallReply { body: std::mem::take(&mut self.reply.body), headers: std::mem::take(&mut self.reply.headers), ..self.reply }
     }
 }
 
@@ -67,7 +67,7 @@ impl Drop for Delivery {
 
 impl World {
     /// A client's HTTP request to a node. `None` where no answer arrived: nobody was there, or the connection broke.
-    pub(crate) async fn call(&self, to: NodeId, request: Request<Body>) -> Option<Reply> {
+    pub(crate) async fn call(&self, to: NodeId, request: Request<Body>) -> Option<CallReply> {
         if !self.net.pass(CLIENTS, to).await {
             return None;
         }
@@ -81,7 +81,7 @@ impl World {
                 let undelivered = response.extensions_mut().remove();
                 let (parts, body) = response.into_parts();
                 let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-                Delivery { reply: Reply { status: parts.status, headers: parts.headers, body }, undelivered, host: server }
+                Delivery { reply: CallReply { status: parts.status, headers: parts.headers, body }, undelivered, host: server }
             };
             // As a server does: what nobody waits for any more is dropped.
             let served = tokio::select! {

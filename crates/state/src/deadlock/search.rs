@@ -1,6 +1,9 @@
 //! The search: all that stands in the way of a request is collected once, and then every actor is let run that can.
 
-use super::request::{Request, Wish};
+use super::{
+    actor_key::ActorKey,
+    request::{WaitKind, WaitRequest},
+};
 use crate::{
     State,
     actor::Actor,
@@ -13,30 +16,6 @@ use std::{
     collections::{BTreeMap, VecDeque},
     ops::Bound,
 };
-
-/// An actor as a key that borrows its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Key<'a> {
-    Named(SessionNumber, &'a str),
-    Alone(GrantNumber),
-}
-
-impl<'a> Key<'a> {
-    fn of(contender: &'a Contender) -> Key<'a> {
-        if contender.owner.given && !contender.anonymous {
-            Key::Named(contender.session, &contender.owner.text)
-        } else {
-            Key::Alone(contender.number)
-        }
-    }
-
-    fn of_request(request: &'a Request<'a>) -> Key<'a> {
-        match &request.actor {
-            Actor::Named(session, owner) => Key::Named(*session, owner),
-            Actor::Alone(number) => Key::Alone(*number),
-        }
-    }
-}
 
 /// A contender of a lock, as the search sees it.
 #[derive(Debug)]
@@ -63,7 +42,7 @@ impl Stand<'_> {
 
 /// A lock's queue, as far as it can be reached.
 #[derive(Debug)]
-pub(super) struct Line<'a> {
+pub(super) struct SearchQueue<'a> {
     pub(super) lock: &'a LockName,
     pub(super) limit: u32,
     /// The holders at the beginning.
@@ -91,11 +70,11 @@ struct Party {
 
 pub(super) struct Search<'a> {
     state: &'a State,
-    request: &'a Request<'a>,
-    known: BTreeMap<Key<'a>, usize>,
+    request: &'a WaitRequest<'a>,
+    known: BTreeMap<ActorKey<'a>, usize>,
     parties: Vec<Party>,
     pub(super) stands: Vec<Stand<'a>>,
-    pub(super) lines: Vec<Line<'a>>,
+    pub(super) lines: Vec<SearchQueue<'a>>,
     by_lock: BTreeMap<&'a LockName, usize>,
     /// The stands of grants that wait for several locks.
     several: BTreeMap<GrantNumber, Vec<usize>>,
@@ -105,11 +84,11 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(state: &'a State, request: &'a Request<'a>) -> Search<'a> {
+    pub(super) fn new(state: &'a State, request: &'a WaitRequest<'a>) -> Search<'a> {
         Search {
             state,
             request,
-            known: BTreeMap::from([(Key::of_request(request), Search::REQUEST)]),
+            known: BTreeMap::from([(ActorKey::of_request(request), Search::REQUEST)]),
             parties: vec![Party::default()],
             stands: Vec::new(),
             lines: Vec::new(),
@@ -149,10 +128,10 @@ impl<'a> Search<'a> {
     pub(super) fn reach(&mut self) -> Option<()> {
         let request = self.request;
         let mut ahead: VecDeque<(&'a LockName, Option<Place>)> = match &request.wish {
-            Wish::Join { wants, .. } => wants.iter().map(|(want, place)| (&want.lock, Some(*place))).collect(),
-            Wish::Upgrade(lock) => [(*lock, None)].into(),
+            WaitKind::Join { wants, .. } => wants.iter().map(|(want, place)| (&want.lock, Some(*place))).collect(),
+            WaitKind::Upgrade(lock) => [(*lock, None)].into(),
         };
-        self.add_waits(Key::of_request(request), None, &mut ahead)?;
+        self.add_waits(ActorKey::of_request(request), None, &mut ahead)?;
         while let Some((lock, through)) = ahead.pop_front() {
             let (line, first) = self.line(lock)?;
             let from = self.lines[line].through;
@@ -170,11 +149,11 @@ impl<'a> Search<'a> {
                 let contender =
                     state.contender_in(lock, number).filter(|contender| !contender.cooling && !state.is_dead(contender));
                 let Some(contender) = contender else { continue };
-                let (actor, newly_met) = self.actor(Key::of(contender));
+                let (actor, newly_met) = self.actor(ActorKey::of(contender));
                 self.add(line, actor, contender);
                 if newly_met {
                     let met = Some(contender).filter(|met| met.granted_at.is_none());
-                    self.add_waits(Key::of(contender), met, &mut ahead)?;
+                    self.add_waits(ActorKey::of(contender), met, &mut ahead)?;
                 }
             }
         }
@@ -192,13 +171,24 @@ impl<'a> Search<'a> {
         let (holders, waiting, upgrading) = (Vec::new(), Vec::new(), None);
         let (granted, held, exclusive, permits) = (0, 0, 0, 0);
         let line = self.lines.len();
-        self.lines.push(Line { lock, limit, holders, waiting, granted, through: None, held, exclusive, permits, upgrading });
+        self.lines.push(SearchQueue {
+            lock,
+            limit,
+            holders,
+            waiting,
+            granted,
+            through: None,
+            held,
+            exclusive,
+            permits,
+            upgrading,
+        });
         self.by_lock.insert(lock, line);
         Some((line, true))
     }
 
     /// An actor; says whether it was not known before.
-    fn actor(&mut self, key: Key<'a>) -> (usize, bool) {
+    fn actor(&mut self, key: ActorKey<'a>) -> (usize, bool) {
         let next = self.parties.len();
         let actor = *self.known.entry(key).or_insert(next);
         if actor == next {
@@ -208,7 +198,7 @@ impl<'a> Search<'a> {
     }
 
     fn add(&mut self, line: usize, actor: usize, contender: &'a Contender) {
-        let upgraded = matches!(&self.request.wish, Wish::Upgrade(lock) if **lock == contender.lock);
+        let upgraded = matches!(&self.request.wish, WaitKind::Upgrade(lock) if **lock == contender.lock);
         self.add_stand(Stand {
             actor,
             line,
@@ -251,20 +241,20 @@ impl<'a> Search<'a> {
     /// `met`: as which contender it was met, where that one waits.
     fn add_waits(
         &mut self,
-        actor: Key<'a>,
+        actor: ActorKey<'a>,
         met: Option<&Contender>,
         ahead: &mut VecDeque<(&'a LockName, Option<Place>)>,
     ) -> Option<()> {
         let state = self.state;
         let waits: Box<dyn Iterator<Item = GrantNumber> + 'a> = match actor {
-            Key::Named(session, owner) => {
+            ActorKey::Named(session, owner) => {
                 let deeds = state.index.actors.get(&Actor::Named(session, owner.to_owned()));
                 // Most wait at one place, which is where they were met.
                 let elsewhere =
                     deeds.filter(|deeds| deeds.waits.len() > usize::from(met.is_some_and(|met| !met.is_of_several())));
                 Box::new(elsewhere.into_iter().flat_map(|deeds| &deeds.waits).copied())
             }
-            Key::Alone(number) => Box::new(std::iter::once(number)),
+            ActorKey::Alone(number) => Box::new(std::iter::once(number)),
         };
         let waits = waits.filter_map(|number| state.contender(number));
         let places = waits.flat_map(|contender| {
@@ -288,7 +278,7 @@ impl<'a> Search<'a> {
     /// Puts the request into the lines where it belongs.
     fn add_request(&mut self) {
         let request = self.request;
-        let Wish::Join { wants, permits, granted } = &request.wish else { return };
+        let WaitKind::Join { wants, permits, granted } = &request.wish else { return };
         for (Want { lock, mode }, place) in wants.iter().map(|(want, place)| (*want, *place)) {
             let Some(line) = self.by_lock.get(lock).copied() else { continue };
             self.add_stand(Stand {

@@ -6,7 +6,7 @@ use fairhold_state::{
     history_page::{HistoryQuery, When},
     listing::LockQuery,
     read::GrantStatus,
-    record::{Contender, Kind, Role},
+    record::{Contender, NodeKind, Role},
 };
 use fairhold_types::{LockName, Path, Revision, duration, time::WallMillis};
 use goldenscript::ArgumentConsumer;
@@ -81,11 +81,11 @@ pub(crate) fn node(names: &Names, state: &State, path: &Path) -> String {
         return format!("{path}: no node");
     };
     let kind = match node.kind.get() {
-        Kind::Persistent => "persistent".to_owned(),
-        Kind::Container => "container".to_owned(),
-        Kind::Ttl { ttl_ms } => format!("ttl {ttl_ms}ms"),
-        Kind::Ephemeral if node.ephemeral_owner.0 == 0 => "ephemeral of nobody".to_owned(),
-        Kind::Ephemeral => format!("ephemeral of {}", names.of_session(node.ephemeral_owner)),
+        NodeKind::Persistent => "persistent".to_owned(),
+        NodeKind::Container => "container".to_owned(),
+        NodeKind::Ttl { ttl_ms } => format!("ttl {ttl_ms}ms"),
+        NodeKind::Ephemeral if node.ephemeral_owner.0 == 0 => "ephemeral of nobody".to_owned(),
+        NodeKind::Ephemeral => format!("ephemeral of {}", names.of_session(node.ephemeral_owner)),
     };
     let role = match &node.role {
         Role::Data => format!("value {:?}", String::from_utf8_lossy(&node.value)),
