@@ -33,7 +33,7 @@ const AFTER_FAILURE: Duration = Duration::from_millis(30);
 
 /// What all clients share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct ClientShared {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) resource: Resource,
     /// Set when the clients are to come to an end.
@@ -48,8 +48,8 @@ pub(crate) struct Shared {
 
 /// A client.
 #[derive(Debug)]
-pub(crate) struct Client {
-    pub(crate) shared: Arc<Shared>,
+pub(crate) struct ChaosClient {
+    pub(crate) shared: Arc<ClientShared>,
     pub(crate) random: SmallRng,
     http: Http,
     process: u64,
@@ -73,7 +73,7 @@ pub(crate) struct Wish {
 
 /// A grant that was given.
 #[derive(Debug, Clone)]
-pub(crate) struct Held {
+pub(crate) struct HeldLock {
     /// The acquire's place in the history.
     pub(crate) grant: usize,
     pub(crate) key: String,
@@ -92,11 +92,11 @@ pub(crate) struct Opened {
     pub(crate) number: u64,
 }
 
-impl Client {
+impl ChaosClient {
     /// The client of that number.
-    pub(crate) fn new(http: Http, shared: Arc<Shared>, seed: u64) -> Client {
+    pub(crate) fn new(http: Http, shared: Arc<ClientShared>, seed: u64) -> ChaosClient {
         let process = shared.processes.fetch_add(1, Ordering::SeqCst);
-        Client { shared, random: SmallRng::seed_from_u64(seed), http, process }
+        ChaosClient { shared, random: SmallRng::seed_from_u64(seed), http, process }
     }
 
     /// Whether it is to come to an end.
@@ -135,7 +135,7 @@ impl Client {
     }
 
     /// Asks for a grant. Where nobody knows whether it was given, it is given back.
-    pub(crate) async fn acquire(&mut self, wish: &Wish) -> Option<Held> {
+    pub(crate) async fn acquire(&mut self, wish: &Wish) -> Option<HeldLock> {
         let id = new_key();
         // The watch tells of an owner: so each request has one of its own.
         let owner = format!("a{}", self.shared.attempts.fetch_add(1, Ordering::SeqCst));
@@ -170,7 +170,7 @@ impl Client {
             })
             .await;
         let good_until = running.start + micros(TTL);
-        let mut held = Held { grant: running.index, key: wish.key.clone(), token: 0, id, good_until, read: (0, 0) };
+        let mut held = HeldLock { grant: running.index, key: wish.key.clone(), token: 0, id, good_until, read: (0, 0) };
         match (reply.outcome, reply.json["token"].as_u64()) {
             (Outcome::Ok, Some(token)) => {
                 held.token = token;
@@ -185,12 +185,12 @@ impl Client {
     }
 
     /// Gives a grant more time: whether it did.
-    pub(crate) async fn renew(&mut self, held: &mut Held) -> bool {
+    pub(crate) async fn renew(&mut self, held: &mut HeldLock) -> bool {
         self.renew_for(held, TTL).await == Outcome::Ok
     }
 
     /// Gives a grant back; tries several nodes, or its lock would be blocked for the rest of the lease.
-    pub(crate) async fn release(&mut self, held: &Held) {
+    pub(crate) async fn release(&mut self, held: &HeldLock) {
         for _ in 0..RELEASES_MAX {
             let request = Request::delete(format!("/v1/grants/{}", held.id)).within(WORK, Duration::ZERO);
             let describe = |op: &mut Op| (op.grant, op.token) = (Some(held.grant), Some(held.token).filter(|token| *token > 0));
@@ -202,17 +202,17 @@ impl Client {
     }
 
     /// Whether a grant may still be believed in.
-    pub(crate) fn believes_in(&self, held: &Held) -> bool {
+    pub(crate) fn believes_in(&self, held: &HeldLock) -> bool {
         self.shared.recorder.now() < held.good_until
     }
 
     /// Reads at the resource outside, which thereby knows the token.
-    pub(crate) fn read_resource(&self, held: &mut Held) {
+    pub(crate) fn read_resource(&self, held: &mut HeldLock) {
         held.read = self.shared.resource.read(&held.key, held.token);
     }
 
     /// Writes there one more than it has read.
-    pub(crate) fn write_resource(&self, held: &mut Held) {
+    pub(crate) fn write_resource(&self, held: &mut HeldLock) {
         let (based_on, unfenced) = held.read;
         let value = based_on + 1;
         let believed = self.believes_in(held);
@@ -226,7 +226,7 @@ impl Client {
     }
 
     /// Writes a node under the protection of the grant's token.
-    pub(crate) async fn write_fenced(&mut self, held: &Held) {
+    pub(crate) async fn write_fenced(&mut self, held: &HeldLock) {
         let value = new_key();
         let request = Request::put(format!("/v1/nodes/chaos/{}?parents", held.key), &new_key(), value.clone());
         let request = request.header("fairhold-fence", format!("{}={}", held.key, held.token)).within(WORK, Duration::ZERO);
@@ -305,7 +305,7 @@ impl Client {
     }
 
     /// Proclaims another value as an election's leader.
-    pub(crate) async fn proclaim(&mut self, held: &Held) {
+    pub(crate) async fn proclaim(&mut self, held: &HeldLock) {
         let value = new_key();
         let path = format!("/v1/elections/{}?grant={}&value={value}", held.key, held.id);
         let request = Request::put(path, &new_key(), "").within(WORK, Duration::ZERO);

@@ -50,7 +50,7 @@ pub(crate) struct Node {
 
 /// All nodes.
 #[derive(Debug)]
-pub(crate) struct Cluster {
+pub(crate) struct ChaosCluster {
     /// By id less one.
     pub(crate) nodes: Vec<Node>,
     /// Asks nodes for what is not part of the history.
@@ -81,9 +81,9 @@ pub(crate) fn disk_of(folder: &Path, id: usize) -> PathBuf {
     data_of(folder).join(format!("node-{id}"))
 }
 
-impl Cluster {
+impl ChaosCluster {
     /// Nodes that do not run yet, with their files in a folder.
-    pub(crate) fn plan(network: &Network, program: &Path, folder: &Path) -> Result<Cluster, String> {
+    pub(crate) fn plan(network: &Network, program: &Path, folder: &Path) -> Result<ChaosCluster, String> {
         let ids = 1..=network.nodes();
         let url = |id: usize| format!("http://{}:{CLIENT_PORT}", network.address(id));
         let members = ids.clone().map(|id| format!("{id}={},{}:{PEER_PORT}", url(id), network.address(id))).collect();
@@ -100,7 +100,7 @@ impl Cluster {
         let opened = options.write(true).create(true).truncate(true).mode(0o600).open(&peer_key_file);
         let written = opened.and_then(|mut file| file.write_all(PEER_KEY.as_bytes()));
         written.map_err(|error| format!("{}: {error}", peer_key_file.display()))?;
-        Ok(Cluster {
+        Ok(ChaosCluster {
             nodes: ids.clone().map(node).collect(),
             http: Http::new(ids.clone().map(url).collect())?,
             program: program.to_owned(),
@@ -307,7 +307,7 @@ impl Node {
     }
 }
 
-impl Cluster {
+impl ChaosCluster {
     /// `kill -9` to all that run, and waits until they are gone.
     pub(crate) fn end(&mut self) {
         for node in &mut self.nodes {
@@ -326,7 +326,7 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
+impl Drop for ChaosCluster {
     fn drop(&mut self) {
         self.end();
     }

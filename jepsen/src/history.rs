@@ -141,7 +141,7 @@ pub(crate) struct Op {
     pub(crate) session: Option<u64>,
     /// The fences of a transaction.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) fences: Vec<Fence>,
+    pub(crate) fences: Vec<FenceEvent>,
     /// Whether the conditions of a transaction held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) succeeded: Option<bool>,
@@ -152,7 +152,7 @@ pub(crate) struct Op {
 
 /// A token with which a transaction wants to write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Fence {
+pub(crate) struct FenceEvent {
     /// The lock.
     pub(crate) lock: String,
     /// The acquire that it belongs to, by its place in the history.

@@ -46,7 +46,7 @@ const EXIT_NOT_HERE: u8 = 3;
 /// Runs a cluster of real processes under faults, and judges what its clients were told. Needs root.
 #[derive(Debug, Parser)]
 #[command(name = "fairhold-jepsen", args_override_self = true, subcommand_negates_reqs = true)]
-struct Args {
+struct ChaosArgs {
     #[command(subcommand)]
     campaign: Option<Campaign>,
     /// What the clients do; several, separated by commas, at once
@@ -91,7 +91,7 @@ fn new_key() -> String {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = ChaosArgs::parse();
     if args.list {
         let faults = FAULTS.iter().map(|fault| format!("{:<18} {}", fault.name(), fault.what()));
         return print(&faults.collect::<Vec<_>>().join("\n"));
@@ -126,7 +126,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn plan(args: Args) -> Result<run::Plan, String> {
+fn plan(args: ChaosArgs) -> Result<run::Plan, String> {
     let fairhold = match args.fairhold {
         Some(path) => path,
         None => std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("fairhold"),

@@ -14,7 +14,7 @@ pub(crate) use plan::{Class, FAULTS, Fault, parse};
 pub(crate) use rounds::NO_FAULT;
 
 use crate::{
-    cluster::{Cluster, READY_WITHIN},
+    cluster::{ChaosCluster, READY_WITHIN},
     history::{FaultSpan, Recorder},
     net::Network,
     say,
@@ -41,7 +41,7 @@ const RESTART_AFTER: Duration = Duration::from_secs(1);
 /// All that faults work on.
 #[derive(Debug)]
 pub(crate) struct World {
-    pub(crate) cluster: Cluster,
+    pub(crate) cluster: ChaosCluster,
     pub(crate) network: Network,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) random: SmallRng,
@@ -103,7 +103,7 @@ enum Skipped {
 
 impl World {
     /// Prepares what a run with these faults needs.
-    pub(crate) fn new(cluster: Cluster, network: Network, recorder: Arc<Recorder>, seed: u64, folder: PathBuf) -> World {
+    pub(crate) fn new(cluster: ChaosCluster, network: Network, recorder: Arc<Recorder>, seed: u64, folder: PathBuf) -> World {
         let random = SmallRng::seed_from_u64(seed);
         World { cluster, network, recorder, random, not_covered: BTreeMap::new(), complaints: Vec::new(), folder }
     }

@@ -10,19 +10,19 @@ use std::{
 /// What all writers share.
 #[derive(Debug, Default)]
 pub(crate) struct Resource {
-    places: Mutex<HashMap<String, Place>>,
+    places: Mutex<HashMap<String, LinkPlace>>,
     lost_without_fence: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Place {
+struct LinkPlace {
     newest: u64,
     value: u64,
     unfenced: u64,
 }
 
 impl Resource {
-    fn places(&self) -> MutexGuard<'_, HashMap<String, Place>> {
+    fn places(&self) -> MutexGuard<'_, HashMap<String, LinkPlace>> {
         // What it guards is whole after every statement that can panic.
         self.places.lock()
     }

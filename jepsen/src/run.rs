@@ -2,8 +2,8 @@
 
 use crate::{
     check::{self, Check, Cover, Demands},
-    client::Shared,
-    cluster::{Cluster, leader_of},
+    client::ClientShared,
+    cluster::{ChaosCluster, leader_of},
     history::{self, Found, History, Outcome, Recorder, Rest},
     http::{Http, Request},
     nemesis::{Fault, Rhythm, SUCCESSES_PER_FAULT, World},
@@ -109,7 +109,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Done, NotRun> {
 
 async fn live(plan: &Plan) -> Result<Left, NotRun> {
     let network = Network::create(plan.nodes).map_err(NotRun::NotHere)?;
-    let cluster = Cluster::plan(&network, &plan.fairhold, &plan.folder)?;
+    let cluster = ChaosCluster::plan(&network, &plan.fairhold, &plan.folder)?;
     for node in &cluster.nodes {
         let parent = node.data.parent().unwrap_or(&plan.folder);
         fs::create_dir_all(parent).map_err(|error| format!("{}: {error}", parent.display()))?;
@@ -127,7 +127,7 @@ async fn live(plan: &Plan) -> Result<Left, NotRun> {
 }
 
 async fn torment(plan: &Plan, world: &mut World, recorder: &Arc<Recorder>) -> Left {
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ClientShared {
         recorder: Arc::clone(recorder),
         resource: Resource::default(),
         over: AtomicBool::new(false),

@@ -11,7 +11,7 @@ mod watching;
 
 pub(crate) use watching::follow;
 
-use crate::{client::Client, client::Shared, http::Http};
+use crate::{client::ChaosClient, client::ClientShared, http::Http};
 use clap::ValueEnum;
 use std::{
     sync::{
@@ -149,12 +149,12 @@ impl Keys {
 }
 
 /// Starts this many clients, which run until they are told to end.
-pub(crate) fn start(workload: Workload, count: u64, http: &Http, shared: &Arc<Shared>, seed: u64) -> Vec<JoinHandle<()>> {
+pub(crate) fn start(workload: Workload, count: u64, http: &Http, shared: &Arc<ClientShared>, seed: u64) -> Vec<JoinHandle<()>> {
     let keys = Arc::new(Keys::new(workload.name().to_owned(), workload.keys(count)));
     let sessions = Arc::new(administered::Sessions::default());
     let clients = (0..count).map(|number| {
         let seed = seed ^ (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((workload as u64) << 32);
-        let (client, keys) = (Client::new(http.clone(), Arc::clone(shared), seed), Arc::clone(&keys));
+        let (client, keys) = (ChaosClient::new(http.clone(), Arc::clone(shared), seed), Arc::clone(&keys));
         match workload {
             Workload::Registers => tokio::spawn(registers::run(client, keys)),
             Workload::Watches => tokio::spawn(watching::write(client, keys)),

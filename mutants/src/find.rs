@@ -114,7 +114,7 @@ fn in_text(file: &Path, short: &Path, text: &str, syntax: &syn::File) -> Vec<Mut
         if *times > 1 {
             identity = format!("{identity} ({times})");
         }
-        let visit::Change { range, kind, text, function, .. } = change;
+        let visit::Mutation { range, kind, text, function, .. } = change;
         mutants.push(Mutant { file: file.to_owned(), range, kind, text, function, identity });
     }
     mutants

@@ -43,7 +43,7 @@ const LONG: Duration = Duration::from_secs(3_600);
 
 /// Whether a test noticed a mutant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum MutantVerdict {
     /// The test that failed, or what else happened.
     Killed(String),
     /// All tests passed.
@@ -59,8 +59,8 @@ pub(crate) fn all(
     plan: &Plan,
     numbers: &[usize],
     jobs: usize,
-    tell: impl Fn(usize, &Verdict) + Sync,
-) -> Result<Vec<(usize, Verdict)>, String> {
+    tell: impl Fn(usize, &MutantVerdict) + Sync,
+) -> Result<Vec<(usize, MutantVerdict)>, String> {
     let mut timed = Vec::new();
     for program in &compiled.programs {
         let begun = Instant::now();
@@ -93,14 +93,14 @@ pub(crate) fn all(
     Ok(verdicts)
 }
 
-fn one(timed: &[(Duration, &Program)], number: usize) -> Result<Verdict, String> {
+fn one(timed: &[(Duration, &Program)], number: usize) -> Result<MutantVerdict, String> {
     for (took, program) in timed {
         let patience = Patience { cpu: (*took * CPU_PER_RUN).max(CPU_MIN), wait: (*took * WAIT_PER_RUN).max(WAIT_MIN) };
         if let Some(by) = run(program, number + 1, &patience)? {
-            return Ok(Verdict::Killed(by));
+            return Ok(MutantVerdict::Killed(by));
         }
     }
-    Ok(Verdict::Survived)
+    Ok(MutantVerdict::Survived)
 }
 
 /// Runs a test program with the mutant of this number. Returns what failed.

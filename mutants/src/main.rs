@@ -15,7 +15,7 @@ mod survivors;
 
 use clap::Parser;
 use find::Mutant;
-use judge::Verdict;
+use judge::MutantVerdict;
 use plan::Plan;
 use std::{
     fs,
@@ -28,7 +28,7 @@ use survivors::Survivors;
 /// Changes the product in small wrong ways, one at a time, and reports the changes that no test notices.
 #[derive(Debug, Parser)]
 #[command(name = "fairhold-mutants")]
-struct Args {
+struct MutantsArgs {
     /// The crates to change, without `fairhold-`
     #[arg(default_values_t = plan::names())]
     crates: Vec<String>,
@@ -53,7 +53,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    match run(&MutantsArgs::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(why) => {
@@ -69,7 +69,7 @@ fn say(line: &str) {
 }
 
 /// Whether all survivors are known, and all known survivors survive.
-fn run(args: &Args) -> Result<bool, String> {
+fn run(args: &MutantsArgs) -> Result<bool, String> {
     let root = fs::canonicalize(&args.root).map_err(|error| format!("{}: {error}", args.root.display()))?;
     let target = fs::canonicalize(&args.target).map_err(|error| format!("{}: {error}", args.target.display()))?;
     let mut is_fine = true;
@@ -86,7 +86,7 @@ fn run(args: &Args) -> Result<bool, String> {
 }
 
 /// The mutants of a crate that this run is about, in the order of the source.
-fn chosen(root: &Path, plan: &Plan, args: &Args) -> Result<Vec<Mutant>, String> {
+fn chosen(root: &Path, plan: &Plan, args: &MutantsArgs) -> Result<Vec<Mutant>, String> {
     let mut mutants = find::in_crate(root, plan)?;
     mutants.retain(|mutant| mutant.identity.contains(&args.only));
     if args.sample > 0 && args.sample < mutants.len() {
@@ -98,7 +98,7 @@ fn chosen(root: &Path, plan: &Plan, args: &Args) -> Result<Vec<Mutant>, String> 
     Ok(mutants)
 }
 
-fn run_crate(root: &Path, target: &Path, plan: &Plan, mutants: Vec<Mutant>, args: &Args) -> Result<bool, String> {
+fn run_crate(root: &Path, target: &Path, plan: &Plan, mutants: Vec<Mutant>, args: &MutantsArgs) -> Result<bool, String> {
     let known = Survivors::read(&root.join("mutants/survivors").join(format!("{}.txt", plan.name)))?;
     say(&format!("{}: {} mutants are planted; the tests are compiled", plan.name, mutants.len()));
     let compiled = compile::tests(root, target, plan, &mutants)?;
@@ -106,18 +106,18 @@ fn run_crate(root: &Path, target: &Path, plan: &Plan, mutants: Vec<Mutant>, args
     say(&format!("{}: {} mutants do not compile and are left out", plan.name, compiled.refused.len()));
     let verdicts = judge::all(&compiled, plan, &alive, args.jobs, |number, verdict| {
         say(&match verdict {
-            Verdict::Killed(by) => format!("killed: {} — by {by}", mutants[number].identity),
-            Verdict::Survived => format!("SURVIVED: {}", mutants[number].identity),
+            MutantVerdict::Killed(by) => format!("killed: {} — by {by}", mutants[number].identity),
+            MutantVerdict::Survived => format!("SURVIVED: {}", mutants[number].identity),
         });
     })?;
     let survived: Vec<&str> = verdicts
         .iter()
-        .filter(|(_, verdict)| *verdict == Verdict::Survived)
+        .filter(|(_, verdict)| *verdict == MutantVerdict::Survived)
         .map(|(number, _)| &*mutants[*number].identity)
         .collect();
     let killed: Vec<&str> = verdicts
         .iter()
-        .filter(|(_, verdict)| *verdict != Verdict::Survived)
+        .filter(|(_, verdict)| *verdict != MutantVerdict::Survived)
         .map(|(number, _)| &*mutants[*number].identity)
         .collect();
     let percent = 100 * killed.len() / verdicts.len().max(1);

@@ -109,7 +109,7 @@ fn sync(root: &Path, to: &Path, folder: &Path, changed: &BTreeMap<PathBuf, Strin
 }
 
 /// All mutants of one range.
-struct Place<'a> {
+struct CodePlace<'a> {
     range: Range<usize>,
     kind: Kind,
     mutants: Vec<(usize, &'a Mutant)>,
@@ -117,11 +117,11 @@ struct Place<'a> {
 
 /// The text of a file with all its mutants, and where they are in it.
 fn render(text: &str, mutants: &[(usize, &Mutant)]) -> (String, Vec<Planted>) {
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<CodePlace> = Vec::new();
     for (number, mutant) in mutants {
         match places.iter_mut().find(|place| place.range == mutant.range && place.kind == mutant.kind) {
             Some(place) => place.mutants.push((*number, mutant)),
-            None => places.push(Place { range: mutant.range.clone(), kind: mutant.kind, mutants: vec![(*number, mutant)] }),
+            None => places.push(CodePlace { range: mutant.range.clone(), kind: mutant.kind, mutants: vec![(*number, mutant)] }),
         }
     }
     // Outer places first; a statement is around the expression that it consists of.
@@ -165,7 +165,7 @@ impl Rendering<'_> {
     }
 
     /// Writes a range of the text with the places in it.
-    fn write(&mut self, range: Range<usize>, places: &[Place]) {
+    fn write(&mut self, range: Range<usize>, places: &[CodePlace]) {
         let (mut at, mut next) = (range.start, 0);
         while let Some(place) = places.get(next) {
             let inner = places[next + 1..].iter().take_while(|inner| inner.range.end <= place.range.end).count();
@@ -177,7 +177,7 @@ impl Rendering<'_> {
         self.plain(at..range.end);
     }
 
-    fn place(&mut self, place: &Place, inner: &[Place]) {
+    fn place(&mut self, place: &CodePlace, inner: &[CodePlace]) {
         let (start, first) = (self.out.len(), self.planted.len());
         let (open, close) = match place.kind {
             Kind::Expression => ("(match crate::fairhold_mutant() { ", " })"),

@@ -50,13 +50,13 @@ struct QueuedCall {
 }
 
 #[derive(Deserialize)]
-struct BatchAnswers<'a> {
+struct RawAnswers<'a> {
     #[serde(borrow)]
-    answers: Vec<BatchAnswer<'a>>,
+    answers: Vec<RawAnswer<'a>>,
 }
 
 #[derive(Deserialize)]
-struct BatchAnswer<'a> {
+struct RawAnswer<'a> {
     status: u16,
     retry_after: Option<u64>,
     #[serde(borrow)]
@@ -182,16 +182,16 @@ fn apart(tried: Attempted, length: usize) -> Vec<Attempted> {
         tried @ (Attempted::Answered(_) | Attempted::Nothing { .. } | Attempted::Unknown { .. }) => return vec![tried; length],
     };
     let unknown = |why: String| Attempted::Unknown { why: format!("the answer to a batch is not understood: {why}") };
-    match serde_json::from_slice::<BatchAnswers<'_>>(&reply.body) {
-        Ok(BatchAnswers { answers }) if answers.len() == length => {
+    match serde_json::from_slice::<RawAnswers<'_>>(&reply.body) {
+        Ok(RawAnswers { answers }) if answers.len() == length => {
             answers.iter().map(|answer| one(&reply, answer).unwrap_or_else(|| unknown("a status".to_owned()))).collect()
         }
-        Ok(BatchAnswers { answers }) => vec![unknown(format!("{} answers to {length} calls", answers.len())); length],
+        Ok(RawAnswers { answers }) => vec![unknown(format!("{} answers to {length} calls", answers.len())); length],
         Err(error) => vec![unknown(error.to_string()); length],
     }
 }
 
-fn one(whole: &Reply, answer: &BatchAnswer<'_>) -> Option<Attempted> {
+fn one(whole: &Reply, answer: &RawAnswer<'_>) -> Option<Attempted> {
     let status = StatusCode::from_u16(answer.status).ok()?;
     let mut headers = header::HeaderMap::new();
     for name in ["fairhold-leader", "fairhold-revision"] {

@@ -142,7 +142,7 @@ pub use error::{Error, Lost};
 pub use guard::{Guard, Held};
 pub use identity::Contact;
 pub use locks::{ListLocks, Locks, SetLock};
-pub use nodes::{Nodes, Value};
+pub use nodes::{NodeValue, Nodes};
 pub use queue::QueuePlace;
 pub use session::{OpenSession, Session};
 pub use transaction::Transaction;

@@ -24,7 +24,7 @@ pub struct Nodes {
 /// A node's value, as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Value {
+pub struct NodeValue {
     /// Its bytes.
     pub bytes: Vec<u8>,
     /// How often it was written; for [`Put::version`].
@@ -52,7 +52,7 @@ impl Nodes {
     ///
     /// # Errors
     /// [`Error::Unavailable`] where no answer came in the client's time.
-    pub async fn get(&self, path: &str) -> Result<Option<Value>, Error> {
+    pub async fn get(&self, path: &str) -> Result<Option<NodeValue>, Error> {
         let reply = self.read(&node_url(path)?).await?;
         match value(reply) {
             Ok(value) => Ok(Some(value)),
@@ -102,7 +102,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As [`get`](Nodes::get); [`Error::NoNode`] where it was removed, or there was none in all that time.
-    pub async fn get_next(&self, path: &str, after: Option<Revision>, wait: Duration) -> Result<Option<Value>, Error> {
+    pub async fn get_next(&self, path: &str, after: Option<Revision>, wait: Duration) -> Result<Option<NodeValue>, Error> {
         let news = LongPoll { path: &node_url(path)?, reading: self.reading, after, wait: Some(wait) };
         self.client.news(&news).await?.map(value).transpose()
     }
@@ -136,11 +136,11 @@ impl Nodes {
     }
 }
 
-fn value(reply: Reply) -> Result<Value, Error> {
+fn value(reply: Reply) -> Result<NodeValue, Error> {
     reply.done()?;
     let revision = reply.revision()?;
     let Some(version) = reply.headers.get("fairhold-version").and_then(|value| value.to_str().ok()?.parse().ok()) else {
         return Err(Error::NotUnderstood { why: "it names no version".to_owned() });
     };
-    Ok(Value { bytes: reply.body, version, revision })
+    Ok(NodeValue { bytes: reply.body, version, revision })
 }

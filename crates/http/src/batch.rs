@@ -32,7 +32,7 @@ use fairhold_node::{
 use fairhold_state::command::{Acquire, Claimant};
 use fairhold_types::{
     Code, GrantId, Revision, SessionId,
-    batch::{Answer, Body},
+    batch::{BatchAnswer, Body},
     dto::{Contender, Meta},
     limits::{BATCH_ACQUIRE_BYTES_MAX, BATCH_CALLS_MAX, BATCH_RELEASE_BYTES_MAX, LOCK_NAME_BYTES_MAX},
     problem::{Effect, Facts},
@@ -112,7 +112,7 @@ impl Understood {
 }
 
 /// What came of a call, and the revision that it shows.
-type Done = (Answer, Option<Revision>);
+type Done = (BatchAnswer, Option<Revision>);
 /// The same, with the answer as JSON: what is kept until all calls are answered has a bound.
 type Written = (Vec<u8>, Option<Revision>);
 
@@ -150,7 +150,7 @@ pub(crate) async fn batch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     Ok(response)
 }
 
-/// All answers, as `fairhold_types::batch::Answers` has them.
+/// All answers, as `fairhold_types::batch::BatchAnswers` has them.
 fn together(answers: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     let mut body = br#"{"answers":["#.to_vec();
     for (index, answer) in answers.enumerate() {
@@ -164,8 +164,8 @@ fn together(answers: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
 }
 
 /// Writes an answer within this many bytes. A longer answer leaves out the texts that are only for people.
-fn write(mut answer: Answer, bytes_max: usize) -> Vec<u8> {
-    let json = |answer: &Answer| {
+fn write(mut answer: BatchAnswer, bytes_max: usize) -> Vec<u8> {
+    let json = |answer: &BatchAnswer| {
         serde_json::to_vec(answer).unwrap_or_else(|error| {
             tracing::error!(%error, "an answer of a batch could not be encoded as JSON");
             b"null".to_vec()
@@ -180,7 +180,7 @@ fn write(mut answer: Answer, bytes_max: usize) -> Vec<u8> {
 }
 
 /// Removes from an answer the texts that are only for people and may be long.
-fn shorten(answer: &mut Answer) {
+fn shorten(answer: &mut BatchAnswer) {
     let bare = |contender: &mut Contender| contender.meta = Meta::new();
     match &mut answer.body {
         Some(Body::Grant(grant)) => {
@@ -266,7 +266,7 @@ async fn answer_to<RT: AsyncRuntime>(node: &Node<RT>, timeout: Duration, call: U
         problem.facts.ahead.truncate(AHEAD_IN_BATCH);
         // As a header says it of a call that is alone.
         let retry_after = (problem.retryable && matches!(problem.status, 429 | 503)).then_some(RETRY_AFTER);
-        (Answer { status: problem.status, retry_after, body: Some(Body::Problem(Box::new(problem))) }, None)
+        (BatchAnswer { status: problem.status, retry_after, body: Some(Body::Problem(Box::new(problem))) }, None)
     })
 }
 
@@ -282,7 +282,7 @@ async fn acquire<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall) -> Result
     let mut grant = answer::grant(view, now);
     grant.ahead.truncate(AHEAD_IN_BATCH);
     let body = Some(Body::Grant(Box::new(grant)));
-    Ok((Answer { status: status.as_u16(), retry_after: None, body }, Some(acquired.revision)))
+    Ok((BatchAnswer { status: status.as_u16(), retry_after: None, body }, Some(acquired.revision)))
 }
 
 fn acquire_call(received: &Received, fields: BodyFields) -> Result<AcquireCall, Problem> {
@@ -308,13 +308,13 @@ async fn release<RT: AsyncRuntime>(
     session: Option<SessionId>,
 ) -> Result<Done, Problem> {
     let revision = node.release(id, session, timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
-    Ok((Answer { status: StatusCode::NO_CONTENT.as_u16(), retry_after: None, body: None }, Some(revision)))
+    Ok((BatchAnswer { status: StatusCode::NO_CONTENT.as_u16(), retry_after: None, body: None }, Some(revision)))
 }
 
 async fn renew<RT: AsyncRuntime>(node: &Node<RT>, timeout: Duration, id: GrantId) -> Result<Done, Problem> {
     let renewed = node.renew_grant(id, None, None, timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
     let body = Some(Body::Renewed(answer::renewed_grant(id, renewed.value, node.wall_now())));
-    Ok((Answer { status: StatusCode::OK.as_u16(), retry_after: None, body }, Some(renewed.revision)))
+    Ok((BatchAnswer { status: StatusCode::OK.as_u16(), retry_after: None, body }, Some(renewed.revision)))
 }
 
 fn id(params: &mut Params<'_>) -> Result<GrantId, Problem> {

@@ -19,7 +19,7 @@ use fairhold_node::Node;
 use fairhold_state::{
     history::HistoryKey,
     history_page::{HistoryEntry, HistoryQuery, When},
-    statistics::{Histogram, Statistics},
+    statistics::{HoldHistogram, Statistics},
 };
 use fairhold_types::{Code, GrantNumber, Revision, dto, limits::PAGE_MAX, time::WallMillis};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -119,7 +119,7 @@ fn holding(entry: HistoryEntry, now: WallMillis) -> dto::Holding {
 
 /// What is counted of a lock.
 pub(crate) fn statistics(counted: Statistics) -> dto::LockStatistics {
-    let spans = |spans: Histogram| dto::Spans { count: spans.total(), sum_ms: spans.sum_ms, buckets: spans.counts.to_vec() };
+    let spans = |spans: HoldHistogram| dto::Spans { count: spans.total(), sum_ms: spans.sum_ms, buckets: spans.counts.to_vec() };
     dto::LockStatistics {
         waited: spans(counted.waited),
         held: spans(counted.held),

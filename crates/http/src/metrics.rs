@@ -108,12 +108,12 @@ impl Waits {
 }
 
 /// A request that is being worked on. Dropped before it is answered, its caller has gone.
-pub(crate) struct InFlight {
+pub(crate) struct RequestInFlight {
     metrics: HttpMetrics,
     answered: bool,
 }
 
-impl InFlight {
+impl RequestInFlight {
     /// Counts the answer.
     pub(crate) fn answer(mut self, template: Option<&str>, method: &Method, status: StatusCode, waited: bool, took: Duration) {
         self.answered = true;
@@ -125,7 +125,7 @@ impl InFlight {
     }
 }
 
-impl Drop for InFlight {
+impl Drop for RequestInFlight {
     fn drop(&mut self) {
         self.metrics.0.in_flight.dec();
         if !self.answered {
@@ -136,9 +136,9 @@ impl Drop for InFlight {
 
 impl HttpMetrics {
     /// A request has begun.
-    pub(crate) fn begin(&self) -> InFlight {
+    pub(crate) fn begin(&self) -> RequestInFlight {
         self.0.in_flight.inc();
-        InFlight { metrics: self.clone(), answered: false }
+        RequestInFlight { metrics: self.clone(), answered: false }
     }
 
     pub(crate) fn connection_opened(&self) {

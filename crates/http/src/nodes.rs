@@ -311,7 +311,7 @@ fn add_stat(response: &mut Response, node: &Znode) -> Result<(), Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairhold_state::record::{NodeKind, Role};
+    use fairhold_state::record::{NodeKind, NodeRole};
     use fairhold_types::{SessionNumber, time::WallMillis};
 
     #[test]
@@ -329,7 +329,7 @@ mod tests {
             ephemeral_owner: SessionNumber(10),
             kind: NodeKind::Persistent.into(),
             value: Value::from(&b"hello value"[..]),
-            role: Role::Data,
+            role: NodeRole::Data,
             acl: None,
         };
         let mut response = Response::default();

@@ -30,7 +30,7 @@ use describe::Describer;
 use fairhold_types::pattern as id_pattern;
 use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use operation::Operation;
+use operation::DescribedCall;
 use serde_json::{Map, Value, json};
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -107,7 +107,7 @@ fn text() -> String {
     format!("{:#}\n", document())
 }
 
-fn areas(describe: &mut Describer) -> Vec<Operation> {
+fn areas(describe: &mut Describer) -> Vec<DescribedCall> {
     let mut operations = area_locks::operations(describe);
     operations.extend(area_grants::operations(describe));
     operations.extend(area_elections::operations(describe));
@@ -247,7 +247,7 @@ mod tests {
     fn every_call_is_named_once_and_has_words() {
         let mut describe = Describer::new();
         let mut names = BTreeSet::new();
-        for Operation { value, path, .. } in areas(&mut describe) {
+        for DescribedCall { value, path, .. } in areas(&mut describe) {
             assert!(names.insert(value["operationId"].as_str().unwrap().to_owned()), "{path}");
             assert!(value["summary"].as_str().is_some_and(|summary| summary.len() > 10), "{path}");
             assert!(value["responses"].as_object().is_some_and(|answers| answers.len() > 1), "{path}");

@@ -22,7 +22,7 @@ use fairhold_node::{
     Node,
     change::Change,
     scope::Scope,
-    watch::{TellResult, There, Watch, WatchItem, WatchStart},
+    watch::{NodeWatch, TellResult, There, WatchItem, WatchStart},
 };
 use fairhold_types::{
     Path, Revision, SessionNumber, duration,
@@ -137,7 +137,7 @@ fn lines(tidings: WatchItem) -> Lines {
 }
 
 /// The body asks the watch for more only when the connection takes more.
-fn body<RT: AsyncRuntime>(watch: Watch<RT>, frames: Frames) -> Body {
+fn body<RT: AsyncRuntime>(watch: NodeWatch<RT>, frames: Frames) -> Body {
     Body::from_stream(futures_util::stream::unfold((watch, frames), move |(mut watch, mut frames)| async move {
         loop {
             if let Some(frame) = frames.next() {

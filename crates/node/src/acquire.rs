@@ -16,7 +16,7 @@ use crate::{
 use fairhold_raft::error::{NotProposed, ProposeError, UnknownReason};
 use fairhold_state::{
     State,
-    command::{Acquire, Claimant, Command, Held, IfBusy, Outcome, Queued, Rejection},
+    command::{Acquire, Claimant, Command, HeldGrant, IfBusy, Outcome, Queued, Rejection},
 };
 use fairhold_types::{EndReason, FencingToken, Revision, failpoint};
 use futures_util::FutureExt;
@@ -119,7 +119,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
             result => result?,
         };
         match outcome {
-            Outcome::Held(Held { number, token, session, attempt }) => {
+            Outcome::Held(HeldGrant { number, token, session, attempt }) => {
                 Ok(CallerStanding { number, session, attempt, token: Some(token), revision })
             }
             Outcome::Queued(Queued { number, session, attempt }) => {

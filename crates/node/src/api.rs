@@ -172,7 +172,7 @@ pub enum Acquired {
 
 /// A grant that is held for as long as its caller listens.
 #[derive(Debug)]
-pub struct Hold {
+pub struct HoldCall {
     /// What is known at once: `Queued` or `Held`, which name the grant, or how it ended already.
     pub first: At<HoldEvent>,
     /// What comes after it. Dropping it means that the caller went away: its grant ends.

@@ -55,21 +55,21 @@ impl<I: Copy + Ord + Add<Duration, Output = I>> BoundedHolds<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_clock::At;
+    use crate::test_clock::AtOffset;
 
     const HOLD: Duration = Duration::from_secs(3);
 
-    fn holds() -> BoundedHolds<At> {
+    fn holds() -> BoundedHolds<AtOffset> {
         let (mut deadlines, grant) = (Deadlines::new(), GrantNumber(7));
-        deadlines.insert(grant, HOLD, At(0));
+        deadlines.insert(grant, HOLD, AtOffset(0));
         BoundedHolds { deadlines, tokens: BTreeMap::from([(grant, FencingToken(7))]) }
     }
 
     #[test]
     fn a_hold_is_due_until_its_verdict_is_answered() {
-        let (now, due) = (At(3), vec![(GrantNumber(7), FencingToken(7))]);
+        let (now, due) = (AtOffset(3), vec![(GrantNumber(7), FencingToken(7))]);
         let mut holds = holds();
-        assert_eq!(holds.due_at_most(At(2), 9), []);
+        assert_eq!(holds.due_at_most(AtOffset(2), 9), []);
         assert_eq!(holds.due_at_most(now, 9), due);
         holds.judged(GrantNumber(7), FencingToken(6));
         assert_eq!(holds.due_at_most(now, 9), due, "that verdict was on an earlier hold");
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_a_hold_that_has_ended() {
-        let (now, mut holds) = (At(3), holds());
+        let (now, mut holds) = (AtOffset(3), holds());
         holds.remove(GrantNumber(8));
         assert_eq!((holds.tokens.len(), holds.deadlines.due_at_most(now, 9).len()), (1, 1));
         holds.remove(GrantNumber(7));

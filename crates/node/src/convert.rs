@@ -17,7 +17,7 @@ use crate::{
 };
 use fairhold_state::{
     State,
-    command::{Command, Held, IfBusy, Outcome, Queued, Rejection, WriteKey},
+    command::{Command, HeldGrant, IfBusy, Outcome, Queued, Rejection, WriteKey},
     read::GrantStatus,
 };
 use fairhold_types::{EndReason, GrantId, Mode, Revision};
@@ -93,7 +93,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let revision = committed.revision;
         let result = match committed.result {
             Err(rejection) => Err(rejection.into()),
-            Ok(Outcome::Held(Held { .. })) => self.converted(grant, revision, deadline, None).await,
+            Ok(Outcome::Held(HeldGrant { .. })) => self.converted(grant, revision, deadline, None).await,
             Ok(Outcome::Queued(Queued { number, session, attempt })) => {
                 let standing = CallerStanding { number, session, attempt, token: None, revision };
                 let until = RT::Instant::now() + wait;

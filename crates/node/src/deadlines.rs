@@ -58,34 +58,37 @@ impl<K: Clone + Ord, I: Copy + Ord + Add<Duration, Output = I>> Deadlines<K, I> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_clock::At;
+    use crate::test_clock::AtOffset;
 
-    fn two() -> Deadlines<u8, At> {
+    fn two() -> Deadlines<u8, AtOffset> {
         let mut deadlines = Deadlines::new();
-        deadlines.insert(1, Duration::from_secs(10), At(0));
-        deadlines.insert(2, Duration::from_secs(20), At(0));
+        deadlines.insert(1, Duration::from_secs(10), AtOffset(0));
+        deadlines.insert(2, Duration::from_secs(20), AtOffset(0));
         deadlines
     }
 
     #[test]
     fn nothing_is_due_before_its_full_time() {
         let deadlines = two();
-        assert_eq!((deadlines.due(At(9)), deadlines.due(At(10)), deadlines.due(At(20))), (vec![], vec![1], vec![1, 2]));
+        assert_eq!(
+            (deadlines.due(AtOffset(9)), deadlines.due(AtOffset(10)), deadlines.due(AtOffset(20))),
+            (vec![], vec![1], vec![1, 2])
+        );
     }
 
     #[test]
     fn a_touch_gives_the_full_time_again() {
         let mut deadlines = two();
-        assert_eq!(deadlines.touch(1, At(9)), Some(Duration::from_secs(10)));
-        assert_eq!((deadlines.due(At(18)), deadlines.due(At(19))), (vec![], vec![1]));
-        assert_eq!(deadlines.touch(3, At(9)), None);
+        assert_eq!(deadlines.touch(1, AtOffset(9)), Some(Duration::from_secs(10)));
+        assert_eq!((deadlines.due(AtOffset(18)), deadlines.due(AtOffset(19))), (vec![], vec![1]));
+        assert_eq!(deadlines.touch(3, AtOffset(9)), None);
     }
 
     #[test]
     fn what_was_removed_is_never_due() {
         let mut deadlines = two();
         deadlines.remove(1);
-        assert_eq!(deadlines.due(At(100)), vec![2]);
-        assert!(!deadlines.is_due(1, At(100)) && deadlines.is_due(2, At(100)));
+        assert_eq!(deadlines.due(AtOffset(100)), vec![2]);
+        assert!(!deadlines.is_due(1, AtOffset(100)) && deadlines.is_due(2, AtOffset(100)));
     }
 }

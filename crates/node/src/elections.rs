@@ -6,7 +6,7 @@ use crate::{
     clock::wall_now,
     node::Node,
     scope::Scope,
-    watch::{TellResult, Watch, WatchItem, WatchStart},
+    watch::{NodeWatch, TellResult, WatchItem, WatchStart},
     write_key::fingerprint,
 };
 use fairhold_state::{
@@ -75,7 +75,7 @@ pub enum Sight {
 
 /// An open observation; dropping it ends it.
 pub struct Observation<RT: AsyncRuntime> {
-    watch: Watch<RT>,
+    watch: NodeWatch<RT>,
     /// Up to there, what happened is in what was there.
     there: Revision,
     seen: VecDeque<At<Sight>>,

@@ -6,7 +6,7 @@
 
 use crate::{
     acquire::{OpenAcquire, UNKNOWN, after_waiting, uncertain},
-    api::{AcquireCall, Acquired, At, CallError, GrantView, Hold, HoldEvent, Silence},
+    api::{AcquireCall, Acquired, At, CallError, GrantView, HoldCall, HoldEvent, Silence},
     metrics::OpenStream,
     node::Node,
     open_request::OpenRequest,
@@ -52,7 +52,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// It is for a grant without a named session, which has its own life.
     ///
     /// Dropping the future or what it gives means that the caller went away. A server that stops ends nothing.
-    pub async fn hold(&self, call: AcquireCall) -> Result<Hold, CallError> {
+    pub async fn hold(&self, call: AcquireCall) -> Result<HoldCall, CallError> {
         if self.is_shutting_down() {
             return Err(CallError::ShuttingDown);
         }
@@ -66,7 +66,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.note_first(first.as_ref().map(|first| &first.value));
         match first {
             Some(At { value: HoldEvent::Failed(error), .. }) => Err(error),
-            Some(first) => Ok(Hold { first, events, silence }),
+            Some(first) => Ok(HoldCall { first, events, silence }),
             None => Err(CallError::Detached),
         }
     }

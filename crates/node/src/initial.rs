@@ -4,7 +4,7 @@ use crate::{api::CallError, change::Subject, node::Node, scope::Scope};
 use fairhold_state::{
     State,
     owned::OwnedKey,
-    record::{Contender, Role},
+    record::{Contender, NodeRole},
 };
 use fairhold_types::{FencingToken, GrantNumber, LockName, Path, SessionNumber, dto::Standing, limits::INITIAL_WITHIN};
 use openraft_rt::AsyncRuntime;
@@ -140,13 +140,13 @@ impl InitialPart {
                     seen += 1;
                     *after = Some(path.clone());
                     let there = match &node.role {
-                        Role::Data if scope.covers(Subject::Node(path)) && !path.is_under_locks() => {
+                        NodeRole::Data if scope.covers(Subject::Node(path)) && !path.is_under_locks() => {
                             There::Node { path: path.clone(), version: node.version }
                         }
-                        Role::Contender(contender) if scope.covers(Subject::Lock(&contender.lock)) => {
+                        NodeRole::Contender(contender) if scope.covers(Subject::Lock(&contender.lock)) => {
                             There::Contender(ThereContender::of(contender))
                         }
-                        Role::Data | Role::Contender(_) | Role::Lock(_) => continue,
+                        NodeRole::Data | NodeRole::Contender(_) | NodeRole::Lock(_) => continue,
                     };
                     page.push(there);
                 }

@@ -37,14 +37,14 @@ impl<I: Copy + Ord + Add<Duration, Output = I>> Marks<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_clock::At;
+    use crate::test_clock::AtOffset;
 
     #[test]
     fn what_was_noted_long_enough_ago_has_passed_and_never_what_is_younger() {
         let mut marks = Marks::new(Duration::from_secs(10), Duration::from_secs(100));
         for now in 0..500 {
             // The revision is the time: what has passed is as old as it must be, and at most one mark older.
-            let passed = marks.passed(At(now), Revision(now)).map(|revision| revision.0);
+            let passed = marks.passed(AtOffset(now), Revision(now)).map(|revision| revision.0);
             let expected = now.checked_sub(100).map(|age| age / 10 * 10);
             assert_eq!(passed, expected, "at {now}");
             assert!(marks.noted.len() <= 12, "{marks:?}");

@@ -65,26 +65,26 @@ impl<I: Copy + Ord + Add<Duration, Output = I>> Sweeps<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_clock::At;
+    use crate::test_clock::AtOffset;
     use fairhold_state::command::{Command, Lifetime, Operation, Transact};
     use fairhold_types::time::WallMillis;
 
     struct Tree {
         state: State,
-        sweeps: Sweeps<At>,
+        sweeps: Sweeps<AtOffset>,
     }
 
     impl Tree {
         fn new() -> Tree {
             let state = State::new();
-            Tree { sweeps: Sweeps::load(&state, At(0)), state }
+            Tree { sweeps: Sweeps::load(&state, AtOffset(0)), state }
         }
 
         fn apply(&mut self, command: Command, now: u64) {
             let applied = self.state.apply(command);
             assert!(applied.answer.result.is_ok(), "{applied:?}");
             self.state.check().unwrap();
-            applied.events.iter().for_each(|event| self.sweeps.observe(&self.state, event, At(now)));
+            applied.events.iter().for_each(|event| self.sweeps.observe(&self.state, event, AtOffset(now)));
         }
 
         fn write(&mut self, operation: Operation, now: u64) {
@@ -102,12 +102,12 @@ mod tests {
         }
 
         fn due(&self, now: u64) -> Vec<String> {
-            self.sweeps.due(At(now)).iter().map(|node| node.path.to_string()).collect()
+            self.sweeps.due(AtOffset(now)).iter().map(|node| node.path.to_string()).collect()
         }
 
         /// Carries the verdict out, and says how many nodes are left.
         fn sweep(&mut self, now: u64) -> usize {
-            let nodes = self.sweeps.due(At(now));
+            let nodes = self.sweeps.due(AtOffset(now));
             self.apply(Command::Sweep { nodes, at: WallMillis(0) }, now);
             assert!(self.due(now).is_empty(), "what was swept is due no more");
             self.state.node_count()
@@ -152,7 +152,7 @@ mod tests {
     fn a_verdict_that_is_late_removes_nothing() {
         let mut tree = Tree::new();
         tree.put("/t", TTL, 0);
-        let late = Command::Sweep { nodes: tree.sweeps.due(At(10)), at: WallMillis(0) };
+        let late = Command::Sweep { nodes: tree.sweeps.due(AtOffset(10)), at: WallMillis(0) };
         tree.put("/t", Lifetime::Persistent, 10);
         tree.apply(late, 11);
         assert!(tree.state.node(&path("/t")).is_some());
@@ -162,7 +162,7 @@ mod tests {
     fn a_new_leader_gives_the_full_time_again() {
         let mut tree = Tree::new();
         tree.put("/t", TTL, 0);
-        tree.sweeps = Sweeps::load(&tree.state, At(5));
+        tree.sweeps = Sweeps::load(&tree.state, AtOffset(5));
         assert_eq!((tree.due(14), tree.due(15)), (vec![], vec!["/t".to_owned()]));
     }
 
@@ -170,7 +170,7 @@ mod tests {
     fn one_verdict_names_no_more_nodes_than_it_may() {
         let mut tree = Tree::new();
         for number in 0..=limits::NODES_SWEPT_MAX {
-            tree.sweeps.deadlines.insert(path(&format!("/{number}")), Duration::ZERO, At(0));
+            tree.sweeps.deadlines.insert(path(&format!("/{number}")), Duration::ZERO, AtOffset(0));
             tree.sweeps.since.insert(path(&format!("/{number}")), Revision(1));
         }
         assert_eq!(tree.due(0).len(), limits::NODES_SWEPT_MAX);

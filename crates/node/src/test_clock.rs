@@ -4,12 +4,12 @@ use std::{ops::Add, time::Duration};
 
 /// Seconds on an imagined clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct At(pub(crate) u64);
+pub(crate) struct AtOffset(pub(crate) u64);
 
-impl Add<Duration> for At {
-    type Output = At;
+impl Add<Duration> for AtOffset {
+    type Output = AtOffset;
 
-    fn add(self, by: Duration) -> At {
-        At(self.0 + by.as_secs())
+    fn add(self, by: Duration) -> AtOffset {
+        AtOffset(self.0 + by.as_secs())
     }
 }

@@ -8,10 +8,9 @@ use crate::{
 use fairhold_state::{
     State,
     command::HolderFacts,
-    queue_view::QueueEntry,
-    queue_view::{Before, QueueKey},
+    queue_view::{Before, QueueEntry, QueueKey},
     read::GrantStatus,
-    record::Session,
+    record::SessionRecord,
 };
 use fairhold_types::{GrantId, GrantNumber, LockName};
 use std::time::Duration;
@@ -121,7 +120,7 @@ pub(crate) fn queue_page(state: &State, name: &LockName, page: PageQuery<QueueKe
 }
 
 /// A session with a page of what it owns.
-pub(crate) fn session(state: &State, session: &Session, page: &PageQuery<OwnedAfter>) -> SessionView {
+pub(crate) fn session(state: &State, session: &SessionRecord, page: &PageQuery<OwnedAfter>) -> SessionView {
     let after = page.after.clone().unwrap_or_default();
     let (grants, more_grants) = page.cut(state.grants_after(session.number, after.grant));
     let (nodes, more_nodes) = page.cut(state.ephemerals_after(session.number, after.node.as_ref()).cloned());

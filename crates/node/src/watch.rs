@@ -48,7 +48,7 @@ pub enum WatchItem {
 }
 
 /// An open watch; dropping it ends it.
-pub struct Watch<RT: AsyncRuntime> {
+pub struct NodeWatch<RT: AsyncRuntime> {
     node: Node<RT>,
     watcher: Watcher,
     initial: Option<Initial>,
@@ -61,7 +61,7 @@ pub struct Watch<RT: AsyncRuntime> {
     ended: bool,
 }
 
-impl<RT: AsyncRuntime> std::fmt::Debug for Watch<RT> {
+impl<RT: AsyncRuntime> std::fmt::Debug for NodeWatch<RT> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Watch").field("told", &self.told).finish_non_exhaustive()
     }
@@ -79,7 +79,7 @@ pub enum WatchBatch {
 impl<RT: AsyncRuntime> Node<RT> {
     /// Watches. Where it begins now or with what is there, the state is made as fresh as the caller wants it first; where it
     /// begins with a revision that this node does not have yet, it waits for that.
-    pub async fn watch(&self, scopes: Vec<Scope>, begin: WatchStart, read: ReadOptions) -> Result<Watch<RT>, CallError> {
+    pub async fn watch(&self, scopes: Vec<Scope>, begin: WatchStart, read: ReadOptions) -> Result<NodeWatch<RT>, CallError> {
         if self.is_shutting_down() {
             return Err(CallError::ShuttingDown);
         }
@@ -113,7 +113,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             WatchStart::Now | WatchStart::Initial => Some(told),
             WatchStart::From(_) => None,
         };
-        Ok(Watch { node: self.clone(), watcher, initial, begun_at, told, bookmark_at: None, ended: false })
+        Ok(NodeWatch { node: self.clone(), watcher, initial, begun_at, told, bookmark_at: None, ended: false })
     }
 
     /// Waits until something in the scope is newer than a revision (than what is there now, where none is given), for so long
@@ -179,7 +179,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 }
 
-impl<RT: AsyncRuntime> Watch<RT> {
+impl<RT: AsyncRuntime> NodeWatch<RT> {
     /// The revision up to which everything was told, or is not asked for.
     #[must_use]
     pub fn revision(&self) -> Revision {

@@ -222,7 +222,7 @@ impl LaneTask {
     /// Writes and reads until one of them cannot go on.
     async fn converse(&mut self, connection: Connection, first: LaneCall) {
         let Connection { mut reader, mut writer } = connection;
-        let (in_flight, mut first) = (InFlight::default(), Some(first));
+        let (in_flight, mut first) = (CallsInFlight::default(), Some(first));
         let flow = &self.shared.metrics.dialled;
         let _open = flow.open();
         let ending = tokio::select! {
@@ -266,7 +266,7 @@ fn back_off(failures: u32) -> Duration {
 async fn write_requests(
     socket: &mut OwnedWriteHalf,
     calls: &mut mpsc::Receiver<LaneCall>,
-    in_flight: &InFlight,
+    in_flight: &CallsInFlight,
     first: &mut Option<LaneCall>,
     flow: &Flow,
 ) -> LaneEnd {
@@ -300,7 +300,7 @@ async fn write_requests(
     }
 }
 
-async fn read_answers(socket: &mut FrameReader, in_flight: &InFlight, flow: &Flow) -> LaneEnd {
+async fn read_answers(socket: &mut FrameReader, in_flight: &CallsInFlight, flow: &Flow) -> LaneEnd {
     loop {
         let frame = match socket.next().await {
             Ok(Some(frame)) => frame,
@@ -336,13 +336,13 @@ struct QueuedCall {
 
 /// The requests of one connection that wait for their answers.
 #[derive(Debug, Default)]
-struct InFlight {
+struct CallsInFlight {
     waiting: Mutex<HashMap<u64, QueuedCall>>,
     room: Notify,
     useful: AtomicBool,
 }
 
-impl InFlight {
+impl CallsInFlight {
     fn insert(&self, number: u64, waiting: QueuedCall) {
         self.lock().insert(number, waiting);
     }

@@ -8,7 +8,7 @@ use crate::{
     keeper::{Builder, SnapshotData, SnapshotWriter, state_of},
     shared::{Progress, Shared},
     snapshot::{SnapshotStore, aside},
-    types::{Answers, Batch, Types},
+    types::{Batch, BatchResults, Types},
 };
 use fairhold_state::{
     State,
@@ -104,7 +104,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
     }
 
     /// Applies one entry's commands. Each gets its own answer, and its events are told before anybody can read the state.
-    async fn apply_batch(&self, index: u64, batch: Batch) -> io::Result<Answers> {
+    async fn apply_batch(&self, index: u64, batch: Batch) -> io::Result<BatchResults> {
         let mut answers = Vec::with_capacity(batch.0.len());
         let (mut noted, mut tried) = (self.shared.defects.in_entry(index), Vec::new());
         let mut commands = batch.0.into_iter();
@@ -131,7 +131,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
             yield_now().await;
         }
         tried.into_iter().try_for_each(|position| self.shared.defects.note_passed(index, position))?;
-        Ok(Answers(answers))
+        Ok(BatchResults(answers))
     }
 
     /// Applies the next commands until they took `SLICE_STEPS`, or until a command with a noted defect comes. Returns the steps.
@@ -220,9 +220,9 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
             failpoint!(RaftApplyBegin, RT)?;
             let log_id = entry.log_id;
             let answers = match entry.payload {
-                EntryPayload::Blank => Answers(Vec::new()),
+                EntryPayload::Blank => BatchResults(Vec::new()),
                 EntryPayload::Normal(_) if planted::has(Bug::LosesAnEntry) && responder.is_none() && log_id.index % 16 == 0 => {
-                    Answers(Vec::new())
+                    BatchResults(Vec::new())
                 }
                 EntryPayload::Normal(mut batch) => {
                     if planted::has(Bug::AppliesOutOfOrder) && responder.is_none() {
@@ -240,7 +240,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
                 EntryPayload::Membership(membership) => {
                     failpoint!(RaftMembersApply, RT)?;
                     self.members = Members::new(Some(log_id), membership);
-                    Answers(Vec::new())
+                    BatchResults(Vec::new())
                 }
             };
             self.advance(log_id);

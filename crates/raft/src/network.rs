@@ -3,7 +3,7 @@
 mod client;
 mod pipeline;
 
-use self::client::{Client, RpcError, unexpected, unreadable};
+use self::client::{RaftClient, RpcError, unexpected, unreadable};
 use crate::{
     addresses::Addresses,
     elections::{Ballots, VOTE_LIMIT, grants},
@@ -59,30 +59,30 @@ impl<RT: AsyncRuntime> Network<RT> {
         self.sending.clone()
     }
 
-    fn client(&self, id: NodeId, member: &Member, lane: Lane) -> Client<RT> {
+    fn client(&self, id: NodeId, member: &Member, lane: Lane) -> RaftClient<RT> {
         let (peer, ballots, losses) = (self.peer.clone(), self.ballots.clone(), self.losses.clone());
         let (round_trips, sending) = (self.round_trips.clone(), self.sending.clone());
-        Client { from: self.id, to: self.addresses.target(id, member), lane, peer, ballots, losses, round_trips, sending }
+        RaftClient { from: self.id, to: self.addresses.target(id, member), lane, peer, ballots, losses, round_trips, sending }
     }
 }
 
 impl<RT: AsyncRuntime> RaftNetworkFactory<Types<RT>> for Network<RT> {
-    type Network = Client<RT>;
+    type Network = RaftClient<RT>;
 
-    async fn new_client(&mut self, target: NodeId, node: &Member) -> Client<RT> {
+    async fn new_client(&mut self, target: NodeId, node: &Member) -> RaftClient<RT> {
         self.client(target, node, Lane::Append)
     }
 
-    async fn new_heartbeat_client(&mut self, target: NodeId, node: &Member) -> Client<RT> {
+    async fn new_heartbeat_client(&mut self, target: NodeId, node: &Member) -> RaftClient<RT> {
         self.client(target, node, Lane::Heartbeat)
     }
 
-    async fn new_snapshot_client(&mut self, target: NodeId, node: &Member) -> Client<RT> {
+    async fn new_snapshot_client(&mut self, target: NodeId, node: &Member) -> RaftClient<RT> {
         self.client(target, node, Lane::Snapshot)
     }
 }
 
-impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for Client<RT> {
+impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
     type SnapshotData = SnapshotData;
 
     async fn append_entries(

@@ -10,7 +10,7 @@ use crate::{
     service::Reception,
     snapshot_schedule::tasks,
     status::ReplicaStatus,
-    types::{Answers, Batch, Member, Types},
+    types::{Batch, BatchResults, Member, Types},
     wire::{PeerReply, PeerRequest},
 };
 use fairhold_metrics::Registry;
@@ -121,7 +121,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
         match self.core.while_led(completed).await {
             Some(Ok(Ok(response))) => {
-                let Answers(answers) = response.data;
+                let BatchResults(answers) = response.data;
                 answers.into_iter().next().ok_or(ProposeError::Unknown(UnknownReason::Deposed))
             }
             Some(Ok(Err(ClientWriteError::ForwardToLeader(forward)))) => Err(match forward.reason {

@@ -77,11 +77,11 @@ impl<I: Instant> Drop for Timer<I> {
 
 /// Whether round trips are too long: more than half of a heartbeat interval, until they are less than a quarter.
 #[derive(Default)]
-struct Verdict {
+struct RoundTripVerdict {
     too_long: bool,
 }
 
-impl Verdict {
+impl RoundTripVerdict {
     /// `true` where it has changed.
     fn judge(&mut self, took: Duration, interval: Duration) -> bool {
         let now = if self.too_long { took * 4 >= interval } else { took * 2 > interval };
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_change_is_told_once() {
-        let mut verdict = Verdict::default();
+        let mut verdict = RoundTripVerdict::default();
         let told = [20, 25, 26, 40, 20, 13, 12, 25].map(|took| verdict.judge(ms(took), ms(50)));
         assert_eq!(told, [false, false, true, false, false, false, true, false]);
     }

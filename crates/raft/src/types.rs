@@ -11,7 +11,7 @@ pub struct Types<RT>(PhantomData<fn() -> RT>);
 
 impl<RT: AsyncRuntime> RaftTypeConfig for Types<RT> {
     type D = Batch;
-    type R = Answers;
+    type R = BatchResults;
     type NodeId = NodeId;
     type Node = Member;
     type Term = u64;
@@ -43,7 +43,7 @@ impl fmt::Display for Batch {
 
 /// One answer for each command of a batch, in the same order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answers(pub Vec<Answer>);
+pub struct BatchResults(pub Vec<Answer>);
 
 /// A member of the cluster, as the replicated membership has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

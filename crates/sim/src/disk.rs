@@ -30,30 +30,30 @@ use tokio::sync::{Notify, oneshot};
 /// One flush in so many takes ten times as long.
 const SLOW_FLUSH_ONE_IN: u32 = 50;
 
-enum Waiter {
+enum FlushWaiter {
     Nobody,
     Append(IOFlushed<C>),
     Vote(oneshot::Sender<io::Result<()>>),
 }
 
-impl Waiter {
+impl FlushWaiter {
     fn tell(self, result: io::Result<()>) {
         match self {
-            Waiter::Nobody => {}
-            Waiter::Append(flushed) => flushed.io_completed(result),
+            FlushWaiter::Nobody => {}
+            FlushWaiter::Append(flushed) => flushed.io_completed(result),
             // The waiting task may be gone.
-            Waiter::Vote(done) => drop(done.send(result)),
+            FlushWaiter::Vote(done) => drop(done.send(result)),
         }
     }
 
     /// The callers to answer at once, and after the flush.
-    fn unless_planted(self) -> (Waiter, Waiter) {
+    fn unless_planted(self) -> (FlushWaiter, FlushWaiter) {
         let early = match &self {
-            Waiter::Nobody => false,
-            Waiter::Append(_) => planted::has(Bug::AcknowledgesUnflushed),
-            Waiter::Vote(_) => planted::has(Bug::VotesUnflushed),
+            FlushWaiter::Nobody => false,
+            FlushWaiter::Append(_) => planted::has(Bug::AcknowledgesUnflushed),
+            FlushWaiter::Vote(_) => planted::has(Bug::VotesUnflushed),
         };
-        if early { (self, Waiter::Nobody) } else { (Waiter::Nobody, self) }
+        if early { (self, FlushWaiter::Nobody) } else { (FlushWaiter::Nobody, self) }
     }
 }
 
@@ -65,7 +65,7 @@ struct Platter {
     snapshot_before: Option<SnapshotImage>,
     /// As this life of the machine sees it.
     seen: LogContent,
-    pending: VecDeque<(Vec<Write>, Waiter)>,
+    pending: VecDeque<(Vec<Write>, FlushWaiter)>,
     /// How often a cut of the log was flushed.
     cuts: u64,
     /// Which life writes; an earlier one's writes are refused.
@@ -78,8 +78,8 @@ struct Platter {
 }
 
 /// The callers that wait for pending writes.
-fn unheard(pending: &mut (Vec<Write>, Waiter)) -> (Vec<Write>, Waiter) {
-    (Vec::new(), std::mem::replace(&mut pending.1, Waiter::Nobody))
+fn unheard(pending: &mut (Vec<Write>, FlushWaiter)) -> (Vec<Write>, FlushWaiter) {
+    (Vec::new(), std::mem::replace(&mut pending.1, FlushWaiter::Nobody))
 }
 
 /// A disk, which outlives its machine's lives. Clones are the same disk.
@@ -235,7 +235,7 @@ pub(crate) struct SimLog {
 }
 
 impl SimLog {
-    fn write(&self, writes: Vec<Write>, waiter: Waiter) -> io::Result<()> {
+    fn write(&self, writes: Vec<Write>, waiter: FlushWaiter) -> io::Result<()> {
         let mut platter = self.disk.locked();
         if platter.life != self.life {
             return Err(io::Error::other("an earlier life of the machine wrote"));
@@ -324,14 +324,14 @@ impl RaftLogStorage<C> for SimLog {
     async fn save_vote(&mut self, vote: &VoteOf<C>) -> io::Result<()> {
         failpoint!(StorageVoteSave)?;
         let (done, saved) = oneshot::channel();
-        self.write(vec![Write::Vote(*vote)], Waiter::Vote(done))?;
+        self.write(vec![Write::Vote(*vote)], FlushWaiter::Vote(done))?;
         saved.await.unwrap_or_else(|_| Err(io::Error::other("the machine is off")))?;
         failpoint!(StorageVoteSaved)
     }
 
     async fn save_committed(&mut self, committed: Option<LogIdOf<C>>) -> io::Result<()> {
         failpoint!(StorageCommittedSave)?;
-        self.write(vec![Write::Committed(committed)], Waiter::Nobody)
+        self.write(vec![Write::Committed(committed)], FlushWaiter::Nobody)
     }
 
     async fn read_committed(&mut self) -> io::Result<Option<LogIdOf<C>>> {
@@ -345,20 +345,20 @@ impl RaftLogStorage<C> for SimLog {
     {
         failpoint!(StorageLogAppend)?;
         let writes = entries.into_iter().map(|entry| Write::Entry(Box::new(entry))).collect();
-        self.write(writes, Waiter::Append(callback))
+        self.write(writes, FlushWaiter::Append(callback))
     }
 
     async fn truncate_after(&mut self, last: Option<LogIdOf<C>>) -> io::Result<()> {
         failpoint!(StorageTruncateBegin)?;
         self.disk.tally.probe(Probe::LogTruncated);
-        self.write(vec![Write::Truncate(last.map_or(0, |last| last.index + 1))], Waiter::Nobody)?;
+        self.write(vec![Write::Truncate(last.map_or(0, |last| last.index + 1))], FlushWaiter::Nobody)?;
         failpoint!(StorageTruncateDone)
     }
 
     async fn purge(&mut self, through: LogIdOf<C>) -> io::Result<()> {
         failpoint!(StoragePurgeBegin)?;
         self.disk.tally.probe(Probe::LogPurged);
-        self.write(vec![Write::Purge(through)], Waiter::Nobody)?;
+        self.write(vec![Write::Purge(through)], FlushWaiter::Nobody)?;
         failpoint!(StoragePurgeDone)
     }
 }

@@ -9,7 +9,7 @@ use crate::world::{WARM_UP, World, end};
 use divan::{Bencher, black_box, counter::BytesCount};
 use fairhold_state::{
     command::{Command, LOG_FORMAT, Outcome},
-    record::Session,
+    record::SessionRecord,
 };
 use fairhold_types::SessionId;
 use std::cell::RefCell;
@@ -165,7 +165,7 @@ fn write_of_a_node(bencher: Bencher<'_, '_>, around: &str) {
 fn session_of_a_keepalive(bencher: Bencher<'_, '_>, around: &str) {
     let mut world = among(around);
     let id = world.open();
-    bencher.bench_local(|| world.state.session_by_id(black_box(&id)).map(|session: &Session| session.number));
+    bencher.bench_local(|| world.state.session_by_id(black_box(&id)).map(|session: &SessionRecord| session.number));
 }
 
 /// The commands whose bytes are made and read.

@@ -2,7 +2,7 @@
 
 use crate::{
     State,
-    record::{Contender, NodeKind, Role},
+    record::{Contender, NodeKind, NodeRole},
 };
 use fairhold_types::{Mode, SessionNumber, limits};
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ impl State {
                 }
                 Some(_) => {}
             }
-            if node.role == Role::Data && (node.kind == NodeKind::Ephemeral) != (node.ephemeral_owner != SessionNumber(0)) {
+            if node.role == NodeRole::Data && (node.kind == NodeKind::Ephemeral) != (node.ephemeral_owner != SessionNumber(0)) {
                 return Err(format!("{path} is {:?} and its owner is {}", node.kind, node.ephemeral_owner));
             }
             let owned = node.ephemeral_owner != SessionNumber(0);
@@ -62,13 +62,13 @@ impl State {
         }
         let contenders = || {
             self.tree.iter().filter_map(|(_, node)| match &node.role {
-                Role::Contender(contender) => Some(&**contender),
-                Role::Data | Role::Lock(_) => None,
+                NodeRole::Contender(contender) => Some(&**contender),
+                NodeRole::Data | NodeRole::Lock(_) => None,
             })
         };
         contenders().try_for_each(|contender| self.check_companions(contender))?;
         for path in self.index.contenders.values().chain(self.index.companions.values()) {
-            if !matches!(self.tree.get(path).map(|node| &node.role), Some(Role::Contender(_))) {
+            if !matches!(self.tree.get(path).map(|node| &node.role), Some(NodeRole::Contender(_))) {
                 return Err(format!("{path} is no contender"));
             }
         }

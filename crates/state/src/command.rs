@@ -7,7 +7,7 @@ pub use crate::write::{Condition, Lifetime, Operation, OperationResult, Part, Se
 pub use crate::{
     event::Event,
     orders::{Break, Revoke, SetLock},
-    outcome::{Answer, Applied, Held, Outcome, Queued},
+    outcome::{Answer, Applied, HeldGrant, Outcome, Queued},
     rejection::{Blocked, HolderFacts, Rejection},
     request::{Acquire, Claimant, IfBusy, Meta, OpenSession, Owner, Proclaim, Want},
 };

@@ -9,7 +9,7 @@ use crate::{
     keys::ChangeKeys,
     memory::Remembered,
     read::GrantStatus,
-    record::{Contender, Role},
+    record::{Contender, NodeRole},
 };
 use fairhold_types::{
     EndReason, GrantId, GrantNumber, LockName, SessionId, SessionNumber, limits,
@@ -223,8 +223,8 @@ impl Change<'_> {
     pub(crate) fn contender_mut(&mut self, number: GrantNumber) -> &mut Contender {
         let path = self.state.index.contenders.get(&number);
         match path.and_then(|path| self.state.tree.get_mut(path)).map(|node| &mut node.role) {
-            Some(Role::Contender(contender)) => contender,
-            Some(Role::Data | Role::Lock(_)) | None => {
+            Some(NodeRole::Contender(contender)) => contender,
+            Some(NodeRole::Data | NodeRole::Lock(_)) | None => {
                 unreachable!("the index names grant #{number} and the tree has no contender of it")
             }
         }

@@ -7,8 +7,8 @@
 
 use crate::{
     change::{Change, Effect},
-    command::{Acquire, Claimant, Event, Held, Outcome, Queued, Rejection, Want},
-    record::{Contender, Hold, Session},
+    command::{Acquire, Claimant, Event, HeldGrant, Outcome, Queued, Rejection, Want},
+    record::{Contender, Hold, SessionRecord},
 };
 use fairhold_types::{EndReason, GrantId, GrantNumber, Mode, SessionNumber, limits::HOLDS_MAX};
 use std::cmp::Reverse;
@@ -103,7 +103,7 @@ impl Change<'_> {
 pub(crate) fn standing(contender: &Contender, id: &GrantId) -> Outcome {
     let (number, session, attempt) = (contender.number, contender.session, contender.attempt_of(id));
     match contender.token() {
-        Some(token) => Outcome::Held(Held { number, token, session, attempt }),
+        Some(token) => Outcome::Held(HeldGrant { number, token, session, attempt }),
         None => Outcome::Queued(Queued { number, session, attempt }),
     }
 }
@@ -115,7 +115,12 @@ fn same_owner(contender: &Contender, acquire: &Acquire) -> bool {
 
 /// The first field in which a repeated acquire differs from the hold that it names. How long to wait is not compared, and of a
 /// value only whether there is one: the leader may have proclaimed another by now.
-fn first_difference(contender: &Contender, session: Option<&Session>, acquire: &Acquire, election: bool) -> Option<&'static str> {
+fn first_difference(
+    contender: &Contender,
+    session: Option<&SessionRecord>,
+    acquire: &Acquire,
+    election: bool,
+) -> Option<&'static str> {
     let first = Hold::first_of(contender);
     let hold = contender.more.iter().find(|hold| hold.grant == acquire.grant).unwrap_or(&first);
     let others: &[Want] = if hold.grant == contender.grant { &contender.others } else { &[] };

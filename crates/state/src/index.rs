@@ -6,7 +6,7 @@ use crate::{
     holder_index::HolderIndex,
     pending::Pending,
     place::Place,
-    record::{Contender, NodeKind, Role, Session, Znode},
+    record::{Contender, NodeKind, NodeRole, SessionRecord, Znode},
 };
 use fairhold_types::{GrantId, GrantNumber, LockName, Mode, Path, SessionId, SessionNumber};
 use imbl::{OrdMap, OrdSet};
@@ -246,7 +246,7 @@ impl Index {
         }
     }
 
-    pub(crate) fn add_session(&mut self, session: &Session) {
+    pub(crate) fn add_session(&mut self, session: &SessionRecord) {
         if let Some(id) = session.id {
             self.session_ids.insert(id, session.number);
         }
@@ -255,7 +255,7 @@ impl Index {
         }
     }
 
-    pub(crate) fn remove_session(&mut self, session: &Session) {
+    pub(crate) fn remove_session(&mut self, session: &SessionRecord) {
         if let Some(id) = session.id {
             self.session_ids.remove(&id);
         }
@@ -286,7 +286,7 @@ impl Index {
 
     /// Notes a node of the tree as it is now. A contender is noted by `add_contender`.
     pub(crate) fn note_node(&mut self, path: &Path, node: &Znode) {
-        if node.ephemeral_owner != SessionNumber(0) && node.role == Role::Data {
+        if node.ephemeral_owner != SessionNumber(0) && node.role == NodeRole::Data {
             self.ephemerals.entry(node.ephemeral_owner).or_default().insert(path.clone());
         }
         match node.kind.get() {

@@ -11,9 +11,9 @@ use crate::{
     key_use::{KeyUse, other_request},
     memory::Remembered,
     place::Place,
-    record::{Contender, LockSettings, Role},
+    record::{Contender, LockSettings, NodeRole},
     several::new_contender,
-    tree::Create,
+    tree::NewNode,
     value::Value,
 };
 use fairhold_types::{
@@ -113,11 +113,11 @@ impl Change<'_> {
         let sequence = self.state.tree.get(&path).map_or(0, |node| node.creates);
         let path = path.child(&format!("{session}-lock-{sequence:010}"));
         self.state.index.add_contender(&contender, path.clone());
-        let create = Create {
+        let create = NewNode {
             kind: crate::record::NodeKind::Ephemeral,
             owner: session,
             value,
-            role: Role::Contender(Box::new(contender)),
+            role: NodeRole::Contender(Box::new(contender)),
         };
         self.state.tree.create(path, create, self.revision, at);
         self.events.push(Event::Queued { lock, grant: number });
@@ -170,8 +170,8 @@ impl Change<'_> {
     pub(crate) fn open_lock(&mut self, lock: &LockName, limit: Option<u32>, at: WallMillis) {
         let path = lock.path();
         if self.state.tree.get(&path).is_none() {
-            self.state.tree.create_parents(&path, Create::lock, self.revision, at);
-            self.state.tree.create(path.clone(), Create::lock(), self.revision, at);
+            self.state.tree.create_parents(&path, NewNode::lock, self.revision, at);
+            self.state.tree.create(path.clone(), NewNode::lock(), self.revision, at);
         }
         let settings = self.state.settings_mut(lock);
         settings.limit = settings.limit.or(limit);
@@ -264,15 +264,15 @@ impl State {
 
     pub(crate) fn settings(&self, lock: &LockName) -> Option<&LockSettings> {
         match &self.tree.get(&lock.path())?.role {
-            Role::Lock(settings) => Some(settings),
-            Role::Data | Role::Contender(_) => None,
+            NodeRole::Lock(settings) => Some(settings),
+            NodeRole::Data | NodeRole::Contender(_) => None,
         }
     }
 
     pub(crate) fn settings_mut(&mut self, lock: &LockName) -> &mut LockSettings {
         match self.tree.get_mut(&lock.path()).map(|node| &mut node.role) {
-            Some(Role::Lock(settings)) => settings,
-            Some(Role::Data | Role::Contender(_)) | None => unreachable!("{lock} has contenders and no lock node"),
+            Some(NodeRole::Lock(settings)) => settings,
+            Some(NodeRole::Data | NodeRole::Contender(_)) | None => unreachable!("{lock} has contenders and no lock node"),
         }
     }
 }

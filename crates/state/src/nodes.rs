@@ -8,7 +8,7 @@ use crate::{
     change::{Change, Effect},
     command::{Event, Lifetime, Operation, OperationResult, Outcome, Rejection, Sweepable},
     record::{NodeKind, Znode},
-    tree::Create,
+    tree::NewNode,
     value::Value,
 };
 use fairhold_types::{
@@ -89,7 +89,7 @@ impl Change<'_> {
         Ok(OperationResult::Put { created: false, version: self.set(path, create.value) })
     }
 
-    fn new_node(&self, value: Value, lifetime: Lifetime) -> Result<Create, Rejection> {
+    fn new_node(&self, value: Value, lifetime: Lifetime) -> Result<NewNode, Rejection> {
         let (kind, owner) = match lifetime {
             Lifetime::Persistent => (NodeKind::Persistent, SessionNumber(0)),
             Lifetime::Ephemeral { session } => {
@@ -98,11 +98,11 @@ impl Change<'_> {
             Lifetime::Container => (NodeKind::Container, SessionNumber(0)),
             Lifetime::Ttl { ttl_ms } => (NodeKind::Ttl { ttl_ms }, SessionNumber(0)),
         };
-        Ok(Create::data(kind, owner, value))
+        Ok(NewNode::data(kind, owner, value))
     }
 
     /// ZooKeeper's order: the path, the parent, the node itself, and only then whether the parent may have children.
-    fn create(&mut self, path: Path, create: Create, parents: bool) -> Done {
+    fn create(&mut self, path: Path, create: NewNode, parents: bool) -> Done {
         refuse_locks(&path)?;
         let missing = self.state.missing_above(&path);
         if let (Some(path), false) = (missing.last(), parents) {
@@ -120,7 +120,7 @@ impl Change<'_> {
             return Err(Rejection::TooManyCreated { max: NODES_CREATED_MAX as u64 });
         }
         for path in missing {
-            self.create_node(path, Create::persistent());
+            self.create_node(path, NewNode::persistent());
         }
         self.create_node(path.clone(), create);
         Ok(OperationResult::Created { path })
@@ -166,7 +166,7 @@ impl Change<'_> {
     }
 
     /// Creates a node below one that exists, and tells of both. The node of a session that has ended makes room for it.
-    fn create_node(&mut self, path: Path, create: Create) {
+    fn create_node(&mut self, path: Path, create: NewNode) {
         if self.state.tree.get(&path).is_some() {
             self.remove_node(&path);
         }

@@ -43,7 +43,7 @@ pub enum Outcome {
         timeout_ms: u64,
     },
     /// The grant is held.
-    Held(Held),
+    Held(HeldGrant),
     /// The grant waits.
     Queued(Queued),
     /// The operations were done.
@@ -78,7 +78,7 @@ pub enum Outcome {
 
 /// A held grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct HeldGrant {
     /// Its public number.
     pub number: GrantNumber,
     /// Its fencing token.

@@ -5,7 +5,7 @@ use crate::{
     command::Rejection,
     memory::Remembered,
     queue_view::{Before, QueueEntry},
-    record::{Contender, LockSettings, Role, Session},
+    record::{Contender, LockSettings, NodeRole, SessionRecord},
 };
 use fairhold_types::{
     ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionId, SessionNumber,
@@ -79,23 +79,23 @@ impl State {
 
     /// A session by its number.
     #[must_use]
-    pub fn session(&self, number: SessionNumber) -> Option<&Session> {
+    pub fn session(&self, number: SessionNumber) -> Option<&SessionRecord> {
         self.sessions.get(&number).map(|session| &**session)
     }
 
     /// A named session by its secret id.
     #[must_use]
-    pub fn session_by_id(&self, id: &SessionId) -> Option<&Session> {
+    pub fn session_by_id(&self, id: &SessionId) -> Option<&SessionRecord> {
         self.index.session_ids.get(id).and_then(|number| self.session(*number))
     }
 
     /// All sessions, by number; those that were made for one grant among them.
-    pub fn sessions(&self) -> impl Iterator<Item = &Session> {
+    pub fn sessions(&self) -> impl Iterator<Item = &SessionRecord> {
         self.sessions.values().map(|session| &**session)
     }
 
     /// The sessions with a higher number than that, by number.
-    pub fn sessions_after(&self, number: SessionNumber) -> impl Iterator<Item = &Session> {
+    pub fn sessions_after(&self, number: SessionNumber) -> impl Iterator<Item = &SessionRecord> {
         self.sessions.range(SessionNumber(number.0.saturating_add(1))..).map(|(_, session)| &**session)
     }
 
@@ -137,8 +137,8 @@ impl State {
     #[must_use]
     pub fn contender(&self, number: GrantNumber) -> Option<&Contender> {
         match &self.tree.get(self.index.contenders.get(&number)?)?.role {
-            Role::Contender(contender) => Some(contender),
-            Role::Data | Role::Lock(_) => None,
+            NodeRole::Contender(contender) => Some(contender),
+            NodeRole::Data | NodeRole::Lock(_) => None,
         }
     }
 
@@ -248,8 +248,8 @@ impl State {
     /// Locks in which nobody stands, with the revision since when, for `Command::ForgetLock`.
     pub fn idle_locks(&self) -> impl Iterator<Item = (LockName, Revision)> + '_ {
         self.tree.below(&Path::locks(), None).filter_map(|(path, node)| match &node.role {
-            Role::Lock(settings) if node.num_children == 0 && !settings.kept => Some((path.lock_name()?, node.pzxid)),
-            Role::Lock(_) | Role::Data | Role::Contender(_) => None,
+            NodeRole::Lock(settings) if node.num_children == 0 && !settings.kept => Some((path.lock_name()?, node.pzxid)),
+            NodeRole::Lock(_) | NodeRole::Data | NodeRole::Contender(_) => None,
         })
     }
 
@@ -257,7 +257,7 @@ impl State {
     #[must_use]
     pub fn idle_since(&self, lock: &LockName) -> Option<Revision> {
         let node = self.tree.get(&lock.path())?;
-        let may_go = matches!(&node.role, Role::Lock(settings) if !settings.kept);
+        let may_go = matches!(&node.role, NodeRole::Lock(settings) if !settings.kept);
         (node.num_children == 0 && may_go).then_some(node.pzxid)
     }
 

@@ -19,7 +19,7 @@ pub use crate::kind::{KindOf, NodeKind};
 
 /// A client's liveness. It has no deadline: only the leader's clock knows one, and deadlines are not replicated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Session {
+pub struct SessionRecord {
     /// Its public number: the revision that opened it.
     pub number: SessionNumber,
     /// Its secret id; a session that was made for one grant has none, the grant's id stands for it.
@@ -140,7 +140,7 @@ pub struct Znode {
     /// Its value.
     pub value: Value,
     /// What it is to the lock recipe.
-    pub role: Role,
+    pub role: NodeRole,
     /// Its access list, empty by default. It is kept and not enforced in this version.
     pub acl: Option<Arc<Vec<AclEntry>>>,
 }
@@ -172,7 +172,7 @@ impl Znode {
             NodeKind::Container => self.creates > 0,
             NodeKind::Ttl { .. } => true,
         };
-        may_go && self.num_children == 0 && self.role == Role::Data
+        may_go && self.num_children == 0 && self.role == NodeRole::Data
     }
 
     /// The last change of its value or of its children.
@@ -184,7 +184,7 @@ impl Znode {
 
 /// What a node is to the lock recipe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Role {
+pub enum NodeRole {
     /// Nothing: plain data.
     Data,
     /// A lock.

@@ -7,7 +7,7 @@ use crate::{
     key_use::{KeyUse, other_request},
     memory::Remembered,
     pending::{Pending, SessionEnd},
-    record::{Ended, Session},
+    record::{Ended, SessionRecord},
     weight::ended_weight,
 };
 use fairhold_types::{EndReason, GrantId, GrantNumber, LockName, SessionId, SessionNumber, limits, time::WallMillis};
@@ -34,7 +34,7 @@ impl Change<'_> {
         }
         self.require_session_room()?;
         let number = SessionNumber(self.revision.0);
-        self.insert_session(Session {
+        self.insert_session(SessionRecord {
             number,
             id: Some(open.id),
             key: open.key,
@@ -50,7 +50,7 @@ impl Change<'_> {
     /// Makes the session of a grant that names none.
     pub(crate) fn open_anonymous_session(&mut self, timeout_ms: u64, at: WallMillis) -> SessionNumber {
         let number = SessionNumber(self.revision.0);
-        self.insert_session(Session {
+        self.insert_session(SessionRecord {
             number,
             id: None,
             key: None,
@@ -198,7 +198,7 @@ impl Change<'_> {
 
     /// Remembers an ended grant in its session: the newest `SESSION_ENDED_IDS_MAX` by id, and a floor under them.
     pub(crate) fn remember_in_session(&mut self, number: SessionNumber, grant: GrantId, reason: EndReason) {
-        let remember = |session: &mut Arc<Session>| Arc::make_mut(session).ended.remember(grant, reason);
+        let remember = |session: &mut Arc<SessionRecord>| Arc::make_mut(session).ended.remember(grant, reason);
         let Some(dropped) = self.state.sessions.change(&number, |session| ended_weight(session), remember) else {
             return;
         };
@@ -216,7 +216,7 @@ impl Change<'_> {
         }
     }
 
-    fn insert_session(&mut self, session: Session) {
+    fn insert_session(&mut self, session: SessionRecord) {
         self.events.push(Event::SessionOpened { session: session.number, timeout_ms: session.timeout_ms });
         self.state.index.add_session(&session);
         self.state.sessions.insert(session.number, Arc::new(session));
@@ -224,7 +224,7 @@ impl Change<'_> {
 }
 
 /// Answers a repeated open with the session that is open already.
-fn reopened(session: &Session, open: &OpenSession) -> Result<Effect, Rejection> {
+fn reopened(session: &SessionRecord, open: &OpenSession) -> Result<Effect, Rejection> {
     let (number, timeout_ms) = (session.number, session.timeout_ms);
     match first_difference(session, open) {
         None => Ok(Effect::Unchanged(Outcome::SessionOpened { id: session.id.unwrap_or(open.id), number, timeout_ms })),
@@ -233,7 +233,7 @@ fn reopened(session: &Session, open: &OpenSession) -> Result<Effect, Rejection> 
 }
 
 /// The first field in which a repeated open differs from what it opened.
-fn first_difference(session: &Session, open: &OpenSession) -> Option<&'static str> {
+fn first_difference(session: &SessionRecord, open: &OpenSession) -> Option<&'static str> {
     [("ttl", session.timeout_ms != open.timeout_ms), ("name", *session.name != *open.name), ("meta", session.meta != open.meta)]
         .into_iter()
         .find_map(|(field, differs)| differs.then_some(field))

@@ -10,7 +10,7 @@ use crate::{
     command::Acquire,
     keys::ChangeKeys,
     place::Place,
-    record::{Contender, Role},
+    record::{Contender, NodeRole},
 };
 use fairhold_types::{GrantNumber, LockName, Path, SessionNumber};
 
@@ -64,8 +64,8 @@ impl State {
         }
         let path = self.index.companions.get(&(number, lock.clone()))?;
         match &self.tree.get(path)?.role {
-            Role::Contender(contender) => Some(contender),
-            Role::Data | Role::Lock(_) => None,
+            NodeRole::Contender(contender) => Some(contender),
+            NodeRole::Data | NodeRole::Lock(_) => None,
         }
     }
 
@@ -118,12 +118,12 @@ impl Change<'_> {
         let taken = paths.iter().map(|path| {
             let node = self.state.tree.remove(path, self.revision);
             match node.map(|node| node.role) {
-                Some(Role::Contender(contender)) => {
+                Some(NodeRole::Contender(contender)) => {
                     self.state.index.remove_contender(&contender);
                     self.state.unindex_holder(&contender);
                     *contender
                 }
-                Some(Role::Data | Role::Lock(_)) | None => unreachable!("the index names {path}, and it is no contender"),
+                Some(NodeRole::Data | NodeRole::Lock(_)) | None => unreachable!("the index names {path}, and it is no contender"),
             }
         });
         taken.collect()

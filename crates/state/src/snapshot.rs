@@ -10,7 +10,7 @@ use crate::{
     index::{Index, Queue},
     memory::{Memory, Remembered},
     pending::{Pending, SessionEnd},
-    record::{Role, Session, Znode},
+    record::{NodeRole, SessionRecord, Znode},
     statistics::Statistics,
     tree::Tree,
     weighed::Weighed,
@@ -89,7 +89,7 @@ struct Header {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Item {
     Header(Header),
-    Session(Session),
+    Session(SessionRecord),
     Node(Path, Znode),
     Remembered(GrantId, Revision, Remembered),
     Past(Past),
@@ -113,9 +113,9 @@ impl Item {
     }
 }
 
-impl Role {
+impl NodeRole {
     fn size(&self) -> usize {
-        let Role::Contender(contender) = self else { return 0 };
+        let NodeRole::Contender(contender) = self else { return 0 };
         let others: usize = contender.others.iter().map(|want| ITEM_BYTES + want.lock.as_str().len()).sum();
         let holds = contender.more.iter().map(|hold| ITEM_BYTES + hold.want.lock.as_str().len() + size_of_meta(&hold.meta));
         let revoked = contender.revoked.as_ref().map_or(0, |revoked| revoked.by.len() + revoked.reason.len());
@@ -194,7 +194,7 @@ impl State {
             bytes: self.bytes(),
             capacities: self.budget.capacities().collect(),
         });
-        let sessions = self.sessions.values().map(|session| Item::Session(Session::clone(session)));
+        let sessions = self.sessions.values().map(|session| Item::Session(SessionRecord::clone(session)));
         let nodes = self.tree.iter().map(|(path, node)| Item::Node(path.clone(), node.clone()));
         let remembered = self.memory.iter().map(|(id, (at, what))| Item::Remembered(*id, *at, what.clone()));
         let history = self.history.iter().map(|past| Item::Past(Past::clone(past)));
@@ -298,11 +298,11 @@ impl State {
         for (path, node) in self.tree.iter() {
             index.note_node(path, node);
             match &node.role {
-                Role::Contender(contender) => index.add_contender(contender, path.clone()),
-                Role::Lock(settings) if settings.used => {
+                NodeRole::Contender(contender) => index.add_contender(contender, path.clone()),
+                NodeRole::Lock(settings) if settings.used => {
                     index.locks.extend(path.lock_name());
                 }
-                Role::Lock(_) | Role::Data => {}
+                NodeRole::Lock(_) | NodeRole::Data => {}
             }
         }
         self.pending.entries().for_each(|(number, pending)| index.note_pending(*number, pending));

@@ -1,7 +1,7 @@
 //! The whole replicated state, as a value.
 
 use crate::{
-    budget::Budget, history::History, index::Index, memory::Memory, pending::PendingWork, record::Session,
+    budget::Budget, history::History, index::Index, memory::Memory, pending::PendingWork, record::SessionRecord,
     statistics::Statistics, tree::Tree, weighed::Weighed,
 };
 use fairhold_types::{ClusterId, LockName, Revision, SessionNumber, limits};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub struct State {
     pub(crate) revision: Revision,
     pub(crate) cluster: Option<ClusterId>,
-    pub(crate) sessions: Weighed<SessionNumber, Arc<Session>>,
+    pub(crate) sessions: Weighed<SessionNumber, Arc<SessionRecord>>,
     pub(crate) tree: Tree,
     pub(crate) memory: Memory,
     pub(crate) history: History,

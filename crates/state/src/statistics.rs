@@ -17,14 +17,14 @@ pub const BUCKETS: usize = 13;
 
 /// Spans of time in fixed buckets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Histogram {
+pub struct HoldHistogram {
     /// How many fell into each bucket.
     pub counts: [u64; BUCKETS],
     /// All spans together, in milliseconds.
     pub sum_ms: u64,
 }
 
-impl Histogram {
+impl HoldHistogram {
     /// The longest span of a bucket, in milliseconds; none for the last.
     #[must_use]
     pub fn bound_ms(bucket: usize) -> Option<u64> {
@@ -38,7 +38,7 @@ impl Histogram {
     }
 
     pub(crate) fn add(&mut self, span_ms: u64) {
-        let bucket = (0..BUCKETS).find(|bucket| Histogram::bound_ms(*bucket).is_none_or(|bound| span_ms <= bound));
+        let bucket = (0..BUCKETS).find(|bucket| HoldHistogram::bound_ms(*bucket).is_none_or(|bound| span_ms <= bound));
         if let Some(count) = bucket.and_then(|bucket| self.counts.get_mut(bucket)) {
             *count += 1;
         }
@@ -50,9 +50,9 @@ impl Histogram {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
     /// How long those waited who were granted; those who were granted at once are in the first bucket.
-    pub waited: Histogram,
+    pub waited: HoldHistogram,
     /// How long those held who have ended, or hold in another mode since.
-    pub held: Histogram,
+    pub held: HoldHistogram,
     /// Grants that had to wait.
     pub hand_overs: u64,
     /// Grants that were held and given back.
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_span_falls_into_the_first_bucket_that_is_long_enough() {
-        let mut histogram = Histogram::default();
+        let mut histogram = HoldHistogram::default();
         for (span, bucket) in [(0, 0), (1, 0), (2, 1), (4, 1), (5, 2), (4_194_304, 11), (4_194_305, 12), (u64::MAX, 12)] {
             let before = histogram.counts[bucket];
             histogram.add(span);

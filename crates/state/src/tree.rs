@@ -1,7 +1,7 @@
 //! The tree of nodes: the only truth. Every path but the root has its parent in it.
 
 use crate::{
-    record::{Contender, NodeKind, Role, Znode},
+    record::{Contender, NodeKind, NodeRole, Znode},
     value::Value,
     weighed::Weighed,
 };
@@ -18,25 +18,25 @@ pub(crate) struct Tree {
 
 /// What a new node is to be.
 #[derive(Debug)]
-pub(crate) struct Create {
+pub(crate) struct NewNode {
     pub(crate) kind: NodeKind,
     pub(crate) owner: SessionNumber,
     pub(crate) value: Value,
-    pub(crate) role: Role,
+    pub(crate) role: NodeRole,
 }
 
-impl Create {
-    pub(crate) fn lock() -> Create {
-        let role = Role::Lock(Box::default());
-        Create { kind: NodeKind::Container, owner: SessionNumber(0), value: Value::empty(), role }
+impl NewNode {
+    pub(crate) fn lock() -> NewNode {
+        let role = NodeRole::Lock(Box::default());
+        NewNode { kind: NodeKind::Container, owner: SessionNumber(0), value: Value::empty(), role }
     }
 
-    pub(crate) fn persistent() -> Create {
-        Create::data(NodeKind::Persistent, SessionNumber(0), Value::empty())
+    pub(crate) fn persistent() -> NewNode {
+        NewNode::data(NodeKind::Persistent, SessionNumber(0), Value::empty())
     }
 
-    pub(crate) fn data(kind: NodeKind, owner: SessionNumber, value: Value) -> Create {
-        Create { kind, owner, value, role: Role::Data }
+    pub(crate) fn data(kind: NodeKind, owner: SessionNumber, value: Value) -> NewNode {
+        NewNode { kind, owner, value, role: NodeRole::Data }
     }
 }
 
@@ -44,8 +44,8 @@ impl Tree {
     pub(crate) fn new() -> Tree {
         let mut tree = Tree::empty();
         let (at, first) = (WallMillis(0), Revision(0));
-        tree.nodes.insert(Path::root(), Arc::new(znode(Create::persistent(), first, at)));
-        tree.create(Path::root().child("locks"), Create::persistent(), first, at);
+        tree.nodes.insert(Path::root(), Arc::new(znode(NewNode::persistent(), first, at)));
+        tree.create(Path::root().child("locks"), NewNode::persistent(), first, at);
         tree
     }
 
@@ -81,12 +81,12 @@ impl Tree {
     /// Changes a contender, also in what counts; `None` where none stands there.
     pub(crate) fn change_contender<T>(&mut self, path: &Path, change: impl FnOnce(&mut Contender) -> T) -> Option<T> {
         let weight = |node: &Arc<Znode>| match &node.role {
-            Role::Contender(contender) => contender.changing_weight(),
-            Role::Data | Role::Lock(_) => 0,
+            NodeRole::Contender(contender) => contender.changing_weight(),
+            NodeRole::Data | NodeRole::Lock(_) => 0,
         };
         self.nodes.change(path, weight, |node| match &mut Arc::make_mut(node).role {
-            Role::Contender(contender) => Some(change(contender)),
-            Role::Data | Role::Lock(_) => None,
+            NodeRole::Contender(contender) => Some(change(contender)),
+            NodeRole::Data | NodeRole::Lock(_) => None,
         })?
     }
 
@@ -154,7 +154,7 @@ impl Tree {
     }
 
     /// Creates a node whose parent exists and which does not: the parent's `pzxid` and counter of children move with it.
-    pub(crate) fn create(&mut self, path: Path, create: Create, revision: Revision, at: WallMillis) {
+    pub(crate) fn create(&mut self, path: Path, create: NewNode, revision: Revision, at: WallMillis) {
         let parent = path.parent();
         let parent = parent.and_then(|parent| self.get_mut(&parent));
         assert!(parent.is_some(), "a node was created without its parent: {path}");
@@ -172,7 +172,7 @@ impl Tree {
     pub(crate) fn create_parents(
         &mut self,
         path: &Path,
-        make: impl Fn() -> Create,
+        make: impl Fn() -> NewNode,
         revision: Revision,
         at: WallMillis,
     ) -> Vec<Path> {
@@ -205,7 +205,7 @@ impl Tree {
     }
 }
 
-fn znode(create: Create, revision: Revision, at: WallMillis) -> Znode {
+fn znode(create: NewNode, revision: Revision, at: WallMillis) -> Znode {
     Znode {
         czxid: revision,
         mzxid: revision,

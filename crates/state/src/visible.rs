@@ -7,7 +7,7 @@
 use crate::{
     State,
     pending::{Pending, SessionEnd},
-    record::{Contender, Role, Znode},
+    record::{Contender, NodeRole, Znode},
 };
 use fairhold_types::{EndReason, FencingToken, LockName, Path, SessionNumber};
 
@@ -20,7 +20,7 @@ impl State {
 
     /// Whether a node's session has ended, so that it goes with one of the next pieces.
     pub(crate) fn is_orphan(&self, node: &Znode) -> bool {
-        !self.index.ending.is_empty() && node.role == Role::Data && self.is_ending(node.ephemeral_owner)
+        !self.index.ending.is_empty() && node.role == NodeRole::Data && self.is_ending(node.ephemeral_owner)
     }
 
     /// Whether a session has ended, and not all that it had is gone yet.

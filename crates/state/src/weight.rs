@@ -8,7 +8,7 @@
 use crate::{
     command::{Meta, OperationResult},
     memory::Remembered,
-    record::{Contender, Revocation, Role, Session, Znode},
+    record::{Contender, NodeRole, Revocation, SessionRecord, Znode},
     weighed::Weigh,
 };
 use fairhold_types::{GrantId, LockName, Path, Revision, SessionNumber};
@@ -70,9 +70,9 @@ impl Weigh<Path> for Arc<Znode> {
 
     fn weight(&self) -> u64 {
         let role = match &self.role {
-            Role::Data => 0,
-            Role::Lock(_) => LOCK_BYTES,
-            Role::Contender(contender) => contender.weight(),
+            NodeRole::Data => 0,
+            NodeRole::Lock(_) => LOCK_BYTES,
+            NodeRole::Contender(contender) => contender.weight(),
         };
         NODE_BYTES + self.value.len() as u64 + role
     }
@@ -101,7 +101,7 @@ pub(crate) fn of_word(word: &Revocation) -> u64 {
     WORD_BYTES + len(&word.by) + len(&word.reason)
 }
 
-impl Weigh<SessionNumber> for Arc<Session> {
+impl Weigh<SessionNumber> for Arc<SessionRecord> {
     fn key_weight(_: &SessionNumber) -> u64 {
         0
     }
@@ -112,7 +112,7 @@ impl Weigh<SessionNumber> for Arc<Session> {
 }
 
 /// The ended grants of a session, which are the part of it that changes.
-pub(crate) fn ended_weight(session: &Session) -> u64 {
+pub(crate) fn ended_weight(session: &SessionRecord) -> u64 {
     ENDED_ID_BYTES * session.ended.len() as u64
 }
 

@@ -7,7 +7,7 @@ mod random;
 use fairhold_state::{
     State,
     command::{
-        Acquire, Applied, Break, Claimant, Command, Held, IfBusy, Lifetime, Meta, OpenSession, Operation, Outcome, Owner,
+        Acquire, Applied, Break, Claimant, Command, HeldGrant, IfBusy, Lifetime, Meta, OpenSession, Operation, Outcome, Owner,
         Proclaim, Rejection, Revoke, SetLock, Sweepable, Transact, Want, WriteKey,
     },
     read::GrantStatus,
@@ -107,7 +107,7 @@ fn furnished() -> State {
     let alone = Claimant::Anonymous { timeout_ms: 1_000 };
     done(&mut state, Command::Acquire(Acquire { claimant: alone, ..acquire("alone", 21, Mode::Exclusive) }));
     let cools = Acquire { max_hold_ms: Some(1_000), lock_delay_ms: 1_000, ..acquire("cools", 22, Mode::Exclusive) };
-    let Outcome::Held(Held { number, token, .. }) = done(&mut state, Command::Acquire(cools)) else { panic!("it is free") };
+    let Outcome::Held(HeldGrant { number, token, .. }) = done(&mut state, Command::Acquire(cools)) else { panic!("it is free") };
     done(&mut state, Command::EndHolds { holds: vec![(number, token)], at: AT });
     for number in 0..40 {
         done(&mut state, Command::Acquire(acquire(&format!("many/{number}"), 100 + number, Mode::Exclusive)));

@@ -8,9 +8,9 @@
 use fairhold_state::{
     State,
     command::{
-        Acquire, Answer, Blocked, Break, Claimant, Command, Condition, Held, HolderFacts, IfBusy, LOG_FORMAT, Lifetime, Meta,
-        OpenSession, Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection, Revoke, SessionKey, SetLock,
-        Sweepable, Transact, Want, WriteKey,
+        Acquire, Answer, Blocked, Break, Claimant, Command, Condition, HeldGrant, HolderFacts, IfBusy, LOG_FORMAT, Lifetime,
+        Meta, OpenSession, Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection, Revoke, SessionKey,
+        SetLock, Sweepable, Transact, Want, WriteKey,
     },
     snapshot::SNAPSHOT_FORMAT,
     value::Value,
@@ -295,7 +295,7 @@ fn outcomes() -> Vec<(String, Answer)> {
         Nothing => Outcome::Nothing,
         Done => Outcome::Done,
         SessionOpened => Outcome::SessionOpened { id: open().id, number: session, timeout_ms: 15_000 },
-        Held => Outcome::Held(Held { number, token: FencingToken(90), session, attempt: 2 }),
+        Held => Outcome::Held(HeldGrant { number, token: FencingToken(90), session, attempt: 2 }),
         Queued => Outcome::Queued(Queued { number, session, attempt: 1 }),
         Written => Outcome::Written { succeeded: true, results, at: Revision(57) },
         Broken => Outcome::Broken { holders: 3, named: vec![number] },

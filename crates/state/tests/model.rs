@@ -17,7 +17,7 @@ use fairhold_state::{
     command::{Applied, Command, Event, Rejection},
     history_page::HistoryQuery,
     read::GrantStatus,
-    record::{Contender, NodeKind, Role, Session},
+    record::{Contender, NodeKind, NodeRole, SessionRecord},
 };
 use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, limits::PAGE_MAX};
 use naive::{
@@ -282,8 +282,8 @@ impl Run {
             ensure(well, || format!("#{} of {name} has a wrong place", contender.number))?;
         }
         let settings = match state.node(&name.path()).map(|node| &node.role) {
-            Some(Role::Lock(settings)) => Some(&**settings),
-            Some(Role::Data | Role::Contender(_)) | None => None,
+            Some(NodeRole::Lock(settings)) => Some(&**settings),
+            Some(NodeRole::Data | NodeRole::Contender(_)) | None => None,
         };
         let expected = naive.settings(name);
         ensure(settings == expected.as_ref(), || format!("{name} keeps {settings:?} and not {expected:?}"))?;
@@ -436,7 +436,7 @@ impl Run {
     }
 }
 
-fn session_facts(session: &Session) -> SessionFacts {
+fn session_facts(session: &SessionRecord) -> SessionFacts {
     let ended = session.ended.ids().filter_map(|id| Some((*id, session.ended.get(id)?))).collect();
     let (name, meta) = (session.name.to_string(), session.meta.clone());
     let (id, key, floor) = (session.id, session.key, session.ended.floor());

@@ -142,7 +142,7 @@ impl World {
             ephemeral_owner: SessionNumber(0),
             kind: fairhold_state::record::NodeKind::Persistent.into(),
             value: Value::from(&b"1"[..]),
-            role: fairhold_state::record::Role::Data,
+            role: fairhold_state::record::NodeRole::Data,
             acl: None,
         }
     }

@@ -65,7 +65,7 @@ pub(crate) enum WriteRequest {
 }
 
 /// The callers that wait for a batch.
-enum Waiter {
+enum WriteWaiter {
     Append(IOFlushed<TypeConfig>, OwnedSemaphorePermit),
     Vote(Vote, oneshot::Sender<io::Result<()>>),
 }
@@ -86,7 +86,7 @@ pub(crate) struct Writer {
 struct Round {
     batch: Batch,
     change: u64,
-    waiters: Vec<Waiter>,
+    waiters: Vec<WriteWaiter>,
 }
 
 impl Writer {
@@ -111,12 +111,12 @@ impl Writer {
         for waiter in waiters {
             let result = failure.as_ref().map_or(Ok(()), |failure| Err(failure.to_error()));
             match waiter {
-                Waiter::Append(flushed, room) => {
+                WriteWaiter::Append(flushed, room) => {
                     drop(room);
                     flushed.io_completed(result);
                 }
                 // Who asked may be gone: then nobody relies on the answer.
-                Waiter::Vote(_, done) => drop(done.send(result)),
+                WriteWaiter::Vote(_, done) => drop(done.send(result)),
             }
         }
         if let Err(error) = failpoint!(StorageLogTold) {
@@ -142,7 +142,7 @@ impl Writer {
     }
 
     /// Makes the result visible before anybody is told of it.
-    fn record(&self, result: &io::Result<()>, change: u64, waiters: &[Waiter]) -> Result<(), TailFailure> {
+    fn record(&self, result: &io::Result<()>, change: u64, waiters: &[WriteWaiter]) -> Result<(), TailFailure> {
         let Ok(mut tail) = self.tail.lock() else { return Err(TailFailure::new(&poisoned())) };
         if let Err(error) = result {
             self.faults.note(error);
@@ -153,8 +153,8 @@ impl Writer {
         tail.written(change);
         for waiter in waiters {
             match waiter {
-                Waiter::Vote(vote, _) => tail.state.vote = Some(*vote),
-                Waiter::Append(..) => {}
+                WriteWaiter::Vote(vote, _) => tail.state.vote = Some(*vote),
+                WriteWaiter::Append(..) => {}
             }
         }
         Ok(())
@@ -165,7 +165,7 @@ impl Round {
     fn add(&mut self, request: WriteRequest) -> io::Result<()> {
         match request {
             WriteRequest::Append { change, entries, first, last, flushed, room } => {
-                self.waiters.push(Waiter::Append(flushed, room));
+                self.waiters.push(WriteWaiter::Append(flushed, room));
                 self.change = change;
                 self.batch.put_entries(&entries);
                 self.batch.put_bounds(first, last.as_ref())
@@ -175,7 +175,7 @@ impl Round {
                 self.batch.put_vote(&vote)
             }
             WriteRequest::Vote { vote, done } => {
-                self.waiters.push(Waiter::Vote(vote, done));
+                self.waiters.push(WriteWaiter::Vote(vote, done));
                 self.batch.put_vote(&vote)
             }
             WriteRequest::Committed(committed) => self.batch.put_committed(committed.as_ref()),

@@ -9,15 +9,15 @@ use serde::Serialize;
 /// What the calls were answered, in their order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Answers {
+pub struct BatchAnswers {
     /// One for each call.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<BatchAnswer>,
 }
 
 /// What one call was answered: what it would have been answered alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Answer {
+pub struct BatchAnswer {
     /// The HTTP status.
     pub status: u16,
     /// `Retry-After`: when to ask again, in seconds.

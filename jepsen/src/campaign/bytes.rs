@@ -3,7 +3,7 @@
 
 use super::{Ended, Setting, sum::Sum};
 use crate::{
-    cluster::{self, Cluster, NodeState},
+    cluster::{self, ChaosCluster, NodeState},
     http::Request,
     net::Network,
     new_key,
@@ -66,7 +66,7 @@ enum Fate {
 }
 
 struct Trial {
-    cluster: Cluster,
+    cluster: ChaosCluster,
     folder: PathBuf,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn run(setting: &Setting, flips: usize) -> Result<Ended, NotRun> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
     runtime.block_on(async {
         let network = Network::create(NODES).map_err(NotRun::NotHere)?;
-        let cluster = Cluster::plan(&network, &setting.fairhold, &setting.folder)?;
+        let cluster = ChaosCluster::plan(&network, &setting.fairhold, &setting.folder)?;
         let mut trial = Trial { cluster, folder: setting.folder.clone() };
         let ended = trial.all(setting, flips).await;
         trial.cluster.end();

@@ -4,12 +4,12 @@
 //! The part by revision plays the events of the watch again. The part by time believes answers only.
 
 use super::Check;
-use crate::history::{Call, Event, Fence, History, Op};
+use crate::history::{Call, Event, FenceEvent, History, Op};
 use std::collections::{BTreeMap, HashMap};
 
 pub(crate) fn check(history: &History) -> Check {
     let mut check = Check::new("fences", "a write under a fence happens only while a held grant has the token");
-    let mut writes: Vec<(&Op, Vec<Fence>)> =
+    let mut writes: Vec<(&Op, Vec<FenceEvent>)> =
         history.ops.iter().filter(|op| op.is_ok()).map(|op| (op, fences(op))).filter(|(_, fences)| !fences.is_empty()).collect();
     by_time(history, &writes, &mut check);
     writes.sort_by_key(|(op, _)| op.revision);
@@ -18,9 +18,9 @@ pub(crate) fn check(history: &History) -> Check {
 }
 
 /// The tokens that a write came with.
-fn fences(op: &Op) -> Vec<Fence> {
+fn fences(op: &Op) -> Vec<FenceEvent> {
     match (op.call, op.grant, op.token) {
-        (Call::FencedWrite, Some(grant), Some(token)) => vec![Fence { lock: op.key.clone(), grant, token }],
+        (Call::FencedWrite, Some(grant), Some(token)) => vec![FenceEvent { lock: op.key.clone(), grant, token }],
         _other => op.fences.clone(),
     }
 }
@@ -44,12 +44,12 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    fn has(&self, fence: &Fence) -> bool {
+    fn has(&self, fence: &FenceEvent) -> bool {
         self.0.get(fence.lock.as_str()).is_some_and(|tokens| tokens.values().any(|token| *token == fence.token))
     }
 }
 
-fn by_revision(told: &[Event], writes: &[(&Op, Vec<Fence>)], check: &mut Check) {
+fn by_revision(told: &[Event], writes: &[(&Op, Vec<FenceEvent>)], check: &mut Check) {
     let last = told.last().map_or(0, |event| event.revision);
     let (mut tokens, mut next) = (Tokens::default(), 0);
     for (op, fences) in writes {
@@ -84,7 +84,7 @@ struct Told {
     released: Option<u64>,
 }
 
-fn by_time(history: &History, writes: &[(&Op, Vec<Fence>)], check: &mut Check) {
+fn by_time(history: &History, writes: &[(&Op, Vec<FenceEvent>)], check: &mut Check) {
     let mut grants: HashMap<usize, Told> = HashMap::new();
     for op in history.ops.iter().filter(|op| op.is_ok()) {
         let Some(told) = op.grant.map(|grant| grants.entry(grant).or_default()) else { continue };
@@ -167,7 +167,7 @@ mod tests {
     }
 
     fn txn(succeeded: bool, revision: u64) -> Op {
-        let fence = |lock: &str, token| Fence { lock: lock.to_owned(), grant: 0, token };
+        let fence = |lock: &str, token| FenceEvent { lock: lock.to_owned(), grant: 0, token };
         op(Call::Txn, "chaos/a").with(|op| {
             (op.revision, op.succeeded) = (Some(revision), Some(succeeded));
             op.fences = vec![fence("a", 5), fence("b", 7)];

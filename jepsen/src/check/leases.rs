@@ -40,7 +40,7 @@ pub(crate) fn check(history: &History) -> Check {
 }
 
 /// What has expired is not renewed, and a session that has expired gets no node.
-fn nothing_more(history: &History, number: u64, end: End, renewals: &[&Op], check: &mut Check) {
+fn nothing_more(history: &History, number: u64, end: LeaseEnd, renewals: &[&Op], check: &mut Check) {
     for late in renewals.iter().filter(|op| op.is_ok() && op.start > end.at) {
         check.broken(|| format!("{}: operation {} was acknowledged, and {number} had expired", late.key, late.index));
     }
@@ -64,7 +64,7 @@ pub(crate) struct Life {
 /// All that expired and was told to live before.
 pub(crate) fn lives(history: &History) -> Vec<Life> {
     let renewed = renewals(history, &acquires(history), |op, _| op.is_ok());
-    let life = |(number, end): (u64, End)| {
+    let life = |(number, end): (u64, LeaseEnd)| {
         let last = last_before(renewed.get(&number)?, end.at)?;
         Some(Life { sent: last.start, ended: end.at, ttl: last.ttl? })
     };
@@ -126,19 +126,19 @@ fn renewals<'a>(
 
 /// An end that was told.
 #[derive(Debug, Clone, Copy)]
-struct End {
+struct LeaseEnd {
     /// When a watch told it first.
     at: u64,
     revision: u64,
 }
 
 /// When the end of each session or grant that expired was first told by any watch.
-fn first_told(history: &History) -> HashMap<u64, End> {
-    let mut ended: HashMap<u64, End> = HashMap::new();
+fn first_told(history: &History) -> HashMap<u64, LeaseEnd> {
+    let mut ended: HashMap<u64, LeaseEnd> = HashMap::new();
     for event in history.told.iter().flatten().filter(|event| event.kind() == "ended" && event.text("reason") == Some("expired"))
     {
         let Some(number) = event.number("number").or_else(|| event.number("session")) else { continue };
-        let known = ended.entry(number).or_insert(End { at: event.at, revision: event.revision });
+        let known = ended.entry(number).or_insert(LeaseEnd { at: event.at, revision: event.revision });
         known.at = known.at.min(event.at);
     }
     ended

@@ -46,7 +46,7 @@ struct Lease<'a> {
 
 /// An end, when a watch first told it, and whether nobody asked for it.
 #[derive(Debug, Clone, Copy)]
-struct End {
+struct GrantEnd {
     at: u64,
     expired: bool,
 }
@@ -113,7 +113,7 @@ fn disturbances(history: &History, rest: Rest) -> Vec<(u64, u64)> {
 }
 
 /// When the ends of sessions, and of grants, were told.
-fn ends(history: &History) -> (HashMap<u64, End>, HashMap<u64, End>) {
+fn ends(history: &History) -> (HashMap<u64, GrantEnd>, HashMap<u64, GrantEnd>) {
     let (mut sessions, mut grants) = (HashMap::new(), HashMap::new());
     for event in history.told.iter().flatten().filter(|event| matches!(event.kind(), "ended" | "cooling")) {
         let (ends, number) = match (event.text("lock"), event.number("number"), event.number("session")) {
@@ -122,7 +122,7 @@ fn ends(history: &History) -> (HashMap<u64, End>, HashMap<u64, End>) {
             _other => continue,
         };
         let expired = event.kind() == "cooling" || event.text("reason") == Some("expired");
-        let known = ends.entry(number).or_insert(End { at: event.at, expired });
+        let known = ends.entry(number).or_insert(GrantEnd { at: event.at, expired });
         known.at = known.at.min(event.at);
     }
     (sessions, grants)
@@ -150,7 +150,7 @@ fn leases<'a>(
     history: &'a History,
     of_session: &HashMap<u64, Sign>,
     of_grant: &HashMap<usize, Sign>,
-    ended: &HashMap<u64, End>,
+    ended: &HashMap<u64, GrantEnd>,
 ) -> Vec<Lease<'a>> {
     let acquires = acquires(history);
     let opened = history.ops.iter().filter(|op| op.call == Call::Open && op.is_ok());

@@ -38,7 +38,7 @@ pub(super) struct Item<A> {
 
 /// What a search finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum SearchAnswer {
     /// There is an order.
     Possible,
     /// There is none; this is the length of the longest prefix that has one.
@@ -48,7 +48,7 @@ pub(super) enum Answer {
 }
 
 /// A place in the search: what was taken, in which state that left the model, and how many of the necessary ones are done.
-struct Place<S> {
+struct SearchPlace<S> {
     taken: Vec<u64>,
     state: S,
     /// All before this one are taken.
@@ -57,19 +57,19 @@ struct Place<S> {
 }
 
 /// Looks for an order.
-pub(super) fn search<M: Model>(mut items: Vec<Item<M::Action>>) -> Answer {
+pub(super) fn search<M: Model>(mut items: Vec<Item<M::Action>>) -> SearchAnswer {
     items.sort_by_key(|item| item.start);
     let necessary = items.iter().filter(|item| item.end.is_some()).count();
     let mut seen: HashSet<(Vec<u64>, M::State)> = HashSet::new();
-    let mut places = vec![Place { taken: vec![0; items.len().div_ceil(64)], state: M::initial(), first: 0, done: 0 }];
+    let mut places = vec![SearchPlace { taken: vec![0; items.len().div_ceil(64)], state: M::initial(), first: 0, done: 0 }];
     let mut longest = 0;
     while let Some(place) = places.pop() {
         longest = longest.max(place.done);
         if place.done == necessary {
-            return Answer::Possible;
+            return SearchAnswer::Possible;
         }
         if seen.len() > STATES_MAX {
-            return Answer::TooMany;
+            return SearchAnswer::TooMany;
         }
         let is_taken = |index: usize| (place.taken[index / 64] >> (index % 64)) & 1 == 1;
         let first = (place.first..items.len()).find(|index| !is_taken(*index)).unwrap_or(items.len());
@@ -91,9 +91,9 @@ pub(super) fn search<M: Model>(mut items: Vec<Item<M::Action>>) -> Answer {
             let mut taken = place.taken.clone();
             taken[index / 64] |= 1 << (index % 64);
             if seen.insert((taken.clone(), state.clone())) {
-                places.push(Place { taken, state, first, done: place.done + usize::from(items[index].end.is_some()) });
+                places.push(SearchPlace { taken, state, first, done: place.done + usize::from(items[index].end.is_some()) });
             }
         }
     }
-    Answer::Impossible { longest }
+    SearchAnswer::Impossible { longest }
 }

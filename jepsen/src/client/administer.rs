@@ -1,6 +1,6 @@
 //! An administrator: sets what a lock allows, asks holders to release it, breaks it, and ends sessions.
 
-use super::{Client, WORK, micros};
+use super::{ChaosClient, WORK, micros};
 use crate::{
     history::{Call, Op},
     http::Request,
@@ -8,7 +8,7 @@ use crate::{
 };
 use std::{sync::atomic::Ordering, time::Duration};
 
-impl Client {
+impl ChaosClient {
     /// Sets how many permits a lock has.
     pub(crate) async fn set_limit(&mut self, lock: &str, limit: u32) {
         let request = Request::patch(format!("/v1/locks/{lock}?limit={limit}"), &new_key());

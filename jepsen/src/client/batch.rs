@@ -1,6 +1,6 @@
 //! A client makes many calls in one request. Each call is an operation of its own in the history.
 
-use super::{Client, Held, Opened, TTL, WORK, micros};
+use super::{ChaosClient, HeldLock, Opened, TTL, WORK, micros};
 use crate::{
     history::{Call, Op, Outcome},
     http::{Reply, Request},
@@ -35,7 +35,7 @@ impl Part {
     }
 
     /// A renewal of a grant without a session.
-    pub(crate) fn renewal(held: &Held) -> Part {
+    pub(crate) fn renewal(held: &HeldLock) -> Part {
         let (id, lock) = (held.id.clone(), held.key.clone());
         Part { call: Call::Renew, lock, id, owner: None, held: Some((held.grant, held.token)), queue: false }
     }
@@ -66,7 +66,7 @@ impl Part {
     }
 }
 
-impl Client {
+impl ChaosClient {
     /// An acquire with a new id.
     pub(crate) fn part(&self, lock: &str, queue: bool) -> Part {
         let owner = format!("a{}", self.shared.attempts.fetch_add(1, Ordering::SeqCst));

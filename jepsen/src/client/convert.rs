@@ -1,6 +1,6 @@
 //! A client changes what it holds: another mode, another ttl.
 
-use super::{Client, Held, WORK, micros};
+use super::{ChaosClient, HeldLock, WORK, micros};
 use crate::{
     history::{Call, Op, Outcome},
     http::Request,
@@ -8,9 +8,9 @@ use crate::{
 };
 use std::time::Duration;
 
-impl Client {
+impl ChaosClient {
     /// Makes a shared grant exclusive: it then has a new token.
-    pub(crate) async fn upgrade(&mut self, held: &mut Held, wait: Duration) -> Outcome {
+    pub(crate) async fn upgrade(&mut self, held: &mut HeldLock, wait: Duration) -> Outcome {
         let path = format!("/v1/grants/{}/upgrade?wait={}ms", held.id, wait.as_millis());
         let request = Request::post(path, &new_key()).within(WORK, wait);
         let describe = |op: &mut Op| op.grant = Some(held.grant);
@@ -23,7 +23,7 @@ impl Client {
     }
 
     /// Makes an exclusive grant shared: it keeps its token.
-    pub(crate) async fn downgrade(&mut self, held: &Held) -> Outcome {
+    pub(crate) async fn downgrade(&mut self, held: &HeldLock) -> Outcome {
         let request = Request::post(format!("/v1/grants/{}/downgrade", held.id), &new_key()).within(WORK, Duration::ZERO);
         let describe = |op: &mut Op| (op.grant, op.token) = (Some(held.grant), Some(held.token));
         let learn = |reply: &crate::http::Reply, op: &mut Op| op.token = reply.json["token"].as_u64().or(op.token);
@@ -31,7 +31,7 @@ impl Client {
     }
 
     /// Renews a grant with this ttl. Where nobody knows whether that happened, the shorter lease counts.
-    pub(crate) async fn renew_for(&mut self, held: &mut Held, ttl: Duration) -> Outcome {
+    pub(crate) async fn renew_for(&mut self, held: &mut HeldLock, ttl: Duration) -> Outcome {
         let request = Request::post(format!("/v1/grants/{}/renew?ttl={}ms", held.id, ttl.as_millis()), &new_key());
         let describe = |op: &mut Op| (op.grant, op.token, op.ttl) = (Some(held.grant), Some(held.token), Some(micros(ttl)));
         let (running, reply) = self.ask(Call::Renew, &held.key, describe, request.within(WORK, Duration::ZERO), |_, _| {}).await;

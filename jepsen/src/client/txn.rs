@@ -1,21 +1,21 @@
 //! A client writes a pair of nodes in one transaction, under two fences, and reads the pair.
 
-use super::{Client, Held, WORK};
+use super::{ChaosClient, HeldLock, WORK};
 use crate::{
-    history::{Call, Fence, Op, Outcome, pair},
+    history::{Call, FenceEvent, Op, Outcome, pair},
     http::{Reply, Request},
     new_key,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
 
-impl Client {
+impl ChaosClient {
     /// Writes both nodes where both tokens are current. Else writes a third node.
-    pub(crate) async fn transact(&mut self, key: &str, held: [&Held; 2]) -> Outcome {
+    pub(crate) async fn transact(&mut self, key: &str, held: [&HeldLock; 2]) -> Outcome {
         let value = new_key();
-        let fences = held.map(|held| Fence { lock: held.key.clone(), grant: held.grant, token: held.token });
+        let fences = held.map(|held| FenceEvent { lock: held.key.clone(), grant: held.grant, token: held.token });
         let put = |path: String| json!({"put": {"path": format!("/{path}"), "value": value, "parents": true}});
-        let fence = |fence: &Fence| json!({"fence": {"lock": fence.lock, "token": fence.token}});
+        let fence = |fence: &FenceEvent| json!({"fence": {"lock": fence.lock, "token": fence.token}});
         let body = json!({
             "if": fences.each_ref().map(fence),
             "then": pair(key).map(put),

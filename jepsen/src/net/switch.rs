@@ -29,10 +29,10 @@ pub(crate) struct Switch {
 
 /// What the switch is told by.
 #[derive(Debug, Clone)]
-pub(crate) struct Remote(Arc<Shared>);
+pub(crate) struct Remote(Arc<SwitchShared>);
 
 #[derive(Debug)]
-struct Shared {
+struct SwitchShared {
     places: usize,
     faults: Mutex<Faults>,
     /// Packets that a fault did something to.
@@ -57,14 +57,14 @@ struct Faults {
     links: Vec<Link>,
 }
 
-impl Shared {
+impl SwitchShared {
     fn faults(&self) -> MutexGuard<'_, Faults> {
         // What it guards is whole after every statement that can panic.
         self.faults.lock()
     }
 }
 
-impl Shared {
+impl SwitchShared {
     fn way(&self) -> MutexGuard<'_, Way> {
         self.way.lock()
     }
@@ -92,7 +92,7 @@ impl Switch {
     pub(super) fn start(tuns: Vec<File>) -> io::Result<Switch> {
         let places = tuns.len();
         let faults = Faults { overlays: BTreeMap::new(), next: 0, links: vec![Link::default(); places * places] };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SwitchShared {
             places,
             faults: Mutex::new(faults),
             touched: AtomicU64::new(0),
@@ -159,7 +159,7 @@ impl Faults {
 }
 
 /// Reads one device until it goes away with its namespace.
-fn carry(place: usize, tuns: &[File], shared: &Shared) {
+fn carry(place: usize, tuns: &[File], shared: &SwitchShared) {
     let mut random = SmallRng::seed_from_u64(place as u64);
     let mut buffer = vec![0; PACKET_BYTES_MAX];
     let mut device = &tuns[place];
@@ -172,7 +172,7 @@ fn carry(place: usize, tuns: &[File], shared: &Shared) {
     }
 }
 
-fn forward(packet: &[u8], from: usize, tuns: &[File], shared: &Shared, random: &mut SmallRng) {
+fn forward(packet: &[u8], from: usize, tuns: &[File], shared: &SwitchShared, random: &mut SmallRng) {
     let Some(to) = packet::route(packet).and_then(|(_, to)| place_of(to, shared.places - 1)) else { return };
     let link = shared.faults().links[from * shared.places + to];
     if link == Link::default() {
@@ -201,7 +201,7 @@ fn forward(packet: &[u8], from: usize, tuns: &[File], shared: &Shared, random: &
 }
 
 /// Brings packets that were held to where they go, when it is time.
-fn bring(tuns: &[File], shared: &Shared) {
+fn bring(tuns: &[File], shared: &SwitchShared) {
     let mut way = shared.way();
     while !shared.over.load(Ordering::Relaxed) {
         let now = Instant::now();

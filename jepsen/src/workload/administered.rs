@@ -6,7 +6,7 @@ use super::{
     Keys, MAX_HOLD,
     locks::{WAIT, pause},
 };
-use crate::client::{Client, Held, Opened, TTL, Wish};
+use crate::client::{ChaosClient, HeldLock, Opened, TTL, Wish};
 use parking_lot::{Mutex, MutexGuard};
 use rand::{RngExt, rngs::SmallRng, seq::IteratorRandom};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -32,7 +32,7 @@ impl Sessions {
     }
 }
 
-pub(super) async fn run(mut client: Client, keys: Arc<Keys>, sessions: Arc<Sessions>, number: u64) {
+pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>, sessions: Arc<Sessions>, number: u64) {
     let mut turn = 0_u64;
     while !client.is_over() {
         if number.is_multiple_of(3) {
@@ -61,7 +61,7 @@ pub(super) async fn run(mut client: Client, keys: Arc<Keys>, sessions: Arc<Sessi
     }
 }
 
-async fn administer(client: &mut Client, key: &str, sessions: &Sessions) {
+async fn administer(client: &mut ChaosClient, key: &str, sessions: &Sessions) {
     let (pool, door) = (format!("{key}-pool"), format!("{key}-door"));
     let either = if client.random.random_range(0..2) == 0 { pool.clone() } else { door.clone() };
     match client.random.random_range(0..8) {
@@ -86,7 +86,7 @@ async fn administer(client: &mut Client, key: &str, sessions: &Sessions) {
 }
 
 /// Holds a lock for a while. It goes on for a moment after a refusal: nothing of it may succeed.
-async fn hold(client: &mut Client, wish: Wish, session: Option<(&str, &Opened)>) {
+async fn hold(client: &mut ChaosClient, wish: Wish, session: Option<(&str, &Opened)>) {
     let Some(mut held) = client.acquire(&wish).await else { return };
     for _ in 0..client.random.random_range(1..=5) {
         match (client.random.random_range(0..3), session) {
@@ -106,7 +106,7 @@ async fn hold(client: &mut Client, wish: Wish, session: Option<(&str, &Opened)>)
 }
 
 /// Sleeps for longer than a bounded grant may be held, and writes with its token.
-async fn outlive(client: &mut Client, held: &Held) {
+async fn outlive(client: &mut ChaosClient, held: &HeldLock) {
     tokio::time::sleep(MAX_HOLD.max(TTL) + TTL / 4).await;
     client.write_fenced(held).await;
 }

@@ -2,7 +2,7 @@
 
 use super::{Keys, locks::pause};
 use crate::{
-    client::{Client, Held, Opened, Part, TTL, Wish},
+    client::{ChaosClient, HeldLock, Opened, Part, TTL, Wish},
     history::{Call, Outcome},
 };
 use rand::{RngExt, seq::SliceRandom};
@@ -20,7 +20,7 @@ struct Hands {
     given_back: Vec<Part>,
 }
 
-pub(super) async fn run(mut client: Client, keys: Arc<Keys>, number: u64) {
+pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>, number: u64) {
     let mut turn = 0_u64;
     while !client.is_over() {
         turn += 1;
@@ -39,7 +39,7 @@ pub(super) async fn run(mut client: Client, keys: Arc<Keys>, number: u64) {
 }
 
 /// Batches, for as long as the session lives.
-async fn live(client: &mut Client, keys: &Keys, key: &str, session: &Opened, mut own: Option<Held>) {
+async fn live(client: &mut ChaosClient, keys: &Keys, key: &str, session: &Opened, mut own: Option<HeldLock>) {
     let mut hands = Hands::default();
     let mut kept_at = client.shared.recorder.now();
     while !client.is_over() {
@@ -65,7 +65,7 @@ async fn live(client: &mut Client, keys: &Keys, key: &str, session: &Opened, mut
 }
 
 /// The calls of a batch: those with one id stay in their order, all else is mixed.
-fn parts(client: &mut Client, keys: &Keys, hands: &Hands, own: Option<&Held>) -> Vec<Part> {
+fn parts(client: &mut ChaosClient, keys: &Keys, hands: &Hands, own: Option<&HeldLock>) -> Vec<Part> {
     let mut groups: Vec<Vec<Part>> = hands.held.iter().map(|part| vec![part.then(Call::Release)]).collect();
     groups.extend(own.map(|held| vec![Part::renewal(held)]));
     let queue = client.random.random_range(0..4) == 0;

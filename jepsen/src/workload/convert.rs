@@ -5,7 +5,7 @@ use super::{
     locks::{WAIT, pause, renewed_if_late},
 };
 use crate::{
-    client::{Client, Held, Wish},
+    client::{ChaosClient, HeldLock, Wish},
     history::Outcome,
 };
 use rand::RngExt;
@@ -16,7 +16,7 @@ const UPGRADE_WAIT_MS_MAX: u64 = 800;
 /// The ttls that a renewal asks for.
 const TTL_MS: std::ops::RangeInclusive<u64> = 1_000..=4_000;
 
-pub(super) async fn run(mut client: Client, keys: Arc<Keys>) {
+pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>) {
     while !client.is_over() {
         let shared = client.random.random_range(0..4) > 0;
         let wish = Wish { key: keys.next(), shared, wait: WAIT, ..Wish::default() };
@@ -33,7 +33,7 @@ pub(super) async fn run(mut client: Client, keys: Arc<Keys>) {
 }
 
 /// Changes a grant a few times, as long as its mode and its lease are known.
-async fn change(client: &mut Client, held: &mut Held, mut shared: bool) {
+async fn change(client: &mut ChaosClient, held: &mut HeldLock, mut shared: bool) {
     for _ in 0..client.random.random_range(1..=4) {
         let outcome = match client.random.random_range(0..5) {
             0 | 1 if shared => {
@@ -63,7 +63,7 @@ async fn change(client: &mut Client, held: &mut Held, mut shared: bool) {
 }
 
 /// Upgrades a grant. Afterwards the old token tries to write: the fence has to refuse it.
-async fn upgrade(client: &mut Client, held: &mut Held) -> Outcome {
+async fn upgrade(client: &mut ChaosClient, held: &mut HeldLock) -> Outcome {
     let before = held.clone();
     let wait = Duration::from_millis(client.random.random_range(0..UPGRADE_WAIT_MS_MAX));
     let outcome = client.upgrade(held, wait).await;

@@ -1,7 +1,7 @@
 //! Clients that acquire a lock, hold it for a moment and release it. Some sleep for longer than their lease.
 
 use super::{Keys, Workload};
-use crate::client::{Client, Held, TTL, Wish};
+use crate::client::{ChaosClient, HeldLock, TTL, Wish};
 use rand::RngExt;
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ const SHORT_WAIT_MS_MAX: u64 = 150;
 pub(super) const SLEEP: Duration = Duration::from_millis(2_600);
 
 /// For `OwnLock` the keys are the client's own.
-pub(super) async fn run(mut client: Client, keys: Arc<Keys>, workload: Workload, number: u64) {
+pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>, workload: Workload, number: u64) {
     while !client.is_over() {
         if workload == Workload::Election && number % 3 == 2 {
             client.leader(&keys.current()).await;
@@ -59,12 +59,12 @@ pub(super) async fn run(mut client: Client, keys: Arc<Keys>, workload: Workload,
 
 /// Renews a grant of whose lease half is over: it counts from when the grant was asked for, which may be long ago. Whether the
 /// lease is good then.
-pub(super) async fn renewed_if_late(client: &mut Client, held: &mut Held) -> bool {
+pub(super) async fn renewed_if_late(client: &mut ChaosClient, held: &mut HeldLock) -> bool {
     let late = client.shared.recorder.now() + u64::try_from(TTL.as_micros() / 2).unwrap_or(u64::MAX) > held.good_until;
     !late || client.renew(held).await
 }
 
-fn wish(client: &mut Client, keys: &Keys, workload: Workload) -> Wish {
+fn wish(client: &mut ChaosClient, keys: &Keys, workload: Workload) -> Wish {
     let wait = if workload == Workload::TryLock {
         Duration::from_millis(client.random.random_range(0..SHORT_WAIT_MS_MAX))
     } else {
@@ -87,7 +87,7 @@ fn permits_of(key: &str) -> u32 {
     PERMITS_MIN + key.bytes().map(u32::from).sum::<u32>() % 3
 }
 
-async fn write_under_fence(client: &mut Client, held: &mut Held) {
+async fn write_under_fence(client: &mut ChaosClient, held: &mut HeldLock) {
     client.read_resource(held);
     client.write_resource(held);
     client.write_fenced(held).await;
@@ -104,7 +104,7 @@ async fn write_under_fence(client: &mut Client, held: &mut Held) {
 }
 
 /// Up to this many milliseconds.
-pub(super) async fn pause(client: &mut Client, milliseconds: u64) {
+pub(super) async fn pause(client: &mut ChaosClient, milliseconds: u64) {
     let length = client.random.random_range(0..=milliseconds * 1_000);
     tokio::time::sleep(Duration::from_micros(length)).await;
 }

@@ -5,13 +5,13 @@ use super::{
     locks::{SLEEP, WAIT, pause, renewed_if_late},
 };
 use crate::{
-    client::{Client, Held, Wish},
+    client::{ChaosClient, HeldLock, Wish},
     history::pair,
 };
 use rand::RngExt;
 use std::sync::Arc;
 
-pub(super) async fn run(mut client: Client, keys: Arc<Keys>, number: u64) {
+pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>, number: u64) {
     while !client.is_over() {
         if number % 3 == 2 {
             read(&mut client, &format!("chaos/{}", keys.current())).await;
@@ -29,7 +29,7 @@ pub(super) async fn run(mut client: Client, keys: Arc<Keys>, number: u64) {
     }
 }
 
-async fn acquire(client: &mut Client, key: String) -> Option<Held> {
+async fn acquire(client: &mut ChaosClient, key: String) -> Option<HeldLock> {
     let held = client.acquire(&Wish { key, wait: WAIT, ..Wish::default() }).await;
     if held.is_none() {
         pause(client, 10).await;
@@ -38,7 +38,7 @@ async fn acquire(client: &mut Client, key: String) -> Option<Held> {
 }
 
 /// Writes the pair. Sometimes a token is stale by then: its lease is over, or its grant was given back.
-async fn write(client: &mut Client, key: &str, mut left: Held, mut right: Held) {
+async fn write(client: &mut ChaosClient, key: &str, mut left: HeldLock, mut right: HeldLock) {
     let live = renewed_if_late(client, &mut left).await && renewed_if_late(client, &mut right).await;
     if live {
         client.transact(key, [&left, &right]).await;
@@ -59,7 +59,7 @@ async fn write(client: &mut Client, key: &str, mut left: Held, mut right: Held) 
     read(client, key).await;
 }
 
-async fn read(client: &mut Client, key: &str) {
+async fn read(client: &mut ChaosClient, key: &str) {
     let [left, right] = pair(key);
     match client.random.random_range(0..3) {
         0 => drop(client.read(&left).await),

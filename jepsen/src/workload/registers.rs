@@ -1,11 +1,11 @@
 //! Clients that read and write nodes.
 
 use super::{Keys, locks::pause};
-use crate::client::Client;
+use crate::client::ChaosClient;
 use rand::RngExt;
 use std::sync::Arc;
 
-pub(super) async fn run(mut client: Client, keys: Arc<Keys>) {
+pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>) {
     while !client.is_over() {
         let key = format!("chaos/{}", keys.next());
         match client.random.random_range(0..10) {

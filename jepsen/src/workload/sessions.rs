@@ -2,7 +2,7 @@
 
 use super::locks::pause;
 use crate::{
-    client::{Client, TTL, Wish},
+    client::{ChaosClient, TTL, Wish},
     history::Outcome,
 };
 use rand::RngExt;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const KEEPALIVES_MAX: u32 = 6;
 
-pub(super) async fn run(mut client: Client, number: u64) {
+pub(super) async fn run(mut client: ChaosClient, number: u64) {
     let mut turn = 0_u64;
     while !client.is_over() {
         turn += 1;
@@ -44,7 +44,7 @@ pub(super) async fn run(mut client: Client, number: u64) {
 }
 
 /// Until its node is gone, or for long enough that it should be.
-async fn look_until_gone(client: &mut Client, key: &str) {
+async fn look_until_gone(client: &mut ChaosClient, key: &str) {
     for _ in 0..12 {
         if client.is_over() {
             return;

@@ -2,7 +2,7 @@
 
 use super::{Keys, locks::pause};
 use crate::{
-    client::{Client, Shared},
+    client::{ChaosClient, ClientShared},
     history::{Event, Outcome},
     http::{Http, Request},
 };
@@ -16,7 +16,7 @@ const SILENT_AFTER: Duration = Duration::from_secs(12);
 /// A node that does not begin to answer by then is asked again.
 const BEGINS_WITHIN: Duration = Duration::from_secs(3);
 
-pub(super) async fn write(mut client: Client, keys: Arc<Keys>) {
+pub(super) async fn write(mut client: ChaosClient, keys: Arc<Keys>) {
     while !client.is_over() {
         let key = format!("chaos/{}", keys.next());
         if client.random.random_range(0..4) == 0 {
@@ -28,7 +28,7 @@ pub(super) async fn write(mut client: Client, keys: Arc<Keys>) {
 }
 
 /// How a stream ended.
-enum End {
+enum WatchEnd {
     /// It broke, or never began.
     Broken,
     /// The server has not kept what was asked for.
@@ -37,7 +37,7 @@ enum End {
 
 /// Watches everything at one server, until it has told the revision at which all has come to rest. What that server has not kept,
 /// because it came back by another one's snapshot, is watched at the others, as the contract says.
-pub(crate) async fn follow(node: usize, http: Http, shared: Arc<Shared>, mut rest: tokio::sync::watch::Receiver<u64>) {
+pub(crate) async fn follow(node: usize, http: Http, shared: Arc<ClientShared>, mut rest: tokio::sync::watch::Receiver<u64>) {
     let (mut from, mut at) = (None, node);
     loop {
         let followed = one_stream(node, at, &http, &shared, &mut from);
@@ -55,8 +55,8 @@ pub(crate) async fn follow(node: usize, http: Http, shared: Arc<Shared>, mut res
             () = enough => return,
         };
         at = match ended {
-            End::Broken => node,
-            End::Compacted => at % http.nodes() + 1,
+            WatchEnd::Broken => node,
+            WatchEnd::Compacted => at % http.nodes() + 1,
         };
         tokio::time::sleep(AGAIN_AFTER).await;
     }
@@ -64,15 +64,15 @@ pub(crate) async fn follow(node: usize, http: Http, shared: Arc<Shared>, mut res
 
 /// One answer of a server that goes on: what it tells is written down for the watch of a node. Afterwards `from` says where to go
 /// on.
-async fn one_stream(node: usize, at: usize, http: &Http, shared: &Shared, from: &mut Option<u64>) -> End {
+async fn one_stream(node: usize, at: usize, http: &Http, shared: &ClientShared, from: &mut Option<u64>) -> WatchEnd {
     let begin = from.unwrap_or(1);
     let request = Request::get(format!("/v1/watch?from={begin}"));
     let opened = tokio::time::timeout(BEGINS_WITHIN, http.open(at, &request)).await;
-    let Ok(Ok(mut response)) = opened else { return End::Broken };
+    let Ok(Ok(mut response)) = opened else { return WatchEnd::Broken };
     match response.status().as_u16() {
         200 => {}
-        410 => return End::Compacted,
-        _other => return End::Broken,
+        410 => return WatchEnd::Compacted,
+        _other => return WatchEnd::Broken,
     }
     // What has been told of this revision comes again, in the same order.
     let (last, told) = shared.recorder.last_told(node - 1);
@@ -82,11 +82,11 @@ async fn one_stream(node: usize, at: usize, http: &Http, shared: &Shared, from: 
         text.extend_from_slice(&chunk);
         while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = text.drain(..=end).collect();
-            let Ok(line) = serde_json::from_slice::<serde_json::Value>(&line) else { return End::Broken };
+            let Ok(line) = serde_json::from_slice::<serde_json::Value>(&line) else { return WatchEnd::Broken };
             let revision = line["revision"].as_u64().unwrap_or(0);
             match line["type"].as_str().unwrap_or_default() {
                 "bookmark" | "goaway" => *from = Some(revision + 1),
-                "error" => return if line["code"] == "compacted" { End::Compacted } else { End::Broken },
+                "error" => return if line["code"] == "compacted" { WatchEnd::Compacted } else { WatchEnd::Broken },
                 _change if revision == begin && again > 0 => again -= 1,
                 _change => {
                     *from = Some(revision);
@@ -95,5 +95,5 @@ async fn one_stream(node: usize, at: usize, http: &Http, shared: &Shared, from: 
             }
         }
     }
-    End::Broken
+    WatchEnd::Broken
 }

@@ -25,7 +25,7 @@ const SWAPS: &[(&str, &str)] = &[
 
 /// A change, as it is found.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(super) struct Mutation {
     pub(super) range: Range<usize>,
     pub(super) kind: Kind,
     pub(super) text: String,
@@ -36,7 +36,7 @@ pub(super) struct Change {
 }
 
 /// All changes of a file.
-pub(super) fn changes(text: &str, syntax: &syn::File) -> Vec<Change> {
+pub(super) fn changes(text: &str, syntax: &syn::File) -> Vec<Mutation> {
     let mut walk = Walk { text, of_type: String::new(), functions: Vec::new(), found: Vec::new() };
     walk.visit_file(syntax);
     walk.found
@@ -69,7 +69,7 @@ struct Walk<'a> {
     text: &'a str,
     of_type: String,
     functions: Vec<Function>,
-    found: Vec<Change>,
+    found: Vec<Mutation>,
 }
 
 impl<'a> Walk<'a> {
@@ -81,7 +81,7 @@ impl<'a> Walk<'a> {
         // Outside of functions there are only constants.
         if let Some(function) = self.functions.last() {
             let (inside, function) = (function.name.clone(), function.range.clone());
-            self.found.push(Change { range, kind, text, function, inside, what });
+            self.found.push(Mutation { range, kind, text, function, inside, what });
         }
     }
 

@@ -1,7 +1,7 @@
 //! The tree of nodes, without async code.
 
 use super::{request::Request, runtime::OwnRuntime};
-use crate::{Create, Delete, Error, Put, Value};
+use crate::{Create, Delete, Error, NodeValue, Put};
 use fairhold_types::dto;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl Nodes {
     ///
     /// # Errors
     /// As there.
-    pub fn get(&self, path: &str) -> Result<Option<Value>, Error> {
+    pub fn get(&self, path: &str) -> Result<Option<NodeValue>, Error> {
         self.runtime.block_on(self.nodes.get(path))?
     }
 

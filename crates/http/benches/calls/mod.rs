@@ -4,7 +4,7 @@ use axum::{body::Body, extract::Request};
 use fairhold_http::PeerAddress;
 use fairhold_node::api::GrantView;
 use fairhold_state::{
-    record::{NodeKind, Role, Znode},
+    record::{NodeKind, NodeRole, Znode},
     value::Value,
 };
 use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, Mode, Revision, SessionNumber, dto::Meta, time::WallMillis};
@@ -87,7 +87,7 @@ pub(crate) fn node() -> Znode {
         ephemeral_owner: SessionNumber(0),
         kind: NodeKind::Persistent.into(),
         value: Value::from(&[7; 100][..]),
-        role: Role::Data,
+        role: NodeRole::Data,
         acl: None,
     }
 }

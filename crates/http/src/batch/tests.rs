@@ -72,7 +72,7 @@ fn the_longest_answer_in_a_batch_keeps_what_a_program_needs_within_its_bytes() {
         ..Facts::default()
     };
     let problem = fairhold_types::problem::Problem { facts, ..Problem::new(Code::LockHeld, detail).into() };
-    let answer = Answer { status: 409, retry_after: Some(1), body: Some(Body::Problem(Box::new(problem))) };
+    let answer = BatchAnswer { status: 409, retry_after: Some(1), body: Some(Body::Problem(Box::new(problem))) };
     let written = write(answer, BATCH_ACQUIRE_BYTES_MAX);
     assert!(written.len() <= BATCH_ACQUIRE_BYTES_MAX, "{} bytes", written.len());
     let json: Value = serde_json::from_slice(&written).unwrap();
@@ -83,14 +83,14 @@ fn the_longest_answer_in_a_batch_keeps_what_a_program_needs_within_its_bytes() {
 
 #[test]
 fn answers_written_one_by_one_are_the_body_that_is_described() {
-    let renewed = |id: u128| Answer {
+    let renewed = |id: u128| BatchAnswer {
         status: 200,
         retry_after: None,
         body: Some(Body::Renewed(answer::renewed_grant(GrantId::from_ulid(id), Duration::from_secs(30), WallMillis(0)))),
     };
-    for answers in [vec![renewed(1)], vec![renewed(1), Answer { status: 204, retry_after: None, body: None }, renewed(2)]] {
+    for answers in [vec![renewed(1)], vec![renewed(1), BatchAnswer { status: 204, retry_after: None, body: None }, renewed(2)]] {
         let one_by_one = together(answers.iter().map(|answer| write(answer.clone(), BATCH_RELEASE_BYTES_MAX)));
-        let described = serde_json::to_string(&fairhold_types::batch::Answers { answers }).unwrap();
+        let described = serde_json::to_string(&fairhold_types::batch::BatchAnswers { answers }).unwrap();
         assert_eq!(String::from_utf8(one_by_one).unwrap(), described + "\n");
     }
 }

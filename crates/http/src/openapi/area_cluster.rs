@@ -3,7 +3,7 @@
 use super::{
     describe::Describer,
     examples,
-    operation::{Operation, OperationKind},
+    operation::{DescribedCall, OperationKind},
     parameter::{flag, integer},
 };
 use crate::cluster::{CLUSTER, LEADER, READY, SNAPSHOT};
@@ -13,7 +13,7 @@ use serde_json::json;
 
 const TAG: &str = "cluster";
 
-pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
+pub(super) fn operations(describe: &mut Describer) -> Vec<DescribedCall> {
     vec![
         cluster(describe),
         hand_over(describe),
@@ -27,7 +27,7 @@ pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
     ]
 }
 
-fn cluster(describe: &mut Describer) -> Operation {
+fn cluster(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::GET, "/v1/cluster", "getCluster", TAG, "Show the cluster as this server sees it.")
         .about("Every server answers this itself, even without a quorum.")
@@ -40,7 +40,7 @@ fn cluster(describe: &mut Describer) -> Operation {
         .done(OperationKind::Here)
 }
 
-fn hand_over(describe: &mut Describer) -> Operation {
+fn hand_over(describe: &mut Describer) -> DescribedCall {
     let to = integer("to", "The voter to become the leader.", 1..=NodeId::MAX, None).required();
     describe
         .call(Method::POST, "/v1/cluster/leader", "handOver", TAG, "Transfer the leadership to another voter.")
@@ -55,7 +55,7 @@ fn hand_over(describe: &mut Describer) -> Operation {
         .done(OperationKind::Keyed)
 }
 
-fn take_snapshot(describe: &mut Describer) -> Operation {
+fn take_snapshot(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::POST, "/v1/cluster/snapshot", "takeSnapshot", TAG, "Take a snapshot of this server's state now.")
         .about(
@@ -69,7 +69,7 @@ fn take_snapshot(describe: &mut Describer) -> Operation {
         .done(OperationKind::Keyed)
 }
 
-fn live(describe: &mut Describer) -> Operation {
+fn live(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::GET, "/livez", "live", TAG, "Say whether the process runs.")
         .content(StatusCode::OK, "It does.", "text/plain", json!({ "type": "string", "const": "ok\n" }))
@@ -78,7 +78,7 @@ fn live(describe: &mut Describer) -> Operation {
         .done(OperationKind::Here)
 }
 
-fn ready(describe: &mut Describer) -> Operation {
+fn ready(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::GET, "/readyz", "ready", TAG, "Say whether this server can serve.")
         .query(&READY, vec![flag("verbose", "Answer as JSON, with the reason if it cannot serve.")])
@@ -90,7 +90,7 @@ fn ready(describe: &mut Describer) -> Operation {
         .done(OperationKind::Here)
 }
 
-fn version(describe: &mut Describer) -> Operation {
+fn version(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::GET, "/version", "version", TAG, "Show the program's name and version.")
         .json::<dto::Version>(StatusCode::OK, "The program.", json!({ "name": "fairhold", "version": env!("CARGO_PKG_VERSION") }))
@@ -98,7 +98,7 @@ fn version(describe: &mut Describer) -> Operation {
         .done(OperationKind::Here)
 }
 
-fn metrics(describe: &mut Describer) -> Operation {
+fn metrics(describe: &mut Describer) -> DescribedCall {
     let text = json!({ "type": "string" });
     let (plain, open) =
         ("text/plain; version=0.0.4; charset=utf-8", "application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -113,7 +113,7 @@ fn metrics(describe: &mut Describer) -> Operation {
         .done(OperationKind::Here)
 }
 
-fn front_page(describe: &mut Describer) -> Operation {
+fn front_page(describe: &mut Describer) -> DescribedCall {
     let text = json!({ "type": "string" });
     describe
         .call(Method::GET, "/", "getFrontPage", TAG, "A page for people: what this is, whether it serves, and where to go on.")
@@ -126,7 +126,7 @@ fn front_page(describe: &mut Describer) -> Operation {
         .done(OperationKind::Here)
 }
 
-fn openapi(describe: &mut Describer) -> Operation {
+fn openapi(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::GET, "/openapi.json", "getDescription", TAG, "This description.")
         .about("Compressed if `Accept-Encoding` names gzip. With `If-None-Match` and the ETag of an earlier answer, `304`.")

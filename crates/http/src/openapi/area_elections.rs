@@ -4,7 +4,7 @@ use super::{
     area_grants,
     describe::Describer,
     lines,
-    operation::{Operation, OperationKind},
+    operation::{DescribedCall, OperationKind},
     parameter::{form, integer, text},
     vocabulary::{consistency, lock_name, with_long_poll},
 };
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 const TAG: &str = "elections";
 const NAME: &str = "The election's name; write its slashes as %2F.";
 
-pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
+pub(super) fn operations(describe: &mut Describer) -> Vec<DescribedCall> {
     vec![stand(describe), proclaim(describe), leader(describe)]
 }
 
@@ -26,7 +26,7 @@ fn election_name() -> Value {
     name
 }
 
-fn stand(describe: &mut Describer) -> Operation {
+fn stand(describe: &mut Describer) -> DescribedCall {
     let rules = json!([{ "not": { "required": ["ttl", "session"] } }, { "not": { "required": ["hold", "session"] } }]);
     let example = json!({ "value": "http://10.0.0.7:8080", "wait": "10m" });
     let line = describe.schema::<hold::HoldLine>();
@@ -45,7 +45,7 @@ fn stand(describe: &mut Describer) -> Operation {
         .done(OperationKind::Keyed)
 }
 
-fn proclaim(describe: &mut Describer) -> Operation {
+fn proclaim(describe: &mut Describer) -> DescribedCall {
     let example = json!({ "grant": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "value": "http://10.0.0.7:8081" });
     describe
         .call(Method::PUT, "/v1/elections/{name}", "proclaim", TAG, "Proclaim another value.")
@@ -72,7 +72,7 @@ fn proclaim(describe: &mut Describer) -> Operation {
         .done(OperationKind::Keyed)
 }
 
-fn leader(describe: &mut Describer) -> Operation {
+fn leader(describe: &mut Describer) -> DescribedCall {
     let line = describe.schema::<election::ElectionLine>();
     let example = json!({
         "election": "primary", "value": "http://10.0.0.7:8080", "token": 42, "version": 0, "value_since": 42, "session": 40,

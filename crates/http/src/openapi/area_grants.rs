@@ -3,7 +3,7 @@
 use super::{
     describe::Describer,
     examples::{GRANT_ID, SESSION_ID},
-    operation::{Operation, OperationKind},
+    operation::{DescribedCall, OperationKind},
     parameter::{self, flag, form, integer, one_of, signed, span, words},
     vocabulary::{consistency, lock_name},
 };
@@ -14,7 +14,7 @@ use crate::{
 };
 use fairhold_types::{
     Code,
-    batch::Answers,
+    batch::BatchAnswers,
     dto, hold,
     limits::{
         BATCH_CALLS_MAX, LOCK_DELAY_MAX, LOCKS_TOGETHER_MAX, MAX_HOLD_MAX, MAX_HOLD_MIN, OWNER_BYTES_MAX, PERMITS_MAX,
@@ -28,7 +28,7 @@ use std::time::Duration;
 
 const TAG: &str = "grants";
 
-pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
+pub(super) fn operations(describe: &mut Describer) -> Vec<DescribedCall> {
     vec![
         acquire(describe),
         acquire_many(describe),
@@ -59,7 +59,7 @@ fn shared() -> Value {
     shared
 }
 
-fn acquire(describe: &mut Describer) -> Operation {
+fn acquire(describe: &mut Describer) -> DescribedCall {
     let rules = json!([
         { "not": { "required": ["ttl", "session"] } },
         { "not": { "required": ["hold", "session"] } },
@@ -130,7 +130,7 @@ fn acquire_parameters() -> Vec<parameter::Parameter> {
     parameters
 }
 
-fn acquire_many(describe: &mut Describer) -> Operation {
+fn acquire_many(describe: &mut Describer) -> DescribedCall {
     let rules = json!([{ "not": { "required": ["ttl", "session"] } }, { "not": { "required": ["hold", "session"] } }]);
     let want = json!({
         "type": "object",
@@ -159,7 +159,7 @@ fn acquire_many(describe: &mut Describer) -> Operation {
         .done(OperationKind::Keyed)
 }
 
-fn look(describe: &mut Describer) -> Operation {
+fn look(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::GET, "/v1/grants/{id}", "getGrant", TAG, "Get a grant by its id, or wait until it is held.")
         .in_path("id", "The grant's secret id.", grant_id())
@@ -175,7 +175,7 @@ fn look(describe: &mut Describer) -> Operation {
         .done(OperationKind::Read)
 }
 
-fn renew(describe: &mut Describer) -> Operation {
+fn renew(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::POST, "/v1/grants/{id}/renew", "renewGrant", TAG, "Renew a grant without a named session.")
         .about(
@@ -198,7 +198,7 @@ fn renewed() -> Value {
     json!({ "id": GRANT_ID, "ttl": "30s", "expires_in": "30s", "expires_at": "2026-01-01T12:00:30.000Z" })
 }
 
-fn downgrade(describe: &mut Describer) -> Operation {
+fn downgrade(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::POST, "/v1/grants/{id}/downgrade", "downgradeGrant", TAG, "Turn an exclusive hold into a shared one.")
         .about(
@@ -221,7 +221,7 @@ fn downgrade(describe: &mut Describer) -> Operation {
         .done(OperationKind::Keyed)
 }
 
-fn upgrade(describe: &mut Describer) -> Operation {
+fn upgrade(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::POST, "/v1/grants/{id}/upgrade", "upgradeGrant", TAG, "Turn a shared hold into an exclusive one.")
         .about(
@@ -253,7 +253,7 @@ fn upgrade(describe: &mut Describer) -> Operation {
         .done(OperationKind::Keyed)
 }
 
-fn release(describe: &mut Describer) -> Operation {
+fn release(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::DELETE, "/v1/grants/{id}", "releaseGrant", TAG, "Release a grant, or leave the queue.")
         .about(
@@ -285,7 +285,7 @@ fn acquire_in_batch() -> Value {
     schema["content"]["application/json"]["schema"].clone()
 }
 
-fn batch(describe: &mut Describer) -> Operation {
+fn batch(describe: &mut Describer) -> DescribedCall {
     let one = |name: &str, schema: Value| {
         let properties = json!({ name: schema });
         json!({ "type": "object", "properties": properties, "required": [name], "additionalProperties": false })
@@ -324,7 +324,7 @@ fn batch(describe: &mut Describer) -> Operation {
         )
         .query(&batch::BATCH, vec![])
         .request_of(schema, example)
-        .json::<Answers>(
+        .json::<BatchAnswers>(
             StatusCode::OK,
             "The answer to each call.",
             json!({ "answers": [{ "status": 200, "body": held() }, { "status": 204 }, { "status": 200, "body": renewed() }] }),

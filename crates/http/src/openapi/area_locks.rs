@@ -3,7 +3,7 @@
 use super::{
     describe::Describer,
     examples,
-    operation::{Operation, OperationKind},
+    operation::{DescribedCall, OperationKind},
     parameter::{form, integer, one_of, span, text, words},
     vocabulary::{consistency, lock_name, with_long_poll},
 };
@@ -29,7 +29,7 @@ const NAME: &str = "The lock's name; write its slashes as %2F.";
 const REVISION_OR_TIME: &str = "^([0-9]{1,15}|(19[7-9]|20[0-9])[0-9]-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T\
     ([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9]))$";
 
-pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
+pub(super) fn operations(describe: &mut Describer) -> Vec<DescribedCall> {
     vec![
         list(describe),
         show(describe),
@@ -42,7 +42,7 @@ pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
     ]
 }
 
-fn list(describe: &mut Describer) -> Operation {
+fn list(describe: &mut Describer) -> DescribedCall {
     let item = json!({
         "lock": "deploy", "state": "held", "holders": 1, "queue_length": 2, "mode": "exclusive", "limit": 1, "last_token": 42,
         "owner": "ci-7", "since": "2026-01-01T12:00:00.000Z", "held_for": "31s", "waiting_since": "2026-01-01T12:00:07.000Z",
@@ -84,7 +84,7 @@ fn list(describe: &mut Describer) -> Operation {
         .done(OperationKind::Read)
 }
 
-fn show(describe: &mut Describer) -> Operation {
+fn show(describe: &mut Describer) -> DescribedCall {
     let [holder, _] = examples::queue();
     let lock = json!({
         "lock": "deploy", "holders": [holder], "holder_count": 1, "queue_length": 1, "limit": 1, "last_token": 42,
@@ -108,7 +108,7 @@ fn show(describe: &mut Describer) -> Operation {
         .done(OperationKind::Read)
 }
 
-fn queue(describe: &mut Describer) -> Operation {
+fn queue(describe: &mut Describer) -> DescribedCall {
     let queue = json!({
         "lock": "deploy", "items": examples::queue(), "holder_count": 1, "queue_length": 1, "next_cursor": null,
     });
@@ -133,7 +133,7 @@ fn queue(describe: &mut Describer) -> Operation {
         .done(OperationKind::Read)
 }
 
-fn history(describe: &mut Describer) -> Operation {
+fn history(describe: &mut Describer) -> DescribedCall {
     let item = json!({
         "number": 41, "session": 40, "owner": "ci-7", "mode": "exclusive", "permits": 1, "token": 42,
         "queued_at": "2026-01-01T12:00:00.000Z", "from": "2026-01-01T12:00:07.000Z", "from_revision": 42,
@@ -172,7 +172,7 @@ fn history(describe: &mut Describer) -> Operation {
         .done(OperationKind::Read)
 }
 
-fn fence(describe: &mut Describer) -> Operation {
+fn fence(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::GET, "/v1/locks/{name}/fence", "checkFence", TAG, "Check a fencing token.")
         .about(
@@ -193,7 +193,7 @@ fn fence(describe: &mut Describer) -> Operation {
         .done(OperationKind::Read)
 }
 
-fn set(describe: &mut Describer) -> Operation {
+fn set(describe: &mut Describer) -> DescribedCall {
     let one_of_them = |name: &str| json!({ "required": [name] });
     let example = json!({
         "lock": "pool", "holders": [], "holder_count": 0, "queue_length": 0, "limit": 5, "max_hold": "60s", "next_cursor": null,
@@ -222,7 +222,7 @@ fn set(describe: &mut Describer) -> Operation {
         .done(OperationKind::Keyed)
 }
 
-fn revoke(describe: &mut Describer) -> Operation {
+fn revoke(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::POST, "/v1/locks/{name}/holders/revoke", "revokeLock", TAG, "Ask the holders of a lock to release it.")
         .about(
@@ -243,7 +243,7 @@ fn revoke(describe: &mut Describer) -> Operation {
         .done(OperationKind::Keyed)
 }
 
-fn break_lock(describe: &mut Describer) -> Operation {
+fn break_lock(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::DELETE, "/v1/locks/{name}/holders", "breakLock", TAG, "Take a lock away from all its holders.")
         .about(

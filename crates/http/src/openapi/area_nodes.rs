@@ -4,7 +4,7 @@ use super::{
     area_txn::NAME_PREFIX,
     describe::{Describer, OperationBuilder},
     examples,
-    operation::{Operation, OperationKind},
+    operation::{DescribedCall, OperationKind},
     parameter::{Parameter, flag, form, integer, only_true, span, text},
     vocabulary::{consistency, levels, with_long_poll},
 };
@@ -39,7 +39,7 @@ const STAT: [(&str, &str); 11] = [
     ("fairhold-num-children", "integer"),
 ];
 
-pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
+pub(super) fn operations(describe: &mut Describer) -> Vec<DescribedCall> {
     let mut operations = Vec::new();
     for at in [ROOT, NODE] {
         operations.extend([get(describe, at), put(describe, at), create(describe, at), delete(describe, at)]);
@@ -62,7 +62,7 @@ fn tag() -> Value {
     json!({ "type": "string" })
 }
 
-fn get(describe: &mut Describer, at: &'static str) -> Operation {
+fn get(describe: &mut Describer, at: &'static str) -> DescribedCall {
     let octets = json!({});
     let (id, summary) =
         if at == ROOT { ("getRoot", "Read the root of the tree.") } else { ("getNode", "Read a node's value, or its stat.") };
@@ -109,7 +109,7 @@ fn get(describe: &mut Describer, at: &'static str) -> Operation {
     call.done(OperationKind::Read)
 }
 
-fn put(describe: &mut Describer, at: &'static str) -> Operation {
+fn put(describe: &mut Describer, at: &'static str) -> DescribedCall {
     let (id, summary) =
         if at == ROOT { ("putRoot", "Write the root's value.") } else { ("putNode", "Write a node's value, or create it.") };
     let mut call = describe.call(Method::PUT, at, id, TAG, summary).about(
@@ -134,7 +134,7 @@ fn put(describe: &mut Describer, at: &'static str) -> Operation {
     write(call).codes(&CREATES).codes(&[Code::VersionMismatch]).done(OperationKind::Keyed)
 }
 
-fn create(describe: &mut Describer, at: &'static str) -> Operation {
+fn create(describe: &mut Describer, at: &'static str) -> DescribedCall {
     let id = if at == ROOT { "createInRoot" } else { "createSequential" };
     let mut call = describe.call(Method::POST, at, id, TAG, "Create a child with a number in its name.").about(
         "The server builds its name from `name` and the parent's counter in ten digits. Pass at most one of `session` and `ttl`.",
@@ -157,7 +157,7 @@ fn create(describe: &mut Describer, at: &'static str) -> Operation {
     write(call).codes(&CREATES).done(OperationKind::Keyed)
 }
 
-fn delete(describe: &mut Describer, at: &'static str) -> Operation {
+fn delete(describe: &mut Describer, at: &'static str) -> DescribedCall {
     let (id, summary) =
         if at == ROOT { ("deleteRoot", "Refused: you cannot delete the root.") } else { ("deleteNode", "Remove a node.") };
     let mut call = describe.call(Method::DELETE, at, id, TAG, summary);

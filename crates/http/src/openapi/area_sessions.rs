@@ -3,7 +3,7 @@
 use super::{
     describe::Describer,
     examples::SESSION_ID as ID,
-    operation::{Operation, OperationKind},
+    operation::{DescribedCall, OperationKind},
     parameter::{self, form, integer, list, span, words},
     vocabulary::consistency,
 };
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 const TAG: &str = "sessions";
 
-pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
+pub(super) fn operations(describe: &mut Describer) -> Vec<DescribedCall> {
     vec![open(describe), keepalive(describe), keepalive_many(describe), list_all(describe), show(describe), close(describe)]
 }
 
@@ -47,7 +47,7 @@ fn shown() -> Value {
     })
 }
 
-fn open(describe: &mut Describer) -> Operation {
+fn open(describe: &mut Describer) -> DescribedCall {
     let timeouts = SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX;
     describe
         .call(Method::POST, "/v1/sessions", "openSession", TAG, "Open a session.")
@@ -71,7 +71,7 @@ fn open(describe: &mut Describer) -> Operation {
         .done(OperationKind::Keyed)
 }
 
-fn keepalive(describe: &mut Describer) -> Operation {
+fn keepalive(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::POST, "/v1/sessions/{id}/keepalive", "keepAlive", TAG, "Keep a session alive.")
         .in_path("id", "The session's secret id, not its number.", session_id())
@@ -85,7 +85,7 @@ fn keepalive(describe: &mut Describer) -> Operation {
         .done(OperationKind::Keyed)
 }
 
-fn keepalive_many(describe: &mut Describer) -> Operation {
+fn keepalive_many(describe: &mut Describer) -> DescribedCall {
     let about = "The sessions' secret ids.";
     describe
         .call(Method::POST, "/v1/sessions/keepalive", "keepAliveMany", TAG, "Keep many sessions alive with one call.")
@@ -104,7 +104,7 @@ fn keepalive_many(describe: &mut Describer) -> Operation {
         .done(OperationKind::Keyed)
 }
 
-fn list_all(describe: &mut Describer) -> Operation {
+fn list_all(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::GET, "/v1/sessions", "listSessions", TAG, "List sessions by number, page by page.")
         .about(&format!("Each entry has the first {SESSION_ROW_MAX} grants and nodes of the session, and the totals."))
@@ -121,7 +121,7 @@ fn list_all(describe: &mut Describer) -> Operation {
         .done(OperationKind::Read)
 }
 
-fn show(describe: &mut Describer) -> Operation {
+fn show(describe: &mut Describer) -> DescribedCall {
     let grant = Some(OwnedKey { number: GrantNumber(42), lock: 0 });
     let cursor = paging::owned_cursor(&OwnedAfter { grant, node: None });
     describe
@@ -145,7 +145,7 @@ fn show(describe: &mut Describer) -> Operation {
         .done(OperationKind::Read)
 }
 
-fn close(describe: &mut Describer) -> Operation {
+fn close(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::DELETE, "/v1/sessions/{id}", "endSession", TAG, "End a session and everything that it owns, in one step.")
         .about(

@@ -2,7 +2,7 @@
 
 use super::{
     describe::Describer,
-    operation::{Operation, OperationKind},
+    operation::{DescribedCall, OperationKind},
     pattern,
 };
 use crate::txn::TXN;
@@ -19,7 +19,7 @@ const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2
 /// What a sequential name begins with: a part of one level.
 pub(super) const NAME_PREFIX: &str = "^[^/\\u0000-\\u001f\\u007f-\\u009f]*$";
 
-pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
+pub(super) fn operations(describe: &mut Describer) -> Vec<DescribedCall> {
     describe.refine("Transaction", refine_transaction);
     describe.refine("Condition", refine_condition);
     describe.refine("Span", refine_span);
@@ -29,7 +29,7 @@ pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
     vec![transact(describe)]
 }
 
-fn transact(describe: &mut Describer) -> Operation {
+fn transact(describe: &mut Describer) -> DescribedCall {
     let example = json!({
         "if": [{ "path": "/jobs/7", "version": 3 }, { "fence": { "lock": "deploy", "token": 42 } }],
         "then": [{ "put": { "path": "/jobs/7", "value": "done" } }, { "delete": { "path": "/jobs/7/owner" } }],

@@ -3,7 +3,7 @@
 use super::{
     describe::Describer,
     lines,
-    operation::{Operation, OperationKind},
+    operation::{DescribedCall, OperationKind},
     parameter::{flag, integer, of},
     vocabulary::{consistency, lock_name, own_path},
 };
@@ -14,11 +14,11 @@ use serde_json::json;
 
 const TAG: &str = "watch";
 
-pub(super) fn operations(describe: &mut Describer) -> Vec<Operation> {
+pub(super) fn operations(describe: &mut Describer) -> Vec<DescribedCall> {
     vec![watch(describe)]
 }
 
-fn watch(describe: &mut Describer) -> Operation {
+fn watch(describe: &mut Describer) -> DescribedCall {
     let line = describe.schema::<WatchLine>();
     let [lines, events] = lines::watched();
     describe

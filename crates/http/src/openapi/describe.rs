@@ -2,7 +2,7 @@
 
 use super::{
     examples, lines,
-    operation::{Operation, OperationKind},
+    operation::{DescribedCall, OperationKind},
     parameter::{self, Parameter, at},
     problems,
     schema::{bound_integers, left_out_rather_than_null},
@@ -293,7 +293,7 @@ impl OperationBuilder<'_> {
     }
 
     /// Adds what all calls of its kind have in common, and ends the description.
-    pub(super) fn done(mut self, kind: OperationKind) -> Operation {
+    pub(super) fn done(mut self, kind: OperationKind) -> DescribedCall {
         // Told before it is looked at what is asked for.
         self = self.code_as(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Code::TooLarge);
         let timeout = parameter::span(
@@ -344,7 +344,7 @@ impl OperationBuilder<'_> {
         self.finish()
     }
 
-    fn finish(mut self) -> Operation {
+    fn finish(mut self) -> DescribedCall {
         let problem = self.describe.schema::<problem::Problem>();
         let mut by_status: BTreeMap<StatusCode, Vec<Code>> = BTreeMap::new();
         for (status, code) in std::mem::take(&mut self.codes) {
@@ -379,6 +379,6 @@ impl OperationBuilder<'_> {
         }
         let answers: Map<String, Value> = self.answers.into_iter().map(|(status, answer)| (status.to_string(), answer)).collect();
         value["responses"] = answers.into();
-        Operation { method: self.method, path: self.path, value }
+        DescribedCall { method: self.method, path: self.path, value }
     }
 }

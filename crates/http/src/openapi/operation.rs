@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::Value;
 
 /// The description of one call.
-pub(super) struct Operation {
+pub(super) struct DescribedCall {
     pub(super) method: Method,
     pub(super) path: &'static str,
     pub(super) value: Value,

@@ -28,7 +28,7 @@ const SNAPSHOT_BLOCKS_IN_FLIGHT: usize = 4;
 pub(super) type RpcError<RT> = RPCError<Types<RT>>;
 
 /// Speaks to one node on one lane.
-pub(crate) struct Client<RT: AsyncRuntime> {
+pub(crate) struct RaftClient<RT: AsyncRuntime> {
     pub(super) from: NodeId,
     pub(super) to: Target,
     pub(super) lane: Lane,
@@ -39,7 +39,7 @@ pub(crate) struct Client<RT: AsyncRuntime> {
     pub(super) sending: Sending,
 }
 
-impl<RT: AsyncRuntime> Client<RT> {
+impl<RT: AsyncRuntime> RaftClient<RT> {
     /// Sends at once, in the order of the calls; the future only waits for the answer.
     pub(super) fn send(
         &self,

@@ -5,7 +5,7 @@
 //! far the log is committed, that is not the request that was answered. So an answer is passed on only where no request under
 //! way ends that early: the answer to the last of them is true for all (decision 0029).
 
-use super::client::{Client, RpcError, last_of, unexpected, unreadable};
+use super::client::{RaftClient, RpcError, last_of, unexpected, unreadable};
 use crate::{
     aliases::LogId,
     types::Types,
@@ -37,7 +37,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 type Output<RT> = Result<StreamAppendResult<Types<RT>>, RpcError<RT>>;
 
 struct Pipeline<'s, RT: AsyncRuntime, S> {
-    client: &'s Client<RT>,
+    client: &'s RaftClient<RT>,
     /// `None` once nothing more is to be sent.
     input: Option<S>,
     in_flight: FuturesOrdered<BoxFuture<'static, (usize, Output<RT>)>>,
@@ -47,7 +47,7 @@ struct Pipeline<'s, RT: AsyncRuntime, S> {
 }
 
 /// Sends what comes from `input`, and yields the answers in the same order.
-pub(super) fn run<'s, RT, S>(client: &'s Client<RT>, input: S) -> BoxStream<'s, Output<RT>>
+pub(super) fn run<'s, RT, S>(client: &'s RaftClient<RT>, input: S) -> BoxStream<'s, Output<RT>>
 where
     RT: AsyncRuntime,
     S: Stream<Item = AppendEntriesRequest<Types<RT>>> + Send + Unpin + 'static,
@@ -259,7 +259,7 @@ mod tests {
         let to = Target { id: 2, address: String::new(), incarnation: None };
         let (ballots, losses, round_trips) = (Ballots::default(), Losses::default(), RoundTrips::default());
         let (lane, sending) = (Lane::Append, Sending::default());
-        let client = Client::<TokioRuntime> { from: 1, to, lane, peer: peer.clone(), ballots, losses, round_trips, sending };
+        let client = RaftClient::<TokioRuntime> { from: 1, to, lane, peer: peer.clone(), ballots, losses, round_trips, sending };
         let mut answers = run(&client, stream::iter(requests).chain(stream::pending()));
         assert!(answers.next().now_or_never().is_none(), "nothing is answered yet");
         assert_eq!(peer.0.lock().unwrap().len(), N, "and everything is under way");

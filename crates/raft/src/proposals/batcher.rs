@@ -8,7 +8,7 @@ use crate::{
     peer::Target,
     rank::needs_room,
     snapshot_schedule::LogRoom,
-    types::{Answers, Batch, Types},
+    types::{Batch, BatchResults, Types},
     wire::{PeerReply, PeerRequest},
 };
 use fairhold_state::command::Command;
@@ -209,7 +209,7 @@ fn tell_all(callers: Vec<Caller>, outcome: ProposalOutcome) {
     }
 }
 
-fn tell_each(callers: Vec<Caller>, Answers(answers): Answers) {
+fn tell_each(callers: Vec<Caller>, BatchResults(answers): BatchResults) {
     debug_assert_eq!(callers.len(), answers.len(), "the machine answers each command");
     for (caller, answer) in callers.into_iter().zip(answers) {
         caller.send(Ok(answer)).ok();

@@ -1,6 +1,6 @@
 //! Warns while heartbeats take too long for the times of this cluster.
 
-use super::Verdict;
+use super::RoundTripVerdict;
 use crate::core::{Core, leadership_in};
 use openraft::AsyncRuntime;
 use std::{sync::Arc, time::Duration};
@@ -10,7 +10,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Looks at the round trips while this node leads, until Raft stops.
 pub(crate) async fn run<RT: AsyncRuntime>(core: Arc<Core<RT>>, interval: Duration) {
-    let mut verdict = Verdict::default();
+    let mut verdict = RoundTripVerdict::default();
     while core.until(leadership_in).await.is_some() {
         tokio::select! {
             biased;

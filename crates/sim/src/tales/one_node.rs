@@ -8,7 +8,7 @@ use crate::host::HostRuntime;
 use fairhold_node::{
     Node,
     api::{
-        AcquireCall, Acquired, CallError, Freshness, GrantLookup, Hold, HoldEvent, OpenSessionCall, OwnedAfter, PageQuery,
+        AcquireCall, Acquired, CallError, Freshness, GrantLookup, HoldCall, HoldEvent, OpenSessionCall, OwnedAfter, PageQuery,
         ReadOptions, SessionRef,
     },
     elections::{Observation, ProclaimCall, Sight},
@@ -59,7 +59,7 @@ pub(super) fn since(begun: SimInstant) -> Duration {
 }
 
 /// What a stream tells next, without its signs of life.
-pub(super) async fn next(hold: &mut Hold) -> HoldEvent {
+pub(super) async fn next(hold: &mut HoldCall) -> HoldEvent {
     loop {
         let told = hold.events.recv().await.expect("it tells how it ends").value;
         if !matches!(told, HoldEvent::Alive) {

@@ -1,7 +1,7 @@
 //! Callers that go away before they are told what came of their acquire, while others ask with the same id.
 
 use crate::{host::HostRuntime, plan::StoryPlan, tally::Tally, world::World};
-use fairhold_node::api::{AcquireCall, Acquired, At, CallError, GrantView, Hold, HoldEvent};
+use fairhold_node::api::{AcquireCall, Acquired, At, CallError, GrantView, HoldCall, HoldEvent};
 use fairhold_state::{
     command::{Acquire, Claimant, Command, IfBusy, Meta, Outcome, Owner, Want},
     read::GrantStatus,
@@ -185,7 +185,7 @@ fn a_waiter_that_was_alone_with_its_id_leaves_at_once() {
 }
 
 /// Opens a stream at a node.
-async fn open(world: &World, at: NodeId, call: AcquireCall) -> Hold {
+async fn open(world: &World, at: NodeId, call: AcquireCall) -> HoldCall {
     let (host, node) = (world.host(at).unwrap(), world.running(at).unwrap().node);
     host.spawn(async move { node.hold(call).await }).await.unwrap().unwrap()
 }

@@ -7,7 +7,7 @@ pub(crate) mod shown;
 
 use crate::naive_tree::{NaiveTree, Now, TreeMistakes};
 use fairhold_state::command::{
-    Acquire, Blocked, Break, Claimant, Command, Condition, Event, Held, HolderFacts, IfBusy, Lifetime, Meta, OpenSession,
+    Acquire, Blocked, Break, Claimant, Command, Condition, Event, HeldGrant, HolderFacts, IfBusy, Lifetime, Meta, OpenSession,
     Operation, OperationResult, Outcome, Owner, Part, Proclaim, Queued, Rejection, Revoke, SessionKey, SetLock, Sweepable,
     Transact, Want, WriteKey,
 };
@@ -810,7 +810,7 @@ impl Naive {
         let (number, session) = (GrantNumber(stand.number), SessionNumber(stand.session));
         let attempt = stand.attempt_of(id);
         match stand.granted {
-            Some(token) => Outcome::Held(Held { number, token: FencingToken(token), session, attempt }),
+            Some(token) => Outcome::Held(HeldGrant { number, token: FencingToken(token), session, attempt }),
             None => Outcome::Queued(Queued { number, session, attempt }),
         }
     }
@@ -1185,7 +1185,7 @@ impl Naive {
     fn told_again(&self, number: u64, id: &GrantId) -> Outcome {
         let stand = self.stands.iter().find(|stand| stand.number == number).expect("it is live");
         match (stand.upgrading, Naive::told(stand, id)) {
-            (true, Outcome::Held(Held { number, session, .. })) => {
+            (true, Outcome::Held(HeldGrant { number, session, .. })) => {
                 Outcome::Queued(Queued { number, session, attempt: stand.upgrade_attempt })
             }
             (_, told) => told,

@@ -6,7 +6,7 @@ use super::{Naive, Result, Session, Stand};
 use fairhold_state::{
     command::{OperationResult, Rejection, WriteKey},
     record::{Contender, Hold, LockSettings},
-    statistics::{BUCKETS, Histogram, Statistics},
+    statistics::{BUCKETS, HoldHistogram, Statistics},
 };
 use fairhold_types::{
     EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber, time::WallMillis,
@@ -29,7 +29,7 @@ pub(crate) type SessionFacts = (
 /// A node below `/locks`: its path, how often it was written, how many children it ever had, its owner, and its value.
 pub(crate) type LockNode = (Path, i32, u64, u64, Vec<u8>);
 
-fn add(histogram: &mut Histogram, span: u64) {
+fn add(histogram: &mut HoldHistogram, span: u64) {
     let (mut bucket, mut bound) = (0, 1);
     while span > bound && bucket + 1 < BUCKETS {
         (bucket, bound) = (bucket + 1, bound * 4);

@@ -7,7 +7,7 @@ use fairhold_state::{
     State,
     command::{Acquire, Applied, Break, Command, Condition, Event, Operation, Outcome, Rejection, SetLock, Transact},
     read::GrantStatus,
-    record::{Contender, Role},
+    record::{Contender, NodeRole},
 };
 use fairhold_types::{EndReason, FencingToken, GrantId, LockName, Mode, Path, limits};
 use std::collections::BTreeSet;
@@ -251,7 +251,7 @@ fn over(state: &State, lock: &LockName) -> bool {
 }
 
 fn is_contender(state: &State, path: &Path) -> bool {
-    matches!(state.node(path).map(|node| &node.role), Some(Role::Contender(_)))
+    matches!(state.node(path).map(|node| &node.role), Some(NodeRole::Contender(_)))
 }
 
 /// The node that an operation names, or the one below which it makes another.

@@ -32,8 +32,8 @@ use crate::{
 use fairhold_state::{
     State,
     command::{
-        Acquire, Applied, Break, Claimant, Command, Held, IfBusy, Meta, OpenSession, Outcome, Owner, Proclaim, Queued, Revoke,
-        SetLock, Want, WriteKey,
+        Acquire, Applied, Break, Claimant, Command, HeldGrant, IfBusy, Meta, OpenSession, Outcome, Owner, Proclaim, Queued,
+        Revoke, SetLock, Want, WriteKey,
     },
     listing::{LockFilter, LockQuery, LockSort},
 };
@@ -224,7 +224,7 @@ impl Machine {
     }
 
     fn note_grant(&mut self, id: &str, applied: &Applied) {
-        if let Ok(Outcome::Held(Held { number, .. }) | Outcome::Queued(Queued { number, .. })) = &applied.answer.result {
+        if let Ok(Outcome::Held(HeldGrant { number, .. }) | Outcome::Queued(Queued { number, .. })) = &applied.answer.result {
             self.names.note_grant(id, *number);
         }
     }

@@ -1,7 +1,7 @@
 //! What came of a command, as one line: `@3 printer #3 queued; printer #3 granted token=3 → held #3 token=3 of s1`.
 
 use crate::names::Names;
-use fairhold_state::command::{Applied, Event, Held, OperationResult, Outcome, Part, Queued, Rejection};
+use fairhold_state::command::{Applied, Event, HeldGrant, OperationResult, Outcome, Part, Queued, Rejection};
 use fairhold_types::Revision;
 
 /// A changed state prints its revision and events; one that is the same says so.
@@ -55,7 +55,7 @@ fn outcome(names: &Names, revision: Revision, outcome: &Outcome) -> String {
         Outcome::SessionOpened { id: _, number, timeout_ms } => {
             format!("{} is open for {timeout_ms}ms", names.of_session(*number))
         }
-        Outcome::Held(Held { number, token, session, attempt }) => {
+        Outcome::Held(HeldGrant { number, token, session, attempt }) => {
             format!("held #{number} token={token} of {}{}", names.of_session(*session), again(*attempt))
         }
         Outcome::Queued(Queued { number, session, attempt }) => {

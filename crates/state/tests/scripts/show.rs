@@ -6,7 +6,7 @@ use fairhold_state::{
     history_page::{HistoryQuery, When},
     listing::LockQuery,
     read::GrantStatus,
-    record::{Contender, NodeKind, Role},
+    record::{Contender, NodeKind, NodeRole},
 };
 use fairhold_types::{LockName, Path, Revision, duration, time::WallMillis};
 use goldenscript::ArgumentConsumer;
@@ -88,9 +88,9 @@ pub(crate) fn node(names: &Names, state: &State, path: &Path) -> String {
         NodeKind::Ephemeral => format!("ephemeral of {}", names.of_session(node.ephemeral_owner)),
     };
     let role = match &node.role {
-        Role::Data => format!("value {:?}", String::from_utf8_lossy(&node.value)),
-        Role::Lock(_) => "a lock".to_owned(),
-        Role::Contender(contender) => format!("contender #{}", contender.number),
+        NodeRole::Data => format!("value {:?}", String::from_utf8_lossy(&node.value)),
+        NodeRole::Lock(_) => "a lock".to_owned(),
+        NodeRole::Contender(contender) => format!("contender #{}", contender.number),
     };
     format!(
         "{path}: {kind}, {role}, czxid={} mzxid={} pzxid={} version={} cversion={} children={}",
@@ -209,7 +209,8 @@ pub(crate) fn statistics(state: &State, lock: Option<&str>) -> Printed {
     Ok(counted.map_or_else(
         || "nothing is counted".to_owned(),
         |counted| {
-            let spans = |spans: &fairhold_state::statistics::Histogram| format!("{} in {}s", spans.total(), spans.sum_ms / 1_000);
+            let spans =
+                |spans: &fairhold_state::statistics::HoldHistogram| format!("{} in {}s", spans.total(), spans.sum_ms / 1_000);
             format!(
                 "waited {}, held {}, {} hand-overs; released {}, expired {}, broken {}, abandoned {}, gave up {}, \
                  changed mode {}",

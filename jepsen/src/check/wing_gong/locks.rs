@@ -1,7 +1,7 @@
 //! Locks without their tokens: a client with a grant held the lock from some moment of its request, until it released it, or
 //! until its lease could be over, counted from the last renewal that it sent.
 
-use super::{Answer, Item, Model, search};
+use super::{Item, Model, SearchAnswer, search};
 use crate::{
     check::{Check, leases::surely_until},
     history::{Call, History, Op, Outcome},
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 type Holder = (usize, bool, Option<u32>);
 
 #[derive(Debug, Clone)]
-enum Action {
+enum LockAction {
     /// With the limit that it names.
     Grant(Holder, u32),
     Upgrade(usize),
@@ -25,16 +25,16 @@ struct Lock;
 
 impl Model for Lock {
     type State = Vec<Holder>;
-    type Action = Action;
+    type Action = LockAction;
 
     fn initial() -> Vec<Holder> {
         Vec::new()
     }
 
-    fn step(state: &Vec<Holder>, action: &Action) -> Option<Vec<Holder>> {
+    fn step(state: &Vec<Holder>, action: &LockAction) -> Option<Vec<Holder>> {
         let mut after = state.clone();
         match action {
-            Action::Grant(holder, limit) => {
+            LockAction::Grant(holder, limit) => {
                 let (_, shared, permits) = holder;
                 let fits = match permits {
                     Some(permits) => permits + state.iter().filter_map(|(_, _, permits)| *permits).sum::<u32>() <= *limit,
@@ -46,19 +46,19 @@ impl Model for Lock {
                     after
                 })
             }
-            Action::Upgrade(grant) => match after.as_mut_slice() {
+            LockAction::Upgrade(grant) => match after.as_mut_slice() {
                 [(held, shared, _)] if held == grant => {
                     *shared = false;
                     Some(after)
                 }
                 _other => None,
             },
-            Action::Downgrade(grant) => {
+            LockAction::Downgrade(grant) => {
                 let (_, shared, _) = after.iter_mut().find(|(held, _, _)| held == grant)?;
                 *shared = true;
                 Some(after)
             }
-            Action::End(grant) => {
+            LockAction::End(grant) => {
                 after.retain(|(held, _, _)| held != grant);
                 (after.len() < state.len()).then_some(after)
             }
@@ -74,7 +74,7 @@ pub(crate) fn check(history: &History) -> Check {
             of_grant.entry(grant).or_default().push(op);
         }
     }
-    let mut keys: BTreeMap<&str, Vec<Item<Action>>> = BTreeMap::new();
+    let mut keys: BTreeMap<&str, Vec<Item<LockAction>>> = BTreeMap::new();
     // A grant of which nobody knows may have ended at any time after it began: it excludes nothing, and is left out. One that a
     // session owns ends with that, and has a lock for itself. An administrator ends grants at any time: those locks are left out.
     for op in history.ops.iter().filter(|op| op.call == Call::Acquire && op.is_ok()) {
@@ -84,7 +84,7 @@ pub(crate) fn check(history: &History) -> Check {
         check.look(&op.key);
         let items = keys.entry(&op.key).or_default();
         // A lock has one permit until somebody names a limit.
-        let action = Action::Grant((op.index, op.shared, op.permits), op.limit.unwrap_or(1));
+        let action = LockAction::Grant((op.index, op.shared, op.permits), op.limit.unwrap_or(1));
         items.push(Item { start: op.start, end: Some(op.end), action });
         let later = of_grant.get(&op.index).map_or(&[][..], Vec::as_slice);
         items.extend(later.iter().filter_map(|later| change(later)));
@@ -92,26 +92,26 @@ pub(crate) fn check(history: &History) -> Check {
         if history.time_was_bent(op.start, start) {
             (start, end) = (op.start, end.map(|end| end.max(op.end)));
         }
-        items.push(Item { start, end, action: Action::End(op.index) });
+        items.push(Item { start, end, action: LockAction::End(op.index) });
     }
     for (key, items) in keys {
         let count = items.len();
         match search::<Lock>(items) {
-            Answer::Possible => {}
-            Answer::Impossible { longest } => {
+            SearchAnswer::Possible => {}
+            SearchAnswer::Impossible { longest } => {
                 check.broken(|| format!("{key}: no order of its {count} beginnings and ends is possible, but of {longest}"));
             }
-            Answer::TooMany => check.undecided.push(format!("{key}: {count} beginnings and ends are too many to try")),
+            SearchAnswer::TooMany => check.undecided.push(format!("{key}: {count} beginnings and ends are too many to try")),
         }
     }
     check
 }
 
 /// A change of a grant's mode. One of which nobody knows may come at any time, or never.
-fn change(op: &Op) -> Option<Item<Action>> {
+fn change(op: &Op) -> Option<Item<LockAction>> {
     let action = match (op.call, op.grant?) {
-        (Call::Upgrade, grant) => Action::Upgrade(grant),
-        (Call::Downgrade, grant) => Action::Downgrade(grant),
+        (Call::Upgrade, grant) => LockAction::Upgrade(grant),
+        (Call::Downgrade, grant) => LockAction::Downgrade(grant),
         _other => return None,
     };
     (op.outcome != Outcome::Fail).then(|| Item { start: op.start, end: op.is_ok().then_some(op.end), action })

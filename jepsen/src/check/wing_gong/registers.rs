@@ -1,6 +1,6 @@
 //! Nodes without revisions: a read sees the last write before it, a write on a version happens only on that version.
 
-use super::{Answer, Item, Model, search};
+use super::{Item, Model, SearchAnswer, search};
 use crate::{
     check::Check,
     history::{Call, History, Op, Outcome},
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 type Content = Option<(i64, String)>;
 
 #[derive(Debug, Clone)]
-enum Action {
+enum RegisterAction {
     Read(Content),
     /// The version that it wants to find, the value, and the version that it was told.
     Write(Option<i64>, String, Option<i64>),
@@ -21,16 +21,16 @@ struct Register;
 
 impl Model for Register {
     type State = Content;
-    type Action = Action;
+    type Action = RegisterAction;
 
     fn initial() -> Content {
         None
     }
 
-    fn step(state: &Content, action: &Action) -> Option<Content> {
+    fn step(state: &Content, action: &RegisterAction) -> Option<Content> {
         match action {
-            Action::Read(content) => (content == state).then(|| state.clone()),
-            Action::Write(wanted, value, told) => {
+            RegisterAction::Read(content) => (content == state).then(|| state.clone()),
+            RegisterAction::Write(wanted, value, told) => {
                 let now = state.as_ref().map(|(version, _)| *version);
                 let next = now.map_or(0, |version| version + 1);
                 let fits = wanted.is_none_or(|wanted| now == Some(wanted)) && told.is_none_or(|told| told == next);
@@ -43,7 +43,7 @@ impl Model for Register {
 pub(crate) fn check(history: &History) -> Check {
     let mut check =
         Check::new("registers, without revisions", "there is an order in which each read sees the last write before it");
-    let mut keys: BTreeMap<&str, Vec<Item<Action>>> = BTreeMap::new();
+    let mut keys: BTreeMap<&str, Vec<Item<RegisterAction>>> = BTreeMap::new();
     for op in &history.ops {
         if let Some(action) = action(op) {
             check.look(&op.key);
@@ -54,11 +54,11 @@ pub(crate) fn check(history: &History) -> Check {
     for (key, items) in keys {
         let count = items.len();
         match search::<Register>(items) {
-            Answer::Possible => {}
-            Answer::Impossible { longest } => {
+            SearchAnswer::Possible => {}
+            SearchAnswer::Impossible { longest } => {
                 check.broken(|| format!("{key}: no order of its {count} operations is possible, but of {longest}"));
             }
-            Answer::TooMany => check.undecided.push(format!("{key}: {count} operations are too many to try")),
+            SearchAnswer::TooMany => check.undecided.push(format!("{key}: {count} operations are too many to try")),
         }
     }
     check
@@ -70,20 +70,20 @@ fn register(key: &str) -> &str {
 }
 
 /// What it does to the model; none where it surely did nothing, or is about something else.
-fn action(op: &Op) -> Option<Action> {
+fn action(op: &Op) -> Option<RegisterAction> {
     if op.key.contains("session-expiry") {
         return None;
     }
     let told = op.version.filter(|_| op.is_ok());
     match (op.call, op.outcome) {
         (_, Outcome::Fail) | (Call::Read, Outcome::Unknown) => None,
-        (Call::Read, Outcome::Ok) => Some(Action::Read(op.version.zip(op.value.clone()))),
-        (Call::Write, Outcome::Ok | Outcome::Unknown) => Some(Action::Write(None, op.value.clone()?, told)),
+        (Call::Read, Outcome::Ok) => Some(RegisterAction::Read(op.version.zip(op.value.clone()))),
+        (Call::Write, Outcome::Ok | Outcome::Unknown) => Some(RegisterAction::Write(None, op.value.clone()?, told)),
         (Call::Cas, Outcome::Ok | Outcome::Unknown) => {
-            Some(Action::Write(Some(i64::try_from(op.number?).ok()?), op.value.clone()?, told))
+            Some(RegisterAction::Write(Some(i64::try_from(op.number?).ok()?), op.value.clone()?, told))
         }
         (Call::Txn, Outcome::Ok | Outcome::Unknown) if op.succeeded != Some(false) => {
-            Some(Action::Write(None, op.value.clone()?, told))
+            Some(RegisterAction::Write(None, op.value.clone()?, told))
         }
         _other => None,
     }
