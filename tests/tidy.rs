@@ -233,13 +233,13 @@ fn check_documented(manifest: &str, page: &str) -> Vec<String> {
     for (name, value) in known.iter().filter(|(_, value)| value.get("path").is_none()) {
         let version = value.as_str().or_else(|| value.get("version").and_then(toml::Value::as_str)).unwrap_or_default();
         if !rows.iter().any(|(_, row)| row.starts_with(&format!("| `{name}` | {version} | "))) {
-            complaints.push(format!("docs/decisions/dependencies.md:1: no row \"| `{name}` | {version} | why |\""));
+            complaints.push(format!("docs/internals/decisions/dependencies.md:1: no row \"| `{name}` | {version} | why |\""));
         }
     }
     for (index, row) in rows {
         let name = row.split('`').nth(1).unwrap_or_default();
         if !known.contains_key(name) {
-            complaints.push(format!("docs/decisions/dependencies.md:{}: {name} is no dependency of the workspace", index + 1));
+            complaints.push(format!("docs/internals/decisions/dependencies.md:{}: {name} is no dependency of the workspace", index + 1));
         }
     }
     complaints
@@ -248,7 +248,7 @@ fn check_documented(manifest: &str, page: &str) -> Vec<String> {
 #[test]
 fn every_dependency_says_why_it_is_here() {
     let read = |path: &str| fs::read_to_string(root().join(path)).expect("it can be read");
-    assert_none(&check_documented(&read("Cargo.toml"), &read("docs/decisions/dependencies.md")));
+    assert_none(&check_documented(&read("Cargo.toml"), &read("docs/internals/decisions/dependencies.md")));
 }
 
 #[test]

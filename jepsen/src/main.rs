@@ -1,6 +1,6 @@
 //! Chaos on real processes: a cluster in network namespaces of its own, clients, faults, and checkers that judge the history.
 //!
-//! `docs/chaos.md` says what is done and what was found.
+//! `docs/internals/chaos.md` says what is done and what was found.
 //!
 //! - `net`: namespaces and the switch between them. `cluster`: the processes. `nemesis`: what is done to them.
 //! - `workload`, `client`, `http`, `resource`: the clients, and the outcomes of their calls. `history`: the record.

@@ -1,7 +1,7 @@
 //! Small wrong changes to the product, one at a time: the tests should notice each of them.
 //!
 //! All changes of a crate ("mutants") are compiled into one copy of it, and the environment variable `FAIRHOLD_MUTANT` turns one
-//! of them on. So a crate is compiled once, and not once for each mutant. `docs/testing.md` says how to use it.
+//! of them on. So a crate is compiled once, and not once for each mutant. `docs/internals/testing.md` says how to use it.
 //!
 //! - `find`: which changes a source file has. `plant`: the copy with the changes in it. `compile`: its tests, without the changes
 //!   that do not compile. `judge`: which tests notice a mutant. `survivors`: the mutants that no test notices, with reasons.

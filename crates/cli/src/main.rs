@@ -41,7 +41,7 @@ use crate::{
 use clap::{CommandFactory as _, Parser};
 use std::process::ExitCode;
 
-/// Gives pages back that are free: what the C library keeps of them grows with the hours (docs/decisions/0019).
+/// Gives pages back that are free: what the C library keeps of them grows with the hours (docs/internals/decisions/0019).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -2,7 +2,7 @@
 //!
 //! With every call except a plain read, a browser names the page's site in `Origin`; over TLS and to its own machine it sends
 //! `Sec-Fetch-Site` too. Programs send neither. So a program may call anything, and a page must be this server's own; see
-//! `docs/decisions/0032-web-pages-and-names.md`.
+//! `docs/internals/decisions/0032-web-pages-and-names.md`.
 
 use crate::{headers, problem::Problem};
 use fairhold_types::Code;

@@ -6,7 +6,7 @@
 //! there, so all of them come to the same end. A panic that does not come again was none of the command's: the machine's memory
 //! may be failing.
 //!
-//! Nothing of this costs anything where nothing panics. `docs/decisions/0025-a-defect-in-a-command.md` says which panics it
+//! Nothing of this costs anything where nothing panics. `docs/internals/decisions/0025-a-defect-in-a-command.md` says which panics it
 //! covers, and why.
 
 use fairhold_metrics::Gauge;

@@ -22,7 +22,7 @@ pub struct Applied {
     pub answer: Answer,
     /// What happened, for those who watch and wait; all at `answer.revision`.
     pub events: Vec<Event>,
-    /// What it cost, in steps of about a microsecond: the same on every node. `docs/commands.md` has each command's bound.
+    /// What it cost, in steps of about a microsecond: the same on every node. `docs/internals/commands.md` has each command's bound.
     pub steps: u64,
 }
 

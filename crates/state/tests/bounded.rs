@@ -1,4 +1,4 @@
-//! What each command costs at most, in steps, beside 100,000 of everything: `docs/commands.md` has the table, which
+//! What each command costs at most, in steps, beside 100,000 of everything: `docs/internals/commands.md` has the table, which
 //! `UPDATE_GOLDENFILES=1 cargo test -p fairhold-state --test bounded` writes anew.
 //!
 //! A new command does not compile before it has a bound here.
@@ -98,7 +98,7 @@ fn each_command_keeps_to_its_bound_beside_very_many_of_everything() {
     for (name, (bound, steps, of, scene)) in &worst {
         writeln!(table, "| `{name}` | {bound} | {of} | {steps} | {scene} |").unwrap();
     }
-    let page = PathBuf::from("../../docs/commands.md");
+    let page = PathBuf::from("../../docs/internals/commands.md");
     let text = fs::read_to_string(&page).expect("the page is there");
     let (head, rest) = text.split_once("<!-- table -->\n").expect("the page marks its table");
     let (_, tail) = rest.split_once("<!-- end of table -->\n").expect("the page marks the end of its table");

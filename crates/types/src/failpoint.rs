@@ -9,7 +9,7 @@
 //! ```
 //!
 //! `@3` is the third time only; without it, it is every time. The simulator asks a judge of its own instead, which knows on which
-//! machine and when. `docs/failpoints.md` lists them all.
+//! machine and when. `docs/internals/failpoints.md` lists them all.
 
 mod point;
 
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    const PAGE: &str = include_str!("../../../docs/failpoints.md");
+    const PAGE: &str = include_str!("../../../docs/internals/failpoints.md");
 
     #[test]
     fn the_page_of_failpoints_has_each_of_them_and_no_other() {
