@@ -239,7 +239,10 @@ fn check_documented(manifest: &str, page: &str) -> Vec<String> {
     for (index, row) in rows {
         let name = row.split('`').nth(1).unwrap_or_default();
         if !known.contains_key(name) {
-            complaints.push(format!("docs/internals/decisions/dependencies.md:{}: {name} is no dependency of the workspace", index + 1));
+            complaints.push(format!(
+                "docs/internals/decisions/dependencies.md:{}: {name} is no dependency of the workspace",
+                index + 1
+            ));
         }
     }
     complaints

@@ -1,7 +1,7 @@
 //! etcd over gRPC. A lock of its own is a key that is created where it is not there, on a lease, and deleted; a lock that all want
 //! is that of etcd's lock service, which queues. Each client has a connection and a lease of its own.
 
-use crate::{Args, Failure, Outcome, PATIENCE, Steps, VALUE, Work, Workload, drive, live, unique, words};
+use crate::{Args, Failure, PATIENCE, RunOutcome, Steps, VALUE, Work, Workload, drive, live, unique, words};
 use etcd_client::{
     Client, Compare, CompareOp, GetOptions, LeaseKeepAliveStream, LeaseKeeper, LockOptions, PutOptions, Txn, TxnOp,
 };
@@ -19,7 +19,7 @@ const LEASE_RETRY_AFTER: Duration = Duration::from_millis(50);
 const LEASES_A_STREAM: usize = 100;
 
 /// Runs a load.
-pub(crate) async fn run(args: &Args) -> Result<Outcome, Failure> {
+pub(crate) async fn run(args: &Args) -> Result<RunOutcome, Failure> {
     let root = unique();
     let seconds = i64::try_from(args.plan()?.time.as_secs())? + LEASE_BEYOND_SECONDS;
     let mut works = Vec::new();

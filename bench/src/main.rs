@@ -9,7 +9,7 @@ mod redis;
 mod zookeeper;
 
 use clap::{Parser, ValueEnum};
-use measure::{Outcome, Plan, Steps, Work};
+use measure::{LoadPlan, RunOutcome, Steps, Work};
 use std::{error::Error, fmt::Display, process::ExitCode, time::Duration};
 
 /// Bytes of each value.
@@ -100,12 +100,12 @@ impl Workload {
 type Failure = Box<dyn Error + Send + Sync>;
 
 impl Args {
-    fn plan(&self) -> Result<Plan, Failure> {
+    fn plan(&self) -> Result<LoadPlan, Failure> {
         let time = Duration::try_from_secs_f64(self.seconds)?;
         if time.is_zero() {
             return Err("--seconds must be greater than 0".into());
         }
-        Ok(Plan { clients: self.clients, warmup: Duration::try_from_secs_f64(self.warmup)?, time, rate: None })
+        Ok(LoadPlan { clients: self.clients, warmup: Duration::try_from_secs_f64(self.warmup)?, time, rate: None })
     }
 
     /// The servers, beginning with another one for each client.
@@ -151,7 +151,7 @@ async fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Lets the clients work.
-async fn drive<W: Work>(args: &Args, works: Vec<W>) -> Result<Outcome, Failure> {
+async fn drive<W: Work>(args: &Args, works: Vec<W>) -> Result<RunOutcome, Failure> {
     Ok(measure::drive(args.plan()?, works, cpu, async |_, _| {}).await)
 }
 

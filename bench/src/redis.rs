@@ -1,7 +1,7 @@
 //! Redis: `SET NX PX` with a token, and a script that deletes the key only where the token is its own, as its documentation has
 //! it. There is no queue: who finds the lock taken asks again after a while, so a lock that many want is not fair.
 
-use crate::{Args, Failure, Outcome, Steps, VALUE, Work, Workload, drive, live, unique, words};
+use crate::{Args, Failure, RunOutcome, Steps, VALUE, Work, Workload, drive, live, unique, words};
 use redis::{Client, Script, aio::MultiplexedConnection, cmd};
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ const RETRY_MAX: Duration = Duration::from_millis(10);
 const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
 
 /// Runs a load.
-pub(crate) async fn run(args: &Args) -> Result<Outcome, Failure> {
+pub(crate) async fn run(args: &Args) -> Result<RunOutcome, Failure> {
     let root = unique();
     let mut works = Vec::new();
     for index in 0..args.clients {

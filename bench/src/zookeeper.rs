@@ -1,6 +1,6 @@
 //! ZooKeeper: the recipe of its documentation for locks. Each client has a session and a connection of its own.
 
-use crate::{Args, Failure, Outcome, PATIENCE, Steps, VALUE, Work, Workload, drive, live, unique, words};
+use crate::{Args, Failure, PATIENCE, RunOutcome, Steps, VALUE, Work, Workload, drive, live, unique, words};
 use std::time::{Duration, Instant};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions};
 
@@ -10,7 +10,7 @@ const LASTING: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::a
 const CONTENDER: CreateOptions<'static> = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
 
 /// Runs a load.
-pub(crate) async fn run(args: &Args) -> Result<Outcome, Failure> {
+pub(crate) async fn run(args: &Args) -> Result<RunOutcome, Failure> {
     let root = format!("/{}", unique());
     connect(args, 0).await?.create(&root, &[], &LASTING).await?;
     let mut works = Vec::new();

@@ -1,9 +1,9 @@
 //! A cluster of one node that keeps its log in memory.
 
 use bytes::Bytes;
-use fairhold_node::{Node, Prelude};
+use fairhold_node::{Node, NodeParts};
 use fairhold_raft::{
-    MemberAddress, Reception, Replica, ReplicaConfig,
+    MemberAddress, PeerService, Replica, ReplicaConfig,
     defect::NoDefectBook,
     peer::{Introduction, Lane, Peer, PeerError, Target},
     snapshot::{ImageStore, SnapshotImage},
@@ -29,8 +29,8 @@ const ALONE: NodeId = 1;
 pub(crate) async fn start_node() -> (Node<TokioRuntime>, Replica<TokioRuntime>) {
     let address = MemberAddress { url: "http://127.0.0.1:7171".to_owned(), address: "127.0.0.1:7271".to_owned() };
     let config = ReplicaConfig::new(ALONE, BTreeMap::from([(ALONE, address)]), Incarnation(1));
-    let reception = Reception::new(&config);
-    let prelude = Prelude::new();
+    let reception = PeerService::new(&config);
+    let prelude = NodeParts::new();
     let (log, snapshots) = (MemoryLog::default(), Arc::new(MemorySnapshots::default()));
     let replica = Replica::start(config, reception, Arc::new(NoPeer), log, snapshots, prelude.audience(), Arc::new(NoDefectBook))
         .await

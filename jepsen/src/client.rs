@@ -57,7 +57,7 @@ pub(crate) struct ChaosClient {
 
 /// How a lock is asked for.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wish {
+pub(crate) struct AcquireOptions {
     pub(crate) key: String,
     /// Of an election; its value is made here.
     pub(crate) election: bool,
@@ -135,7 +135,7 @@ impl ChaosClient {
     }
 
     /// Asks for a grant. Where nobody knows whether it was given, it is given back.
-    pub(crate) async fn acquire(&mut self, wish: &Wish) -> Option<HeldLock> {
+    pub(crate) async fn acquire(&mut self, wish: &AcquireOptions) -> Option<HeldLock> {
         let id = new_key();
         // The watch tells of an owner: so each request has one of its own.
         let owner = format!("a{}", self.shared.attempts.fetch_add(1, Ordering::SeqCst));

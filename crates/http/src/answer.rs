@@ -7,7 +7,7 @@ use fairhold_node::api::{Ahead, GrantView, QueueItem, SessionView};
 use fairhold_state::{command::HolderFacts, listing::LockEntry};
 use fairhold_types::{
     Code, GrantId, GrantNumber, Revision, SessionId,
-    dto::{self, Contender, Standing},
+    dto::{self, Contender, GrantState},
     duration,
     limits::AHEAD_BYTES_MAX,
     time::WallMillis,
@@ -70,7 +70,7 @@ pub(crate) fn grant(view: GrantView, now: WallMillis) -> dto::Grant {
     dto::Grant {
         id: view.id,
         lock: view.lock,
-        state: if view.token.is_some() { Standing::Held } else { Standing::Queued },
+        state: if view.token.is_some() { GrantState::Held } else { GrantState::Queued },
         token: view.token,
         mode: view.mode,
         locks,
@@ -131,9 +131,9 @@ pub(crate) fn ahead(ahead: Vec<Ahead>, now: Option<WallMillis>) -> Vec<Contender
 /// One who stands in a queue.
 pub(crate) fn queue_item(item: QueueItem, now: WallMillis) -> dto::QueueItem {
     let state = match (item.cooling, item.token) {
-        (true, _) => Standing::Cooling,
-        (false, Some(_)) => Standing::Held,
-        (false, None) => Standing::Queued,
+        (true, _) => GrantState::Cooling,
+        (false, Some(_)) => GrantState::Held,
+        (false, None) => GrantState::Queued,
     };
     let waits_for = |(number, owner): (GrantNumber, String)| Contender {
         number,
@@ -154,7 +154,7 @@ pub(crate) fn queue_item(item: QueueItem, now: WallMillis) -> dto::QueueItem {
         owner: item.owner,
         since: item.held_since.unwrap_or(item.queued_at).to_rfc3339(),
         queued_at: item.queued_at.to_rfc3339(),
-        held_for: item.held_since.filter(|_| state == Standing::Held).map(|since| span(since, now)),
+        held_for: item.held_since.filter(|_| state == GrantState::Held).map(|since| span(since, now)),
         waits_for: item.waits_for.map(waits_for),
         estimate: item.estimate.map(duration::format),
         meta: item.meta,
@@ -191,7 +191,7 @@ pub(crate) fn session(view: SessionView, next_cursor: Option<String>) -> dto::Se
     let grants = view.grants.into_iter().map(|(number, lock, token)| dto::SessionGrant {
         number,
         lock,
-        state: if token.is_some() { Standing::Held } else { Standing::Queued },
+        state: if token.is_some() { GrantState::Held } else { GrantState::Queued },
         token,
     });
     dto::Session {
@@ -327,9 +327,9 @@ mod tests {
             estimate: None,
         };
         for (token, cooling, state, since) in [
-            (Some(42), false, Standing::Held, "1970-01-01T00:00:02.000Z"),
-            (None, false, Standing::Queued, "1970-01-01T00:00:01.000Z"),
-            (None, true, Standing::Cooling, "1970-01-01T00:00:01.000Z"),
+            (Some(42), false, GrantState::Held, "1970-01-01T00:00:02.000Z"),
+            (None, false, GrantState::Queued, "1970-01-01T00:00:01.000Z"),
+            (None, true, GrantState::Cooling, "1970-01-01T00:00:01.000Z"),
         ] {
             let shown = queue_item(item(token, cooling), WallMillis(5_000));
             assert_eq!((shown.state, shown.since.as_str()), (state, since));

@@ -21,8 +21,8 @@ use bytes::Bytes;
 use fairhold_node::{
     Node,
     api::At,
-    elections::{LeaderView, Observation, ProclaimCall, Sight},
-    scope::Scope,
+    elections::{LeaderEvent, LeaderView, Observation, ProclaimCall},
+    scope::WatchFilter,
 };
 use fairhold_state::value::Value;
 use fairhold_types::{
@@ -92,7 +92,7 @@ pub(crate) async fn leader<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     if from.is_some() {
         return Err(Problem::bad_request("from is only for streams: send Accept: application/x-ndjson or text/event-stream"));
     }
-    if let Some(revision) = LongPoll::nothing_newer(poll, &node, || Scope::Leader(election.clone()), &mut read).await? {
+    if let Some(revision) = LongPoll::nothing_newer(poll, &node, || WatchFilter::Leader(election.clone()), &mut read).await? {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
     }
     let found = node.leader(&election, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
@@ -125,17 +125,17 @@ fn stream<RT: AsyncRuntime>(observation: Observation<RT>, form: StreamFormat) ->
     response
 }
 
-fn render(form: StreamFormat, seen: At<Sight>) -> Bytes {
+fn render(form: StreamFormat, seen: At<LeaderEvent>) -> Bytes {
     let (revision, mut out) = (seen.revision, Vec::new());
     // A browser that comes back goes on after the last line with an id.
     let (what, complete) = match seen.value {
-        Sight::There(Some(leader)) => (What::Leader(line_of(leader)), true),
-        Sight::There(None) | Sight::Vacant => (What::Vacant, true),
-        Sight::Elected(leader) => (What::Elected(line_of(leader)), true),
-        Sight::Proclaimed(leader) => (What::Proclaimed(line_of(leader)), true),
-        Sight::Bookmark => (What::Bookmark, true),
-        Sight::GoAway => (What::Goaway, false),
-        Sight::Failed(error) => {
+        LeaderEvent::Initial(Some(leader)) => (What::Leader(line_of(leader)), true),
+        LeaderEvent::Initial(None) | LeaderEvent::Vacant => (What::Vacant, true),
+        LeaderEvent::Elected(leader) => (What::Elected(line_of(leader)), true),
+        LeaderEvent::Proclaimed(leader) => (What::Proclaimed(line_of(leader)), true),
+        LeaderEvent::Bookmark => (What::Bookmark, true),
+        LeaderEvent::GoAway => (What::Goaway, false),
+        LeaderEvent::Failed(error) => {
             let problem: fairhold_types::problem::Problem = problem_of(error, RequestKind::Read).into();
             (What::Error(Box::new(problem.into())), false)
         }

@@ -71,15 +71,15 @@ pub(crate) async fn acquire<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
 
 /// Takes the grant, and answers as the caller wishes.
 pub(crate) async fn answer_in<RT: AsyncRuntime>(
-    manner: Manner,
+    manner: ResponseMode,
     node: Node<RT>,
     mut call: AcquireCall,
     given: bool,
 ) -> Result<Response, Problem> {
     call.acquire.id_given = given;
     match manner {
-        Manner::Answer => answer_once(&node, call, given).await,
-        Manner::Stream => hold::answer(node, call, given).await,
+        ResponseMode::Answer => answer_once(&node, call, given).await,
+        ResponseMode::Stream => hold::answer(node, call, given).await,
     }
 }
 
@@ -134,7 +134,7 @@ pub(crate) async fn acquire_many<RT: AsyncRuntime>(State(node): State<Node<RT>>,
 
 /// How the caller of an acquire is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum ResponseMode {
     /// Once.
     Answer,
     /// `hold=stream`: for as long as it listens.
@@ -146,7 +146,7 @@ pub(crate) fn acquire_call(
     body: ReceivedBody,
     lock: LockName,
     grant: GrantId,
-) -> Result<(AcquireCall, Manner), Problem> {
+) -> Result<(AcquireCall, ResponseMode), Problem> {
     call_of(received, received.params(body, &ACQUIRE)?, lock, grant)
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn call_of(
     mut params: Params<'_>,
     lock: LockName,
     grant: GrantId,
-) -> Result<(AcquireCall, Manner), Problem> {
+) -> Result<(AcquireCall, ResponseMode), Problem> {
     let mode = params.mode("mode")?;
     let limit = params.count("limit", 1..=PERMITS_MAX)?;
     let permits = params.count("permits", 1..=PERMITS_MAX)?.unwrap_or(1);
@@ -179,14 +179,14 @@ pub(crate) fn candidate_call(
     election: LockName,
     grant: GrantId,
     value: String,
-) -> Result<(AcquireCall, Manner), Problem> {
+) -> Result<(AcquireCall, ResponseMode), Problem> {
     let wants = vec![Want { lock: election, mode: Mode::Exclusive }];
     let (mut call, manner) = common_call(received, &mut params, wants, grant)?;
     call.acquire.value = Some(value.into_bytes());
     Ok((call, manner))
 }
 
-fn acquire_many_call(received: &Received, body: ReceivedBody, grant: GrantId) -> Result<(AcquireCall, Manner), Problem> {
+fn acquire_many_call(received: &Received, body: ReceivedBody, grant: GrantId) -> Result<(AcquireCall, ResponseMode), Problem> {
     let mut params = received.params(body, &ACQUIRE_MANY)?;
     let wants = params.objects::<dto::Want>("locks", LOCKS_TOGETHER_MAX)?;
     let names: BTreeSet<&LockName> = wants.iter().map(|want| &want.name).collect();
@@ -204,7 +204,7 @@ fn common_call(
     params: &mut Params<'_>,
     wants: Vec<Want>,
     grant: GrantId,
-) -> Result<(AcquireCall, Manner), Problem> {
+) -> Result<(AcquireCall, ResponseMode), Problem> {
     let claimant = claimant(params)?;
     let manner = manner(params, &claimant)?;
     // An empty text would name nobody in the messages to others.
@@ -239,10 +239,10 @@ fn common_call(
     Ok((call, manner))
 }
 
-fn manner(params: &mut Params<'_>, claimant: &Claimant) -> Result<Manner, Problem> {
+fn manner(params: &mut Params<'_>, claimant: &Claimant) -> Result<ResponseMode, Problem> {
     match (params.text("hold", usize::MAX)?.as_deref(), claimant) {
-        (None, _) => Ok(Manner::Answer),
-        (Some("stream"), Claimant::Anonymous { .. }) => Ok(Manner::Stream),
+        (None, _) => Ok(ResponseMode::Answer),
+        (Some("stream"), Claimant::Anonymous { .. }) => Ok(ResponseMode::Stream),
         (Some("stream"), Claimant::Session(_)) => Err(Problem::bad_request(
             "pass either \"hold\" or \"session\", not both: with hold=stream the connection is the session",
         )),

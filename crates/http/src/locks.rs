@@ -18,7 +18,7 @@ use axum::{
 use fairhold_node::{
     Node,
     api::{BreakCall, LockInfo, RevokeCall, SetLockCall},
-    scope::Scope,
+    scope::WatchFilter,
 };
 use fairhold_state::listing::{LockFilter, LockQuery, LockSort};
 use fairhold_types::{
@@ -140,7 +140,7 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     let (mut read, poll) = (received.read_options(&mut params)?, received.long_poll(&mut params)?);
     let after = params.integer("cursor", 0..=u64::MAX)?.map(GrantNumber);
     let page = paging::page(&mut params, after)?;
-    if let Some(revision) = LongPoll::nothing_newer(poll, &node, || Scope::Lock(name.clone()), &mut read).await? {
+    if let Some(revision) = LongPoll::nothing_newer(poll, &node, || WatchFilter::Lock(name.clone()), &mut read).await? {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
     }
     let found = node.lock(&name, page, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
@@ -173,7 +173,7 @@ pub(crate) async fn queue<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let (mut read, poll) = (received.read_options(&mut params)?, received.long_poll(&mut params)?);
     let after = paging::queue_key(&mut params)?;
     let page = paging::page(&mut params, after)?;
-    if let Some(revision) = LongPoll::nothing_newer(poll, &node, || Scope::Lock(name.clone()), &mut read).await? {
+    if let Some(revision) = LongPoll::nothing_newer(poll, &node, || WatchFilter::Lock(name.clone()), &mut read).await? {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
     }
     let found = node.queue(&name, page, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use fairhold_node::{
     Node,
     api::{At, Children, Freshness, Operated, Precondition, ReadOptions, WriteCall},
-    scope::Scope,
+    scope::WatchFilter,
 };
 use fairhold_state::{
     command::{Operation, OperationResult},
@@ -63,7 +63,7 @@ pub(crate) async fn get<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
         listing.read = read;
         return listing.answer(&node, path, received.path()).await;
     }
-    let nothing_newer = LongPoll::nothing_newer(poll, &node, || Scope::Node(path.clone()), &mut read).await?;
+    let nothing_newer = LongPoll::nothing_newer(poll, &node, || WatchFilter::Node(path.clone()), &mut read).await?;
     let found = node.get_node(&path, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let znode = found.value.node;
     let mut response = if let Some(revision) = nothing_newer {
@@ -219,8 +219,8 @@ impl Listing {
     }
 
     /// What can change it.
-    fn scope(&self, path: &Path) -> Scope {
-        if self.recursive { Scope::Subtree(path.clone()) } else { Scope::Children(path.clone()) }
+    fn scope(&self, path: &Path) -> WatchFilter {
+        if self.recursive { WatchFilter::Subtree(path.clone()) } else { WatchFilter::Children(path.clone()) }
     }
 
     async fn answer<RT: AsyncRuntime>(self, node: &Node<RT>, path: Path, url: &str) -> Result<Response, Problem> {

@@ -16,7 +16,7 @@ use bytes::{Bytes, BytesMut};
 use fairhold_node::{
     Node,
     api::{Freshness, ReadOptions},
-    scope::Scope,
+    scope::WatchFilter,
     watch::WatchBatch,
 };
 use fairhold_types::{
@@ -71,7 +71,7 @@ impl LongPoll {
     pub(crate) async fn nothing_newer<RT: AsyncRuntime>(
         poll: Option<LongPoll>,
         node: &Node<RT>,
-        scope: impl FnOnce() -> Scope,
+        scope: impl FnOnce() -> WatchFilter,
         read: &mut ReadOptions,
     ) -> Result<Option<Revision>, Problem> {
         let Some(LongPoll { wait, after }) = poll else { return Ok(None) };

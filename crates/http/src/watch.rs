@@ -21,7 +21,7 @@ use bytes::Bytes;
 use fairhold_node::{
     Node,
     change::Change,
-    scope::Scope,
+    scope::WatchFilter,
     watch::{NodeWatch, TellResult, There, WatchItem, WatchStart},
 };
 use fairhold_types::{
@@ -59,7 +59,7 @@ pub(crate) async fn watch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
 }
 
 /// What is watched: each parameter adds to it, and without any it is everything.
-fn scopes(params: &mut Params<'_>) -> Result<Vec<Scope>, Problem> {
+fn scopes(params: &mut Params<'_>) -> Result<Vec<WatchFilter>, Problem> {
     let (recursive, children) = (params.flag("recursive")?, params.flag("children")?);
     if recursive && children {
         return Err(Problem::bad_request("pass either recursive or children, not both: everything below a node, or one level"));
@@ -73,19 +73,23 @@ fn scopes(params: &mut Params<'_>) -> Result<Vec<Scope>, Problem> {
         return Err(Problem::bad_request("recursive needs path or lock, and children needs path"));
     }
     let of_path = path.map(|path| match (recursive, children) {
-        (true, _) => Scope::Subtree(path),
-        (false, true) => Scope::Children(path),
-        (false, false) => Scope::Node(path),
+        (true, _) => WatchFilter::Subtree(path),
+        (false, true) => WatchFilter::Children(path),
+        (false, false) => WatchFilter::Node(path),
     });
-    let of_lock = lock.map(|lock| if recursive { Scope::LocksBelow(lock) } else { Scope::Lock(lock) });
-    let locks = params.flag("locks")?.then_some(Scope::Locks);
-    let session = params.integer("session", 0..=u64::MAX)?.map(|number| Scope::Session(SessionNumber(number)));
-    let sessions = params.flag("sessions")?.then_some(Scope::Sessions);
+    let of_lock = lock.map(|lock| if recursive { WatchFilter::LocksBelow(lock) } else { WatchFilter::Lock(lock) });
+    let locks = params.flag("locks")?.then_some(WatchFilter::Locks);
+    let session = params.integer("session", 0..=u64::MAX)?.map(|number| WatchFilter::Session(SessionNumber(number)));
+    let sessions = params.flag("sessions")?.then_some(WatchFilter::Sessions);
     // A scope within another one would send the initial state twice.
     let of_lock = of_lock.filter(|_| locks.is_none());
     let session = session.filter(|_| sessions.is_none());
-    let scopes: Vec<Scope> = [of_path, of_lock, locks, session, sessions].into_iter().flatten().collect();
-    Ok(if scopes.is_empty() { vec![Scope::Subtree(Path::root()), Scope::Locks, Scope::Sessions] } else { scopes })
+    let scopes: Vec<WatchFilter> = [of_path, of_lock, locks, session, sessions].into_iter().flatten().collect();
+    Ok(if scopes.is_empty() {
+        vec![WatchFilter::Subtree(Path::root()), WatchFilter::Locks, WatchFilter::Sessions]
+    } else {
+        scopes
+    })
 }
 
 fn tree_path(text: &str) -> Result<Path, Problem> {
@@ -221,7 +225,7 @@ mod tests {
     use fairhold_node::api::CallError;
     use fairhold_types::LockName;
 
-    fn asked(query: &str) -> Result<Vec<Scope>, Problem> {
+    fn asked(query: &str) -> Result<Vec<WatchFilter>, Problem> {
         let mut params = Params::parse(Some(query), &[], &WATCH).unwrap();
         scopes(&mut params)
     }
@@ -230,14 +234,14 @@ mod tests {
     fn each_parameter_adds_to_what_is_watched_and_none_means_everything() {
         let (a, lock) = (Path::parse("/a").unwrap(), LockName::parse("orders/42").unwrap());
         for (query, wanted) in [
-            ("", vec![Scope::Subtree(Path::root()), Scope::Locks, Scope::Sessions]),
-            ("path=/a", vec![Scope::Node(a.clone())]),
-            ("path=/a&children", vec![Scope::Children(a.clone())]),
-            ("path=/a&recursive", vec![Scope::Subtree(a.clone())]),
-            ("lock=orders/42", vec![Scope::Lock(lock.clone())]),
-            ("lock=orders%2F42&recursive&path=/a", vec![Scope::Subtree(a), Scope::LocksBelow(lock)]),
-            ("locks&lock=x&sessions&session=7", vec![Scope::Locks, Scope::Sessions]),
-            ("session=7", vec![Scope::Session(SessionNumber(7))]),
+            ("", vec![WatchFilter::Subtree(Path::root()), WatchFilter::Locks, WatchFilter::Sessions]),
+            ("path=/a", vec![WatchFilter::Node(a.clone())]),
+            ("path=/a&children", vec![WatchFilter::Children(a.clone())]),
+            ("path=/a&recursive", vec![WatchFilter::Subtree(a.clone())]),
+            ("lock=orders/42", vec![WatchFilter::Lock(lock.clone())]),
+            ("lock=orders%2F42&recursive&path=/a", vec![WatchFilter::Subtree(a), WatchFilter::LocksBelow(lock)]),
+            ("locks&lock=x&sessions&session=7", vec![WatchFilter::Locks, WatchFilter::Sessions]),
+            ("session=7", vec![WatchFilter::Session(SessionNumber(7))]),
         ] {
             assert_eq!(asked(query).unwrap(), wanted, "{query}");
         }

@@ -3,7 +3,7 @@
 //! Apply and the crier find them and wake them; then each looks for itself, in a task of its own, which is not part of this.
 
 use divan::Bencher;
-use fairhold_node::workbench::Square;
+use fairhold_node::workbench::WatchBench;
 use fairhold_types::Path;
 use std::cell::RefCell;
 
@@ -13,8 +13,8 @@ fn main() {
     divan::main();
 }
 
-fn square(watchers: usize) -> Square {
-    Square::new(Path::parse("/app/config").expect("a path"), watchers).expect("there is room for them")
+fn square(watchers: usize) -> WatchBench {
+    WatchBench::new(Path::parse("/app/config").expect("a path"), watchers).expect("there is room for them")
 }
 
 #[divan::bench(args = WATCHERS, sample_count = 1_000, sample_size = 1)]

@@ -20,9 +20,9 @@ pub enum Change {
     /// A node was removed.
     NodeDeleted(Path),
     /// A contender took its place in a queue.
-    Queued(Claim),
+    Queued(ChangedContender),
     /// A contender became a holder.
-    Granted(Claim, FencingToken),
+    Granted(ChangedContender, FencingToken),
     /// A grant ended.
     GrantEnded {
         /// The lock.
@@ -87,7 +87,7 @@ pub enum Change {
     /// An election has a leader with that value: a new one where the version is 0.
     Proclaimed {
         /// The leader.
-        leader: Claim,
+        leader: ChangedContender,
         /// Its token.
         token: FencingToken,
         /// How often it has proclaimed.
@@ -129,7 +129,7 @@ pub enum Change {
 
 /// A grant as those who watch its lock know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
+pub struct ChangedContender {
     /// The lock.
     pub lock: LockName,
     /// The grant.
@@ -154,7 +154,7 @@ pub(crate) enum Subject<'a> {
 impl Change {
     /// What watches tell of an event; `state` is the one right after it. Attempts are the affair of those who attach.
     pub(crate) fn of(state: &State, event: &Event) -> Option<Change> {
-        let claim = |lock: &LockName, number: GrantNumber| Claim::of(state.contender(number), lock, number);
+        let claim = |lock: &LockName, number: GrantNumber| ChangedContender::of(state.contender(number), lock, number);
         Some(match event {
             Event::NodeCreated { path } => Change::NodeCreated(path.clone()),
             Event::NodeChanged { path, version } => Change::NodeChanged { path: path.clone(), version: *version },
@@ -208,7 +208,9 @@ impl Change {
             | Change::LockSet { lock, .. }
             | Change::Revoked { lock, .. }
             | Change::LockForgotten(lock) => Subject::Lock(lock),
-            Change::Proclaimed { leader: Claim { lock, .. }, .. } | Change::Vacated { lock, .. } => Subject::Leader(lock),
+            Change::Proclaimed { leader: ChangedContender { lock, .. }, .. } | Change::Vacated { lock, .. } => {
+                Subject::Leader(lock)
+            }
             Change::SessionOpened { session, .. }
             | Change::SessionChanged { session, .. }
             | Change::SessionEnded { session, .. } => Subject::Session(*session),
@@ -250,10 +252,10 @@ const TEXT_OVERHEAD: usize = 32;
 /// What the changes of one revision cost besides themselves: two allocations and the place in the queue.
 const REVISION_OVERHEAD: usize = 80;
 
-impl Claim {
+impl ChangedContender {
     /// A contender that was granted or queued is there right after it, but for one whose own revision ended it again.
-    fn of(contender: Option<&Contender>, lock: &LockName, number: GrantNumber) -> Claim {
-        Claim {
+    fn of(contender: Option<&Contender>, lock: &LockName, number: GrantNumber) -> ChangedContender {
+        ChangedContender {
             lock: lock.clone(),
             number,
             session: contender.map(|contender| contender.session).unwrap_or_default(),

@@ -2,10 +2,10 @@
 
 use crate::{
     api::{At, CallError, ReadOptions},
-    change::{Change, Claim},
+    change::{Change, ChangedContender},
     clock::wall_now,
     node::Node,
-    scope::Scope,
+    scope::WatchFilter,
     watch::{NodeWatch, TellResult, WatchItem, WatchStart},
     write_key::fingerprint,
 };
@@ -56,9 +56,9 @@ pub struct ProclaimCall {
 
 /// What one who observes an election sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sight {
+pub enum LeaderEvent {
     /// How it stood when the observation began: the leader, or nobody.
-    There(Option<LeaderView>),
+    Initial(Option<LeaderView>),
     /// A new leader.
     Elected(LeaderView),
     /// The leader proclaims another value.
@@ -78,7 +78,7 @@ pub struct Observation<RT: AsyncRuntime> {
     watch: NodeWatch<RT>,
     /// Up to there, what happened is in what was there.
     there: Revision,
-    seen: VecDeque<At<Sight>>,
+    seen: VecDeque<At<LeaderEvent>>,
 }
 
 impl<RT: AsyncRuntime> std::fmt::Debug for Observation<RT> {
@@ -125,13 +125,13 @@ impl<RT: AsyncRuntime> Node<RT> {
         read: ReadOptions,
     ) -> Result<Observation<RT>, CallError> {
         let begin = from.map_or(WatchStart::Now, WatchStart::From);
-        let watch = self.watch(vec![Scope::Leader(election.clone())], begin, read).await?;
+        let watch = self.watch(vec![WatchFilter::Leader(election.clone())], begin, read).await?;
         if from.is_some() {
             return Ok(Observation { there: Revision(0), seen: VecDeque::new(), watch });
         }
         // The state is looked at after the watch began, so what happened in between is in both: it is told once.
         let (there, revision) = self.0.replica.read(|state| (leader(state, election), state.revision()));
-        let first = At { value: Sight::There(there?), revision };
+        let first = At { value: LeaderEvent::Initial(there?), revision };
         Ok(Observation { watch, there: revision, seen: VecDeque::from([first]) })
     }
 }
@@ -144,7 +144,7 @@ impl<RT: AsyncRuntime> Observation<RT> {
     }
 
     /// What is seen next; nothing after the last. It waits for it, and is not to be dropped and asked again in between.
-    pub async fn next(&mut self) -> Option<At<Sight>> {
+    pub async fn next(&mut self) -> Option<At<LeaderEvent>> {
         loop {
             if let Some(seen) = self.seen.pop_front() {
                 return Some(seen);
@@ -156,12 +156,12 @@ impl<RT: AsyncRuntime> Observation<RT> {
                     self.seen.extend(news.filter_map(sight));
                 }
                 WatchItem::Bookmark(revision) => {
-                    self.seen.push_back(At { value: Sight::Bookmark, revision: revision.max(self.there) });
+                    self.seen.push_back(At { value: LeaderEvent::Bookmark, revision: revision.max(self.there) });
                 }
                 WatchItem::GoAway(revision) => {
-                    self.seen.push_back(At { value: Sight::GoAway, revision: revision.max(self.there) })
+                    self.seen.push_back(At { value: LeaderEvent::GoAway, revision: revision.max(self.there) })
                 }
-                WatchItem::Failed(revision, error) => self.seen.push_back(At { value: Sight::Failed(error), revision }),
+                WatchItem::Failed(revision, error) => self.seen.push_back(At { value: LeaderEvent::Failed(error), revision }),
             }
         }
     }
@@ -184,16 +184,17 @@ fn leader(state: &State, election: &LockName) -> Result<Option<LeaderView>, Call
 }
 
 /// What is seen of the changes of one revision: where one leader follows another in it, the new one alone.
-fn sight(told: TellResult) -> Option<At<Sight>> {
+fn sight(told: TellResult) -> Option<At<LeaderEvent>> {
     let revision = told.revision;
     let mut seen = None;
     for change in told.changes {
         // The scope has no other changes than these two.
-        if let Change::Proclaimed { leader: Claim { lock: _, number, session, owner }, token, version, value } = change {
+        if let Change::Proclaimed { leader: ChangedContender { lock: _, number, session, owner }, token, version, value } = change
+        {
             let view = LeaderView { number, session, owner, held_since: None, token, value, version, value_since: revision };
-            seen = Some(if version == 0 { Sight::Elected(view) } else { Sight::Proclaimed(view) });
+            seen = Some(if version == 0 { LeaderEvent::Elected(view) } else { LeaderEvent::Proclaimed(view) });
         } else if matches!(change, Change::Vacated { .. }) && seen.is_none() {
-            seen = Some(Sight::Vacant);
+            seen = Some(LeaderEvent::Vacant);
         }
     }
     seen.map(|value| At { value, revision })

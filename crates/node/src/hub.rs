@@ -4,7 +4,7 @@
 //! after the look wakes it, and nothing that happened before is missed. The wake-up carries nothing: the woken one looks again.
 
 use crate::{change::Changes, expiry::LeaderClock, metrics::NodeMetrics, watchers::Watchers};
-use fairhold_raft::Audience;
+use fairhold_raft::ApplyObserver;
 use fairhold_state::{State, command::Event};
 use fairhold_types::{GrantNumber, Revision};
 use openraft_rt::AsyncRuntime;
@@ -100,7 +100,7 @@ impl<RT: AsyncRuntime> Hub<RT> {
     }
 }
 
-impl<RT: AsyncRuntime> Audience for Hub<RT> {
+impl<RT: AsyncRuntime> ApplyObserver for Hub<RT> {
     fn applied(&self, state: &State, revision: Revision, events: &[Event]) {
         self.metrics.observe(events);
         let changes = Changes::of(state, revision, events);

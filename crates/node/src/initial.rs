@@ -1,12 +1,12 @@
 //! What is there when a watch begins: read from a copy of the state, page by page, in the time that a reader is given.
 
-use crate::{api::CallError, change::Subject, node::Node, scope::Scope};
+use crate::{api::CallError, change::Subject, node::Node, scope::WatchFilter};
 use fairhold_state::{
     State,
     owned::OwnedKey,
     record::{Contender, NodeRole},
 };
-use fairhold_types::{FencingToken, GrantNumber, LockName, Path, SessionNumber, dto::Standing, limits::INITIAL_WITHIN};
+use fairhold_types::{FencingToken, GrantNumber, LockName, Path, SessionNumber, dto::GrantState, limits::INITIAL_WITHIN};
 use openraft_rt::AsyncRuntime;
 use parking_lot::Mutex;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
@@ -46,7 +46,7 @@ pub struct ThereContender {
     /// The grant.
     pub number: GrantNumber,
     /// Whether it holds, waits or cools.
-    pub standing: Standing,
+    pub standing: GrantState,
     /// Its token while it holds the lock.
     pub token: Option<FencingToken>,
     /// Its session.
@@ -66,24 +66,24 @@ pub(crate) struct Initial {
 /// A scope, and the last that was looked at in it.
 enum InitialPart {
     Tree {
-        scope: Scope,
+        scope: WatchFilter,
         from: Path,
         after: Option<Path>,
     },
     Sessions {
-        scope: Scope,
+        scope: WatchFilter,
         after: SessionNumber,
     },
     /// The grants of one session, but for those that another scope tells of.
     Grants {
         session: SessionNumber,
         after: Option<OwnedKey>,
-        others: Vec<Scope>,
+        others: Vec<WatchFilter>,
     },
 }
 
 impl Initial {
-    pub(crate) fn new<RT: AsyncRuntime>(node: &Node<RT>, state: State, scopes: Vec<Scope>) -> Initial {
+    pub(crate) fn new<RT: AsyncRuntime>(node: &Node<RT>, state: State, scopes: Vec<WatchFilter>) -> Initial {
         let (reading, mut read) = oneshot::channel();
         let state = Arc::new(Mutex::new(Some(state)));
         let (lent, stop) = (Arc::clone(&state), node.0.stop.clone());
@@ -112,18 +112,18 @@ impl Initial {
 }
 
 impl InitialPart {
-    fn of(scope: &Scope, all: &[Scope]) -> Vec<InitialPart> {
+    fn of(scope: &WatchFilter, all: &[WatchFilter]) -> Vec<InitialPart> {
         let scope = scope.clone();
         let from = match &scope {
-            Scope::Node(path) | Scope::Children(path) | Scope::Subtree(path) => path.clone(),
-            Scope::Lock(lock) | Scope::LocksBelow(lock) | Scope::Leader(lock) => lock.path(),
-            Scope::Locks => Path::root().child("locks"),
-            Scope::Session(session) => {
+            WatchFilter::Node(path) | WatchFilter::Children(path) | WatchFilter::Subtree(path) => path.clone(),
+            WatchFilter::Lock(lock) | WatchFilter::LocksBelow(lock) | WatchFilter::Leader(lock) => lock.path(),
+            WatchFilter::Locks => Path::root().child("locks"),
+            WatchFilter::Session(session) => {
                 let (session, after) = (*session, SessionNumber(session.0.saturating_sub(1)));
                 let others = all.iter().filter(|other| **other != scope).cloned().collect();
                 return vec![InitialPart::Sessions { scope, after }, InitialPart::Grants { session, after: None, others }];
             }
-            Scope::Sessions => return vec![InitialPart::Sessions { scope, after: SessionNumber(0) }],
+            WatchFilter::Sessions => return vec![InitialPart::Sessions { scope, after: SessionNumber(0) }],
         };
         vec![InitialPart::Tree { scope, from, after: None }]
     }
@@ -150,7 +150,7 @@ impl InitialPart {
                     };
                     page.push(there);
                 }
-                (page, seen == PAGE && !matches!(scope, Scope::Node(_)))
+                (page, seen == PAGE && !matches!(scope, WatchFilter::Node(_)))
             }
             InitialPart::Sessions { scope, after } => {
                 let (mut page, mut seen) = (Vec::new(), 0);
@@ -162,7 +162,7 @@ impl InitialPart {
                         page.push(There::Session { number: session.number, timeout, name: session.name.to_string() });
                     }
                 }
-                (page, seen == PAGE && matches!(scope, Scope::Sessions))
+                (page, seen == PAGE && matches!(scope, WatchFilter::Sessions))
             }
             InitialPart::Grants { session, after, others } => {
                 let (mut page, mut seen) = (Vec::new(), 0);
@@ -185,9 +185,9 @@ impl ThereContender {
     fn of(contender: &Contender) -> ThereContender {
         let token = contender.token();
         let standing = match (contender.cooling, token) {
-            (true, _) => Standing::Cooling,
-            (false, Some(_)) => Standing::Held,
-            (false, None) => Standing::Queued,
+            (true, _) => GrantState::Cooling,
+            (false, Some(_)) => GrantState::Held,
+            (false, None) => GrantState::Queued,
         };
         ThereContender {
             lock: contender.lock.clone(),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     /// All that is told, page by page.
-    fn told(state: &State, scopes: &[Scope]) -> Vec<There> {
+    fn told(state: &State, scopes: &[WatchFilter]) -> Vec<There> {
         let mut all = Vec::new();
         for mut part in scopes.iter().flat_map(|scope| InitialPart::of(scope, scopes)) {
             loop {
@@ -262,7 +262,7 @@ mod tests {
     fn a_session_with_many_grants_is_told_page_by_page_each_grant_once() {
         for locks in [0, 1, 255, 256, 257, 1_000] {
             let (state, number) = holder_of(locks);
-            let all = told(&state, &[Scope::Session(number)]);
+            let all = told(&state, &[WatchFilter::Session(number)]);
             assert!(
                 matches!(all.first(), Some(There::Session { number: told, .. }) if *told == number),
                 "the session comes first"
@@ -276,7 +276,7 @@ mod tests {
                 .collect();
             let expected: Vec<String> = (0..locks).map(|lock| format!("l/{lock:06}")).collect();
             assert_eq!(names, expected);
-            let elsewhere = told(&state, &[Scope::Session(number), Scope::LocksBelow(LockName::parse("l").unwrap())]);
+            let elsewhere = told(&state, &[WatchFilter::Session(number), WatchFilter::LocksBelow(LockName::parse("l").unwrap())]);
             assert_eq!(elsewhere.len(), all.len(), "what another scope tells of is told once");
         }
     }

@@ -13,7 +13,7 @@ use crate::{
     verdicts::Touched,
 };
 use fairhold_raft::{
-    Attendant, Leadership, Replica,
+    LeaderHandler, Leadership, Replica,
     error::{NotProposed, ProposeError, UnknownReason},
 };
 use fairhold_state::{State, read::GrantStatus};
@@ -211,7 +211,7 @@ pub(crate) struct KeepaliveService<RT: AsyncRuntime> {
     pub(crate) clock: Arc<LeaderClock<RT>>,
 }
 
-impl<RT: AsyncRuntime> Attendant for KeepaliveService<RT> {
+impl<RT: AsyncRuntime> LeaderHandler for KeepaliveService<RT> {
     fn attend(&self, request: Vec<u8>, from: NodeId) -> BoxFuture<'static, Vec<u8>> {
         let (replica, clock) = (self.replica.clone(), Arc::clone(&self.clock));
         // Decoding and moving the deadlines are done now, on arrival; only the proof is waited for.

@@ -55,4 +55,4 @@ pub mod workbench;
 mod write_key;
 mod writes;
 
-pub use node::{Node, Prelude};
+pub use node::{Node, NodeParts};

@@ -6,7 +6,7 @@ use std::{collections::VecDeque, ops::Add, time::Duration};
 
 /// The revisions of the past, noted from time to time.
 #[derive(Debug)]
-pub(crate) struct Marks<I> {
+pub(crate) struct RevisionClock<I> {
     every: Duration,
     age: Duration,
     /// Oldest first; no more than `age` divided by `every`, and two.
@@ -14,9 +14,9 @@ pub(crate) struct Marks<I> {
     passed: Option<Revision>,
 }
 
-impl<I: Copy + Ord + Add<Duration, Output = I>> Marks<I> {
+impl<I: Copy + Ord + Add<Duration, Output = I>> RevisionClock<I> {
     pub(crate) fn new(every: Duration, age: Duration) -> Self {
-        Marks { every, age, noted: VecDeque::new(), passed: None }
+        RevisionClock { every, age, noted: VecDeque::new(), passed: None }
     }
 
     /// Notes the present revision where it is time to, and says up to which revision everything is of that age.
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn what_was_noted_long_enough_ago_has_passed_and_never_what_is_younger() {
-        let mut marks = Marks::new(Duration::from_secs(10), Duration::from_secs(100));
+        let mut marks = RevisionClock::new(Duration::from_secs(10), Duration::from_secs(100));
         for now in 0..500 {
             // The revision is the time: what has passed is as old as it must be, and at most one mark older.
             let passed = marks.passed(AtOffset(now), Revision(now)).map(|revision| revision.0);

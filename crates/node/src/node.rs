@@ -14,7 +14,7 @@ use crate::{
     turns::Walks,
     write_key::write_key,
 };
-use fairhold_raft::{Audience, Replica};
+use fairhold_raft::{ApplyObserver, Replica};
 use fairhold_types::{
     ClusterId, GrantId, NodeId, Revision, SessionId,
     limits::{EVENT_RING_BYTES, TIMEOUT_DEFAULT},
@@ -34,39 +34,39 @@ const STATE_WARN_PERCENT: u64 = 80;
 const STATE_ADVICE: &str = "Remove nodes, end sessions, or give every node more memory (serve --state-bytes-max)";
 
 /// The parts that must exist before Raft does, because it tells them what is applied.
-pub struct Prelude<RT: AsyncRuntime> {
+pub struct NodeParts<RT: AsyncRuntime> {
     hub: Arc<Hub<RT>>,
     clock: Arc<LeaderClock<RT>>,
 }
 
-impl<RT: AsyncRuntime> Prelude<RT> {
+impl<RT: AsyncRuntime> NodeParts<RT> {
     /// Makes them.
     #[must_use]
     pub fn new() -> Self {
-        Prelude::with_event_ring(EVENT_RING_BYTES)
+        NodeParts::with_event_ring(EVENT_RING_BYTES)
     }
 
     /// The same, with so many bytes of events kept for those who watch.
     #[must_use]
     pub fn with_event_ring(event_ring_bytes: u64) -> Self {
         let clock = Arc::new(LeaderClock::new());
-        Prelude { hub: Arc::new(Hub::new(Arc::clone(&clock), event_ring_bytes)), clock }
+        NodeParts { hub: Arc::new(Hub::new(Arc::clone(&clock), event_ring_bytes)), clock }
     }
 
     /// The receiver of every applied change.
     #[must_use]
-    pub fn audience(&self) -> Arc<dyn Audience> {
-        Arc::clone(&self.hub) as Arc<dyn Audience>
+    pub fn audience(&self) -> Arc<dyn ApplyObserver> {
+        Arc::clone(&self.hub) as Arc<dyn ApplyObserver>
     }
 }
 
-impl<RT: AsyncRuntime> Default for Prelude<RT> {
+impl<RT: AsyncRuntime> Default for NodeParts<RT> {
     fn default() -> Self {
-        Prelude::new()
+        NodeParts::new()
     }
 }
 
-impl<RT: AsyncRuntime> std::fmt::Debug for Prelude<RT> {
+impl<RT: AsyncRuntime> std::fmt::Debug for NodeParts<RT> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Prelude")
     }
@@ -122,7 +122,7 @@ impl<RT: AsyncRuntime> std::fmt::Debug for Node<RT> {
 impl<RT: AsyncRuntime> Node<RT> {
     /// Starts the node's own work on a replica that was started with the prelude's audience.
     #[must_use]
-    pub fn start(prelude: Prelude<RT>, replica: Replica<RT>) -> Node<RT> {
+    pub fn start(prelude: NodeParts<RT>, replica: Replica<RT>) -> Node<RT> {
         let (node, clock) = Node::start_but_clock(prelude, replica);
         drop(RT::spawn(clock));
         node
@@ -131,10 +131,10 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// The same without the clock, which is to be run as a task elsewhere: it looks at all sessions when a leadership begins,
     /// and must not hold up who sends the leader's heartbeats. Who is told of changes is told by what runs here.
     pub fn start_but_clock(
-        prelude: Prelude<RT>,
+        prelude: NodeParts<RT>,
         replica: Replica<RT>,
     ) -> (Node<RT>, impl Future<Output = ()> + Send + 'static + use<RT>) {
-        let Prelude { hub, clock } = prelude;
+        let NodeParts { hub, clock } = prelude;
         let (keepalives, gatherer) = Keepalives::new(hub.metrics.keepalives.clone());
         let (tasks, stop) = (Tasks::default(), Stop::default());
         replica.set_attendant(Arc::new(KeepaliveService { replica: replica.clone(), clock: Arc::clone(&clock) }));

@@ -5,7 +5,7 @@ use crate::{
     chore::{Scheduled, ScheduledKind},
     deadlines::Deadlines,
     idle_locks::IdleLocks,
-    marks::Marks,
+    marks::RevisionClock,
     sweeps::Sweeps,
 };
 use fairhold_raft::Leadership;
@@ -47,9 +47,9 @@ pub(crate) struct Verdicts<I> {
     idle: IdleLocks<I>,
     sweeps: Sweeps<I>,
     /// Which revision was current when, oldest first.
-    remembered: Marks<I>,
+    remembered: RevisionClock<I>,
     /// The same over the time that the history is kept.
-    history: Marks<I>,
+    history: RevisionClock<I>,
 }
 
 /// What a keepalive came to at the leader's clock.
@@ -77,8 +77,8 @@ impl<I: Instant> Verdicts<I> {
             bounded: BoundedHolds::load(state, now),
             idle: IdleLocks::new(),
             sweeps: Sweeps::load(state, now),
-            remembered: Marks::new(MARK_EVERY, limits::REMEMBERED_FOR),
-            history: Marks::new(HISTORY_MARK_EVERY, limits::HISTORY_KEPT_FOR),
+            remembered: RevisionClock::new(MARK_EVERY, limits::REMEMBERED_FOR),
+            history: RevisionClock::new(HISTORY_MARK_EVERY, limits::HISTORY_KEPT_FOR),
         };
         for session in state.sessions() {
             let timeout_ms = if planted::has(Bug::NewLeaderIsImpatient) { session.timeout_ms / 8 } else { session.timeout_ms };

@@ -8,7 +8,7 @@ use crate::{
     api::{CallError, Freshness, ReadOptions},
     initial::Initial,
     node::Node,
-    scope::Scope,
+    scope::WatchFilter,
     watchers::Watcher,
 };
 use fairhold_raft::error::NotProposed;
@@ -79,7 +79,12 @@ pub enum WatchBatch {
 impl<RT: AsyncRuntime> Node<RT> {
     /// Watches. Where it begins now or with what is there, the state is made as fresh as the caller wants it first; where it
     /// begins with a revision that this node does not have yet, it waits for that.
-    pub async fn watch(&self, scopes: Vec<Scope>, begin: WatchStart, read: ReadOptions) -> Result<NodeWatch<RT>, CallError> {
+    pub async fn watch(
+        &self,
+        scopes: Vec<WatchFilter>,
+        begin: WatchStart,
+        read: ReadOptions,
+    ) -> Result<NodeWatch<RT>, CallError> {
         if self.is_shutting_down() {
             return Err(CallError::ShuttingDown);
         }
@@ -120,7 +125,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// at most. First the state is made as fresh as the caller wants it.
     pub async fn wait_for_news(
         &self,
-        scope: Scope,
+        scope: WatchFilter,
         after: Option<Revision>,
         wait: Duration,
         read: ReadOptions,
@@ -173,7 +178,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         if reached() { Ok(()) } else { Err(CallError::FutureRevision { from, revision: self.revision() }) }
     }
 
-    fn enter(&self, scopes: Vec<Scope>) -> Result<Watcher, CallError> {
+    fn enter(&self, scopes: Vec<WatchFilter>) -> Result<Watcher, CallError> {
         let watcher = self.0.hub.watchers.enter(scopes);
         watcher.ok_or_else(|| CallError::Read(NotProposed::Overloaded.into()))
     }

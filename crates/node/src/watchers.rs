@@ -7,7 +7,7 @@
 use crate::{
     change::{Change, Changes},
     ring::{Compacted, Position, Ring},
-    scope::Scope,
+    scope::WatchFilter,
 };
 use fairhold_metrics::Counter;
 use fairhold_types::{
@@ -37,7 +37,7 @@ pub(crate) struct Watchers {
 struct Table {
     next: u64,
     watchers: BTreeMap<u64, Slot>,
-    by_scope: BTreeMap<Scope, BTreeSet<u64>>,
+    by_scope: BTreeMap<WatchFilter, BTreeSet<u64>>,
     /// Up to where the crier has looked for those concerned.
     cried: Position,
     /// The last revision before that position.
@@ -69,7 +69,7 @@ impl Watchers {
 
     /// Begins to watch, from the end of what is known; `None` where too many watch already. Whatever is added to the ring after
     /// this call wakes the watcher, so the ring is looked at only afterwards.
-    pub(crate) fn enter(self: &Arc<Self>, scopes: Vec<Scope>) -> Option<Watcher> {
+    pub(crate) fn enter(self: &Arc<Self>, scopes: Vec<WatchFilter>) -> Option<Watcher> {
         let wake = Arc::new(Notify::new());
         let mut table = self.table();
         if table.watchers.len() >= WATCHERS_MAX {
@@ -142,7 +142,7 @@ impl Watchers {
         };
         for (position, changes) in (table.cried..).zip(&news) {
             let subjects = changes.list.iter().map(Change::subject);
-            for scope in subjects.filter(|_| !table.by_scope.is_empty()).flat_map(Scope::of) {
+            for scope in subjects.filter(|_| !table.by_scope.is_empty()).flat_map(WatchFilter::of) {
                 for id in table.by_scope.get(&scope).into_iter().flatten() {
                     if let Some(slot) = table.watchers.get_mut(id) {
                         slot.mark(position, &mut wake);
@@ -174,7 +174,7 @@ pub(crate) struct Watcher {
     watchers: Arc<Watchers>,
     id: u64,
     wake: Arc<Notify>,
-    scopes: Vec<Scope>,
+    scopes: Vec<WatchFilter>,
     /// The next that it has to look at.
     position: Position,
     /// How many changes of it are looked at already.
@@ -303,7 +303,7 @@ mod tests {
     }
 
     fn watch(watchers: &Arc<Watchers>, text: &str) -> Watcher {
-        let mut watcher = watchers.enter(vec![Scope::Subtree(path(text))]).unwrap();
+        let mut watcher = watchers.enter(vec![WatchFilter::Subtree(path(text))]).unwrap();
         watcher.start_after(Revision(0));
         assert_eq!(watcher.look(), Ok(None));
         watcher
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn a_change_between_entering_and_looking_is_seen_and_its_wake_up_finds_nothing_new() {
         let watchers = watchers(u64::MAX);
-        let mut watcher = watchers.enter(vec![Scope::Subtree(path("/a"))]).unwrap();
+        let mut watcher = watchers.enter(vec![WatchFilter::Subtree(path("/a"))]).unwrap();
         push(&watchers, 1, "/a");
         watcher.start_at(Revision(1)).unwrap();
         assert_eq!(revisions(&mut watcher), Ok(vec![1]));
@@ -432,7 +432,7 @@ mod tests {
     #[test]
     fn there_is_a_most_of_watchers() {
         let watchers = watchers(SMALL);
-        let enter = || watchers.enter(vec![Scope::Locks]);
+        let enter = || watchers.enter(vec![WatchFilter::Locks]);
         let mut all: Vec<Watcher> = std::iter::from_fn(enter).take(WATCHERS_MAX + 1).collect();
         assert_eq!(all.len(), WATCHERS_MAX);
         all.pop();

@@ -2,7 +2,7 @@
 
 use crate::{
     change::{Change, Changes},
-    scope::Scope,
+    scope::WatchFilter,
     watchers::{Watcher, Watchers},
 };
 use fairhold_types::{Path, Revision, limits::EVENT_RING_BYTES};
@@ -10,20 +10,20 @@ use futures_util::FutureExt;
 use std::sync::Arc;
 
 /// Watchers of one node, who have seen all there was.
-pub struct Square {
+pub struct WatchBench {
     watchers: Arc<Watchers>,
     crowd: Vec<Watcher>,
     path: Path,
     revision: Revision,
 }
 
-impl Square {
+impl WatchBench {
     /// So many watchers; `None` where a server would not take as many.
     #[must_use]
-    pub fn new(path: Path, watchers: usize) -> Option<Square> {
+    pub fn new(path: Path, watchers: usize) -> Option<WatchBench> {
         let all = Arc::new(Watchers::new(EVENT_RING_BYTES));
-        let crowd: Option<Vec<Watcher>> = (0..watchers).map(|_| all.enter(vec![Scope::Node(path.clone())])).collect();
-        let mut square = Square { watchers: all, crowd: crowd?, path, revision: Revision(0) };
+        let crowd: Option<Vec<Watcher>> = (0..watchers).map(|_| all.enter(vec![WatchFilter::Node(path.clone())])).collect();
+        let mut square = WatchBench { watchers: all, crowd: crowd?, path, revision: Revision(0) };
         square.crowd.iter_mut().for_each(|watcher| watcher.start_after(Revision(0)));
         Some(square)
     }
@@ -51,7 +51,7 @@ impl Square {
     }
 }
 
-impl std::fmt::Debug for Square {
+impl std::fmt::Debug for WatchBench {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} who watch {:?}", self.crowd.len(), self.path)
     }
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn each_of_them_is_woken_and_sees_the_change_once() {
-        let mut square = Square::new(Path::parse("/a").unwrap(), 3).unwrap();
+        let mut square = WatchBench::new(Path::parse("/a").unwrap(), 3).unwrap();
         for _ in 0..2 {
             assert_eq!((square.change(), square.look(), square.look()), (3, 3, 0));
         }

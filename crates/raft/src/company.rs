@@ -19,14 +19,14 @@ const COMPANY_LEAST: usize = 4;
 
 /// How many commands wait, and how many a batch in the making waits for.
 #[derive(Debug, Default)]
-pub(crate) struct Company {
+pub(crate) struct BatchLinger {
     waiting: AtomicUsize,
     /// 0: for none.
     wanted: AtomicUsize,
     enough: Notify,
 }
 
-impl Company {
+impl BatchLinger {
     /// A command is about to wait.
     pub(crate) fn came(&self) {
         if self.waiting.fetch_add(1, SeqCst) + 1 == self.wanted.load(SeqCst) {
@@ -66,8 +66,8 @@ mod tests {
     use super::*;
     use openraft_rt_tokio::TokioRuntime;
 
-    fn company(waiting: usize) -> Company {
-        let company = Company::default();
+    fn company(waiting: usize) -> BatchLinger {
+        let company = BatchLinger::default();
         (0..waiting).for_each(|_| company.came());
         company
     }

@@ -56,7 +56,7 @@ impl Leadership {
 }
 
 /// Takes the messages that other nodes send to the leader.
-pub trait Attendant: Send + Sync + 'static {
+pub trait LeaderHandler: Send + Sync + 'static {
     /// Answers one message; called on the node that leads, as far as it knows.
     fn attend(&self, request: Vec<u8>, from: NodeId) -> BoxFuture<'static, Vec<u8>>;
 }
@@ -76,7 +76,7 @@ pub(crate) struct Core<RT: AsyncRuntime> {
     pub(crate) schedule: Schedule,
     pub(crate) proposals: ProposalQueue,
     pub(crate) barriers: BarrierQueue,
-    pub(crate) attendant: OnceLock<Arc<dyn Attendant>>,
+    pub(crate) attendant: OnceLock<Arc<dyn LeaderHandler>>,
     /// The longer election timeout.
     pub(crate) lease: Duration,
     /// Where the members are reached.

@@ -39,7 +39,7 @@ const SLICE_STEPS: u64 = limits::PIECE_STEPS;
 ///
 /// It is called while the state is locked for writing, so that who registers and then reads the state misses nothing: it must
 /// be quick, and must not read the state through the replica.
-pub trait Audience: Send + Sync + 'static {
+pub trait ApplyObserver: Send + Sync + 'static {
     /// A command changed something, and the revision with it. `state` is already the state after it. No event tells of some
     /// changes, such as an id that is remembered or forgotten: `events` is empty then.
     fn applied(&self, state: &State, revision: Revision, events: &[Event]);
@@ -58,7 +58,7 @@ pub trait Audience: Send + Sync + 'static {
 /// The machine as openraft drives it: one call at a time, so its own fields always agree with the state.
 pub(crate) struct Machine<RT: AsyncRuntime> {
     shared: Arc<Shared<RT>>,
-    audience: Arc<dyn Audience>,
+    audience: Arc<dyn ApplyObserver>,
     keeper: Arc<SnapshotWriter>,
     last_applied: Option<LogId>,
     members: Members,
@@ -72,7 +72,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
     /// Begins with the newest snapshot, or with nothing.
     pub(crate) async fn load(
         snapshots: Arc<dyn SnapshotStore>,
-        audience: Arc<dyn Audience>,
+        audience: Arc<dyn ApplyObserver>,
         defects: Defects,
         log_kept_bytes: u64,
     ) -> io::Result<Machine<RT>> {

@@ -10,7 +10,7 @@
 pub(crate) mod batcher;
 
 use crate::{
-    company::Company,
+    company::BatchLinger,
     error::{NotProposed, ProposeError, UnknownReason},
     rank::goes_first,
 };
@@ -39,9 +39,9 @@ const WITHDRAWN: u8 = 2;
 
 /// Whether a command was handed over already, which its caller and the batcher decide between them.
 #[derive(Debug, Default)]
-struct Ticket(AtomicU8);
+struct HandOff(AtomicU8);
 
-impl Ticket {
+impl HandOff {
     fn settle(&self, state: u8) -> bool {
         self.0.compare_exchange(WAITING, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -53,7 +53,7 @@ struct Proposal {
     bytes: usize,
     /// Came from another node: it is not passed on once more.
     forwarded: bool,
-    ticket: Arc<Ticket>,
+    ticket: Arc<HandOff>,
     answer: oneshot::Sender<ProposalOutcome>,
 }
 
@@ -70,37 +70,37 @@ pub(crate) struct ProposalQueue {
     ordinary: mpsc::Sender<Proposal>,
     bytes: Arc<AtomicUsize>,
     bytes_max: usize,
-    company: Arc<Company>,
+    company: Arc<BatchLinger>,
 }
 
 /// The queues' exit.
-pub(crate) struct ProposalOutlet {
+pub(crate) struct ProposalBatcher {
     urgent: mpsc::Receiver<Proposal>,
     ordinary: mpsc::Receiver<Proposal>,
     bytes: Arc<AtomicUsize>,
-    company: Arc<Company>,
+    company: Arc<BatchLinger>,
 }
 
 /// A command that was submitted. Dropping it takes the command back, if it was not handed over yet.
 pub(crate) struct Submitted {
-    ticket: Arc<Ticket>,
+    ticket: Arc<HandOff>,
     answer: oneshot::Receiver<ProposalOutcome>,
 }
 
 /// Takes at most this many bytes of commands. Urgent commands are small, so this limit does not apply to them.
-pub(crate) fn queue(bytes_max: usize) -> (ProposalQueue, ProposalOutlet) {
+pub(crate) fn queue(bytes_max: usize) -> (ProposalQueue, ProposalBatcher) {
     let (first, urgent) = mpsc::channel(QUEUE_COMMANDS_MAX);
     let (second, ordinary) = mpsc::channel(QUEUE_COMMANDS_MAX);
     let bytes = Arc::new(AtomicUsize::new(0));
-    let company = Arc::new(Company::default());
+    let company = Arc::new(BatchLinger::default());
     let queue = ProposalQueue { urgent: first, ordinary: second, bytes: bytes.clone(), bytes_max, company: company.clone() };
-    (queue, ProposalOutlet { urgent, ordinary, bytes, company })
+    (queue, ProposalBatcher { urgent, ordinary, bytes, company })
 }
 
 impl ProposalQueue {
     pub(crate) fn submit(&self, command: Command, forwarded: bool) -> Result<Submitted, NotProposed> {
         let bytes = command.size();
-        let (ticket, (answer, receiver)) = (Arc::new(Ticket::default()), oneshot::channel());
+        let (ticket, (answer, receiver)) = (Arc::new(HandOff::default()), oneshot::channel());
         let urgent = goes_first(&command);
         // The count may pass the bound by what others add at the same time, which is harmless.
         if !urgent && self.bytes.load(Ordering::Relaxed) >= self.bytes_max {
@@ -145,7 +145,7 @@ impl Drop for Submitted {
     }
 }
 
-impl ProposalOutlet {
+impl ProposalBatcher {
     /// Waits for a command.
     async fn first(&mut self) -> Option<Proposal> {
         tokio::select! {

@@ -1,13 +1,13 @@
 //! One node's part of the replicated state: proposes, reads, and says who leads.
 
 use crate::{
-    core::{Attendant, CallError, Core, ForwardRoute, Leadership, leadership_in},
+    core::{CallError, Core, ForwardRoute, LeaderHandler, Leadership, leadership_in},
     defect::Defect,
     error::{FatalReason, FormationError, HandoverError, NotProposed, ProposeError, ReadError, UnknownReason},
     handover, metrics,
     peer::Service,
     proposals::batcher,
-    service::Reception,
+    service::PeerService,
     snapshot_schedule::tasks,
     status::ReplicaStatus,
     types::{Batch, BatchResults, Member, Types},
@@ -37,7 +37,7 @@ pub(crate) type Formation = Option<Result<(), FormationError>>;
 /// One node's part of the replicated state. It is a handle: all clones are the same replica.
 pub struct Replica<RT: AsyncRuntime> {
     pub(crate) core: Arc<Core<RT>>,
-    pub(crate) reception: Reception<RT>,
+    pub(crate) reception: PeerService<RT>,
     pub(crate) formation: WatchReceiverOf<Types<RT>, Formation>,
 }
 
@@ -64,7 +64,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
     }
 
     /// Takes the messages that nodes send to the leader, from now on; `false` where there is an attendant already.
-    pub fn set_attendant(&self, attendant: Arc<dyn Attendant>) -> bool {
+    pub fn set_attendant(&self, attendant: Arc<dyn LeaderHandler>) -> bool {
         self.core.attendant.set(attendant).is_ok()
     }
 

@@ -43,7 +43,7 @@ use std::{
 };
 
 /// Where other nodes are received. It is made first, because the transport needs it; it answers when the replica has started.
-pub struct Reception<RT: AsyncRuntime>(Arc<ServiceInner<RT>>);
+pub struct PeerService<RT: AsyncRuntime>(Arc<ServiceInner<RT>>);
 
 struct ServiceInner<RT: AsyncRuntime> {
     id: NodeId,
@@ -64,11 +64,11 @@ struct ServiceInner<RT: AsyncRuntime> {
 /// What a node knows of the members: their data directories. Empty before the cluster formed.
 type Known = BTreeMap<NodeId, Incarnation>;
 
-impl<RT: AsyncRuntime> Reception<RT> {
+impl<RT: AsyncRuntime> PeerService<RT> {
     /// Receives nobody until the replica has started with it.
     #[must_use]
-    pub fn new(config: &ReplicaConfig) -> Reception<RT> {
-        Reception(Arc::new(ServiceInner {
+    pub fn new(config: &ReplicaConfig) -> PeerService<RT> {
+        PeerService(Arc::new(ServiceInner {
             id: config.id,
             incarnation: config.incarnation,
             configured: config.members.keys().copied().collect(),
@@ -140,7 +140,7 @@ impl<RT: AsyncRuntime> Reception<RT> {
     }
 }
 
-impl<RT: AsyncRuntime> Service for Reception<RT> {
+impl<RT: AsyncRuntime> Service for PeerService<RT> {
     fn introduction(&self) -> Introduction {
         let ServiceInner { id, incarnation, .. } = *self.0;
         match self.core() {
@@ -340,13 +340,13 @@ pub(crate) fn known<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>) -> Known
     metrics.membership_config.nodes().map(|(id, member)| (*id, member.incarnation)).collect()
 }
 
-impl<RT: AsyncRuntime> Clone for Reception<RT> {
+impl<RT: AsyncRuntime> Clone for PeerService<RT> {
     fn clone(&self) -> Self {
-        Reception(self.0.clone())
+        PeerService(self.0.clone())
     }
 }
 
-impl<RT: AsyncRuntime> fmt::Debug for Reception<RT> {
+impl<RT: AsyncRuntime> fmt::Debug for PeerService<RT> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reception").field("id", &self.0.id).finish_non_exhaustive()
     }

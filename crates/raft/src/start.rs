@@ -11,14 +11,14 @@ use crate::{
     error::{FormationError, StartError},
     formation,
     losses::Losses,
-    machine::{Audience, Machine},
+    machine::{ApplyObserver, Machine},
     metrics,
     network::Network,
     peer::Peer,
     proposals,
     replica::Replica,
     round_trips::{self, RoundTrips},
-    service::{Reception, known},
+    service::{PeerService, known},
     snapshot::SnapshotStore,
     snapshot_schedule::{
         Schedule,
@@ -41,11 +41,11 @@ impl<RT: AsyncRuntime> Replica<RT> {
     /// The transport's server has to listen with `reception.service()` soon after: the other nodes ask this one who it is.
     pub async fn start<L>(
         config: ReplicaConfig,
-        reception: Reception<RT>,
+        reception: PeerService<RT>,
         peer: Arc<dyn Peer>,
         log: L,
         snapshots: Arc<dyn SnapshotStore>,
-        audience: Arc<dyn Audience>,
+        audience: Arc<dyn ApplyObserver>,
         defects: Arc<dyn DefectBook>,
     ) -> Result<Replica<RT>, StartError>
     where

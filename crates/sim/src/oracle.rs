@@ -6,7 +6,7 @@ use crate::{
     tally::{Probe, Tally},
     trace,
 };
-use fairhold_raft::Audience;
+use fairhold_raft::ApplyObserver;
 use fairhold_state::{State, command::Event, snapshot::ITEM_WEIGHT};
 use fairhold_types::{EndReason, NodeId, Revision};
 use parking_lot::Mutex;
@@ -82,7 +82,13 @@ impl Oracle {
 
     /// Listens to a node, before the node itself does. A node that is not a member must not learn anything.
     /// Each step of the machine takes so long there.
-    pub(crate) fn witness(&self, node: NodeId, member: bool, pace: Duration, audience: Arc<dyn Audience>) -> Arc<dyn Audience> {
+    pub(crate) fn witness(
+        &self,
+        node: NodeId,
+        member: bool,
+        pace: Duration,
+        audience: Arc<dyn ApplyObserver>,
+    ) -> Arc<dyn ApplyObserver> {
         Arc::new(Witness { oracle: self.clone(), node, member, pace, begun: AtomicBool::new(false), audience })
     }
 
@@ -137,7 +143,7 @@ struct Witness {
     pace: Duration,
     /// Whether it has been told with which state the node begins.
     begun: AtomicBool,
-    audience: Arc<dyn Audience>,
+    audience: Arc<dyn ApplyObserver>,
 }
 
 impl Witness {
@@ -148,7 +154,7 @@ impl Witness {
     }
 }
 
-impl Audience for Witness {
+impl ApplyObserver for Witness {
     fn applied(&self, state: &State, revision: Revision, events: &[Event]) {
         self.is_let_in(revision);
         self.oracle.heard(self.node, state, revision, events);

@@ -10,7 +10,7 @@ use crate::{host::HostRuntime, plan::StoryPlan, tally::Tally, world::World};
 use fairhold_node::{
     Node,
     api::{Freshness, ReadOptions, WriteCall},
-    scope::Scope,
+    scope::WatchFilter,
     watch::{WatchItem, WatchStart},
 };
 use fairhold_state::{
@@ -56,7 +56,7 @@ fn a_change_that_happens_while_a_watch_begins_is_told_after_the_bookmark_with_wh
     on_one_node(|node| async move {
         for (path, begin) in [("/while-it-begins", WatchStart::Now), ("/while-that-begins", WatchStart::Initial)] {
             let read = ReadOptions { freshness: Freshness::Linearizable, timeout: TIMEOUT };
-            let mut watch = node.watch(vec![Scope::Subtree(Path::root())], begin, read).await.unwrap();
+            let mut watch = node.watch(vec![WatchFilter::Subtree(Path::root())], begin, read).await.unwrap();
             let begun = watch.revision();
             let changed = put(&node, path).await;
             let mut bookmark = None;
@@ -100,7 +100,7 @@ fn a_digest_that_is_made_part_by_part_is_that_of_the_whole_state() {
 fn a_watch_of_something_else_hears_ten_seconds_after_its_last_bookmark_how_far_it_has_come() {
     on_one_node(|node| async move {
         let read = ReadOptions { freshness: Freshness::Linearizable, timeout: TIMEOUT };
-        let scope = Scope::Subtree(Path::parse("/watched").unwrap());
+        let scope = WatchFilter::Subtree(Path::parse("/watched").unwrap());
         let mut watch = node.watch(vec![scope], WatchStart::Now, read).await.unwrap();
         let Some(WatchItem::Bookmark(_)) = watch.next().await else { panic!("it begins with a bookmark") };
         for path in ["/one", "/two", "/three"] {

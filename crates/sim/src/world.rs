@@ -19,8 +19,8 @@ use crate::{
 };
 use axum::Router;
 use fairhold_http::{Admin, Exposition, ServerInfo, router};
-use fairhold_node::{Node, Prelude};
-use fairhold_raft::{FatalReason, MemberAddress, Reception, Replica, ReplicaConfig, defect::NoDefectBook};
+use fairhold_node::{Node, NodeParts};
+use fairhold_raft::{FatalReason, MemberAddress, PeerService, Replica, ReplicaConfig, defect::NoDefectBook};
 use fairhold_types::{Incarnation, NodeId, dto::Host as HostView};
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
@@ -254,8 +254,8 @@ impl World {
         let members = self.ids().into_iter().map(|id| (id, member(id))).collect();
         let mut config = ReplicaConfig::new(id, members, disk.incarnation);
         (config.snapshot_every, config.log_kept) = (self.snapshot_every, LOG_KEPT);
-        let reception = Reception::new(&config);
-        let prelude = Prelude::with_event_ring(self.ring_bytes);
+        let reception = PeerService::new(&config);
+        let prelude = NodeParts::with_event_ring(self.ring_bytes);
         let audience = self.oracle.witness(id, self.has_own_disk(id), self.pace, prelude.audience());
         let peer = self.net.peer(Arc::clone(&host), reception.service());
         if !disk.has_growing_terms() {

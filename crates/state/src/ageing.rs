@@ -4,16 +4,16 @@
 //! long the queue, and of so many grants one at least goes to who waits longest. From then on those of higher priority stand
 //! behind it as its equals, in the order of their coming. Time has no part in it: the same commands give the same order.
 
-use crate::{change::Change, place::Place};
+use crate::{change::Change, place::ServiceRank};
 use fairhold_types::LockName;
 
 impl Change<'_> {
     /// Counts a newcomer that is placed before the one that waits longest.
-    pub(crate) fn note_overtaken(&mut self, lock: &LockName, newcomer: Place) {
+    pub(crate) fn note_overtaken(&mut self, lock: &LockName, newcomer: ServiceRank) {
         let queue = self.state.index.queues.get(lock);
         let Some(oldest) = queue.and_then(|queue| queue.by_age.get_min()).copied() else { return };
         let contender = self.contender_in(lock, oldest);
-        let place = Place::of(contender);
+        let place = ServiceRank::of(contender);
         if contender.is_not_overtaken() || newcomer > place {
             return;
         }

@@ -4,7 +4,7 @@ use crate::{
     change::{Change, Effect},
     command::{Break, Event, Outcome, Rejection},
     grant::TombstoneKeeper,
-    memory::Remembered,
+    memory::Tombstone,
     pending::Pending,
 };
 use fairhold_types::{EndReason, GrantNumber, LockName, limits::BROKEN_NAMED_MAX};
@@ -74,7 +74,7 @@ impl Change<'_> {
         if !note.is_empty() {
             // In the room that was reserved for the grant when it queued.
             for id in ids {
-                self.state.memory.remember(id, self.revision, Remembered::Broken { note: note.to_owned() });
+                self.state.memory.remember(id, self.revision, Tombstone::Broken { note: note.to_owned() });
             }
         }
         locks

@@ -57,7 +57,7 @@ pub(crate) enum Room {
     /// It frees something, or keeps what is there: the budget does not stop it.
     Always,
     /// It creates nothing, and is remembered: it may use all of the budget.
-    Remembered,
+    Tombstone,
     /// It may create something: not in the last part of the budget.
     Created,
     /// It may write to the tree: not in the part for locks either.
@@ -70,7 +70,7 @@ impl Room {
         match self {
             Room::Written => bytes_max / 100 * WRITTEN_PARTS,
             Room::Created => bytes_max / 100 * CREATED_PARTS,
-            Room::Always | Room::Remembered => bytes_max,
+            Room::Always | Room::Tombstone => bytes_max,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     State,
     change::{Change, Effect},
     command::{Event, OperationResult, Outcome, Proclaim, Rejection},
-    memory::Remembered,
+    memory::Tombstone,
     record::{Contender, LockSettings},
     value::Value,
 };
@@ -55,7 +55,7 @@ impl Change<'_> {
         node.version = node.version.saturating_add(1);
         (node.mzxid, node.mtime) = (revision, at);
         let results = vec![OperationResult::Set { version: node.version }];
-        let what = Remembered::Write { fingerprint: order.key.fingerprint, succeeded: true, results: Some(results.clone()) };
+        let what = Tombstone::Write { fingerprint: order.key.fingerprint, succeeded: true, results: Some(results.clone()) };
         self.state.memory.remember(order.key.key, revision, what);
         self.tell_leader(&order.election);
         Ok(Effect::Changed(Outcome::Written { succeeded: true, results, at: revision }))

@@ -7,7 +7,7 @@ use crate::{
     holds::standing,
     key_use::KeyUse,
     keys::ChangeKeys,
-    memory::Remembered,
+    memory::Tombstone,
     read::GrantStatus,
     record::{Contender, NodeRole},
 };
@@ -39,17 +39,17 @@ impl Change<'_> {
                 if session.is_none() {
                     self.require_memory()?;
                 }
-                Ok(self.remember_released(grant, session, Remembered::Grant(EndReason::Released)))
+                Ok(self.remember_released(grant, session, Tombstone::Grant(EndReason::Released)))
             }
             // It is remembered from now on: a caller whose acquire may still arrive can ask again for as long as that lasts.
-            KeyUse::Remembered(_, what @ (Remembered::Grant(_) | Remembered::Broken { .. })) => {
+            KeyUse::Tombstone(_, what @ (Tombstone::Grant(_) | Tombstone::Broken { .. })) => {
                 let what = what.clone();
                 Ok(self.remember_released(grant, session, what))
             }
             KeyUse::Session(_)
             | KeyUse::Change(_)
             | KeyUse::Ended(_)
-            | KeyUse::Remembered(_, Remembered::Session | Remembered::Write { .. }) => Ok(Effect::Unchanged(Outcome::Nothing)),
+            | KeyUse::Tombstone(_, Tombstone::Session | Tombstone::Write { .. }) => Ok(Effect::Unchanged(Outcome::Nothing)),
         }
     }
 
@@ -69,7 +69,7 @@ impl Change<'_> {
     }
 
     /// Remembers that an id without a live grant was given back.
-    fn remember_released(&mut self, grant: GrantId, session: Option<SessionId>, what: Remembered) -> Effect {
+    fn remember_released(&mut self, grant: GrantId, session: Option<SessionId>, what: Tombstone) -> Effect {
         let Some(session) = session else {
             self.state.memory.remember(grant, self.revision, what);
             return Effect::Changed(Outcome::Done);
@@ -80,7 +80,7 @@ impl Change<'_> {
             None => Effect::Unchanged(Outcome::Nothing),
             Some((_, floor)) if Some(grant) <= floor => Effect::Unchanged(Outcome::Nothing),
             Some((number, _)) => {
-                let reason = if let Remembered::Grant(reason) = what { reason } else { EndReason::Broken };
+                let reason = if let Tombstone::Grant(reason) = what { reason } else { EndReason::Broken };
                 self.remember_in_session(number, grant, reason);
                 Effect::Changed(Outcome::Done)
             }
@@ -249,7 +249,7 @@ impl Change<'_> {
             if in_session {
                 self.remember_in_session(session, id, reason);
             } else {
-                self.state.memory.remember(id, self.revision, Remembered::Grant(reason));
+                self.state.memory.remember(id, self.revision, Tombstone::Grant(reason));
             }
         }
         contender.keys.iter().for_each(|key| self.remember_write(*key));
@@ -263,9 +263,9 @@ impl State {
             return session.ended.get(grant);
         }
         match self.memory.get(grant)? {
-            Remembered::Grant(reason) => Some(*reason),
-            Remembered::Broken { .. } => Some(EndReason::Broken),
-            Remembered::Session | Remembered::Write { .. } => None,
+            Tombstone::Grant(reason) => Some(*reason),
+            Tombstone::Broken { .. } => Some(EndReason::Broken),
+            Tombstone::Session | Tombstone::Write { .. } => None,
         }
     }
 

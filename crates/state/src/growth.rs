@@ -137,7 +137,7 @@ impl Command {
             | Command::Upgrade { .. }
             | Command::Proclaim(_)
             | Command::Revoke(_)
-            | Command::NoteKey { .. } => Room::Remembered,
+            | Command::NoteKey { .. } => Room::Tombstone,
             Command::FormCluster { .. }
             | Command::CloseSession { .. }
             | Command::ExpireSession { .. }

@@ -5,7 +5,7 @@ use crate::{
     actor::{Actor, ActorWaits},
     holder_index::HolderIndex,
     pending::Pending,
-    place::Place,
+    place::ServiceRank,
     record::{Contender, NodeKind, NodeRole, SessionRecord, Znode},
 };
 use fairhold_types::{GrantId, GrantNumber, LockName, Mode, Path, SessionId, SessionNumber};
@@ -24,11 +24,11 @@ pub(crate) struct Queue {
     /// The same by token and by owner, where they are many.
     pub(crate) by_holder: Option<Arc<HolderIndex>>,
     /// The waiters, in order.
-    pub(crate) waiting: OrdSet<Place>,
+    pub(crate) waiting: OrdSet<ServiceRank>,
     /// The waiters, the longest first.
     pub(crate) by_age: OrdSet<GrantNumber>,
     /// The waiters that may not be overtaken, in order.
-    pub(crate) barriers: OrdSet<Place>,
+    pub(crate) barriers: OrdSet<ServiceRank>,
     /// The shared holder that waits to be the only one: there is never a second, for the two would wait for one another.
     pub(crate) upgrading: Option<GrantNumber>,
 }
@@ -39,7 +39,7 @@ impl Queue {
     }
 
     /// How many of those who wait stand before a place; counted from the nearer end of the queue.
-    pub(crate) fn waiting_before(&self, place: Place) -> usize {
+    pub(crate) fn waiting_before(&self, place: ServiceRank) -> usize {
         let (mut before, mut behind) = (self.waiting.range(..place), self.waiting.range(place..));
         let mut counted = 0;
         loop {
@@ -67,7 +67,7 @@ impl Queue {
     }
 
     fn add_waiting(&mut self, contender: &Contender) {
-        let place = Place::of(contender);
+        let place = ServiceRank::of(contender);
         self.waiting.insert(place);
         self.by_age.insert(contender.number);
         if contender.is_not_overtaken() {
@@ -76,7 +76,7 @@ impl Queue {
     }
 
     /// Says whether it waited.
-    fn remove_waiting(&mut self, place: Place) -> bool {
+    fn remove_waiting(&mut self, place: ServiceRank) -> bool {
         self.by_age.remove(&place.number());
         self.barriers.remove(&place);
         self.waiting.remove(&place).is_some()
@@ -175,7 +175,7 @@ impl Index {
     /// Moves a contender from those who wait to those who hold; says how many hold now.
     pub(crate) fn grant(&mut self, contender: &Contender) -> usize {
         let queue = self.queues.entry(contender.lock.clone()).or_default();
-        let waited = queue.remove_waiting(Place::of(contender));
+        let waited = queue.remove_waiting(ServiceRank::of(contender));
         queue.add_holder(contender);
         let holders = queue.holders.len();
         if waited && !contender.companion {
@@ -198,7 +198,7 @@ impl Index {
     }
 
     /// Notes that one who waits may not be overtaken any more.
-    pub(crate) fn add_barrier(&mut self, lock: &LockName, place: Place) {
+    pub(crate) fn add_barrier(&mut self, lock: &LockName, place: ServiceRank) {
         if let Some(queue) = self.queues.get_mut(lock) {
             queue.barriers.insert(place);
         }
@@ -230,7 +230,7 @@ impl Index {
         if let Some(queue) = self.queues.get_mut(&contender.lock) {
             queue.remove_holder(contender);
             queue.upgrading = queue.upgrading.filter(|upgrading| *upgrading != contender.number);
-            let waited = queue.remove_waiting(Place::of(contender));
+            let waited = queue.remove_waiting(ServiceRank::of(contender));
             self.waiting -= usize::from(waited && !contender.companion);
             if queue.is_empty() {
                 self.queues.remove(&contender.lock);

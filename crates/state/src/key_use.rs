@@ -4,7 +4,7 @@ use crate::{
     State,
     change::Change,
     command::{Outcome, Rejection, WriteKey},
-    memory::Remembered,
+    memory::Tombstone,
 };
 use fairhold_types::{EndReason, GrantId, GrantNumber, Revision, SessionNumber};
 
@@ -22,7 +22,7 @@ pub(crate) enum KeyUse<'a> {
     /// An ended grant that its session remembers.
     Ended(EndReason),
     /// What the memory has, and the revision since when.
-    Remembered(Revision, &'a Remembered),
+    Tombstone(Revision, &'a Tombstone),
 }
 
 impl State {
@@ -45,7 +45,7 @@ impl State {
             return KeyUse::Ended(reason);
         }
         match self.memory.noted(key) {
-            Some((since, remembered)) => KeyUse::Remembered(*since, remembered),
+            Some((since, remembered)) => KeyUse::Tombstone(*since, remembered),
             None => KeyUse::Free,
         }
     }
@@ -62,14 +62,14 @@ impl State {
     fn written_before(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
         match self.use_of(&key.key) {
             KeyUse::Free => Ok(None),
-            KeyUse::Remembered(at, Remembered::Write { fingerprint, succeeded, results }) if *fingerprint == key.fingerprint => {
+            KeyUse::Tombstone(at, Tombstone::Write { fingerprint, succeeded, results }) if *fingerprint == key.fingerprint => {
                 let succeeded = *succeeded;
                 Ok(Some(match results {
                     Some(results) => Outcome::Written { succeeded, results: results.clone(), at },
                     None => Outcome::WrittenBefore { succeeded, at },
                 }))
             }
-            KeyUse::Grant(_) | KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Remembered(..) => {
+            KeyUse::Grant(_) | KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Tombstone(..) => {
                 Err(other_request())
             }
         }
@@ -84,7 +84,7 @@ impl Change<'_> {
 
     /// Remembers the key of a write without results.
     pub(crate) fn remember_write(&mut self, key: WriteKey) {
-        let what = Remembered::Write { fingerprint: key.fingerprint, succeeded: true, results: Some(Vec::new()) };
+        let what = Tombstone::Write { fingerprint: key.fingerprint, succeeded: true, results: Some(Vec::new()) };
         self.state.memory.remember(key.key, self.revision, what);
     }
 
@@ -96,10 +96,10 @@ impl Change<'_> {
         match self.state.use_of(&key.key) {
             KeyUse::Change(of) if of == number && keys.fingerprint(&key.key) == Some(key.fingerprint) => Ok(true),
             // The grant has dropped it for a newer one; the fingerprint names the grant.
-            KeyUse::Remembered(_, Remembered::Write { fingerprint, .. }) if *fingerprint == key.fingerprint => Ok(true),
+            KeyUse::Tombstone(_, Tombstone::Write { fingerprint, .. }) if *fingerprint == key.fingerprint => Ok(true),
             KeyUse::Free if keys.may_have_had(&key.key) => Err(Rejection::Forgotten),
             KeyUse::Free => self.require_memory().map(|()| false),
-            KeyUse::Grant(_) | KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Remembered(..) => {
+            KeyUse::Grant(_) | KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Tombstone(..) => {
                 Err(other_request())
             }
         }

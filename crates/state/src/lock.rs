@@ -9,8 +9,8 @@ use crate::{
     holds::standing,
     index::Queue,
     key_use::{KeyUse, other_request},
-    memory::Remembered,
-    place::Place,
+    memory::Tombstone,
+    place::ServiceRank,
     record::{Contender, LockSettings, NodeRole},
     several::new_contender,
     tree::NewNode,
@@ -80,9 +80,9 @@ impl Change<'_> {
     }
 
     /// Where one who comes now with that priority stands: nobody is placed before one who may not be overtaken.
-    fn place_in(&self, lock: &LockName, priority: i32) -> Place {
+    fn place_in(&self, lock: &LockName, priority: i32) -> ServiceRank {
         let last = self.state.index.queues.get(lock).and_then(|queue| queue.barriers.get_max());
-        Place::new(last.map_or(priority, |last| priority.min(last.standing())), GrantNumber(self.revision.0))
+        ServiceRank::new(last.map_or(priority, |last| priority.min(last.standing())), GrantNumber(self.revision.0))
     }
 
     /// Puts a new contender into the queue of each lock, and grants it where it can be.
@@ -128,9 +128,9 @@ impl Change<'_> {
         match self.state.use_of(grant) {
             KeyUse::Free | KeyUse::Grant(_) => Ok(()),
             KeyUse::Ended(reason) => Err(self.state.grant_ended(grant, reason)),
-            KeyUse::Remembered(_, Remembered::Grant(reason)) => Err(self.state.grant_ended(grant, *reason)),
-            KeyUse::Remembered(_, Remembered::Broken { .. }) => Err(self.state.grant_ended(grant, EndReason::Broken)),
-            KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Remembered(_, Remembered::Session | Remembered::Write { .. }) => {
+            KeyUse::Tombstone(_, Tombstone::Grant(reason)) => Err(self.state.grant_ended(grant, *reason)),
+            KeyUse::Tombstone(_, Tombstone::Broken { .. }) => Err(self.state.grant_ended(grant, EndReason::Broken)),
+            KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Tombstone(_, Tombstone::Session | Tombstone::Write { .. }) => {
                 Err(other_request())
             }
         }
@@ -150,7 +150,7 @@ impl Change<'_> {
     }
 
     /// Refuses one who does not wait, or for whom there is no room to: `lock` is the first that is not free.
-    fn refuse_busy(&self, acquire: &Acquire, lock: &LockName, place: Place) -> Result<(), Rejection> {
+    fn refuse_busy(&self, acquire: &Acquire, lock: &LockName, place: ServiceRank) -> Result<(), Rejection> {
         if acquire.if_busy == IfBusy::Refuse {
             return Err(self.state.busy(lock, place));
         }
@@ -221,7 +221,7 @@ impl State {
     }
 
     /// Whether a newcomer at that place would be granted at once: nobody waits before it, and those who hold leave room.
-    fn is_free_for(&self, lock: &LockName, place: Place, mode: Mode, permits: u32, limit: u32) -> bool {
+    fn is_free_for(&self, lock: &LockName, place: ServiceRank, mode: Mode, permits: u32, limit: u32) -> bool {
         let Some(queue) = self.index.queues.get(lock) else {
             return true;
         };
@@ -252,7 +252,7 @@ impl State {
         }
     }
 
-    fn busy(&self, lock: &LockName, place: Place) -> Rejection {
+    fn busy(&self, lock: &LockName, place: ServiceRank) -> Rejection {
         let Some(queue) = self.index.queues.get(lock) else { unreachable!("a lock that is not free has a queue") };
         let first = queue.holders.get_min().copied().or_else(|| queue.waiting.get_min().map(|place| place.number()));
         let ahead = queue.holders.len() + queue.waiting_before(place);

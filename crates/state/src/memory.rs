@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// What became of an id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Remembered {
+pub(crate) enum Tombstone {
     /// It was a grant.
     Grant(EndReason),
     /// It was the key of a session.
@@ -25,7 +25,7 @@ pub(crate) enum Remembered {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Memory {
     /// Ids remembered without a session, with the revision since when.
-    table: Weighed<GrantId, (Revision, Remembered)>,
+    table: Weighed<GrantId, (Revision, Tombstone)>,
     /// The same by age: a cache.
     by_age: OrdMap<(Revision, GrantId), ()>,
     /// Which session remembers an ended grant: a cache of `Session::ended`.
@@ -48,20 +48,20 @@ impl Memory {
     }
 
     /// What became of an id.
-    pub(crate) fn get(&self, id: &GrantId) -> Option<&Remembered> {
+    pub(crate) fn get(&self, id: &GrantId) -> Option<&Tombstone> {
         self.table.get(id).map(|(_, remembered)| remembered)
     }
 
     /// The same, with the revision since when.
-    pub(crate) fn noted(&self, id: &GrantId) -> Option<&(Revision, Remembered)> {
+    pub(crate) fn noted(&self, id: &GrantId) -> Option<&(Revision, Tombstone)> {
         self.table.get(id)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&GrantId, &(Revision, Remembered))> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&GrantId, &(Revision, Tombstone))> {
         self.table.iter()
     }
 
-    pub(crate) fn remember(&mut self, id: GrantId, at: Revision, what: Remembered) {
+    pub(crate) fn remember(&mut self, id: GrantId, at: Revision, what: Tombstone) {
         if let Some((earlier, _)) = self.table.insert(id, (at, what)) {
             self.by_age.remove(&(earlier, id));
         }

@@ -5,7 +5,7 @@
 //! up a small one.
 
 use crate::{
-    place::Place,
+    place::ServiceRank,
     record::Revocation,
     weighed::{Weigh, Weighed},
     weight::{PENDING_BYTES, len},
@@ -24,7 +24,7 @@ pub(crate) enum Pending {
     /// The holders of a lock that an administrator revoked, from after that grant on.
     Revoke { lock: LockName, after: GrantNumber, word: Revocation },
     /// The waiters of a lock whose settings changed, from after that place on: waiters that can no longer fit end.
-    Refit { lock: LockName, after: Option<Place>, by: String },
+    Refit { lock: LockName, after: Option<ServiceRank>, by: String },
     /// The waiters of a lock that may be granted.
     Advance { lock: LockName },
 }

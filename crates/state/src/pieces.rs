@@ -6,7 +6,7 @@ use crate::{
     command::{Event, Outcome},
     grant::TombstoneKeeper,
     pending::Pending,
-    place::Place,
+    place::ServiceRank,
     record::{LockSettings, Revocation},
 };
 use fairhold_types::{GrantNumber, LockName};
@@ -128,7 +128,12 @@ impl Change<'_> {
 
     /// Ends those who wait for more permits than there are, or to share what has a limit, from after that place on; says which
     /// locks may go on, and the last place that was looked at where there are more.
-    pub(crate) fn refit_some(&mut self, lock: &LockName, after: Option<Place>, by: &str) -> (BTreeSet<LockName>, Option<Place>) {
+    pub(crate) fn refit_some(
+        &mut self,
+        lock: &LockName,
+        after: Option<ServiceRank>,
+        by: &str,
+    ) -> (BTreeSet<LockName>, Option<ServiceRank>) {
         let mut locks = BTreeSet::from([lock.clone()]);
         let limit = self.state.settings(lock).and_then(LockSettings::limit_in_force).unwrap_or(1);
         let note = format!("the limit of {} was set to {limit}", lock.as_str());
@@ -140,7 +145,7 @@ impl Change<'_> {
                 return (locks, None);
             };
             if !self.has_room_to_end() {
-                return (locks, last.or(Some(Place::first())));
+                return (locks, last.or(Some(ServiceRank::first())));
             }
             last = Some(next);
             self.step(1);

@@ -7,20 +7,20 @@ use std::cmp::Reverse;
 
 /// Where a contender stands among those who wait: higher priority first, then first come, first served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) struct Place(Reverse<i32>, GrantNumber);
+pub(crate) struct ServiceRank(Reverse<i32>, GrantNumber);
 
-impl Place {
-    pub(crate) fn of(contender: &Contender) -> Place {
-        Place(Reverse(contender.standing), contender.number)
+impl ServiceRank {
+    pub(crate) fn of(contender: &Contender) -> ServiceRank {
+        ServiceRank(Reverse(contender.standing), contender.number)
     }
 
-    pub(crate) fn new(standing: i32, number: GrantNumber) -> Place {
-        Place(Reverse(standing), number)
+    pub(crate) fn new(standing: i32, number: GrantNumber) -> ServiceRank {
+        ServiceRank(Reverse(standing), number)
     }
 
     /// Before all others.
-    pub(crate) fn first() -> Place {
-        Place::new(i32::MAX, GrantNumber(0))
+    pub(crate) fn first() -> ServiceRank {
+        ServiceRank::new(i32::MAX, GrantNumber(0))
     }
 
     /// The priority by which it is a place.

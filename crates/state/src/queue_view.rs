@@ -4,7 +4,7 @@
 use crate::{
     State,
     index::Queue,
-    place::Place,
+    place::ServiceRank,
     record::{Contender, LockSettings},
 };
 use fairhold_types::{FencingToken, GrantNumber, LockName, Mode};
@@ -101,7 +101,7 @@ impl State {
     #[must_use]
     pub fn position(&self, name: &LockName, number: GrantNumber) -> Option<u64> {
         let queue = self.index.queues.get(name)?;
-        let place = Place::of(self.contender_in(name, number)?);
+        let place = ServiceRank::of(self.contender_in(name, number)?);
         queue.waiting.contains(&place).then(|| (queue.holders.len() + rank(&queue.waiting, place)) as u64 + 1)
     }
 
@@ -111,7 +111,7 @@ impl State {
     pub fn waits_for(&self, name: &LockName, number: GrantNumber) -> Option<&Contender> {
         let line = QueueWalk::of(self, name)?;
         let contender = self.contender_in(name, number)?;
-        let place = Place::of(contender);
+        let place = ServiceRank::of(contender);
         line.waits_for(contender, || line.predecessor(place), || line.blocker_before(place))
     }
 
@@ -132,7 +132,7 @@ impl State {
             numbers.filter_map(move |number| line.contender(number))
         });
         (before.count + 1..).zip(contenders).map(move |(position, contender)| {
-            let neighbour = || predecessor.or_else(|| line?.predecessor(Place::of(contender)));
+            let neighbour = || predecessor.or_else(|| line?.predecessor(ServiceRank::of(contender)));
             let waits_for = line.and_then(|line| line.waits_for(contender, neighbour, || blocker));
             predecessor = Some(contender);
             if contender.granted_at.is_none() && contender.holds_readers_back() {
@@ -152,7 +152,7 @@ impl State {
         let all_holders = queue.map_or(0, |queue| queue.holders.len() as u64);
         let (all, holders, waiting) = match key {
             QueueKey::Holder(number) => (0, Some(..=number), None),
-            QueueKey::Waiter { standing, number } => (all_holders, None, Some(..=Place::new(standing, number))),
+            QueueKey::Waiter { standing, number } => (all_holders, None, Some(..=ServiceRank::new(standing, number))),
         };
         let left = queue.into_iter().flat_map(move |queue| {
             let holders = holders.into_iter().flat_map(|range| queue.holders.range(range).copied());
@@ -171,7 +171,7 @@ impl State {
     ) -> impl Iterator<Item = &'a Contender> + Send + use<'a> {
         let range = match key {
             QueueKey::Holder(_) => None,
-            QueueKey::Waiter { standing, number } => Some(..=Place::new(standing, number)),
+            QueueKey::Waiter { standing, number } => Some(..=ServiceRank::new(standing, number)),
         };
         QueueWalk::of(self, name).zip(range).into_iter().flat_map(|(line, range)| {
             let places = line.queue.waiting.range(range).rev();
@@ -236,13 +236,13 @@ impl<'a> QueueWalk<'a> {
     }
 
     /// The one right before a waiter.
-    fn predecessor(self, place: Place) -> Option<&'a Contender> {
+    fn predecessor(self, place: ServiceRank) -> Option<&'a Contender> {
         let waiter = self.queue.waiting.range(..place).next_back().map(|place| place.number());
         self.contender(waiter.or_else(|| self.queue.holders.get_max().copied())?)
     }
 
     /// The last one before a waiter that holds readers back, looked for among the nearest only.
-    fn blocker_before(self, place: Place) -> Option<&'a Contender> {
+    fn blocker_before(self, place: ServiceRank) -> Option<&'a Contender> {
         let mut before = self.queue.waiting.range(..place).rev().filter_map(|place| self.contender(place.number()));
         let blocker = before.by_ref().take(READERS_PASSED_MAX).find(|waiter| waiter.holds_readers_back());
         match (blocker, before.next()) {
@@ -260,7 +260,7 @@ impl<'a> QueueWalk<'a> {
 }
 
 /// How many stand before a place, which is one of them.
-fn rank(waiting: &OrdSet<Place>, place: Place) -> usize {
+fn rank(waiting: &OrdSet<ServiceRank>, place: ServiceRank) -> usize {
     let (mut before, mut behind) = (waiting.range(..place), waiting.range(place..));
     let mut steps = 0;
     loop {
@@ -277,13 +277,13 @@ fn rank(waiting: &OrdSet<Place>, place: Place) -> usize {
 type Range<T> = (Bound<T>, Bound<T>);
 
 /// The holders and the waiters behind a place.
-fn ranges(after: Option<QueueKey>) -> (Range<GrantNumber>, Range<Place>) {
+fn ranges(after: Option<QueueKey>) -> (Range<GrantNumber>, Range<ServiceRank>) {
     match after {
         None => ((Unbounded, Unbounded), (Unbounded, Unbounded)),
         Some(QueueKey::Holder(number)) => ((Excluded(number), Unbounded), (Unbounded, Unbounded)),
         Some(QueueKey::Waiter { standing, number }) => {
             let none = Excluded(GrantNumber(u64::MAX));
-            ((none, Unbounded), (Excluded(Place::new(standing, number)), Unbounded))
+            ((none, Unbounded), (Excluded(ServiceRank::new(standing, number)), Unbounded))
         }
     }
 }

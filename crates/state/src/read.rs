@@ -3,7 +3,7 @@
 use crate::{
     State,
     command::Rejection,
-    memory::Remembered,
+    memory::Tombstone,
     queue_view::{Before, QueueEntry},
     record::{Contender, LockSettings, NodeRole, SessionRecord},
 };
@@ -128,8 +128,8 @@ impl State {
             return Some(note);
         }
         match self.memory.get(id)? {
-            Remembered::Broken { note } => Some(note.clone()),
-            Remembered::Grant(_) | Remembered::Session | Remembered::Write { .. } => None,
+            Tombstone::Broken { note } => Some(note.clone()),
+            Tombstone::Grant(_) | Tombstone::Session | Tombstone::Write { .. } => None,
         }
     }
 

@@ -5,7 +5,7 @@ use crate::{
     command::{Event, Meta, OpenSession, Outcome, Rejection, WriteKey},
     grant::TombstoneKeeper,
     key_use::{KeyUse, other_request},
-    memory::Remembered,
+    memory::Tombstone,
     pending::{Pending, SessionEnd},
     record::{Ended, SessionRecord},
     weight::ended_weight,
@@ -24,8 +24,8 @@ impl Change<'_> {
                 KeyUse::Session(number) => {
                     return self.state.session(number).map_or(Err(Rejection::SessionEnded), |session| reopened(session, &open));
                 }
-                KeyUse::Remembered(_, Remembered::Session) => return Err(Rejection::SessionEnded),
-                KeyUse::Grant(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Remembered(..) => return Err(other_request()),
+                KeyUse::Tombstone(_, Tombstone::Session) => return Err(Rejection::SessionEnded),
+                KeyUse::Grant(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Tombstone(..) => return Err(other_request()),
             }
         }
         // Without a key the id, random as it is, tells that the same command was proposed twice.
@@ -192,7 +192,7 @@ impl Change<'_> {
             self.state.memory.in_session.remove(grant);
         }
         if let Some(key) = session.key {
-            self.state.memory.remember(key, self.revision, Remembered::Session);
+            self.state.memory.remember(key, self.revision, Tombstone::Session);
         }
     }
 

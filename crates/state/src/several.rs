@@ -9,13 +9,19 @@ use crate::{
     change::Change,
     command::Acquire,
     keys::ChangeKeys,
-    place::Place,
+    place::ServiceRank,
     record::{Contender, NodeRole},
 };
 use fairhold_types::{GrantNumber, LockName, Path, SessionNumber};
 
 /// The contender of a new grant in the lock that its request names at that position.
-pub(crate) fn new_contender(acquire: &Acquire, index: usize, session: SessionNumber, anonymous: bool, place: Place) -> Contender {
+pub(crate) fn new_contender(
+    acquire: &Acquire,
+    index: usize,
+    session: SessionNumber,
+    anonymous: bool,
+    place: ServiceRank,
+) -> Contender {
     let want = &acquire.wants[index];
     Contender {
         number: place.number(),
@@ -82,7 +88,7 @@ impl State {
         let locks = self.locks_of(number);
         let lock = locks.iter().find(|lock| **lock != contender.lock && !self.is_ready(lock, number))?;
         let (queue, stand) = (self.index.queues.get(lock)?, self.contender_in(lock, number)?);
-        let before = queue.waiting.range(..Place::of(stand)).next_back().map(|place| place.number());
+        let before = queue.waiting.range(..ServiceRank::of(stand)).next_back().map(|place| place.number());
         self.contender_in(lock, before.or_else(|| queue.holders.get_min().copied())?)
     }
 }

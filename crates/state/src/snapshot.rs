@@ -8,7 +8,7 @@ use crate::{
     history::Past,
     holder_index::HOLDERS_SCANNED_MAX,
     index::{Index, Queue},
-    memory::{Memory, Remembered},
+    memory::{Memory, Tombstone},
     pending::{Pending, SessionEnd},
     record::{NodeRole, SessionRecord, Znode},
     statistics::Statistics,
@@ -91,7 +91,7 @@ enum Item {
     Header(Header),
     Session(SessionRecord),
     Node(Path, Znode),
-    Remembered(GrantId, Revision, Remembered),
+    Tombstone(GrantId, Revision, Tombstone),
     Past(Past),
     Statistics(LockName, Statistics),
     Pending(u64, Pending),
@@ -105,7 +105,7 @@ impl Item {
                 Item::Header(_) => 0,
                 Item::Node(path, node) => path.as_str().len() + node.value.len() + node.role.size(),
                 Item::Session(session) => session.ended.len() * 24 + session.name.len() + size_of_meta(&session.meta),
-                Item::Remembered(_, _, what) => what.size(),
+                Item::Tombstone(_, _, what) => what.size(),
                 Item::Pending(_, pending) => pending.size(),
                 Item::Past(past) => past.holding.lock.as_str().len() + past.holding.owner.len() + past.ending.reason.len(),
                 Item::Statistics(lock, _) => lock.as_str().len(),
@@ -125,12 +125,12 @@ impl NodeRole {
     }
 }
 
-impl Remembered {
+impl Tombstone {
     fn size(&self) -> usize {
         match self {
-            Remembered::Grant(_) | Remembered::Session => 0,
-            Remembered::Broken { note } => note.len(),
-            Remembered::Write { results, .. } => {
+            Tombstone::Grant(_) | Tombstone::Session => 0,
+            Tombstone::Broken { note } => note.len(),
+            Tombstone::Write { results, .. } => {
                 let path = |result: &OperationResult| match result {
                     OperationResult::Created { path } => path.as_str().len(),
                     OperationResult::Put { .. }
@@ -196,7 +196,7 @@ impl State {
         });
         let sessions = self.sessions.values().map(|session| Item::Session(SessionRecord::clone(session)));
         let nodes = self.tree.iter().map(|(path, node)| Item::Node(path.clone(), node.clone()));
-        let remembered = self.memory.iter().map(|(id, (at, what))| Item::Remembered(*id, *at, what.clone()));
+        let remembered = self.memory.iter().map(|(id, (at, what))| Item::Tombstone(*id, *at, what.clone()));
         let history = self.history.iter().map(|past| Item::Past(Past::clone(past)));
         let statistics = self.statistics.iter().map(|(lock, counted)| Item::Statistics(lock.clone(), Statistics::clone(counted)));
         let pending = self.pending.entries().map(|(number, pending)| Item::Pending(*number, pending.clone()));
@@ -234,7 +234,7 @@ impl State {
                         state.sessions.insert(session.number, Arc::new(session));
                     }
                     (Item::Node(path, node), true) => state.tree.restore(path, node),
-                    (Item::Remembered(id, at, what), true) => state.memory.remember(id, at, what),
+                    (Item::Tombstone(id, at, what), true) => state.memory.remember(id, at, what),
                     (Item::Past(past), true) => state.history.insert(Arc::new(past)),
                     (Item::Statistics(lock, counted), true) => {
                         state.statistics.insert(lock, Arc::new(counted));

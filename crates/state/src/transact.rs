@@ -4,7 +4,7 @@ use crate::{
     State,
     change::{Change, Effect},
     command::{Condition, Operation, OperationResult, Outcome, Part, Rejection, SessionKey, Transact, WriteKey},
-    memory::Remembered,
+    memory::Tombstone,
     weight::of_results,
 };
 use fairhold_types::{
@@ -36,7 +36,7 @@ impl Change<'_> {
         if let Some(WriteKey { key, fingerprint }) = transact.key {
             // A retry must not act twice; to tell it all over again may cost too much.
             let kept = (of_results(&results) <= RESULTS_REMEMBERED_BYTES).then(|| results.clone());
-            let remembered = Remembered::Write { fingerprint, succeeded, results: kept };
+            let remembered = Tombstone::Write { fingerprint, succeeded, results: kept };
             self.state.memory.remember(key, self.revision, remembered);
         } else if self.events.is_empty() {
             return Ok(Effect::Unchanged(Outcome::Written { succeeded, results, at: self.state.revision }));

@@ -7,7 +7,7 @@
 
 use crate::{
     command::{Meta, OperationResult},
-    memory::Remembered,
+    memory::Tombstone,
     record::{Contender, NodeRole, Revocation, SessionRecord, Znode},
     weighed::Weigh,
 };
@@ -116,7 +116,7 @@ pub(crate) fn ended_weight(session: &SessionRecord) -> u64 {
     ENDED_ID_BYTES * session.ended.len() as u64
 }
 
-impl Weigh<GrantId> for (Revision, Remembered) {
+impl Weigh<GrantId> for (Revision, Tombstone) {
     fn key_weight(_: &GrantId) -> u64 {
         0
     }
@@ -124,9 +124,9 @@ impl Weigh<GrantId> for (Revision, Remembered) {
     fn weight(&self) -> u64 {
         REMEMBERED_BYTES
             + match &self.1 {
-                Remembered::Grant(_) | Remembered::Session | Remembered::Write { results: None, .. } => 0,
-                Remembered::Broken { note } => len(note),
-                Remembered::Write { results: Some(results), .. } => of_results(results),
+                Tombstone::Grant(_) | Tombstone::Session | Tombstone::Write { results: None, .. } => 0,
+                Tombstone::Broken { note } => len(note),
+                Tombstone::Write { results: Some(results), .. } => of_results(results),
             }
     }
 }

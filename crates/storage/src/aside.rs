@@ -28,18 +28,18 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// The way to the thread, which ends with the last of these.
 #[derive(Debug, Clone)]
-pub(crate) struct Aside {
+pub(crate) struct SnapshotThread {
     work: mpsc::SyncSender<Work>,
     idle: Arc<OnceLock<fn()>>,
 }
 
-impl Aside {
-    pub(crate) fn start() -> io::Result<Aside> {
+impl SnapshotThread {
+    pub(crate) fn start() -> io::Result<SnapshotThread> {
         let (sender, waiting) = mpsc::sync_channel(WAITING_MAX);
         let idle = Arc::new(OnceLock::new());
         let called = Arc::clone(&idle);
         std::thread::Builder::new().name("snapshots".to_owned()).spawn(move || run(&waiting, &called))?;
-        Ok(Aside { work: sender, idle })
+        Ok(SnapshotThread { work: sender, idle })
     }
 
     /// What is called there after work, when nothing follows for a moment.
@@ -84,7 +84,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_is_done_in_the_order_in_which_it_was_asked_for_also_after_a_panic_and_gives_way() {
-        let aside = Aside::start().unwrap();
+        let aside = SnapshotThread::start().unwrap();
         let niceness = aside.run(|| getpriority_process(None).unwrap());
         let panics = aside.run(|| assert!(std::thread::current().name().is_none(), "planted"));
         let after = aside.run(|| 3);
@@ -98,7 +98,7 @@ mod tests {
         static GIVEN_BACK: OnceLock<mpsc::Sender<std::thread::ThreadId>> = OnceLock::new();
         let (told, given_back) = mpsc::channel();
         GIVEN_BACK.set(told).unwrap();
-        let aside = Aside::start().unwrap();
+        let aside = SnapshotThread::start().unwrap();
         aside.when_idle(|| GIVEN_BACK.get().unwrap().send(std::thread::current().id()).unwrap());
         let (done, threads) = mpsc::channel();
         for _ in 0..3 {
@@ -112,7 +112,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_too_much_is_refused_and_nothing_else_is_lost() {
-        let aside = Aside::start().unwrap();
+        let aside = SnapshotThread::start().unwrap();
         let ((began, begun), (go, gone)) = (mpsc::channel(), mpsc::channel::<()>());
         let first = aside.run(move || {
             began.send(()).unwrap();

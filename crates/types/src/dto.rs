@@ -22,7 +22,7 @@ pub type Meta = BTreeMap<String, String>;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
-pub enum Standing {
+pub enum GrantState {
     /// It waits in the queue.
     Queued,
     /// It is held.
@@ -41,7 +41,7 @@ pub struct Grant {
     /// The lock; the first of several.
     pub lock: LockName,
     /// Held or queued.
-    pub state: Standing,
+    pub state: GrantState,
     /// Its fencing token while it is held; one token for all its locks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<FencingToken>,
@@ -151,7 +151,7 @@ pub struct QueueItem {
     /// Its session's public number.
     pub session: SessionNumber,
     /// Held, queued or cooling.
-    pub state: Standing,
+    pub state: GrantState,
     /// Its position: the number of grants ahead, including holders, plus 1.
     pub position: u64,
     /// Its token while it holds the lock.

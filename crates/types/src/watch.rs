@@ -1,7 +1,7 @@
 //! What a watch tells (`GET /v1/watch`): one JSON object for each event.
 
 use crate::{
-    Code, EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber, dto::Standing, problem::Facts,
+    Code, EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber, dto::GrantState, problem::Facts,
     problem::Problem,
 };
 use serde::{Deserialize, Serialize};
@@ -211,7 +211,7 @@ pub enum What {
         /// The grant's public number.
         number: GrantNumber,
         /// Whether it holds, waits or cools.
-        state: Standing,
+        state: GrantState,
         /// Its fencing token, while it holds.
         #[serde(skip_serializing_if = "Option::is_none")]
         token: Option<FencingToken>,

@@ -6,7 +6,7 @@ use super::{
     Keys, MAX_HOLD,
     locks::{WAIT, pause},
 };
-use crate::client::{ChaosClient, HeldLock, Opened, TTL, Wish};
+use crate::client::{AcquireOptions, ChaosClient, HeldLock, Opened, TTL};
 use parking_lot::{Mutex, MutexGuard};
 use rand::{RngExt, rngs::SmallRng, seq::IteratorRandom};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -44,14 +44,27 @@ pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>, sessions: Arc<
         match client.random.random_range(0..3) {
             0 => {
                 let permits = Some(client.random.random_range(1..=2));
-                hold(&mut client, Wish { key: format!("{key}-pool"), permits, wait: WAIT, ..Wish::default() }, None).await;
+                hold(
+                    &mut client,
+                    AcquireOptions { key: format!("{key}-pool"), permits, wait: WAIT, ..AcquireOptions::default() },
+                    None,
+                )
+                .await;
             }
-            1 => hold(&mut client, Wish { key: format!("{key}-door"), wait: WAIT, ..Wish::default() }, None).await,
+            1 => {
+                hold(&mut client, AcquireOptions { key: format!("{key}-door"), wait: WAIT, ..AcquireOptions::default() }, None)
+                    .await
+            }
             _session => {
                 let name = format!("administer-session-{number}-{turn}");
                 let Some(session) = client.open(&name).await else { continue };
                 sessions.open().insert(session.number, name.clone());
-                let wish = Wish { key: format!("{key}-door"), wait: WAIT / 3, session: Some(session.clone()), ..Wish::default() };
+                let wish = AcquireOptions {
+                    key: format!("{key}-door"),
+                    wait: WAIT / 3,
+                    session: Some(session.clone()),
+                    ..AcquireOptions::default()
+                };
                 hold(&mut client, wish, Some((&name, &session))).await;
                 client.close(&name, &session).await;
                 sessions.open().remove(&session.number);
@@ -86,7 +99,7 @@ async fn administer(client: &mut ChaosClient, key: &str, sessions: &Sessions) {
 }
 
 /// Holds a lock for a while. It goes on for a moment after a refusal: nothing of it may succeed.
-async fn hold(client: &mut ChaosClient, wish: Wish, session: Option<(&str, &Opened)>) {
+async fn hold(client: &mut ChaosClient, wish: AcquireOptions, session: Option<(&str, &Opened)>) {
     let Some(mut held) = client.acquire(&wish).await else { return };
     for _ in 0..client.random.random_range(1..=5) {
         match (client.random.random_range(0..3), session) {

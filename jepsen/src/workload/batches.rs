@@ -2,7 +2,7 @@
 
 use super::{Keys, locks::pause};
 use crate::{
-    client::{ChaosClient, HeldLock, Opened, Part, TTL, Wish},
+    client::{AcquireOptions, ChaosClient, HeldLock, Opened, Part, TTL},
     history::{Call, Outcome},
 };
 use rand::{RngExt, seq::SliceRandom};
@@ -29,7 +29,9 @@ pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>, number: u64) {
             pause(&mut client, 50).await;
             continue;
         };
-        let held = client.acquire(&Wish { key: key.clone(), wait: Duration::from_millis(500), ..Wish::default() }).await;
+        let held = client
+            .acquire(&AcquireOptions { key: key.clone(), wait: Duration::from_millis(500), ..AcquireOptions::default() })
+            .await;
         live(&mut client, &keys, &key, &session, held.clone()).await;
         if let Some(held) = &held {
             client.release(held).await;

@@ -5,7 +5,7 @@ use super::{
     locks::{WAIT, pause, renewed_if_late},
 };
 use crate::{
-    client::{ChaosClient, HeldLock, Wish},
+    client::{AcquireOptions, ChaosClient, HeldLock},
     history::Outcome,
 };
 use rand::RngExt;
@@ -19,7 +19,7 @@ const TTL_MS: std::ops::RangeInclusive<u64> = 1_000..=4_000;
 pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>) {
     while !client.is_over() {
         let shared = client.random.random_range(0..4) > 0;
-        let wish = Wish { key: keys.next(), shared, wait: WAIT, ..Wish::default() };
+        let wish = AcquireOptions { key: keys.next(), shared, wait: WAIT, ..AcquireOptions::default() };
         let Some(mut held) = client.acquire(&wish).await else {
             pause(&mut client, 10).await;
             continue;

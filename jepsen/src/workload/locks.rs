@@ -1,7 +1,7 @@
 //! Clients that acquire a lock, hold it for a moment and release it. Some sleep for longer than their lease.
 
 use super::{Keys, Workload};
-use crate::client::{ChaosClient, HeldLock, TTL, Wish};
+use crate::client::{AcquireOptions, ChaosClient, HeldLock, TTL};
 use rand::RngExt;
 use std::{sync::Arc, time::Duration};
 
@@ -64,14 +64,14 @@ pub(super) async fn renewed_if_late(client: &mut ChaosClient, held: &mut HeldLoc
     !late || client.renew(held).await
 }
 
-fn wish(client: &mut ChaosClient, keys: &Keys, workload: Workload) -> Wish {
+fn wish(client: &mut ChaosClient, keys: &Keys, workload: Workload) -> AcquireOptions {
     let wait = if workload == Workload::TryLock {
         Duration::from_millis(client.random.random_range(0..SHORT_WAIT_MS_MAX))
     } else {
         WAIT
     };
     let key = keys.next();
-    Wish {
+    AcquireOptions {
         election: workload == Workload::Election,
         shared: workload == Workload::RwLock && client.random.random_range(0..10) < 6,
         permits: (workload == Workload::Semaphore).then(|| client.random.random_range(1..=PERMITS_MIN)),

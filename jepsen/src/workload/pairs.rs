@@ -5,7 +5,7 @@ use super::{
     locks::{SLEEP, WAIT, pause, renewed_if_late},
 };
 use crate::{
-    client::{ChaosClient, HeldLock, Wish},
+    client::{AcquireOptions, ChaosClient, HeldLock},
     history::pair,
 };
 use rand::RngExt;
@@ -30,7 +30,7 @@ pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>, number: u64) {
 }
 
 async fn acquire(client: &mut ChaosClient, key: String) -> Option<HeldLock> {
-    let held = client.acquire(&Wish { key, wait: WAIT, ..Wish::default() }).await;
+    let held = client.acquire(&AcquireOptions { key, wait: WAIT, ..AcquireOptions::default() }).await;
     if held.is_none() {
         pause(client, 10).await;
     }

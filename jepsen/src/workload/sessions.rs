@@ -2,7 +2,7 @@
 
 use super::locks::pause;
 use crate::{
-    client::{ChaosClient, TTL, Wish},
+    client::{AcquireOptions, ChaosClient, TTL},
     history::Outcome,
 };
 use rand::RngExt;
@@ -20,7 +20,12 @@ pub(super) async fn run(mut client: ChaosClient, number: u64) {
             continue;
         };
         client.ephemeral(&key, &session).await;
-        let wish = Wish { key: key.clone(), wait: Duration::from_millis(500), session: Some(session.clone()), ..Wish::default() };
+        let wish = AcquireOptions {
+            key: key.clone(),
+            wait: Duration::from_millis(500),
+            session: Some(session.clone()),
+            ..AcquireOptions::default()
+        };
         let held = client.acquire(&wish).await;
         let mut lost = false;
         for _ in 0..client.random.random_range(0..KEEPALIVES_MAX) {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::remote::Failure;
 use fairhold_peer::{client::TcpPeer, key::PeerKeys, server::PeerServer};
-use fairhold_raft::{Audience, MemberAddress, Reception, Replica, ReplicaConfig, defect::NoDefectBook};
+use fairhold_raft::{ApplyObserver, MemberAddress, PeerService, Replica, ReplicaConfig, defect::NoDefectBook};
 use fairhold_state::{
     State,
     command::{Command, Event},
@@ -135,7 +135,7 @@ impl LogNode {
             .map(|id| (NodeId::from(id), MemberAddress { url: format!("http://{}", address(id)), address: address(id) }))
             .collect();
         let config = ReplicaConfig::new(NodeId::from(id), members, data_dir.incarnation());
-        let reception = Reception::new(&config);
+        let reception = PeerService::new(&config);
         let peer = Arc::new(TcpPeer::new(Handle::current(), PeerKeys::none()));
         peer.set_service(reception.service());
         let replica =
@@ -161,7 +161,7 @@ impl LogNode {
 /// Hears of nothing.
 struct Nobody;
 
-impl Audience for Nobody {
+impl ApplyObserver for Nobody {
     fn applied(&self, _: &State, _: Revision, _: &[Event]) {}
 
     fn replaced(&self, _: &State) {}

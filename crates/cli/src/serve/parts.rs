@@ -9,9 +9,9 @@ use super::{
 };
 use crate::config::ServeConfig;
 use fairhold_http::{Admin, ClusterHeader, Exposition, ServerInfo, router, status_router};
-use fairhold_node::{Node, Prelude};
+use fairhold_node::{Node, NodeParts};
 use fairhold_peer::{client::TcpPeer, key::PeerKeys, server::PeerServer};
-use fairhold_raft::{FatalReason, LostEntries, MemberAddress, Reception, Replica, ReplicaConfig};
+use fairhold_raft::{FatalReason, LostEntries, MemberAddress, PeerService, Replica, ReplicaConfig};
 use fairhold_storage::{
     Storage,
     data_dir::{DataDir, mark_lost_entries},
@@ -160,11 +160,11 @@ impl Core {
         let proposal_bytes = config.proposal_bytes;
         let replica_config =
             ReplicaConfig { proposal_bytes, ..ReplicaConfig::new(config.id, members.collect(), data_dir.incarnation()) };
-        let reception = Reception::new(&replica_config);
+        let reception = PeerService::new(&replica_config);
         let peer = Arc::new(TcpPeer::new(Handle::current(), keys.clone()));
         let server = server.with_metrics(peer.metrics()).with_keys(keys);
         peer.set_service(reception.service());
-        let prelude = Prelude::with_event_ring(config.event_ring_bytes);
+        let prelude = NodeParts::with_event_ring(config.event_ring_bytes);
         let audience = prelude.audience();
         let defects = Arc::new(DefectFile::new(&config.data, again::start_again));
         let replica =

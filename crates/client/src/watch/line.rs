@@ -3,7 +3,7 @@
 use crate::{error::Error, problem::ProblemBody};
 use fairhold_types::{
     Code, EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber,
-    dto::Standing,
+    dto::GrantState,
     watch::{SessionEnd, WatchLine, What},
 };
 use serde::{Deserialize, de::IntoDeserializer};
@@ -44,7 +44,7 @@ struct LineFields {
     delay: Option<String>,
     ttl: Option<String>,
     name: Option<String>,
-    state: Option<Standing>,
+    state: Option<GrantState>,
     retryable: Option<bool>,
     status: Option<u16>,
 }
@@ -136,7 +136,7 @@ mod tests {
             What::Downgraded { lock: lock.clone(), number },
             What::LockSet { lock: lock.clone(), by: "ops".to_owned() },
             What::Revoked { lock: lock.clone(), number, by: "ops".to_owned(), reason: "an upgrade".to_owned() },
-            What::ContenderThere { lock: lock.clone(), number, state: Standing::Queued, token: None, session, owner },
+            What::ContenderThere { lock: lock.clone(), number, state: GrantState::Queued, token: None, session, owner },
             What::Cooling { lock: lock.clone(), number, delay: ttl.clone() },
             What::Cooled { lock: lock.clone(), number },
             What::Broken { lock: lock.clone(), by: "ops".to_owned(), reason: String::new() },

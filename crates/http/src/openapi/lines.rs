@@ -133,7 +133,7 @@ fn rest(path: &Path, lock: LockName) -> Vec<watch::What> {
         watch::What::SessionChanged { session, ttl: ttl() },
         watch::What::SessionEnded { session, reason: SessionEnd::Expired },
         watch::What::NodeThere { path: path.clone(), version: 3 },
-        watch::What::ContenderThere { lock, number, state: dto::Standing::Held, token: Some(TOKEN), session, owner },
+        watch::What::ContenderThere { lock, number, state: dto::GrantState::Held, token: Some(TOKEN), session, owner },
         watch::What::SessionThere { session, ttl: ttl(), name },
         watch::What::Bookmark,
         watch::What::Goaway,

@@ -1,6 +1,6 @@
 //! Hands batches of commands over: into a log entry on the leader, in one request to the leader elsewhere.
 
-use super::{Proposal, ProposalOutcome, ProposalOutlet};
+use super::{Proposal, ProposalBatcher, ProposalOutcome};
 use crate::{
     core::{CallError, Core, ForwardRoute},
     disk_room::reports,
@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 const BATCHES_IN_FLIGHT: usize = 2;
 
 /// Runs until Raft stops; then everything that waits is surely not proposed.
-pub(crate) async fn run<RT: AsyncRuntime>(mut queue: ProposalOutlet, core: Arc<Core<RT>>) {
+pub(crate) async fn run<RT: AsyncRuntime>(mut queue: ProposalBatcher, core: Arc<Core<RT>>) {
     let mut in_flight: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
     let mut stopped = std::pin::pin!(core.stopped());
     // How many came together the last time; and the first of a batch that waits for company.

@@ -12,7 +12,7 @@ mod stale;
 
 use bytes::Bytes;
 use fairhold_raft::{
-    Attendant, Audience, FatalReason, FormationError, MemberAddress, Reception, Replica, ReplicaConfig, Role,
+    ApplyObserver, FatalReason, FormationError, LeaderHandler, MemberAddress, PeerService, Replica, ReplicaConfig, Role,
     defect::NoDefectBook,
     error::{NotProposed, ProposeError, ReadError, UnknownReason},
     peer::{Introduction, Lane, Refusal},
@@ -99,7 +99,7 @@ struct Listener {
     replaced: AtomicUsize,
 }
 
-impl Audience for Listener {
+impl ApplyObserver for Listener {
     fn applied(&self, state: &State, revision: Revision, events: &[Event]) {
         assert_eq!(state.revision(), revision, "the state is already the one after the change");
         self.changes.lock().unwrap().push(revision);
@@ -192,7 +192,7 @@ impl Cluster {
         config.log_kept = 5;
         config.election_timeout_ms = self.election_timeout_ms.unwrap_or(config.election_timeout_ms);
         (self.tune)(&mut config);
-        let reception = Reception::new(&config);
+        let reception = PeerService::new(&config);
         let listener = Arc::new(Listener::default());
         let peer = self.net.peer(reception.service());
         let replica =
@@ -588,7 +588,7 @@ async fn a_stranger_is_refused_before_the_first_request() {
     assert_eq!(other(2, 200, Some(theirs)), Err(Refusal::Cluster { theirs, ours: ours.unwrap() }));
 
     let config = ReplicaConfig::new(4, BTreeMap::new(), Incarnation(4));
-    let starting = Reception::<TokioRuntime>::new(&config).service();
+    let starting = PeerService::<TokioRuntime>::new(&config).service();
     assert_eq!(starting.admit(&service.introduction()), Err(Refusal::Starting));
     assert!(!starting.introduction().empty, "what is not known yet must not let a cluster form");
 }
@@ -596,7 +596,7 @@ async fn a_stranger_is_refused_before_the_first_request() {
 /// Answers with its own number, who asks, and what.
 struct Desk(NodeId);
 
-impl Attendant for Desk {
+impl LeaderHandler for Desk {
     fn attend(&self, request: Vec<u8>, from: NodeId) -> BoxFuture<'static, Vec<u8>> {
         let answer = format!("{} heard {} from {from}", self.0, String::from_utf8(request).unwrap());
         async move { answer.into_bytes() }.boxed()

@@ -11,7 +11,7 @@ use fairhold_node::{
         AcquireCall, Acquired, CallError, Freshness, GrantLookup, HoldCall, HoldEvent, OpenSessionCall, OwnedAfter, PageQuery,
         ReadOptions, SessionRef,
     },
-    elections::{Observation, ProclaimCall, Sight},
+    elections::{LeaderEvent, Observation, ProclaimCall},
 };
 use fairhold_state::{
     command::{Claimant, Meta, Want},
@@ -199,28 +199,28 @@ fn an_observer_sees_each_leader_each_value_and_that_nobody_leads() {
     on_one_node(async |node| {
         let name = lock("chief");
         let mut observed = node.observe(&name, None, fresh()).await.unwrap();
-        assert_eq!(sight(&mut observed).await, Sight::There(None));
+        assert_eq!(sight(&mut observed).await, LeaderEvent::Initial(None));
         let mut candidate = call(1, "chief", Duration::ZERO);
         candidate.acquire.value = Some(b"first".to_vec());
         node.acquire(candidate).await.unwrap();
-        let Sight::Elected(leader) = sight(&mut observed).await else { panic!("nobody was elected") };
+        let LeaderEvent::Elected(leader) = sight(&mut observed).await else { panic!("nobody was elected") };
         assert_eq!((leader.value.as_ref(), leader.version), (&b"first"[..], 0));
         let (key, value) = (id(90), Value::from(b"second".to_vec()));
         let order = ProclaimCall { key, election: name.clone(), grant: id(1), value, timeout: TIMEOUT };
         assert_eq!(node.proclaim(order).await.unwrap().value, 1);
-        let Sight::Proclaimed(leader) = sight(&mut observed).await else { panic!("nothing was proclaimed") };
+        let LeaderEvent::Proclaimed(leader) = sight(&mut observed).await else { panic!("nothing was proclaimed") };
         assert_eq!((leader.value.as_ref(), leader.version), (&b"second"[..], 1));
         node.release(id(1), None, TIMEOUT).await.unwrap();
-        assert_eq!(sight(&mut observed).await, Sight::Vacant);
+        assert_eq!(sight(&mut observed).await, LeaderEvent::Vacant);
         assert_eq!(node.leader(&name, fresh()).await.unwrap().value, None);
     });
 }
 
 /// What an observer sees next, without bookmarks.
-async fn sight(observed: &mut Observation<HostRuntime>) -> Sight {
+async fn sight(observed: &mut Observation<HostRuntime>) -> LeaderEvent {
     loop {
         let seen = observed.next().await.expect("it goes on").value;
-        if seen != Sight::Bookmark {
+        if seen != LeaderEvent::Bookmark {
             return seen;
         }
     }

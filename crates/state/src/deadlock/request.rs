@@ -1,6 +1,6 @@
 //! A request that may have to wait.
 
-use crate::{actor::Actor, command::Want, place::Place};
+use crate::{actor::Actor, command::Want, place::ServiceRank};
 use fairhold_types::{GrantNumber, LockName, SessionNumber};
 
 /// A request that may have to wait.
@@ -17,7 +17,7 @@ pub(crate) struct WaitRequest<'a> {
 #[derive(Debug)]
 pub(crate) enum WaitKind<'a> {
     /// A place in each queue; `granted`: all of them are free, and those behind it are who has to wait for it.
-    Join { wants: Vec<(&'a Want, Place)>, permits: u32, granted: bool },
+    Join { wants: Vec<(&'a Want, ServiceRank)>, permits: u32, granted: bool },
     /// To be the only one of those who share a lock.
     Upgrade(&'a LockName),
 }

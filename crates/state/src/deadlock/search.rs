@@ -8,7 +8,7 @@ use crate::{
     State,
     actor::Actor,
     command::Want,
-    place::Place,
+    place::ServiceRank,
     record::{Contender, LockSettings},
 };
 use fairhold_types::{GrantNumber, LockName, Mode, SessionNumber, limits::DEADLOCK_VISITS_MAX};
@@ -25,7 +25,7 @@ pub(super) struct Stand<'a> {
     pub(super) session: SessionNumber,
     pub(super) owner: &'a str,
     number: GrantNumber,
-    place: Place,
+    place: ServiceRank,
     pub(super) mode: Mode,
     permits: u32,
     pub(super) granted: bool,
@@ -52,7 +52,7 @@ pub(super) struct SearchQueue<'a> {
     /// How many of these were granted since.
     pub(super) granted: usize,
     /// Up to where the queue was looked at; nothing: at the holders only.
-    through: Option<Place>,
+    through: Option<ServiceRank>,
     /// How many hold it now, how many of those exclusively, and with how many permits together.
     held: usize,
     exclusive: usize,
@@ -127,7 +127,7 @@ impl<'a> Search<'a> {
     /// than may be looked at.
     pub(super) fn reach(&mut self) -> Option<()> {
         let request = self.request;
-        let mut ahead: VecDeque<(&'a LockName, Option<Place>)> = match &request.wish {
+        let mut ahead: VecDeque<(&'a LockName, Option<ServiceRank>)> = match &request.wish {
             WaitKind::Join { wants, .. } => wants.iter().map(|(want, place)| (&want.lock, Some(*place))).collect(),
             WaitKind::Upgrade(lock) => [(*lock, None)].into(),
         };
@@ -205,7 +205,7 @@ impl<'a> Search<'a> {
             session: contender.session,
             owner: &contender.owner.text,
             number: contender.number,
-            place: Place::of(contender),
+            place: ServiceRank::of(contender),
             mode: contender.mode,
             permits: contender.permits,
             granted: contender.granted_at.is_some(),
@@ -243,7 +243,7 @@ impl<'a> Search<'a> {
         &mut self,
         actor: ActorKey<'a>,
         met: Option<&Contender>,
-        ahead: &mut VecDeque<(&'a LockName, Option<Place>)>,
+        ahead: &mut VecDeque<(&'a LockName, Option<ServiceRank>)>,
     ) -> Option<()> {
         let state = self.state;
         let waits: Box<dyn Iterator<Item = GrantNumber> + 'a> = match actor {
@@ -262,7 +262,7 @@ impl<'a> Search<'a> {
             let waits = contender.granted_at.is_none();
             let locks = std::iter::once(&contender.lock).chain(contender.others.iter().map(|want| &want.lock));
             let queued =
-                locks.filter(move |_| waits).map(|lock| (lock, state.contender_in(lock, contender.number).map(Place::of)));
+                locks.filter(move |_| waits).map(|lock| (lock, state.contender_in(lock, contender.number).map(ServiceRank::of)));
             queued.chain(upgrades.then_some((&contender.lock, None)))
         });
         for (index, place) in places.enumerate() {

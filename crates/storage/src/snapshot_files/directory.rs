@@ -1,6 +1,6 @@
 //! The directory of the snapshots: their names, which of them is the newest, and who reads which.
 
-use crate::{aside::Aside, durable, fault::Faults};
+use crate::{aside::SnapshotThread, durable, fault::Faults};
 use fairhold_types::failpoint;
 use parking_lot::Mutex;
 use std::{
@@ -21,7 +21,7 @@ const OLD_SUFFIX: &str = ".snap.old";
 pub(super) struct Directory {
     pub(super) path: PathBuf,
     /// Where all is done, one thing at a time: a new snapshot removes what somebody could be opening.
-    pub(super) aside: Aside,
+    pub(super) aside: SnapshotThread,
     pub(super) faults: Faults,
     /// Drafts that were begun, for their names.
     drafts: AtomicU64,
@@ -42,7 +42,7 @@ impl Directory {
         // A name whose directory could not be synced is seen again after a start, and may be gone after a loss of power. The
         // log behind the newest snapshot is purged, so that its name must last.
         durable::sync_directory(path)?;
-        let (path, aside) = (path.to_owned(), Aside::start()?);
+        let (path, aside) = (path.to_owned(), SnapshotThread::start()?);
         let (drafts, readers) = (AtomicU64::new(0), Mutex::default());
         Ok(Directory { path, aside, faults, drafts, readers })
     }

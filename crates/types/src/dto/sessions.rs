@@ -1,6 +1,6 @@
 //! A session with what it owns.
 
-use super::{Meta, Standing};
+use super::{GrantState, Meta};
 use crate::{FencingToken, GrantNumber, LockName, Path, SessionNumber};
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,7 @@ pub struct SessionGrant {
     /// The lock.
     pub lock: LockName,
     /// Held or queued.
-    pub state: Standing,
+    pub state: GrantState,
     /// Its token, while it is held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<FencingToken>,
