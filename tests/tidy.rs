@@ -4,10 +4,15 @@
 
 #[path = "tidy/circles.rs"]
 mod circles;
+#[path = "tidy/listing.rs"]
+mod listing;
+#[path = "tidy/names.rs"]
+mod names;
 #[path = "tidy/source.rs"]
 mod source;
 
 use circles::circles;
+use names::{check_pairs, known_pairs};
 use source::{Source, files_under};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -491,6 +496,27 @@ fn a_word_that_is_not_ours_is_found() {
     assert_finds(rule, "crates/x/src/a.rs", "//! x\npub const MASTER_ID: u64 = 1;\n", 2);
     let fine = "//! epoch\npub fn remaster(ticketing: u64) {} // ticket\nlet r = tx.subscribe();\n";
     assert_finds_nothing(rule, "crates/x/src/a.rs", fine);
+}
+
+#[test]
+fn no_public_type_name_has_two_meanings() {
+    let known = fs::read_to_string(root().join("tests/tidy/names.txt")).expect("the list is there");
+    assert_none(&check_pairs(&sources(), &known_pairs(&known)));
+}
+
+#[test]
+fn the_listing_of_all_texts_for_people_reads_as_plain_english() {
+    let document = fs::read_to_string(root().join("proto/openapi.json")).expect("the description of the API is there");
+    let parts = [listing::api_texts(&document), listing::help_lines(), listing::log_lines(&sources())];
+    let mut complaints = Vec::new();
+    for part in parts {
+        assert!(part.len() > 50, "only {} texts were found: {part:?}", part.len());
+        for text in part {
+            println!("{}: {}", text.origin, text.text);
+            complaints.extend(listing::check_text(&text.text).map(|why| format!("{}: {why}: {}", text.origin, text.text)));
+        }
+    }
+    assert_none(&complaints);
 }
 
 // Circles
