@@ -17,13 +17,13 @@ use tokio::{
 };
 use tokio_util::codec::Encoder;
 
-/// What every connection begins with, in both directions.
+/// The first bytes of every connection, in both directions.
 pub const MAGIC: [u8; 8] = *b"FAIRHOLD";
 
 /// Magic and version.
 pub const PREAMBLE_BYTES: usize = MAGIC.len() + 2;
 
-/// How long the end of a connection whose peer is refused may take.
+/// How long closing a refused connection may take.
 const PARTING_MAX: Duration = Duration::from_secs(1);
 
 /// The codec's version byte of the values in the handshake.
@@ -36,43 +36,43 @@ pub(crate) struct Connection {
     pub(crate) writer: OwnedWriteHalf,
 }
 
-/// A handshake under way.
+/// A handshake in progress.
 #[derive(Debug)]
-pub(crate) struct Meeting {
+pub(crate) struct Exchange {
     connection: Connection,
     transcript: Transcript,
     keys: Arc<Keys>,
     side: Side,
 }
 
-/// What the other side said.
+/// A message of the peer.
 #[derive(Debug)]
-pub(crate) struct Greeting {
+pub(crate) struct Message {
     pub(crate) kind: FrameKind,
     value: Bytes,
 }
 
-impl Greeting {
+impl Message {
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, HandshakeError> {
         unsealed(&self.value)
     }
 }
 
-impl Meeting {
+impl Exchange {
     pub(crate) fn new(stream: TcpStream, side: Side, keys: Arc<Keys>, arrivals: &Arrivals) -> io::Result<Self> {
         crate::socket::configure(&stream)?;
         let (reader, writer) = stream.into_split();
         let connection = Connection { reader: FrameReader::new(reader, arrivals), writer };
-        Ok(Meeting { connection, transcript: Transcript::new(), keys, side })
+        Ok(Exchange { connection, transcript: Transcript::new(), keys, side })
     }
 
-    /// Sends bytes that are no frame.
+    /// Sends bytes that are not a frame.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), HandshakeError> {
         Ok(self.connection.writer.write_all(bytes).await?)
     }
 
-    /// The inner error refuses another version.
-    pub(crate) async fn hear_preamble(&mut self) -> Result<Result<(), Refusal>, HandshakeError> {
+    /// Receives the peer's preamble. The inner error is a refusal of its version.
+    pub(crate) async fn receive_preamble(&mut self) -> Result<Result<(), Refusal>, HandshakeError> {
         let mut bytes = [0; PREAMBLE_BYTES];
         self.connection.reader.read_exact(&mut bytes).await?;
         let [magic @ .., low, high] = bytes;
@@ -85,36 +85,37 @@ impl Meeting {
         }
     }
 
-    /// Says something before anything is proved.
+    /// Sends a message without a proof.
     pub(crate) async fn say(&mut self, kind: FrameKind, value: &impl Serialize) -> Result<(), HandshakeError> {
         let frame = said(kind, value, &mut self.transcript)?;
         self.send(frame).await
     }
 
-    /// Says something, and proves that a member says it.
+    /// Sends a message with a proof that a member sent it.
     pub(crate) async fn prove(&mut self, kind: FrameKind, value: &impl Serialize) -> Result<(), HandshakeError> {
         let frame = proved(kind, value, &mut self.transcript, &self.keys, self.side)?;
         self.send(frame).await
     }
 
-    /// Refuses a side that has proved nothing. This refusal cannot have a proof.
+    /// Refuses an unauthenticated peer. This refusal cannot have a proof.
     pub(crate) async fn refuse_key(&mut self, mismatch: KeyMismatch) -> Result<(), HandshakeError> {
         let value = sealed(&Refusal::Key(mismatch))?;
         self.send(Frame { kind: FrameKind::Refused, number: 0, payload: [&[0; PROOF_BYTES][..], &value].concat().into() }).await
     }
 
-    /// Hears what is said before anything is proved.
-    pub(crate) async fn hear(&mut self, kind: FrameKind) -> Result<Greeting, HandshakeError> {
+    /// Receives a message without a proof.
+    pub(crate) async fn receive(&mut self, kind: FrameKind) -> Result<Message, HandshakeError> {
         let frame = self.read_frame().await?;
         if frame.kind != kind {
             return Err(crate::frame::FrameError::UnexpectedKind(frame.kind).into());
         }
         self.transcript.note(kind, &frame.payload);
-        Ok(Greeting { kind, value: frame.payload })
+        Ok(Message { kind, value: frame.payload })
     }
 
-    /// Hears what a member says. The inner error: it is none, or has another key, or says that this node has.
-    pub(crate) async fn hear_proved(&mut self) -> Result<Result<Greeting, KeyMismatch>, HandshakeError> {
+    /// Receives a message with a proof. The inner error: the peer is not a member, has another key, or says that this node has another
+    /// key.
+    pub(crate) async fn receive_proved(&mut self) -> Result<Result<Message, KeyMismatch>, HandshakeError> {
         let frame = self.read_frame().await?;
         let mut payload = frame.payload;
         let Some(proof) = payload.first_chunk::<PROOF_BYTES>().copied() else {
@@ -124,7 +125,7 @@ impl Meeting {
         self.transcript.note(frame.kind, &value);
         let by = self.side.other();
         if self.keys.verify(&proof, by, &self.transcript) {
-            return Ok(Ok(Greeting { kind: frame.kind, value }));
+            return Ok(Ok(Message { kind: frame.kind, value }));
         }
         // A node with another key cannot prove this refusal.
         if frame.kind == FrameKind::Refused
@@ -149,7 +150,7 @@ impl Meeting {
         }
     }
 
-    /// The handshake is over, and both may speak.
+    /// Ends the handshake: requests may follow.
     pub(crate) fn admit(mut self) -> Connection {
         self.connection.reader.admit();
         self.connection
@@ -165,28 +166,28 @@ impl Meeting {
         self.write(&bytes).await
     }
 
-    /// Ends a connection so that the last message arrives: a socket that is closed with unread bytes in it sends a reset, which
-    /// can overtake them. A peer that goes on sending, or does not hang up, is not waited for long.
+    /// Closes a connection so that the last message arrives. A socket closed with unread bytes sends a reset, which can overtake the
+    /// message. The wait for a peer that continues to send, or does not close, is short.
     pub(crate) async fn part(mut self) -> Result<(), HandshakeError> {
         self.connection.writer.shutdown().await?;
         let mut rest = self.connection.reader.into_socket().take(HANDSHAKE_BYTES_MAX as u64);
         match timeout(PARTING_MAX, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await {
             Ok(Ok(_)) | Err(_) => Ok(()),
-            // The other side has read what it wanted and hung up.
+            // The peer has read the message and closed.
             Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
             Ok(Err(error)) => Err(error.into()),
         }
     }
 }
 
-/// A frame by which nothing is proved, and which is noted.
+/// Adds a frame without a proof to the transcript.
 pub(crate) fn said(kind: FrameKind, value: &impl Serialize, transcript: &mut Transcript) -> Result<Frame, HandshakeError> {
     let payload = sealed(value)?;
     transcript.note(kind, &payload);
     Ok(Frame { kind, number: 0, payload })
 }
 
-/// A frame by which its sender proves itself, after it was noted.
+/// Adds a frame to the transcript, then its proof.
 pub(crate) fn proved(
     kind: FrameKind,
     value: &impl Serialize,

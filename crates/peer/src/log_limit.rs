@@ -1,15 +1,15 @@
-//! Log lines that strangers can cause: one at a time, however often they knock.
+//! Rate limits for log lines that strangers can cause.
 
 use parking_lot::Mutex;
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 use tokio::time::Instant;
 
-/// The shortest time between two lines of one kind.
+/// The minimum time between two lines of one kind.
 const NOTICE_EVERY: Duration = Duration::from_secs(10);
 
-/// Lets a log line pass now and then and counts the others.
+/// Writes a log line at most once per interval, and counts the suppressed ones.
 #[derive(Debug, Default)]
-pub(crate) struct Notice(Mutex<Counted>);
+pub(crate) struct LogLimit(Mutex<Counted>);
 
 #[derive(Debug, Default)]
 struct Counted {
@@ -17,8 +17,8 @@ struct Counted {
     kept_back: u64,
 }
 
-impl Notice {
-    /// Writes a line, unless one was written just before. The line is told how many were kept back since.
+impl LogLimit {
+    /// Writes a line unless the last one is too recent. The line gets the number of suppressed lines.
     pub(crate) fn say(&self, write: impl FnOnce(u64)) {
         if let Some(kept_back) = self.due() {
             write(kept_back);
@@ -37,24 +37,24 @@ impl Notice {
     }
 }
 
-/// Addresses of which it is remembered that a line was written. With more of them, some are written of again.
+/// Addresses whose lines are remembered. With more addresses, some lines repeat.
 const ADDRESSES_MAX: usize = 1_024;
 
-/// The same, and of each address one line, until what it was about is over.
+/// The same, with one line per address until its cause has ended.
 #[derive(Debug, Default)]
-pub(crate) struct NoticeByAddress {
+pub(crate) struct LogLimitByAddress {
     told: Mutex<BTreeSet<IpAddr>>,
-    notice: Notice,
+    limit: LogLimit,
 }
 
-impl NoticeByAddress {
-    /// Writes a line, unless there is one of this address, or one of another was written just before.
+impl LogLimitByAddress {
+    /// Writes a line, unless this address has one already or the last line is too recent.
     pub(crate) fn say(&self, address: IpAddr, write: impl FnOnce(u64)) {
         let mut told = self.told.lock();
         if told.contains(&address) {
             return;
         }
-        self.notice.say(|kept_back| {
+        self.limit.say(|kept_back| {
             if told.len() >= ADDRESSES_MAX {
                 told.clear();
             }
@@ -63,7 +63,7 @@ impl NoticeByAddress {
         });
     }
 
-    /// What was written of this address is over: it would be news again.
+    /// The cause of the address's line has ended: the next one is written again.
     pub(crate) fn forget(&self, address: IpAddr) {
         self.told.lock().remove(&address);
     }
@@ -75,27 +75,27 @@ mod tests {
 
     #[test]
     fn an_address_makes_one_line_until_it_is_over() {
-        let notice = NoticeByAddress::default();
+        let limit = LogLimitByAddress::default();
         let lines = |address: u8| {
             let mut lines = 0;
             // As if the last line were old.
-            notice.notice.0.lock().last = None;
-            notice.say(IpAddr::from([10, 0, 0, address]), |_| lines += 1);
+            limit.limit.0.lock().last = None;
+            limit.say(IpAddr::from([10, 0, 0, address]), |_| lines += 1);
             lines
         };
         assert_eq!((lines(1), lines(1), lines(2), lines(1)), (1, 0, 1, 0));
-        notice.forget(IpAddr::from([10, 0, 0, 1]));
+        limit.forget(IpAddr::from([10, 0, 0, 1]));
         assert_eq!((lines(2), lines(1)), (0, 1));
         let (mut written, other) = (0, IpAddr::from([10, 0, 0, 3]));
-        notice.say(other, |_| written += 1);
+        limit.say(other, |_| written += 1);
         assert_eq!((written, lines(3)), (0, 1), "kept back for now, and written later");
     }
 
     #[test]
     fn a_thousand_knocks_make_one_line() {
-        let notice = Notice::default();
-        assert_eq!(notice.due(), Some(0));
-        assert!((0..1_000).all(|_| notice.due().is_none()));
-        assert_eq!(notice.0.lock().kept_back, 1_000);
+        let limit = LogLimit::default();
+        assert_eq!(limit.due(), Some(0));
+        assert!((0..1_000).all(|_| limit.due().is_none()));
+        assert_eq!(limit.0.lock().kept_back, 1_000);
     }
 }
