@@ -1,4 +1,4 @@
-"""Writes the page of the figures and its pictures. It computes medians and ratios, and states nothing that was not measured."""
+"""Writes the page with the figures, and its charts. It computes medians and ratios, and states only what was measured."""
 
 import math
 import statistics
@@ -27,7 +27,7 @@ VALUE_BYTES = 100
 
 
 def write(figures, page):
-    """The page, and its pictures in a folder of its name."""
+    """Writes the page, and its charts in a folder with the same name."""
     pictures = page.with_suffix("")
     loads = figures["loads"] = {load: by_system for load, by_system in figures["loads"].items() if any(by_system.values())}
     systems = [system for system in NAMES if any(by_system.get(system) for by_system in loads.values())]
@@ -42,7 +42,7 @@ def write(figures, page):
 
 
 def wrapped(text):
-    """The same text with lines of at most 100 columns; tables, code and pictures stay as they are."""
+    """The same text with lines of at most 100 columns; tables, code and images stay as they are."""
     lines = []
     for line in text.split("\n"):
         if len(line) <= 100 or line.startswith(("|", "    ", "!")):
@@ -53,13 +53,13 @@ def wrapped(text):
 
 
 def value(loads, load, system, *path):
-    """The median over the rounds, or nothing."""
+    """The median over the rounds, or None."""
     runs = loads.get(load, {}).get(system)
     return median_of(runs, *path) if runs else None
 
 
 def short(number):
-    """Three digits that say something."""
+    """The number with three significant digits."""
     if number >= 1000:
         return f"{number:,.0f}"
     return f"{number:.0f}" if number >= 100 else f"{number:.1f}" if number >= 10 else f"{number:.2f}"
@@ -122,7 +122,7 @@ def picture_links(loads, systems, pictures):
 
 
 def bars(title, rows, systems, loads):
-    """Groups of bars over a logarithmic axis, as SVG."""
+    """Groups of bars on a logarithmic axis, as SVG."""
     rates = [value(loads, row, system, "per_second") for row in rows for system in systems]
     most = max(rate for rate in rates if rate)
     least = min(rate for rate in rates if rate)
@@ -155,7 +155,7 @@ def bars(title, rows, systems, loads):
 
 
 def ratios(figures):
-    """Fairhold against the others and against the bare log: each ratio with the two figures that it comes from, and what is aimed at."""
+    """Fairhold compared with the others and with the log alone: each ratio with its two figures and its goal."""
     loads, rows = figures["loads"], []
 
     def row(what, ratio, than, pair, goal):
@@ -227,7 +227,7 @@ def ratios(figures):
 
 
 def bounds(figures):
-    """What has a goal of its own, beside no other system: what it is, the figure, the goal, its unit."""
+    """Figures with an absolute goal: the name, the figure, the goal, the unit."""
     gaps, cost, of = figures["failover"].get("fairhold"), figures["sessions"].get("fairhold"), figures["tree"]
     found = []
     if gaps:
@@ -243,7 +243,7 @@ def bounds(figures):
 
 
 def median_of(runs, *path):
-    """The median over some runs of what is at the end of the path."""
+    """The median over the runs of the value at the path."""
     found = []
     for run in runs:
         for step in path:
@@ -275,7 +275,7 @@ def profile(figures):
 
 
 def processors(loads, systems):
-    """How much of the processors went to the servers, and how much to the load itself."""
+    """The processor use of the servers, and of the load itself."""
     lines = ["## Where the processor time went\n", "Cores used by the servers + by the load. Servers cannot use what the load takes.\n"]
     lines += ["| | " + " | ".join(NAMES[system] for system in systems) + " |", "|---" * (len(systems) + 1) + "|"]
     for load in loads:
@@ -349,7 +349,7 @@ def growth(figures):
 
 
 def watcher_costs(watch):
-    """The servers' time, in µs, to tell one more watcher of one event, for each number of watchers beside the next lower one."""
+    """The servers' time, in µs, for one event to one more watcher: each number of watchers compared with the next lower one."""
     sizes = sorted(int(count) for count in watch)
     found = []
     for few, many in zip(sizes, sizes[1:]):
@@ -393,7 +393,7 @@ The goals are 350 bytes besides the value, and 3 s.
 
 
 def problems(figures):
-    """What could not be measured."""
+    """The parts that could not be measured."""
     if not figures["problems"]:
         return ""
     return "## What went wrong\n\n" + "".join(f"- {problem}\n" for problem in figures["problems"])
