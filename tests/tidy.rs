@@ -4,6 +4,8 @@
 
 #[path = "tidy/circles.rs"]
 mod circles;
+#[path = "tidy/pages.rs"]
+mod pages;
 #[path = "tidy/source.rs"]
 mod source;
 
