@@ -579,3 +579,8 @@ fn a_circle_is_found_through_imports_paths_and_names_that_are_passed_on() {
     assert_eq!(check("use crate::b::Bee;\n", back, "x: a b\n"), 0, "it is known");
     assert_eq!(check("use crate::b::Bee;\n", "struct Bee;\n", "x: a\n"), 1, "a list that is too long");
 }
+
+// Pages
+
+#[path = "tidy/pages.rs"]
+mod pages;

@@ -37,7 +37,7 @@ fn rows() -> Vec<Row> {
     vec![
         ("connections", parts, plans.map(|plan| plan.connections * EACH)),
         ("bodies that arrive or are being processed", half.clone(), plans.map(|plan| plan.body_bytes)),
-        ("answers that sockets have not taken yet", half, plans.map(|plan| plan.answer_bytes)),
+        ("answers that sockets have not yet taken", half, plans.map(|plan| plan.answer_bytes)),
         ("recent events for watches", "`--event-ring-bytes`".to_owned(), plans.map(ring)),
         ("commands in progress", "one limit".to_owned(), plans.map(|plan| plan.proposal_bytes)),
         ("the newest log entries", "one limit".to_owned(), [TAIL_BYTES; 3]),
@@ -53,8 +53,8 @@ pub(crate) fn section() -> String {
     let mut text = "
 ## The memory that clients can pin
 
-The maximum at one node, in MiB. A node with less memory accepts less: each column is a node with that much memory, which is
-that of its cgroup or of the machine.
+The maximum at one node, in MiB. A node with less memory accepts less. Each column is a node with
+that much memory, in its cgroup or machine.
 
 | what | by which limit | 1 GiB | 2 GiB | 4 GiB and more |
 |---|---|---|---|---|
@@ -68,16 +68,18 @@ that of its cgroup or of the machine.
     let states = MEMORIES.map(|gib| usize::try_from(MemoryPlan::of(gib << 30).state_bytes).expect("it fits"));
     write!(
         text,
-        "| **in all, beside the state** | | {} |
-| the state: the tree, locks, sessions, remembered ids, history | `--state-bytes-max` | {} |
-| log and snapshots | on the disk | | | |
+        "| **total, without the state** | | {} |
+| the state: tree, locks, sessions, remembered ids, history | `--state-bytes-max` | {} |
+| log and snapshots | on disk | | | |
 
-A node accepts one connection for each 256 KiB of its memory, up to {CONNECTIONS_MAX}. Bodies and answers each get a sixteenth
-of the memory, up to {} MiB each. Events and commands each get a 32nd, up to {} MiB each. The state gets an eighth.
+A node accepts one connection for each 256 KiB of its memory, up to {CONNECTIONS_MAX}. Bodies and answers each
+get a sixteenth of the memory, up to {} MiB each. Events and commands each get a 32nd, up to {} MiB
+each. The state gets an eighth.
 
-If you set the limits yourself, a node needs, beside the 100 MiB of an empty one, `{} KiB × connections + the event ring +
-2.2 × the state` and the rest of the table. A node uses most of it only under attack: 10,000 clients that read their answers take
-some 330 MiB. The kernel holds up to 64 KiB of the answers that a client does not read.
+If you set the limits yourself, a node needs the 100 MiB of an empty node, plus
+`{} KiB × connections + the event ring + 2.2 × the state`, plus the rest of the table. A node uses
+most of it only under attack: 10,000 clients that read their answers take some 330 MiB. The kernel
+holds up to 64 KiB of the answers that a client does not read.
 ",
         in_mib(sums),
         in_mib(states),
