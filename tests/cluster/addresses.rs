@@ -1,4 +1,4 @@
-//! A cluster whose machines get other addresses.
+//! A cluster whose machines change their addresses.
 
 use crate::{
     client::Call,
@@ -26,7 +26,7 @@ fn a_cluster_whose_peer_addresses_changed_serves_and_says_which() {
         for (node, former) in cluster.nodes.iter().zip(&former) {
             let said = format!("node {} joined as {},{former} but this node's configuration has", node.id, node.url);
             for by in &cluster.nodes {
-                assert_eq!(by.log_text().matches(&said).count(), 1, "node {} says of node {} once: {said}", by.id, node.id);
+                assert_eq!(by.log_text().matches(&said).count(), 1, "node {} reports node {} once: {said}", by.id, node.id);
             }
         }
         let view = cluster.client(0).once(&Call::get("/v1/cluster")).await.expect_status(200);

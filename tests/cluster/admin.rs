@@ -1,4 +1,4 @@
-//! What an administrator may: break a lock, end a session by its number; and who is one.
+//! What an administrator may do (break a lock, end a session by its number), and who counts as one.
 
 use crate::{
     client::{Call, new_key, whole},
@@ -8,7 +8,7 @@ use crate::{
 };
 use std::{fs, time::Duration};
 
-/// A changed token counts by then.
+/// How long a changed token may take to be valid.
 const READ_AGAIN_WITHIN: Duration = Duration::from_secs(20);
 
 fn break_lock(lock: &str, reason: &str) -> Call {
@@ -45,7 +45,7 @@ fn a_broken_lock_goes_to_the_next_in_line_and_its_holder_is_told_why() {
             assert_eq!(again.string("note"), "it is stuck");
             client.send(&order).await.expect_status(204);
         }
-        assert_eq!(client.holders("crane").await, [next.number], "the same order again hits nobody");
+        assert_eq!(client.holders("crane").await, [next.number], "the repeated request ends no other grant");
 
         client.send(&break_lock("crane", "")).await.expect_status(204);
         client.send(&break_lock("crane", "")).await.expect_status(204);
@@ -53,7 +53,7 @@ fn a_broken_lock_goes_to_the_next_in_line_and_its_holder_is_told_why() {
         let other = Call::delete("/v1/locks/other/holders").key(&next.id);
         client.send(&other).await.expect_problem(422, "idempotency_mismatch");
         let logged = cluster.nodes.iter().any(|node| node.log_text().contains("an administrator broke a lock"));
-        assert!(logged, "who broke it, and why, stands in a log");
+        assert!(logged, "a log has the break and its reason");
     });
 }
 

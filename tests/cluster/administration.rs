@@ -1,4 +1,4 @@
-//! What an administrator sets of a lock, and asks of those who hold it; further holds of one grant, and holds that are bounded.
+//! An administrator's settings of a lock and requests to its holders; reentrant holds and bounded holds.
 
 use crate::{
     client::{Call, Grant, new_key, whole},
@@ -26,7 +26,7 @@ fn a_lowered_limit_ends_no_holder_but_waiters_that_no_longer_fit() {
 
         let lowered = cluster.client(1).send(&set("pool", &json!({ "limit": 2 }))).await.expect_status(200);
         assert_eq!((lowered.number("limit"), lowered.number("queue_length")), (2, 1), "{}", lowered.text);
-        assert!(client.fence_passes("pool", holder.token).await, "nobody who holds is un-held");
+        assert!(client.fence_passes("pool", holder.token).await, "the holder keeps its lock");
         let ended =
             client.send(&Call::get(&format!("/v1/grants/{}", large.string("id")))).await.expect_problem(410, "grant_gone");
         assert_eq!((ended.string("reason"), ended.string("note")), ("broken", "the limit of pool was set to 2"));
@@ -78,7 +78,7 @@ fn a_revoke_reaches_the_holders_and_ends_nothing() {
         client.send(&revoke).await.expect_status(202);
         let word = stream.expect("revoke").await;
         assert_eq!((word["id"].as_str(), word["reason"].as_str()), (Some(key.as_str()), Some("an upgrade")));
-        assert!(client.fence_passes("crane", token).await, "it is held all the same");
+        assert!(client.fence_passes("crane", token).await, "it is still held");
         let shown = client.send(&Call::get(&format!("/v1/grants/{key}"))).await.expect_status(200);
         assert_eq!(shown.json["revoked"]["reason"], "an upgrade", "{}", shown.text);
         client.send(&Call::post("/v1/locks/nobody/holders/revoke")).await.expect_status(202);
@@ -108,7 +108,7 @@ fn an_owner_holds_what_it_holds_once_more_and_the_last_release_frees_it() {
             client.release(&outer.id).await;
             assert!(
                 client.fence_passes("crane", outer.token).await,
-                "the inner section holds on, however often the outer lets go"
+                "the inner section still holds, however often the outer one releases"
             );
         }
         client.send(&again).await.expect_status(200);

@@ -1,4 +1,4 @@
-//! Whatever comes in, the answer says what was wrong with it, and the server goes on.
+//! Whatever arrives, the answer says what is wrong with it, and the server continues.
 
 use crate::{
     client::Call,
@@ -6,7 +6,7 @@ use crate::{
     raw::{Raw, raw},
 };
 
-/// What comes in, the status and the code with which it is refused, and a word that the answer must have.
+/// A request, the status and the code of its refusal, and a word that the answer must contain.
 type Case = (Raw, u16, &'static str, &'static str);
 
 const LOCK: &str = "/v1/locks/x";
@@ -155,7 +155,7 @@ fn whatever_is_wrong_with_a_request_is_said_in_the_answer_and_the_server_goes_on
                 && problem["retryable"].is_boolean()
                 && problem["status"].as_u64() == Some(u64::from(*status))
                 && problem["title"].is_string()
-                // The words of the program's own types mean nothing to a caller.
+                // The names of the program's own types mean nothing to a caller.
                 && !["struct ", "enum ", "newtype"].iter().any(|word| problem.to_string().contains(word))
                 && problem.to_string().to_lowercase().contains(&word.to_lowercase());
             if !fine {
@@ -167,7 +167,7 @@ fn whatever_is_wrong_with_a_request_is_said_in_the_answer_and_the_server_goes_on
         for index in 0..NODES {
             assert!(!cluster.nodes[index].has_exited(), "node {} has ended", index + 1);
             let client = cluster.client(index);
-            assert!(client.queue("x").await.is_empty(), "nothing that was refused stands in a queue");
+            assert!(client.queue("x").await.is_empty(), "no refused request is in a queue");
             let grant = client.acquire("x", "").await;
             client.release(&grant.id).await;
         }
@@ -203,7 +203,7 @@ fn what_is_just_within_a_limit_is_taken() {
     });
 }
 
-/// A message that repeats a wrong value, escaped, was seven times as long as the request.
+/// The message repeats a wrong value. Escaped, it used to be seven times as long as the request.
 #[test]
 fn a_long_wrong_body_gets_a_short_answer() {
     together(SHORT, async {

@@ -1,4 +1,4 @@
-//! Many calls in one request: each is what it would be alone.
+//! Many calls in one request: each acts as if it were sent alone.
 
 use crate::{
     client::{Answer, Call, Client, Session, new_key, whole},
@@ -17,7 +17,7 @@ pub(crate) fn statuses(answer: &Answer) -> Vec<u64> {
     answers.iter().map(|one| whole(one, "status")).collect()
 }
 
-/// Has a session take a lock so many times, by batches; each must be held, or wait.
+/// Acquires a lock `count` times in one session, by batches; each grant must be held or wait.
 pub(crate) async fn take_often(client: &Client, session: &Session, lock: &str, mode: &str, count: usize) -> Vec<String> {
     let ids: Vec<String> = (0..count).map(|_| new_key()).collect();
     for some in ids.chunks(256) {
@@ -59,7 +59,7 @@ fn each_call_of_a_batch_is_answered_as_if_it_were_alone_and_again_it_does_nothin
         let end: Vec<Value> = keys[..2].iter().map(|key| json!({"release": {"id": key}})).collect();
         client.send(&batch(&end)).await.expect_status(200);
         let late = client.send(&batch(&calls[..1])).await.expect_status(200);
-        assert_eq!(late.json["answers"][0]["status"], 410, "it has ended for good: {late:?}");
+        assert_eq!(late.json["answers"][0]["status"], 410, "it has ended: {late:?}");
         assert_eq!(client.queue_numbers("first").await, [0_u64; 0]);
     });
 }
@@ -154,7 +154,7 @@ fn a_place_behind_ten_thousand_readers_is_told_as_fast_as_one_behind_ten() {
             assert_eq!((shown.number("holder_count"), shown.number("queue_length")), (readers as u64, ASKED as u64));
             assert_eq!(shown.json["holders"].as_array().map(Vec::len), Some(readers.min(100)));
         }
-        report(&format!("{ASKED} places told behind ten readers in {:.0?}, behind ten thousand in {:.0?}", took[0], took[1]));
+        report(&format!("{ASKED} places reported behind ten readers in {:.0?}, behind ten thousand in {:.0?}", took[0], took[1]));
         assert!(took[1] < took[0] * 5 + Duration::from_millis(100), "{took:?}");
     });
 }

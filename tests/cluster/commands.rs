@@ -1,4 +1,4 @@
-//! The client commands: what they print, what they end with, and that they explain themselves.
+//! The client commands: their output, their exit codes, and their help.
 
 use crate::{
     batches::take_often,
@@ -25,7 +25,7 @@ async fn run(arguments: &[&str]) -> Output {
     command.output().await.expect("fairhold runs")
 }
 
-/// What it printed, where it ended with that code.
+/// The output of a command; asserts its exit code.
 #[track_caller]
 pub(crate) fn said(output: &Output, code: i32) -> String {
     assert_eq!(output.status.code(), Some(code), "{output:?}");
@@ -50,10 +50,10 @@ fn locks_and_sessions_are_listed_shown_and_ended_from_a_shell() {
         assert_eq!(String::from_utf8_lossy(&names.stdout), "deploy\norders/42\n", "{names:?}");
         let queue = said(&at(&cluster, 2, &["locks", "queue", "deploy"]).await, 0);
         assert!(queue.contains("ci-7") && queue.contains('\t'), "{queue}");
-        // Nothing in this one says for how long.
+        // Nothing in this answer counts down.
         let http = client.send(&Call::get("/v1/locks/free/queue")).await.expect_status(200);
         let json = said(&at(&cluster, 2, &["locks", "queue", "free", "-o", "json"]).await, 0);
-        assert_eq!(json, http.text, "the body as it is");
+        assert_eq!(json, http.text, "the unchanged body");
 
         let listed = said(&at(&cluster, 1, &["sessions", "ls"]).await, 0);
         let number = session.number.to_string();
@@ -244,7 +244,7 @@ fn the_help_of_lock_explains_itself_to_users_of_flock() {
     });
 }
 
-/// Waits until the queue at the foot of `top` has one owner, and not another.
+/// Waits until the queue at the bottom of `top` shows one owner, and not the other.
 async fn shows_queue(top: &Terminal, wanted: &str, other: &str) {
     crate::harness::eventually("its queue is shown", SHORT, || async {
         let screen = crate::terminal::screen(&top.text());
@@ -269,7 +269,7 @@ fn top_shows_nodes_locks_and_the_chosen_queue_and_heeds_its_keys() {
         let mut top = Terminal::start(FAIRHOLD, &["top", "-e", &cluster.nodes[0].url], &[]);
         let screen = top.screen_with(&[&cluster.nodes[2].url, "aardvark", "zebra", "second", "third", "PLACE"]).await;
         report(&format!("fairhold top:\n{screen}"));
-        // The one for which is waited longest is chosen.
+        // The lock with the longest wait is chosen.
         shows_queue(&top, "third", "first").await;
         top.keys("j");
         shows_queue(&top, "first", "third").await;

@@ -1,5 +1,5 @@
-//! Beside very many of everything, and while the dearest things happen to them: how long honest clients wait, and that nobody
-//! stands for election.
+//! Very large numbers of everything, with the most expensive operations on them: how long honest clients wait, and that no
+//! election starts.
 
 #[path = "crowds/bystanders.rs"]
 mod bystanders;
@@ -19,22 +19,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often what is done at once is done again, so that there is time to wait for it.
+/// Repetitions of an operation that is over at once, so that there is time to measure.
 const AGAIN: usize = 20;
-/// Fences that one transaction checks.
+/// Fences in one transaction.
 const FENCES: usize = 1_000;
-/// How often the session that is left to expire is renewed until then.
+/// Interval between the renewals of the session that expires later.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
-/// Holds, of one permit each, that a narrow lock has room for. One holds all of it.
+/// Holds of one permit each that fit into a narrow lock. One holder takes all of them.
 const NARROW: u64 = 9;
 
-/// How many there are of everything.
+/// The numbers of everything.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     holders: usize,
     readers: usize,
     waiters: usize,
-    /// Waiters behind which a circle is found: no more than are searched for one.
+    /// Waiters behind which a circle is found: as many as the search visits.
     searched: usize,
     ephemerals: usize,
     locks: usize,
@@ -58,32 +58,32 @@ fn sizes() -> Sizes {
     trial::size(short, long)
 }
 
-/// The cluster, the honest clients, and what was seen so far.
+/// The cluster, the honest clients, and the measurements so far.
 struct Stage {
     cluster: Cluster,
     bystanders: Bystanders,
     leader: usize,
-    /// How long the clients waited while nothing happened, once the others are compared with it.
+    /// How long the clients waited at rest, once measured.
     rest: Option<Waits>,
-    /// By how much the longest wait of all was longer, in milliseconds, and while what.
+    /// The largest growth of the longest wait, in milliseconds, and the operation that caused it.
     most: (f64, String),
 }
 
-/// What nodes say of themselves.
+/// Figures from the nodes' metrics.
 struct Figures {
-    /// Raft's, the highest that any of them knows.
+    /// Raft's term, the highest that any node knows.
     term: f64,
-    /// The leader's: steps that it applied, and processor time in seconds.
+    /// Of the leader: applied steps, and processor time in seconds.
     steps: f64,
     cpu: f64,
-    /// How many syncs of the log took no longer than each of these bounds, in seconds, at each node.
+    /// For each node: how many syncs of the log took at most each of these bounds, in seconds.
     syncs: Vec<Buckets>,
 }
 
-/// Of a histogram: each bound, and how many are within it.
+/// The buckets of a histogram: each bound, and how many values are within it.
 type Buckets = Vec<(f64, f64)>;
 
-/// The buckets of the log's syncs, as a page of metrics has them.
+/// The buckets of the log's syncs in a page of metrics.
 fn syncs(page: &str) -> Buckets {
     let buckets =
         page.lines().filter_map(|line| line.strip_prefix("fairhold_storage_sync_seconds_bucket{le=\"")?.split_once("\"} "));
@@ -106,7 +106,7 @@ impl Figures {
         figures
     }
 
-    /// A bound that the slowest sync of all nodes kept to since then, in milliseconds.
+    /// A bound in milliseconds within which the slowest sync of all nodes stayed since then.
     fn slowest_sync_since(&self, before: &Figures) -> f64 {
         let bound = |(now, then): (&Buckets, &Buckets)| {
             let more: Vec<f64> = now.iter().zip(then).map(|(now, then)| now.1 - then.1).collect();
@@ -138,7 +138,7 @@ impl Stage {
         self.cluster.client(self.leader)
     }
 
-    /// Has something happen, and compares how long the clients wait meanwhile.
+    /// Does some work, and compares how long the clients wait meanwhile with their waits at rest.
     async fn during<T>(&mut self, what: &str, work: impl Future<Output = T>) -> T {
         let (done, waits) = self.measure(what, work).await;
         if let Some(more) = self.rest.as_ref().map(|rest| waits.longer_than(rest).0).filter(|more| *more > self.most.0) {
@@ -147,12 +147,12 @@ impl Stage {
         done
     }
 
-    /// Has something happen, tells how long the clients wait meanwhile, and sees that nobody stands for election.
+    /// Does some work, reports how long the clients wait meanwhile, and asserts that no election starts.
     async fn measure<T>(&self, what: &str, work: impl Future<Output = T>) -> (T, Waits) {
         let (before, from) = (Figures::of(&self.cluster, self.leader).await, Instant::now());
         let done = work.await;
         let took = from.elapsed();
-        // What is left to do afterwards, such as giving memory back, is part of it.
+        // Includes what is left to do afterwards, such as freeing memory.
         self.bystanders.go_on().await;
         let to = Instant::now();
         let after = Figures::of(&self.cluster, self.leader).await;
@@ -164,31 +164,31 @@ impl Stage {
         report(&format!(
             "| {what} | {took:.1?} | {steps} | {cpu:.1} s | {sync:.0} ms | {term} | {rounds} | {columns} | {more} |"
         ));
-        assert_eq!(before.term, term, "a new term: somebody stood for election while: {what}");
+        assert_eq!(before.term, term, "a new term, so an election started while: {what}");
         (done, waits)
     }
 }
 
-/// Sends an order of an administrator or an owner, which is answered when all of it is done.
+/// Sends a request of an administrator or an owner, which is answered when all of it is done.
 async fn order(client: Client, call: Call, status: u16) {
     client.send(&call.with("fairhold-timeout", "300s").key(&new_key())).await.expect_status(status);
 }
 
-/// A call again and again, each with this answer.
+/// Repeats a call, and expects this status each time.
 async fn again(client: Client, call: Call, status: u16) {
     for _ in 0..AGAIN {
         client.send(&call.clone().key(&new_key())).await.expect_status(status);
     }
 }
 
-/// The same, of a read.
+/// Repeats a read.
 async fn read_again(client: Client, path: &str) {
     for _ in 0..AGAIN {
         client.send(&Call::get(path)).await.expect_status(200);
     }
 }
 
-/// The grants and sessions that an administrator's act or an end is to hit.
+/// The grants and sessions on which the operations act.
 struct Crowd {
     own: Session,
     ephemerals: Session,
@@ -215,7 +215,7 @@ async fn fill_all(client: &Client, sizes: Sizes) -> Crowd {
     Crowd { own, ephemerals, locks, reader }
 }
 
-/// Everybody is there.
+/// Asserts that everything is there.
 async fn count_all(client: &Client, sizes: Sizes, crowd: &Crowd) {
     let count = |path: String, field: &'static str| async move { client.send(&Call::get(&path)).await.number(field) };
     let session = |session: &Session| format!("/v1/sessions/{}?limit=1", session.number);
@@ -289,7 +289,7 @@ async fn ends(stage: &mut Stage, sizes: Sizes, crowd: &Crowd) {
     let held = |number| json!({"lock": format!("expiring/{number}"), "lock_delay": "1s"});
     fill::acquire(&client, &expiring, sizes.expiring, held).await;
     renewing.abort();
-    // What its locks cost is over before it ends.
+    // Its locks are freed before its end is complete.
     stage.bystanders.go_on().await;
     let expired = eventually("the session has expired, and its locks are free", LONG, || async {
         let session = client.send(&Call::get(&format!("/v1/sessions/{}?limit=1", expiring.number))).await;

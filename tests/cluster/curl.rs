@@ -1,4 +1,4 @@
-//! The lines of the HTTP contract, word for word, by curl itself, on each port.
+//! The command lines of the HTTP contract, word for word, run by curl on each port.
 
 use crate::{
     client::{Call, new_key, whole},
@@ -7,7 +7,7 @@ use crate::{
 use serde_json::Value;
 use tokio::process::Command;
 
-/// Runs a line that a person would type, with the port of a node in place of the one in the book.
+/// Runs a line from the documentation, with its port replaced by that of a node.
 async fn shell(line: &str, url: &str) -> String {
     let port = url.rsplit(':').next().expect("a port");
     let line = line.replace("localhost:7171", &format!("localhost:{port}"));
@@ -106,13 +106,13 @@ fn every_answer_of_every_node_names_its_cluster_its_revision_its_leader_and_the_
                 assert!(!request.is_empty(), "no Fairhold-Request-Id: {call:?} {answer:?}");
                 assert_eq!(answer.header("fairhold-cluster"), Some(&*id), "{call:?} {answer:?}");
             }
-            // Of another cluster it does nothing.
+            // If the request names another cluster, the node does nothing.
             let other = Call::post(&format!("/v1/locks/others-{node}")).with("fairhold-cluster", &"0".repeat(32));
             client.once(&other).await.expect_problem(421, "wrong_cluster");
             client.once(&Call::get(&lock).with("fairhold-cluster", &id)).await.expect_status(200);
             let untouched = client.once(&Call::get(&format!("/v1/locks/others-{node}"))).await.expect_status(200);
             assert!(untouched.json["last_token"].is_null(), "{untouched:?}");
-            // Refused before there is a request.
+            // Refused before the request is complete.
             let too_long = client.once(&Call::get(&format!("/{}", "x".repeat(20_000)))).await.expect_status(431);
             assert_eq!(too_long.header("fairhold-cluster"), Some(&*id), "{too_long:?}");
         }
@@ -152,16 +152,16 @@ fn a_request_for_a_redirect_is_sent_to_the_leader() {
                 let answer = answer.expect_status(307);
                 assert_eq!(answer.header("location"), Some(format!("{}{path}", cluster.nodes[leader].url).as_str()));
             }
-            // What needs no other node is answered by the one that was asked.
+            // The receiving node answers requests that need no other node.
             for (path, status) in [("/v1/locks/signpost?consistency=local", 200), ("/v1/nothing", 404)] {
                 client.once(&Call::get(path).with("fairhold-route", "redirect")).await.expect_status(status);
             }
         }
-        assert!(cluster.client(leader).queue("signpost").await.is_empty(), "who was redirected stands nowhere");
+        assert!(cluster.client(leader).queue("signpost").await.is_empty(), "a redirected request is in no queue");
     });
 }
 
-/// The lines of a page that begin with `$ curl`, without what is said of them.
+/// The lines of a page that begin with `$ curl`, without their comments.
 fn lines_of(page: &str) -> Vec<String> {
     let joined = page.replace("\\\n", "");
     let lines = joined.lines().filter_map(|line| line.strip_prefix("$ curl "));
@@ -183,10 +183,10 @@ fn each_line_of_the_page_of_locks_is_understood() {
             let line =
                 line.replace("sessions/ID", &format!("sessions/{}", session.id)).replace(r#""ID""#, &format!("{:?}", session.id));
             let line = line.replace("sessions/41", &format!("sessions/{}", session.number));
-            // A stream ends when its reader has had enough; that is no failure of the line.
+            // The reader of a stream stops it when it has read enough; that is no failure of the line.
             let whole = format!("AUTH='x: y'; curl -s -o /dev/null -w '%{{http_code}}' --max-time 2 {line} || test $? = 28");
             let status = shell(&whole, &cluster.nodes[index % NODES].url).await;
-            // A fence that is no longer current is refused: of a check by 409, of what depends on it by 412.
+            // A fence that is no longer current is refused: a check with 409, a dependent write with 412.
             assert!(["200", "201", "202", "204", "304", "409", "412"].contains(&status.as_str()), "{status}: {line}");
         }
         assert!(lines.len() > 25, "the page has {} lines for curl", lines.len());

@@ -1,5 +1,5 @@
-//! A command at which the machine panics, on every node and after every restart, does not end the cluster. Only builds with
-//! planted bugs have this test.
+//! A command that makes the state machine panic, on every node and after every restart, does not end the cluster. Only builds
+//! with planted bugs have this test.
 
 use crate::{
     client::{Call, new_key},
@@ -36,7 +36,7 @@ fn a_planted_panic_of_a_command_is_left_out_on_every_node_and_the_cluster_goes_o
         }
         cluster.ready().await;
 
-        // What was there is there, in the same processes, and the same request again is refused at once.
+        // The old state is there, in the same processes, and the same request is now refused at once.
         assert_eq!(cluster.nodes.iter().map(|node| node.pid()).collect::<Vec<_>>(), pids);
         assert!(client.fence_passes("before", held.token).await);
         for node in 0..NODES {
@@ -47,7 +47,7 @@ fn a_planted_panic_of_a_command_is_left_out_on_every_node_and_the_cluster_goes_o
         let after = client.acquire("after", "ttl=10m").await;
         assert!(after.token > held.token);
 
-        // All nodes have the same state, also one that reads its log again, and an operator is told.
+        // All nodes have the same state, even one that reads its log again, and an operator is informed.
         let index = cluster.leader().await;
         assert!(cluster.nodes[index].terminate().await.success());
         cluster.restart(index).await;

@@ -1,4 +1,4 @@
-//! The classic demonstrations of what a lock is for.
+//! The classic demonstrations of locks.
 
 use crate::{
     client::{Call, Client, Grant},
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const CLIENTS: usize = 100;
 
-/// Takes one from a counter under a lock, by a fenced write.
+/// Subtracts one from a counter under a lock, by a fenced write.
 async fn decrement(client: &Client, room: &Room) -> Grant {
     let grant = client.acquire("counter", "wait=10m&ttl=60s").await;
     room.enter(grant.token);
@@ -38,7 +38,7 @@ fn a_hundred_clients_each_take_one_from_a_counter_and_nothing_is_left() {
     });
 }
 
-/// Buys so many if so many are there.
+/// Buys this many if they are in stock.
 async fn buy(client: &Client, wanted: u64) -> bool {
     let grant = client.acquire("stock", "wait=60s").await;
     let there: u64 = client.value("stock").await.parse().expect("a number");

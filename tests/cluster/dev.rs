@@ -1,4 +1,4 @@
-//! `fairhold dev`: a cluster on one machine, in the words of the command line's contract.
+//! `fairhold dev`: a cluster on one machine, as the command line's contract describes it.
 
 use crate::{
     client::{Call, Client},
@@ -12,7 +12,7 @@ use tokio::{
     process::{Child, ChildStdout},
 };
 
-/// A `fairhold dev` that is ready, and what it said until then.
+/// A `fairhold dev` that is ready, and its output until then.
 #[derive(Debug)]
 struct Dev {
     child: Child,
@@ -22,19 +22,19 @@ struct Dev {
     _folder: TempDir,
 }
 
-/// What a process is doing, as one letter, and whose child it is; `None` where it is gone.
+/// A process's state, as one letter, and its parent; `None` if it is gone.
 fn process(pid: u32) -> Option<(char, u32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit(") ").next()?.split(' ');
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// Whether a process has ended, also where nobody has fetched its status.
+/// Whether a process has ended, even if its status was not collected.
 fn has_ended(pid: u32) -> bool {
     process(pid).is_none_or(|(state, _)| state == 'Z')
 }
 
-/// The processes that a process has started and that run.
+/// The running child processes of a process.
 fn children_of(parent: u32) -> Vec<u32> {
     let entries = fs::read_dir("/proc").expect("/proc can be read");
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -85,7 +85,7 @@ impl Dev {
         }
     }
 
-    /// Sends the signal, and asserts that nobody outlives it.
+    /// Sends the signal, and asserts that no process outlives it.
     async fn end_by(mut self, signal: Signal) {
         let nodes = children_of(self.pid());
         assert_eq!(nodes.len(), NODES, "its nodes run: {nodes:?}");
@@ -109,7 +109,7 @@ fn dev_says_its_lines_starts_a_killed_node_again_and_takes_its_nodes_along_when_
         children.sort_unstable();
         let mut said = dev.nodes.clone();
         said.sort_unstable();
-        assert_eq!(children, said, "the numbers that it says are those of its nodes");
+        assert_eq!(children, said, "the printed numbers are those of its nodes");
         dev.assert_all_ready().await;
         let grant = dev.client.acquire("before", "ttl=60s").await;
 

@@ -1,4 +1,4 @@
-//! A file system that is really full: a small one, mounted for one node, by root.
+//! A file system that is really full: a small one, mounted for one node. Needs root.
 
 use crate::{
     client::Call,
@@ -10,7 +10,7 @@ use crate::{
 use std::time::{Duration, Instant};
 
 const SIZE_MIB: u64 = 400;
-/// Enough to run with, too little to be left without a warning.
+/// Enough to run, but little enough for a warning.
 const LOW_MIB: u64 = 100;
 /// Bytes of a value.
 const LARGE: usize = 10_000;
@@ -45,7 +45,7 @@ fn a_mounted_file_system_fills_up_under_the_leader() {
         ended(&mut cluster, 0, &["No space left on device", "Free at least", &data]).await;
         load.more(50).await;
         let silence = load.silence();
-        // The state must not outgrow the small disk while the node is away: from here on little is written.
+        // The state must not outgrow the small disk while the node is away: from here on the test writes little.
         let large = load.end().await;
         let load = Load::start_named(&cluster, "small", SMALL);
         cluster.nodes[0].start();

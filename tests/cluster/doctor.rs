@@ -1,4 +1,4 @@
-//! `fairhold doctor`: what it says of a cluster that is well, and of those that are not.
+//! `fairhold doctor`: its findings on a healthy cluster and on unhealthy ones.
 
 use crate::harness::{Cluster, SHORT, alone, eventually, free_port, together};
 use serde_json::Value;
@@ -11,7 +11,7 @@ async fn run(arguments: &[&str]) -> Output {
     command.output().await.expect("fairhold doctor runs")
 }
 
-/// Its exit code, and what it found: grade, check, what was seen and what to do.
+/// Its exit code, and its findings: grade, check, observation and advice.
 async fn found(endpoints: &[&str]) -> (Option<i32>, Vec<[String; 4]>) {
     let mut arguments = vec!["-o", "json", "--timeout", "3s"];
     arguments.extend(endpoints.iter().flat_map(|url| ["-e", *url]));
@@ -31,7 +31,7 @@ fn assert_has(findings: &[[String; 4]], grade: &str, check: &str, seen: &str, ad
     assert!(there, "{grade} {check}: {seen} -> {advice} is not among {findings:#?}");
 }
 
-/// All that failed, but for what depends on this machine.
+/// The checks that failed, except those that depend on this machine.
 fn failed(findings: &[[String; 4]]) -> Vec<&str> {
     let failed = findings.iter().filter(|[grade, check, ..]| grade == "fail" && check != "disk" && check != "open_files");
     failed.map(|[_, _, seen, _]| seen.as_str()).collect()
@@ -41,7 +41,7 @@ fn failed(findings: &[[String; 4]]) -> Vec<&str> {
 fn of_a_cluster_that_is_well_one_endpoint_is_enough_to_find_and_praise_all() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
-        // A new leader has heard of every follower within a moment, and every follower of it.
+        // A new leader and its followers need a moment to exchange messages.
         let findings = eventually("nothing is wrong", Duration::from_secs(20), || async {
             let (code, findings) = found(&[&cluster.nodes[0].url]).await;
             (code == Some(0) || findings.iter().any(|[grade, check, ..]| grade == "fail" && check == "disk")).then_some(findings)

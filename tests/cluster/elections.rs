@@ -1,4 +1,4 @@
-//! Elections over HTTP: who leads is told by every node, once and in order, also to who comes back.
+//! Elections over HTTP: every node reports each leader, once and in order, also to an observer that returns.
 
 use crate::{
     all_killed::kill_all_and_start_again,
@@ -14,10 +14,10 @@ use tokio::process::{Child, Command};
 /// Observers of the election whose leaders are killed.
 const OBSERVERS: usize = 20;
 
-/// Candidates in it at any time.
+/// Candidates at any time.
 const CANDIDATES: usize = 3;
 
-/// For how long a lead outlives the process that has it.
+/// How long a lead outlives its process.
 const LEASE: &str = "2s";
 
 const LINES: (&str, &str) = ("accept", "application/x-ndjson");
@@ -34,7 +34,7 @@ fn proclaims(election: &str, grant: &Grant, value: &str) -> Call {
     Call::put(&format!("/v1/elections/{election}?grant={}&value={value}", grant.id), "")
 }
 
-/// The lines of a stream, bookmarks left out, until that one.
+/// The lines of a stream, without bookmarks, up to and including the one that matches.
 async fn lines(client: &Client, node: usize, path: &str, is_last: impl Fn(&Value) -> bool) -> Vec<Value> {
     let mut response = client.stream_from(node, path, &[LINES]).await.expect("the node runs");
     assert_eq!(response.status().as_u16(), 200, "{path}");
@@ -71,7 +71,7 @@ fn every_node_names_the_leader_also_to_an_observer_that_returns() {
         let first = client.send(&call).await.expect_status(200);
         assert_eq!(client.send(&call).await.expect_status(200).number("version"), first.number("version"), "the same key again");
 
-        // News of the leader, and of nothing else in the line.
+        // Only changes of the leader count, not those of the queue.
         let polled = client.send(&Call::get(&format!("/v1/elections/primary?after={}", first.number("revision")))).await;
         polled.expect_status(304);
         let waiting = Call::post("/v1/elections/primary?value=http://b&ttl=60s&owner=bob").with("prefer", "respond-async");
@@ -140,9 +140,9 @@ fn candidate(cluster: &Cluster, number: usize) -> (String, Child) {
     (value, command.kill_on_drop(true).spawn().expect("fairhold elect starts"))
 }
 
-/// Who leads, once that is another one than the one with this token: the token and the value.
+/// Waits for a leader with another token, and returns its token and value.
 async fn next_leader(client: &Client, before: u64) -> (u64, String) {
-    eventually("somebody else leads", SHORT, || async {
+    eventually("another candidate leads", SHORT, || async {
         let told = leader(client, "primary").await;
         let is_new = told.status == 200 && told.number("token") > before;
         is_new.then(|| (told.number("token"), told.string("value").to_owned()))
@@ -174,7 +174,7 @@ fn all_observers_of_an_election_see_the_same_leaders_while_leaders_are_killed() 
                 observers.push(tokio::spawn(async move { lines(&client, node, &from, |line| line["type"] == "vacant").await }));
             }
         };
-        // Half of them watch from the beginning; the others come between the kills, and are told what was before.
+        // Half of them watch from the start; the others join between the kills, and receive what happened before.
         observe(OBSERVERS / 2);
         for _ in 0..kills {
             standing(&client, "primary", CANDIDATES).await;
@@ -184,7 +184,7 @@ fn all_observers_of_an_election_see_the_same_leaders_while_leaders_are_killed() 
             candidates.extend(to_come.next());
             observe(OBSERVERS / 2 / kills);
         }
-        // Those who wait go first, so that nobody leads after the last one.
+        // Kill the waiters first, so that no candidate leads after the last leader.
         let (_, last) = led.last().expect("one led from the beginning").clone();
         let waiting: Vec<String> = candidates.keys().filter(|value| **value != last).cloned().collect();
         for value in &waiting {
@@ -206,9 +206,9 @@ fn all_observers_of_an_election_see_the_same_leaders_while_leaders_are_killed() 
         let expected: Vec<Value> = expected.chain([json!(["vacant", null, null])]).collect();
         for lines in &seen {
             assert_eq!(lines.iter().map(told).collect::<Vec<_>>(), expected, "the same leaders for all");
-            assert_eq!(lines, &seen[0], "and all else of it too");
+            assert_eq!(lines, &seen[0], "and the same lines in every other field");
             let revisions: Vec<u64> = lines.iter().map(|line| whole(line, "revision")).collect();
-            assert!(revisions.is_sorted_by(|a, b| a < b), "each change has a revision of its own: {revisions:?}");
+            assert!(revisions.is_sorted_by(|a, b| a < b), "each change has its own revision: {revisions:?}");
             for line in &lines[..led.len()] {
                 assert_eq!(line["revision"], line["token"], "a leader's token is the revision of its election: {line}");
             }

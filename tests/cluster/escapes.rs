@@ -1,6 +1,6 @@
-//! Ways in which a process leaves the process group, the session, the user or the parents of the command of `fairhold lock`. None
-//! of them works on when the next one holds the lock: neither after the command has ended, nor when `fairhold lock` or its
-//! supervisor is killed.
+//! Ways in which a process leaves the process group, session, user or parents of the command of `fairhold lock`. None of these
+//! processes still works when the next holder has the lock: neither after the command has ended, nor after `fairhold lock` or
+//! its supervisor is killed.
 
 use crate::{
     client::Call,
@@ -21,14 +21,14 @@ use std::{
 };
 use tokio::process::{Child, Command};
 
-/// What must be there, on a busy machine.
+/// How long an expected event may take on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
-/// For so long is looked whether anybody works on beside the next holder: many times what is between two lines of a worker.
+/// How long the test looks for a process that works next to the next holder: many times the pause between two lines of a worker.
 const LOOK_FOR: Duration = Duration::from_millis(200);
-/// So many at a time.
+/// Ways tried at once.
 const AT_ONCE: usize = 4;
 
-/// The small program that knows the ways which no shell has.
+/// The helper program, for ways that no shell has.
 pub(crate) fn escape() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -38,13 +38,13 @@ pub(crate) fn escape() -> &'static Path {
     })
 }
 
-/// A way, as a shell writes it: `$E` is the small program, `$L` the file to which whoever is left in the end writes.
+/// A way, as a shell script: `$E` is the helper program, and a process that is left over writes to the file `$L`.
 struct Way {
     name: &'static str,
     script: &'static str,
-    /// What must succeed in a shell, or the way does not exist on this machine.
+    /// A shell command that fails if the way does not exist on this machine.
     needs: &'static str,
-    /// In every run of the tests; the others in the long form.
+    /// Part of every test run; the others are in the long form only.
     always: bool,
 }
 
@@ -130,22 +130,22 @@ const WAYS: &[Way] = &[
     needing("systemd-run --user --scope true", "a scope of systemd", "systemd-run --user --scope $E work $L"),
 ];
 
-/// What happens to it.
+/// What ends the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
-    /// The command's first process ends, and the rest is left behind.
+    /// The command's first process ends, and leaves the rest behind.
     Ends,
     LockIsKilled,
     SupervisorIsKilled,
 }
 
 impl Way {
-    /// It kills the supervisor by itself: with `fairhold lock` killed too nobody would be left to stop it, as is documented.
+    /// Whether it kills the supervisor itself. If `fairhold lock` is killed too, nothing can stop it, as documented.
     fn kills(&self) -> bool {
         self.script.contains("kills-")
     }
 
-    /// What a machine lacks where the way does not exist.
+    /// What the machine lacks if the way does not exist.
     fn need(&self) -> Need {
         match self.needs.split(' ').next() {
             Some("unshare" | "nsenter") => NAMESPACES,
@@ -154,7 +154,7 @@ impl Way {
         }
     }
 
-    /// What may happen to it.
+    /// The ends with which it is combined.
     fn ends(&self) -> &'static [Then] {
         match self.kills() {
             true => &[Then::Ends, Then::SupervisorIsKilled],
@@ -163,7 +163,7 @@ impl Way {
     }
 }
 
-/// The first word of each whole line, and the time in it.
+/// For each whole line: the first word, and the time.
 fn lines(log: &Path) -> Vec<(String, f64)> {
     let text = fs::read_to_string(log).unwrap_or_default();
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -171,7 +171,7 @@ fn lines(log: &Path) -> Vec<(String, f64)> {
     whole.lines().filter_map(pair).collect()
 }
 
-/// The supervisor of a `fairhold lock`: its one child.
+/// The supervisor of a `fairhold lock`: its only child.
 pub(crate) fn supervisor_of(lock: u32) -> u32 {
     let entries = fs::read_dir("/proc").expect("processes").filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let is_child = |pid: &u32| {
@@ -191,7 +191,7 @@ fn start(url: &str, lock: &str, way: &Way, program: &Path, log: &Path, then: The
     command.kill_on_drop(true).spawn().expect("fairhold lock starts")
 }
 
-/// Goes one way; says by how much the last line was written before the next one held the lock, in seconds.
+/// Tries one way; returns how many seconds before the next hold the last line was written.
 async fn go(cluster: &Cluster, number: usize, way: &Way, program: &Path, folder: &Path, then: Then) -> f64 {
     let lock = format!("escape-{number}-{then:?}");
     let log = folder.join(format!("{lock}.log"));
@@ -219,7 +219,7 @@ async fn go(cluster: &Cluster, number: usize, way: &Way, program: &Path, folder:
     };
     let ahead = Duration::from_millis(since).as_secs_f64() - last;
     // In whole milliseconds, rounded down.
-    assert!(ahead > -0.001, "{} ({then:?}): {last_by} worked {:.3} s beside the next holder", way.name, -ahead);
+    assert!(ahead > -0.001, "{} ({then:?}): {last_by} worked {:.3} s while the next holder held the lock", way.name, -ahead);
     let output = child.wait_with_output().await.expect("it ends");
     if then == Then::Ends && !way.kills() {
         assert_eq!(output.status.code(), Some(7), "{}: {}", way.name, String::from_utf8_lossy(&output.stderr));
@@ -227,7 +227,7 @@ async fn go(cluster: &Cluster, number: usize, way: &Way, program: &Path, folder:
     ahead
 }
 
-/// The folder of the logs: other users write here too. The program in it is for all of them.
+/// The folder of the logs, writable for other users, with a copy of the program for all of them.
 fn folder(program: &Path) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::Builder::new().prefix("fairhold-escapes-").tempdir_in("/tmp").expect("a folder");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
@@ -236,7 +236,7 @@ fn folder(program: &Path) -> (tempfile::TempDir, PathBuf) {
     (folder, program_for_all)
 }
 
-/// Whether a command succeeds here; what fails, where it does not.
+/// Whether a command succeeds here; if not, the failure.
 pub(crate) async fn succeeds(command: &mut Command) -> Result<(), String> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let succeeded = command.status().await.is_ok_and(|status| status.success());
@@ -269,13 +269,12 @@ fn nothing_that_a_command_started_works_on_beside_the_next_holder_however_it_tri
                 }
             }
         }
-        report(&format!("{} ways, {runs} runs: nobody worked beside the next holder", ways.len()));
+        report(&format!("{} ways, {runs} runs: no process worked while the next holder held the lock", ways.len()));
         assert_eq!(runs, ways.iter().map(|(_, way)| way.ends().len()).sum::<usize>());
     });
 }
 
-/// Processes that have nothing to do with the command. To read about all of them takes many times as long as a process lives
-/// that forks and ends.
+/// Unrelated processes. To read about all of them takes many times as long as the life of a process that forks and ends.
 const CROWD: &str = "4000";
 
 #[test]
@@ -319,12 +318,12 @@ fn the_exit_code_of_the_command_is_kept_in_a_pid_namespace_whose_process_group_i
     });
 }
 
-/// With few process numbers, an orphan soon gets the number of the command after it has ended. The orphan's end is not the
-/// command's.
+/// With few process numbers, an orphan soon gets the number of the command after it has ended. The orphan's exit code is not
+/// that of the command.
 #[test]
 fn the_exit_code_of_the_command_is_kept_where_an_orphan_gets_its_number() {
     const ENTER: [&str; 2] = ["-rpf", "--mount-proc"];
-    /// Before, the highest number belongs to the machine, and a namespace may not set it.
+    /// Older kernels have one maximum for the whole machine, which a namespace cannot set.
     const OWN_MAXIMUM_SINCE: (u32, u32) = (6, 14);
     const FEW: &str = "echo 400 > /proc/sys/kernel/pid_max && echo 320 > /proc/sys/kernel/ns_last_pid";
     alone(LONG, async {
@@ -332,7 +331,7 @@ fn the_exit_code_of_the_command_is_kept_where_an_orphan_gets_its_number() {
         let mut version = kernel.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or_default());
         let version = (version.next().expect("a version"), version.next().unwrap_or_default());
         if version < OWN_MAXIMUM_SINCE {
-            report(&format!("Linux {kernel} has no PID namespace with few numbers: Linux 6.14 has"));
+            report(&format!("Linux {kernel} has no PID namespace with few numbers; it needs Linux 6.14"));
             return;
         }
         let probe = succeeds(Command::new("unshare").args(ENTER).args(["sh", "-c", FEW])).await;

@@ -1,4 +1,4 @@
-//! A caller that goes away leaves the queue; a server that goes away takes nobody with it.
+//! A client that disconnects leaves the queue; a server that stops drops no waiter.
 
 use crate::{
     client::{Call, Client, Grant},
@@ -14,14 +14,14 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Within this time a waiter must have left whose client went away.
+/// A waiter whose client has disconnected leaves within this time.
 const LEFT_WITHIN: Duration = Duration::from_secs(1);
 
 const WAITERS: usize = 50;
 
-/// Waits until nobody stands for the lock but so many, and says how long it took.
+/// Waits until the lock has at most `count` contenders, and returns how long that took.
 async fn shrunk(client: &Client, lock: &str, count: usize, since: Instant) -> Duration {
-    eventually(&format!("{count} stand for {lock}"), Duration::from_secs(20), || async {
+    eventually(&format!("{count} contenders of {lock}"), Duration::from_secs(20), || async {
         (client.queue(lock).await.len() == count).then_some(())
     })
     .await;
@@ -44,18 +44,18 @@ fn a_client_that_disconnects_while_it_waits_is_out_of_the_queue_within_a_second(
             leaves.abort();
             let took = shrunk(&client, &lock, 1, Instant::now()).await;
             report(&format!("a disconnected waiter of node {} was out of the queue after {took:.0?}", node + 1));
-            assert_within(&client, &format!("the way out of the queue at node {}", node + 1), took, LEFT_WITHIN).await;
+            assert_within(&client, &format!("leaving the queue at node {}", node + 1), took, LEFT_WITHIN).await;
             assert_eq!(client.holders(&lock).await, [holder.number]);
         }
     });
 }
 
-/// Asks for a lock on a connection of its own, which can be hung up.
+/// Requests a lock on its own connection, which can be closed.
 async fn ask(url: &str, path: &str) -> TcpStream {
     ask_with(url, path, "").await
 }
 
-/// The same with a header, which ends its line.
+/// The same with a header line, which includes its line end.
 pub(crate) async fn ask_with(url: &str, path: &str, header: &str) -> TcpStream {
     let address = url.trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).await.expect("the server takes connections");
@@ -64,8 +64,8 @@ pub(crate) async fn ask_with(url: &str, path: &str, header: &str) -> TcpStream {
     stream
 }
 
-/// Hangs up, and reads on only to know for sure whether the answer was on its way by then: the id of a grant that was given.
-/// To the server this is a client that is gone.
+/// Half-closes, and reads on only to learn whether an answer was on its way: the id of a grant, if one was sent. To the server,
+/// this client has disconnected.
 async fn hang_up(mut stream: TcpStream) -> Option<String> {
     stream.shutdown().await.expect("a connection can be closed");
     let mut answer = String::new();
@@ -83,7 +83,7 @@ fn a_client_that_disconnects_in_the_instant_in_which_it_is_granted_holds_nothing
         let cluster = Cluster::start().await;
         let mut dice = Dice::new(0x60a7);
         let (mut answered, mut longest) = (0, Duration::ZERO);
-        // How long after the release the grant comes, in microseconds: it depends on the machine, so it is sought.
+        // How long after the release the grant comes, in microseconds. It depends on the machine, so the test searches for it.
         let mut instant = 1_500;
         for round in 0..ROUNDS {
             let (client, releaser) = (cluster.client(round), cluster.client(round / NODES));
@@ -105,7 +105,7 @@ fn a_client_that_disconnects_in_the_instant_in_which_it_is_granted_holds_nothing
                 instant = (instant * 5 / 4).min(1_000_000);
             }
             let next = client.send(&Call::post("/v1/locks/turnstile?wait=5s")).await;
-            assert_eq!(next.status, 200, "round {round}: nobody was told of the grant, and it stands in the way: {next:?}");
+            assert_eq!(next.status, 200, "round {round}: the grant was not delivered, but blocks the lock: {next:?}");
             let next = Grant::from_answer(&next);
             let waited = left.elapsed();
             longest = longest.max(waited);
@@ -116,7 +116,7 @@ fn a_client_that_disconnects_in_the_instant_in_which_it_is_granted_holds_nothing
         report(&format!(
             "disconnected while granted: {ROUNDS} rounds, {answered} answered before; the next one waited at most {longest:.0?}"
         ));
-        assert!((1..ROUNDS).contains(&answered), "the moments lay all before or all after the grant: nothing was shown");
+        assert!((1..ROUNDS).contains(&answered), "all moments were before the grant, or all after it: the test proves nothing");
     });
 }
 
@@ -156,7 +156,7 @@ fn a_named_session_or_respond_async_keeps_the_place_without_a_connection() {
     });
 }
 
-/// Stops a node by SIGTERM on which fifty wait; their clients ask again elsewhere, with their keys.
+/// Stops a node with fifty waiters by SIGTERM; their clients retry at other nodes, with their keys.
 async fn stop_a_node_with_waiters(cluster: &mut Cluster, stopped: usize) {
     let lock = format!("terminal-{stopped}");
     let (observer, room) = (cluster.client(stopped + 1), Room::default());
@@ -178,12 +178,12 @@ async fn stop_a_node_with_waiters(cluster: &mut Cluster, stopped: usize) {
 
     let status = cluster.nodes[stopped].terminate().await;
     assert!(status.success(), "node {} ended with {status}", stopped + 1);
-    assert_eq!(observer.queue_numbers(&lock).await, places, "a server that stops drops nobody from a queue");
+    assert_eq!(observer.queue_numbers(&lock).await, places, "a server that stops drops no waiter from a queue");
     observer.release(&holder.id).await;
     let mut grants = all(waiting).await;
     assert_in_order(&mut grants);
     let numbers: Vec<u64> = grants.iter().map(|grant| grant.number).collect();
-    assert_eq!(numbers, places[1..], "everybody got the lock in the place that it had before");
+    assert_eq!(numbers, places[1..], "every waiter got the lock in its old place");
     cluster.restart(stopped).await;
 }
 

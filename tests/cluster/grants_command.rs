@@ -10,12 +10,12 @@ use tokio::{
     process::Command,
 };
 
-/// The first line's cells.
+/// The cells of the first line.
 fn cells(text: &str) -> Vec<String> {
     text.lines().next().unwrap_or_default().split('\t').map(str::to_owned).collect()
 }
 
-/// The first lines of what does not end by itself.
+/// The first lines of a command that does not end by itself.
 async fn lines(cluster: &Cluster, line: &str, count: usize) -> Vec<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fairhold"));
     command.args(line.split(' ')).args(["-e", &cluster.nodes[1].url]).stdout(Stdio::piped()).kill_on_drop(true);
@@ -28,7 +28,7 @@ async fn lines(cluster: &Cluster, line: &str, count: usize) -> Vec<String> {
     lines
 }
 
-/// Runs it at one node after the other: a script does not care which.
+/// Runs commands at changing nodes: a script does not depend on the node.
 struct Shell<'c> {
     cluster: &'c Cluster,
     turn: std::cell::Cell<usize>,
@@ -73,7 +73,7 @@ fn a_script_takes_renews_and_gives_back_a_grant_by_its_id() {
         assert_eq!(
             (late[2].as_str(), late[5].as_str(), urgent[5].as_str()),
             ("queued", "2", "2"),
-            "the urgent one stands before"
+            "the urgent one comes first"
         );
         assert_eq!(sh.done(&format!("grants renew {id} --ttl 2m")).await[0], "2m");
         sh.done(&format!("locks fence deploy {token} --grant {id}")).await;

@@ -23,10 +23,10 @@ use tokio::{
 
 const HONEST: usize = 16;
 
-/// Addresses from which the crowd comes: 127.0.0.2 and those after it.
+/// Source addresses of the crowd: 127.0.0.2 and the next ones.
 const SOURCES: usize = 8;
 
-/// Honest operations are slower than this only once in a hundred times, while the machine does nothing else but the trial.
+/// The highest 99th percentile of honest operations, while the machine runs nothing but this trial.
 const P99_MAX: Duration = Duration::from_secs(1);
 
 fn crowd() -> usize {
@@ -37,7 +37,7 @@ fn lasts() -> Duration {
     Duration::from_secs(trial::size(5, 40))
 }
 
-/// As many sockets as the system lets this process have.
+/// Raises the limit of open files of this process to the maximum.
 pub(crate) fn raise_files() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
@@ -50,7 +50,7 @@ pub(crate) async fn connect(address: SocketAddr, number: usize) -> std::io::Resu
     socket.connect(address).await
 }
 
-/// What the crowd and the honest have in common.
+/// The state that the crowd and the honest clients share.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trial {
     pub(crate) over: Arc<AtomicBool>,
@@ -76,7 +76,7 @@ async fn dribble(stream: &mut TcpStream, text: &[u8], trial: &Trial) -> std::io:
     Ok(())
 }
 
-/// Waits until the server hangs up, or for the end of the trial.
+/// Waits until the server closes the connection, or the trial ends.
 async fn stay(stream: &mut TcpStream, trial: &Trial) -> std::io::Result<()> {
     let mut answer = [0; 1024];
     while !trial.is_over() {
@@ -89,7 +89,7 @@ async fn stay(stream: &mut TcpStream, trial: &Trial) -> std::io::Result<()> {
     Ok(())
 }
 
-/// One nuisance after the other, of the sort that its number says: whoever is hung up on comes again.
+/// Repeats one kind of nuisance, selected by the number; reconnects whenever the server closes the connection.
 pub(crate) async fn dawdle(address: SocketAddr, number: usize, trial: Trial) {
     const HALF_A_HEAD: &[u8] = b"POST /v1/locks/x?wait=10m HTTP/1.1\r\nHost: x\r\nX-Some";
     while !trial.is_over() {
@@ -99,7 +99,7 @@ pub(crate) async fn dawdle(address: SocketAddr, number: usize, trial: Trial) {
         };
         trial.open.fetch_add(1, SeqCst);
         trial.connected.fetch_add(1, SeqCst);
-        // However it ends, it is begun again.
+        // However it ends, it starts again.
         let _ended = match number % 5 {
             0 => async { stream.write_all(HALF_A_HEAD).await }.await,
             1 => dribble(&mut stream, HALF_A_HEAD, &trial).await,
@@ -114,7 +114,7 @@ pub(crate) async fn dawdle(address: SocketAddr, number: usize, trial: Trial) {
     }
 }
 
-/// Asks for much, again and again, and reads nothing of it.
+/// Repeatedly requests large answers, and never reads them.
 async fn never_read(stream: &mut TcpStream, trial: &Trial) -> std::io::Result<()> {
     while !trial.is_over() {
         let asked = stream.write_all(b"GET /v1/nodes/large HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -131,7 +131,7 @@ async fn slow_body(stream: &mut TcpStream, trial: &Trial) -> std::io::Result<()>
     dribble(stream, &[b'x'; 1_000], trial).await
 }
 
-/// Locks and unlocks a lock of its own until the trial is over: how long each took, and what a node refused.
+/// Locks and unlocks its own lock until the trial is over; returns how long each round took, refusals included.
 async fn honest(client: Client, number: usize, trial: Trial) -> Vec<Duration> {
     let mut took = Vec::new();
     while !trial.is_over() {
@@ -143,7 +143,7 @@ async fn honest(client: Client, number: usize, trial: Trial) -> Vec<Duration> {
     took
 }
 
-/// The terms that the nodes are in.
+/// The current terms of the nodes.
 pub(crate) async fn terms(cluster: &Cluster) -> Vec<u64> {
     let mut terms = Vec::new();
     for node in 0..NODES {
@@ -153,7 +153,7 @@ pub(crate) async fn terms(cluster: &Cluster) -> Vec<u64> {
     terms
 }
 
-/// Runs the honest beside the crowd; they must not notice it.
+/// Runs the honest clients next to the crowd; they must not notice it.
 async fn endure(story: &str, cluster: &mut Cluster, trial: Trial, crowd: Vec<tokio::task::JoinHandle<()>>) {
     let before = terms(cluster).await;
     let working: Vec<_> = (0..HONEST).map(|number| tokio::spawn(honest(cluster.client(number), number, trial.clone()))).collect();
@@ -171,7 +171,7 @@ async fn endure(story: &str, cluster: &mut Cluster, trial: Trial, crowd: Vec<tok
          p50 {p50:.1?}, p99 {p99:.1?}, max {max:.1?}; terms {before:?} then {after:?}",
         took.len()
     ));
-    assert_eq!(before, after, "an election was held");
+    assert_eq!(before, after, "there was an election");
     assert!(p99 < P99_MAX, "p99 is {p99:?}");
     for node in 0..NODES {
         assert!(!cluster.nodes[node].has_exited(), "node {} has ended", node + 1);
@@ -198,7 +198,7 @@ fn a_crowd_of_slow_and_idle_connections_is_not_noticed_by_honest_clients() {
     });
 }
 
-/// CRC-32 as frames and values have it, bit by bit.
+/// CRC-32 as in frames and values, bit by bit.
 fn crc32(bytes: &[u8]) -> [u8; 4] {
     let mut crc = u32::MAX;
     for byte in bytes {
@@ -210,7 +210,7 @@ fn crc32(bytes: &[u8]) -> [u8; 4] {
     (!crc).to_le_bytes()
 }
 
-/// A frame whose checksum is right, whatever is in it.
+/// A frame with the right checksum, whatever its payload.
 fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(1 + 8 + payload.len() + 4).expect("a short frame").to_le_bytes();
     let body = [&length[..], &[kind], &0_u64.to_le_bytes(), payload].concat();
@@ -218,9 +218,9 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     [body, checksum.to_vec()].concat()
 }
 
-/// A value in its envelope: intact, and full of lengths that are not to be believed.
+/// A value in its envelope: intact, but full of false lengths.
 fn bomb() -> Vec<u8> {
-    // 253 stands before a 64-bit number.
+    // 253 precedes a 64-bit number.
     let giant = [&[253][..], &(1_u64 << 60).to_le_bytes()].concat();
     let value = [&[1][..], &giant.repeat(4)].concat();
     [value.clone(), crc32(&value).to_vec()].concat()
@@ -228,7 +228,7 @@ fn bomb() -> Vec<u8> {
 
 const PREAMBLE: &[u8] = b"FAIRHOLD\x01\x00";
 
-/// What is sent to a peer port, by number, and whether the sender then waits.
+/// The bytes for a peer port, selected by the number, and whether the sender then waits.
 fn nonsense(number: usize, dice: &mut Dice) -> Vec<u8> {
     let random: Vec<u8> = (0..200).map(|_| u8::try_from(dice.below(256)).expect("a byte")).collect();
     match number % 6 {
@@ -254,7 +254,7 @@ pub(crate) async fn pester(address: SocketAddr, number: usize, trial: Trial) {
             let _ended = stay(&mut stream, &trial).await;
         }
         trial.open.fetch_sub(1, SeqCst);
-        // Many come again and again, but not as fast as this machine can.
+        // Many reconnect repeatedly, but not as fast as this machine can.
         pass(Duration::from_millis(100)).await;
     }
 }
@@ -274,11 +274,11 @@ fn nonsense_at_the_peer_ports_is_not_noticed_by_honest_clients_and_keeps_no_node
             (trial.connected.load(SeqCst) >= crowd() * 2).then_some(())
         })
         .await;
-        // A node that starts again has to get in through all of it.
+        // A node that restarts has to get through all of it.
         cluster.nodes[follower].kill().await;
         let began = Instant::now();
         cluster.restart(follower).await;
-        report(&format!("nonsense at the peer ports: a node that started again was ready after {:.0?}", began.elapsed()));
+        report(&format!("nonsense at the peer ports: a restarted node was ready after {:.0?}", began.elapsed()));
         endure(&format!("nonsense of {} at the peer ports", crowd()), &mut cluster, trial, pesterers).await;
     });
 }

@@ -1,4 +1,4 @@
-//! Sessions that do nothing but stay alive cost next to nothing: memory by the session, processor time by the keepalive.
+//! Sessions that only stay alive cost next to nothing: memory per session, processor time per keepalive.
 
 use crate::{
     client::{Call, Client},
@@ -10,11 +10,11 @@ use crate::{
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Sessions of one call.
+/// Sessions per call.
 const BATCH: usize = 1_000;
-/// Requests at a time where each session is renewed by a call of its own.
+/// Concurrent requests when each session is renewed by its own call.
 const AT_ONCE: usize = 32;
-/// What a session may cost in memory at most, on each node: it has an id, a number, a name and two index entries.
+/// The most memory that a session may cost on each node: it has an id, a number, a name and two index entries.
 const SESSION_KIB_MAX: f64 = 8.0;
 
 /// One round of keepalives, in batches, at all nodes in turn.
@@ -40,7 +40,7 @@ async fn renew_singly(cluster: &Cluster, ids: &[String]) {
     all(renewing.collect()).await;
 }
 
-/// Renews so often, at that distance, and says what it cost each node's processor, in percent of one core.
+/// Renews `rounds` times at this interval, and reports the processor time of each node, in percent of one core.
 async fn cost(cluster: &Cluster, rounds: u32, every: Duration, ids: &[String], singly: bool) -> String {
     let (started, before) = (Instant::now(), Usage::of_all(&cluster.nodes));
     for round in 1..=rounds {
@@ -82,7 +82,7 @@ fn idle_sessions_cost_next_to_nothing() {
         report(&format!("processor of each node, keepalives every {every:?} one by one: {singly}"));
         for node in 0..NODES {
             let page = cluster.client(node).once(&Call::get("/metrics")).await.expect_status(200).text;
-            assert_eq!(value(&page, "fairhold_sessions_expired_total"), 0.0, "all of them live");
+            assert_eq!(value(&page, "fairhold_sessions_expired_total"), 0.0, "none has expired");
         }
     });
 }

@@ -1,4 +1,4 @@
-//! The leader is killed again and again under load, and nobody notices but by a short silence.
+//! The leader is killed repeatedly under load: clients notice only a short silence.
 
 use crate::{
     client::{Call, Client, Grant, Session},
@@ -20,7 +20,7 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 const LOCK: &str = "counter";
 const COUNTER: &str = "counter";
 
-/// So many successful operations, and grants among them, show that the cluster is at work again.
+/// This many successful operations, and grants among them, show that the cluster works again.
 const AT_WORK: usize = 300;
 const AT_WORK_GRANTS: usize = 20;
 
@@ -31,7 +31,7 @@ fn kills() -> usize {
     trial::size(10, 50)
 }
 
-/// Counts under the lock until the load is over: how often, and with which grants.
+/// Increments the counter under the lock until the load is over; returns the grants.
 async fn count_under_the_lock(client: Client, load: Load) -> Vec<Grant> {
     let mut grants = Vec::new();
     while !load.is_over() {
@@ -48,7 +48,7 @@ async fn count_under_the_lock(client: Client, load: Load) -> Vec<Grant> {
     grants
 }
 
-/// Writes one node after the other until the load is over: how many.
+/// Writes one node after the other until the load is over; returns how many.
 async fn write_nodes(client: Client, load: Load, writer: usize) -> usize {
     let mut written = 0;
     while !load.is_over() {
@@ -91,7 +91,7 @@ async fn assert_written(client: &Client, written: &[usize]) {
     }
 }
 
-/// Kills the leader so often; returns when, and the numbers that stood in the queue just before each.
+/// Kills the leader repeatedly; returns the times, and the numbers in the queue just before each kill.
 async fn kill_leaders(cluster: &mut Cluster, load: &Load) -> (Vec<Instant>, BTreeSet<u64>) {
     let (mut killed, mut places) = (Vec::new(), BTreeSet::new());
     for _ in 0..kills() {
@@ -148,7 +148,7 @@ fn ten_leaders_are_killed_under_load_and_nothing_is_lost_doubled_or_out_of_order
         assert_eq!((count, last), (grants.len() as u64, grants[grants.len() - 1].token), "each grant counted once");
         let granted: BTreeSet<u64> = grants.iter().map(|grant| grant.number).collect();
         let lost: Vec<&u64> = places.difference(&granted).collect();
-        assert!(lost.is_empty(), "these stood in the queue before a kill and were never granted: {lost:?}");
+        assert!(lost.is_empty(), "these were in the queue before a kill, and were never granted: {lost:?}");
         assert!(places.len() > kills() * CLIENTS / 4, "too few waited when leaders were killed: {}", places.len());
         for node in 0..NODES {
             assert_kept(&cluster.client(node), &kept).await;

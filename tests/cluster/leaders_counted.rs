@@ -1,4 +1,4 @@
-//! The judge of `leaderships.rs` finds what it is to find, and nothing else.
+//! The checks of `leaderships.rs` find what they should, and nothing else.
 
 use crate::{
     client::{Call, Client},
@@ -53,12 +53,12 @@ fn a_change_of_the_leader_needs_a_cause_of_its_own() {
     assert_eq!(complaints(&away(1, span(9_100, 9_900))), 1, "that was afterwards");
     let long_after = [TWO[0], Leadership { since: 60_000, ..TWO[1] }];
     assert_eq!(away(1, span(8_500, 8_900)).unexplained(&long_after, NODES).len(), 1, "that was long before");
-    assert_eq!(away(1, Span { from: 8_500, until: None }).unexplained(&long_after, NODES).len(), 0, "nobody could be elected");
+    assert_eq!(away(1, Span { from: 8_500, until: None }).unexplained(&long_after, NODES).len(), 0, "no node could be elected");
     let mut both = away(2, span(3_000, 5_000));
     both.absences.insert(3, vec![span(4_000, 6_000)]);
     assert_eq!(complaints(&both), 0, "a majority was away");
     both.absences.insert(3, vec![span(5_500, 6_000)]);
-    assert_eq!(complaints(&both), 1, "one was away, and then another one");
+    assert_eq!(complaints(&both), 1, "two were away, but not together");
 }
 
 #[test]
@@ -123,13 +123,13 @@ fn a_test_fails_where_a_node_ends_that_it_did_not_end() {
     together(SHORT, async {
         let mut cluster = Cluster::start().await;
         let [follower, _] = cluster.followers().await;
-        // Past the harness.
+        // The harness does not see this kill.
         signal_pid(cluster.nodes[follower].pid(), Signal::KILL);
         let complaints = eventually("the node has gone", Duration::from_secs(20), || {
             let complaints = cluster.unexplained();
             async move { (!complaints.is_empty()).then_some(complaints) }
         })
         .await;
-        assert_eq!(complaints, [format!("node {} has ended by itself", follower + 1)]);
+        assert_eq!(complaints, [format!("node {} ended, although the test did not end it", follower + 1)]);
     });
 }

@@ -1,4 +1,4 @@
-//! A lease ends when it was said to end: not sooner, and not much later.
+//! A lease ends at the promised time: not sooner, and not much later.
 
 use crate::{
     client::{Call, Client, Grant},
@@ -15,7 +15,7 @@ const LATE: Duration = Duration::from_secs(1);
 
 const LOCK_DELAY: Duration = Duration::from_secs(5);
 
-/// The time in which a lease was last proved: it was sent after the first and answered before the second.
+/// The last proof of a lease: a request that was sent at the first time and answered at the second.
 #[derive(Debug, Clone, Copy)]
 struct Proved {
     sent: Instant,
@@ -28,18 +28,18 @@ async fn timed(client: &Client, call: &Call) -> (crate::client::Answer, Proved) 
     (answer, Proved { sent, answered: Instant::now() })
 }
 
-/// Waits for the lock in the place of a holder that renews no longer, and asserts when it comes.
+/// Waits for the lock behind a holder that has stopped renewing, and asserts when the grant comes.
 async fn assert_next_comes(client: &Client, lock: &str, proved: Proved, after: Duration, before: Duration) -> Grant {
     let next = client.acquire(lock, "wait=60s&ttl=60s").await;
     let now = Instant::now();
     let (least, most) = (now - proved.answered, now - proved.sent);
-    report(&format!("{lock}: the next one came between {least:.2?} and {most:.2?} after the last renewal"));
+    report(&format!("{lock}: the next grant came between {least:.2?} and {most:.2?} after the last renewal"));
     assert!(most >= after, "{lock}: too soon, {most:?} after the last renewal was sent");
-    assert_within(client, &format!("{lock}: the time from the last renewal to the next one"), least, before).await;
+    assert_within(client, &format!("{lock}: the time from the last renewal to the next grant"), least, before).await;
     next
 }
 
-/// A holder of one lock in each of the ways in which one can hold it, which then renews no longer.
+/// Holds a lock in one of the possible ways, and then stops renewing.
 async fn stops_renewing(client: Client, waiting: Client, lock: &'static str, parameters: &str, delay: Duration) {
     let (answer, proved) = timed(&client, &Call::post(&format!("/v1/locks/{lock}?ttl=2s{parameters}"))).await;
     let holder = Grant::from_answer(&answer);
@@ -123,7 +123,7 @@ fn while_a_request_is_open_the_server_keeps_its_place_alive() {
             tokio::spawn(async move { client.acquire("long-queue", "wait=60s&ttl=1s").await })
         };
         let place = crate::queue::standing(&client, "long-queue", 2).await;
-        // The waiter's own ttl passes several times, by the clock that ends leases: other locks come and go meanwhile.
+        // The waiter's own ttl passes several times, by the clock that ends leases: meanwhile other locks are acquired and expire.
         for round in 0..3 {
             let lock = format!("hourglass-{round}");
             client.acquire(&lock, "ttl=1s").await;
@@ -152,7 +152,7 @@ fn after_a_lock_delay_the_next_one_comes_so_much_later_and_after_a_clean_release
                 let released = Instant::now();
                 client.release(&holder.id).await;
                 let (_, granted) = next.await.expect("the next one's task");
-                assert_within(&client, "the next one's wait after a clean release", granted - released, LATE).await;
+                assert_within(&client, "the next grant after a clean release", granted - released, LATE).await;
             })
         };
         all(vec![late, zero, clean]).await;

@@ -1,4 +1,4 @@
-//! Every limit, just within it, at it and just beyond it: what is seen is the page `docs/limits.md`.
+//! Every limit, just below it, at it and just above it: the results are the page `docs/limits.md`.
 
 use crate::{
     client::{Call, new_key},
@@ -17,16 +17,16 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Connections that a node of this test takes, in all and from one address: its flags say so.
+/// Connections that a node of this test accepts, in all and from one address; set by its flags.
 const CONNECTIONS: usize = 60;
 const CONNECTIONS_PER_ADDRESS: usize = 40;
-/// Of all connections, those that are kept for addresses with few.
+/// Connections that are reserved for addresses with few.
 const RESERVE: usize = CONNECTIONS / 20;
 
-/// Waiters that are put into the queue at a time.
+/// Waiters added to the queue at a time.
 const WAITERS_AT_A_TIME: usize = 50;
 
-/// A row of the page: the limit, its value, and what was answered just within it, at it and just beyond it.
+/// A row of the page: the limit, its value, and the answers just below it, at it and just above it.
 struct Row {
     limit: &'static str,
     value: String,
@@ -54,7 +54,7 @@ fn millis(limit: Duration, step: i64) -> [String; 3] {
     [limit - step, limit, limit + step].map(|millis| format!("{millis}ms"))
 }
 
-/// What is answered: the status, and the code of a problem.
+/// The answer: the status, and the code of a problem.
 async fn seen(address: &str, request: &Raw) -> String {
     let (status, kind, answer) = request.send(address).await;
     if status < 400 {
@@ -70,23 +70,23 @@ fn lock(name: &str) -> Raw {
     raw("POST", &format!("/v1/locks/{name}")).with(&format!("Idempotency-Key: {}", new_key()))
 }
 
-/// A lock of its own for each request, with these parameters.
+/// A new lock for each request, with these parameters.
 fn fresh(parameters: &str) -> Raw {
     lock(&format!("fresh-{}?{parameters}", new_key()))
 }
 
-/// An empty JSON object of so many bytes.
+/// An empty JSON object of this length.
 fn padded(bytes: usize) -> String {
     format!("{{{}}}", " ".repeat(bytes - 2))
 }
 
-/// A list that is empty, in so many bytes.
+/// An empty list, in this many bytes.
 fn list(bytes: usize) -> Raw {
     let list = "{\"ids\":[]}";
     raw("POST", "/v1/sessions/keepalive").json(&format!("{}{list}", " ".repeat(bytes - list.len())))
 }
 
-/// A path of so many bytes, the slash before it counted.
+/// A path of this length, including its first slash.
 fn path_of(bytes: usize) -> String {
     let first = format!("{bytes}-");
     format!("{first}{}", "p".repeat(bytes - 1 - first.len()))
@@ -172,7 +172,7 @@ fn times_and_counts() -> Vec<Around> {
         raw("GET", "/livez").with(&format!("Fill: {}", "f".repeat(bytes - length)))
     };
     let headers = |count: usize| {
-        // Host, Connection and Content-Length are the others.
+        // Host, Connection and Content-Length are the other headers.
         (3..count).fold(raw("GET", "/livez"), |request, number| request.with(&format!("h{number}: x")))
     };
     let number = |name: &'static str| move |number: usize| fresh(&format!("{name}={number}"));
@@ -196,7 +196,7 @@ fn times_and_counts() -> Vec<Around> {
     ]
 }
 
-/// Two short of a full queue, then three more come.
+/// Fills a queue up to two places, then adds three waiters.
 async fn waiters(cluster: &Cluster) -> Row {
     let client = cluster.client(0);
     let session = client.open_session("1h", "").await;
@@ -224,7 +224,7 @@ async fn waiters(cluster: &Cluster) -> Row {
     Row { limit: "waiters of a lock", value: WAITERS_MAX.to_string(), seen: seen.try_into().expect("three") }
 }
 
-/// One connection more: what it is told, and the connection itself.
+/// Opens one more connection; returns the answer and the connection.
 async fn connect(address: &str, from: &str) -> (String, TcpStream) {
     let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
     socket.bind(format!("{from}:0").parse().expect("an address")).expect("this machine has all of 127.0.0.0/8");
@@ -242,7 +242,7 @@ async fn connect(address: &str, from: &str) -> (String, TcpStream) {
     (format!("503 {code}"), stream)
 }
 
-/// The last two connections that are taken, and the first that is not.
+/// The last two connections that are accepted, and the first that is not.
 async fn connections(address: &str, limit: &'static str, value: String, sources: &[&str], most: usize) -> Row {
     let (mut open, mut seen) = (Vec::new(), Vec::new());
     for number in 0..=most {
@@ -262,7 +262,7 @@ async fn received(address: &str) -> u64 {
     line.and_then(|count| count.parse().ok()).expect("the bytes that were received are counted")
 }
 
-/// Bodies that do not end fill all the room of one address but for so much as one more body may just have.
+/// Unfinished bodies fill the room of one address, except for the size of one more body.
 async fn bodies(address: &str) -> Row {
     const HELD: usize = 127;
     const EACH: usize = BODY_BYTES_MAX / 3 * 2;
@@ -277,7 +277,7 @@ async fn bodies(address: &str) -> Row {
     }
     let rest = BODIES_BYTES_PER_ADDRESS_MAX - HELD * EACH;
     let [within, at, beyond] = sizes(rest).map(list);
-    // One more body that came earlier could take the room of one of these.
+    // An extra body that arrived earlier could take the room of one of these.
     eventually("all bodies have arrived", Duration::from_secs(30), || async {
         (received(address).await >= before + (HELD * EACH) as u64).then_some(())
     })
@@ -291,7 +291,7 @@ async fn bodies(address: &str) -> Row {
     Row { limit: "bodies over 4 KiB from one address, together", value: format!("{BODIES_BYTES_PER_ADDRESS_MAX} bytes"), seen }
 }
 
-/// What the machine says, as the API answers it: `crates/http/src/error.rs` has a test of that.
+/// The state machine's answer as the API shows it: `crates/http/src/error.rs` tests that.
 fn code(result: Result<(), Rejection>) -> String {
     match result {
         Ok(()) => "taken".to_owned(),
@@ -300,7 +300,7 @@ fn code(result: Result<(), Rejection>) -> String {
     }
 }
 
-/// So many that only the machine itself can be filled: its last two steps, and the one that is refused.
+/// For limits that only the state machine itself can reach: its last two steps, and the refused one.
 fn fill(limit: &'static str, most: usize, command: impl Fn(u128) -> Command, last: impl Fn(u128) -> Command) -> Row {
     let mut state = State::new();
     for number in 1..=most as u128 - 2 {
@@ -450,7 +450,7 @@ While the process uses more than 85 % of its memory, the node refuses requests t
 with `503 overloaded`, and `/readyz?verbose` says so. It still accepts requests that free something.
 ";
 
-/// What things count of the state's budget.
+/// The cost of each item in the state's budget.
 fn weights() -> String {
     let in_a_lock = NODE_BYTES + CONTENDER_BYTES + ENDED_ID_BYTES;
     let rows = [
@@ -486,7 +486,7 @@ fn page(rows: &[Row]) -> String {
     page + TAIL + BUDGET + &weights() + BUDGET_RULES + &crate::memory::section()
 }
 
-/// Rows of a cluster that takes few connections. Those of the tests' own client end within seconds.
+/// Rows of a cluster with few connections. The connections of the tests' own client close within seconds.
 async fn few_connections() -> [Row; 2] {
     let (all, each) = (CONNECTIONS.to_string(), CONNECTIONS_PER_ADDRESS.to_string());
     let flags = ["--connections-max", &all, "--connections-per-address-max", &each];
@@ -517,7 +517,7 @@ fn compare(seen: &str) {
     }
     let committed = fs::read_to_string(path).unwrap_or_default();
     let differs = seen.lines().zip(committed.lines().chain(std::iter::repeat(""))).find(|(seen, committed)| seen != committed);
-    assert!(committed == seen, "docs/limits.md differs from what was seen (UPDATE_GOLDENFILES=1 writes it): {differs:?}");
+    assert!(committed == seen, "docs/limits.md differs from the results (UPDATE_GOLDENFILES=1 writes it): {differs:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `fairhold lock`: every exit code, who waits, and what becomes of the command's whole process group when the lock is lost or
+//! `fairhold lock`: every exit code, waiting, and what happens to the command's whole process group when the lock is lost or
 //! when `fairhold lock` is killed.
 
 use crate::{
@@ -20,10 +20,10 @@ use tokio::{
     process::{Child, Command},
 };
 
-/// What was stopped or told is seen by then, on a busy machine.
+/// How long an expected stop or message may take on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// How far away the next renewal of a lease of 60 s is.
+/// Time until the next renewal of a lease of 60 s.
 const RENEWAL: Duration = Duration::from_secs(20);
 
 pub(crate) fn fairhold(endpoint: &str, arguments: &[&str]) -> Command {
@@ -44,7 +44,7 @@ pub(crate) fn assert_code(output: &Output, code: i32, said: &str) {
     assert!(stderr.contains(said), "{said:?} is not in {stderr:?}");
 }
 
-/// The numbers in a file, once there are so many.
+/// The numbers in a file, once it has this many.
 pub(crate) async fn numbers(path: &Path, count: usize) -> Vec<u32> {
     eventually("the command's processes say their numbers", SOON, || async {
         let text = fs::read_to_string(path).unwrap_or_default();
@@ -59,7 +59,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// A shell with two sleeping children, of which the file has the numbers; neither heeds a polite word.
+/// A shell with two sleeping children that writes their numbers to the file. They ignore SIGTERM.
 fn stubborn(file: &Path) -> String {
     format!(
         "trap '' TERM; echo $$ > {0}; sleep 600 & echo $! >> {0}; sleep 600 & echo $! >> {0}; wait; sleep 600",
@@ -67,7 +67,7 @@ fn stubborn(file: &Path) -> String {
     )
 }
 
-/// Starts it, and waits until it runs.
+/// Starts `fairhold lock` with such a shell, and waits until it runs.
 async fn start_stubborn(url: &str, options: &[&str], lock: &str, file: &Path) -> (Child, Vec<u32>) {
     let script = stubborn(file);
     let arguments = [options, &[lock, "--", "sh", "-c", &script]].concat();
@@ -107,7 +107,7 @@ fn each_way_to_end_has_its_exit_code() {
     });
 }
 
-/// A server that says no to everybody.
+/// A server that denies every request.
 async fn denying() -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("its address"));
@@ -149,7 +149,7 @@ fn the_command_knows_its_lock_and_has_the_input_and_output_of_fairhold() {
     });
 }
 
-/// Another command of the program.
+/// Runs another command of the program.
 async fn command(endpoint: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fairhold"));
     command.args(arguments).env("FAIRHOLD_ENDPOINT", endpoint).stdin(Stdio::null()).kill_on_drop(true);
@@ -164,7 +164,7 @@ fn several_names_are_taken_in_one_step_and_a_semaphore_has_a_limit() {
         let client = cluster.client(1);
         let held = client.acquire("stock", "ttl=60s&owner=somebody").await;
         assert_code(&run(url, &["orders", "stock", "-n", "--", "true"]).await, 75, "somebody");
-        assert_eq!(client.queue_numbers("orders").await, [0_u64; 0], "nothing was taken of what was free");
+        assert_eq!(client.queue_numbers("orders").await, [0_u64; 0], "the free lock was not acquired");
         client.release(&held.id).await;
         let script = "test $FAIRHOLD_LOCK = orders && exec sleep 600";
         let mut both = fairhold(url, &["orders", "stock", "--", "sh", "-c", script]).spawn().expect("fairhold lock starts");
@@ -199,10 +199,10 @@ fn when_the_lock_is_broken_the_whole_group_is_stopped_and_the_exit_code_is_79() 
         let after = broken.elapsed();
         assert!(!pids.iter().any(|pid| is_alive(*pid)), "{pids:?}");
         assert_code(&output, 79, "lost");
-        report(&format!("a broken lock's group of {} was gone after {after:.2?}, with --kill-after 1s", pids.len()));
+        report(&format!("after a break, a group of {} processes was gone after {after:.2?}, with --kill-after 1s", pids.len()));
         assert!(after < RENEWAL, "it waited for its renewal: {after:?}");
 
-        // One that heeds SIGTERM is gone at once.
+        // A command that heeds SIGTERM is gone at once.
         let mut polite = fairhold(&cluster.nodes[1].url, &["crane", "--ttl", "60s", "--", "sh", "-c", "sleep 60 & sleep 60"]);
         let polite = polite.spawn().expect("fairhold lock starts");
         standing(&cluster.client(0), "crane", 1).await;
@@ -245,7 +245,7 @@ fn when_fairhold_lock_is_killed_the_group_dies_too_and_the_lock_is_free_within_i
         let killed = child.wait().await.expect("it ends");
         assert_eq!(killed.signal(), Some(Signal::KILL.as_raw()));
         cluster.client(1).acquire("press", "wait=60s").await;
-        assert!(!pids.iter().any(|pid| is_alive(*pid)), "the next holder holds, and {pids:?} are not all gone");
+        assert!(!pids.iter().any(|pid| is_alive(*pid)), "the next holder holds, but {pids:?} are not all gone");
     });
 }
 
@@ -276,7 +276,7 @@ fn when_fairhold_lock_sleeps_the_group_is_stopped_before_the_next_one_holds() {
         let number = child.id().expect("it runs");
         signal_pid(number, Signal::STOP);
         cluster.client(1).acquire("mill", "wait=60s").await;
-        assert!(!pids.iter().any(|pid| is_alive(*pid)), "the next holder holds, and {pids:?} are not all gone");
+        assert!(!pids.iter().any(|pid| is_alive(*pid)), "the next holder holds, but {pids:?} are not all gone");
         signal_pid(number, Signal::CONT);
         assert_code(&child.wait_with_output().await.expect("it ends"), 79, "lost");
     });
@@ -340,7 +340,7 @@ fn waiting_ends_with_69_when_no_endpoint_answered_for_the_timeout_and_not_before
         let all = cluster.nodes.iter().map(|node| node.url.as_str()).collect::<Vec<_>>().join(",");
         let waits = fairhold(&all, &["pier", "--timeout", "3s", "--", "true"]).spawn().expect("it starts");
         standing(&cluster.client(0), "pier", 2).await;
-        // A cluster without its leader, and one without a majority, still answers.
+        // A cluster without its leader still answers, and so does one without a majority.
         let leader = cluster.leader().await;
         let others = cluster.followers().await;
         cluster.nodes[leader].kill().await;
@@ -378,7 +378,7 @@ fn fifty_copies_that_count_under_one_lock_end_with_fifty() {
     });
 }
 
-/// The time in which the command may end by itself was that of the ttl, so a short `--max-hold` left none to work in.
+/// The time that the command has to end by itself used to depend on the ttl, so a short `--max-hold` left no time to work.
 #[test]
 fn a_command_works_for_most_of_its_max_hold_and_is_told_that_it_is_over() {
     together(SHORT, async {

@@ -1,5 +1,5 @@
-//! `fairhold lock` where something is in its way: a supervisor that does not run, a process that may not be stopped, a command
-//! that cannot be started, a node that is silent.
+//! `fairhold lock` with obstacles: a supervisor that does not run, a process that it may not stop, a command that cannot be
+//! started, a silent node.
 
 use crate::{
     client::{Call, Client, new_key},
@@ -40,7 +40,7 @@ fn what_has_a_group_of_its_own_hears_the_signals_that_are_passed_on() {
         let folder = tempfile::tempdir().expect("a folder");
         for (number, signal) in [Signal::TERM, Signal::INT, Signal::HUP].into_iter().enumerate() {
             let file = folder.path().join(number.to_string());
-            // Behind a shell that waits for it too.
+            // The second one runs behind a shell that also waits for it.
             for (turn, script) in ["exec timeout 600 sh -c", "timeout 600 sh -c"].into_iter().enumerate() {
                 let file = file.with_extension(turn.to_string());
                 let inner = format!("trap \"exit 9\" TERM INT HUP; echo $$ > {}; while :; do sleep 0.1; done", file.display());
@@ -73,12 +73,12 @@ fn a_command_that_heeds_no_signal_has_half_a_second_after_a_break_unless_it_is_g
         let after = broken.elapsed();
         assert!(!is_alive(pids[0]));
         assert_code(&output, 79, "an administrator took it away");
-        report(&format!("after a break a command that heeds no signal was gone after {after:.2?}"));
+        report(&format!("after a break a command that ignores signals was gone after {after:.2?}"));
         assert!(after < Duration::from_secs(4), "{after:?}");
     });
 }
 
-/// Passes bytes on to a node until it is cut; then connections stand, and nothing passes.
+/// Forwards bytes to a node until it is cut; after that, connections stay open, but no bytes pass.
 async fn proxy(at: String, to: String, cut: watch::Receiver<bool>) {
     let listener = TcpListener::bind(at.trim_start_matches("http://")).await.expect("nobody listens there");
     let to: Arc<str> = to.into();
@@ -97,8 +97,8 @@ async fn proxy(at: String, to: String, cut: watch::Receiver<bool>) {
     });
 }
 
-/// Cuts `fairhold lock` off while its supervisor is stopped; says by how much its command was gone before the next one held. The
-/// command works as it is told: by itself, or as a chain of processes.
+/// Cuts `fairhold lock` off while its supervisor is stopped; returns how many seconds before the next hold its command was gone.
+/// The command works in the given way: as a single process, or as a chain of processes.
 async fn cut_off_without_a_supervisor(ttl: &str, work: &str) -> f64 {
     let mut cluster = Cluster::plan();
     let (cut, is_cut) = watch::channel(false);
@@ -135,22 +135,22 @@ async fn cut_off_without_a_supervisor(ttl: &str, work: &str) -> f64 {
 fn a_command_whose_supervisor_does_not_run_is_killed_before_the_lease_is_over() {
     alone(LONG * 2, async {
         let alone = trial::size(&["1s", "3s"][..], &["1s", "1500ms", "2s", "3s", "5s", "10s", "20s", "25s"]);
-        // A stopped supervisor reaps nothing: the longer a chain of processes runs, the more zombies there are to look through.
+        // A stopped supervisor reaps nothing: the longer a chain of processes runs, the more zombies must be searched.
         let chains = trial::size(&["8s"][..], &["3s", "8s", "16s", "25s"]);
-        // One that forks as fast as it can fills the machine's table of processes within a few seconds.
+        // A command that forks as fast as it can fills the machine's process table within a few seconds.
         let fast = trial::size(&["1s"][..], &["1s", "1s", "3s", "3s", "3s"]);
         let runs = [(alone, "work"), (chains, "hopper"), (fast, "runaway")];
         for (ttl, work) in runs.into_iter().flat_map(|(ttls, work)| ttls.iter().map(move |ttl| (*ttl, work))) {
             let ahead = cut_off_without_a_supervisor(ttl, work).await;
-            report(&format!("ttl {ttl}, {work}, cut off, supervisor stopped: gone {ahead:.3} s before the next one held"));
-            assert!(ahead > 0.0, "ttl {ttl}, {work}: it worked {:.3} s beside the next holder", -ahead);
+            report(&format!("ttl {ttl}, {work}, cut off, supervisor stopped: gone {ahead:.3} s before the next hold"));
+            assert!(ahead > 0.0, "ttl {ttl}, {work}: it worked {:.3} s while the next holder held the lock", -ahead);
         }
     });
 }
 
-/// The arguments of a `fairhold lock` whose command is given a text of that length.
+/// Runs `fairhold lock` with a command whose argument has this length.
 async fn with_argument(url: &str, lock: &str, bytes: usize) -> Output {
-    // What an exec may be given is a quarter of the stack.
+    // The arguments of an exec may take a quarter of the stack.
     let mut command = Command::new("prlimit");
     command.args([
         "--stack=2097152:2097152",
@@ -174,7 +174,7 @@ fn a_command_that_cannot_be_started_gives_its_lock_back_at_once() {
     together(SHORT, async {
         let cluster = Cluster::start().await;
         let url = &cluster.nodes[0].url;
-        // Of the longest command with which `fairhold lock` itself can be started: one more process of it cannot.
+        // With the longest command with which `fairhold lock` itself can be started, it cannot start one more process.
         let (mut fits, mut does_not) = (0, 1 << 20);
         let mut last = None;
         while does_not - fits > 32 {
@@ -188,7 +188,7 @@ fn a_command_that_cannot_be_started_gives_its_lock_back_at_once() {
         }
         let begun = Instant::now();
         let held = cluster.client(1).acquire("stuck", "wait=50s").await;
-        assert!(begun.elapsed() < SOON, "it was given back only after {:?}", begun.elapsed());
+        assert!(begun.elapsed() < SOON, "the lock was released only after {:?}", begun.elapsed());
         cluster.client(1).release(&held.id).await;
         assert_code(&last.expect("some argument fits"), 126, "the command cannot be started: Argument list too long");
     });
@@ -200,7 +200,7 @@ fn where_nothing_could_be_found_or_started_no_lock_is_asked_for() {
         let cluster = Cluster::start().await;
         let url = &cluster.nodes[0].url;
         let run = format!("{} lock -e {url} bare --ttl 60s -- true", env!("CARGO_BIN_EXE_fairhold"));
-        // Without /proc, as in a chroot; and with that of another PID namespace, whose numbers are others' numbers.
+        // Without /proc, as in a chroot; and with the /proc of another PID namespace, whose numbers mean other processes.
         for (what, script) in [
             (["-rm", "sh", "-c"], format!("mount -t tmpfs none /proc && exec {run}")),
             (["-rpf", "sh", "-c"], format!("exec {run}")),
@@ -225,9 +225,9 @@ fn a_waiter_keeps_its_place_when_its_only_named_endpoint_is_silent() {
         let waits = fairhold(&cluster.nodes[2].url, &arguments).spawn().expect("it starts");
         standing(&client, "quay", 2).await;
         cluster.nodes[2].signal(Signal::STOP);
-        // More than twice its patience.
+        // More than twice its timeout.
         pass(Duration::from_secs(5)).await;
-        assert_eq!(client.queue_numbers("quay").await.len(), 2, "it has its place still");
+        assert_eq!(client.queue_numbers("quay").await.len(), 2, "it still has its place");
         client.release(&held.id).await;
         let output = waits.wait_with_output().await.expect("it ends");
         cluster.nodes[2].signal(Signal::CONT);
@@ -235,7 +235,7 @@ fn a_waiter_keeps_its_place_when_its_only_named_endpoint_is_silent() {
     });
 }
 
-/// The lines of what it says.
+/// The lines of its standard error.
 fn said(child: &mut Child) -> tokio::io::Lines<BufReader<tokio::process::ChildStderr>> {
     BufReader::new(child.stderr.take().expect("a pipe")).lines()
 }
@@ -246,14 +246,14 @@ async fn until_said(lines: &mut tokio::io::Lines<BufReader<tokio::process::Child
             match lines.next_line().await.expect("it can be read") {
                 Some(line) if line.contains(wanted) => return line,
                 Some(_) => {}
-                None => panic!("it ended and did not say {wanted:?}"),
+                None => panic!("it ended without printing {wanted:?}"),
             }
         }
     };
-    tokio::time::timeout(SOON, found).await.unwrap_or_else(|_| panic!("it does not say {wanted:?}"))
+    tokio::time::timeout(SOON, found).await.unwrap_or_else(|_| panic!("it does not print {wanted:?}"))
 }
 
-/// The program for another user, and one that becomes root for him, as `sudo` does; or why that cannot be.
+/// The program for another user, and a program that becomes root, as `sudo` does; or why that is impossible here.
 fn for_another_user(folder: &Path) -> Result<Command, String> {
     if !rustix::process::getuid().is_root() {
         return Err("only root can make a program that becomes root".to_owned());
@@ -270,7 +270,7 @@ fn for_another_user(folder: &Path) -> Result<Command, String> {
     Ok(command)
 }
 
-/// The process of another user that works on.
+/// Waits for the process of the other user, and returns its id.
 async fn root_process(folder: &Path) -> u32 {
     eventually("it works as root", SOON, || async {
         let text = fs::read_to_string(folder.join("log")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A node whose data directory was put back from an earlier copy.
+//! A node whose data directory was replaced by an earlier copy.
 
 use crate::{
     client::Call,
@@ -10,7 +10,7 @@ use tokio::process::Command;
 
 /// Writes after the copy was made.
 const WRITES: usize = 20;
-/// What takes a start, a heartbeat, and an end.
+/// Time for a start, a heartbeat, and an end.
 const NOTICED_WITHIN: Duration = Duration::from_secs(20);
 
 async fn copy(from: &Path, to: &Path) {
@@ -21,7 +21,7 @@ async fn copy(from: &Path, to: &Path) {
 /// What the leader knows of a member.
 async fn known(cluster: &Cluster, leader: usize, node: usize) -> Value {
     let view = cluster.client(leader).once(&Call::get("/v1/cluster")).await.expect_status(200);
-    assert_eq!(view.json["role"], "leader", "the leader that knows must not change: {view:?}");
+    assert_eq!(view.json["role"], "leader", "the leader with this knowledge must not change: {view:?}");
     view.json["members"][node].clone()
 }
 
@@ -57,7 +57,7 @@ fn a_node_with_an_older_copy_of_its_data_ends_and_says_what_to_do_and_the_others
         assert!(log.contains(&format!("the storage of node {id} has lost log entries that node {id} had acknowledged")), "{log}");
         assert!(log.contains(&format!("Start node {id} with its newest data directory")), "{log}");
 
-        // Also where another one leads by then, who knows nothing of it.
+        // Also if another node leads by then and does not know of it.
         cluster.nodes[node].start();
         assert_eq!(cluster.nodes[node].exited().await.code(), Some(1));
         assert!(cluster.nodes[node].log_text().contains("must not be used any more"), "{}", cluster.nodes[node].log_text());
