@@ -69,7 +69,10 @@ fn a_load_that_cannot_be_kept_up_with_shows_the_waiting() {
         let figures = bench(&cluster, &arguments).await;
         let (whole, step) = (&figures["latency_ms"]["p50"], &figures["steps_ms"]["acquire"]["p50"]);
         assert!(whole.as_f64() > step.as_f64().map(|step| 3.0 * step), "the waiting counts: {figures}");
-        assert!(count(&figures["latency_ms"], "count") > count(&figures, "done"), "operations that never started count too: {figures}");
+        assert!(
+            count(&figures["latency_ms"], "count") > count(&figures, "done"),
+            "operations that never started count too: {figures}"
+        );
     });
 }
 

@@ -18,7 +18,8 @@ fn a_process_that_crashes_at_a_failpoint_has_all_that_was_acknowledged_when_it_s
         let mut cluster = Cluster::start().await;
         let mut written = Vec::new();
         let crashes = TIMES.iter().flat_map(|times| STEPS.map(|step| format!("{step}=crash@{times}")));
-        cluster.expects_elections(TIMES.len() * STEPS.len(), "a leader may crash at its failpoint, which the harness notices late");
+        cluster
+            .expects_elections(TIMES.len() * STEPS.len(), "a leader may crash at its failpoint, which the harness notices late");
         for (round, crash) in crashes.enumerate() {
             let index = round % NODES;
             assert!(cluster.nodes[index].terminate().await.success(), "{crash}");

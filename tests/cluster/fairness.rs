@@ -160,10 +160,7 @@ fn two_hundred_clients_at_random_moments_get_a_lock_in_the_order_of_their_reques
         assert_in_order(&mut grants);
         let waited = grants.iter().filter(|grant| grant.token > grant.number).count() as u64;
         let woken: u64 = counted_since(&client, &before, CLIENTS * TIMES).await.wakeups.iter().sum();
-        report(&format!(
-            "fairness: {} grants in {took:.1?}, seed {SEED:#x}; {waited} waited, {woken} wake-ups",
-            grants.len()
-        ));
+        report(&format!("fairness: {} grants in {took:.1?}, seed {SEED:#x}; {waited} waited, {woken} wake-ups", grants.len()));
         assert!(waited > CLIENTS, "too few waited, so the test proves nothing: {waited}");
         // A grant wakes nothing if it arrives while its request is still on the way to the place where it waits.
         assert!(woken <= waited && waited - woken <= waited / 50, "{woken} wake-ups for {waited} waiters");

@@ -70,11 +70,7 @@ fn a_script_takes_renews_and_gives_back_a_grant_by_its_id() {
         sh.fails("grants take deploy --wait 200ms", 75, "did not become free").await;
         let late = sh.done("grants take deploy --respond-async --ttl 1m").await;
         let urgent = sh.done("grants take deploy --respond-async --ttl 1m --priority 5").await;
-        assert_eq!(
-            (late[2].as_str(), late[5].as_str(), urgent[5].as_str()),
-            ("queued", "2", "2"),
-            "the urgent one comes first"
-        );
+        assert_eq!((late[2].as_str(), late[5].as_str(), urgent[5].as_str()), ("queued", "2", "2"), "the urgent one comes first");
         assert_eq!(sh.done(&format!("grants renew {id} --ttl 2m")).await[0], "2m");
         sh.done(&format!("locks fence deploy {token} --grant {id}")).await;
         let queue = said(&sh.run("locks queue deploy -o json").await, 0);

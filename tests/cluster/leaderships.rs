@@ -129,7 +129,10 @@ impl Deeds {
                 continue;
             }
             if std::mem::take(&mut rivals) && next.since.saturating_sub(last.since) < millis(RIVALS_WITHIN) {
-                crate::harness::report(&format!("two nodes were candidates at once: node {} leads in term {}", next.node, next.term));
+                crate::harness::report(&format!(
+                    "two nodes were candidates at once: node {} leads in term {}",
+                    next.node, next.term
+                ));
                 continue;
             }
             // A request explains one other leader.

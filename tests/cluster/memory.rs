@@ -5,19 +5,19 @@ use std::fmt::Write as _;
 
 const MIB: usize = 1024 * 1024;
 
-/// What the process keeps for a connection beside its buffers: tasks, timers, the parser. Measured: 10,000 idle watches.
+/// The memory of a connection in addition to its buffers: tasks, timers, the parser. Measured with 10,000 idle watches.
 const CONNECTION_BYTES: usize = 10 * 1024;
-/// What a watcher has fetched and not yet sent, and what it watches.
+/// What a watcher has fetched but not yet sent, and its filter.
 const WATCHER_BYTES: usize = CHANGES_AT_ONCE * 128;
 
-/// What one connection pins.
+/// The memory that one connection pins.
 const EACH: usize = CONNECTION_BYTES + CONNECTION_BUFFER_BYTES + BODY_BYTES_FREE + ANSWER_BYTES_FREE + WATCHER_BYTES;
 /// The newest entries of the log: a bound of `crates/storage`.
 const TAIL_BYTES: usize = 8 * MIB;
-/// GiB of memory that a node may have.
+/// Sizes of a node's memory, in GiB.
 const MEMORIES: [u64; 3] = [1, 2, 4];
 
-/// A row: what it is, by which limit, and the bytes at a node with each of the memories.
+/// A row: the item, its limit, and the bytes at a node with each of the memory sizes.
 type Row = (&'static str, String, [usize; 3]);
 
 fn rows() -> Vec<Row> {
@@ -99,7 +99,7 @@ fn what_clients_can_pin_is_the_sum_of_the_limits() {
     assert!(page.contains(&section), "docs/limits.md should have this section, and differs in {differs:?}:\n{section}");
 }
 
-/// A state is in memory up to 2.2 times, while a snapshot of it is received.
+/// While a node receives a snapshot, the state takes up to 2.2 times its size.
 #[test]
 fn what_clients_can_pin_fits_into_the_memory_of_the_node() {
     const EMPTY: usize = 100 * MIB;

@@ -1,4 +1,4 @@
-//! A cluster that sleeps and wakes ends nobody's session by that.
+//! A cluster that is paused and resumed ends no session because of that.
 
 use crate::{
     client::{Call, Client},
@@ -19,17 +19,17 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 const PAUSED_FOR: Duration = Duration::from_secs(20);
 const SESSIONS: usize = 10;
 
-/// Renewed so often after the pause, everybody has lived through more than two of their ttl.
+/// After this many renewals since the pause, each client has outlived its ttl more than twice.
 const RENEWALS_AFTER: u64 = 12;
 
-/// What the renewing tasks and the test tell each other.
+/// State that the renewing tasks share with the test.
 #[derive(Debug, Default)]
 struct Renewing {
     renewed: AtomicU64,
     over: AtomicBool,
 }
 
-/// Renews until it is told to stop; a node that does not answer is asked again later, like any client would.
+/// Renews until it is stopped; if a node does not answer, retries later, like any client.
 async fn keep_renewing(client: Client, path: String, renewing: Arc<Renewing>) {
     for turn in 0_usize.. {
         if renewing.over.load(Ordering::SeqCst) {
@@ -80,13 +80,16 @@ fn after_all_nodes_slept_for_twenty_seconds_no_session_is_ended_whose_client_kep
         }
         let woken = Instant::now();
         let before: Vec<u64> = each.iter().map(|renewing| renewing.renewed.load(Ordering::SeqCst)).collect();
-        eventually("everybody renewed often since the pause", Duration::from_secs(60), || async {
-            assert!(!tasks.iter().any(tokio::task::JoinHandle::is_finished), "a session that was renewed has ended");
+        eventually("every client renewed often since the pause", Duration::from_secs(60), || async {
+            assert!(!tasks.iter().any(tokio::task::JoinHandle::is_finished), "a renewed session has ended");
             let since = each.iter().zip(&before).map(|(renewing, then)| renewing.renewed.load(Ordering::SeqCst) - then);
             since.min().is_some_and(|least| least >= RENEWALS_AFTER).then_some(())
         })
         .await;
-        report(&format!("after {PAUSED_FOR:?} of sleep everybody renewed {RENEWALS_AFTER} times within {:.1?}", woken.elapsed()));
+        report(&format!(
+            "after {PAUSED_FOR:?} of sleep every client renewed {RENEWALS_AFTER} times within {:.1?}",
+            woken.elapsed()
+        ));
         for renewing in &each {
             renewing.over.store(true, Ordering::SeqCst);
         }

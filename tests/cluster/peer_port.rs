@@ -1,5 +1,5 @@
-//! A stranger at the peer port without the cluster's key learns nothing and does nothing; and nodes refuse what no node may ask,
-//! also without keys.
+//! A stranger at the peer port without the cluster's key learns nothing and changes nothing. Nodes refuse what no node may request,
+//! even without keys.
 
 use crate::{
     client::Call,
@@ -19,15 +19,15 @@ const NEW_KEY: &str = "another peer key, for the clusters that exchange theirs";
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(30);
 /// The version byte of requests between nodes.
 const WIRE_VERSION: u8 = 2;
-/// The number of a heartbeat among the requests, of a batch of commands, and of what a follower's answer says of a refusal.
+/// Numbers of requests between nodes: a heartbeat, a batch of commands; and of a refusal in a follower's answer.
 const APPEND: u8 = 0;
 const PROPOSE: u8 = 7;
 const DECLINED: u8 = 8;
-/// Numbers among the commands.
+/// Numbers of commands.
 const EXPIRE_SESSION: u8 = 3;
 const END_SESSION: u8 = 14;
 
-/// Claims the identity that it was made with, and trusts everybody.
+/// Claims a given identity, and trusts everyone.
 struct Imposter(Introduction);
 
 impl Service for Imposter {
@@ -60,7 +60,7 @@ fn target(node: &NodeProcess) -> Target {
     Target { id: node.id as u64, address: node.peer_address.clone(), incarnation: None }
 }
 
-/// A request as it is written: version, body, CRC-32.
+/// A request in its wire format: version, body, CRC-32.
 fn sealed(body: &[u8]) -> Bytes {
     let mut bytes = [&[WIRE_VERSION], body].concat();
     let crc = bytes.iter().fold(u32::MAX, |crc, byte| {
@@ -70,7 +70,7 @@ fn sealed(body: &[u8]) -> Bytes {
     bytes.into()
 }
 
-/// Whole numbers have one byte up to 250, and above that a mark and eight bytes.
+/// An integer has one byte up to 250, and above that a mark and eight bytes.
 fn number(number: u64) -> Vec<u8> {
     match u8::try_from(number) {
         Ok(small) if small <= 250 => vec![small],
@@ -78,13 +78,13 @@ fn number(number: u64) -> Vec<u8> {
     }
 }
 
-/// A heartbeat of the last term that there is, in the name of node 3 as the leader.
+/// A heartbeat of the highest possible term, in the name of node 3 as the leader.
 fn last_heartbeat() -> Bytes {
     let vote = [number(u64::MAX), vec![3, 1]].concat();
     sealed(&[&[APPEND][..], &vote, &[0, 0, 0]].concat())
 }
 
-/// One command, passed on for a client that waits a second.
+/// One command, forwarded for a client that waits a second.
 fn proposed(command: &[u8]) -> Bytes {
     sealed(&[&[PROPOSE, 1][..], command, &number(200)].concat())
 }
@@ -182,7 +182,7 @@ fn a_node_with_another_key_stays_outside_until_it_has_the_right_one() {
         cluster.nodes[2].start();
         let told = "they have different peer keys: give all nodes of the cluster the same --peer-key-file";
         for node in [0, 2] {
-            let what = format!("node {} says that the keys differ", node + 1);
+            let what = format!("node {} reports that the keys differ", node + 1);
             eventually(&what, TAKEN_OVER_WITHIN, || async {
                 let log = cluster.nodes[node].log_text();
                 log[if node == 2 { before } else { 0 }..].contains(told).then_some(())
@@ -206,7 +206,7 @@ fn a_key_is_rotated_while_the_cluster_serves() {
         let file = cluster.nodes[0].peer_key_file.clone().expect("a key");
         for lines in [format!("{PEER_KEY}\n{NEW_KEY}\n"), format!("{NEW_KEY}\n{PEER_KEY}\n"), format!("{NEW_KEY}\n")] {
             let before: Vec<usize> = cluster.nodes.iter().map(|node| node.log_text().len()).collect();
-            // In one step for the reader: a partly written file gives no key.
+            // In one step for the reader: a partly written file has no valid key.
             let next = file.with_extension("next");
             write_secret(&next, &lines);
             std::fs::rename(&next, &file).expect("the key can be exchanged");
@@ -216,7 +216,7 @@ fn a_key_is_rotated_while_the_cluster_serves() {
                 })
                 .await;
             }
-            // New connections, by the keys of now, and a new leader over them.
+            // New connections use the current keys, and so does a new leader.
             let leader = cluster.leader().await;
             cluster.nodes[leader].kill().await;
             cluster.client((leader + 1) % 3).write(&Call::put("/v1/nodes/key", lines.as_bytes())).await;
@@ -230,7 +230,7 @@ fn a_key_is_rotated_while_the_cluster_serves() {
     });
 }
 
-/// Runs `fairhold serve` with these flags until it has ended by itself: its exit code, and what it said.
+/// Runs `fairhold serve` with these flags until it ends by itself; returns its exit code and its output.
 async fn refused_start(flags: &str, files: u32) -> (Option<i32>, String) {
     let script = format!("ulimit -n {files}; exec \"$@\"");
     let fairhold = program();
@@ -276,7 +276,7 @@ fn a_node_that_has_no_descriptor_left_closes_what_it_cannot_serve() {
         let address = node.url.trim_start_matches("http://").to_owned();
         let (mut connections, mut is_closed) = (Vec::new(), false);
         while !is_closed {
-            assert!(connections.len() < 64, "all are left waiting");
+            assert!(connections.len() < 64, "all of them wait");
             let mut stream = TcpStream::connect(&address).await.expect("the kernel takes it");
             is_closed = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut [0; 1])).await.is_ok();
             connections.push(stream);

@@ -1,5 +1,5 @@
-//! A semaphore never gives out more permits than it has, and gives them in the order of the requests, whoever leads and whoever
-//! dies.
+//! A semaphore never grants more permits than it has, and grants them in the order of the requests, even while leaders are
+//! killed.
 
 use crate::{
     client::{Call, Client, Grant, whole},
@@ -19,7 +19,7 @@ const LIMIT: u64 = 10;
 const LOCK: &str = "pool";
 const SEED: u64 = 0x5e3a_f0e5;
 
-/// For how long a permit is used at most, in milliseconds.
+/// The longest that a permit is used, in milliseconds.
 const USED_FOR: u64 = 40;
 
 fn clients() -> usize {
@@ -30,7 +30,7 @@ fn kills() -> usize {
     trial::size(1, 3)
 }
 
-/// The permits that are out, counted from outside.
+/// The permits in use, counted from outside.
 #[derive(Debug, Clone, Default)]
 struct Out {
     permits: Arc<AtomicU64>,
@@ -43,7 +43,7 @@ impl Out {
     #[track_caller]
     fn take(&self, permits: u64) {
         let out = self.permits.fetch_add(permits, Ordering::SeqCst) + permits;
-        assert!(out <= LIMIT, "{out} permits of {LIMIT} are out");
+        assert!(out <= LIMIT, "{out} permits of {LIMIT} are in use");
         self.most.fetch_max(out, Ordering::SeqCst);
         self.grants.fetch_add(1, Ordering::SeqCst);
     }
@@ -73,31 +73,31 @@ async fn take_and_give_back(client: Client, out: Out, number: usize) -> Vec<Gran
     grants
 }
 
-/// Asks the nodes in turn, until it is over, how many permits are out: how often it was told, and the most.
+/// Polls the nodes in turn for the permits in use until the test is over; returns the number of answers, and the most permits.
 async fn look_on(client: Client, out: Out) -> (usize, u64) {
     let (mut looks, mut most) = (0, 0);
     while !out.is_over() {
         let told = client.beginning_with(looks).send(&Call::get(&format!("/v1/locks/{LOCK}"))).await.expect_status(200);
         let permits: u64 = told.json["holders"].as_array().expect("holders").iter().map(|holder| whole(holder, "permits")).sum();
-        assert!(permits <= LIMIT, "{permits} permits of {LIMIT} are out: {}", told.text);
+        assert!(permits <= LIMIT, "{permits} permits of {LIMIT} are in use: {}", told.text);
         most = permits.max(most);
         looks += 1;
     }
     (looks, most)
 }
 
-/// Waits until that many more grants were given.
+/// Waits until this many more grants were made.
 async fn at_work(out: &Out, grants: usize) {
     let wanted = out.grants.load(Ordering::SeqCst) + grants;
-    eventually("more grants are given", LONG, || async { (out.grants.load(Ordering::SeqCst) >= wanted).then_some(()) }).await;
+    eventually("more grants are made", LONG, || async { (out.grants.load(Ordering::SeqCst) >= wanted).then_some(()) }).await;
 }
 
-/// Asserts that they were granted in the order in which they queued. Grants given in one step share a token.
+/// Asserts that grants followed the order of the queue. Grants of one step share a token.
 #[track_caller]
 fn assert_strict_order(grants: &mut [Grant]) {
     grants.sort_by_key(|grant| (grant.token, grant.number));
     for pair in grants.windows(2) {
-        assert!(pair[0].number < pair[1].number, "who queued later was granted sooner: {pair:?}");
+        assert!(pair[0].number < pair[1].number, "queued later, but granted sooner: {pair:?}");
     }
 }
 
@@ -136,10 +136,10 @@ fn never_more_permits_are_out_than_there_are_and_in_strict_order_while_leaders_a
             clients(),
             kills()
         ));
-        assert!(most > LIMIT / 2, "hardly any were out together: {most}");
-        assert!(most_told == LIMIT, "all were never out: {most_told}");
-        assert!(waited > grants.len() / 2, "too few had to wait for their order to show anything: {waited}");
-        assert!(fewest > 0, "somebody got none");
-        assert_eq!(cluster.client(0).holders(LOCK).await, [0_u64; 0], "all are given back");
+        assert!(most > LIMIT / 2, "hardly any were in use together: {most}");
+        assert!(most_told == LIMIT, "all were never in use: {most_told}");
+        assert!(waited > grants.len() / 2, "too few waited, so their order proves nothing: {waited}");
+        assert!(fewest > 0, "some client got none");
+        assert_eq!(cluster.client(0).holders(LOCK).await, [0_u64; 0], "all are released");
     });
 }

@@ -1,4 +1,4 @@
-//! Waiters queue, and everybody can see why.
+//! Waiters queue, and every client can see why.
 
 use crate::{
     client::{Call, Client, Grant, whole},
@@ -7,9 +7,9 @@ use crate::{
 use serde_json::Value;
 use std::time::Duration;
 
-/// Waits until so many stand for a lock, the holder counted, and returns them.
+/// Waits until a lock has this many contenders, including its holder, and returns them.
 pub(crate) async fn standing(client: &Client, lock: &str, count: usize) -> Vec<Value> {
-    eventually(&format!("{count} stand for {lock}"), Duration::from_secs(20), || async {
+    eventually(&format!("{count} contenders of {lock}"), Duration::from_secs(20), || async {
         Some(client.queue(lock).await).filter(|items| items.len() == count)
     })
     .await
@@ -40,7 +40,7 @@ fn two_waiters_get_the_lock_in_order_and_the_queue_says_why_each_waits() {
         let (exclusive, shared) = (Some("exclusive"), Some("shared"));
         assert_eq!(shown, [("alice", 1, exclusive), ("bob", 2, exclusive), ("carol", 3, shared)]);
         assert_eq!(whole(&items[0], "number"), holder.number);
-        assert_eq!(items[0]["waits_for"], Value::Null, "a holder waits for nobody: {}", items[0]);
+        assert_eq!(items[0]["waits_for"], Value::Null, "a holder waits for no one: {}", items[0]);
         for (item, (number, owner)) in items[1..].iter().zip([(holder.number, "alice"), (whole(&items[1], "number"), "bob")]) {
             let shown = (whole(&item["waits_for"], "number"), item["waits_for"]["owner"].as_str());
             assert_eq!(shown, (number, Some(owner)), "whom it waits for: {item}");
@@ -74,7 +74,7 @@ fn a_request_without_a_wait_gets_the_holder_of_the_lock() {
             assert!(refused.text.contains("alice"), "who holds it: {}", refused.text);
             assert!(!refused.text.contains(&holder.id), "an id is a secret: {}", refused.text);
             client.send(&Call::post("/v1/locks/door?wait=100ms")).await.expect_problem(409, "wait_timeout");
-            assert_eq!(client.queue_numbers("door").await, [holder.number], "who gave up stands no longer");
+            assert_eq!(client.queue_numbers("door").await, [holder.number], "a client that gave up has left the queue");
         }
     });
 }

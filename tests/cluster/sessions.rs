@@ -1,4 +1,4 @@
-//! A session owns what is taken with it, and only its owner knows its id.
+//! A session owns what is acquired with it, and only its owner knows its id.
 
 use crate::{
     client::{Call, Grant, whole},
@@ -27,7 +27,7 @@ fn a_session_that_is_closed_releases_all_that_it_owns_at_once() {
         cluster.client(2).send(&close).await.expect_status(204);
         let next = next.await.expect("the next one's task");
         assert!(next.token > holds.token, "{next:?} after {holds:?}");
-        assert_eq!(client.queue_numbers("second").await, [other.number], "it waits no longer either");
+        assert_eq!(client.queue_numbers("second").await, [other.number], "its waiting grant is gone too");
         for id in [holds.id.as_str(), waits.string("id")] {
             client.send(&Call::get(&format!("/v1/grants/{id}"))).await.expect_problem(410, "grant_gone");
         }
@@ -63,7 +63,7 @@ fn listings_show_numbers_and_names_and_never_an_id() {
         assert_eq!(owned.iter().map(|owned| whole(owned, "number")).collect::<Vec<_>>(), [grant.number]);
         for node in &cluster.nodes {
             let log = node.log_text();
-            assert!(!log.contains(&session.id) && !log.contains(&grant.id), "no id stands in the log of node {}", node.id);
+            assert!(!log.contains(&session.id) && !log.contains(&grant.id), "no id is in the log of node {}", node.id);
         }
     });
 }

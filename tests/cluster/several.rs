@@ -1,4 +1,4 @@
-//! Several locks in one step: all or nothing, in one place in every queue.
+//! Several locks in one step: all or nothing, with one position in every queue.
 
 use crate::{
     client::{Call, Grant},
@@ -21,7 +21,7 @@ fn two_that_cross_go_one_after_the_other_and_each_has_all_or_nothing() {
         let grant = Grant::from_answer(&first);
         assert_eq!(first.json["locks"], json!([{"name": "left", "mode": "exclusive"}, {"name": "right", "mode": "exclusive"}]));
         client.send(&take(&["middle", "right"], "0s")).await.expect_problem(409, "lock_held");
-        assert_eq!(client.queue_numbers("middle").await, [0_u64; 0], "nothing was taken of what was free");
+        assert_eq!(client.queue_numbers("middle").await, [0_u64; 0], "the free lock was not acquired");
 
         let crossing = {
             let client = cluster.client(1);
@@ -30,7 +30,7 @@ fn two_that_cross_go_one_after_the_other_and_each_has_all_or_nothing() {
         standing(&client, "left", 2).await;
         standing(&client, "right", 2).await;
         for lock in ["left", "right"] {
-            assert!(client.fence_passes(lock, grant.token).await, "{lock}: both have the one token");
+            assert!(client.fence_passes(lock, grant.token).await, "{lock}: both have the same token");
         }
         client.release(&grant.id).await;
         let crossing = Grant::from_answer(&crossing.await.expect("its task").expect_status(200));

@@ -1,4 +1,4 @@
-//! Who could lose what was acknowledged is kept out, and is told what to do.
+//! A node that could lose acknowledged writes is kept out, with a message that says what to do.
 
 use crate::{
     client::{Call, Client},
@@ -13,7 +13,7 @@ use tokio::{
 const NODES_WRITTEN: usize = 100;
 const SAID_WITHIN: Duration = Duration::from_secs(30);
 
-/// Waits for one line of a node's log, after so many bytes of it, in which all these words are.
+/// Waits for a line of a node's log that contains all these words, and starts after this many bytes.
 async fn said(node: &NodeProcess, after: usize, words: &[&str]) -> String {
     eventually(&format!("node {} logs a line with {words:?}", node.id), SAID_WITHIN, || async {
         let log = node.log_text();
@@ -52,15 +52,15 @@ fn a_node_whose_data_directory_was_wiped_is_kept_out_and_told_what_to_do() {
         let log_before = cluster.nodes[wiped].log_text().len();
         cluster.nodes[wiped].start();
         let line = said(&cluster.nodes[wiped], log_before, &["data directory", "remove", "add it again"]).await;
-        assert!(line.contains(&format!("node {}", wiped + 1)), "it says which node: {line}");
+        assert!(line.contains(&format!("node {}", wiped + 1)), "it names the node: {line}");
         assert_eq!(cluster.nodes[wiped].exited().await.code(), Some(1), "it ends by itself");
         assert!(!is_ready(&client, wiped).await, "a wiped node is not ready");
 
-        // Were the wiped node's vote taken, it and one other could choose a leader that lacks what was acknowledged.
+        // If the wiped node's vote counted, it and one other node could elect a leader without the acknowledged writes.
         cluster.nodes[leader].kill().await;
         let write = Call::put("/v1/nodes/precious-0", "lost").with("fairhold-timeout", "3s");
         let refused = cluster.client(other).once(&write).await;
-        assert!(matches!(refused.status, 503 | 504), "one of three and a wiped one are no quorum: {refused:?}");
+        assert!(matches!(refused.status, 503 | 504), "one of three nodes and a wiped one are no quorum: {refused:?}");
         assert!(!is_ready(&client, wiped).await);
 
         cluster.restart(leader).await;
@@ -114,10 +114,10 @@ fn a_peer_of_another_wire_version_is_refused_with_a_line_that_says_what_to_do() 
             let mut preamble = [0; 10];
             stream.read_exact(&mut preamble).await.expect("the node says which version it has");
             assert_eq!(preamble[..8], *b"FAIRHOLD");
-            // What a node of that version does now: it sees that it cannot go on.
+            // What a node of that version does then: it notices that it cannot continue.
             drop(stream);
             let line = said(node, 0, &["peer protocol 65535", "run versions of fairhold"]).await;
-            assert!(line.contains("WARN"), "an operator must see it: {line}");
+            assert!(line.contains("WARN"), "the operator must see it: {line}");
         }
         assert_eq!(cluster.client(0).write(&Call::put("/v1/nodes/fine", "x")).await.status, 201);
     });

@@ -1,4 +1,4 @@
-//! A terminal without a screen: what is typed, what comes out, and what a person would see.
+//! A terminal without a screen: the input, the output, and what a person would see.
 
 use crate::harness::eventually;
 use rustix::{
@@ -16,10 +16,10 @@ use tokio::process::{Child, Command};
 
 const COLUMNS: u16 = 160;
 const ROWS: u16 = 30;
-/// What is typed has its effect by then, on a busy machine.
+/// How long the effect of an input may take on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
 
-/// A program that was started in a terminal of its own.
+/// A program that was started in its own terminal.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     keyboard: File,
@@ -28,7 +28,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Starts a program in a session of its own, with the terminal as its controlling one.
+    /// Starts a program in its own session, with the terminal as its controlling terminal.
     pub(crate) fn start(program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Terminal {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
         grantpt(&master).expect("it may be used");
@@ -37,7 +37,7 @@ impl Terminal {
         tcsetwinsize(&master, size).expect("it has a size");
         let name = ptsname(&master, Vec::new()).expect("it has a name").into_string().expect("a name of text");
         let end = || File::options().read(true).write(true).open(&name).expect("its other end");
-        // Signals end it, also where those who run the tests ignore them.
+        // Signals end it even if the test runner ignores them.
         let mut command = Command::new("env");
         command
             .args(["--default-signal=INT,QUIT,HUP", "setsid", "--ctty", "--wait", program])
@@ -50,7 +50,7 @@ impl Terminal {
         let (mut screen, said) = (File::from(master), Arc::new(Mutex::new(Vec::new())));
         let keyboard = screen.try_clone().expect("a second handle");
         let heard = Arc::clone(&said);
-        // Ends when nobody has the terminal open any more.
+        // Ends when no process has the terminal open any more.
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(length @ 1..) = screen.read(&mut bytes) {
@@ -60,25 +60,25 @@ impl Terminal {
         Terminal { keyboard, said, child }
     }
 
-    /// Types.
+    /// Types these keys.
     pub(crate) fn keys(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).expect("it can be typed");
     }
 
-    /// All that came out so far.
+    /// All output so far.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.said.lock().expect("nobody panics with it")).into_owned()
     }
 
-    /// Waits until a text has come out so many times.
+    /// Waits until the output contains a text this many times.
     pub(crate) async fn shows(&self, text: &str, times: usize) {
         let shown = || async { (self.text().matches(text).count() >= times).then_some(()) };
-        let what = format!("{text:?} comes out {times} times");
+        let what = format!("{text:?} is printed {times} times");
         let waited = tokio::time::timeout(SOON, eventually(&what, SOON * 2, shown)).await;
         assert!(waited.is_ok(), "not within {SOON:?}: {what}, but\n{}", self.text());
     }
 
-    /// The screen as a person sees it, once that is on it.
+    /// The screen as a person sees it, once all these texts are on it.
     pub(crate) async fn screen_with(&self, texts: &[&str]) -> String {
         let seen = || async {
             let screen = screen(&self.text());
@@ -89,7 +89,7 @@ impl Terminal {
     }
 }
 
-/// Plays what came out: texts, and those orders to a terminal that place and clear. Colours and all others are passed over.
+/// Interprets the output: texts, and the escape sequences that place and clear. Skips colours and all others.
 pub(crate) fn screen(said: &str) -> String {
     let (rows, columns) = (usize::from(ROWS), usize::from(COLUMNS));
     let mut cells = vec![vec![' '; columns]; rows];

@@ -1,4 +1,4 @@
-//! The tree over HTTP, at followers and at the leader: values, kinds, listings, transactions, and what goes by itself.
+//! The tree over HTTP, at followers and at the leader: values, kinds, listings, transactions, and automatic removal.
 
 use crate::{
     client::{Answer, Call, Client, whole},
@@ -218,7 +218,7 @@ fn what_lives_with_a_session_or_for_a_time_goes_by_itself() {
     });
 }
 
-/// A folder with so many nodes below it.
+/// Creates a folder with this many nodes below it.
 async fn grow(client: &Client, folder: &str, below: usize) {
     let paths: Vec<String> =
         std::iter::once(folder.to_owned()).chain((0..below).map(|leaf| format!("{folder}/{leaf}"))).collect();
@@ -238,11 +238,11 @@ fn a_recursive_delete_takes_up_to_ten_thousand_nodes_in_one_step_and_of_more_not
         let refused = client.once(&delete()).await.expect_problem(413, "too_large");
         assert_eq!(refused.number("limit"), NODES_REMOVED_MAX as u64);
         let stat = client.send(&Call::get(&node("large?meta"))).await.expect_status(200);
-        assert_eq!(stat.number("num_children"), NODES_REMOVED_MAX as u64, "nothing went");
+        assert_eq!(stat.number("num_children"), NODES_REMOVED_MAX as u64, "nothing was removed");
         client.send(&Call::delete(&node("large/0"))).await.expect_status(204);
         let before = stat.revision();
         let removed = client.send(&delete()).await.expect_status(204);
-        assert_eq!(removed.revision(), before + 2, "all of them are one change");
+        assert_eq!(removed.revision(), before + 2, "the removal is one change");
         for index in 0..NODES {
             let read = cluster.client(index).once(&Call::get(&node("large/1"))).await;
             read.expect_problem(404, "no_node");

@@ -1,4 +1,4 @@
-//! What `top`, `cluster members` and `doctor` show while the leader is dead: nothing that is dead may look alive.
+//! What `top`, `cluster members` and `doctor` show while the leader is dead: no dead node may look alive.
 
 use crate::{
     client::{Call, new_key},
@@ -9,12 +9,12 @@ use crate::{
 use std::time::{Duration, Instant};
 
 const FAIRHOLD: &str = env!("CARGO_BIN_EXE_fairhold");
-/// How long a node that is dead may be shown as alive.
+/// How long a dead node may be shown as alive.
 const SHOWN_DEAD_WITHIN: Duration = Duration::from_secs(2);
-/// A busy machine takes longer to draw than the node to be dead.
+/// Extra time for drawing on a busy machine.
 const SLACK: Duration = Duration::from_secs(3);
 
-/// The line of a screen that names this URL.
+/// The line of a screen that contains this URL.
 fn line_of(screen: &str, url: &str) -> String {
     screen.lines().find(|line| line.contains(url)).unwrap_or_default().to_owned()
 }
@@ -38,7 +38,7 @@ fn top_shows_a_killed_leader_as_dead_and_goes_on_at_another_node() {
         let took = killed.elapsed();
         report(&format!("top showed the dead leader as dead after {took:.1?}"));
         assert!(took < SHOWN_DEAD_WITHIN + SLACK, "it took {took:?}");
-        // It was given the dead node alone, and goes on with those that it named.
+        // It got the dead node as its only endpoint, and continues with the nodes that this one named.
         let screen = top.screen_with(&["2 of 3 nodes answer, node", " leads in term ", "holder"]).await;
         assert!(screen.contains("0 more may fail"), "{screen}");
         let new = cluster.leader().await;
@@ -61,7 +61,7 @@ fn members_are_asked_themselves_and_doctor_agrees() {
         let members = said(&at(&cluster, follower, &["cluster", "members"]).await, 0);
         let rows: Vec<Vec<&str>> = members.lines().map(|line| line.split('\t').collect()).collect();
         assert_eq!(rows.len(), 3, "{members}");
-        // A follower was asked, and the leader's knowledge is there all the same.
+        // A follower answered, and still has the leader's information.
         assert!(rows.iter().all(|row| row[4].parse::<u64>().is_ok() && row[6] == "yes"), "{members}");
         cluster.nodes[leader].kill().await;
         let dead = (leader + 1).to_string();
@@ -96,7 +96,7 @@ fn a_break_says_whom_it_hit_and_hits_nobody_else() {
         assert_eq!(broken.status.code(), Some(0), "{text}");
         assert!(text.contains("broken: ci-7 (#") && text.contains("next: ci-8 (#"), "{text}");
         waiting.await.expect("the waiter's task");
-        // The token of the holder that is gone hits nobody.
+        // The token of the former holder breaks no other grant.
         let stale = format!("/v1/locks/deploy/holders?token={}", first.token);
         client.send(&Call::delete(&stale).key(&new_key())).await.expect_problem(412, "stale_token");
         assert_eq!(client.holders("deploy").await.len(), 1);

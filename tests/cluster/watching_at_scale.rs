@@ -1,4 +1,4 @@
-//! Watches and reads under load and through failures: counted, not sampled.
+//! Watches and reads under load and through failures: everything is counted, nothing sampled.
 
 use crate::{
     client::{Answer, Call, Client, whole},
@@ -22,12 +22,12 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// Each has a writer of its own, so that the versions of a path say which events there must be.
+/// Each path has its own writer, so the versions of a path determine its events.
 const PATHS: usize = 20;
-/// Before another node is tried.
+/// The pause before another node is tried.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
-/// A line, as far as these tests look at it.
+/// The parts of a line that these tests check.
 #[derive(Debug, Deserialize)]
 struct Event {
     revision: u64,
@@ -43,7 +43,7 @@ fn node_of(dice: &mut Dice) -> usize {
     usize::try_from(dice.below(NODES as u64)).expect("a small number")
 }
 
-/// Writers of `/{folder}/0`, `/{folder}/1` …, who count what was acknowledged.
+/// Writers of `/{folder}/0`, `/{folder}/1` …, which count the acknowledged writes.
 fn writers(cluster: &Cluster, folder: &str, writes: usize, written: &Arc<AtomicUsize>) -> Vec<JoinHandle<()>> {
     let writer = |path: usize| {
         let (client, written, path) = (cluster.client(path), Arc::clone(written), format!("/v1/nodes/{folder}/{path}"));
@@ -57,7 +57,7 @@ fn writers(cluster: &Cluster, folder: &str, writes: usize, written: &Arc<AtomicU
     (0..PATHS).map(writer).collect()
 }
 
-/// A client that watches a whole folder, and goes to another node whenever its own fails.
+/// A client that watches a whole folder, and moves to another node whenever its own fails.
 struct Follower {
     client: Client,
     dice: Dice,
@@ -69,7 +69,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Reads until it has seen so many events, each exactly once and in order.
+    /// Reads until it has seen this many events, each exactly once and in order.
     async fn follow(mut self, first_node: usize, count: usize) -> Follower {
         let mut node = first_node;
         while self.seen < count {
@@ -87,7 +87,7 @@ impl Follower {
         self
     }
 
-    /// A node that has just come back keeps what is behind its snapshot only; the others have more.
+    /// A node that has just restarted keeps only the events after its snapshot; the others have more.
     fn refused(&mut self, answer: &Answer) {
         match answer.status {
             410 => self.compacted += 1,
@@ -113,7 +113,7 @@ impl Follower {
         assert!(event.revision > self.last, "after {} came {event:?}", self.last);
         self.last = event.revision;
         let path: usize = event.path.strip_prefix("/news/").and_then(|name| name.parse().ok()).expect("a path that is watched");
-        assert_eq!(event.version, self.versions[path], "one is missing or came twice: {event:?}");
+        assert_eq!(event.version, self.versions[path], "an event is missing or came twice: {event:?}");
         self.versions[path] += 1;
         self.seen += 1;
     }
@@ -147,7 +147,7 @@ fn every_watcher_sees_every_event_once_and_in_order_through_killed_leaders() {
         let followers = all(followers).await;
         let sum = |count: fn(&Follower) -> usize| followers.iter().map(count).sum::<usize>();
         assert_eq!(sum(|follower| follower.seen), watchers * events);
-        assert!(sum(|follower| follower.reconnects) > 0, "a killed leader has watchers");
+        assert!(sum(|follower| follower.reconnects) > 0, "a killed leader had watchers");
         report(&format!(
             "{watchers} watchers saw {events} events each, {} in all, none missing, none twice, none out of order; \
              {kills} leaders killed, {} reconnects, of which {} found a node that had lost too much; written in {wrote:.1?}, \
@@ -160,14 +160,14 @@ fn every_watcher_sees_every_event_once_and_in_order_through_killed_leaders() {
     });
 }
 
-/// Kilobytes of memory that a process occupies.
+/// The resident memory of a process, in KiB.
 fn resident(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it says how much it occupies");
     line.trim().trim_end_matches(" kB").parse().expect("a number of kilobytes")
 }
 
-/// Opens a watch of everything and reads nothing, over a connection that keeps little.
+/// Opens a watch of everything and never reads, over a connection with small buffers.
 async fn stalled(url: &str) -> TcpStream {
     let address = url.strip_prefix("http://").expect("a URL").parse().expect("an address");
     let socket = TcpSocket::new_v4().expect("a socket");
@@ -181,10 +181,10 @@ async fn stalled(url: &str) -> TcpStream {
     stream
 }
 
-/// Reads the rest; says whether it ends with the news that events are gone, and which revision was the last before that.
+/// Reads the rest; returns whether it ends with the message that events are gone, and the last revision before that.
 async fn rest(mut stream: TcpStream) -> (bool, Option<u64>) {
     let mut bytes = Vec::new();
-    // A connection that was cut for its silence is an end too; what had arrived before is read all the same.
+    // A connection that was closed because of its silence is an end too; what arrived earlier is still read.
     let _cut = stream.read_to_end(&mut bytes).await;
     let text = String::from_utf8_lossy(&bytes);
     let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
@@ -206,7 +206,7 @@ fn a_watcher_that_stops_reading_costs_nothing_delays_nobody_and_is_told() {
         let cluster = Cluster::start_with(&["--event-ring-bytes", ring]).await;
         let client = cluster.client(0);
         let [with, without] = cluster.followers().await;
-        // Long names, so that no kernel keeps what a slow watcher does not read: it may keep some 10 MB for each.
+        // Long names, so that the kernel cannot buffer what a slow watcher leaves unread: it may buffer some 10 MB for each.
         let name = "x".repeat(480);
         client.write(&Call::put("/v1/nodes/bulk", "")).await;
         let mut paths = Vec::new();
@@ -253,7 +253,7 @@ fn a_watcher_that_stops_reading_costs_nothing_delays_nobody_and_is_told() {
         for stream in streams {
             let (by_a_line, last) = rest(stream).await;
             told += usize::from(by_a_line);
-            // Cut before the event was sent: a watch that comes back gets it then.
+            // The connection was cut before the event was sent: a reconnected watch gets it then.
             if let (false, Some(last)) = (by_a_line, last) {
                 let parameters = format!("path=/bulk&recursive&from={}", last + 1);
                 let back = Watching::try_open(&client, with, &parameters).await.expect("the node runs");
@@ -269,11 +269,11 @@ fn a_watcher_that_stops_reading_costs_nothing_delays_nobody_and_is_told() {
             grown[1],
             slow - told
         ));
-        // All that they leave unread would be over 300 MB.
+        // Together they leave over 300 MB unread.
         assert!(grown[0] < grown[1] + 48 * 1_024, "{grown:?}");
-        // A reader that were slower than the writers would be behind by a part of all that they wrote.
+        // A reader slower than the writers would fall behind by a share of everything that they wrote.
         let behind_max = Duration::from_secs(2).max((written - started) / 4);
-        assert!(lag < behind_max, "{lag:?}, and {behind_max:?} are the most");
+        assert!(lag < behind_max, "{lag:?}, but at most {behind_max:?}");
     });
 }
 
@@ -316,7 +316,7 @@ fn what_a_client_wrote_it_reads_through_any_node() {
     });
 }
 
-/// How many linearizable reads one node serves in a second to so many who read at the same time.
+/// The linearizable reads per second that one node serves to this many concurrent readers.
 async fn reads_a_second(client: &Client, node: usize, readers: usize) -> usize {
     let each = 1_000 / readers;
     let started = Instant::now();
@@ -342,13 +342,13 @@ fn concurrent_reads_share_one_proof_on_every_node() {
             let (one, many) = (reads_a_second(&client, node, 1).await, reads_a_second(&client, node, 100).await);
             let role = if node == leader { "the leader" } else { "a follower" };
             report(&format!("linearizable reads at {role}: {one} a second by one reader, {many} by 100 together"));
-            // If each had a proof of its own, one after the other, many would not be faster than one.
+            // If each read had its own proof, one after the other, many readers would not be faster than one.
             assert!(many > one, "{role}: {one} by one, {many} by 100");
         }
     });
 }
 
-/// What each node tells from a revision on, up to another one.
+/// The events of each node between two revisions.
 async fn told_by_all(client: &Client, from: [u64; NODES], until: u64) -> Vec<Vec<String>> {
     let mut told = Vec::new();
     for (node, from) in from.into_iter().enumerate() {
@@ -380,13 +380,13 @@ fn every_node_tells_the_same_events_also_after_a_restart() {
         let end = client.write(&Call::put("/v1/nodes/end", "")).await.number("revision");
         let live = told_by_all(&client, [begin; NODES], end).await;
         for node in 1..NODES {
-            assert!(live[node] == live[0], "node {} tells something else", node + 1);
+            assert!(live[node] == live[0], "node {} reports other events", node + 1);
         }
 
         let [restarted, _] = cluster.followers().await;
         cluster.nodes[restarted].kill().await;
         cluster.restart(restarted).await;
-        // It keeps what it applied again from its log: all that came after its newest snapshot.
+        // It keeps the events that it replayed from its log: all after its newest snapshot.
         let gone = Watching::try_open(&client, restarted, "from=1").await.expect("the node runs");
         let oldest = gone.err().map_or(1, |gone| gone.expect_problem(410, "compacted").number("oldest")).max(begin);
         let again = Watching::open(&client, restarted, &format!("from={oldest}")).await.lines_until(end).await;
@@ -394,6 +394,6 @@ fn every_node_tells_the_same_events_also_after_a_restart() {
             live[0].iter().filter(|line| whole(&serde_json::from_str(line).expect("a line is JSON"), "revision") >= oldest);
         let since: Vec<&String> = since.collect();
         report(&format!("{} lines from every node, {} of them again after a restart", live[0].len(), since.len()));
-        assert!(again.iter().eq(since), "node {} tells something else after its restart", restarted + 1);
+        assert!(again.iter().eq(since), "node {} reports other events after its restart", restarted + 1);
     });
 }

@@ -1,9 +1,9 @@
-//! What a test needs that a machine may lack. Where it is missing the test fails, unless `FAIRHOLD_WITHOUT` names it: a test
+//! Requirements of tests that a machine may lack. If one is missing, the test fails unless `FAIRHOLD_WITHOUT` names it: a test
 //! that passes without doing anything looks as if it had found nothing.
 
 use crate::harness::report;
 
-/// Every name that `FAIRHOLD_WITHOUT` may have, and what it stands for.
+/// Every name that `FAIRHOLD_WITHOUT` accepts, and its meaning.
 const NAMES: &[(&str, &str)] = &[
     ("go", "the Go tool chain, 1.19 or newer"),
     ("mounts", "mounted file systems, which only root can make"),
@@ -14,7 +14,7 @@ const NAMES: &[(&str, &str)] = &[
     ("users", "processes of other users, which only root can start"),
 ];
 
-/// What a test needs.
+/// A requirement of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Need(pub(crate) &'static str);
 
@@ -26,7 +26,7 @@ pub(crate) const TOOLS: Need = Need("tools");
 pub(crate) const USERS: Need = Need("users");
 
 impl Need {
-    /// What was to be had, or nothing where `FAIRHOLD_WITHOUT` says so. Panics where it is missing without a word.
+    /// The requirement, or `None` if `FAIRHOLD_WITHOUT` names it. Panics if it is missing but not named.
     pub(crate) fn or_without<T>(self, had: Result<T, String>) -> Option<T> {
         let without = std::env::var("FAIRHOLD_WITHOUT").unwrap_or_default();
         match self.judge(had, &without) {
@@ -39,7 +39,7 @@ impl Need {
         }
     }
 
-    /// What was to be had, or a line that says what is not covered, or what is wrong.
+    /// The requirement, or a line about what is not covered, or the error.
     fn judge<T>(self, had: Result<T, String>, without: &str) -> Result<Result<T, String>, String> {
         let named: Vec<&str> = without.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
         let is_known = |name: &str| NAMES.iter().any(|(known, _)| *known == name);
@@ -62,7 +62,7 @@ impl Need {
     }
 }
 
-/// Compiles a small C program of these tests, as `cc` or `CC` does it.
+/// Compiles a small C program of these tests with `CC`, or `cc`.
 pub(crate) fn compile(source: &str, target: &std::path::Path, flags: &[&str]) {
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let mut run = std::process::Command::new(&compiler);
@@ -84,7 +84,7 @@ fn what_is_missing_fails_a_test_unless_it_is_named() {
     }
     let line = "not covered here, as FAIRHOLD_WITHOUT names mounts: mount: permission denied";
     assert_eq!(MOUNTS.judge(missing(), "users, mounts"), Ok(Err(line.to_owned())));
-    let wrong = MOUNTS.judge(Ok(7), "mount").expect_err("a name that nobody knows");
+    let wrong = MOUNTS.judge(Ok(7), "mount").expect_err("an unknown name");
     assert!(wrong.contains("names `mount`") && wrong.contains("mounts,namespaces"), "{wrong}");
     for Need(name) in [MOUNTS, NAMESPACES, NETWORKS, PROMTOOL, TOOLS, USERS] {
         assert!(NAMES.iter().any(|(known, _)| *known == name), "{name}");
