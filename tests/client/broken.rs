@@ -1,4 +1,4 @@
-//! Grants that end behind the back of their holder: its guard knows soon, long before its next renewal.
+//! Grants that end without their holder's doing: the guard learns of it soon, long before its next renewal.
 
 use crate::{
     client::{Call, new_key},
@@ -8,9 +8,9 @@ use crate::{
 use fairhold_client::{Error, Lost};
 use std::time::{Duration, Instant};
 
-/// Renewals of these are so far away that they do not tell.
+/// So long that renewals do not reveal the loss.
 const TTL: Duration = Duration::from_secs(60);
-/// What the watch tells is known by then, on a busy machine.
+/// How long an event of the watch may take on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
 async fn break_lock(cluster: &Cluster, lock: &str) {
@@ -35,7 +35,7 @@ fn a_broken_grant_of_a_shared_session_is_lost_at_once_and_the_others_are_not() {
         assert_eq!(guards[7].token(), Err(Error::Lost(Lost::Broken)));
         assert_eq!(guards.iter().filter(|guard| guard.is_held()).count(), 49);
 
-        // The same where the node that told it is gone.
+        // The same after the node that served the watch is gone.
         for node in 0..3 {
             cluster.nodes[node].kill().await;
             let lock = format!("shared-{}", 20 + node);
@@ -65,7 +65,7 @@ fn a_broken_grant_with_a_session_of_its_own_is_lost_at_once() {
         assert_eq!(tokio::time::timeout(SOON, guard.lost()).await, Ok(Lost::Broken));
         report(&format!("a broken grant with a session of its own was lost after {:.0?}", begun.elapsed()));
         assert!(other.is_held());
-        // Anyone who knows the id, such as a command under the lock, may release it.
+        // Anyone with the id, such as a command under the lock, may release it.
         cluster.client(0).release(&other.id().to_string()).await;
         assert_eq!(tokio::time::timeout(SOON, other.lost()).await, Ok(Lost::Released));
     });

@@ -1,5 +1,5 @@
-//! The clients in one file that users copy, `docs/examples/fairhold.py`, `.mjs` and `.go`: programs with them count under a
-//! lock, learn that they lost it, and are refused a late write.
+//! The single-file clients that users copy, `docs/examples/fairhold.py`, `.mjs` and `.go`: programs count with them under a lock,
+//! learn that they lost it, and get a refusal for a late write.
 
 use crate::{
     client::{Call, new_key},
@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::process::Command;
 
-/// Adds 1 to the number in a file, without any care of its own.
+/// Adds 1 to the number in a file, without any protection.
 const PYTHON_COUNTS: &str = "
 import sys, time
 from fairhold import Client
@@ -25,7 +25,7 @@ with Client().lock('deep/counter', ttl=5) as lock:
     open(sys.argv[1], 'w').write(str(count + 1))
 ";
 
-/// Is broken while it holds: it says so at once on the next renewal, and a late write is refused.
+/// Its lock is broken while it holds: the next renewal says so at once, and a late write is refused.
 const PYTHON_LOSES: &str = "
 import time, urllib.request, urllib.parse
 from fairhold import Client, Lost, NotAcquired
@@ -144,7 +144,7 @@ func main() {
 }
 "#;
 
-/// What only the story needs of the client: an administrator's call.
+/// An administrator's call, which only this test needs of the client.
 const GO_BREAKS: &str = "package fairhold
 
 import (
@@ -158,14 +158,14 @@ func (c *Client) Break(ctx context.Context, name string) error {
 }
 ";
 
-/// The Go tool chain.
+/// The Go toolchain.
 const GO: Need = Need("go");
 
 fn examples() -> PathBuf {
     fs::canonicalize("../../docs/examples").expect("the examples")
 }
 
-/// The interpreters that are here; one at least.
+/// The interpreters on this machine; at least one.
 fn pythons() -> Vec<String> {
     let all = ["python3", "python3.9", "python3.10", "python3.11", "python3.12", "python3.13"];
     let runs =
@@ -185,7 +185,7 @@ fn python(cluster: &Cluster, version: &str, program: &str, arguments: &[&str]) -
 fn node(cluster: &Cluster, program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("node");
     let client = examples().join("fairhold.mjs").to_string_lossy().into_owned();
-    // What comes after -e is a program; what comes after - are its arguments.
+    // The argument after -e is a program; those after - are its arguments.
     command.args(["--input-type=module", "-e", program, "-", &client]).args(arguments);
     command.env("FAIRHOLD_ENDPOINT", urls(cluster)).stdin(Stdio::null()).kill_on_drop(true);
     command
@@ -231,7 +231,7 @@ fn the_javascript_client_counts_and_learns_of_its_loss() {
     });
 }
 
-/// The story with the client, built by Go.
+/// The Go program with the client, compiled.
 async fn go_program(folder: &Path) -> PathBuf {
     fs::create_dir(folder.join("fairhold")).expect("a folder");
     fs::copy(examples().join("fairhold.go"), folder.join("fairhold/fairhold.go")).expect("the client");

@@ -1,4 +1,4 @@
-//! A future that is dropped, at whichever point, leaves nothing behind.
+//! A dropped future leaves nothing behind, wherever it is dropped.
 
 use crate::{
     harness::{Cluster, LONG, alone, report},
@@ -14,12 +14,12 @@ use std::{
 };
 
 const TTL: Duration = Duration::from_secs(5);
-/// Who was dropped has left by then.
+/// A dropped waiter has left the queue by then.
 const LEFT_WITHIN: Duration = Duration::from_secs(5);
-/// A future that is not done after so many polls never is.
+/// A future that is not done after this many polls never will be.
 const POLLS_MAX: usize = 200;
 
-/// Polls so often at most, waiting between two polls until it is woken.
+/// Polls at most this many times, and waits between two polls until it is woken.
 struct Polled<'a, T> {
     future: &'a mut BoxFuture<'static, T>,
     left: usize,
@@ -41,7 +41,7 @@ impl<T> Future for Polled<'_, T> {
     }
 }
 
-/// Drops what `make` makes after 0, 1, 2, … polls, until it is done before; says how many polls that took.
+/// Drops what `make` makes after 0, 1, 2, … polls, until it completes earlier; returns how many polls that took.
 async fn at_every_point<P, T>(
     what: &str,
     mut prepare: impl AsyncFnMut() -> P,
@@ -60,7 +60,7 @@ async fn at_every_point<P, T>(
     panic!("{what} was not done after {POLLS_MAX} polls");
 }
 
-/// Waits until nothing is left of what was dropped.
+/// Waits until nothing of the dropped future is left.
 async fn left(cluster: &Cluster, client: &Client, lock: &str) {
     client.settled().await;
     empty(cluster, lock, LEFT_WITHIN).await;
@@ -104,13 +104,13 @@ fn a_waiter_dropped_at_every_point_leaves_no_orphan_and_the_holder_is_not_distur
         let client = client_of(&cluster);
         let holder = client.lock("held").await.unwrap();
         let session = client.session().ttl(TTL).await.unwrap();
-        // It is never done while the lock is held: dropped after each of the first polls, which span the sending, the
-        // parking and the first questions to the node.
+        // It never completes while the lock is held: dropped after each of the first polls, which cover sending, waiting and the
+        // first polls of the node.
         for (polls, of_session) in (0..8).flat_map(|polls| [(polls, false), (polls, true)]) {
             let acquire = if of_session { session.lock("held") } else { client.lock("held").ttl(TTL) };
             let mut future = acquire.into_future();
             let waiting = Polled { future: &mut future, left: polls };
-            // A waiter in peace is not polled: then it is dropped where it waits.
+            // A waiter without events is not polled: then it is dropped while it waits.
             let polled = tokio::time::timeout(TTL / 3, waiting).await;
             assert!(!matches!(polled, Ok(Some(_))), "it is held by another");
             drop(future);
@@ -128,7 +128,7 @@ fn an_acquire_dropped_at_every_point_while_its_node_sleeps_leaves_no_orphan() {
     alone(LONG, async {
         let cluster = Cluster::start().await;
         let [sleeps, other] = cluster.followers().await;
-        // It begins with the one that sleeps, about every other time.
+        // It starts with the paused node about every second time.
         let client = Client::builder().endpoint(&cluster.nodes[sleeps].url).endpoint(&cluster.nodes[other].url);
         let client = client.discover(false).build().unwrap();
         let session = client.session().ttl(TTL).await.unwrap();
@@ -143,7 +143,7 @@ fn an_acquire_dropped_at_every_point_while_its_node_sleeps_leaves_no_orphan() {
             drop(done);
             client.settled().await;
             cluster.nodes[sleeps].signal(Signal::CONT);
-            // What the sleeping node had not read yet, it reads now.
+            // The paused node now reads the requests that it had not read yet.
             crate::harness::pass(Duration::from_millis(300)).await;
             empty(&cluster, "sleepy", LEFT_WITHIN).await;
         }
@@ -181,10 +181,10 @@ fn a_guard_dropped_while_a_renewal_or_its_release_hangs_at_a_sleeping_node_is_gi
     });
 }
 
-/// Waits until nobody stands for a lock, as a node says that does not sleep.
+/// Waits until a lock has no contender, as a running node sees it.
 async fn empty_at(cluster: &Cluster, node: usize, lock: &str) {
     let (client, call) = (cluster.client(node), crate::client::Call::get(&format!("/v1/locks/{lock}/queue")));
-    crate::harness::eventually("nobody stands for it", LEFT_WITHIN, || async {
+    crate::harness::eventually("it has no contender", LEFT_WITHIN, || async {
         let answer = client.send_to(node, &call).await.ok().filter(|answer| answer.status == 200)?;
         answer.json["items"].as_array().is_some_and(Vec::is_empty).then_some(())
     })

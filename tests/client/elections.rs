@@ -1,4 +1,4 @@
-//! An election through the deaths of its leaders: each observer sees every leader, the same ones as all others.
+//! An election while its leaders are killed: each observer sees every leader, and all observers see the same ones.
 
 use crate::{
     harness::{Cluster, NODES, SHORT, alone, eventually, report, together},
@@ -17,10 +17,10 @@ use tokio::process::{Child, Command};
 type Sights = Arc<Mutex<Vec<Seen>>>;
 
 const ELECTION: &str = "primary";
-/// The next one leads by then, after its leader was killed.
+/// The next candidate leads by then after a leader was killed.
 const NEXT_WITHIN: Duration = Duration::from_secs(60);
 
-/// What it has seen so far.
+/// Everything that it has seen so far.
 fn list(sights: &Sights) -> MutexGuard<'_, Vec<Seen>> {
     sights.lock().expect("no observer panics")
 }
@@ -35,7 +35,7 @@ fn observe(client: &Client, sights: &Sights) -> tokio::task::JoinHandle<()> {
     })
 }
 
-/// The tokens of the leaders that were seen, in order, and who they were.
+/// The tokens and values of the leaders that were seen, in order.
 fn leaders(sights: &Sights) -> Vec<(u64, String)> {
     let elected = |seen: &Seen| {
         let Seen::Elected(leader) = seen else { return None };
@@ -44,18 +44,18 @@ fn leaders(sights: &Sights) -> Vec<(u64, String)> {
     list(sights).iter().filter_map(elected).collect()
 }
 
-/// Waits until an observer has seen so much.
+/// Waits until an observer has seen this many events.
 async fn seen(sights: &Sights, count: usize) {
     eventually("all of it is seen", SHORT, || async { (list(sights).len() >= count).then_some(()) }).await;
 }
 
-/// Waits until all observers have seen so many leaders.
+/// Waits until all observers have seen this many leaders.
 async fn led(sights: &[Sights], count: usize) {
     let all = || async { sights.iter().all(|sights| leaders(sights).len() >= count).then_some(()) };
     eventually("all see the next leader", NEXT_WITHIN, all).await;
 }
 
-/// What was seen, in a word and a value.
+/// An event as a word and a value.
 fn word(seen: &Seen) -> String {
     if let Seen::Elected(leader) = seen {
         format!("elected {}", leader.value)
@@ -138,7 +138,7 @@ fn all_observers_see_the_same_leaders_while_those_are_killed_one_after_the_other
             let name = seen.last().map(|(_, name)| name.clone()).unwrap_or_default();
             let number: usize = name.trim_start_matches("candidate-").parse().expect("a candidate");
             candidates[number].kill().await.expect("it runs");
-            // Once, the cluster's own leader dies as well, and the observers that it served go elsewhere.
+            // Once, the cluster's own leader is killed too, and its observers move to other nodes.
             if kill == kills / 2 {
                 let leader = cluster.leader().await;
                 cluster.nodes[leader].kill().await;
@@ -152,11 +152,11 @@ fn all_observers_see_the_same_leaders_while_those_are_killed_one_after_the_other
         let expected = leaders(&sights[0])[..=known].to_vec();
         for sights in &sights {
             assert_eq!(leaders(sights)[..=known], expected);
-            assert!(!sights.lock().unwrap().contains(&Seen::Missed), "nobody was away for so long");
+            assert!(!sights.lock().unwrap().contains(&Seen::Missed), "no observer was away for so long");
         }
         assert!(expected.windows(2).all(|pair| pair[0].0 < pair[1].0), "two leaders at one revision: {expected:?}");
-        assert!(expected.len() > kills, "each that was killed was followed by another: {expected:?}");
-        // What was seen is what the cluster has written down.
+        assert!(expected.len() > kills, "every killed leader was followed by another: {expected:?}");
+        // The observed leaders are those in the cluster's history.
         let history = cluster.client(0).send(&crate::client::Call::get(&format!("/v1/locks/{ELECTION}/history"))).await;
         let tokens: Vec<u64> =
             history.json["items"].as_array().expect("items").iter().rev().filter_map(|item| item["token"].as_u64()).collect();

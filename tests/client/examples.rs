@@ -1,4 +1,4 @@
-//! The examples of the client do what they say.
+//! The examples of the client do what they claim.
 
 use crate::{
     harness::{Cluster, SHORT, alone, together},
@@ -61,9 +61,9 @@ fn the_sqlite_example_refuses_the_late_write_of_a_holder_that_slept() {
         let (at, file) = (urls(&cluster), database.clone());
         let sleeps = std::thread::spawn(move || fenced_sqlite::sleeper(&at, &file, move || holds.send(()).unwrap()));
         held.await.unwrap();
-        assert!(fenced_sqlite::next(&urls(&cluster), &database).await.unwrap(), "the next one writes");
+        assert!(fenced_sqlite::next(&urls(&cluster), &database).await.unwrap(), "the next holder writes");
         let late = tokio::task::spawn_blocking(|| sleeps.join().unwrap().unwrap()).await.unwrap();
-        assert_eq!(late, (false, false), "the sleeper believes no more, and its late write is refused");
+        assert_eq!(late, (false, false), "the paused holder knows of its loss, and its late write is refused");
         assert_eq!(fenced_sqlite::read(&database).unwrap(), "written by the next one");
     });
 }

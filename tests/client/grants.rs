@@ -1,4 +1,4 @@
-//! What a holder may do with a grant: another mode, a second hold, a longest time.
+//! What a holder may do with a grant: change its mode, hold it twice, bound its hold.
 
 use crate::{
     harness::{Cluster, SHORT, together},
@@ -34,7 +34,7 @@ fn a_reader_becomes_the_writer_and_a_reader_again() {
         assert!(matches!(late, Error::WaitTimeout { .. }), "{late:?}");
         assert_eq!(reader.token().unwrap(), old);
 
-        // The second upgrade is refused, and makes way for the other.
+        // The second upgrade is refused and released, so that the first one can succeed.
         let upgraded = tokio::join!(upgrade_or_release(reader), upgrade_or_release(other));
         let ((Ok((writer, token)), Err(refused)) | (Err(refused), Ok((writer, token)))) = upgraded else {
             panic!("one of two: {upgraded:?}");
@@ -81,7 +81,7 @@ fn a_lock_with_a_longest_time_is_lost_then_and_the_next_has_it() {
         let next = tokio::spawn(client.lock("deploy").max_hold(2 * SECOND).into_future());
         assert_eq!(guard.lost().await, Lost::Expired);
         let next = next.await.unwrap().unwrap();
-        assert!(next.is_held(), "one that waited has its time from the grant on");
+        assert!(next.is_held(), "a waiter's time starts at its grant");
         assert_eq!(next.lost().await, Lost::Expired);
         drop((guard, next));
         client.settled().await;

@@ -1,4 +1,4 @@
-//! Many guards of one program that has few descriptors, on a cluster that is well: none is lost. A program without any says so.
+//! Many guards in one program with few file descriptors, on a healthy cluster: none is lost. A program without any reports that.
 
 use crate::{
     harness::{Cluster, LONG, alone, report},
@@ -11,12 +11,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{fs, process::Stdio, time::Duration};
 use tokio::process::Command;
 
-/// Where the program with few descriptors finds its cluster, and how many guards it is to have.
+/// The endpoints for the program with few descriptors, and how many guards it takes.
 const ENDPOINTS: &str = "FAIRHOLD_TEST_GUARDS_ENDPOINTS";
 const GUARDS: &str = "FAIRHOLD_TEST_GUARDS";
 const FILES: &str = "FAIRHOLD_TEST_FILES";
 const TTL: Duration = Duration::from_secs(15);
-/// As most systems have it for a program.
+/// The usual limit of a program.
 const FILES_USUAL: u64 = 1_024;
 
 fn open_files() -> usize {
@@ -28,7 +28,7 @@ fn bound_files(files: u64) {
     setrlimit(Resource::Nofile, Rlimit { current: Some(files), ..limit }).expect("a limit can be lowered");
 }
 
-/// Takes them all at once, and holds them for longer than two leases; says how many are left.
+/// Takes all guards at once, and holds them for longer than two leases; returns how many are left.
 async fn hold(endpoints: &str, guards: usize) -> usize {
     let client = Client::builder().endpoint(endpoints).timeout(Duration::from_secs(60)).build().expect("a client");
     let taking = (0..guards).map(|guard| client.lock(&format!("many-{guard}")).ttl(TTL).into_future());
@@ -43,7 +43,7 @@ async fn hold(endpoints: &str, guards: usize) -> usize {
     held
 }
 
-/// The program is this test, in a process of its own.
+/// The program is this test, in its own process.
 #[test]
 fn many_guards_without_a_session_are_kept_alive_with_few_descriptors() {
     if let (Ok(endpoints), Ok(guards), Ok(files)) = (std::env::var(ENDPOINTS), std::env::var(GUARDS), std::env::var(FILES)) {
@@ -64,14 +64,14 @@ fn many_guards_without_a_session_are_kept_alive_with_few_descriptors() {
     });
 }
 
-/// The program is this test, in a process of its own.
+/// The program is this test, in its own process.
 #[test]
 fn a_program_without_descriptors_is_told_so() {
     if let Ok(endpoints) = std::env::var(ENDPOINTS) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let error = runtime.block_on(async {
             let client = Client::builder().endpoint(&endpoints).timeout(Duration::from_secs(1)).build().expect("a client");
-            // The list of them takes one itself.
+            // The list of open files takes a descriptor itself.
             bound_files(open_files() as u64 - 1);
             let error = client.lock("none").try_now().await.unwrap_err();
             assert_eq!(client.contact().failure.map(|failure| failure.contains("limit on open files")), Some(true));

@@ -1,4 +1,4 @@
-//! Looking at locks, sessions and servers through the client, and what an administrator does through it.
+//! Reads of locks, sessions and servers through the client, and an administrator's actions through it.
 
 use crate::{
     harness::{Cluster, LONG, together},
@@ -88,7 +88,7 @@ fn sessions_and_servers_are_seen_and_a_session_is_ended_by_its_number() {
         assert_eq!(client.cluster().description(&urls[1].url).await.unwrap()["openapi"], "3.1.0");
         assert_eq!(client.cluster().take_snapshot(&urls[2].url).await.unwrap().id, 3);
         let to = leader % 3 + 1;
-        cluster.expects_elections(1, "the client of the product asks for it");
+        cluster.expects_elections(1, "the client requests it");
         assert_eq!(client.cluster().hand_over(to).await.unwrap().leader, to);
     });
 }

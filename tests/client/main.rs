@@ -1,4 +1,4 @@
-//! The Rust client on real clusters: its promises while leaders die, nodes sleep, programs sleep and networks break.
+//! The Rust client on real clusters: its promises while leaders die, nodes and programs are paused, and networks break.
 
 #[path = "../cluster/client.rs"]
 #[expect(dead_code, reason = "shared with the tests of the cluster, which use all of it")]

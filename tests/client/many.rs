@@ -11,10 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Connections that were used to queue, and are kept for a while, and a few.
+/// Connections that queued requests and stay open for a while, and a few more.
 const SESSION_FILES_MAX: usize = 48;
 
-/// What this process has open, and its resident memory in KiB.
+/// The number of this process's open files, and its resident memory in KiB.
 fn cost() -> (usize, u64) {
     let open = fs::read_dir("/proc/self/fd").expect("a list of what is open").count();
     let status = fs::read_to_string("/proc/self/status").expect("a status");
@@ -29,7 +29,7 @@ fn raise_the_limit() {
     rustix::process::setrlimit(rustix::process::Resource::Nofile, raised).expect("the limit of open files can be raised");
 }
 
-/// Queues so many for a lock that is held, then lets each of them have it; says how many more files are open while they wait.
+/// Queues waiters for a held lock, then grants it to each of them; returns how many more files were open while they waited.
 async fn queue_and_pass_on(what: &str, cluster: &Cluster, client: &Client, waiters: usize, take: impl Fn() -> Acquire) -> usize {
     let holder = take().await.expect("a guard");
     let before = cost();
@@ -41,7 +41,7 @@ async fn queue_and_pass_on(what: &str, cluster: &Cluster, client: &Client, waite
         })
         .collect();
     let watcher = cluster.client(0);
-    eventually("all stand in the queue", Duration::from_secs(120), || async {
+    eventually("all are in the queue", Duration::from_secs(120), || async {
         (watcher.queue("many").await.len() == waiters + 1).then_some(())
     })
     .await;
@@ -79,7 +79,7 @@ fn many_waits_of_one_session_are_a_few_connections() {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let session = client.session().await.unwrap();
-        // As many at a time as connections are wanted: each asks, is answered, and waits without one.
+        // As many at a time as connections are wanted: each requests, gets its answer, and waits without a connection.
         let open = queue_and_pass_on("of one session", &cluster, &client, waiters, || session.lock("many")).await;
         assert!(open <= SESSION_FILES_MAX, "{open} files are open");
     });

@@ -1,4 +1,4 @@
-//! The recipes of the client: what each of them promises, with several programs' clients at a time.
+//! The recipes of the client: each keeps its promises with several programs' clients at a time.
 
 use crate::{
     harness::{Cluster, SHORT, all, eventually, together},
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// Clients that know nothing of one another.
+/// Clients that share nothing.
 fn clients(cluster: &Cluster, count: usize) -> Vec<Client> {
     (0..count).map(|_| client_of(cluster)).collect()
 }
@@ -34,7 +34,7 @@ fn a_party_at_a_barrier_waits_while_it_is_up() {
             })
         });
         let waiting: Vec<_> = waiting.collect();
-        // Each of them waits at a node by now, and none has gone on.
+        // Each of them waits at a node by now, and none has passed.
         let at_the_cluster = || async {
             let mut open = 0;
             for node in &cluster.nodes {
@@ -62,7 +62,7 @@ fn so_many_begin_together_and_nobody_ends_before_all_do() {
             tokio::spawn(async move {
                 inside.fetch_add(1, Ordering::SeqCst);
                 let party = client.double_barrier("round-1", 4).enter().await.unwrap();
-                assert_eq!(inside.load(Ordering::SeqCst), 4, "it began before all had come");
+                assert_eq!(inside.load(Ordering::SeqCst), 4, "it started before all had arrived");
                 left.fetch_add(1, Ordering::SeqCst);
                 party.leave().await.unwrap();
                 assert_eq!(left.load(Ordering::SeqCst), 4, "it ended before all had left");
@@ -118,7 +118,7 @@ fn what_came_first_is_taken_first_and_by_one_alone() {
         together.sort_unstable();
         assert_eq!(together, (2..20).collect::<Vec<_>>(), "each was taken once");
 
-        // A value wakes a waiting consumer; a consumer that gave up is in nobody's way.
+        // A value wakes a waiting consumer; a consumer that gave up blocks no other.
         let gave_up = tokio::time::timeout(Duration::from_millis(300), queue.pop()).await;
         assert!(gave_up.is_err(), "{gave_up:?}");
         let waits = queue.clone();
@@ -174,7 +174,7 @@ fn a_group_has_its_living_members_with_their_newest_values() {
         drop(joined.remove(0));
         let left = watcher.until(|members| members.len() == 1).await.unwrap();
         assert_eq!(left[0].value, b"http://worker-2");
-        // By a session of its own; a membership ends with it.
+        // With its own session; the membership ends with it.
         let client = client_of(&cluster);
         let session = client.session().await.unwrap();
         let guest = watcher.join_by(session.clone(), "guest").await.unwrap();

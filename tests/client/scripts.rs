@@ -12,7 +12,7 @@ use std::{
 };
 use tokio::process::Command;
 
-/// A script that every user finds in the documentation, with `fairhold` in the path.
+/// A script from the documentation, with `fairhold` in the path.
 fn script(cluster: &Cluster, name: &str, arguments: &[&str]) -> Command {
     let program = PathBuf::from("../../docs/examples").join(name);
     let fairhold = Path::new(env!("CARGO_BIN_EXE_fairhold")).parent().expect("a folder").to_string_lossy().into_owned();
@@ -47,14 +47,14 @@ fn a_cron_job_that_ten_machines_start_runs_once_for_each_night() {
             assert_codes(&all((0..10).map(|_| nightly(night, &job(night))).collect()).await, 0);
         }
         assert_eq!(fs::read_to_string(&runs).unwrap(), "2026-11-20\n2026-11-21\n");
-        // One that fails is run again, by whoever is next.
+        // A failed job is run again by the next machine.
         assert_codes(&all(vec![nightly("2026-11-22", "exit 9")]).await, 9);
         assert_codes(&all(vec![nightly("2026-11-22", &job("2026-11-22")), nightly("2026-11-22", &job("2026-11-22"))]).await, 0);
         assert_eq!(fs::read_to_string(&runs).unwrap().lines().count(), 3);
     });
 }
 
-/// Runs copies of a program that adds 1 to the number in a file without any care of its own.
+/// Runs copies of a program that adds 1 to the number in a file without any protection.
 async fn count(copies: usize, start: impl Fn(&str) -> Command) {
     let folder = tempfile::tempdir().expect("a folder");
     let counter = folder.path().join("counter");

@@ -1,4 +1,4 @@
-//! What a program does with the client, each in a few lines.
+//! The uses of the client, each in a few lines.
 
 use crate::{
     client::whole,
@@ -22,10 +22,10 @@ pub(crate) fn urls(cluster: &Cluster) -> String {
     cluster.nodes.iter().map(|node| node.url.as_str()).collect::<Vec<_>>().join(",")
 }
 
-/// Waits until nobody stands for a lock.
+/// Waits until a lock has no contender.
 pub(crate) async fn empty(cluster: &Cluster, lock: &str, limit: Duration) {
     let client = cluster.client(0);
-    eventually(&format!("nobody stands for {lock}"), limit, || async { client.queue(lock).await.is_empty().then_some(()) }).await;
+    eventually(&format!("{lock} has no contender"), limit, || async { client.queue(lock).await.is_empty().then_some(()) }).await;
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_lock_is_taken_in_one_line_waited_for_in_order_and_given_back() {
         let told = Arc::clone(&places);
         let waits = client.lock("deploy/eu").on_queue(move |place| told.lock().unwrap().push(place.clone()));
         let waits = tokio::spawn(waits.into_future());
-        eventually("it is told of its place", SHORT, || async { (!places.lock().unwrap().is_empty()).then_some(()) }).await;
+        eventually("it learns its place", SHORT, || async { (!places.lock().unwrap().is_empty()).then_some(()) }).await;
         let token = first.token().unwrap();
         first.release().await.unwrap();
         let second = waits.await.unwrap().unwrap();
@@ -94,7 +94,7 @@ fn a_session_keeps_many_grants_with_one_keepalive_and_ends_them_together() {
         }
         let outlived = client.lock("forgotten").ttl(SECOND).await.unwrap();
         outlived.forget();
-        // Whoever waits for the forgotten one has lived through its ttl, and a new one's.
+        // A waiter for the forgotten grant outlives its ttl, and that of a new grant.
         let twice = client.lock("forgotten").ttl(SECOND).await.unwrap();
         twice.forget();
         drop(client.lock("forgotten").await.unwrap());
@@ -130,7 +130,7 @@ fn writes_have_versions_and_a_fence() {
         let guard = client.lock("app").await.unwrap();
         guard.put("/app/config", "fenced").await.unwrap();
         let held = guard.held().clone();
-        // Its grant is ended behind its back, as an expiry would.
+        // Its grant ends without its doing, like an expiry.
         let queue = cluster.client(0).queue("app").await;
         assert_eq!(whole(&queue[0], "number"), guard.number().0);
         drop(guard);
@@ -173,7 +173,7 @@ fn nodes_are_numbered_listed_removed_and_live_with_a_session() {
         assert!(matches!(nodes.delete("/jobs/task-0000000000").version(7).await, Err(Error::VersionMismatch { .. })));
         nodes.delete("/jobs/task-0000000000").version(0).await.unwrap();
         assert!(matches!(nodes.put("/jobs/task-0000000000", "").present().await, Err(Error::VersionMismatch { .. })));
-        eventually("what lives for a time goes by itself", SHORT, || async {
+        eventually("the TTL node is removed", SHORT, || async {
             (nodes.descendants("/jobs").await.unwrap() == ["/jobs/task-0000000001"]).then_some(())
         })
         .await;

@@ -1,15 +1,15 @@
-//! Every text that a person reads from the program, in one listing: the titles and descriptions of the API, the help of the
+//! Every text that the program shows to people, in one listing: the titles and descriptions of the API, the help of the
 //! command line, and the log lines. `cargo test --release -p fairhold-cli --test tidy listing -- --nocapture` prints it.
 
 use crate::source::Source;
 use std::{collections::BTreeSet, process::Command};
 
-/// Words at the head of a sentence that no native technical writer would use as its subject, and words that make a person of a
-/// machine. Each is looked for in lower case, between word boundaries.
+/// Words that no native technical writer would use as the subject of a sentence, and words that personify a machine. Each is
+/// matched in lower case, between word boundaries.
 const SUBJECTS: &[&str] = &["who", "whoever", "one who", "one that", "those who", "those that"];
 const PERSONS: &[&str] = &["he", "him", "his"];
 
-/// Where a text comes from, and the text.
+/// A text and its origin.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Text {
     pub(crate) origin: String,
@@ -55,7 +55,7 @@ fn last_string(source: &Source, start: usize) -> Option<String> {
     let close = arguments.rfind('"')?;
     let open = arguments[..close].match_indices('"').filter(|(at, _)| !arguments[..*at].ends_with('\\')).last()?.0;
     let mut text = arguments[open + 1..close].replace("\\\"", "\"");
-    // A string that goes on in the next line.
+    // A string that continues on the next line.
     while let Some(at) = text.find("\\\n") {
         let rest = text[at + 2..].trim_start().to_owned();
         text.truncate(at);
@@ -64,7 +64,7 @@ fn last_string(source: &Source, start: usize) -> Option<String> {
     Some(text)
 }
 
-/// Titles, summaries and descriptions of the API's own description.
+/// Titles, summaries and descriptions in the description of the API.
 pub(crate) fn api_texts(document: &str) -> Vec<Text> {
     let document: serde_json::Value = serde_json::from_str(document).expect("the description of the API is JSON");
     let mut found = BTreeSet::new();
@@ -90,7 +90,7 @@ fn collect(value: &serde_json::Value, at: &str, found: &mut BTreeSet<Text>) {
     }
 }
 
-/// The manual page, which has the help of every command and option.
+/// The manual page, which contains the help of every command and option.
 pub(crate) fn help_lines() -> Vec<Text> {
     let printed = Command::new(env!("CARGO_BIN_EXE_fairhold")).arg("man").output().expect("the program runs");
     assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
@@ -109,7 +109,7 @@ pub(crate) fn help_lines() -> Vec<Text> {
     found
 }
 
-/// What a native editor would mend in a text at first sight.
+/// A complaint about a text that a native editor would correct at first sight.
 pub(crate) fn check_text(text: &str) -> Option<String> {
     let lower = text.to_lowercase();
     let words: Vec<&str> = lower.split(|c: char| !c.is_alphanumeric() && c != '\'').filter(|word| !word.is_empty()).collect();

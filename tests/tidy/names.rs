@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const KEYWORDS: &[&str] = &["struct", "enum", "trait", "type", "union"];
 
-/// The crates that define each public type, by the name of the type. Programs, tests and the code below `#[cfg(test)]` do not count.
+/// The crates that define each public type, by its name. Binaries, tests and code below `#[cfg(test)]` do not count.
 pub(crate) fn public_types(sources: &[Source]) -> BTreeMap<String, BTreeSet<String>> {
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for source in sources.iter().filter(|source| !source.is_test_file()) {
@@ -45,7 +45,7 @@ pub(crate) fn known_pairs(text: &str) -> BTreeMap<String, String> {
     lines.map(split).collect()
 }
 
-/// A pair without an argument, and an argument without its pair.
+/// Complains about a pair without an argument, and an argument without its pair.
 pub(crate) fn check_pairs(sources: &[Source], known: &BTreeMap<String, String>) -> Vec<String> {
     let pairs: BTreeMap<String, BTreeSet<String>> =
         public_types(sources).into_iter().filter(|(_, crates)| crates.len() > 1).collect();

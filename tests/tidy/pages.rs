@@ -1,5 +1,5 @@
-//! Markdown pages: a line of prose has one sentence or at most 100 columns, and every link leads to a file and a heading that
-//! exist.
+//! Markdown pages: a line of prose has one sentence or at most 100 columns, and every link leads to an existing file and
+//! heading.
 
 use crate::source::files_under;
 use std::{
@@ -49,7 +49,7 @@ fn lines_outside_code(text: &str) -> Vec<(usize, &str)> {
     lines
 }
 
-/// Whether a line can be wrapped: no row of a table, no image, no line that is a single word or link.
+/// Whether a line can be wrapped: no table row, no image, no single word or link.
 fn is_prose(line: &str) -> bool {
     let text = line.trim().trim_start_matches(['-', '*']).trim_start();
     let is_link =
@@ -87,7 +87,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The part of a link that a heading answers to.
+/// The anchor of a heading.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     text.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_')).map(|c| if c == ' ' { '-' } else { c }).collect()
