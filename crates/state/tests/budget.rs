@@ -90,7 +90,7 @@ fn done(state: &mut State, command: Command) -> Outcome {
     applied.answer.result.expect("it is done")
 }
 
-/// A state in which every command has something to do, at revision 40 or so.
+/// A state in which every command has something to do, at about revision 40.
 fn furnished() -> State {
     let mut state = State::with_piece_steps(64);
     done(&mut state, Command::FormCluster { cluster: ClusterId(7) });
@@ -121,14 +121,14 @@ fn furnished() -> State {
     state
 }
 
-/// What a command is to find at a full state, first where all of the budget is used, then where its last part is free.
+/// The expected result of a command at a full state: first if the whole budget is used, then if its last part is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Finds {
     Room,
     NoRoom,
 }
 
-/// Each command, in a form that adds something where it can.
+/// Each command, in a form that adds something if possible.
 fn commands(state: &State) -> Vec<(&'static str, Command, Finds, Finds)> {
     use Finds::{NoRoom, Room};
     let (by, reason) = (|| "an administrator".to_owned(), || "r".repeat(200));
@@ -202,7 +202,7 @@ fn commands(state: &State) -> Vec<(&'static str, Command, Finds, Finds)> {
     ]
 }
 
-/// A new command does not compile before it has a name here, and does not pass before it has a row above.
+/// A new command does not compile until it has a name here, and does not pass until it has a row above.
 fn name(command: &Command) -> &'static str {
     match command {
         Command::FormCluster { .. } => "FormCluster",
@@ -246,7 +246,7 @@ fn a_full_state_refuses_commands_that_create_and_accepts_those_that_free() {
     for (what, command, when_full, in_the_last_part) in commands(&furnished) {
         assert!(what.starts_with(name(&command)), "{what} is a {}", name(&command));
         seen.insert(name(&command));
-        // All is used; more than all, since a node came that has less room; or so much that only the last part is free.
+        // Everything is used; more than everything, because a node with less room joined; or only the last part is free.
         for (max, expected) in [(used, when_full), (used / 2, when_full), (used / 95 * 100 + 99, in_the_last_part)] {
             let mut state = furnished.clone();
             done(&mut state, Command::NoteCapacity { node: 1, bytes: max });
@@ -255,12 +255,12 @@ fn a_full_state_refuses_commands_that_create_and_accepts_those_that_free() {
             state.check().unwrap();
             assert_eq!(is_full(&applied), expected == Finds::NoRoom, "{what} at {used} of {max}: {:?}", applied.answer.result);
             if is_full(&applied) {
-                assert!(state == before && applied.events.is_empty(), "{what} was refused and changed something");
+                assert!(state == before && applied.events.is_empty(), "{what} was refused but changed something");
                 assert_eq!(applied.answer.result, Err(Rejection::StateFull { used, max }));
             } else {
                 assert!(applied.answer.result.is_ok(), "{what}: {:?}", applied.answer.result);
             }
-            // Without a budget, and with one that is far away, it is done.
+            // Without a budget, and with a far larger one, it is executed.
             for max in [None, Some(u64::MAX), Some(used * 100)] {
                 let mut roomy = furnished.clone();
                 max.into_iter().for_each(|bytes| drop(roomy.apply(Command::NoteCapacity { node: 1, bytes })));
@@ -284,7 +284,7 @@ fn values_cannot_use_up_the_budget_of_locks() {
     for number in 0..50 {
         done(&mut state, Command::Acquire(acquire(&format!("lock-{number}"), 10_000 + number, Mode::Exclusive)));
     }
-    // Locks do not fill what is left for keys.
+    // Locks do not fill the part for keys.
     let mut acquired = (50..).map(|number| acquire(&format!("lock-{number}"), 10_000 + number, Mode::Exclusive));
     while !is_full(&state.apply(Command::Acquire(acquired.next().unwrap()))) {}
     assert!(state.bytes() > max / 100 * 90 && state.bytes() <= max / 100 * 95, "{} of {max} bytes", state.bytes());
@@ -339,7 +339,7 @@ fn the_smallest_capacity_is_the_budget_and_a_snapshot_has_it() {
     assert!(is_full(&loaded.apply(write(None, vec![put("/b", 400_000)]))));
 }
 
-/// The log of a cluster whose budget was larger once is applied again at each start.
+/// The log of a cluster whose budget was once larger is applied again at each start.
 #[test]
 fn a_command_from_before_the_budget_was_lowered_is_applied_as_it_was() {
     let log = [
@@ -370,7 +370,7 @@ fn a_transaction_is_undone_as_a_whole_and_one_of_many_does_not_stop_the_next() {
     let many = write(Some(key(1)), (0..10).map(|number| put(&format!("/n/{number}"), 10_000)).collect());
     assert!(is_full(&state.apply(many.clone())));
     assert!(state == before);
-    // The others of its log entry are as good as without it.
+    // The other commands of its log entry behave as if it were not there.
     done(&mut state, write(Some(key(2)), vec![put("/small", 100)]));
     assert!(is_full(&state.apply(many.clone())), "it was not remembered as done");
     done(&mut state, Command::NoteCapacity { node: 1, bytes: 500_000 });
@@ -429,7 +429,7 @@ fn the_history_forgets_its_oldest_before_it_fills_the_budget() {
     assert!(matches!(state.grant(&id(12_999)), GrantStatus::Ended(EndReason::Released)));
 }
 
-/// Random commands beside a budget that comes, goes down and goes up.
+/// Random commands while a budget appears, shrinks and grows.
 #[test]
 fn what_is_counted_is_what_a_walk_counts_and_the_budget_holds() {
     let profiles = [
@@ -462,7 +462,7 @@ fn what_is_counted_is_what_a_walk_counts_and_the_budget_holds() {
                 assert!(state == before && applied.events.is_empty(), "{}: {command:?} changed something", at());
             } else if let Some(max) = state.bytes_max() {
                 taken += 1;
-                // What ends others' grants may leave a word to each of them for a moment.
+                // Commands that end other holders' grants may leave a message for each of them for a moment.
                 let grew = state.bytes() > before.bytes() && state.bytes() > max;
                 assert!(!grew, "{}: {command:?} went from {} to {} of {max}", at(), before.bytes(), state.bytes());
             }
@@ -475,7 +475,7 @@ fn what_is_counted_is_what_a_walk_counts_and_the_budget_holds() {
     assert!(refused > 2_000 && taken > 10_000, "{refused} were refused and {taken} taken");
 }
 
-/// The door gives each delete a key, and a small node counts less than what is remembered of that.
+/// The API gives each delete a key, and a small node costs less than remembering that key.
 #[test]
 fn a_small_node_is_removed_at_a_full_state() {
     let mut state = State::new();
@@ -484,7 +484,7 @@ fn a_small_node_is_removed_at_a_full_state() {
     done(&mut state, Command::NoteCapacity { node: 1, bytes });
     assert!(matches!(done(&mut state, write(Some(key(1)), vec![delete("/a")])), Outcome::Written { .. }));
     assert!(matches!(done(&mut state, write(Some(key(2)), vec![delete("/b"), delete("/c")])), Outcome::Written { .. }));
-    // What only asks, or does nothing, frees nothing: it waits until there is room for its key.
+    // A command that only reads, or does nothing, frees nothing: it waits until there is room for its key.
     assert!(is_full(&state.apply(write(Some(key(3)), Vec::new()))));
     let check = Operation::Check { path: path("/"), version: None };
     assert!(is_full(&state.apply(write(Some(key(4)), vec![check]))));
@@ -529,7 +529,7 @@ fn a_grant_with_many_keys_and_holds_leaves_less_behind_than_it_was() {
     }
 }
 
-/// What cools is counted as a lock's contender alone: its id and its keys are remembered elsewhere from then on.
+/// A cooling grant counts only as the lock's contender: its id and its keys are then remembered elsewhere.
 #[test]
 fn a_grant_that_cools_leaves_no_more_behind_than_a_time_of_holding() {
     let mut state = with_many_keys_and_holds(60_000);
@@ -540,7 +540,7 @@ fn a_grant_that_cools_leaves_no_more_behind_than_a_time_of_holding() {
     assert!(state.bytes() <= before, "{before} bytes and then {}", state.bytes());
 }
 
-/// An upgrade and a downgrade leave a time of holding: the history has a bound of its own, and stops nobody.
+/// An upgrade and a downgrade add an entry to the history, which has its own bound and blocks no command.
 #[test]
 fn a_mode_is_changed_without_a_key_at_a_full_state() {
     let mut state = State::new();
@@ -557,7 +557,7 @@ fn a_mode_is_changed_without_a_key_at_a_full_state() {
     assert!(is_full(&state.apply(Command::Upgrade { grant: id(10), if_busy: IfBusy::Refuse, key: Some(key(3)), at: AT })));
 }
 
-/// The pieces that follow the first are judged by nobody, so the order itself is.
+/// Only the first piece of a command is checked against the budget, so the command itself must be.
 #[test]
 fn a_word_to_very_many_holders_is_refused_where_not_all_of_it_has_room() {
     let mut state = State::with_piece_steps(64);

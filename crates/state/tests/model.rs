@@ -1,7 +1,7 @@
-//! Random commands against the machine and against a naive model of it: what differs is a mistake in one of them.
+//! Random commands against the machine and against a naive model of it: any difference is a mistake in one of them.
 //!
 //! Every run is a seed; a failure prints the seed and the commands up to it. `FAIRHOLD_SEED=7 cargo test -p fairhold-state
-//! --test model many_short` runs that one alone, and `FAIRHOLD_SEED=1000..2000` these.
+//! --test model many_short` runs only that one, and `FAIRHOLD_SEED=1000..2000` these.
 
 #[path = "model/naive.rs"]
 mod naive;
@@ -33,9 +33,9 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// How often what costs much is looked at.
+/// Interval between expensive checks.
 const SNAPSHOT_EVERY: usize = 50;
-/// What ended stays as it ended, so that a mistake can be found later.
+/// Ended grants do not change, so a mistake can be found later.
 const HISTORY_EVERY: usize = 20;
 
 type Checked = Result<(), String>;
@@ -44,7 +44,7 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-/// The machine, another one that is given the same commands, and the model.
+/// The machine, a replica that gets the same commands, and the model.
 struct Run {
     seed: u64,
     state: State,
@@ -52,19 +52,19 @@ struct Run {
     naive: Naive,
     ids: Vec<GrantId>,
     last_tokens: BTreeMap<LockName, FencingToken>,
-    /// Who held what after the step before.
+    /// The holders and their grants before this step.
     held_before: BTreeSet<(LockName, GrantNumber)>,
     /// Every id that was ever held or queued, and every lock that was ever forgotten.
     lived: BTreeSet<GrantId>,
     forgotten: BTreeSet<LockName>,
     trace: Vec<String>,
-    /// How often each kind of outcome, rejection and event came, and each situation.
+    /// How often each kind of outcome, rejection and event occurred, and each situation.
     seen: Kinds,
 }
 
 type Kinds = BTreeMap<String, usize>;
 
-/// The variant's name; of a refused step, its reason's.
+/// The variant's name; for a refused step, that of its reason.
 fn kind(value: &impl std::fmt::Debug) -> String {
     let text = format!("{value:?}");
     let text = text.split_once("reason: ").filter(|_| text.starts_with("Step")).map_or(text.as_str(), |(_, reason)| reason);
@@ -88,10 +88,10 @@ impl Run {
         }
     }
 
-    /// Runs so many commands, or says what went wrong, with all that led to it.
+    /// Runs `steps` commands, or returns what went wrong, with everything that led to it.
     fn run(mut self, profile: Profile, steps: usize) -> Result<Kinds, String> {
         let mut commands = Commands::new(self.seed, profile);
-        // A long memory makes a check long.
+        // A long memory makes a check slow.
         let check_every = if profile == Profile::Calm { 20 } else { 1 };
         for step in 0..steps {
             let command = commands.next(&self.state);
@@ -108,7 +108,7 @@ impl Run {
         Ok(self.seen)
     }
 
-    /// Applies a command, and looks at all that can be seen of the state after it.
+    /// Applies a command, and checks everything visible in the state after it.
     fn step(&mut self, step: usize, command: &Command, check_every: usize) -> Result<Applied, String> {
         if let Command::Acquire(acquire) = command {
             self.ids.push(acquire.grant);
@@ -140,14 +140,14 @@ impl Run {
         Ok(applied)
     }
 
-    /// Has the model do the same, and compares the answers.
+    /// Applies the command to the model, and compares the answers.
     fn compare(&mut self, before: &State, command: &Command, applied: &Applied) -> Checked {
         let (result, facts) = self.naive.apply(command);
         if let (Err(Rejection::WouldDeadlock { cycle }), Err(Rejection::WouldDeadlock { .. })) = (&applied.answer.result, &result)
         {
-            // Two readers that would both be the only one are told so before anybody is let run.
+            // A second reader that requests an upgrade is refused before any actor is let run.
             let right = result == applied.answer.result || self.naive.is_circle(command, cycle);
-            return ensure(right, || format!("the circle {cycle:?} is none"));
+            return ensure(right, || format!("the circle {cycle:?} is not one"));
         }
         ensure(applied.answer.result == result, || format!("{:?} and not {result:?}", applied.answer.result))?;
         let changed = u64::from(applied.answer.revision != before.revision());
@@ -157,8 +157,8 @@ impl Run {
         self.compare_facts(applied, facts)
     }
 
-    /// The model knows no room, so it has not done what is refused for that. With room, the same would have made the
-    /// state larger.
+    /// The model has no budget, so it has not executed a command that was refused for lack of room. With room, the same command
+    /// must make the state larger.
     fn judge_refusal(&self, before: State, command: &Command) -> Checked {
         ensure(self.state == before, || "a refused command changed something".to_owned())?;
         let (used, most) = (before.bytes(), before.bytes_max().unwrap_or(u64::MAX));
@@ -172,7 +172,7 @@ impl Run {
         })
     }
 
-    /// The contenders of each lock, readable, for a failure's message.
+    /// The contenders of each lock, readable, for the message of a failure.
     fn standing(&self) -> String {
         let mut lines = String::new();
         for name in self.naive.lock_names() {
@@ -216,7 +216,7 @@ impl Run {
         self.forgotten.extend(forgotten);
     }
 
-    /// The same facts: of nodes in the same order, the others in whatever order.
+    /// Compares the facts: those of nodes in the same order, the others in any order.
     fn compare_facts(&self, applied: &Applied, mut facts: Vec<Event>) -> Checked {
         let of_nodes = |event: &Event| {
             matches!(
@@ -257,7 +257,7 @@ impl Run {
         self.compare_tree()
     }
 
-    /// Compares everything that is shown of a lock and of its contenders.
+    /// Compares all visible facts of a lock and of its contenders.
     fn compare_lock(&self, name: &LockName) -> Checked {
         let (state, naive) = (&self.state, &self.naive);
         let (queue, expected) = (state.queue(name), naive.line(name));
@@ -323,7 +323,7 @@ impl Run {
                 })
                 .collect();
             let mut expected = self.naive.history_of(&lock);
-            // Those who hold are on the page too, and leave less room.
+            // Holders are on the page too, and leave less room.
             expected.truncate(if more { found.len() } else { usize::MAX });
             ensure(found == expected, || format!("the history of {lock} is {found:?} and not {expected:?}"))?;
         }
@@ -368,7 +368,7 @@ impl Run {
         Ok(())
     }
 
-    /// What is said of each id that was ever used, the last ones at least.
+    /// Compares the status of every id ever used, or at least of the last ones.
     fn compare_ids(&self) -> Checked {
         for id in self.ids.iter().rev().take(40) {
             let status = match self.state.grant(id) {
@@ -386,7 +386,7 @@ impl Run {
         Ok(())
     }
 
-    /// What must hold of every grant that was given in this step, whatever the model says.
+    /// What must hold of every grant of this step, whatever the model says.
     fn judge_grants(&mut self, applied: &Applied) -> Checked {
         for event in &applied.events {
             let Event::Granted { lock, grant, token } = event else { continue };
@@ -398,7 +398,7 @@ impl Run {
             let grows = if alone { last < Some(*token) } else { last <= Some(*token) };
             ensure(grows, || format!("the token of {lock} went from {last:?} to {token}"))?;
             let place = |standing: i32, number: u64| (-i64::from(standing), number);
-            // One who upgrades held it already: he never stood behind those who wait.
+            // An upgraded grant held it already: it was never behind the waiters.
             let upgraded = !applied.events.iter().any(|event| matches!(event, Event::Queued { grant: new, .. } if new == grant))
                 && self.held_before.contains(&(lock.clone(), *grant));
             if upgraded {
@@ -407,7 +407,7 @@ impl Run {
             for waiting in self.state.queue(lock).iter().filter(|entry| entry.contender.granted_at.is_none()) {
                 let (waiting, granted) = (waiting.contender, place(holder.standing, grant.0));
                 let behind = place(waiting.standing, waiting.number.0) > granted;
-                ensure(behind, || format!("#{grant} was granted before #{}, who stood before it", waiting.number))?;
+                ensure(behind, || format!("#{grant} was granted before #{}, which was ahead of it", waiting.number))?;
             }
         }
         self.held_before.clear();
@@ -420,7 +420,7 @@ impl Run {
             let first = self.naive.waiting(&name).first().copied().filter(|first| first.together.len() == 1);
             let closed = holders.iter().any(|holder| holder.upgrading);
             let stuck = !closed && first.is_some_and(|first| Naive::legal(&[holders, vec![first]].concat(), limit));
-            ensure(!stuck, || format!("the first who waits for {name} could hold it"))?;
+            ensure(!stuck, || format!("the first waiter for {name} could hold it"))?;
         }
         Ok(())
     }
@@ -428,9 +428,9 @@ impl Run {
     fn go_through_a_snapshot(&mut self) -> Checked {
         let blocks: Vec<Vec<u8>> = self.state.snapshot_blocks().collect();
         let again = State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice)).map_err(|error| error.to_string())?;
-        ensure(again == self.state, || "a snapshot is another state".to_owned())?;
+        ensure(again == self.state, || "the state has changed by a snapshot".to_owned())?;
         ensure(again.digest() == self.replica.digest(), || "two machines differ".to_owned())?;
-        // The machine goes on from what was read, its replica from what it was.
+        // The machine continues from the restored state, its replica from the old one.
         self.state = again;
         Ok(())
     }
@@ -456,19 +456,19 @@ fn profile(seed: u64) -> Profile {
     }
 }
 
-/// Whether the long form is asked for: `FAIRHOLD_TRIAL=long`.
+/// Whether the long form is requested: `FAIRHOLD_TRIAL=long`.
 fn is_long() -> bool {
     std::env::var_os("FAIRHOLD_TRIAL").is_some_and(|form| form == "long")
 }
 
-/// The seeds that `FAIRHOLD_SEED` names: one, as 7, or all from 7 to 99, as 7..100.
+/// The seeds that `FAIRHOLD_SEED` names: one, such as 7, or all from 7 to 99, as 7..100.
 fn asked_seeds() -> Option<std::ops::Range<u64>> {
     let asked = std::env::var("FAIRHOLD_SEED").ok()?;
     let number = |text: &str| text.parse::<u64>().expect("FAIRHOLD_SEED is a number, or two with .. between them");
     Some(asked.split_once("..").map_or_else(|| number(&asked)..number(&asked) + 1, |(from, to)| number(from)..number(to)))
 }
 
-/// Runs all seeds, or those that `FAIRHOLD_SEED` names; of all, each of these kinds must have come often.
+/// Runs all seeds, or those that `FAIRHOLD_SEED` names. In a full run, each of these kinds must occur often.
 fn run_all(seeds: std::ops::Range<u64>, steps: usize, profile: impl Fn(u64) -> Profile, kinds: &[&str]) {
     let asked = asked_seeds();
     let mut seen = Kinds::new();
@@ -480,7 +480,7 @@ fn run_all(seeds: std::ops::Range<u64>, steps: usize, profile: impl Fn(u64) -> P
     }
     let rare = kinds.iter().filter(|kind| seen.get(**kind).copied().unwrap_or_default() < 20);
     let rare: Vec<_> = rare.collect();
-    assert!(asked.is_some() || rare.is_empty(), "hardly ever: {rare:?}, of {seen:?}");
+    assert!(asked.is_some() || rare.is_empty(), "too rare: {rare:?}, of {seen:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A state with very many of everything, and the dearest form of each command in it.
+//! A state with very large numbers of everything, and the most expensive form of each command in it.
 
 use super::meter::Meter;
 use fairhold_state::{
@@ -58,21 +58,21 @@ const FORGETTABLE: usize = 20_000;
 
 pub(crate) struct Crowd {
     pub(crate) state: State,
-    /// What a step has cost while the crowd gathered.
+    /// The cost of a step while the state was filled.
     pub(crate) meter: Meter,
     made: u128,
     /// A session with very many locks.
     pub(crate) locks_of: (SessionId, SessionNumber),
     /// A session with very many ephemeral nodes.
     pub(crate) nodes_of: (SessionId, SessionNumber),
-    /// The exclusive holder before whom very many readers wait, and the shared holder among them.
+    /// An exclusive holder with very many waiting readers, and a shared holder among them.
     writer: GrantId,
-    /// A shared holder that waits to be the only one, before readers.
+    /// A shared holder that waits for its upgrade, ahead of readers.
     upgrading: GrantId,
-    /// Grants that cool, and such as may hold for a bounded time.
+    /// Grants that cool, and grants with a bounded hold.
     cooling: Vec<GrantNumber>,
     bounded: Vec<(GrantNumber, FencingToken)>,
-    /// The last of those who wait for the crowded lock.
+    /// The last waiter of the crowded lock.
     pub(crate) last: GrantId,
     leader: GrantId,
     anonymous: GrantId,
@@ -87,7 +87,7 @@ fn path(text: &str) -> Path {
 }
 
 impl Crowd {
-    /// Takes a while: it is made command by command.
+    /// Takes a while, because it is built command by command.
     pub(crate) fn new() -> Crowd {
         let nobody = (SessionId(0), SessionNumber(0));
         let mut crowd = Crowd {
@@ -271,7 +271,7 @@ impl Crowd {
         };
         self.fill_lines(3_900, "y");
         self.fill_lines(WAITERS_MAX - 10, "long");
-        // Something is left to do.
+        // Leaves some work pending.
         let (many, _) = self.open();
         for number in 0..2_000 {
             self.take(many, &format!("many/{number}"), Mode::Exclusive);
@@ -279,7 +279,7 @@ impl Crowd {
         self.apply(Command::CloseSession { session: many, at: AT });
     }
 
-    /// R holds X, P holds Y, Q holds Z; P waits for Z, Q for X; and very many with names wait for Y.
+    /// R holds X, P holds Y, Q holds Z; P waits for Z, Q for X; and very many named owners wait for Y.
     fn fill_lines(&mut self, waiters: usize, y: &str) {
         let (x, z) = (format!("x-{y}"), format!("z-{y}"));
         for (owner, name) in [("r", x.as_str()), ("p", y), ("q", z.as_str()), ("p", z.as_str()), ("q", x.as_str())] {
@@ -298,7 +298,7 @@ impl Crowd {
         acquire
     }
 
-    /// The dearest forms of each command.
+    /// The most expensive forms of each command.
     pub(crate) fn scenes(&mut self) -> Vec<(&'static str, Command)> {
         let mut scenes = self.locks_and_grants();
         scenes.extend(self.sessions_and_verdicts());

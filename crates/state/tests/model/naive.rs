@@ -1,6 +1,6 @@
-//! The rules of the machine once more, as plainly as can be: lists that are searched from end to end, and no index.
+//! A second implementation of the machine's rules, as plain as possible: lists that are searched from end to end, and no index.
 //!
-//! It shares no rule with the machine, only its words. Where the two differ, one of them is wrong.
+//! It shares no rule with the machine, only its vocabulary. If the two differ, one of them is wrong.
 
 #[path = "shown.rs"]
 pub(crate) mod shown;
@@ -21,7 +21,7 @@ use fairhold_types::{
 };
 use std::collections::BTreeMap;
 
-/// A mistake that a model can be told to make, to show that it would be found.
+/// A mistake that the model makes on request, to show that the comparison finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mistake {
     PriorityIgnored,
@@ -84,21 +84,21 @@ pub(crate) struct Stand {
     asked_limit: Option<u32>,
     pub(crate) permits: u32,
     pub(crate) priority: i32,
-    /// The priority by which it stands.
+    /// The priority of its place in the queue.
     pub(crate) standing: i32,
     overtaken: u32,
-    /// All locks of its grant, with the modes that were asked for.
+    /// All locks of its grant, with the requested modes.
     pub(crate) together: Vec<Want>,
     owner: Owner,
     meta: Meta,
     pub(crate) attempt: u64,
     /// Further holds, with their attempts.
     pub(crate) more: Vec<(Acquire, u64)>,
-    /// The first hold was given back.
+    /// Whether the first hold was released.
     first_over: bool,
     upgrade_attempt: u64,
     upgrade_key: Option<GrantId>,
-    /// The keys of what changed it, and the newest that was dropped.
+    /// The keys of its changes, and the newest key that was dropped.
     changes: Vec<(GrantId, [u8; 16])>,
     changes_floor: Option<GrantId>,
     max_hold: Option<u64>,
@@ -109,13 +109,13 @@ pub(crate) struct Stand {
     /// When it was granted; until then, when it queued.
     since: WallMillis,
     queued: WallMillis,
-    /// Since when it has another mode than the one in which it was granted.
+    /// Since when its mode differs from the one in which it was granted.
     mode_since: Option<Moment>,
     /// The last request to give it up.
     revoked: Option<Revocation>,
     /// Its node.
     path: Path,
-    /// What it proclaims, where it is a candidate; how often it did, and the last revision at which it did.
+    /// What it proclaims, if it is a candidate; how often it did, and the last revision at which it did.
     value: Option<Vec<u8>>,
     version: i32,
     proclaimed: u64,
@@ -159,16 +159,16 @@ struct Lock {
     /// When an administrator set the limit.
     limited: Option<u64>,
     kept: bool,
-    /// Whether it is an election, once somebody stood in it.
+    /// Whether it is an election; set by its first contender.
     election: Option<bool>,
     last_token: Option<u64>,
     /// How many children its node ever had.
     creates: u64,
-    /// The last revision at which somebody or a lower lock came or went.
+    /// The last revision at which a contender or a lower lock came or went.
     since: u64,
 }
 
-/// A time of holding that is over.
+/// A finished hold.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Holding {
     pub(crate) lock: LockName,
@@ -206,11 +206,11 @@ pub(crate) struct Naive {
     sessions: Vec<Session>,
     pub(crate) stands: Vec<Stand>,
     locks: Vec<Lock>,
-    /// Locks in which somebody ever stood, or which an administrator set.
+    /// Locks that ever had a contender, or that an administrator set.
     used: Vec<LockName>,
     /// The grants that end in this step.
     held_back: Vec<u64>,
-    /// Nobody is let on before the end of this step.
+    /// No waiter is granted before the end of this step.
     holds_still: bool,
     past: Vec<(GrantId, u64, Past)>,
     pub(crate) history: Vec<Holding>,
@@ -250,7 +250,7 @@ impl Naive {
         self.revision + 1
     }
 
-    /// The answer, and the facts about sessions and grants, in no order that matters.
+    /// The answer, and the facts about sessions and grants in any order.
     pub(crate) fn apply(&mut self, command: &Command) -> (Result<Outcome>, Vec<Event>) {
         self.facts.clear();
         self.tree.begin();
@@ -302,7 +302,7 @@ impl Naive {
                 self.together(|naive| holds.iter().for_each(|(grant, token)| drop(naive.end_bounded(grant.0, token.0))));
                 Ok(self.judged(holds.len()))
             }
-            // It has no work that is too much for one command.
+            // The model never splits work into pieces.
             Command::Continue { at: _ } => Ok(Outcome::Nothing),
             Command::NoteKey { key, at: _ } => self.once(key, |_| ()),
             // The model does not count bytes. The comparison with the machine handles refusals for lack of room.
@@ -318,14 +318,14 @@ impl Naive {
         Outcome::Judged { objects: objects as u64 }
     }
 
-    /// Whether a key was used for something else than an acquire: a session, a change of a live grant, or what is remembered.
+    /// Whether a key was used for something other than an acquire: a session, a change of a live grant, or a remembered write.
     fn is_used(&self, key: &GrantId) -> bool {
         let changes =
             self.stands.iter().filter(|stand| !stand.cooling).any(|stand| stand.changes.iter().any(|(known, _)| known == key));
         self.live(key).is_some() || self.is_session_key(key) || changes || self.past_of(key).is_some()
     }
 
-    /// Does what has a key once; again it does nothing.
+    /// Executes a keyed command once; a repeated one does nothing.
     fn once(&mut self, key: &WriteKey, work: impl FnOnce(&mut Naive)) -> Result<Outcome> {
         match self.past_of(&key.key) {
             Some(Past::Write(fingerprint, _)) if fingerprint == key.fingerprint => return Ok(Outcome::Nothing),
@@ -358,7 +358,7 @@ impl Naive {
         self.past.iter().any(|(id, _, past)| *id == key.key && matches!(past, Past::Write(of, _) if *of == key.fingerprint))
     }
 
-    /// Remembers that a request has changed a grant; says whether there was a key.
+    /// Remembers that a request has changed a grant; returns whether it had a key.
     fn remember_change(&mut self, number: u64, key: Option<&WriteKey>) -> bool {
         let Some(key) = key else { return false };
         let now = self.now();
@@ -376,7 +376,7 @@ impl Naive {
         true
     }
 
-    /// The keys that changed a grant are remembered with it when it is over.
+    /// Keeps the keys that changed a grant after the grant has ended.
     fn bury_changes(&mut self, stand: &Stand) {
         let at = self.now();
         for (key, fingerprint) in &stand.changes {
@@ -501,7 +501,7 @@ impl Naive {
         }
     }
 
-    /// Ends a session and all that it had left, then lets others on.
+    /// Ends a session and everything that it still owns, then grants waiters.
     fn bury(&mut self, number: u64, mine: Vec<Stand>, reason: Option<EndReason>) {
         for stand in &mine {
             let as_it_stood = if stand.granted.is_some() { EndReason::Released } else { EndReason::Withdrawn };
@@ -518,7 +518,7 @@ impl Naive {
         self.settle();
     }
 
-    /// An id is remembered once, also that of a grant that ended in several locks.
+    /// Remembers an id once, even that of a grant that ended in several locks.
     fn remember(&mut self, id: GrantId, past: Past) {
         self.past.retain(|(known, _, _)| *known != id);
         self.past.push((id, self.now(), past));
@@ -559,8 +559,7 @@ impl Naive {
         if idle && self.errs(Mistake::LimitForgottenWhenIdle) { None } else { set }
     }
 
-    /// Whether its holders are those that the rules let in: nobody is un-held by a lowered limit, and nobody joins those
-    /// who are over it.
+    /// Whether the rules admit its holders: a lowered limit ends no holder, and no contender joins holders that exceed the limit.
     pub(crate) fn holds_well(&self, lock: &LockName, limit: u32) -> bool {
         let holders = self.holders(lock);
         let limited = self.locks.iter().find(|known| known.name == *lock).and_then(|known| known.limited);
@@ -570,7 +569,7 @@ impl Naive {
         if mixed || late_reader {
             return false;
         }
-        // One that has more permits than the limit allows now may share, and be the only one again.
+        // A grant with more permits than the new limit may become shared, and then exclusive again.
         Naive::legal(&holders, limit) || from_before || holders.len() == 1
     }
 
@@ -583,13 +582,13 @@ impl Naive {
         let mut waiting: Vec<&Stand> =
             self.stands.iter().filter(|stand| stand.lock == *lock && stand.granted.is_none()).collect();
         if !self.errs(Mistake::PriorityIgnored) {
-            // Stable: among equals those who came first stay first.
+            // Stable: equals stay in the order of arrival.
             waiting.sort_by_key(|stand| -i64::from(stand.standing));
         }
         waiting
     }
 
-    /// Whether a set of holders is one that a lock may have.
+    /// Whether a lock may have this set of holders.
     pub(crate) fn legal(holders: &[&Stand], limit: u32) -> bool {
         if holders.iter().any(|stand| stand.mode == Mode::Shared) {
             return holders.iter().all(|stand| stand.mode == Mode::Shared);
@@ -618,7 +617,7 @@ impl Naive {
         next.find(|stand| fits(stand) && together(stand)).map(|stand| stand.number)
     }
 
-    /// Whether it waits as the first there, and has room.
+    /// Whether it waits first in its queue, and fits.
     fn is_first(&self, number: u64, lock: &LockName) -> bool {
         let limit = self.limit(lock).unwrap_or(1);
         let closed = self.holders(lock).iter().any(|holder| holder.upgrading);
@@ -628,7 +627,7 @@ impl Naive {
         })
     }
 
-    /// Ends several at once: nobody is let on in between.
+    /// Ends several at once: no waiter is granted in between.
     fn together(&mut self, work: impl FnOnce(&mut Naive)) {
         self.holds_still = true;
         work(self);
@@ -636,7 +635,7 @@ impl Naive {
         self.settle();
     }
 
-    /// Lets on all whose turn has come, in all locks, for what goes on in one may let others on elsewhere.
+    /// Grants every waiter whose turn has come, in all locks, because a grant in one lock may free waiters in others.
     fn settle(&mut self) {
         while !self.holds_still {
             let before = self.facts.len();
@@ -695,7 +694,7 @@ impl Naive {
         }
     }
 
-    /// The least of what its request and its locks allow.
+    /// The shortest bound of its request and its locks.
     fn bound(&self, number: u64) -> Option<u64> {
         let stands = self.stands.iter().filter(|stand| stand.number == number);
         let of_lock = |name: &LockName| self.locks.iter().find(|lock| lock.name == *name).and_then(|lock| lock.max_hold);
@@ -750,7 +749,7 @@ impl Naive {
         }
     }
 
-    /// Locks in which nobody stands and below which there is none, with the revision since when.
+    /// Locks without contenders and without lower locks, and since which revision.
     pub(crate) fn idle(&self) -> Vec<(LockName, Revision)> {
         let lower = |name: &LockName| self.locks.iter().any(|other| Naive::uppers(&other.name).contains(name));
         let stood_in = |name: &LockName| self.stands.iter().any(|stand| stand.lock == *name);
@@ -785,7 +784,7 @@ impl Naive {
         of_sessions.chain(self.past.iter().filter(|(past, _, _)| past == id).map(|(_, _, what)| what.clone())).next()
     }
 
-    /// What is known of an id: for comparison with what the machine says.
+    /// Why a grant ended, for comparison with the machine.
     pub(crate) fn ended(&self, id: &GrantId) -> Option<EndReason> {
         match self.past_of(id)? {
             Past::Grant(reason) => Some(reason),
@@ -886,16 +885,16 @@ impl Naive {
             let standing = self.standing(&want.lock, acquire.priority);
             self.waiting(&want.lock).iter().any(|stand| stand.standing < standing)
         };
-        // Nobody waits for an actor without a grant, except those that its request is placed before.
+        // No contender waits for an actor without a grant, except those that the new request overtakes.
         let passes = acquire.wants.iter().any(placed_before);
         let has_others = |actor: &(u64, String)| self.stands.iter().any(|stand| !stand.cooling && self.actor(stand) == *actor);
         let actor = actor.filter(|actor| passes || has_others(actor));
-        // What is free and what nobody waits for makes nobody wait.
+        // A free lock without waiters blocks no request.
         let is_free = busy.is_none() && acquire.wants.iter().all(|want| self.waiting(&want.lock).is_empty());
         let actor = actor.filter(|_| !is_free);
         let outcome = self.join(acquire, session);
         if acquire.if_busy == IfBusy::Refuse && matches!(outcome, Outcome::Queued(_)) {
-            // Without a mistake somebody stands in the way. With one, this answer is found to be wrong.
+            // Without a mistake there is always a contender in the way. With one, the comparison finds this wrong answer.
             return Err(busy.unwrap_or(Rejection::NotLeader));
         }
         if actor.is_some_and(|actor| self.is_stuck(&actor)) {
@@ -910,7 +909,7 @@ impl Naive {
         (session, if self.errs(Mistake::OwnersAreOneActor) { String::new() } else { owner.to_owned() })
     }
 
-    /// A named session's owner; else the grant by itself, under a name that no owner has.
+    /// A named session's owner; otherwise the grant itself, under a name that no owner has.
     fn actor(&self, stand: &Stand) -> (u64, String) {
         if stand.owner.given && !stand.anonymous {
             self.named(stand.session, &stand.owner.text)
@@ -919,7 +918,7 @@ impl Naive {
         }
     }
 
-    /// What is left when all who wait for nothing have run and given back all that they hold, again and again.
+    /// The state after every actor that waits for nothing has run and released everything, repeatedly.
     fn let_all_run(&self) -> Naive {
         let mut world = self.clone();
         world.stands.retain(|stand| !stand.cooling);
@@ -940,7 +939,7 @@ impl Naive {
         !errs && self.let_all_run().stands.iter().any(|stand| self.actor(stand) == *actor)
     }
 
-    /// Whether a circle is right: each waits there, the next one stands in its way there, and the last one waits for the first.
+    /// Whether a circle is correct: each waits there, the next one blocks it there, and the last one waits for the first.
     pub(crate) fn is_circle(&self, command: &Command, cycle: &[Blocked]) -> bool {
         let mut world = self.clone();
         if let Command::Acquire(acquire) = command {
@@ -971,7 +970,7 @@ impl Naive {
             && let Some(asks) = left.stands.iter().find(|stand| is_it(stand, only) && waits_in(stand, &only.lock))
             && !left.reaches_itself(&left.actor(asks), stops)
         {
-            // It is in no circle, and would stand behind one for ever.
+            // It is in no circle itself, but would wait behind one for ever.
             return true;
         }
         cycle.iter().zip(cycle.iter().cycle().skip(1)).all(|(one, next)| {
@@ -1007,7 +1006,7 @@ impl Naive {
         self.limit(&want.lock).or(stood_in.then_some(1)).or(acquire.limit).unwrap_or(1)
     }
 
-    /// What a newcomer is told that does not wait; nothing where it would hold the lock at once.
+    /// The refusal of a newcomer that does not wait; `None` if it would hold the lock at once.
     fn busy(&self, want: &Want, acquire: &Acquire) -> Option<Rejection> {
         let (holders, waiting) = (self.holders(&want.lock), self.waiting(&want.lock));
         let standing = self.standing(&want.lock, acquire.priority);
@@ -1022,7 +1021,7 @@ impl Naive {
         Some(Rejection::LockHeld { holder: Naive::facts_of(first), ahead: (holders.len() + before) as u64 })
     }
 
-    /// The priority by which a newcomer stands: behind all who may not be overtaken.
+    /// The priority of a newcomer's place: behind all that may not be overtaken.
     fn standing(&self, lock: &LockName, priority: i32) -> i32 {
         let fixed = |stand: &&&Stand| {
             let several = stand.together.len() > 1 && !self.errs(Mistake::PriorityPassesSeveral);
@@ -1338,7 +1337,7 @@ impl Naive {
             let reason = if stand.granted.is_some() { EndReason::Released } else { EndReason::Withdrawn };
             return self.end(&stand, reason);
         }
-        // Given back before: it is remembered from now on.
+        // Released before: it is remembered from now on.
         let noted = self.past.iter().position(|(known, _, past)| known == id && matches!(past, Past::Grant(_) | Past::Broken(_)));
         let in_session = self.sessions.iter().any(|open| open.ended.iter().any(|(known, _)| known == id));
         let noted = noted.filter(|_| !in_session && !self.errs(Mistake::SecondReleaseChangesNothing));
@@ -1368,7 +1367,7 @@ impl Naive {
         self.done()
     }
 
-    /// Ends one grant by its owner's wish.
+    /// Ends one grant at its owner's request.
     fn end(&mut self, stand: &Stand, reason: EndReason) -> Outcome {
         let ended: Vec<Stand> = self.stands.iter().filter(|other| other.number == stand.number).cloned().collect();
         self.stands.retain(|other| other.number != stand.number);
@@ -1419,7 +1418,7 @@ impl Naive {
         }
     }
 
-    /// The same owner takes what it holds once more.
+    /// The same owner takes a further hold.
     fn hold_again(&mut self, acquire: &Acquire, session: Option<u64>) -> Option<Outcome> {
         let want = acquire.wants.first().filter(|_| acquire.reentrant)?;
         let is_it = |holder: &&Stand| {
@@ -1461,7 +1460,7 @@ impl Naive {
         Ok(self.attach_to(stand.number, acquire.grant))
     }
 
-    // What an administrator sets
+    // Settings by administrators
 
     fn set_lock(&mut self, order: &SetLock) -> Result<Outcome> {
         if order.lock.is_reserved() && !self.errs(Mistake::AContendersNameIsALock) {
@@ -1501,7 +1500,7 @@ impl Naive {
         let errs = self.errs(Mistake::LoweredLimitEndsNobody);
         let cannot = |stand: &&&Stand| !errs && (stand.permits > limit || (limit > 1 && stand.mode == Mode::Shared));
         let ended: Vec<Stand> = self.waiting(&order.lock).iter().filter(cannot).map(|stand| (*stand).clone()).collect();
-        // They go together.
+        // They end together.
         let gone: Vec<u64> = ended.iter().map(|stand| stand.number).collect();
         self.held_back = gone.clone();
         for stand in &ended {
@@ -1540,7 +1539,7 @@ impl Naive {
             |stand: &&Stand| stand.number == number && !stand.cooling && stand.granted == Some(token) && stand.bound.is_some();
         let Some(stand) = self.stands.iter().find(is_it).cloned() else { return Outcome::Nothing };
         if stand.delay == 0 {
-            // Its session goes with it as with any other end.
+            // Its session ends with it, as with any other end.
             return self.end(&stand, EndReason::Expired);
         }
         let all: Vec<Stand> = self.stands.iter().filter(|stand| stand.number == number).cloned().collect();
@@ -1589,7 +1588,7 @@ impl Naive {
         self.locks.iter().find(|lock| lock.name == *name)?.election
     }
 
-    /// Who leads: its number, token, version, the revision since when its value stands, and the value.
+    /// The leader: its number, token, version, the revision of its value, and the value.
     pub(crate) fn leading(&self, name: &LockName) -> Option<(u64, u64, i32, u64, Vec<u8>)> {
         let leader = self.holders(name).into_iter().find(|stand| !stand.cooling && self.is_election(name) == Some(true))?;
         let token = leader.granted?;
@@ -1645,9 +1644,9 @@ impl Naive {
         self.facts.extend(led.then(|| Event::Vacated { lock: stand.lock.clone(), grant: GrantNumber(stand.number) }));
     }
 
-    // What an administrator does
+    // Actions by administrators
 
-    /// What he said who broke a grant.
+    /// The reason that was given for breaking a grant.
     pub(crate) fn note(&self, id: &GrantId) -> Option<String> {
         self.past.iter().find_map(|(past, _, what)| match what {
             Past::Broken(note) if past == id => Some(note.clone()),
@@ -1678,7 +1677,7 @@ impl Naive {
         let mut broken: Vec<Stand> =
             in_lock.filter(|stand| (stand.granted.is_some() || everybody) && !(stand.cooling && spares)).cloned().collect();
         broken.sort_by_key(|stand| stand.number);
-        // They go together: none of them becomes the only holder in between.
+        // They end together: none of them becomes the only holder in between.
         for stand in self.stands.iter_mut().filter(|stand| stand.lock == order.lock) {
             stand.upgrading = false;
         }
@@ -1787,7 +1786,7 @@ impl Naive {
         self.history.sort_by_key(|holding| (holding.ended, holding.number, holding.lock.clone()));
     }
 
-    /// Drops the oldest of all, so that so many are left: with little room the history is short.
+    /// Drops the oldest entries of all, down to this number: with little room the history is short.
     pub(crate) fn shorten_history(&mut self, left: usize) {
         self.sort_history();
         self.history.drain(..self.history.len().saturating_sub(left));

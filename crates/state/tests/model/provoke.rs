@@ -1,5 +1,5 @@
-//! Commands that fit a lock's contenders and make trouble for them: a limit below the permits held, another mode beside the
-//! holders, the end of a grant that waits for its upgrade.
+//! Commands that cause trouble for a lock's contenders: a limit below the permits held, a change of mode next to other holders,
+//! the end of a grant that waits for its upgrade.
 
 use super::{Commands, LOCKS};
 use fairhold_state::{
@@ -11,7 +11,7 @@ use fairhold_state::{
 use fairhold_types::{GrantId, LockName, Mode, time::WallMillis};
 use rand::RngExt;
 
-/// A lock that is held, and what was drawn for it.
+/// A held lock, and the random choices for it.
 struct Spot<'a> {
     lock: LockName,
     view: LockView<'a>,
@@ -19,9 +19,9 @@ struct Spot<'a> {
     permits: u32,
     /// One of its holders.
     other: GrantId,
-    /// Which of these commands it makes.
+    /// Selects one of these commands.
     choice: u32,
-    /// A longest time of holding, or that there is none.
+    /// A bound for its hold, or none.
     bound: Option<u64>,
     at: WallMillis,
 }
@@ -37,7 +37,7 @@ fn permits(view: &LockView<'_>) -> u32 {
     view.holders.iter().map(|holder| holder.permits).sum()
 }
 
-/// Whether more is held than there is, one waits to be upgraded, or several share.
+/// Whether more is held than the limit, a grant waits for its upgrade, or several holders share.
 fn is_awkward(view: &LockView<'_>) -> bool {
     let over = permits(view) > view.limit.unwrap_or(1) && view.holders.iter().all(|one| one.mode == Mode::Exclusive);
     over || view.holders.iter().any(|holder| holder.upgrading || (holder.mode == Mode::Shared && view.holders.len() > 1))

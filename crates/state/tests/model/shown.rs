@@ -1,6 +1,6 @@
-//! What the model expects to be shown: each contender, lock, session and number in full, as the machine's own records.
+//! The records that the model expects: each contender, lock, session and number in full, as the machine's own records.
 //!
-//! The records are built field by field, so a new field of one of them does not compile before the model says what it must be.
+//! The records are built field by field, so a new field does not compile until the model defines its value.
 
 use super::{Naive, Result, Session, Stand};
 use fairhold_state::{
@@ -39,7 +39,7 @@ fn add(histogram: &mut HoldHistogram, span: u64) {
 }
 
 impl Naive {
-    /// All locks that there are, and those in which somebody stands.
+    /// All existing locks, and those with contenders.
     pub(crate) fn lock_names(&self) -> BTreeSet<LockName> {
         let stood_in = self.stands.iter().map(|stand| stand.lock.clone());
         self.locks.iter().map(|lock| lock.name.clone()).chain(stood_in).collect()
@@ -52,7 +52,7 @@ impl Naive {
         holders.into_iter().chain(self.waiting(name)).collect()
     }
 
-    /// A contender as the machine must have it, but for the keys of its changes.
+    /// The machine's record of a contender, except for the keys of its changes.
     pub(crate) fn contender(&self, stand: &Stand) -> Contender {
         let first = stand.together[0].lock == stand.lock;
         let asked = stand.together.iter().find(|want| want.lock == stand.lock).expect("it asked for where it stands");
@@ -105,7 +105,7 @@ impl Naive {
         }
     }
 
-    /// The keys of its changes, as they are written in a snapshot.
+    /// The keys of its changes, as a snapshot has them.
     pub(crate) fn keys_of(stand: &Stand) -> serde_json::Value {
         let keys = stand.changes.iter().filter(|_| !stand.cooling);
         let keys: Vec<WriteKey> = keys.map(|(key, fingerprint)| WriteKey { key: *key, fingerprint: *fingerprint }).collect();
@@ -141,7 +141,7 @@ impl Naive {
         other.map(|other| other.number)
     }
 
-    /// What a lock keeps.
+    /// The settings of a lock.
     pub(crate) fn settings(&self, name: &LockName) -> Option<LockSettings> {
         let lock = self.locks.iter().find(|lock| lock.name == *name)?;
         Some(LockSettings {
@@ -181,7 +181,7 @@ impl Naive {
         nodes
     }
 
-    /// The version of any node, also of a lock's or of a contender's.
+    /// The version of any node, including those of locks and contenders.
     pub(super) fn version_at(&self, path: &Path) -> Option<i32> {
         let below = || self.lock_nodes().into_iter().find(|node| node.0 == *path).map(|node| node.1);
         self.tree.find(path).map(|node| node.version).or_else(below)
@@ -197,7 +197,7 @@ impl Naive {
         }
     }
 
-    /// Counts a new child of a lock's node, and says how many it had before.
+    /// Counts a new child of a lock's node, and returns how many it had before.
     pub(super) fn count_child(&mut self, name: &LockName) -> u64 {
         let lock = self.locks.iter_mut().find(|lock| lock.name == *name).expect("it was made before");
         lock.creates += 1;
@@ -210,7 +210,7 @@ impl Naive {
 
     // Numbers
 
-    /// What is counted of a lock; nothing where nothing was.
+    /// The statistics of a lock; `None` before its first event.
     pub(crate) fn numbers_of(&self, name: &LockName) -> Option<&Statistics> {
         self.numbers.get(name)
     }
@@ -219,7 +219,7 @@ impl Naive {
         &self.totals
     }
 
-    /// The numbers of its lock, and those of all where it stands in the first of its locks.
+    /// The statistics of its lock, and the totals if this is the first of its locks.
     fn count(&mut self, stand: &Stand, what: impl Fn(&mut Statistics)) {
         what(self.numbers.entry(stand.lock.clone()).or_default());
         if stand.lock == stand.together[0].lock {
@@ -264,7 +264,7 @@ impl Naive {
         });
     }
 
-    /// A lock's numbers go with the last of its node and its history.
+    /// A lock's statistics disappear with its node and its history, whichever goes last.
     pub(super) fn drop_numbers(&mut self) {
         let (locks, history) = (&self.locks, &self.history);
         self.numbers

@@ -1,7 +1,7 @@
-//! The names that events and answers reveal. A client knows them, and can put each where it does not belong.
+//! The names that events and answers reveal. A client knows them, and can use each where it does not belong.
 //!
-//! A contender's node can be named as a lock, a lock that is gone as an election, an old token as a fence, the number of a
-//! session that is over as one to end. So no command has names from a fixed list alone.
+//! A client can name a contender's node as a lock, a forgotten lock as an election, an old token as a fence, or an ended session
+//! as one to end. So no command takes its names from a fixed list alone.
 
 use fairhold_state::{
     State,
@@ -10,12 +10,12 @@ use fairhold_state::{
 use fairhold_types::{FencingToken, GrantNumber, LockName, Path, SessionNumber};
 use rand::{RngExt, rngs::SmallRng};
 
-/// So many of each are remembered.
+/// How many of each kind are remembered.
 const TOLD_MAX: usize = 64;
-/// No path gets longer by a child than this, or names would grow for ever.
+/// No path longer than this gets a child; otherwise names would grow for ever.
 const LONG: usize = 40;
 
-/// What was told lately, the oldest first.
+/// The names revealed lately, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     paths: Vec<Path>,
@@ -40,7 +40,7 @@ fn pick<T: Clone>(from: &[T], rng: &mut SmallRng) -> Option<T> {
 }
 
 impl Told {
-    /// Notes all names of an answer and of the events of a change; `state` is the one after it.
+    /// Records all names in an answer and in the events of a change; `state` is the one after it.
     pub(crate) fn hear(&mut self, state: &State, applied: &Applied) {
         applied.events.iter().for_each(|event| self.hear_event(state, event));
         match &applied.answer.result {
@@ -103,14 +103,14 @@ impl Told {
         }
     }
 
-    /// The lock, and the contenders' nodes below it, as a list of its children tells them.
+    /// The lock, and the contenders' nodes below it, as a list of its children shows them.
     fn hear_grant(&mut self, state: &State, lock: &LockName, grant: GrantNumber) {
         note(&mut self.grants, grant);
         note(&mut self.paths, lock.path());
         state.children(&lock.path(), None).take(4).for_each(|(path, _)| note(&mut self.paths, path.clone()));
     }
 
-    /// A path that was told, its parent, or a child of it.
+    /// A known path, its parent, or a child of it.
     pub(crate) fn path(&self, rng: &mut SmallRng) -> Option<Path> {
         let path = pick(&self.paths, rng)?;
         Some(match rng.random_range(0..4) {
