@@ -167,7 +167,7 @@ fn check_manifest(path: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn crates_depend_along_the_arrows_only() {
+fn crates_depend_only_along_the_arrows() {
     let mut manifests = files_under(&root().join("crates"), "Cargo.toml");
     manifests.extend(files_under(&root().join("jepsen"), "Cargo.toml"));
     manifests.extend(files_under(&root().join("mutants"), "Cargo.toml"));
@@ -212,7 +212,7 @@ fn check_client_tree(tree: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_client_brings_no_server_along() {
+fn the_client_pulls_in_no_server_crates() {
     let tree = std::process::Command::new(env!("CARGO"))
         .args(["tree", "--offline", "--locked", "--all-features", "-e", "normal", "--prefix", "none", "-p", "fairhold-client"])
         .current_dir(root())
@@ -254,7 +254,7 @@ fn check_documented(manifest: &str, page: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_dependency_says_why_it_is_here() {
+fn every_dependency_has_a_reason() {
     let read = |path: &str| fs::read_to_string(root().join(path)).expect("it can be read");
     assert_none(&check_documented(&read("Cargo.toml"), &read("docs/internals/decisions/dependencies.md")));
 }
@@ -275,7 +275,7 @@ fn check_lint_settings(root: &str, path: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn lint_settings_of_crates_repeat_those_of_the_root() {
+fn lint_settings_of_crates_repeat_the_root_settings() {
     let read = |path: &PathBuf| fs::read_to_string(path).expect("it can be read");
     let common = read(&root().join("clippy.toml"));
     let paths = files_under(&root().join("crates"), "clippy.toml");
@@ -325,7 +325,7 @@ fn check_file_shape(source: &Source) -> Vec<String> {
 }
 
 #[test]
-fn files_say_what_they_are_and_stay_short() {
+fn files_describe_themselves_and_stay_short() {
     assert_rule(check_file_shape);
 }
 
@@ -383,12 +383,12 @@ fn check_exceptions(source: &Source) -> Vec<String> {
 }
 
 #[test]
-fn forbidden_calls_are_let_in_at_named_places_only() {
+fn forbidden_calls_are_allowed_only_at_named_places() {
     assert_rule(check_exceptions);
 }
 
 #[test]
-fn a_forbidden_call_let_in_elsewhere_is_found() {
+fn a_forbidden_call_allowed_elsewhere_is_found() {
     let text = "//! x\n#[expect(clippy::disallowed_methods, reason = \"why not\")]\nfn f() {}\n";
     assert_finds(check_exceptions, "crates/raft/src/a.rs", text, 2);
     assert_finds_nothing(check_exceptions, "crates/http/src/listener.rs", text);
@@ -417,7 +417,7 @@ fn check_no_stubs_and_sleeps(source: &Source) -> Vec<String> {
 }
 
 #[test]
-fn tests_do_not_sleep_and_nothing_is_left_undone() {
+fn tests_do_not_sleep_and_code_has_no_stubs() {
     assert_rule(check_no_stubs_and_sleeps);
 }
 
@@ -443,12 +443,12 @@ fn check_no_silent_skips(source: &Source) -> Vec<String> {
 }
 
 #[test]
-fn no_test_is_left_out_in_silence() {
+fn no_test_is_skipped_silently() {
     assert_rule(check_no_silent_skips);
 }
 
 #[test]
-fn a_test_that_is_left_out_is_found() {
+fn a_silently_skipped_test_is_found() {
     let text = "//! x\nfn f() {\n    let Ok(mount) = mount() else { return report(\"not here\") };\n}\n";
     assert_finds(check_no_silent_skips, "tests/cluster/a.rs", text, 3);
     assert_finds_nothing(check_no_silent_skips, "tests/cluster/a.rs", "//! x\nfn f() { report(\"so fast\"); }\n");
@@ -488,7 +488,7 @@ fn public_names_use_the_words_of_the_glossary() {
 }
 
 #[test]
-fn a_word_that_is_not_ours_is_found() {
+fn a_word_outside_the_glossary_is_found() {
     let rule = check_public_names;
     assert_finds(rule, "crates/x/src/a.rs", "//! x\npub struct LockTicket;\n", 2);
     assert_finds(rule, "crates/x/src/a.rs", "//! x\npub async fn subscribe(&self) {}\n", 2);
@@ -565,7 +565,7 @@ fn no_further_files_import_each_other_in_circles() {
 }
 
 #[test]
-fn a_circle_is_found_through_imports_paths_and_names_that_are_passed_on() {
+fn a_circle_is_found_through_imports_paths_and_re_exports() {
     let file = |name: &str, text: &str| Source::new(&format!("crates/x/src/{name}.rs"), text);
     let lib = file("lib", "mod a;\nmod b;\npub use b::Bee;\n");
     let check =

@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, new_key},
-    harness::{Cluster, SHORT, alone, report},
+    harness::{Cluster, SHORT, report, run_exclusive},
     uses::client_of,
 };
 use fairhold_client::{Error, Lost};
@@ -19,8 +19,8 @@ async fn break_lock(cluster: &Cluster, lock: &str) {
 }
 
 #[test]
-fn a_broken_grant_of_a_shared_session_is_lost_at_once_and_the_others_are_not() {
-    alone(SHORT, async {
+fn a_broken_grant_of_a_shared_session_is_lost_at_once_and_the_others_stay() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let session = client.session().ttl(TTL).await.unwrap();
@@ -54,8 +54,8 @@ fn a_broken_grant_of_a_shared_session_is_lost_at_once_and_the_others_are_not() {
 }
 
 #[test]
-fn a_broken_grant_with_a_session_of_its_own_is_lost_at_once() {
-    alone(SHORT, async {
+fn a_broken_grant_with_its_own_session_is_lost_at_once() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let guard = client.lock("own").ttl(TTL).await.unwrap();

@@ -3,7 +3,7 @@
 
 use crate::{
     client::{Call, new_key},
-    harness::{Cluster, LONG, alone, report},
+    harness::{Cluster, LONG, report, run_exclusive},
     uses::urls,
     without::Need,
 };
@@ -208,8 +208,8 @@ async fn count(copies: usize, start: impl Fn(&str) -> Command) {
 }
 
 #[test]
-fn the_python_client_counts_learns_of_its_loss_and_elects_with_each_python_that_is_here() {
-    alone(LONG, async {
+fn the_python_client_counts_learns_of_its_loss_and_elects_with_each_installed_python() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let versions = pythons();
         report(&format!("Python: {}", versions.join(", ")));
@@ -223,8 +223,8 @@ fn the_python_client_counts_learns_of_its_loss_and_elects_with_each_python_that_
 }
 
 #[test]
-fn the_javascript_client_counts_and_learns_of_its_loss() {
-    alone(LONG, async {
+fn the_javascript_client_counts_under_a_lock_and_learns_of_its_loss() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         count(6, |path| node(&cluster, NODE_COUNTS, &[path])).await;
         assert_eq!(ends_well(node(&cluster, NODE_LOSES, &[])).await, "fine\n");
@@ -247,12 +247,12 @@ async fn go_program(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn the_go_client_counts_and_learns_of_its_loss() {
+fn the_go_client_counts_under_a_lock_and_learns_of_its_loss() {
     let go = std::process::Command::new("go").arg("version").output().map_err(|error| error.to_string());
     if GO.or_without(go).is_none() {
         return;
     }
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let program = go_program(folder.path()).await;

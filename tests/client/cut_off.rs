@@ -2,7 +2,7 @@
 //! loss before the cluster grants to another client, and loses nothing without need.
 
 use crate::{
-    harness::{Cluster, LONG, SHORT, alone, pass, report},
+    harness::{Cluster, LONG, SHORT, pass_time, report, run_exclusive},
     trial,
     uses::client_of,
 };
@@ -103,15 +103,15 @@ async fn client_by(cluster: &Cluster, way: &watch::Receiver<Way>, others: &[Stri
 }
 
 #[test]
-fn a_guard_that_is_cut_off_is_lost_before_the_next_one_is_granted() {
-    alone(SHORT, async {
+fn a_guard_that_is_cut_off_is_lost_before_the_next_grant() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let (cut, way) = watch::channel(Way::Open);
         let client = client_by(&cluster, &way, &[]).await;
         let guard = client.lock("cut").ttl(TTL).await.unwrap();
         let next = tokio::spawn(client_of(&cluster).lock("cut").into_future());
         // Renewals pass first, so that the lease does not count from the acquire.
-        pass(TTL * 2).await;
+        pass_time(TTL * 2).await;
         assert!(guard.is_held(), "its renewals pass");
 
         let cut_at = Instant::now();
@@ -148,10 +148,10 @@ async fn hand_over(guard: Guard, next: tokio::task::JoinHandle<Result<Guard, fai
 }
 
 #[test]
-fn beside_login_pages_wrong_servers_and_another_cluster_no_guard_is_lost_late_and_none_without_need() {
+fn login_pages_and_wrong_servers_cause_no_late_and_no_needless_loss_of_a_guard() {
     const GUARDS: usize = 10;
     let cuts = trial::size(2, 10);
-    alone(LONG * 2, async {
+    run_exclusive(LONG * 2, async {
         let (cluster, other) = (Cluster::start().await, Cluster::start().await);
         let mut strangers = vec![stranger(PORTAL).await, stranger(NOT_FOUND).await];
         strangers.extend(other.nodes.iter().map(|node| node.url.clone()));
@@ -169,7 +169,7 @@ fn beside_login_pages_wrong_servers_and_another_cluster_no_guard_is_lost_late_an
             let waiting = guards.iter().map(|guard| tokio::spawn(direct.lock(guard.lock().as_str()).into_future()));
             let waiting: Vec<_> = waiting.collect();
             // Several renewals of each guard; each turn cuts at another moment.
-            pass(Duration::from_millis(4_000 + 137 * turn)).await;
+            pass_time(Duration::from_millis(4_000 + 137 * turn)).await;
             for guard in &guards {
                 assert!(guard.is_held(), "{} was lost without need: {:?}", guard.lock(), guard.left());
             }

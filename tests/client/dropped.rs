@@ -1,7 +1,7 @@
 //! A dropped future leaves nothing behind, wherever it is dropped.
 
 use crate::{
-    harness::{Cluster, LONG, alone, report},
+    harness::{Cluster, LONG, report, run_exclusive},
     uses::{client_of, empty},
 };
 use fairhold_client::{Client, Error, Guard};
@@ -73,7 +73,7 @@ async fn acquires(cluster: &Cluster, client: &Client, lock: &'static str) -> usi
 
 #[test]
 fn an_acquire_a_wait_and_a_release_dropped_at_every_point_leave_no_orphan() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let free = acquires(&cluster, &client, "free").await;
@@ -98,8 +98,8 @@ fn an_acquire_a_wait_and_a_release_dropped_at_every_point_leave_no_orphan() {
 }
 
 #[test]
-fn a_waiter_dropped_at_every_point_leaves_no_orphan_and_the_holder_is_not_disturbed() {
-    alone(LONG, async {
+fn a_waiter_dropped_at_every_point_leaves_no_orphan_and_does_not_disturb_the_holder() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let holder = client.lock("held").await.unwrap();
@@ -124,8 +124,8 @@ fn a_waiter_dropped_at_every_point_leaves_no_orphan_and_the_holder_is_not_distur
 }
 
 #[test]
-fn an_acquire_dropped_at_every_point_while_its_node_sleeps_leaves_no_orphan() {
-    alone(LONG, async {
+fn an_acquire_dropped_at_every_point_while_its_node_is_paused_leaves_no_orphan() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let [sleeps, other] = cluster.followers().await;
         // It starts with the paused node about every second time.
@@ -144,7 +144,7 @@ fn an_acquire_dropped_at_every_point_while_its_node_sleeps_leaves_no_orphan() {
             client.settled().await;
             cluster.nodes[sleeps].signal(Signal::CONT);
             // The paused node now reads the requests that it had not read yet.
-            crate::harness::pass(Duration::from_millis(300)).await;
+            crate::harness::pass_time(Duration::from_millis(300)).await;
             empty(&cluster, "sleepy", LEFT_WITHIN).await;
         }
         report(&format!("dropped {dropped} times of 20 while its node slept"));
@@ -153,8 +153,8 @@ fn an_acquire_dropped_at_every_point_while_its_node_sleeps_leaves_no_orphan() {
 }
 
 #[test]
-fn a_guard_dropped_while_a_renewal_or_its_release_hangs_at_a_sleeping_node_is_given_back() {
-    alone(LONG, async {
+fn a_guard_dropped_while_its_renewal_or_release_hangs_at_a_paused_node_is_released() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let [sleeps, other] = cluster.followers().await;
         let client = Client::builder().endpoint(&cluster.nodes[sleeps].url).endpoint(&cluster.nodes[other].url);
@@ -164,7 +164,7 @@ fn a_guard_dropped_while_a_renewal_or_its_release_hangs_at_a_sleeping_node_is_gi
             let guard = client.lock("dozing").ttl(ttl).await.unwrap();
             cluster.nodes[sleeps].signal(Signal::STOP);
             // Spread over the time in which the first renewal is sent and hangs, or goes to the other node.
-            crate::harness::pass(ttl / 4 + ttl * round / 24).await;
+            crate::harness::pass_time(ttl / 4 + ttl * round / 24).await;
             assert!(guard.is_held(), "one node is enough to renew at");
             if round % 2 == 0 {
                 drop(guard);
@@ -175,7 +175,7 @@ fn a_guard_dropped_while_a_renewal_or_its_release_hangs_at_a_sleeping_node_is_gi
             client.settled().await;
             empty_at(&cluster, other, "dozing").await;
             cluster.nodes[sleeps].signal(Signal::CONT);
-            crate::harness::pass(Duration::from_millis(300)).await;
+            crate::harness::pass_time(Duration::from_millis(300)).await;
             empty(&cluster, "dozing", LEFT_WITHIN).await;
         }
     });

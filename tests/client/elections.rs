@@ -1,7 +1,7 @@
 //! An election while its leaders are killed: each observer sees every leader, and all observers see the same ones.
 
 use crate::{
-    harness::{Cluster, NODES, SHORT, alone, eventually, report, together},
+    harness::{Cluster, NODES, SHORT, eventually, report, run_exclusive, run_parallel},
     trial,
     uses::client_of,
 };
@@ -80,8 +80,8 @@ fn candidate(cluster: &Cluster, number: usize) -> Child {
 }
 
 #[test]
-fn a_leader_its_values_and_its_end_are_seen_once_and_in_order() {
-    together(SHORT, async {
+fn an_observer_sees_a_leader_its_values_and_its_end_once_and_in_order() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let sights = Sights::default();
@@ -117,9 +117,9 @@ fn a_leader_its_values_and_its_end_are_seen_once_and_in_order() {
 }
 
 #[test]
-fn all_observers_see_the_same_leaders_while_those_are_killed_one_after_the_other() {
+fn all_observers_see_the_same_leaders_while_leaders_are_killed_in_turn() {
     let (kills, observers) = trial::size((3, 5), (10, 20));
-    alone(trial::size(Duration::from_secs(240), Duration::from_secs(1_800)), async {
+    run_exclusive(trial::size(Duration::from_secs(240), Duration::from_secs(1_800)), async {
         let mut cluster = Cluster::start().await;
         let begun = Instant::now();
         let clients: Vec<Client> = (0..observers).map(|_| client_of(&cluster)).collect();

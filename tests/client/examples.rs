@@ -1,7 +1,7 @@
 //! The examples of the client do what they claim.
 
 use crate::{
-    harness::{Cluster, SHORT, alone, together},
+    harness::{Cluster, SHORT, run_exclusive, run_parallel},
     uses::{client_of, urls},
 };
 use std::sync::{
@@ -20,8 +20,8 @@ mod lock;
 mod migration;
 
 #[test]
-fn the_lock_example_writes_what_only_its_holder_can_write() {
-    together(SHORT, async {
+fn the_lock_example_writes_a_value_that_only_the_holder_can_write() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         lock::deploy(&urls(&cluster), "v1.7").await.unwrap();
         lock::deploy(&urls(&cluster), "v1.8").await.unwrap();
@@ -31,8 +31,8 @@ fn the_lock_example_writes_what_only_its_holder_can_write() {
 }
 
 #[test]
-fn the_migration_example_migrates_once_however_many_start() {
-    together(SHORT, async {
+fn the_migration_example_migrates_once_however_many_copies_start() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let migrations = Arc::new(AtomicUsize::new(0));
         let starts = (0..10).map(|_| {
@@ -51,8 +51,8 @@ fn the_migration_example_migrates_once_however_many_start() {
 }
 
 #[test]
-fn the_sqlite_example_refuses_the_late_write_of_a_holder_that_slept() {
-    alone(SHORT, async {
+fn the_sqlite_example_refuses_the_late_write_of_a_paused_holder() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("reports.sqlite");

@@ -2,7 +2,7 @@
 
 use crate::{
     client::Client,
-    harness::{SHORT, alone, free_ports},
+    harness::{SHORT, free_ports, run_exclusive},
 };
 use std::{process::Stdio, time::Duration};
 use tokio::{
@@ -32,7 +32,7 @@ fn the_example_of_the_front_page_has_eight_lines_and_runs_against_fairhold_dev()
     assert_eq!(page.len(), 7, "seven lines, plus the imports: {page:#?}");
     let run = page.join("\n").replace(&format!("{URL:?}"), "url");
     assert!(RUN.contains(&run), "the documented example differs from the one that runs:\n{run}");
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let port = free_ports(&[0, 1, 2, 100, 101, 102]);
         let mut command = Command::new(env!("CARGO_BIN_EXE_fairhold"));
         command.args(["dev", "--port", &port.to_string()]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -1,7 +1,7 @@
 //! What a holder may do with a grant: change its mode, hold it twice, bound its hold.
 
 use crate::{
-    harness::{Cluster, SHORT, together},
+    harness::{Cluster, SHORT, run_parallel},
     uses::client_of,
 };
 use fairhold_client::{Error, Guard, Lost};
@@ -21,8 +21,8 @@ async fn upgrade_or_release(reader: Guard) -> Result<(Guard, FencingToken), Erro
 }
 
 #[test]
-fn a_reader_becomes_the_writer_and_a_reader_again() {
-    together(SHORT, async {
+fn a_reader_can_become_the_writer_and_a_reader_again() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let reader = client.read_lock("table").await.unwrap();
@@ -54,8 +54,8 @@ fn a_reader_becomes_the_writer_and_a_reader_again() {
 }
 
 #[test]
-fn an_owner_holds_twice_and_the_lock_is_free_after_both() {
-    together(SHORT, async {
+fn an_owner_can_hold_twice_and_the_lock_is_free_after_both_releases() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let session = client.session().await.unwrap();
@@ -73,8 +73,8 @@ fn an_owner_holds_twice_and_the_lock_is_free_after_both() {
 }
 
 #[test]
-fn a_lock_with_a_longest_time_is_lost_then_and_the_next_has_it() {
-    together(SHORT, async {
+fn a_lock_is_lost_after_its_maximum_hold_and_the_next_waiter_gets_it() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let guard = client.lock("deploy").max_hold(2 * SECOND).await.unwrap();

@@ -1,7 +1,7 @@
 //! Many guards in one program with few file descriptors, on a healthy cluster: none is lost. A program without any reports that.
 
 use crate::{
-    harness::{Cluster, LONG, alone, report},
+    harness::{Cluster, LONG, report, run_exclusive},
     trial,
     uses::urls,
 };
@@ -54,7 +54,7 @@ fn many_guards_without_a_session_are_kept_alive_with_few_descriptors() {
         return;
     }
     let (guards, files) = trial::size((400, FILES_USUAL / 4), (2_000, FILES_USUAL));
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let mut program = Command::new(std::env::current_exe().expect("this program"));
         program.args(["--exact", "guards::many_guards_without_a_session_are_kept_alive_with_few_descriptors", "--nocapture"]);
@@ -66,7 +66,7 @@ fn many_guards_without_a_session_are_kept_alive_with_few_descriptors() {
 
 /// The program is this test, in its own process.
 #[test]
-fn a_program_without_descriptors_is_told_so() {
+fn a_program_without_free_descriptors_gets_a_clear_error() {
     if let Ok(endpoints) = std::env::var(ENDPOINTS) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let error = runtime.block_on(async {
@@ -81,10 +81,10 @@ fn a_program_without_descriptors_is_told_so() {
         assert!(error.to_string().contains("this program has reached its limit on open files and connections"), "{error}");
         return;
     }
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let mut program = Command::new(std::env::current_exe().expect("this program"));
-        program.args(["--exact", "guards::a_program_without_descriptors_is_told_so", "--nocapture"]);
+        program.args(["--exact", "guards::a_program_without_free_descriptors_gets_a_clear_error", "--nocapture"]);
         let status = program.env(ENDPOINTS, urls(&cluster)).stdin(Stdio::null()).kill_on_drop(true).status().await;
         assert!(status.expect("it runs").success());
     });

@@ -1,7 +1,7 @@
 //! The leader is killed repeatedly while many tasks work under one lock, and none of them notices.
 
 use crate::{
-    harness::{Cluster, all, alone, eventually, report},
+    harness::{Cluster, all, eventually, report, run_exclusive},
     trial,
     uses::{client_of, empty},
 };
@@ -48,9 +48,9 @@ async fn work(client: fairhold_client::Client, sections: Arc<Sections>, count: u
 }
 
 #[test]
-fn leaders_are_killed_under_fifty_tasks_and_no_section_overlaps_fails_or_leaves_an_orphan() {
+fn fifty_tasks_never_overlap_fail_or_leave_an_orphan_while_leaders_are_killed() {
     let (count, kills) = trial::size((500, 2), (10_000, 10));
-    alone(trial::size(Duration::from_secs(240), Duration::from_secs(3_600)), async {
+    run_exclusive(trial::size(Duration::from_secs(240), Duration::from_secs(3_600)), async {
         let mut cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let sections = Arc::new(Sections::default());

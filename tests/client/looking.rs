@@ -1,7 +1,7 @@
 //! Reads of locks, sessions and servers through the client, and an administrator's actions through it.
 
 use crate::{
-    harness::{Cluster, LONG, together},
+    harness::{Cluster, LONG, run_parallel},
     uses::client_of,
 };
 use fairhold_client::{Error, Lost, Seen, WatchEvent};
@@ -12,7 +12,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn holders_and_waiters_are_listed_and_an_administrator_changes_them() {
-    together(LONG, async {
+    run_parallel(LONG, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let locks = client.locks();
@@ -59,8 +59,8 @@ fn holders_and_waiters_are_listed_and_an_administrator_changes_them() {
 }
 
 #[test]
-fn sessions_and_servers_are_seen_and_a_session_is_ended_by_its_number() {
-    together(LONG, async {
+fn sessions_and_servers_are_listed_and_a_session_is_ended_by_its_number() {
+    run_parallel(LONG, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let session = client.session().name("worker-3").await.unwrap();
@@ -88,14 +88,14 @@ fn sessions_and_servers_are_seen_and_a_session_is_ended_by_its_number() {
         assert_eq!(client.cluster().description(&urls[1].url).await.unwrap()["openapi"], "3.1.0");
         assert_eq!(client.cluster().take_snapshot(&urls[2].url).await.unwrap().id, 3);
         let to = leader % 3 + 1;
-        cluster.expects_elections(1, "the client requests it");
+        cluster.expect_elections(1, "the client requests it");
         assert_eq!(client.cluster().hand_over(to).await.unwrap().leader, to);
     });
 }
 
 #[test]
-fn reads_are_as_fresh_as_they_are_asked_to_be_and_wait_for_news() {
-    together(LONG, async {
+fn reads_are_as_fresh_as_requested_and_wait_for_changes() {
+    run_parallel(LONG, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         client.nodes().put("/app/a", "1").parents().await.unwrap();
@@ -117,8 +117,8 @@ fn reads_are_as_fresh_as_they_are_asked_to_be_and_wait_for_news() {
 }
 
 #[test]
-fn a_watch_of_locks_below_and_an_observer_begin_where_they_are_told_to() {
-    together(LONG, async {
+fn a_recursive_watch_of_locks_and_an_observer_start_at_a_given_revision() {
+    run_parallel(LONG, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let mut watching = client.watch().locks_below("orders").await.unwrap();
@@ -150,8 +150,8 @@ fn a_watch_of_locks_below_and_an_observer_begin_where_they_are_told_to() {
 }
 
 #[test]
-fn a_program_without_async_code_reaches_all_of_it() {
-    together(LONG, async {
+fn blocking_code_can_use_the_whole_client() {
+    run_parallel(LONG, async {
         let cluster = Cluster::start().await;
         let url = cluster.nodes[0].url.clone();
         let asked = tokio::task::spawn_blocking(move || {

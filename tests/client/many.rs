@@ -1,7 +1,7 @@
 //! A thousand waits of one client.
 
 use crate::{
-    harness::{Cluster, LONG, all, alone, eventually, report},
+    harness::{Cluster, LONG, all, eventually, report, run_exclusive},
     trial,
     uses::client_of,
 };
@@ -61,10 +61,10 @@ async fn queue_and_pass_on(what: &str, cluster: &Cluster, client: &Client, waite
 }
 
 #[test]
-fn many_acquires_of_one_client_wait_at_once_and_are_granted_one_after_the_other() {
+fn many_acquires_of_one_client_wait_together_and_are_granted_one_by_one() {
     let waiters = trial::size(200_usize, 1_000);
     raise_the_limit();
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         queue_and_pass_on("of one client", &cluster, &client, waiters, || client.lock("many")).await;
@@ -72,10 +72,10 @@ fn many_acquires_of_one_client_wait_at_once_and_are_granted_one_after_the_other(
 }
 
 #[test]
-fn many_waits_of_one_session_are_a_few_connections() {
+fn many_waits_of_one_session_use_few_connections() {
     let waiters = trial::size(200_usize, 1_000);
     raise_the_limit();
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let session = client.session().await.unwrap();

@@ -1,7 +1,7 @@
 //! A program that is paused for longer than its ttl finds its guard lost when it resumes, before it can use the token.
 
 use crate::{
-    harness::{Cluster, LONG, SHORT, alone, report, signal_pid, together},
+    harness::{Cluster, LONG, SHORT, report, run_exclusive, run_parallel, signal_pid},
     trial,
     uses::{client_of, urls},
 };
@@ -59,21 +59,21 @@ async fn hold(endpoints: &str, stopped: Duration) -> (bool, bool) {
         assert!(begun.elapsed() < LIVES_FOR, "it was not stopped");
         last = Instant::now();
         assert_eq!(found, Ok(token), "it is held while the program runs");
-        crate::harness::pass(LOOK_EVERY).await;
+        crate::harness::pass_time(LOOK_EVERY).await;
     }
 }
 
 /// The paused program is this test, in its own process. Without given endpoints, it starts its own cluster, and shows that a
 /// holder that is not paused keeps its token and may write with it.
 #[test]
-fn a_holder_that_is_not_stopped_keeps_its_token_and_writes() {
+fn a_holder_that_is_not_paused_keeps_its_token_and_writes() {
     if let Ok(endpoints) = std::env::var(ENDPOINTS) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let (believed, wrote) = runtime.block_on(hold(&endpoints, STOPPED));
         say(&format!("woke believed={believed} wrote={wrote}"));
         return;
     }
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         assert_eq!(hold(&urls(&cluster), Duration::ZERO).await, (true, true));
     });
@@ -84,7 +84,7 @@ fn a_holder_that_is_not_stopped_keeps_its_token_and_writes() {
 async fn stop_and_wake(cluster: &Cluster) -> (String, bool) {
     let me = std::env::current_exe().expect("this program has a file");
     let mut child = Command::new(me)
-        .args(["--exact", "paused::a_holder_that_is_not_stopped_keeps_its_token_and_writes", "--nocapture"])
+        .args(["--exact", "paused::a_holder_that_is_not_paused_keeps_its_token_and_writes", "--nocapture"])
         .env(ENDPOINTS, urls(cluster))
         .stdout(Stdio::piped())
         .kill_on_drop(true)
@@ -106,7 +106,7 @@ async fn stop_and_wake(cluster: &Cluster) -> (String, bool) {
     let begun = Instant::now();
     // Paused for longer than its ttl in any case, even if another client got the lock at the end of the ttl.
     while begun.elapsed() < STOPPED / 2 {
-        crate::harness::pass(LOOK_EVERY).await;
+        crate::harness::pass_time(LOOK_EVERY).await;
     }
     signal_pid(pid, Signal::CONT);
     let said = next().await;
@@ -117,9 +117,9 @@ async fn stop_and_wake(cluster: &Cluster) -> (String, bool) {
 }
 
 #[test]
-fn a_program_that_is_stopped_beyond_its_ttl_wakes_without_its_lock_and_its_late_write_is_refused() {
+fn a_program_paused_beyond_its_ttl_resumes_without_its_lock_and_its_late_write_is_refused() {
     let times = trial::size(2, 100);
-    alone(trial::size(LONG, LONG * 10), async {
+    run_exclusive(trial::size(LONG, LONG * 10), async {
         let cluster = Cluster::start().await;
         let mut wrong = 0;
         for _ in 0..times {

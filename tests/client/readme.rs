@@ -1,7 +1,7 @@
 //! The first page, run as it is: every block of README.md that a reader can paste, in order, against `fairhold dev`. Then the
 //! leader is killed, and everything works again.
 
-use crate::harness::{LONG, alone, free_ports, report};
+use crate::harness::{LONG, free_ports, report, run_exclusive};
 use std::{
     path::Path,
     process::Stdio,
@@ -56,7 +56,7 @@ async fn walk(steps: &[String], port: u16) {
 }
 
 #[test]
-fn the_blocks_of_the_readme_work_as_they_stand_before_and_after_the_leader_is_killed() {
+fn the_blocks_of_the_readme_work_unchanged_before_and_after_the_leader_is_killed() {
     let all = blocks(README, "sh");
     assert_eq!(all.first().map(String::as_str), Some(FIRST), "the first block starts the cluster");
     let marked = README.matches("\n```").count();
@@ -66,7 +66,7 @@ fn the_blocks_of_the_readme_work_as_they_stand_before_and_after_the_leader_is_ki
     for link in README.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
         assert!(link.starts_with("http") || Path::new("../..").join(link).exists(), "{link} is not there");
     }
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let begun = Instant::now();
         let port = free_ports(&[0, 1, 2, 100, 101, 102]);
         let mut command = Command::new(env!("CARGO_BIN_EXE_fairhold"));

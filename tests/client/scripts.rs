@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, new_key},
-    harness::{Cluster, LONG, SHORT, alone, eventually, together},
+    harness::{Cluster, LONG, SHORT, eventually, run_exclusive, run_parallel},
     uses::urls,
 };
 use std::{
@@ -36,8 +36,8 @@ fn assert_codes(outputs: &[Output], code: i32) {
 }
 
 #[test]
-fn a_cron_job_that_ten_machines_start_runs_once_for_each_night() {
-    alone(LONG, async {
+fn a_cron_job_started_by_ten_machines_runs_once_a_night() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let runs = folder.path().join("runs");
@@ -66,7 +66,7 @@ async fn count(copies: usize, start: impl Fn(&str) -> Command) {
 
 #[test]
 fn bash_and_curl_count_under_a_lock_and_stop_when_it_is_lost() {
-    together(LONG, async {
+    run_parallel(LONG, async {
         let cluster = Cluster::start().await;
         let increment = |counter: &str| format!("read n < {counter}; sleep 0.05; echo $((n + 1)) > {counter}");
         count(8, |counter| script(&cluster, "with-lock.sh", &["deep/counter", "sh", "-c", &increment(counter)])).await;
@@ -92,8 +92,8 @@ fn bash_and_curl_count_under_a_lock_and_stop_when_it_is_lost() {
 }
 
 #[test]
-fn python_counts_under_a_lock_with_its_standard_library_alone() {
-    together(LONG, async {
+fn python_counts_under_a_lock_with_only_its_standard_library() {
+    run_parallel(LONG, async {
         let cluster = Cluster::start().await;
         count(10, |counter| script(&cluster, "with_lock.py", &["python", counter])).await;
         assert_eq!(cluster.client(0).queue("python").await, Vec::<serde_json::Value>::new());

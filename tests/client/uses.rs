@@ -2,7 +2,7 @@
 
 use crate::{
     client::whole,
-    harness::{Cluster, SHORT, eventually, together},
+    harness::{Cluster, SHORT, eventually, run_parallel},
 };
 use fairhold_client::{Client, Error, Lost, WatchEvent};
 use fairhold_types::watch::{WatchLine, What};
@@ -29,8 +29,8 @@ pub(crate) async fn empty(cluster: &Cluster, lock: &str, limit: Duration) {
 }
 
 #[test]
-fn a_lock_is_taken_in_one_line_waited_for_in_order_and_given_back() {
-    together(SHORT, async {
+fn a_lock_is_acquired_in_one_line_waited_for_in_order_and_released() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let first = client.lock("deploy/eu").owner("first").meta("why", "test").await.unwrap();
@@ -59,8 +59,8 @@ fn a_lock_is_taken_in_one_line_waited_for_in_order_and_given_back() {
 }
 
 #[test]
-fn readers_share_writers_do_not_and_permits_are_counted() {
-    together(SHORT, async {
+fn readers_share_a_lock_writers_do_not_and_permits_are_counted() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let readers = (client.read_lock("table").await.unwrap(), client.read_lock("table").await.unwrap());
@@ -84,7 +84,7 @@ fn readers_share_writers_do_not_and_permits_are_counted() {
 
 #[test]
 fn a_session_keeps_many_grants_with_one_keepalive_and_ends_them_together() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let (client, watcher) = (client_of(&cluster), cluster.client(0));
         let session = client.session().ttl(2 * SECOND).name("many").await.unwrap();
@@ -114,7 +114,7 @@ fn a_session_keeps_many_grants_with_one_keepalive_and_ends_them_together() {
 
 #[test]
 fn writes_have_versions_and_a_fence() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let nodes = client.nodes();
@@ -145,8 +145,8 @@ fn is_created(line: &WatchLine, at: &str) -> bool {
 }
 
 #[test]
-fn nodes_are_numbered_listed_removed_and_live_with_a_session() {
-    together(SHORT, async {
+fn nodes_are_numbered_listed_removed_and_bound_to_a_session() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let nodes = client.nodes();
@@ -188,7 +188,7 @@ fn nodes_are_numbered_listed_removed_and_live_with_a_session() {
 
 #[test]
 fn a_transaction_is_one_step_and_its_fence_is_a_guard() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let guard = client.lock("deploy").await.unwrap();
@@ -215,8 +215,8 @@ fn a_transaction_is_one_step_and_its_fence_is_a_guard() {
 }
 
 #[test]
-fn a_program_without_async_code_does_the_same() {
-    together(SHORT, async {
+fn blocking_code_can_do_the_same() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let urls = urls(&cluster);
         let program = tokio::task::spawn_blocking(move || -> Result<(), Error> {

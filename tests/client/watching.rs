@@ -1,7 +1,7 @@
 //! Watches of the client: across nodes that are killed, and after history is gone.
 
 use crate::{
-    harness::{Cluster, LONG, NODES, SHORT, alone, report, together},
+    harness::{Cluster, LONG, NODES, SHORT, report, run_exclusive, run_parallel},
     uses::client_of,
 };
 use fairhold_client::{Client, WatchEvent, Watching};
@@ -52,8 +52,8 @@ async fn create(client: &Client, from: usize, to: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_watch_tells_every_change_once_and_in_order_while_each_node_is_killed_and_restarted() {
-    alone(LONG, async {
+fn a_watch_reports_every_change_once_and_in_order_while_each_node_is_killed_and_restarted() {
+    run_exclusive(LONG, async {
         const EACH: usize = 40;
         let mut cluster = Cluster::start().await;
         let client = client_of(&cluster);
@@ -80,8 +80,8 @@ fn a_watch_tells_every_change_once_and_in_order_while_each_node_is_killed_and_re
 }
 
 #[test]
-fn a_watch_that_begins_with_what_is_there_goes_on_with_what_happens() {
-    together(SHORT, async {
+fn a_watch_that_starts_with_the_current_state_continues_with_later_events() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         client.nodes().put("/feed", "").await.unwrap();
@@ -115,8 +115,8 @@ fn a_watch_that_begins_with_what_is_there_goes_on_with_what_happens() {
 }
 
 #[test]
-fn history_that_one_node_still_has_is_told_and_where_none_has_it_that_is_said() {
-    alone(LONG, async {
+fn a_watch_finds_history_that_one_node_still_has_and_reports_history_that_is_gone() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::plan();
         for node in &mut cluster.nodes {
             // The smallest possible ring, except at the last node.

@@ -9,7 +9,7 @@ mod rows;
 
 use crate::{
     client::{Answer, Call, Client},
-    harness::{Cluster, LONG, all, alone},
+    harness::{Cluster, LONG, all, run_exclusive},
     watching::Watching,
 };
 use rows::{Other, Row, Stage};
@@ -76,7 +76,7 @@ async fn assert_nothing_happened(client: &Client, at: usize, after: u64) {
 
 #[test]
 fn a_first_try_that_arrives_after_its_retry_was_undone_changes_nothing() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let [awake, asleep] = cluster.followers().await;

@@ -2,13 +2,13 @@
 
 use crate::{
     client::Call,
-    harness::{Cluster, SHORT, together},
+    harness::{Cluster, SHORT, run_parallel},
 };
 use tokio::process::Command;
 
 #[test]
-fn a_cluster_whose_peer_addresses_changed_serves_and_says_which() {
-    together(SHORT, async {
+fn a_cluster_with_changed_peer_addresses_serves_and_logs_the_changes() {
+    run_parallel(SHORT, async {
         let mut cluster = Cluster::start().await;
         cluster.client(0).write(&Call::put("/v1/nodes/kept", "before")).await;
         let former: Vec<String> = cluster.nodes.iter().map(|node| node.peer_address.clone()).collect();

@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, new_key, whole},
-    harness::{Cluster, SHORT, eventually, together},
+    harness::{Cluster, SHORT, eventually, run_parallel},
     queue::standing,
     streams::Stream,
 };
@@ -16,8 +16,8 @@ fn break_lock(lock: &str, reason: &str) -> Call {
 }
 
 #[test]
-fn a_broken_lock_goes_to_the_next_in_line_and_its_holder_is_told_why() {
-    together(SHORT, async {
+fn a_broken_lock_goes_to_the_next_waiter_and_its_holder_learns_why() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let key = new_key();
@@ -58,8 +58,8 @@ fn a_broken_lock_goes_to_the_next_in_line_and_its_holder_is_told_why() {
 }
 
 #[test]
-fn a_session_is_ended_by_its_number() {
-    together(SHORT, async {
+fn an_administrator_ends_a_session_by_its_number() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "wedged").await;
@@ -75,8 +75,8 @@ fn a_session_is_ended_by_its_number() {
 }
 
 #[test]
-fn administrators_show_their_token_where_there_is_one() {
-    together(SHORT, async {
+fn administrators_need_the_token_if_one_is_set() {
+    run_parallel(SHORT, async {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("token");
         fs::write(&file, "s3cret-one\n").expect("the file");

@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, Grant, new_key, whole},
-    harness::{Cluster, SHORT, eventually, together},
+    harness::{Cluster, SHORT, eventually, run_parallel},
     queue::standing,
     streams::Stream,
 };
@@ -14,8 +14,8 @@ fn set(lock: &str, what: &Value) -> Call {
 }
 
 #[test]
-fn a_lowered_limit_ends_no_holder_but_waiters_that_no_longer_fit() {
-    together(SHORT, async {
+fn a_lowered_limit_ends_waiters_that_no_longer_fit_but_no_holder() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let holder = client.acquire("pool", "limit=4&permits=3&ttl=60s").await;
@@ -43,7 +43,7 @@ fn a_lowered_limit_ends_no_holder_but_waiters_that_no_longer_fit() {
 
 #[test]
 fn a_holder_over_max_hold_loses_the_lock_and_the_next_gets_it() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let key = new_key();
@@ -68,7 +68,7 @@ fn a_holder_over_max_hold_loses_the_lock_and_the_next_gets_it() {
 
 #[test]
 fn a_revoke_reaches_the_holders_and_ends_nothing() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let key = new_key();
@@ -86,8 +86,8 @@ fn a_revoke_reaches_the_holders_and_ends_nothing() {
 }
 
 #[test]
-fn an_owner_holds_what_it_holds_once_more_and_the_last_release_frees_it() {
-    together(SHORT, async {
+fn an_owner_can_hold_a_lock_again_and_the_last_release_frees_it() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "worker").await;

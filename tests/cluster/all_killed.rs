@@ -3,7 +3,7 @@
 use crate::{
     client::{Call, Client, Grant, Session},
     fairness::assert_in_order,
-    harness::{Cluster, LONG, NODES, all, alone, report},
+    harness::{Cluster, LONG, NODES, all, report, run_exclusive},
     queue::standing,
 };
 use std::{
@@ -89,8 +89,8 @@ async fn assert_all_is_there(client: &Client, lock: &str, before: &Before, writt
 }
 
 #[test]
-fn all_three_are_killed_at_once_and_queues_sessions_revision_and_tokens_go_on() {
-    alone(LONG, async {
+fn queues_sessions_revision_and_tokens_survive_the_kill_of_all_nodes() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         for round in 0..ROUNDS {
             let lock = format!("harbour-{round}");

@@ -6,7 +6,7 @@
 use crate::{
     client::{Call, Client, new_key},
     confined::{GROUP_BYTES, Group, MIB, Mount},
-    harness::{Cluster, LONG, NODES, NodeProcess, all, alone, eventually, pass, report},
+    harness::{Cluster, LONG, NODES, NodeProcess, all, eventually, pass_time, report, run_exclusive},
     hostile::{Trial, connect, dawdle, pester, raise_files, terms},
     procfs::Usage,
     state_full::{budget, long_texts},
@@ -80,7 +80,7 @@ async fn fill(client: Client, number: usize, value_bytes: usize, trial: Trial, u
         let answer = client.send_to(number % NODES, &call.within(Duration::from_secs(20))).await;
         let refused = answer.as_ref().is_ok_and(|answer| matches!(answer.status, 400..=499 | 503));
         if refused {
-            pass(Duration::from_millis(20)).await;
+            pass_time(Duration::from_millis(20)).await;
             continue;
         }
         // Everything that was not refused may have been done.
@@ -127,10 +127,10 @@ async fn besiege(address: SocketAddr, number: usize, trial: Trial) {
                 if trial.is_over() {
                     break;
                 }
-                pass(Duration::from_millis(500)).await;
+                pass_time(Duration::from_millis(500)).await;
             }
         }
-        pass(Duration::from_millis(100)).await;
+        pass_time(Duration::from_millis(100)).await;
     }
 }
 
@@ -169,7 +169,7 @@ async fn renew(client: Client, id: String, trial: Trial) -> Seen {
         let begun = Instant::now();
         client.send(&Call::post(&format!("/v1/grants/{id}/renew")).without("idempotency-key")).await.expect_status(200);
         seen.took.push(begun.elapsed());
-        pass(EVERY.saturating_sub(begun.elapsed())).await;
+        pass_time(EVERY.saturating_sub(begun.elapsed())).await;
     }
     seen
 }
@@ -180,7 +180,7 @@ async fn read(client: Client, trial: Trial) -> Seen {
         let begun = Instant::now();
         assert_eq!(client.value("kept").await, "a value");
         seen.took.push(begun.elapsed());
-        pass(EVERY.saturating_sub(begun.elapsed())).await;
+        pass_time(EVERY.saturating_sub(begun.elapsed())).await;
     }
     seen
 }
@@ -196,7 +196,7 @@ async fn lock(client: Client, number: usize, trial: Trial) -> Seen {
             _ => panic!("{answer:?}"),
         }
         seen.took.push(begun.elapsed());
-        pass(EVERY.saturating_sub(begun.elapsed())).await;
+        pass_time(EVERY.saturating_sub(begun.elapsed())).await;
     }
     seen
 }
@@ -208,7 +208,7 @@ async fn beside_honest_clients(cluster: &Cluster, held: Vec<String>, trial: &Tri
     let reads = (0..4).map(|number| tokio::spawn(read(cluster.client(number), trial.clone())));
     let locks = (0..4).map(|number| tokio::spawn(lock(cluster.client(number), number, trial.clone())));
     let (renewals, reads, locks): (Vec<_>, Vec<_>, Vec<_>) = (renewals.collect(), reads.collect(), locks.collect());
-    pass(lasts).await;
+    pass_time(lasts).await;
     trial.over.store(true, SeqCst);
     [Seen::of_all(all(renewals).await), Seen::of_all(all(reads).await), Seen::of_all(all(locks).await)]
 }
@@ -278,10 +278,10 @@ async fn all_is_back(cluster: &Cluster) {
 }
 
 #[test]
-fn three_small_nodes_survive_an_attack_by_every_means_and_honest_clients_go_on() {
+fn three_small_nodes_survive_an_attack_by_every_means_and_honest_clients_continue() {
     raise_files();
     let lasts = Duration::from_secs(trial::size(5, 600));
-    alone(LONG + lasts, async {
+    run_exclusive(LONG + lasts, async {
         let mut cluster = Cluster::plan();
         let confined = trial::size(false, true);
         let groups = if confined { Group::of_each(&mut cluster.nodes) } else { Vec::new() };

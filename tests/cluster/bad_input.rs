@@ -2,7 +2,7 @@
 
 use crate::{
     client::Call,
-    harness::{Cluster, NODES, SHORT, together},
+    harness::{Cluster, NODES, SHORT, run_parallel},
     raw::{Raw, raw},
 };
 
@@ -142,8 +142,8 @@ fn not_there_not_allowed_or_too_large() -> Vec<Case> {
 }
 
 #[test]
-fn whatever_is_wrong_with_a_request_is_said_in_the_answer_and_the_server_goes_on() {
-    together(SHORT, async {
+fn every_invalid_request_gets_an_answer_that_names_the_problem_and_the_server_continues() {
+    run_parallel(SHORT, async {
         let mut cluster = Cluster::start().await;
         let cases = [bad_parameters(), bad_names_and_headers(), not_there_not_allowed_or_too_large()].concat();
         let mut complaints = Vec::new();
@@ -175,8 +175,8 @@ fn whatever_is_wrong_with_a_request_is_said_in_the_answer_and_the_server_goes_on
 }
 
 #[test]
-fn what_is_just_within_a_limit_is_taken() {
-    together(SHORT, async {
+fn requests_just_within_a_limit_are_accepted() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let address = cluster.nodes[0].url.trim_start_matches("http://").to_owned();
         let deep = vec!["a"; 32].join("%2F");
@@ -206,7 +206,7 @@ fn what_is_just_within_a_limit_is_taken() {
 /// The message repeats a wrong value. Escaped, it used to be seven times as long as the request.
 #[test]
 fn a_long_wrong_body_gets_a_short_answer() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let body = format!("\"{}\"", "\u{7f}".repeat(1_570_000));
         for route in ["/v1/txn", "/v1/batch"] {

@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Answer, Call, Client, Session, new_key, whole},
-    harness::{Cluster, NODES, SHORT, alone, report, together},
+    harness::{Cluster, NODES, SHORT, report, run_exclusive, run_parallel},
 };
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -30,8 +30,8 @@ pub(crate) async fn take_often(client: &Client, session: &Session, lock: &str, m
 }
 
 #[test]
-fn each_call_of_a_batch_is_answered_as_if_it_were_alone_and_again_it_does_nothing_twice() {
-    together(SHORT, async {
+fn each_call_of_a_batch_is_answered_as_if_sent_alone_and_a_repeated_batch_does_nothing_twice() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(1);
         let session = client.open_session("60s", "batches").await;
@@ -65,8 +65,8 @@ fn each_call_of_a_batch_is_answered_as_if_it_were_alone_and_again_it_does_nothin
 }
 
 #[test]
-fn a_renewal_in_a_batch_names_its_grant_and_keeps_it_alive_and_one_of_a_session_is_refused() {
-    together(SHORT, async {
+fn a_batched_renewal_keeps_its_grant_alive_and_is_refused_for_a_session() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "batches").await;
@@ -90,8 +90,8 @@ fn a_renewal_in_a_batch_names_its_grant_and_keeps_it_alive_and_one_of_a_session_
 }
 
 #[test]
-fn a_batch_with_a_call_that_is_not_understood_is_refused_before_any_of_it_is_begun() {
-    together(SHORT, async {
+fn a_batch_with_an_invalid_call_is_refused_before_any_call_starts() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "batches").await;
@@ -109,9 +109,9 @@ fn a_batch_with_a_call_that_is_not_understood_is_refused_before_any_of_it_is_beg
 }
 
 #[test]
-fn what_is_acquired_and_released_in_one_batch_is_held_and_then_given_back() {
+fn locks_acquired_and_released_in_one_batch_are_held_and_then_free() {
     const PAIRS: usize = 128;
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let session = cluster.client(0).open_session("60s", "pairs").await;
         for node in 0..NODES {
@@ -132,9 +132,9 @@ fn what_is_acquired_and_released_in_one_batch_is_held_and_then_given_back() {
 }
 
 #[test]
-fn a_place_behind_ten_thousand_readers_is_told_as_fast_as_one_behind_ten() {
+fn a_position_behind_ten_thousand_readers_is_reported_as_fast_as_one_behind_ten() {
     const ASKED: usize = 128;
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(cluster.leader().await);
         let mut took = Vec::new();

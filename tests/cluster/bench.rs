@@ -2,7 +2,7 @@
 
 use crate::{
     client::Call,
-    harness::{Cluster, SHORT, free_ports, together},
+    harness::{Cluster, SHORT, free_ports, run_parallel},
     metrics::value,
 };
 use serde_json::Value;
@@ -35,8 +35,8 @@ async fn held(cluster: &Cluster) -> f64 {
 }
 
 #[test]
-fn what_a_load_on_locks_counts_is_what_the_nodes_counted() {
-    together(SHORT, async {
+fn the_count_of_a_lock_load_equals_the_count_of_the_nodes() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         for (workload, client) in [("lock", "http"), ("contended", "http"), ("lock", "rust"), ("contended", "rust")] {
             let before = held(&cluster).await;
@@ -61,8 +61,8 @@ fn what_a_load_on_locks_counts_is_what_the_nodes_counted() {
 }
 
 #[test]
-fn a_load_that_cannot_be_kept_up_with_shows_the_waiting() {
-    together(SHORT, async {
+fn a_load_beyond_the_capacity_includes_the_waiting_times() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         // One client that should start ten thousand operations a second is late at once, and ever later.
         let arguments = ["lock", "--clients", "1", "--seconds", "1", "--warmup", "0", "--rate", "10000"];
@@ -77,8 +77,8 @@ fn a_load_that_cannot_be_kept_up_with_shows_the_waiting() {
 }
 
 #[test]
-fn each_other_load_runs_and_leaves_nothing() {
-    together(SHORT, async {
+fn each_other_load_runs_and_leaves_nothing_behind() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         for operation in ["write", "read", "local-read"] {
             let figures = bench(&cluster, &["kv", "--operation", operation, "--clients", "4", "--seconds", "0.3"]).await;

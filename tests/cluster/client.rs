@@ -2,7 +2,7 @@
 //! connection with the same key at another node.
 
 use crate::{
-    harness::{NODES, pass},
+    harness::{NODES, pass_time},
     leaderships::{self, Span},
 };
 use futures_util::future::BoxFuture;
@@ -300,7 +300,7 @@ impl Client {
                 call.path
             );
             if node == (self.first + NODES - 1) % NODES {
-                pass(RETRY_AFTER).await;
+                pass_time(RETRY_AFTER).await;
             }
         }
         unreachable!("the loop has no end: {last}")

@@ -3,7 +3,7 @@
 use crate::{
     batches::take_often,
     client::{Call, new_key},
-    harness::{Cluster, LONG, SHORT, alone, free_port, report, together},
+    harness::{Cluster, LONG, SHORT, free_port, report, run_exclusive, run_parallel},
     queue::standing,
     terminal::Terminal,
 };
@@ -39,7 +39,7 @@ pub(crate) async fn at(cluster: &Cluster, node: usize, arguments: &[&str]) -> Ou
 
 #[test]
 fn locks_and_sessions_are_listed_shown_and_ended_from_a_shell() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "worker-3").await;
@@ -71,9 +71,9 @@ fn locks_and_sessions_are_listed_shown_and_ended_from_a_shell() {
 }
 
 #[test]
-fn what_has_many_pages_is_shown_to_its_end_from_a_shell_and_one_page_where_that_is_asked_for() {
+fn a_shell_shows_all_pages_of_a_long_list_or_one_page_on_request() {
     const MANY: usize = 1_100;
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "owner").await;
@@ -99,7 +99,7 @@ fn what_has_many_pages_is_shown_to_its_end_from_a_shell_and_one_page_where_that_
 
 #[test]
 fn a_call_without_the_token_ends_with_77_and_one_with_it_succeeds() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let folder = tempfile::tempdir().expect("a folder");
         let (right, wrong) = (folder.path().join("right"), folder.path().join("wrong"));
         fs::write(&right, "s3cret\n").expect("a file");
@@ -119,8 +119,8 @@ fn a_call_without_the_token_ends_with_77_and_one_with_it_succeeds() {
 }
 
 #[test]
-fn each_command_says_what_went_wrong_by_its_exit_code() {
-    together(SHORT, async {
+fn the_exit_code_of_each_command_tells_the_kind_of_failure() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         assert!(said(&at(&cluster, 0, &["node", "get", "/nothing"]).await, 1).contains("no_node"));
         assert!(said(&at(&cluster, 0, &["locks", "ls", "--bogus"]).await, 2).contains("--bogus"));
@@ -145,8 +145,8 @@ fn each_command_says_what_went_wrong_by_its_exit_code() {
 }
 
 #[test]
-fn a_watch_in_a_shell_goes_on_when_its_node_is_gone() {
-    alone(SHORT, async {
+fn a_watch_in_a_shell_continues_after_its_node_is_gone() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let all = cluster.nodes.iter().map(|node| node.url.as_str()).collect::<Vec<_>>().join(",");
         let mut command = Command::new(FAIRHOLD);
@@ -174,8 +174,8 @@ fn a_watch_in_a_shell_goes_on_when_its_node_is_gone() {
 }
 
 #[test]
-fn a_nodes_configuration_is_shown_with_its_origins_and_checked() {
-    together(SHORT, async {
+fn the_configuration_of_a_node_is_shown_with_its_origins_and_checked() {
+    run_parallel(SHORT, async {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("fairhold.toml");
         let text = "data = \"/var/lib/fairhold\"\npeer-key-file = \"peer.key\"\nmember = [\"1=http://a:7171,a:7271\"]\n";
@@ -200,7 +200,7 @@ fn a_nodes_configuration_is_shown_with_its_origins_and_checked() {
 
 #[test]
 fn completions_load_in_bash_and_know_the_commands() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let folder = tempfile::tempdir().expect("a folder");
         let script = folder.path().join("fairhold.bash");
         fs::write(&script, run(&["completions", "bash"]).await.stdout).expect("a file");
@@ -232,7 +232,7 @@ fn completions_load_in_bash_and_know_the_commands() {
 
 #[test]
 fn the_help_of_lock_explains_itself_to_users_of_flock() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let help = said(&run(&["lock", "--help"]).await, 0);
         for word in ["flock", "-n, --nonblock", "-w, --wait", "-E, --conflict-exit-code", "-s, --shared", "-x, --exclusive"] {
             assert!(help.contains(word), "{word} is not in\n{help}");
@@ -255,8 +255,8 @@ async fn shows_queue(top: &Terminal, wanted: &str, other: &str) {
 }
 
 #[test]
-fn top_shows_nodes_locks_and_the_chosen_queue_and_heeds_its_keys() {
-    alone(SHORT, async {
+fn top_shows_nodes_locks_and_the_chosen_queue_and_reacts_to_its_keys() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         client.acquire("aardvark", "ttl=90s&owner=first").await;
@@ -292,8 +292,8 @@ fn top_shows_nodes_locks_and_the_chosen_queue_and_heeds_its_keys() {
 }
 
 #[test]
-fn the_command_has_the_terminal_and_ctrl_z_and_fg_suspend_and_wake_both() {
-    alone(LONG, async {
+fn the_command_owns_the_terminal_and_ctrl_z_and_fg_suspend_and_resume_both() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let folder = Path::new(FAIRHOLD).parent().expect("a folder").display();
         let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());

@@ -8,7 +8,7 @@ mod fill;
 
 use crate::{
     client::{Call, Client, Grant, Session, new_key},
-    harness::{Cluster, LONG, NODES, alone, eventually, pass, report},
+    harness::{Cluster, LONG, NODES, eventually, pass_time, report, run_exclusive},
     metrics::value,
     trial,
 };
@@ -282,7 +282,7 @@ async fn ends(stage: &mut Stage, sizes: Sizes, crowd: &Crowd) {
         async move {
             loop {
                 client.keepalive(&session).await.expect_status(200);
-                pass(RENEW_EVERY).await;
+                pass_time(RENEW_EVERY).await;
             }
         }
     });
@@ -301,17 +301,17 @@ async fn ends(stage: &mut Stage, sizes: Sizes, crowd: &Crowd) {
 }
 
 #[test]
-fn whatever_happens_to_a_crowd_delays_nobody_and_calls_no_election() {
-    alone(6 * LONG, async {
+fn expensive_operations_on_a_crowd_delay_no_client_and_cause_no_election() {
+    run_exclusive(6 * LONG, async {
         let sizes = sizes();
         let mut stage = Stage::set().await;
         let rest = trial::size(Duration::from_secs(3), Duration::from_secs(20));
-        let ((), alone) = stage.measure("at rest", pass(rest)).await;
+        let ((), alone) = stage.measure("at rest", pass_time(rest)).await;
         let client = stage.client();
         let (crowd, _) = stage.measure("the crowd comes", fill_all(&client, sizes)).await;
         count_all(&client, sizes, &crowd).await;
         stage.rest = Some(alone);
-        stage.during("nothing happens to the crowd", pass(rest)).await;
+        stage.during("nothing happens to the crowd", pass_time(rest)).await;
         looks(&mut stage, &crowd).await;
         orders(&mut stage).await;
         ends(&mut stage, sizes, &crowd).await;

@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, new_key, whole},
-    harness::{Cluster, NODES, SHORT, same_address, together},
+    harness::{Cluster, NODES, SHORT, run_parallel, same_address},
 };
 use serde_json::Value;
 use tokio::process::Command;
@@ -27,7 +27,7 @@ fn assert_time(text: &Value) {
 
 #[test]
 fn the_curl_lines_of_the_contract_work_word_for_word_on_each_port() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let mut last_token = 0;
         for node in &cluster.nodes {
@@ -61,7 +61,7 @@ fn the_curl_lines_of_the_contract_work_word_for_word_on_each_port() {
 
 #[test]
 fn every_answer_of_every_node_names_its_cluster_its_revision_its_leader_and_the_request() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let id = cluster.client(0).send(&Call::get("/v1/cluster")).await.string("cluster").to_owned();
         assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
@@ -121,7 +121,7 @@ fn every_answer_of_every_node_names_its_cluster_its_revision_its_leader_and_the_
 
 #[test]
 fn a_write_on_one_node_is_readable_on_every_other() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         for round in 0..20 {
             let (writes, reads) = (cluster.client(round), cluster.client(round + 1 + round % 2));
@@ -137,8 +137,8 @@ fn a_write_on_one_node_is_readable_on_every_other() {
 }
 
 #[test]
-fn a_request_for_a_redirect_is_sent_to_the_leader() {
-    together(SHORT, async {
+fn a_request_for_a_redirect_is_redirected_to_the_leader() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let path = "/v1/locks/signpost?wait=5s&owner=a%20b";
@@ -169,8 +169,8 @@ fn lines_of(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn each_line_of_the_page_of_locks_is_understood() {
-    together(SHORT, async {
+fn each_command_line_of_the_page_of_locks_is_valid() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let lines = lines_of(include_str!("../../docs/locks.md"));

@@ -4,7 +4,7 @@
 use crate::{
     client::{Answer, Call, Client, Grant, Session},
     fairness::Dice,
-    harness::{Cluster, LONG, SHORT, all, alone, pass, report, together},
+    harness::{Cluster, LONG, SHORT, all, pass_time, report, run_exclusive, run_parallel},
     trial,
 };
 use serde_json::json;
@@ -66,7 +66,7 @@ fn unfairness() -> usize {
 
 #[test]
 fn philosophers_that_take_both_forks_at_once_all_eat() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let (table, until) = (Table::default(), Instant::now() + dining_time());
         let dine = |seat: usize| {
@@ -185,8 +185,8 @@ impl Dinner {
 }
 
 #[test]
-fn in_each_round_in_which_all_hold_one_fork_the_last_to_ask_is_refused_and_nobody_else() {
-    alone(LONG, async {
+fn only_the_last_request_is_refused_in_each_round_in_which_all_hold_one_fork() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let (dinner, until) = (Arc::new(Dinner::default()), Instant::now() + dining_time());
         let (all_sit, goes_on) = (Arc::new(Barrier::new(SEATS)), Arc::new(AtomicBool::new(true)));
@@ -222,7 +222,7 @@ fn in_each_round_in_which_all_hold_one_fork_the_last_to_ask_is_refused_and_nobod
 
 #[test]
 fn philosophers_that_take_one_fork_at_a_time_are_refused_before_they_deadlock() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let (dinner, until) = (Arc::new(Dinner::default()), Instant::now() + dining_time());
         let all_sit = Arc::new(Barrier::new(SEATS));
@@ -241,12 +241,12 @@ fn philosophers_that_take_one_fork_at_a_time_are_refused_before_they_deadlock() 
                         if begins {
                             all_sit.wait().await;
                         }
-                        pass(thinks_for).await;
+                        pass_time(thinks_for).await;
                     };
                     if dinner.eat(&client, &session, seat, thinks).await {
                         meals += 1;
                     } else {
-                        pass(Duration::from_millis(dice.below(THINKS))).await;
+                        pass_time(Duration::from_millis(dice.below(THINKS))).await;
                     }
                 }
                 meals
@@ -260,8 +260,8 @@ fn philosophers_that_take_one_fork_at_a_time_are_refused_before_they_deadlock() 
 }
 
 #[test]
-fn a_circle_is_refused_before_it_is_closed_and_the_others_go_on() {
-    together(SHORT, async {
+fn a_request_that_would_close_a_circle_is_refused_and_the_others_continue() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let [alice, bob] = [client.open_session("60s", "alice").await, client.open_session("60s", "bob").await];

@@ -3,7 +3,7 @@
 
 use crate::{
     client::{Call, new_key},
-    harness::{Cluster, LONG, NODES, alone, eventually},
+    harness::{Cluster, LONG, NODES, eventually, run_exclusive},
 };
 use std::time::Duration;
 use tokio::process::Command;
@@ -11,15 +11,15 @@ use tokio::process::Command;
 const SERVED_AGAIN_WITHIN: Duration = Duration::from_secs(30);
 
 #[test]
-fn a_planted_panic_of_a_command_is_left_out_on_every_node_and_the_cluster_goes_on() {
-    alone(LONG, async {
+fn every_node_skips_a_command_with_a_planted_panic_and_the_cluster_continues() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::plan();
         for node in &mut cluster.nodes {
             node.environment = vec![("FAIRHOLD_PLANTED_PANIC".to_owned(), "boom".into())];
             node.start();
         }
         cluster.ready().await;
-        cluster.expects_elections(2 * NODES, "each node panics twice at the command, and starts again both times");
+        cluster.expect_elections(2 * NODES, "each node panics twice at the command, and starts again both times");
         let client = cluster.client(0);
         let held = client.acquire("before", "ttl=10m").await;
         let pids: Vec<u32> = cluster.nodes.iter().map(|node| node.pid()).collect();

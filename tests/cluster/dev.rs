@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, Client},
-    harness::{NODES, SHORT, alone, eventually, free_ports, program, signal_pid},
+    harness::{NODES, SHORT, eventually, free_ports, program, run_exclusive, signal_pid},
 };
 use rustix::process::Signal;
 use std::{fs, process::Stdio, time::Duration};
@@ -102,8 +102,8 @@ impl Dev {
 }
 
 #[test]
-fn dev_says_its_lines_starts_a_killed_node_again_and_takes_its_nodes_along_when_it_is_killed() {
-    alone(SHORT, async {
+fn dev_prints_its_nodes_restarts_a_killed_node_and_takes_its_nodes_along_when_killed() {
+    run_exclusive(SHORT, async {
         let dev = start().await;
         let mut children = children_of(dev.pid());
         children.sort_unstable();
@@ -134,7 +134,7 @@ fn dev_says_its_lines_starts_a_killed_node_again_and_takes_its_nodes_along_when_
 
 #[test]
 fn ctrl_c_ends_dev_and_all_of_its_nodes() {
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let dev = start().await;
         dev.end_by(Signal::INT).await;
     });

@@ -2,7 +2,7 @@
 
 use crate::{
     client::Call,
-    harness::{Cluster, LONG, all, alone, report},
+    harness::{Cluster, LONG, all, report, run_exclusive},
     trial,
 };
 use serde_json::json;
@@ -56,9 +56,9 @@ const VALUE_BYTES: usize = 1024 * 1024;
 const BESIDE_THE_STATE: u64 = 256 * 1024 * 1024;
 
 #[test]
-fn the_disk_stays_bounded_where_one_large_value_is_overwritten() {
+fn the_disk_stays_bounded_while_one_large_value_is_overwritten() {
     let changes = trial::size(400, 3_200);
-    alone(LONG * 2, async {
+    run_exclusive(LONG * 2, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let mut peak = vec![0; cluster.nodes.len()];
@@ -91,10 +91,10 @@ fn idle_transaction(number: usize) -> Call {
 /// Conditions used to cost nothing: many such transactions made one entry that no node could read again, and no snapshot freed
 /// its disk space.
 #[test]
-fn a_flood_of_transactions_that_only_ask_fills_no_disk_and_leaves_a_log_that_can_be_read() {
+fn a_flood_of_read_only_transactions_fills_no_disk_and_leaves_a_readable_log() {
     const AT_ONCE: usize = 200;
     let rounds = trial::size(2, 16);
-    alone(LONG * 2, async {
+    run_exclusive(LONG * 2, async {
         let mut cluster = Cluster::start().await;
         let mut peak = vec![0; cluster.nodes.len()];
         for round in 0..rounds {
@@ -123,7 +123,7 @@ fn a_flood_of_transactions_that_only_ask_fills_no_disk_and_leaves_a_log_that_can
 #[test]
 fn the_disk_stays_bounded_under_many_small_writes() {
     let changes = trial::size(25_000, 300_000);
-    alone(if changes > 100_000 { Duration::from_secs(1800) } else { LONG }, async {
+    run_exclusive(if changes > 100_000 { Duration::from_secs(1800) } else { LONG }, async {
         let cluster = Cluster::start().await;
         let (started, done) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
         let peak = Arc::new(std::sync::Mutex::new(vec![0; cluster.nodes.len()]));

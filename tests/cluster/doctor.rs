@@ -1,6 +1,6 @@
 //! `fairhold doctor`: its findings on a healthy cluster and on unhealthy ones.
 
-use crate::harness::{Cluster, SHORT, alone, eventually, free_port, together};
+use crate::harness::{Cluster, SHORT, eventually, free_port, run_exclusive, run_parallel};
 use serde_json::Value;
 use std::{process::Output, time::Duration};
 use tokio::process::Command;
@@ -38,8 +38,8 @@ fn failed(findings: &[[String; 4]]) -> Vec<&str> {
 }
 
 #[test]
-fn of_a_cluster_that_is_well_one_endpoint_is_enough_to_find_and_praise_all() {
-    together(SHORT, async {
+fn doctor_finds_all_nodes_of_a_healthy_cluster_from_one_endpoint() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         // A new leader and its followers need a moment to exchange messages.
         let findings = eventually("nothing is wrong", Duration::from_secs(20), || async {
@@ -63,8 +63,8 @@ fn of_a_cluster_that_is_well_one_endpoint_is_enough_to_find_and_praise_all() {
 }
 
 #[test]
-fn a_dead_node_a_lost_quorum_and_a_stranger_are_told_apart_with_what_to_do() {
-    alone(SHORT, async {
+fn doctor_tells_a_dead_node_a_lost_quorum_and_a_stranger_apart_with_advice() {
+    run_exclusive(SHORT, async {
         let (mut cluster, other) = (Cluster::start().await, Cluster::start().await);
         let leader = cluster.leader().await;
         let [one, two] = cluster.followers().await;
@@ -95,8 +95,8 @@ fn a_dead_node_a_lost_quorum_and_a_stranger_are_told_apart_with_what_to_do() {
 }
 
 #[test]
-fn where_nothing_answers_it_says_so_by_its_exit_code_too() {
-    together(SHORT, async {
+fn doctor_has_its_own_exit_code_if_no_node_answers() {
+    run_parallel(SHORT, async {
         let url = format!("http://127.0.0.1:{}", free_port());
         let (code, findings) = found(&[&url]).await;
         assert_eq!(code, Some(69), "{findings:?}");

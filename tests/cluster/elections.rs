@@ -3,7 +3,7 @@
 use crate::{
     all_killed::kill_all_and_start_again,
     client::{Answer, Call, Client, Grant, whole},
-    harness::{Cluster, LONG, SHORT, all, alone, eventually, report, together},
+    harness::{Cluster, LONG, SHORT, all, eventually, report, run_exclusive, run_parallel},
     queue::standing,
     trial,
 };
@@ -55,8 +55,8 @@ async fn lines(client: &Client, node: usize, path: &str, is_last: impl Fn(&Value
 }
 
 #[test]
-fn every_node_names_the_leader_also_to_an_observer_that_returns() {
-    together(SHORT, async {
+fn every_node_names_the_leader_even_to_an_observer_that_returns() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         leader(&client, "primary").await.expect_problem(404, "no_leader");
@@ -106,8 +106,8 @@ fn every_node_names_the_leader_also_to_an_observer_that_returns() {
 }
 
 #[test]
-fn a_name_is_a_lock_or_an_election_and_both_outlive_the_death_of_all_nodes() {
-    alone(LONG, async {
+fn a_name_is_a_lock_or_an_election_and_both_survive_the_kill_of_all_nodes() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let client = cluster.client(0);
         let lock = client.acquire("mutex", "ttl=10m").await;
@@ -158,7 +158,7 @@ async fn kill(candidates: &mut BTreeMap<String, Child>, value: &str) {
 #[test]
 fn all_observers_of_an_election_see_the_same_leaders_while_leaders_are_killed() {
     let kills = trial::size(2, 10);
-    alone(LONG, async move {
+    run_exclusive(LONG, async move {
         let cluster = Cluster::start().await;
         let (client, began) = (cluster.client(0), Instant::now());
         let mut to_come = (0..).map(|number| candidate(&cluster, number));

@@ -4,7 +4,7 @@
 
 use crate::{
     client::Call,
-    harness::{Cluster, LONG, alone, eventually, pass, report, signal_pid},
+    harness::{Cluster, LONG, eventually, pass_time, report, run_exclusive, signal_pid},
     trial,
     without::{NAMESPACES, Need, TOOLS, USERS, compile},
 };
@@ -212,7 +212,7 @@ async fn go(cluster: &Cluster, number: usize, way: &Way, program: &Path, folder:
     let call = Call::post(&format!("/v1/locks/{lock}?wait=60s&ttl=60s"));
     let granted = cluster.client(number).send(&call).await.expect_status(200);
     let since = WallMillis::from_rfc3339(granted.string("held_since")).expect("a time").0;
-    pass(LOOK_FOR).await;
+    pass_time(LOOK_FOR).await;
     let Some((last_by, last)) = lines(&log).pop() else {
         assert!(way.kills(), "{} never worked", way.name);
         return f64::INFINITY;
@@ -249,9 +249,9 @@ async fn exists(way: &Way) -> Result<(), String> {
 }
 
 #[test]
-fn nothing_that_a_command_started_works_on_beside_the_next_holder_however_it_tried_to_leave() {
+fn no_process_of_a_command_works_while_the_next_holder_has_the_lock_however_it_escaped() {
     let everything = trial::size(false, true);
-    alone(LONG * 3, async {
+    run_exclusive(LONG * 3, async {
         let cluster = Cluster::start().await;
         let (folder, program_for_all) = folder(escape());
         let mut ways = Vec::new();
@@ -278,8 +278,8 @@ fn nothing_that_a_command_started_works_on_beside_the_next_holder_however_it_tri
 const CROWD: &str = "4000";
 
 #[test]
-fn processes_that_fork_and_end_all_the_time_are_stopped_on_a_machine_with_thousands_of_others() {
-    alone(LONG, async {
+fn processes_that_keep_forking_are_stopped_even_among_thousands_of_others() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let (folder, program) = folder(escape());
         let there = folder.path().join("crowd");
@@ -303,9 +303,9 @@ fn processes_that_fork_and_end_all_the_time_are_stopped_on_a_machine_with_thousa
 
 /// As with `nsenter` and some container runtimes: the process group is outside of the namespace, and has no number in it.
 #[test]
-fn the_exit_code_of_the_command_is_kept_in_a_pid_namespace_whose_process_group_is_outside() {
+fn the_exit_code_is_kept_in_a_pid_namespace_with_its_process_group_outside() {
     const ENTER: [&str; 2] = ["-rpf", "--mount-proc"];
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let probe = succeeds(Command::new("unshare").args(ENTER).arg("true")).await;
         let Some(()) = NAMESPACES.or_without(probe) else { return };
         let cluster = Cluster::start().await;
@@ -321,12 +321,12 @@ fn the_exit_code_of_the_command_is_kept_in_a_pid_namespace_whose_process_group_i
 /// With few process numbers, an orphan soon gets the number of the command after it has ended. The orphan's exit code is not
 /// that of the command.
 #[test]
-fn the_exit_code_of_the_command_is_kept_where_an_orphan_gets_its_number() {
+fn the_exit_code_is_kept_if_an_orphan_reuses_the_process_number() {
     const ENTER: [&str; 2] = ["-rpf", "--mount-proc"];
     /// Older kernels have one maximum for the whole machine, which a namespace cannot set.
     const OWN_MAXIMUM_SINCE: (u32, u32) = (6, 14);
     const FEW: &str = "echo 400 > /proc/sys/kernel/pid_max && echo 320 > /proc/sys/kernel/ns_last_pid";
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
         let mut version = kernel.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or_default());
         let version = (version.next().expect("a version"), version.next().unwrap_or_default());

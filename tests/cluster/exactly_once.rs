@@ -3,7 +3,7 @@
 use crate::{
     client::{Call, Grant, new_key},
     going_away::ask_with,
-    harness::{Cluster, LONG, NODES, SHORT, alone, together},
+    harness::{Cluster, LONG, NODES, SHORT, run_exclusive, run_parallel},
     queue::standing,
 };
 use rustix::process::Signal;
@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 #[test]
-fn a_release_sent_again_after_the_same_session_took_the_lock_again_frees_nothing() {
-    together(SHORT, async {
+fn a_repeated_release_frees_nothing_after_the_same_session_acquired_the_lock_again() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "worker").await;
@@ -28,8 +28,8 @@ fn a_release_sent_again_after_the_same_session_took_the_lock_again_frees_nothing
 }
 
 #[test]
-fn an_acquire_sent_again_after_a_change_of_leader_returns_the_same_grant() {
-    alone(LONG, async {
+fn a_repeated_acquire_returns_the_same_grant_after_a_change_of_leader() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let call = Call::post("/v1/locks/crane?ttl=60s&owner=operator");
@@ -50,7 +50,7 @@ fn an_acquire_sent_again_after_a_change_of_leader_returns_the_same_grant() {
 
 #[test]
 fn a_release_that_arrives_before_its_acquire_wins() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let key = new_key();
         cluster.client(0).release(&key).await;
@@ -64,8 +64,8 @@ fn a_release_that_arrives_before_its_acquire_wins() {
 }
 
 #[test]
-fn a_key_that_comes_again_with_another_request_is_refused() {
-    together(SHORT, async {
+fn a_key_reused_for_another_request_is_refused() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let key = new_key();
@@ -82,7 +82,7 @@ fn a_key_that_comes_again_with_another_request_is_refused() {
 
 #[test]
 fn a_request_refused_with_lock_held_may_retry_with_the_same_key() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let holder = cluster.client(0).acquire("lathe", "").await;
         let call = Call::post("/v1/locks/lathe");
@@ -94,8 +94,8 @@ fn a_request_refused_with_lock_held_may_retry_with_the_same_key() {
 }
 
 #[test]
-fn a_write_sent_again_with_its_key_is_done_once() {
-    together(SHORT, async {
+fn a_repeated_write_with_its_key_is_done_once() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let call = Call::put("/v1/nodes/once", "value");
         let first = cluster.client(0).write(&call).await;
@@ -112,8 +112,8 @@ fn a_write_sent_again_with_its_key_is_done_once() {
 }
 
 #[test]
-fn a_retry_on_another_node_takes_the_place_over() {
-    together(SHORT, async {
+fn a_retry_at_another_node_takes_over_the_place() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let holder = client.acquire("ferry", "ttl=60s").await;
@@ -158,8 +158,8 @@ async fn answered_and_reset(stream: TcpStream) {
 }
 
 #[test]
-fn a_duplicate_that_was_stuck_in_a_stopped_node_takes_nothing_from_the_caller_that_went_elsewhere() {
-    alone(SHORT, async {
+fn a_duplicate_stuck_in_a_paused_node_takes_nothing_from_the_caller_that_moved_on() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let [stuck, other] = cluster.followers().await;
         let (client, key) = (cluster.client(other), new_key());
@@ -179,8 +179,8 @@ fn a_duplicate_that_was_stuck_in_a_stopped_node_takes_nothing_from_the_caller_th
 }
 
 #[test]
-fn a_waiter_that_a_stuck_duplicate_replaced_asks_again_and_has_its_place() {
-    alone(SHORT, async {
+fn a_waiter_replaced_by_a_stuck_duplicate_retries_and_keeps_its_place() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let [stuck, other] = cluster.followers().await;
         let (client, key) = (cluster.client(other), new_key());
@@ -197,7 +197,7 @@ fn a_waiter_that_a_stuck_duplicate_replaced_asks_again_and_has_its_place() {
         waits.await.expect("the waiter's task").expect_problem(504, "deadline_exceeded");
         drop(duplicate);
         // Like a program that retries after a second.
-        crate::harness::pass(Duration::from_secs(1)).await;
+        crate::harness::pass_time(Duration::from_secs(1)).await;
         let again = {
             let (client, call) = (cluster.client(other), Call::post(path).key(&key));
             tokio::spawn(async move { client.once(&call).await })

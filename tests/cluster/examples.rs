@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, new_key},
-    harness::{Cluster, LONG, report, together},
+    harness::{Cluster, LONG, report, run_parallel},
 };
 use reqwest::{Client, Method, redirect::Policy};
 use serde_json::{Map, Value};
@@ -121,12 +121,12 @@ async fn complaint(http: &Client, url: &str, case: Case, answers: &Value) -> Opt
 }
 
 #[test]
-fn every_example_of_the_description_is_a_request_that_servers_understand() {
-    together(LONG, async {
+fn every_example_in_the_api_description_is_a_valid_request() {
+    run_parallel(LONG, async {
         let path = "../../proto/openapi.json";
         let description: Value = serde_json::from_str(&fs::read_to_string(path).expect("it is there")).expect("JSON");
         let cluster = Cluster::start().await;
-        cluster.expects_elections(1, "one of the examples requests another leader");
+        cluster.expect_elections(1, "one of the examples requests another leader");
         let client = cluster.client(0);
         for _ in 0..WRITES {
             client.write(&Call::put("/v1/nodes/jobs", "")).await;

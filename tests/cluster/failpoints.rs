@@ -3,7 +3,7 @@
 
 use crate::{
     client::Call,
-    harness::{Cluster, LONG, NODES, alone},
+    harness::{Cluster, LONG, NODES, run_exclusive},
 };
 
 /// Steps that each node takes, leader or not.
@@ -13,13 +13,13 @@ const STEPS: [&str; 6] =
 const TIMES: [usize; 2] = [3, 60];
 
 #[test]
-fn a_process_that_crashes_at_a_failpoint_has_all_that_was_acknowledged_when_it_starts_again() {
-    alone(LONG, async {
+fn a_process_that_crashes_at_a_failpoint_restarts_with_everything_acknowledged() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let mut written = Vec::new();
         let crashes = TIMES.iter().flat_map(|times| STEPS.map(|step| format!("{step}=crash@{times}")));
         cluster
-            .expects_elections(TIMES.len() * STEPS.len(), "a leader may crash at its failpoint, which the harness notices late");
+            .expect_elections(TIMES.len() * STEPS.len(), "a leader may crash at its failpoint, which the harness notices late");
         for (round, crash) in crashes.enumerate() {
             let index = round % NODES;
             assert!(cluster.nodes[index].terminate().await.success(), "{crash}");

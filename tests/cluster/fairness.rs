@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, Client, Grant},
-    harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
+    harness::{Cluster, LONG, NODES, all, eventually, pass_time, report, run_exclusive},
     queue::standing,
 };
 use std::{
@@ -103,8 +103,8 @@ async fn counted_since(client: &Client, before: &Counted, grants: u64) -> Counte
 }
 
 #[test]
-fn when_two_hundred_stand_in_line_each_grant_wakes_one_of_them_where_it_waits() {
-    alone(LONG, async {
+fn each_grant_wakes_only_the_next_of_two_hundred_waiters_at_its_node() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let holder = client.acquire("gate", "ttl=10m").await;
@@ -132,7 +132,7 @@ fn when_two_hundred_stand_in_line_each_grant_wakes_one_of_them_where_it_waits() 
 
 #[test]
 fn two_hundred_clients_at_random_moments_get_a_lock_in_the_order_of_their_requests() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let (client, room) = (cluster.client(0), Room::default());
         let before = counted(&client).await;
@@ -143,7 +143,7 @@ fn two_hundred_clients_at_random_moments_get_a_lock_in_the_order_of_their_reques
             tokio::spawn(async move {
                 let mut grants = Vec::new();
                 for _ in 0..TIMES {
-                    pass(Duration::from_millis(dice.below(200))).await;
+                    pass_time(Duration::from_millis(dice.below(200))).await;
                     let grant = client.acquire("gate", "wait=10m&ttl=60s").await;
                     room.enter(grant.token);
                     grants.push(grant.clone());

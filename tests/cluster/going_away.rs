@@ -3,7 +3,7 @@
 use crate::{
     client::{Call, Client, Grant},
     fairness::{Dice, Room, assert_in_order},
-    harness::{Cluster, LONG, NODES, SHORT, all, alone, eventually, report},
+    harness::{Cluster, LONG, NODES, SHORT, all, eventually, report, run_exclusive},
     pace::assert_within,
     queue::standing,
 };
@@ -29,8 +29,8 @@ async fn shrunk(client: &Client, lock: &str, count: usize, since: Instant) -> Du
 }
 
 #[test]
-fn a_client_that_disconnects_while_it_waits_is_out_of_the_queue_within_a_second() {
-    alone(SHORT, async {
+fn a_client_that_disconnects_while_waiting_leaves_the_queue_within_a_second() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         for node in 0..NODES {
             let client = cluster.client(node);
@@ -77,9 +77,9 @@ async fn hang_up(mut stream: TcpStream) -> Option<String> {
 }
 
 #[test]
-fn a_client_that_disconnects_in_the_instant_in_which_it_is_granted_holds_nothing_up() {
+fn a_client_that_disconnects_at_the_moment_of_its_grant_blocks_nothing() {
     const ROUNDS: usize = 60;
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let mut dice = Dice::new(0x60a7);
         let (mut answered, mut longest) = (0, Duration::ZERO);
@@ -122,7 +122,7 @@ fn a_client_that_disconnects_in_the_instant_in_which_it_is_granted_holds_nothing
 
 #[test]
 fn a_named_session_or_respond_async_keeps_the_place_without_a_connection() {
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let holder = client.acquire("depot", "ttl=60s").await;
@@ -188,8 +188,8 @@ async fn stop_a_node_with_waiters(cluster: &mut Cluster, stopped: usize) {
 }
 
 #[test]
-fn a_follower_that_is_stopped_with_fifty_waiters_loses_none_of_their_places() {
-    alone(LONG, async {
+fn a_stopped_follower_loses_none_of_its_fifty_waiters() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let [follower, _] = cluster.followers().await;
         stop_a_node_with_waiters(&mut cluster, follower).await;
@@ -197,8 +197,8 @@ fn a_follower_that_is_stopped_with_fifty_waiters_loses_none_of_their_places() {
 }
 
 #[test]
-fn a_leader_that_is_stopped_with_fifty_waiters_loses_none_of_their_places() {
-    alone(LONG, async {
+fn a_stopped_leader_loses_none_of_its_fifty_waiters() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         stop_a_node_with_waiters(&mut cluster, leader).await;

@@ -2,7 +2,7 @@
 
 use crate::{
     commands::{at, said},
-    harness::{Cluster, LONG, SHORT, together},
+    harness::{Cluster, LONG, SHORT, run_parallel},
 };
 use std::process::{Output, Stdio};
 use tokio::{
@@ -56,8 +56,8 @@ fn shell(cluster: &Cluster) -> Shell<'_> {
 }
 
 #[test]
-fn a_script_takes_renews_and_gives_back_a_grant_by_its_id() {
-    together(LONG, async {
+fn a_script_acquires_renews_and_releases_a_grant_by_its_id() {
+    run_parallel(LONG, async {
         let cluster = Cluster::start().await;
         let sh = shell(&cluster);
         let first = sh.done("grants take deploy --ttl 1m --owner ci-7 --meta build=81 --lock-delay 1s --max-hold 1h").await;
@@ -89,8 +89,8 @@ fn a_script_takes_renews_and_gives_back_a_grant_by_its_id() {
 }
 
 #[test]
-fn a_script_changes_the_mode_of_a_grant_and_takes_several_in_one_step() {
-    together(LONG, async {
+fn a_script_changes_the_mode_of_a_grant_and_acquires_several_locks_in_one_step() {
+    run_parallel(LONG, async {
         let cluster = Cluster::start().await;
         let sh = shell(&cluster);
         let one = sh.done("grants take table --shared --ttl 1m").await;
@@ -116,7 +116,7 @@ fn a_script_changes_the_mode_of_a_grant_and_takes_several_in_one_step() {
 
 #[test]
 fn a_session_of_a_script_owns_its_grants_and_its_nodes() {
-    together(LONG, async {
+    run_parallel(LONG, async {
         let cluster = Cluster::start().await;
         let sh = shell(&cluster);
         let opened = sh.done("sessions open --ttl 1m --name nightly --meta host=n7").await;
@@ -148,7 +148,7 @@ fn a_session_of_a_script_owns_its_grants_and_its_nodes() {
 
 #[test]
 fn a_script_sees_the_leader_and_the_leader_proclaims() {
-    together(LONG, async {
+    run_parallel(LONG, async {
         let cluster = Cluster::start().await;
         let sh = shell(&cluster);
         sh.fails("elections show primary", 1, "no_leader").await;
@@ -163,8 +163,8 @@ fn a_script_sees_the_leader_and_the_leader_proclaims() {
 }
 
 #[test]
-fn a_command_that_holds_for_too_long_is_stopped_and_its_words_stand_in_the_queue() {
-    together(SHORT, async {
+fn a_command_that_holds_for_too_long_is_stopped_and_the_queue_shows_its_meta() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let (url, fairhold) = (&cluster.nodes[0].url, env!("CARGO_BIN_EXE_fairhold"));
         let queue = [fairhold, "locks", "queue", "loom", "-o", "json", "-e", url];
@@ -181,8 +181,8 @@ fn a_command_that_holds_for_too_long_is_stopped_and_its_words_stand_in_the_queue
 }
 
 #[test]
-fn a_watch_in_a_shell_is_as_narrow_as_it_is_asked_to_be() {
-    together(SHORT, async {
+fn the_options_of_a_watch_in_a_shell_narrow_it() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let sh = shell(&cluster);
         for path in ["/app", "/app/a", "/app/a/deep"] {

@@ -55,7 +55,7 @@ const PORTS: std::ops::Range<u16> = 15_000..32_000;
 static GATE: RwLock<()> = RwLock::const_new(());
 
 /// Runs a test that may share the machine with other tests.
-pub(crate) fn together(limit: Duration, body: impl Future<Output = ()>) {
+pub(crate) fn run_parallel(limit: Duration, body: impl Future<Output = ()>) {
     block_on(async {
         let _shared = GATE.read().await;
         within(limit, body).await;
@@ -63,7 +63,7 @@ pub(crate) fn together(limit: Duration, body: impl Future<Output = ()>) {
 }
 
 /// Runs a test that needs the machine to itself, because it is heavy or measures times.
-pub(crate) fn alone(limit: Duration, body: impl Future<Output = ()>) {
+pub(crate) fn run_exclusive(limit: Duration, body: impl Future<Output = ()>) {
     block_on(async {
         let _alone = GATE.write().await;
         within(limit, body).await;
@@ -82,7 +82,7 @@ async fn within(limit: Duration, body: impl Future<Output = ()>) {
 
 /// Lets time pass where a client would: between two renewals, before a retry, at a random moment.
 /// Do not wait for servers with it: poll their answers instead.
-pub(crate) async fn pass(time: Duration) {
+pub(crate) async fn pass_time(time: Duration) {
     let never = std::future::pending::<()>();
     assert!(tokio::time::timeout(time, never).await.is_err(), "the pending future completed");
 }
@@ -99,7 +99,7 @@ pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
             return value;
         }
         assert!(started.elapsed() < limit, "not within {limit:?}: {what}");
-        pass(LOOK_EVERY).await;
+        pass_time(LOOK_EVERY).await;
     }
 }
 
@@ -143,7 +143,7 @@ pub(crate) struct NodeProcess {
     listen: Option<String>,
     child: Option<Child>,
     /// The node ends when this pipe closes, so none is left over if the tests are killed.
-    leash: Option<ChildStdin>,
+    stdin: Option<ChildStdin>,
     /// The times during which the test kept it from working.
     absences: Mutex<Vec<Span>>,
 }
@@ -177,20 +177,20 @@ impl NodeProcess {
         command.args(&self.flags).arg("--exit-with-parent").stdin(Stdio::piped());
         command.stdout(log.try_clone().expect("a second handle")).stderr(log).kill_on_drop(true);
         let mut child = command.spawn().expect("fairhold serve starts");
-        self.leash = child.stdin.take();
+        self.stdin = child.stdin.take();
         self.child = Some(child);
-        self.is_back();
+        self.end_absence();
     }
 
     /// From now on the test keeps it from working.
-    fn is_away(&self) {
+    fn begin_absence(&self) {
         let mut absences = self.absences.lock().expect("nobody panics with it");
         if absences.last().is_none_or(|last| last.until.is_some()) {
             absences.push(Span::from_now());
         }
     }
 
-    fn is_back(&self) {
+    fn end_absence(&self) {
         let mut absences = self.absences.lock().expect("nobody panics with it");
         if let Some(last) = absences.last_mut() {
             last.until.get_or_insert_with(leaderships::now);
@@ -220,11 +220,11 @@ impl NodeProcess {
     pub(crate) fn signal(&self, signal: Signal) {
         // Before the signal, so that every consequence comes later.
         if signal != Signal::CONT {
-            self.is_away();
+            self.begin_absence();
         }
         signal_pid(self.pid(), signal);
         if signal == Signal::CONT {
-            self.is_back();
+            self.end_absence();
         }
     }
 
@@ -242,7 +242,7 @@ impl NodeProcess {
 
     /// Waits for the end of its process.
     pub(crate) async fn exited(&mut self) -> ExitStatus {
-        self.is_away();
+        self.begin_absence();
         let mut child = self.child.take().unwrap_or_else(|| panic!("node {} does not run", self.id));
         let exited = tokio::time::timeout(GONE_WITHIN, child.wait()).await;
         exited.unwrap_or_else(|_| panic!("node {} still runs after {GONE_WITHIN:?}", self.id)).expect("a child can be waited for")
@@ -254,7 +254,7 @@ impl NodeProcess {
         let ended = child.is_some_and(|child| child.try_wait().expect("a child can be asked").is_some());
         if ended {
             self.child = None;
-            self.is_away();
+            self.begin_absence();
         }
         ended
     }
@@ -345,7 +345,7 @@ impl Cluster {
             flags: Vec::new(),
             listen: None,
             child: None,
-            leash: None,
+            stdin: None,
             absences: Mutex::default(),
         });
         let nodes: Vec<NodeProcess> = nodes.collect();
@@ -390,7 +390,7 @@ impl Cluster {
                 return;
             }
             assert!(started.elapsed() < READY_WITHIN, "node {id} is not ready after {READY_WITHIN:?}");
-            pass(LOOK_EVERY).await;
+            pass_time(LOOK_EVERY).await;
         }
     }
 
@@ -423,13 +423,13 @@ impl Cluster {
     }
 
     /// Allows up to `most` elections whose cause the harness cannot see.
-    pub(crate) fn expects_elections(&self, most: usize, reason: &str) {
+    pub(crate) fn expect_elections(&self, most: usize, reason: &str) {
         assert!(!reason.is_empty(), "an election has a reason");
         self.expected.fetch_add(most, Ordering::SeqCst);
     }
 
     /// Allows logs that name no leader.
-    pub(crate) fn has_no_logs(&mut self, reason: &'static str) {
+    pub(crate) fn allow_missing_logs(&mut self, reason: &'static str) {
         self.without_logs = Some(reason);
     }
 
@@ -443,8 +443,8 @@ impl Cluster {
     pub(crate) fn unexplained(&mut self) -> Vec<String> {
         let mut complaints = Vec::new();
         for node in &mut self.nodes {
-            let is_away = node.absences.get_mut().is_ok_and(|spans| spans.last().is_some_and(|last| last.until.is_none()));
-            if !is_away && node.has_exited() {
+            let begin_absence = node.absences.get_mut().is_ok_and(|spans| spans.last().is_some_and(|last| last.until.is_none()));
+            if !begin_absence && node.has_exited() {
                 complaints.push(format!("node {} ended, although the test did not end it", node.id));
             }
         }

@@ -3,7 +3,7 @@
 use crate::{
     all_killed::kill_all_and_start_again,
     client::{Answer, Call, Client, new_key},
-    harness::{Cluster, LONG, SHORT, alone, pass, together},
+    harness::{Cluster, LONG, SHORT, pass_time, run_exclusive, run_parallel},
 };
 
 fn items(page: &Answer) -> Vec<serde_json::Value> {
@@ -20,7 +20,7 @@ fn tokens(items: &[serde_json::Value]) -> Vec<u64> {
 
 #[test]
 fn the_history_of_a_lock_is_newest_first_and_answers_any_point_in_time() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let first = client.acquire("crane", "ttl=60s&owner=ann").await;
@@ -67,8 +67,8 @@ fn the_history_of_a_lock_is_newest_first_and_answers_any_point_in_time() {
 }
 
 #[test]
-fn history_and_numbers_are_there_after_all_nodes_were_killed() {
-    alone(LONG, async {
+fn history_and_statistics_survive_the_kill_of_all_nodes() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let client = cluster.client(0);
         for owner in ["ann", "bob"] {
@@ -88,13 +88,13 @@ fn history_and_numbers_are_there_after_all_nodes_were_killed() {
 
 #[test]
 fn a_refused_request_gets_the_grants_ahead_and_the_usual_wait() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         // The lengths of past holds predict the next one.
         let before = client.acquire("crane", "ttl=60s").await;
         let slept = std::time::Duration::from_millis(300);
-        pass(slept).await;
+        pass_time(slept).await;
         client.release(&before.id).await;
         let holder = client.acquire("crane", "ttl=60s&owner=ann&meta=%7B%22build%22:%2281%22%7D").await;
         let queued = Call::post("/v1/locks/crane?ttl=60s&owner=bob").with("prefer", "respond-async");

@@ -4,7 +4,7 @@
 use crate::{
     client::{Call, Client},
     fairness::Dice,
-    harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
+    harness::{Cluster, LONG, NODES, all, eventually, pass_time, report, run_exclusive},
     trial,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -71,7 +71,7 @@ async fn dribble(stream: &mut TcpStream, text: &[u8], trial: &Trial) -> std::io:
             return Ok(());
         }
         stream.write_all(&[*byte]).await?;
-        pass(Duration::from_secs(1)).await;
+        pass_time(Duration::from_secs(1)).await;
     }
     Ok(())
 }
@@ -94,7 +94,7 @@ pub(crate) async fn dawdle(address: SocketAddr, number: usize, trial: Trial) {
     const HALF_A_HEAD: &[u8] = b"POST /v1/locks/x?wait=10m HTTP/1.1\r\nHost: x\r\nX-Some";
     while !trial.is_over() {
         let Ok(mut stream) = connect(address, number).await else {
-            pass(Duration::from_millis(200)).await;
+            pass_time(Duration::from_millis(200)).await;
             continue;
         };
         trial.open.fetch_add(1, SeqCst);
@@ -121,7 +121,7 @@ async fn never_read(stream: &mut TcpStream, trial: &Trial) -> std::io::Result<()
         if let Ok(asked) = tokio::time::timeout(Duration::from_secs(1), asked).await {
             asked?;
         }
-        pass(Duration::from_secs(1)).await;
+        pass_time(Duration::from_secs(1)).await;
     }
     Ok(())
 }
@@ -157,7 +157,7 @@ pub(crate) async fn terms(cluster: &Cluster) -> Vec<u64> {
 async fn endure(story: &str, cluster: &mut Cluster, trial: Trial, crowd: Vec<tokio::task::JoinHandle<()>>) {
     let before = terms(cluster).await;
     let working: Vec<_> = (0..HONEST).map(|number| tokio::spawn(honest(cluster.client(number), number, trial.clone()))).collect();
-    pass(lasts()).await;
+    pass_time(lasts()).await;
     let open = trial.open.load(SeqCst);
     let after = terms(cluster).await;
     trial.over.store(true, SeqCst);
@@ -179,9 +179,9 @@ async fn endure(story: &str, cluster: &mut Cluster, trial: Trial, crowd: Vec<tok
 }
 
 #[test]
-fn a_crowd_of_slow_and_idle_connections_is_not_noticed_by_honest_clients() {
+fn honest_clients_do_not_notice_a_crowd_of_slow_and_idle_connections() {
     raise_files();
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         cluster.leader().await;
         cluster.client(0).write(&Call::put("/v1/nodes/large", vec![b'x'; 1024 * 1024])).await;
@@ -245,7 +245,7 @@ pub(crate) async fn pester(address: SocketAddr, number: usize, trial: Trial) {
     let mut dice = Dice::new(number as u64);
     while !trial.is_over() {
         let Ok(mut stream) = connect(address, number).await else {
-            pass(Duration::from_millis(200)).await;
+            pass_time(Duration::from_millis(200)).await;
             continue;
         };
         trial.open.fetch_add(1, SeqCst);
@@ -255,14 +255,14 @@ pub(crate) async fn pester(address: SocketAddr, number: usize, trial: Trial) {
         }
         trial.open.fetch_sub(1, SeqCst);
         // Many reconnect repeatedly, but not as fast as this machine can.
-        pass(Duration::from_millis(100)).await;
+        pass_time(Duration::from_millis(100)).await;
     }
 }
 
 #[test]
-fn nonsense_at_the_peer_ports_is_not_noticed_by_honest_clients_and_keeps_no_node_out() {
+fn nonsense_at_the_peer_ports_disturbs_no_honest_client_and_keeps_no_node_out() {
     raise_files();
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let [_, follower] = cluster.followers().await;
         let trial = Trial::default();

@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, Client},
-    harness::{Cluster, LONG, NODES, all, alone, pass, report},
+    harness::{Cluster, LONG, NODES, all, pass_time, report, run_exclusive},
     metrics::{open_sessions, value},
     procfs::Usage,
     trial,
@@ -49,7 +49,7 @@ async fn cost(cluster: &Cluster, rounds: u32, every: Duration, ids: &[String], s
         } else {
             renew_in_batches(cluster, ids).await;
         }
-        pass((every * round).saturating_sub(started.elapsed())).await;
+        pass_time((every * round).saturating_sub(started.elapsed())).await;
     }
     let (took, after) = (started.elapsed(), Usage::of_all(&cluster.nodes));
     let percent = |(after, before): (&Usage, &Usage)| 100.0 * (after.cpu - before.cpu).as_secs_f64() / took.as_secs_f64();
@@ -59,7 +59,7 @@ async fn cost(cluster: &Cluster, rounds: u32, every: Duration, ids: &[String], s
 
 #[test]
 fn idle_sessions_cost_next_to_nothing() {
-    alone(LONG * 2, async {
+    run_exclusive(LONG * 2, async {
         let (count, rounds, every) = trial::size((500, 1, Duration::from_secs(1)), (10_000, 6, Duration::from_secs(5)));
         let cluster = Cluster::start().await;
         let leader = cluster.leader().await;

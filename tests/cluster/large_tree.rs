@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Answer, Call, Client},
-    harness::{Cluster, LONG, NODES, all, alone, report},
+    harness::{Cluster, LONG, NODES, all, report, run_exclusive},
     procfs::Usage,
     trial,
 };
@@ -137,7 +137,7 @@ async fn snapshots_delay_nobody(cluster: &Cluster) {
     let writers = Writers::start(cluster);
     let mut spans = BTreeMap::new();
     let quiet = Instant::now();
-    crate::harness::pass(QUIET).await;
+    crate::harness::pass_time(QUIET).await;
     spans.insert("no snapshot".to_owned(), (quiet, Instant::now()));
     for step in 1..=NODES {
         let node = (leader + step) % NODES;
@@ -162,8 +162,8 @@ async fn snapshots_delay_nobody(cluster: &Cluster) {
 }
 
 #[test]
-fn a_large_tree_costs_little_its_snapshots_delay_nobody_and_it_is_there_again_after_a_restart() {
-    alone(3 * LONG, async {
+fn a_large_tree_costs_little_its_snapshots_delay_no_client_and_it_survives_a_restart() {
+    run_exclusive(3 * LONG, async {
         let mut cluster = Cluster::start().await;
         let before = Usage::of_all(&cluster.nodes);
         let took = grow(&cluster).await;

@@ -3,7 +3,7 @@
 use crate::{
     client::{Call, Client, Grant, Session},
     fairness::assert_in_order,
-    harness::{Cluster, LONG, NODES, all, alone, pass, report},
+    harness::{Cluster, LONG, NODES, all, pass_time, report, run_exclusive},
     load::{Load, count_up, read_counter},
     trial,
 };
@@ -65,7 +65,7 @@ async fn keep_alive(client: Client, load: Load, number: usize) -> (Session, Gran
     let grant = client.acquire(&format!("kept-{number}"), &format!("session={}", session.id)).await;
     while !load.is_over() {
         client.keepalive(&session).await.expect_status(200);
-        pass(RENEW_EVERY).await;
+        pass_time(RENEW_EVERY).await;
     }
     (session, grant)
 }
@@ -118,8 +118,8 @@ fn report_silences(load: &Load, killed: &[Instant]) -> Duration {
 }
 
 #[test]
-fn ten_leaders_are_killed_under_load_and_nothing_is_lost_doubled_or_out_of_order() {
-    alone(LONG, async {
+fn nothing_is_lost_doubled_or_reordered_while_ten_leaders_are_killed_under_load() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let (client, load) = (cluster.client(0), Load::default());
         client.write(&Call::put(&format!("/v1/nodes/{COUNTER}"), "0 0")).await;

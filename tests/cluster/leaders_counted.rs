@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, Client},
-    harness::{Cluster, NODES, SHORT, eventually, signal_pid, together},
+    harness::{Cluster, NODES, SHORT, eventually, run_parallel, signal_pid},
     leaderships::{Deeds, Leadership, Span, leaderships},
 };
 use rustix::process::Signal;
@@ -28,7 +28,7 @@ fn complaints(deeds: &Deeds) -> usize {
 }
 
 #[test]
-fn leaders_are_read_from_the_lines_of_all_nodes() {
+fn leaders_are_read_from_the_logs_of_all_nodes() {
     let first = "2026-11-23T07:36:11.123456Z  INFO fairhold_raft::start: this node leads term=3\n\
                  2026-11-23T07:36:12.000000Z  INFO fairhold_raft::start: there is no known leader term=4\n\
                  2026-11-23T07:36:12.500999Z  INFO fairhold_raft::start: node 2 leads term=5 leader=2\n";
@@ -40,7 +40,7 @@ fn leaders_are_read_from_the_lines_of_all_nodes() {
 }
 
 #[test]
-fn a_change_of_the_leader_needs_a_cause_of_its_own() {
+fn a_change_of_the_leader_needs_its_own_cause() {
     assert_eq!(complaints(&ready()), 1);
     let said = ready().unexplained(&TWO, NODES).remove(0);
     assert!(said.starts_with("node 1 led in term 1 for 8.0 s and lost it: node 2 leads in term 4 since "), "{said}");
@@ -73,7 +73,7 @@ fn a_request_and_an_expected_election_explain_one_change_each() {
 }
 
 #[test]
-fn a_rival_that_stood_at_the_same_time_may_depose_a_leader_once_and_soon() {
+fn a_rival_candidate_may_depose_a_leader_only_once_and_soon() {
     let then = |since: &[u64]| {
         let later = (5..).zip(since).map(|(term, since)| Leadership { term, node: 1, since: *since });
         let leaders: Vec<Leadership> = TWO.into_iter().chain(later).collect();
@@ -86,7 +86,7 @@ fn a_rival_that_stood_at_the_same_time_may_depose_a_leader_once_and_soon() {
 }
 
 #[test]
-fn a_machine_that_stood_still_for_the_lease_explains_an_election_and_a_shorter_stall_does_not() {
+fn a_stall_of_the_machine_explains_an_election_only_if_it_lasts_for_the_lease() {
     let stalled = |stalls: &[(u64, u64)]| {
         let stalls = stalls.iter().map(|(at, late)| (*at, Duration::from_millis(*late))).collect();
         complaints(&Deeds { stalls, ..ready() })
@@ -99,8 +99,8 @@ fn a_machine_that_stood_still_for_the_lease_explains_an_election_and_a_shorter_s
 }
 
 #[test]
-fn a_test_fails_where_a_leader_goes_that_it_did_not_take_away() {
-    together(SHORT, async {
+fn a_test_fails_if_a_leader_changes_without_its_doing() {
+    run_parallel(SHORT, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         // The harness does not know of this client.
@@ -119,8 +119,8 @@ fn a_test_fails_where_a_leader_goes_that_it_did_not_take_away() {
 }
 
 #[test]
-fn a_test_fails_where_a_node_ends_that_it_did_not_end() {
-    together(SHORT, async {
+fn a_test_fails_if_a_node_ends_without_its_doing() {
+    run_parallel(SHORT, async {
         let mut cluster = Cluster::start().await;
         let [follower, _] = cluster.followers().await;
         // The harness does not see this kill.

@@ -174,7 +174,7 @@ pub(crate) fn in_words(complaints: &[String]) -> String {
         writeln!(text, "- {complaint}").expect("a text takes what is written to it");
     }
     let hint = "The logs above say what those nodes noticed just before. A test that causes elections by other means than a \
-                signal, a restart or `POST /v1/cluster/leader` says so: `Cluster::expects_elections`.";
+                signal, a restart or `POST /v1/cluster/leader` says so: `Cluster::expect_elections`.";
     text + hint
 }
 

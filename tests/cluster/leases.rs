@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, Client, Grant},
-    harness::{Cluster, LONG, SHORT, all, alone, pass, report},
+    harness::{Cluster, LONG, SHORT, all, pass_time, report, run_exclusive},
     pace::assert_within,
 };
 use serde_json::json;
@@ -51,7 +51,7 @@ async fn stops_renewing(client: Client, waiting: Client, lock: &'static str, par
 
 #[test]
 fn a_holder_that_stops_renewing_loses_the_lock_no_sooner_than_its_ttl_and_at_most_a_second_later() {
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let holders = (0..3).map(|node| {
             let (client, waiting) = (cluster.client(node), cluster.client(node + 1));
@@ -64,7 +64,7 @@ fn a_holder_that_stops_renewing_loses_the_lock_no_sooner_than_its_ttl_and_at_mos
 
 #[test]
 fn a_renewal_counts_from_its_own_arrival() {
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let holders = (0..3).map(|node| {
             let (client, waiting) = (cluster.client(node), cluster.client(node + 1));
@@ -73,7 +73,7 @@ fn a_renewal_counts_from_its_own_arrival() {
                 let holder = client.acquire(&lock, "ttl=2s").await;
                 let renew = Call::post(&format!("/v1/grants/{}/renew", holder.id));
                 for _ in 0..3 {
-                    pass(TTL / 2).await;
+                    pass_time(TTL / 2).await;
                     timed(&client, &renew).await.0.expect_status(200);
                 }
                 let (answer, proved) = timed(&client, &renew).await;
@@ -86,8 +86,8 @@ fn a_renewal_counts_from_its_own_arrival() {
 }
 
 #[test]
-fn a_named_session_that_is_kept_alive_no_longer_loses_all_that_it_owns_after_its_ttl() {
-    alone(SHORT, async {
+fn a_named_session_without_keepalives_loses_everything_after_its_ttl() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("2s", "worker").await;
@@ -112,8 +112,8 @@ fn a_named_session_that_is_kept_alive_no_longer_loses_all_that_it_owns_after_its
 }
 
 #[test]
-fn while_a_request_is_open_the_server_keeps_its_place_alive() {
-    alone(SHORT, async {
+fn the_server_keeps_a_place_alive_while_its_request_is_open() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "holder").await;
@@ -137,8 +137,8 @@ fn while_a_request_is_open_the_server_keeps_its_place_alive() {
 }
 
 #[test]
-fn after_a_lock_delay_the_next_one_comes_so_much_later_and_after_a_clean_release_at_once() {
-    alone(LONG, async {
+fn a_lock_delay_postpones_the_next_grant_after_an_expiry_but_not_after_a_release() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let late = tokio::spawn(stops_renewing(cluster.client(0), cluster.client(1), "delayed", "&lock_delay=5s", LOCK_DELAY));
         let zero =
@@ -160,8 +160,8 @@ fn after_a_lock_delay_the_next_one_comes_so_much_later_and_after_a_clean_release
 }
 
 #[test]
-fn a_lock_that_cools_is_held_by_nobody_and_its_token_is_dead() {
-    alone(SHORT, async {
+fn a_cooling_lock_has_no_holder_and_its_token_is_invalid() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let holder = client.acquire("kettle", "ttl=1s&lock_delay=5s").await;

@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, new_key},
-    harness::{Cluster, LONG, all, alone, eventually},
+    harness::{Cluster, LONG, all, eventually, run_exclusive},
     raw::{Raw, raw},
 };
 use fairhold_state::{
@@ -521,8 +521,8 @@ fn compare(seen: &str) {
 }
 
 #[test]
-fn every_limit_is_where_its_page_says_and_answers_as_it_says() {
-    alone(LONG, async {
+fn every_limit_matches_its_page() {
+    run_exclusive(LONG, async {
         let all_connections = CONNECTIONS.max(200).to_string();
         let cluster =
             Cluster::start_with(&["--connections-max", &all_connections, "--connections-per-address-max", &all_connections])

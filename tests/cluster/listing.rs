@@ -3,7 +3,7 @@
 use crate::{
     batches::take_often,
     client::{Answer, Call, Client, whole},
-    harness::{Cluster, SHORT, together},
+    harness::{Cluster, SHORT, run_parallel},
 };
 
 /// The names on this page and all later ones, by the links from page to page.
@@ -34,7 +34,7 @@ fn items(page: &Answer) -> &[serde_json::Value] {
 
 #[test]
 fn locks_are_listed_page_by_page_while_they_come_and_go() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let mut grants = Vec::new();
@@ -71,7 +71,7 @@ fn locks_are_listed_page_by_page_while_they_come_and_go() {
 
 #[test]
 fn sessions_are_listed_page_by_page() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let mut numbers = Vec::new();
@@ -84,8 +84,8 @@ fn sessions_are_listed_page_by_page() {
 }
 
 #[test]
-fn a_queue_is_shown_page_by_page_while_it_moves() {
-    together(SHORT, async {
+fn a_queue_is_listed_page_by_page_while_it_moves() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "queued").await;
@@ -128,8 +128,8 @@ fn a_queue_is_shown_page_by_page_while_it_moves() {
 }
 
 #[test]
-fn what_a_session_owns_is_shown_page_by_page_while_it_changes() {
-    together(SHORT, async {
+fn the_property_of_a_session_is_listed_page_by_page_while_it_changes() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "owner").await;

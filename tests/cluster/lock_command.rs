@@ -3,7 +3,7 @@
 
 use crate::{
     client::{Call, new_key},
-    harness::{Cluster, LONG, SHORT, alone, eventually, free_port, program, report, signal_pid, together},
+    harness::{Cluster, LONG, SHORT, eventually, free_port, program, report, run_exclusive, run_parallel, signal_pid},
     queue::standing,
 };
 use rustix::process::Signal;
@@ -77,7 +77,7 @@ async fn start_stubborn(url: &str, options: &[&str], lock: &str, file: &Path) ->
 
 #[test]
 fn each_way_to_end_has_its_exit_code() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let url = &cluster.nodes[0].url;
         assert_code(&run(url, &["codes", "--", "true"]).await, 0, "");
@@ -129,7 +129,7 @@ async fn denying() -> String {
 
 #[test]
 fn the_command_knows_its_lock_and_has_the_input_and_output_of_fairhold() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let script = "cat; echo $FAIRHOLD_LOCK $FAIRHOLD_TOKEN $FAIRHOLD_GRANT; echo told >&2";
         let mut command = fairhold(&cluster.nodes[2].url, &["deep/er", "--", "sh", "-c", script]);
@@ -157,8 +157,8 @@ async fn command(endpoint: &str, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn several_names_are_taken_in_one_step_and_a_semaphore_has_a_limit() {
-    together(SHORT, async {
+fn several_locks_are_acquired_in_one_step_and_a_semaphore_has_a_limit() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let url = &cluster.nodes[0].url;
         let client = cluster.client(1);
@@ -186,8 +186,8 @@ fn several_names_are_taken_in_one_step_and_a_semaphore_has_a_limit() {
 }
 
 #[test]
-fn when_the_lock_is_broken_the_whole_group_is_stopped_and_the_exit_code_is_79() {
-    together(SHORT, async {
+fn a_broken_lock_stops_the_whole_group_and_the_exit_code_is_79() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let options = ["--ttl", "60s", "--kill-after", "1s"];
@@ -214,8 +214,8 @@ fn when_the_lock_is_broken_the_whole_group_is_stopped_and_the_exit_code_is_79() 
 }
 
 #[test]
-fn when_the_lock_is_lost_the_command_may_run_on_where_that_was_asked_for() {
-    together(SHORT, async {
+fn the_command_may_continue_after_the_loss_of_its_lock_on_request() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let (begun, go_on) = (folder.path().join("begun"), folder.path().join("go-on"));
@@ -235,8 +235,8 @@ fn when_the_lock_is_lost_the_command_may_run_on_where_that_was_asked_for() {
 }
 
 #[test]
-fn when_fairhold_lock_is_killed_the_group_dies_too_and_the_lock_is_free_within_its_ttl() {
-    together(SHORT, async {
+fn the_group_dies_with_a_killed_fairhold_lock_and_the_lock_is_free_within_its_ttl() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let options = ["--ttl", "3s", "--kill-after", "500ms"];
@@ -250,8 +250,8 @@ fn when_fairhold_lock_is_killed_the_group_dies_too_and_the_lock_is_free_within_i
 }
 
 #[test]
-fn when_the_supervisor_is_killed_the_group_dies_too_and_the_lock_is_given_back() {
-    together(SHORT, async {
+fn the_group_dies_with_a_killed_supervisor_and_the_lock_is_released() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let (child, pids) = start_stubborn(&cluster.nodes[0].url, &[], "anvil", &folder.path().join("pids")).await;
@@ -267,8 +267,8 @@ fn when_the_supervisor_is_killed_the_group_dies_too_and_the_lock_is_given_back()
 }
 
 #[test]
-fn when_fairhold_lock_sleeps_the_group_is_stopped_before_the_next_one_holds() {
-    together(SHORT, async {
+fn the_group_of_a_paused_fairhold_lock_is_stopped_before_the_next_grant() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let options = ["--ttl", "3s", "--kill-after", "500ms"];
@@ -283,8 +283,8 @@ fn when_fairhold_lock_sleeps_the_group_is_stopped_before_the_next_one_holds() {
 }
 
 #[test]
-fn what_the_command_leaves_in_the_background_ends_with_it() {
-    together(SHORT, async {
+fn background_processes_of_the_command_end_with_it() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("pids");
@@ -298,7 +298,7 @@ fn what_the_command_leaves_in_the_background_ends_with_it() {
 
 #[test]
 fn a_signal_reaches_the_command_and_its_exit_code_comes_back() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         for (signal, code) in [(Signal::INT, 11), (Signal::TERM, 12), (Signal::HUP, 13)] {
@@ -314,8 +314,8 @@ fn a_signal_reaches_the_command_and_its_exit_code_comes_back() {
 }
 
 #[test]
-fn waiting_for_ever_keeps_the_place_and_a_signal_ends_the_wait() {
-    together(SHORT, async {
+fn an_unlimited_wait_keeps_the_place_and_a_signal_ends_it() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let held = client.acquire("gate", "ttl=60s").await;
@@ -333,8 +333,8 @@ fn waiting_for_ever_keeps_the_place_and_a_signal_ends_the_wait() {
 }
 
 #[test]
-fn waiting_ends_with_69_when_no_endpoint_answered_for_the_timeout_and_not_before() {
-    alone(SHORT, async {
+fn a_wait_ends_with_69_only_after_no_endpoint_answered_for_the_timeout() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         cluster.client(0).acquire("pier", "ttl=10m").await;
         let all = cluster.nodes.iter().map(|node| node.url.as_str()).collect::<Vec<_>>().join(",");
@@ -345,7 +345,7 @@ fn waiting_ends_with_69_when_no_endpoint_answered_for_the_timeout_and_not_before
         let others = cluster.followers().await;
         cluster.nodes[leader].kill().await;
         cluster.nodes[others[0]].kill().await;
-        crate::harness::pass(Duration::from_secs(4)).await;
+        crate::harness::pass_time(Duration::from_secs(4)).await;
         cluster.nodes[others[1]].kill().await;
         let gone = Instant::now();
         let output = waits.wait_with_output().await.expect("it ends");
@@ -356,7 +356,7 @@ fn waiting_ends_with_69_when_no_endpoint_answered_for_the_timeout_and_not_before
 
 #[test]
 fn fifty_copies_that_count_under_one_lock_end_with_fifty() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         const COPIES: usize = 50;
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
@@ -380,8 +380,8 @@ fn fifty_copies_that_count_under_one_lock_end_with_fifty() {
 
 /// The time that the command has to end by itself used to depend on the ttl, so a short `--max-hold` left no time to work.
 #[test]
-fn a_command_works_for_most_of_its_max_hold_and_is_told_that_it_is_over() {
-    together(SHORT, async {
+fn a_command_can_work_for_most_of_its_max_hold_and_is_then_stopped_with_a_message() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let script = "sleep 1.2; echo worked; sleep 60";
         let output = run(&cluster.nodes[0].url, &["brief", "--max-hold", "3s", "--", "sh", "-c", script]).await;

@@ -4,7 +4,7 @@
 use crate::{
     client::{Call, Client, new_key},
     escapes::{escape, succeeds, supervisor_of},
-    harness::{Cluster, LONG, SHORT, alone, eventually, pass, program, report, signal_pid, together},
+    harness::{Cluster, LONG, SHORT, eventually, pass_time, program, report, run_exclusive, run_parallel, signal_pid},
     lock_command::{assert_code, fairhold, is_alive, numbers},
     queue::standing,
     trial,
@@ -34,8 +34,8 @@ async fn break_lock(cluster: &Cluster, lock: &str) {
 }
 
 #[test]
-fn what_has_a_group_of_its_own_hears_the_signals_that_are_passed_on() {
-    together(SHORT, async {
+fn a_process_in_its_own_group_receives_the_forwarded_signals() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         for (number, signal) in [Signal::TERM, Signal::INT, Signal::HUP].into_iter().enumerate() {
@@ -58,8 +58,8 @@ fn what_has_a_group_of_its_own_hears_the_signals_that_are_passed_on() {
 }
 
 #[test]
-fn a_command_that_heeds_no_signal_has_half_a_second_after_a_break_unless_it_is_given_more() {
-    together(SHORT, async {
+fn a_command_that_ignores_signals_is_killed_half_a_second_after_a_break_by_default() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("pids");
@@ -132,8 +132,8 @@ async fn cut_off_without_a_supervisor(ttl: &str, work: &str) -> f64 {
 }
 
 #[test]
-fn a_command_whose_supervisor_does_not_run_is_killed_before_the_lease_is_over() {
-    alone(LONG * 2, async {
+fn a_command_with_a_stopped_supervisor_is_killed_before_the_lease_ends() {
+    run_exclusive(LONG * 2, async {
         let alone = trial::size(&["1s", "3s"][..], &["1s", "1500ms", "2s", "3s", "5s", "10s", "20s", "25s"]);
         // A stopped supervisor reaps nothing: the longer a chain of processes runs, the more zombies must be searched.
         let chains = trial::size(&["8s"][..], &["3s", "8s", "16s", "25s"]);
@@ -170,8 +170,8 @@ async fn with_argument(url: &str, lock: &str, bytes: usize) -> Output {
 }
 
 #[test]
-fn a_command_that_cannot_be_started_gives_its_lock_back_at_once() {
-    together(SHORT, async {
+fn the_lock_of_a_command_that_cannot_be_started_is_released_at_once() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let url = &cluster.nodes[0].url;
         // With the longest command with which `fairhold lock` itself can be started, it cannot start one more process.
@@ -195,8 +195,8 @@ fn a_command_that_cannot_be_started_gives_its_lock_back_at_once() {
 }
 
 #[test]
-fn where_nothing_could_be_found_or_started_no_lock_is_asked_for() {
-    together(SHORT, async {
+fn no_lock_is_requested_without_a_usable_proc_file_system() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let url = &cluster.nodes[0].url;
         let run = format!("{} lock -e {url} bare --ttl 60s -- true", env!("CARGO_BIN_EXE_fairhold"));
@@ -217,7 +217,7 @@ fn where_nothing_could_be_found_or_started_no_lock_is_asked_for() {
 
 #[test]
 fn a_waiter_keeps_its_place_when_its_only_named_endpoint_is_silent() {
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let held = client.acquire("quay", "ttl=10m").await;
@@ -226,7 +226,7 @@ fn a_waiter_keeps_its_place_when_its_only_named_endpoint_is_silent() {
         standing(&client, "quay", 2).await;
         cluster.nodes[2].signal(Signal::STOP);
         // More than twice its timeout.
-        pass(Duration::from_secs(5)).await;
+        pass_time(Duration::from_secs(5)).await;
         assert_eq!(client.queue_numbers("quay").await.len(), 2, "it still has its place");
         client.release(&held.id).await;
         let output = waits.wait_with_output().await.expect("it ends");
@@ -280,8 +280,8 @@ async fn root_process(folder: &Path) -> u32 {
 }
 
 #[test]
-fn the_lock_is_kept_for_a_process_of_another_user_and_where_it_is_lost_that_is_said_and_has_its_exit_code() {
-    together(SHORT, async {
+fn the_lock_is_kept_for_a_process_of_another_user_and_its_loss_has_an_exit_code() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         for is_broken in [false, true] {
@@ -301,7 +301,7 @@ fn the_lock_is_kept_for_a_process_of_another_user_and_where_it_is_lost_that_is_s
             });
             standing(&client, "dock", 2).await;
             // Three times the lease.
-            pass(Duration::from_secs(3)).await;
+            pass_time(Duration::from_secs(3)).await;
             assert!(is_alive(left) && !next.is_finished(), "the lock is kept for it");
             if is_broken {
                 break_lock(&cluster, "dock").await;

@@ -2,7 +2,7 @@
 
 use crate::{
     client::Call,
-    harness::{Cluster, SHORT, eventually, together},
+    harness::{Cluster, SHORT, eventually, run_parallel},
 };
 use serde_json::Value;
 use std::{fs, path::Path, time::Duration};
@@ -26,8 +26,8 @@ async fn known(cluster: &Cluster, leader: usize, node: usize) -> Value {
 }
 
 #[test]
-fn a_node_with_an_older_copy_of_its_data_ends_and_says_what_to_do_and_the_others_go_on() {
-    together(SHORT, async {
+fn a_node_with_an_older_copy_of_its_data_ends_with_advice_and_the_others_continue() {
+    run_parallel(SHORT, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let [node, _] = cluster.followers().await;

@@ -92,7 +92,7 @@ holds up to 64 KiB of the answers that a client does not read.
 }
 
 #[test]
-fn what_clients_can_pin_is_the_sum_of_the_limits() {
+fn the_memory_that_clients_can_pin_is_the_sum_of_the_limits() {
     let page = std::fs::read_to_string("../../docs/limits.md").expect("the page is there");
     let section = section();
     let differs = section.lines().find(|line| !page.contains(line));
@@ -101,7 +101,7 @@ fn what_clients_can_pin_is_the_sum_of_the_limits() {
 
 /// While a node receives a snapshot, the state takes up to 2.2 times its size.
 #[test]
-fn what_clients_can_pin_fits_into_the_memory_of_the_node() {
+fn the_memory_that_clients_can_pin_fits_into_the_node() {
     const EMPTY: usize = 100 * MIB;
     for (column, gib) in MEMORIES.into_iter().enumerate() {
         let pinned: usize = rows().iter().map(|(_, _, bytes)| bytes[column]).sum();

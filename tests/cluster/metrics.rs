@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, Client, Grant},
-    harness::{Cluster, LONG, NODES, SHORT, all, alone, eventually, report, together},
+    harness::{Cluster, LONG, NODES, SHORT, all, eventually, report, run_exclusive, run_parallel},
     trial,
     without::PROMTOOL,
 };
@@ -78,7 +78,7 @@ fn label_pairs(text: &str) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn the_parser_finds_what_is_wrong() {
+fn the_parser_finds_violations() {
     let fine = "# HELP fairhold_x_total What it is\n# TYPE fairhold_x_total counter\nfairhold_x_total{a=\"b\"} 1\n# EOF\n";
     assert_eq!(parse(fine)["fairhold_x_total"], ("counter".to_owned(), BTreeSet::from(["a".to_owned()])));
     for (from, to) in [
@@ -155,8 +155,8 @@ fn named(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_page_is_well_formed_names_nobody_and_is_what_the_documentation_says() {
-    together(SHORT, async {
+fn the_page_is_well_formed_anonymous_and_as_documented() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let secrets = use_everything(&cluster).await;
         let client = cluster.client(0);
@@ -220,7 +220,7 @@ pub(crate) fn value(page: &str, name: &str) -> f64 {
 
 #[test]
 fn a_scrape_costs_little_however_many_sessions_there_are() {
-    alone(LONG * 2, async {
+    run_exclusive(LONG * 2, async {
         let count = trial::size(500, 100_000);
         let cluster = Cluster::start().await;
         open_sessions(&cluster, count, "1h").await;
@@ -245,8 +245,8 @@ fn sample(page: &str, series: &str) -> f64 {
 }
 
 #[test]
-fn a_grant_of_several_locks_is_counted_once_and_an_upgrade_is_no_further_grant() {
-    together(SHORT, async {
+fn a_grant_of_several_locks_counts_once_and_an_upgrade_is_not_another_grant() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let locks = json!({ "locks": [{ "name": "orders" }, { "name": "stock" }, { "name": "till" }] });

@@ -2,14 +2,14 @@
 
 use crate::{
     client::{Call, whole},
-    harness::{Cluster, SHORT, eventually, together},
+    harness::{Cluster, SHORT, eventually, run_parallel},
     queue::standing,
 };
 use std::time::Duration;
 
 #[test]
 fn readers_join_a_downgraded_holder_and_its_token_stays() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let writer = client.acquire("report", "ttl=60s").await;
@@ -42,7 +42,7 @@ fn readers_join_a_downgraded_holder_and_its_token_stays() {
 
 #[test]
 fn an_upgrade_waits_for_the_other_readers_and_gets_a_new_token() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let first = client.acquire("report", "mode=shared&ttl=60s&owner=first").await;

@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, Client, Session},
-    harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
+    harness::{Cluster, LONG, NODES, all, eventually, pass_time, report, run_exclusive},
     trial,
 };
 use std::{
@@ -44,7 +44,7 @@ async fn write(client: Client, number: usize, flood: Flood) {
                 assert_eq!(answer.header("retry-after"), Some("1"), "{answer:?}");
                 assert_eq!((answer.string("outcome"), &answer.json["retryable"]), ("none", &true.into()), "{answer:?}");
                 flood.refused.fetch_add(1, SeqCst);
-                pass(Duration::from_millis(50)).await;
+                pass_time(Duration::from_millis(50)).await;
             }
             (503 | 504, _) => drop(flood.other.fetch_add(1, SeqCst)),
             _ => panic!("{answer:?}"),
@@ -59,17 +59,17 @@ async fn keep_alive(client: Client, session: Session, flood: Flood) -> Duration 
         let begun = Instant::now();
         client.keepalive(&session).await.expect_status(200);
         longest = longest.max(begun.elapsed());
-        pass(TTL / 6).await;
+        pass_time(TTL / 6).await;
     }
     longest
 }
 
 #[test]
 fn a_flood_of_writes_expires_no_session() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         cluster.leader().await;
-        cluster.expects_elections(5, "on a busy machine, the flood of large values delays heartbeats");
+        cluster.expect_elections(5, "on a busy machine, the flood of large values delays heartbeats");
         let mut held = Vec::new();
         for number in 0..SESSIONS {
             let client = cluster.client(number);
@@ -86,7 +86,7 @@ fn a_flood_of_writes_expires_no_session() {
         let writing: Vec<_> = (0..WRITERS).map(|number| tokio::spawn(write(cluster.client(0), number, flood.clone()))).collect();
         eventually("something is refused", Duration::from_secs(60), || async { (flood.refused.load(SeqCst) > 0).then_some(()) })
             .await;
-        pass(lasts()).await;
+        pass_time(lasts()).await;
         // Calls that end something go before calls that write something.
         let (client, begun) = (cluster.client(0), Instant::now());
         let (session, grant) = held.pop().expect("one of them");

@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, Client},
-    harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
+    harness::{Cluster, LONG, NODES, all, eventually, pass_time, report, run_exclusive},
     queue::standing,
 };
 use rustix::process::Signal;
@@ -42,13 +42,13 @@ async fn keep_renewing(client: Client, path: String, renewing: Arc<Renewing>) {
                 renewing.renewed.fetch_add(1, Ordering::SeqCst);
             }
         }
-        pass(RENEW_EVERY).await;
+        pass_time(RENEW_EVERY).await;
     }
 }
 
 #[test]
-fn after_all_nodes_slept_for_twenty_seconds_no_session_is_ended_whose_client_kept_renewing() {
-    alone(LONG, async {
+fn no_renewed_session_ends_after_all_nodes_were_paused_for_twenty_seconds() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let mut paths = Vec::new();
@@ -74,7 +74,7 @@ fn after_all_nodes_slept_for_twenty_seconds_no_session_is_ended_whose_client_kep
         for node in &cluster.nodes {
             node.signal(Signal::STOP);
         }
-        pass(PAUSED_FOR).await;
+        pass_time(PAUSED_FOR).await;
         for node in &cluster.nodes {
             node.signal(Signal::CONT);
         }

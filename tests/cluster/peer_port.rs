@@ -3,7 +3,7 @@
 
 use crate::{
     client::Call,
-    harness::{Cluster, LONG, NodeProcess, PEER_KEY, SHORT, alone, eventually, program, together, write_secret},
+    harness::{Cluster, LONG, NodeProcess, PEER_KEY, SHORT, eventually, program, run_exclusive, run_parallel, write_secret},
 };
 use bytes::Bytes;
 use fairhold_peer::{client::TcpPeer, key::PeerKeys};
@@ -112,7 +112,7 @@ async fn assert_writes(cluster: &Cluster) {
 
 #[test]
 fn a_stranger_at_the_peer_port_learns_nothing_and_ends_neither_a_session_nor_the_cluster() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let session = cluster.client(0).open_session("60s", "worker").await;
         for keys in [PeerKeys::none(), PeerKeys::parse(NEW_KEY.as_bytes()).expect("a key")] {
@@ -137,8 +137,8 @@ fn a_stranger_at_the_peer_port_learns_nothing_and_ends_neither_a_session_nor_the
 }
 
 #[test]
-fn a_member_cannot_end_the_cluster_by_a_term_or_propose_what_only_the_leader_decides() {
-    alone(LONG, async {
+fn a_member_cannot_end_the_cluster_by_a_term_or_propose_a_verdict_of_the_leader() {
+    run_exclusive(LONG, async {
         // Without a key, every connection counts as a member.
         let mut cluster = Cluster::plan();
         for node in &mut cluster.nodes {
@@ -172,7 +172,7 @@ fn a_member_cannot_end_the_cluster_by_a_term_or_propose_what_only_the_leader_dec
 
 #[test]
 fn a_node_with_another_key_stays_outside_until_it_has_the_right_one() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let wrong = cluster.nodes[2].data.with_extension("key");
         write_secret(&wrong, NEW_KEY);
@@ -201,7 +201,7 @@ fn a_node_with_another_key_stays_outside_until_it_has_the_right_one() {
 
 #[test]
 fn a_key_is_rotated_while_the_cluster_serves() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let file = cluster.nodes[0].peer_key_file.clone().expect("a key");
         for lines in [format!("{PEER_KEY}\n{NEW_KEY}\n"), format!("{NEW_KEY}\n{PEER_KEY}\n"), format!("{NEW_KEY}\n")] {
@@ -242,8 +242,8 @@ async fn refused_start(flags: &str, files: u32) -> (Option<i32>, String) {
 }
 
 #[test]
-fn an_unsafe_start_or_one_with_few_descriptors_is_refused_with_advice() {
-    together(SHORT, async {
+fn an_unsafe_start_or_a_start_with_few_descriptors_is_refused_with_advice() {
+    run_parallel(SHORT, async {
         let folder = tempfile::tempdir().expect("a folder");
         let flags = format!("--id 1 --data {}/data --member 1=http://127.0.0.1:1,127.0.0.1:2", folder.path().display());
         let (code, said) = refused_start(&format!("{flags} --peer-listen 0.0.0.0:2"), 4_096).await;
@@ -259,8 +259,8 @@ fn an_unsafe_start_or_one_with_few_descriptors_is_refused_with_advice() {
 }
 
 #[test]
-fn a_node_that_has_no_descriptor_left_closes_what_it_cannot_serve() {
-    alone(SHORT, async {
+fn a_node_without_free_descriptors_closes_connections_that_it_cannot_serve() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let node = &cluster.nodes[0];
         let metrics = cluster.client(0).send_to(0, &Call::get("/metrics")).await.expect("it tells what it measures");

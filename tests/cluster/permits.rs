@@ -4,7 +4,7 @@
 use crate::{
     client::{Call, Client, Grant, whole},
     fairness::Dice,
-    harness::{Cluster, LONG, all, alone, eventually, pass, report},
+    harness::{Cluster, LONG, all, eventually, pass_time, report, run_exclusive},
     trial,
 };
 use std::{
@@ -65,7 +65,7 @@ async fn take_and_give_back(client: Client, out: Out, number: usize) -> Vec<Gran
         let call = Call::post(&format!("/v1/locks/{LOCK}?limit={LIMIT}&permits={permits}&wait=10m&ttl=60s"));
         let grant = client.acquire_with(&call).await;
         out.take(permits);
-        pass(Duration::from_millis(dice.below(USED_FOR))).await;
+        pass_time(Duration::from_millis(dice.below(USED_FOR))).await;
         out.give_back(permits);
         client.release(&grant.id).await;
         grants.push(grant);
@@ -102,8 +102,8 @@ fn assert_strict_order(grants: &mut [Grant]) {
 }
 
 #[test]
-fn never_more_permits_are_out_than_there_are_and_in_strict_order_while_leaders_are_killed() {
-    alone(LONG, async {
+fn permits_never_exceed_the_limit_and_follow_the_queue_while_leaders_are_killed() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let out = Out::default();
         let tasks = (0..clients())

@@ -2,7 +2,7 @@
 
 use crate::{
     disk_full::{Load, assert_same_everywhere, cluster_of_doubles},
-    harness::{LONG, alone, report},
+    harness::{LONG, report, run_exclusive},
     trial,
 };
 use std::time::Instant;
@@ -14,8 +14,8 @@ const VALUE_BYTES: usize = 300;
 
 /// The disk double detects missing syncs. Otherwise the other test would prove nothing.
 #[test]
-fn without_the_syncs_of_the_log_a_power_cut_loses_what_was_acknowledged() {
-    alone(LONG, async {
+fn a_power_cut_loses_acknowledged_writes_if_the_log_is_not_synced() {
+    run_exclusive(LONG, async {
         let (mut cluster, disks) = cluster_of_doubles().await;
         disks.iter().for_each(|disk| disk.skip_syncs(".log"));
         let load = Load::start_named(&cluster, "lost", VALUE_BYTES);
@@ -33,8 +33,8 @@ fn without_the_syncs_of_the_log_a_power_cut_loses_what_was_acknowledged() {
 }
 
 #[test]
-fn the_power_is_cut_at_all_nodes_and_what_was_acknowledged_is_there() {
-    alone(LONG, async {
+fn everything_acknowledged_survives_a_power_cut_at_all_nodes() {
+    run_exclusive(LONG, async {
         let (mut cluster, disks) = cluster_of_doubles().await;
         let mut written = Vec::new();
         // The nodes' own start must not be what made things durable, so the first cut comes after a single start.

@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, Client, Grant, whole},
-    harness::{Cluster, SHORT, eventually, together},
+    harness::{Cluster, SHORT, eventually, run_parallel},
 };
 use serde_json::Value;
 use std::time::Duration;
@@ -16,8 +16,8 @@ pub(crate) async fn standing(client: &Client, lock: &str, count: usize) -> Vec<V
 }
 
 #[test]
-fn two_waiters_get_the_lock_in_order_and_the_queue_says_why_each_waits() {
-    together(SHORT, async {
+fn two_waiters_get_the_lock_in_order_and_the_queue_shows_why_each_waits() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let holder = client.acquire("printer", "ttl=60s&owner=alice").await;
@@ -64,8 +64,8 @@ fn two_waiters_get_the_lock_in_order_and_the_queue_says_why_each_waits() {
 }
 
 #[test]
-fn a_request_without_a_wait_gets_the_holder_of_the_lock() {
-    together(SHORT, async {
+fn a_refused_request_without_a_wait_names_the_holder() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let holder = cluster.client(0).acquire("door", "owner=alice").await;
         for node in 0..3 {
@@ -81,7 +81,7 @@ fn a_request_without_a_wait_gets_the_holder_of_the_lock() {
 
 #[test]
 fn a_reader_does_not_overtake_a_writer_and_readers_hold_together() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let reader = client.acquire("page", "mode=shared").await;

@@ -2,7 +2,7 @@
 
 use crate::{
     client::Call,
-    harness::{Cluster, SHORT, alone, eventually},
+    harness::{Cluster, SHORT, eventually, run_exclusive},
     pace::assert_within,
 };
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ const TIMEOUT: &str = "1s";
 const ANSWERED_WITHIN: Duration = Duration::from_secs(3);
 
 #[test]
-fn without_a_quorum_nothing_is_acknowledged_and_everything_is_answered_in_time() {
-    alone(SHORT, async {
+fn nothing_is_acknowledged_without_a_quorum_and_everything_is_answered_in_time() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let [first, last] = cluster.followers().await;

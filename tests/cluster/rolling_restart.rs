@@ -3,7 +3,7 @@
 use crate::{
     client::{Call, Client, Grant, new_key, whole},
     fairness::{Dice, assert_in_order},
-    harness::{Cluster, LONG, NODES, all, alone, pass, report},
+    harness::{Cluster, LONG, NODES, all, pass_time, report, run_exclusive},
     load::{Load, count_up},
     streams::Stream,
     trial,
@@ -65,7 +65,7 @@ async fn write(client: Client, load: Load, number: usize) -> usize {
         client.keepalive(&session).await.expect_status(200);
         load.succeeded();
         written += 1;
-        pass(Duration::from_millis(20)).await;
+        pass_time(Duration::from_millis(20)).await;
     }
     assert!(client.fence_passes(&format!("desk-{number}"), grant.token).await, "the session survived");
     written
@@ -109,7 +109,7 @@ impl Holder {
                 }
                 // The stream has ended, or no node answered: try the next node soon.
                 None => {
-                    pass(Duration::from_millis(20)).await;
+                    pass_time(Duration::from_millis(20)).await;
                     drop(self.again());
                 }
             }
@@ -197,8 +197,8 @@ fn report_silences(load: &Load, stopped: &[(usize, bool, Instant)], over: Instan
 }
 
 #[test]
-fn every_node_is_restarted_in_turn_under_load_and_no_place_is_lost_and_nothing_is_granted_twice() {
-    alone(trial::size(LONG, LONG * 3), async {
+fn a_rolling_restart_under_load_loses_no_place_and_grants_nothing_twice() {
+    run_exclusive(trial::size(LONG, LONG * 3), async {
         let mut cluster = Cluster::start().await;
         let (client, load) = (cluster.client(0), Load::default());
         client.write(&Call::put(&format!("/v1/nodes/{COUNTER}"), "0 0")).await;

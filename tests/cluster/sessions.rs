@@ -2,14 +2,14 @@
 
 use crate::{
     client::{Call, Grant, whole},
-    harness::{Cluster, NODES, SHORT, together},
+    harness::{Cluster, NODES, SHORT, run_parallel},
     queue::standing,
 };
 use serde_json::json;
 
 #[test]
-fn a_session_that_is_closed_releases_all_that_it_owns_at_once() {
-    together(SHORT, async {
+fn a_closed_session_releases_everything_that_it_owns_at_once() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "owner").await;
@@ -36,8 +36,8 @@ fn a_session_that_is_closed_releases_all_that_it_owns_at_once() {
 }
 
 #[test]
-fn listings_show_numbers_and_names_and_never_an_id() {
-    together(SHORT, async {
+fn listings_show_numbers_and_names_but_no_ids() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "listed").await;
@@ -69,8 +69,8 @@ fn listings_show_numbers_and_names_and_never_an_id() {
 }
 
 #[test]
-fn one_call_keeps_many_sessions_alive_and_says_which_have_ended() {
-    together(SHORT, async {
+fn one_call_keeps_many_sessions_alive_and_lists_those_that_have_ended() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let mut lives = Vec::new();
@@ -94,8 +94,8 @@ fn one_call_keeps_many_sessions_alive_and_says_which_have_ended() {
 }
 
 #[test]
-fn a_grant_of_a_named_session_needs_that_session_and_takes_no_ttl_of_its_own() {
-    together(SHORT, async {
+fn a_grant_of_a_named_session_needs_that_session_and_accepts_no_own_ttl() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "owner").await;

@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, Grant},
-    harness::{Cluster, SHORT, together},
+    harness::{Cluster, SHORT, run_parallel},
     queue::standing,
 };
 use serde_json::json;
@@ -13,8 +13,8 @@ fn take(locks: &[&str], wait: &str) -> Call {
 }
 
 #[test]
-fn two_that_cross_go_one_after_the_other_and_each_has_all_or_nothing() {
-    together(SHORT, async {
+fn crossing_requests_are_granted_one_after_the_other_each_with_all_or_nothing() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let first = client.send(&take(&["left", "right"], "0s")).await.expect_status(200);
@@ -42,8 +42,8 @@ fn two_that_cross_go_one_after_the_other_and_each_has_all_or_nothing() {
 }
 
 #[test]
-fn a_request_for_several_names_what_is_wrong_with_it() {
-    together(SHORT, async {
+fn the_refusal_of_a_request_for_several_locks_names_the_problem() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let many: Vec<_> = (0..65).map(|index| json!({ "name": format!("lock-{index}") })).collect();

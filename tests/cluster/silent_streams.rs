@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, new_key, whole},
-    harness::{Cluster, SHORT, alone, report},
+    harness::{Cluster, SHORT, report, run_exclusive},
     pace::assert_within,
     queue::standing,
     streams::Stream,
@@ -71,9 +71,9 @@ impl Drop for Namespace {
 }
 
 #[test]
-fn a_client_that_vanished_without_a_word_is_noticed_and_keeps_its_lock_for_the_ttl() {
+fn a_client_that_vanished_silently_is_noticed_and_keeps_its_lock_for_the_ttl() {
     const TTL: Duration = Duration::from_secs(3);
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let Some(namespace) = NETWORKS.or_without(Namespace::new()) else { return };
         let mut cluster = Cluster::plan();
         for node in &mut cluster.nodes {
@@ -106,9 +106,9 @@ fn a_client_that_vanished_without_a_word_is_noticed_and_keeps_its_lock_for_the_t
 }
 
 #[test]
-fn a_client_that_lives_and_never_reads_keeps_its_lock_for_a_while_and_not_for_ever() {
+fn a_live_client_that_never_reads_keeps_its_lock_for_a_limited_time() {
     const TTL: Duration = Duration::from_secs(1);
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         for receives in trial::size(vec![2_048], vec![2_048, 64 * 1024]) {
             let (client, key, lock) = (cluster.client(1), new_key(), format!("statue-{receives}"));

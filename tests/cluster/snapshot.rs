@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Answer, Call, Client},
-    harness::{Cluster, LONG, NODES, all, alone, eventually, report},
+    harness::{Cluster, LONG, NODES, all, eventually, report, run_exclusive},
     relay::Relay,
     trial,
     watching::Watching,
@@ -72,8 +72,8 @@ async fn digests(client: &Client) -> Vec<(u64, String)> {
 }
 
 #[test]
-fn a_node_that_was_down_for_many_changes_catches_up_by_a_snapshot_and_has_the_same_digest() {
-    alone(3 * LONG, async {
+fn a_node_that_missed_many_changes_catches_up_by_a_snapshot_and_has_the_same_digest() {
+    run_exclusive(3 * LONG, async {
         let mut cluster = Cluster::start().await;
         let [away, other] = cluster.followers().await;
         let leader = cluster.leader().await;
@@ -149,8 +149,8 @@ fn last_sender(log: &str) -> Option<usize> {
 }
 
 #[test]
-fn a_node_whose_leader_dies_in_the_middle_of_a_snapshot_gets_one_from_the_next_leader() {
-    alone(3 * LONG, async {
+fn a_node_whose_leader_dies_during_a_snapshot_gets_one_from_the_next_leader() {
+    run_exclusive(3 * LONG, async {
         let mut cluster = Cluster::start().await;
         let [away, _] = cluster.followers().await;
         cluster.nodes[away].kill().await;

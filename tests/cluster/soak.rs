@@ -3,7 +3,7 @@
 use crate::{
     batches::{batch, statuses},
     client::{Call, Client, new_key},
-    harness::{Cluster, LONG, NODES, alone, pass, report},
+    harness::{Cluster, LONG, NODES, pass_time, report, run_exclusive},
     metrics::value,
     procfs::Usage,
     trial,
@@ -224,7 +224,7 @@ impl Load {
                         let number = turns[index].fetch_add(1, Relaxed);
                         let started = Instant::now();
                         turn(kind, &client, &streams, &url, number).await;
-                        pass(TURN_EVERY.saturating_sub(started.elapsed())).await;
+                        pass_time(TURN_EVERY.saturating_sub(started.elapsed())).await;
                     }
                 });
             }
@@ -262,7 +262,7 @@ fn slope(looks: &[(Duration, f64)]) -> f64 {
 }
 
 #[test]
-fn the_slope_is_that_of_the_line() {
+fn the_slope_of_a_line_is_exact() {
     let looks: Vec<_> = (0..10).map(|number| (Duration::from_secs(360 * number), 100.0 + number as f64)).collect();
     assert!((slope(&looks) - 10.0).abs() < 1e-9, "one MiB in a tenth of an hour");
 }
@@ -284,7 +284,7 @@ fn length() -> Duration {
 #[test]
 fn soak() {
     let length = length();
-    alone(length + LONG, async {
+    run_exclusive(length + LONG, async {
         let cluster = Cluster::start().await;
         if trial::size(false, true) {
             fill_rings(&cluster).await;
@@ -294,7 +294,7 @@ fn soak() {
         let mut looks: Vec<(Duration, Vec<Usage>)> = Vec::new();
         let mut before = load.turns();
         for look in 1..=LOOKS {
-            pass((length * look / LOOKS).saturating_sub(started.elapsed())).await;
+            pass_time((length * look / LOOKS).saturating_sub(started.elapsed())).await;
             load.check();
             looks.push((started.elapsed(), Usage::of_all(&cluster.nodes)));
             if [LOOKS / 6, LOOKS / 2, LOOKS].contains(&look) {

@@ -4,7 +4,7 @@
 use crate::{
     client::{Answer, Call, Client, new_key},
     confined::{GROUP_BYTES, Group},
-    harness::{Cluster, LONG, NodeProcess, SHORT, alone, eventually, program, report, together},
+    harness::{Cluster, LONG, NodeProcess, SHORT, eventually, program, report, run_exclusive, run_parallel},
     procfs::Usage,
     trial,
 };
@@ -114,7 +114,7 @@ async fn assert_told(cluster: &Cluster) {
 
 #[test]
 fn a_full_state_kills_no_node_and_survives_restarts() {
-    alone(LONG * 4, async {
+    run_exclusive(LONG * 4, async {
         let (bytes, value_bytes) = trial::size((6_u64 << 20, 50_000), (GROUP_BYTES / 8, 1 << 20));
         let mut cluster = Cluster::plan();
         let groups = trial::size(false, true).then(|| Group::of_each(&mut cluster.nodes));
@@ -175,7 +175,7 @@ fn a_full_state_kills_no_node_and_survives_restarts() {
 /// The node with the least memory sets the budget, even if it joins later and the state is already larger than that.
 #[test]
 fn the_smallest_node_sets_the_budget() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let mut cluster = Cluster::start_with(&["--state-bytes-max", "8000000"]).await;
         agreed(&cluster, 8_000_000).await;
         let client = cluster.client(0);
@@ -217,8 +217,8 @@ async fn use_each_name_once(client: Client) -> usize {
 
 /// An unused name is kept for ten minutes. Clients that use each name once must not lock out all others for so long.
 #[test]
-fn a_flood_of_names_that_are_used_once_fills_the_state_for_seconds_only() {
-    alone(LONG, async {
+fn a_flood_of_single_use_names_fills_the_state_only_for_seconds() {
+    run_exclusive(LONG, async {
         let bytes: u64 = 6 << 20;
         let cluster = Cluster::start_with(&["--state-bytes-max", &bytes.to_string()]).await;
         agreed(&cluster, bytes).await;

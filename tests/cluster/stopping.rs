@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, Grant},
-    harness::{Cluster, NODES, SHORT, alone, eventually, report},
+    harness::{Cluster, NODES, SHORT, eventually, report, run_exclusive},
     queue::standing,
 };
 use rustix::process::Signal;
@@ -14,8 +14,8 @@ use tokio::{
 };
 
 #[test]
-fn a_waiter_of_a_node_that_stops_is_told_where_to_go_with_what_and_another_node_leads_by_then() {
-    alone(SHORT, async {
+fn a_waiter_of_a_stopping_node_learns_where_to_retry_after_another_node_leads() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let (client, observer) = (cluster.client(leader), cluster.client(leader + 1));
@@ -53,7 +53,7 @@ fn a_waiter_of_a_node_that_stops_is_told_where_to_go_with_what_and_another_node_
 
 #[test]
 fn a_second_signal_ends_a_node_at_once() {
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let [at, _] = cluster.followers().await;
         // A request that is never complete delays the end, for as long as a node waits for running requests.
@@ -84,8 +84,8 @@ fn a_second_signal_ends_a_node_at_once() {
 }
 
 #[test]
-fn the_leadership_goes_to_the_named_node_and_to_none_that_cannot_take_it() {
-    alone(SHORT, async {
+fn the_leadership_moves_to_the_named_node_unless_it_cannot_lead() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let to = |id: usize| Call::post("/v1/cluster/leader").json(&json!({"to": id}));
         let leader = cluster.leader().await;

@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, Client},
-    harness::{Cluster, LONG, NodeProcess, SHORT, alone, eventually, together},
+    harness::{Cluster, LONG, NodeProcess, SHORT, eventually, run_exclusive, run_parallel},
 };
 use std::{fs, time::Duration};
 use tokio::{
@@ -40,8 +40,8 @@ async fn is_ready(client: &Client, node: usize) -> bool {
 }
 
 #[test]
-fn a_node_whose_data_directory_was_wiped_is_kept_out_and_told_what_to_do() {
-    alone(LONG, async {
+fn a_node_with_a_wiped_data_directory_is_kept_out_with_advice() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let [wiped, other] = cluster.followers().await;
@@ -74,8 +74,8 @@ fn a_node_whose_data_directory_was_wiped_is_kept_out_and_told_what_to_do() {
 }
 
 #[test]
-fn a_node_of_another_cluster_is_kept_out_and_told_what_to_do() {
-    alone(LONG, async {
+fn a_node_of_another_cluster_is_kept_out_with_advice() {
+    run_exclusive(LONG, async {
         let mut ours = Cluster::start().await;
         let mut theirs = Cluster::start().await;
         write_some(&ours.client(0)).await;
@@ -105,8 +105,8 @@ fn a_node_of_another_cluster_is_kept_out_and_told_what_to_do() {
 }
 
 #[test]
-fn a_peer_of_another_wire_version_is_refused_with_a_line_that_says_what_to_do() {
-    together(SHORT, async {
+fn a_peer_of_another_wire_version_is_refused_with_advice() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         for node in &cluster.nodes {
             let mut stream = TcpStream::connect(&node.peer_address).await.expect("the peer port is open");

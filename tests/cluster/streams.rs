@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, new_key, whole},
-    harness::{Cluster, NODES, SHORT, alone, eventually, report, together},
+    harness::{Cluster, NODES, SHORT, eventually, report, run_exclusive, run_parallel},
     pace::assert_within,
     queue::standing,
 };
@@ -86,8 +86,8 @@ impl Stream {
 }
 
 #[test]
-fn a_lock_is_held_for_as_long_as_a_curl_runs_and_is_free_within_a_second_of_its_end() {
-    alone(SHORT, async {
+fn a_lock_is_held_while_a_curl_runs_and_is_free_within_a_second_of_its_end() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         for node in 0..NODES {
             let (client, url) = (cluster.client(node), &cluster.nodes[node].url);
@@ -137,8 +137,8 @@ fn a_lock_is_held_for_as_long_as_a_curl_runs_and_is_free_within_a_second_of_its_
 }
 
 #[test]
-fn a_curl_that_is_killed_while_it_waits_is_out_of_the_queue_within_a_second() {
-    alone(SHORT, async {
+fn a_curl_killed_while_waiting_leaves_the_queue_within_a_second() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         for node in 0..NODES {
             let client = cluster.client(node);
@@ -156,8 +156,8 @@ fn a_curl_that_is_killed_while_it_waits_is_out_of_the_queue_within_a_second() {
 }
 
 #[test]
-fn what_cannot_be_granted_at_once_or_in_time_is_said_and_leaves_nothing_behind() {
-    together(SHORT, async {
+fn a_stream_that_is_not_granted_in_time_reports_it_and_leaves_nothing_behind() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(1);
         let holder = client.acquire("gate", "ttl=60s").await;
@@ -184,8 +184,8 @@ fn what_cannot_be_granted_at_once_or_in_time_is_said_and_leaves_nothing_behind()
 }
 
 #[test]
-fn a_retry_with_the_key_takes_the_grant_over_and_the_older_stream_ends() {
-    together(SHORT, async {
+fn a_retry_with_the_key_takes_over_the_grant_and_the_older_stream_ends() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let (client, key) = (cluster.client(0), new_key());
         let mut first = Stream::open(&cluster.nodes[0].url, "bridge", "ttl=60s", &key);
@@ -232,8 +232,8 @@ async fn stop_a_node_with_streams(cluster: &mut Cluster, stopped: usize) {
 }
 
 #[test]
-fn a_server_that_stops_says_so_and_the_grants_of_its_streams_go_on_at_another_node() {
-    alone(SHORT, async {
+fn a_stopping_server_sends_goaway_and_the_grants_of_its_streams_continue_at_another_node() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let [follower, _] = cluster.followers().await;
         stop_a_node_with_streams(&mut cluster, follower).await;
@@ -243,9 +243,9 @@ fn a_server_that_stops_says_so_and_the_grants_of_its_streams_go_on_at_another_no
 }
 
 #[test]
-fn a_node_that_is_cut_off_does_not_let_its_streams_believe() {
+fn a_node_that_is_cut_off_ends_its_streams_in_time() {
     const TTL: Duration = Duration::from_secs(3);
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let [at, other] = cluster.followers().await;
         let key = new_key();
@@ -268,8 +268,8 @@ fn a_node_that_is_cut_off_does_not_let_its_streams_believe() {
 }
 
 #[test]
-fn a_stream_of_a_node_that_slept_longer_than_the_ttl_ends_and_another_one_holds_by_then() {
-    alone(SHORT, async {
+fn a_stream_of_a_node_paused_beyond_the_ttl_ends_after_another_client_holds() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let ([at, other], key) = (cluster.followers().await, new_key());
         let mut stream = Stream::open(&cluster.nodes[at].url, "tower", "ttl=2s", &key);
@@ -292,8 +292,8 @@ fn a_stream_of_a_node_that_slept_longer_than_the_ttl_ends_and_another_one_holds_
 }
 
 #[test]
-fn a_stream_whose_node_is_killed_is_attached_again_at_another_one_with_the_same_token_and_place() {
-    alone(SHORT, async {
+fn a_stream_of_a_killed_node_is_reattached_at_another_with_the_same_token_and_place() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let (observer, url) = (cluster.client(leader + 1), cluster.nodes[leader].url.clone());
@@ -324,9 +324,9 @@ fn a_stream_whose_node_is_killed_is_attached_again_at_another_one_with_the_same_
 }
 
 #[test]
-fn a_stream_that_waits_is_told_its_new_place_and_many_changes_in_one_line() {
+fn a_waiting_stream_reports_its_new_position_and_many_changes_in_one_line() {
     const AHEAD: usize = 90;
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let mut ahead = Vec::new();

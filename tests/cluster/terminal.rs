@@ -125,7 +125,7 @@ pub(crate) fn screen(said: &str) -> String {
 }
 
 #[test]
-fn what_is_placed_and_cleared_is_seen_where_it_was_placed() {
+fn the_screen_shows_text_where_it_was_placed_until_it_is_cleared() {
     let seen = screen("old\x1b[2J\x1b[2;3Hab\x1b[1mc\x1b[0m\x1b[1;1Hx\x1b[?25l\x1b[2;4H\x1b[K");
     assert!(seen.starts_with("x\n  a\n\n"), "{seen:?}");
 }

@@ -3,7 +3,7 @@
 use crate::{
     client::{Call, new_key},
     commands::{at, said},
-    harness::{Cluster, SHORT, alone, eventually, report, together},
+    harness::{Cluster, SHORT, eventually, report, run_exclusive, run_parallel},
     terminal::{self, Terminal},
 };
 use std::time::{Duration, Instant};
@@ -20,8 +20,8 @@ fn line_of(screen: &str, url: &str) -> String {
 }
 
 #[test]
-fn top_shows_a_killed_leader_as_dead_and_goes_on_at_another_node() {
-    alone(SHORT, async {
+fn top_shows_a_killed_leader_as_dead_and_continues_at_another_node() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let others: Vec<usize> = (0..3).filter(|node| *node != leader).collect();
@@ -53,8 +53,8 @@ fn top_shows_a_killed_leader_as_dead_and_goes_on_at_another_node() {
 }
 
 #[test]
-fn members_are_asked_themselves_and_doctor_agrees() {
-    alone(SHORT, async {
+fn each_member_is_queried_itself_and_doctor_agrees() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let follower = (leader + 1) % 3;
@@ -79,8 +79,8 @@ fn members_are_asked_themselves_and_doctor_agrees() {
 }
 
 #[test]
-fn a_break_says_whom_it_hit_and_hits_nobody_else() {
-    together(SHORT, async {
+fn a_break_reports_the_ended_grants_and_ends_no_others() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let first = client.acquire("deploy", "ttl=90s&owner=ci-7").await;
@@ -110,8 +110,8 @@ fn a_break_says_whom_it_hit_and_hits_nobody_else() {
 }
 
 #[test]
-fn the_front_page_and_the_description_are_served_as_their_reader_wants_them() {
-    together(SHORT, async {
+fn the_front_page_and_the_description_are_served_in_the_requested_form() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(1);
         let page = client.send(&Call::get("/").with("accept", "text/html,*/*;q=0.8")).await.expect_status(200);
@@ -133,8 +133,8 @@ fn the_front_page_and_the_description_are_served_as_their_reader_wants_them() {
 }
 
 #[test]
-fn a_command_that_gets_no_answer_says_so_within_seconds() {
-    together(SHORT, async {
+fn a_command_without_an_answer_reports_it_within_seconds() {
+    run_parallel(SHORT, async {
         let port = crate::harness::free_port();
         let url = format!("http://127.0.0.1:{port}");
         for command in [&["locks", "ls"][..], &["lock", "deploy", "-n", "--", "true"]] {

@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Answer, Call, Client, whole},
-    harness::{Cluster, NODES, SHORT, together},
+    harness::{Cluster, NODES, SHORT, run_parallel},
     watching::Watching,
 };
 use serde_json::json;
@@ -13,8 +13,8 @@ async fn put(client: &Client, path: &str) -> u64 {
 }
 
 #[test]
-fn a_watch_tells_what_happens_to_what_it_names_and_to_nothing_else() {
-    together(SHORT, async {
+fn a_watch_reports_events_of_what_it_names_and_no_others() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let before = put(&client, "jobs/old").await;
@@ -61,8 +61,8 @@ fn a_watch_tells_what_happens_to_what_it_names_and_to_nothing_else() {
 }
 
 #[test]
-fn a_watch_begins_with_what_is_there_or_with_any_revision_that_is_kept() {
-    together(SHORT, async {
+fn a_watch_starts_with_the_current_state_or_at_any_kept_revision() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let mut written = Vec::new();
@@ -104,8 +104,8 @@ fn a_watch_begins_with_what_is_there_or_with_any_revision_that_is_kept() {
 }
 
 #[test]
-fn an_event_source_goes_on_after_the_last_id_that_it_has_had() {
-    together(SHORT, async {
+fn an_event_source_continues_after_its_last_event_id() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let first = put(&client, "feed/a").await;
@@ -133,8 +133,8 @@ fn an_event_source_goes_on_after_the_last_id_that_it_has_had() {
 }
 
 #[test]
-fn what_is_no_longer_kept_is_gone_before_the_first_byte_and_says_from_where_it_is() {
-    together(SHORT, async {
+fn a_watch_of_compacted_history_is_refused_before_the_first_byte_with_the_oldest_revision() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start_with(&["--event-ring-bytes", "65536"]).await;
         let client = cluster.client(0);
         let early = put(&client, "a").await;
@@ -159,8 +159,8 @@ fn what_is_no_longer_kept_is_gone_before_the_first_byte_and_says_from_where_it_i
 }
 
 #[test]
-fn a_watch_goes_on_at_another_node_when_its_own_stops() {
-    together(SHORT, async {
+fn a_watch_continues_at_another_node_after_its_own_stops() {
+    run_parallel(SHORT, async {
         let mut cluster = Cluster::start().await;
         let client = cluster.client(0);
         let mut watching = Watching::open(&client, 0, "path=/a&recursive").await;
@@ -187,8 +187,8 @@ async fn polled(client: &Client, node: usize, path: &str) -> (Answer, Duration) 
 }
 
 #[test]
-fn a_read_waits_until_there_is_something_newer() {
-    together(SHORT, async {
+fn a_read_waits_until_something_newer_exists() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         for node in 0..NODES {
@@ -218,7 +218,7 @@ fn a_read_waits_until_there_is_something_newer() {
                     put(&client, &format!("poll-{node}-new")).await;
                     let grant = client.acquire(&format!("poll-{node}"), "ttl=30s").await;
                     client.release(&grant.id).await;
-                    crate::harness::pass(Duration::from_millis(50)).await;
+                    crate::harness::pass_time(Duration::from_millis(50)).await;
                 }
             };
             let answers = tokio::select! {

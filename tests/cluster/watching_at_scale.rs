@@ -3,7 +3,7 @@
 use crate::{
     client::{Answer, Call, Client, whole},
     fairness::Dice,
-    harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
+    harness::{Cluster, LONG, NODES, all, eventually, pass_time, report, run_exclusive},
     trial,
     watching::Watching,
 };
@@ -81,7 +81,7 @@ impl Follower {
             if self.seen < count {
                 self.reconnects += 1;
                 node = node_of(&mut self.dice);
-                pass(RETRY_AFTER).await;
+                pass_time(RETRY_AFTER).await;
             }
         }
         self
@@ -121,7 +121,7 @@ impl Follower {
 
 #[test]
 fn every_watcher_sees_every_event_once_and_in_order_through_killed_leaders() {
-    alone(3 * LONG, async {
+    run_exclusive(3 * LONG, async {
         let (watchers, events, kills) = (trial::size(60, 1_000), trial::size(600, 10_000), trial::size(1, 2));
         let mut cluster = Cluster::start().await;
         let client = cluster.client(0);
@@ -200,8 +200,8 @@ async fn rest(mut stream: TcpStream) -> (bool, Option<u64>) {
 }
 
 #[test]
-fn a_watcher_that_stops_reading_costs_nothing_delays_nobody_and_is_told() {
-    alone(6 * LONG, async {
+fn a_watcher_that_stops_reading_costs_nothing_delays_no_one_and_learns_of_its_gap() {
+    run_exclusive(6 * LONG, async {
         let (changes, ring, slow) = (trial::size(30_000, 1_000_000), trial::size("2097152", "67108864"), trial::size(20, 50));
         let cluster = Cluster::start_with(&["--event-ring-bytes", ring]).await;
         let client = cluster.client(0);
@@ -278,8 +278,8 @@ fn a_watcher_that_stops_reading_costs_nothing_delays_nobody_and_is_told() {
 }
 
 #[test]
-fn what_a_client_wrote_it_reads_through_any_node() {
-    alone(LONG, async {
+fn a_client_reads_its_own_writes_through_any_node() {
+    run_exclusive(LONG, async {
         let tries: usize = trial::size(500, 10_000);
         let cluster = Cluster::start().await;
         let started = Instant::now();
@@ -334,7 +334,7 @@ async fn reads_a_second(client: &Client, node: usize, readers: usize) -> usize {
 
 #[test]
 fn concurrent_reads_share_one_proof_on_every_node() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let leader = cluster.leader().await;
@@ -358,8 +358,8 @@ async fn told_by_all(client: &Client, from: [u64; NODES], until: u64) -> Vec<Vec
 }
 
 #[test]
-fn every_node_tells_the_same_events_also_after_a_restart() {
-    alone(LONG, async {
+fn every_node_reports_the_same_events_even_after_a_restart() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let client = cluster.client(0);
         let begin = client.write(&Call::put("/v1/nodes/same", "")).await.number("revision");

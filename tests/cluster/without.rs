@@ -74,7 +74,7 @@ pub(crate) fn compile(source: &str, target: &std::path::Path, flags: &[&str]) {
 }
 
 #[test]
-fn what_is_missing_fails_a_test_unless_it_is_named() {
+fn a_missing_requirement_fails_a_test_unless_it_is_named() {
     let missing = || Err::<(), _>("mount: permission denied".to_owned());
     assert_eq!(MOUNTS.judge(Ok(7), ""), Ok(Ok(7)));
     assert_eq!(MOUNTS.judge(Ok(7), "mounts"), Ok(Ok(7)), "what is there is used");

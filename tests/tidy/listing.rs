@@ -138,7 +138,7 @@ fn odd_english_is_found() {
 }
 
 #[test]
-fn log_lines_are_found_with_their_message() {
+fn log_lines_are_found_with_their_messages() {
     let text =
         "//! x\nfn f() {\n    tracing::warn!(%error, path = %\"p\", \"the disk \\\n        is full: \\\"{}\\\"\", f());\n}\n";
     let lines = log_lines(&[Source::new("crates/x/src/a.rs", text)]);

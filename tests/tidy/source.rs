@@ -173,7 +173,7 @@ fn raw_string_length(rest: &str) -> usize {
 }
 
 #[test]
-fn comments_and_strings_are_no_code() {
+fn comments_and_strings_are_not_code() {
     let text = concat!(
         "let a = \"b // { \\\" }\"; // c\n",
         "let d = 'e'; /* f /* g */ h */ let i: &'static str = r#\"j \" k\"#; let r#type = '\\'';\n"

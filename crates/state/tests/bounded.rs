@@ -89,7 +89,7 @@ fn worst() -> BTreeMap<&'static str, (u64, u64, &'static str, String)> {
 }
 
 #[test]
-fn each_command_keeps_to_its_bound_beside_very_many_of_everything() {
+fn each_command_stays_within_its_bound_in_a_very_large_state() {
     let worst = worst();
     let every: Vec<&str> = crowd::EVERY.to_vec();
     let missing: Vec<&&str> = every.iter().filter(|name| !worst.contains_key(**name)).collect();
@@ -111,7 +111,7 @@ fn each_command_keeps_to_its_bound_beside_very_many_of_everything() {
 }
 
 #[test]
-fn a_deadlock_is_refused_behind_very_many_and_said_to_be_unchecked_behind_more() {
+fn a_deadlock_is_refused_behind_many_waiters_and_reported_as_unchecked_behind_more() {
     let mut crowd = Crowd::new();
     for (scene, command) in crowd.scenes() {
         let result = crowd.state.clone().apply(command.clone()).answer.result;
@@ -129,7 +129,7 @@ fn a_deadlock_is_refused_behind_very_many_and_said_to_be_unchecked_behind_more()
 }
 
 #[test]
-fn what_is_left_of_the_largest_ends_in_pieces_of_their_bound() {
+fn each_piece_of_the_largest_ends_stays_within_its_bound() {
     let mut crowd = Crowd::new();
     for session in [crowd.locks_of.0, crowd.nodes_of.0] {
         let closed = crowd.state.apply(Command::CloseSession { session, at: AT });

@@ -293,7 +293,7 @@ fn values_cannot_use_up_the_budget_of_locks() {
 }
 
 #[test]
-fn the_end_of_anything_makes_the_state_smaller() {
+fn every_end_makes_the_state_smaller() {
     let (mut state, name) = (State::new(), "n".repeat(500));
     done(&mut state, open(1));
     for end in ["release", "break", "close", "end"] {
@@ -323,7 +323,7 @@ fn the_end_of_anything_makes_the_state_smaller() {
 }
 
 #[test]
-fn the_smallest_capacity_is_the_budget_and_a_snapshot_has_it() {
+fn the_smallest_capacity_is_the_budget_and_snapshots_keep_it() {
     let mut state = State::new();
     assert_eq!(state.bytes_max(), None);
     for (node, bytes, least) in [(1, 500_000, 500_000), (2, 400_000, 400_000), (3, 600_000, 400_000), (2, 700_000, 500_000)] {
@@ -341,7 +341,7 @@ fn the_smallest_capacity_is_the_budget_and_a_snapshot_has_it() {
 
 /// The log of a cluster whose budget was once larger is applied again at each start.
 #[test]
-fn a_command_from_before_the_budget_was_lowered_is_applied_as_it_was() {
+fn a_command_from_before_the_budget_was_lowered_is_still_applied() {
     let log = [
         Command::NoteCapacity { node: 1, bytes: 1_000_000 },
         write(Some(key(1)), vec![put("/a", 500_000)]),
@@ -363,7 +363,7 @@ fn a_command_from_before_the_budget_was_lowered_is_applied_as_it_was() {
 }
 
 #[test]
-fn a_transaction_is_undone_as_a_whole_and_one_of_many_does_not_stop_the_next() {
+fn a_refused_transaction_is_undone_as_a_whole_and_does_not_stop_the_next_one() {
     let mut state = State::new();
     done(&mut state, Command::NoteCapacity { node: 1, bytes: 50_000 });
     let before = state.clone();
@@ -391,7 +391,7 @@ fn a_refused_command_is_not_remembered() {
 }
 
 #[test]
-fn the_results_of_a_large_write_are_not_remembered_and_it_is_not_done_twice() {
+fn a_large_write_is_remembered_without_its_results_and_is_not_done_twice() {
     let mut state = State::new();
     let create = Operation::CreateSequential {
         parent: path("/queue"),
@@ -415,7 +415,7 @@ fn the_results_of_a_large_write_are_not_remembered_and_it_is_not_done_twice() {
 }
 
 #[test]
-fn the_history_forgets_its_oldest_before_it_fills_the_budget() {
+fn the_history_forgets_its_oldest_entries_before_it_fills_the_budget() {
     let mut state = State::new();
     done(&mut state, open(1));
     done(&mut state, Command::NoteCapacity { node: 1, bytes: 400_000 });
@@ -431,7 +431,7 @@ fn the_history_forgets_its_oldest_before_it_fills_the_budget() {
 
 /// Random commands while a budget appears, shrinks and grows.
 #[test]
-fn what_is_counted_is_what_a_walk_counts_and_the_budget_holds() {
+fn the_byte_count_equals_a_full_count_and_stays_within_the_budget() {
     let profiles = [
         Profile::Mixed,
         Profile::Readers,
@@ -477,7 +477,7 @@ fn what_is_counted_is_what_a_walk_counts_and_the_budget_holds() {
 
 /// The API gives each delete a key, and a small node costs less than remembering that key.
 #[test]
-fn a_small_node_is_removed_at_a_full_state() {
+fn a_small_node_can_be_removed_in_a_full_state() {
     let mut state = State::new();
     done(&mut state, write(None, vec![put("/a", 0), put("/b", 0), put("/c", 0)]));
     let bytes = state.bytes() - 1;
@@ -509,7 +509,7 @@ fn with_many_keys_and_holds(lock_delay_ms: u64) -> State {
 
 /// Keys of changes, and further holds, are remembered one by one when their grant ends.
 #[test]
-fn a_grant_with_many_keys_and_holds_leaves_less_behind_than_it_was() {
+fn a_grant_with_many_keys_and_holds_leaves_less_behind_than_it_took() {
     for end in ["release", "close", "break", "end"] {
         let mut state = with_many_keys_and_holds(0);
         let before = state.bytes();
@@ -531,7 +531,7 @@ fn a_grant_with_many_keys_and_holds_leaves_less_behind_than_it_was() {
 
 /// A cooling grant counts only as the lock's contender: its id and its keys are then remembered elsewhere.
 #[test]
-fn a_grant_that_cools_leaves_no_more_behind_than_a_time_of_holding() {
+fn a_cooling_grant_leaves_no_more_behind_than_a_past_hold() {
     let mut state = with_many_keys_and_holds(60_000);
     let before = state.bytes();
     let session = state.session_by_id(&OPEN).unwrap().number;
@@ -542,7 +542,7 @@ fn a_grant_that_cools_leaves_no_more_behind_than_a_time_of_holding() {
 
 /// An upgrade and a downgrade add an entry to the history, which has its own bound and blocks no command.
 #[test]
-fn a_mode_is_changed_without_a_key_at_a_full_state() {
+fn a_mode_change_without_a_key_works_in_a_full_state() {
     let mut state = State::new();
     done(&mut state, open(1));
     done(&mut state, Command::Acquire(acquire("a", 10, Mode::Shared)));
@@ -559,7 +559,7 @@ fn a_mode_is_changed_without_a_key_at_a_full_state() {
 
 /// Only the first piece of a command is checked against the budget, so the command itself must be.
 #[test]
-fn a_word_to_very_many_holders_is_refused_where_not_all_of_it_has_room() {
+fn a_revoke_of_many_holders_is_refused_unless_all_of_it_has_room() {
     let mut state = State::with_piece_steps(64);
     done(&mut state, open(1));
     for number in 0..400 {

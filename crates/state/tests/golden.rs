@@ -422,13 +422,13 @@ fn small_state() -> State {
 }
 
 #[test]
-fn every_command_has_its_bytes() {
+fn every_command_matches_its_golden_bytes() {
     assert_all("command", &commands());
 }
 
 /// Bounds entries, queues and the log. It once left out conditions, so a log got an entry that was too large.
 #[test]
-fn the_size_of_a_command_is_no_less_than_its_bytes_and_not_much_more() {
+fn the_size_of_a_command_is_at_least_its_bytes_and_not_much_more() {
     let (long, lock_long) = (Path::parse(&format!("/{}", "p".repeat(1_000))).unwrap(), lock(&"l".repeat(500)));
     let conditions = vec![
         Condition::Fence {
@@ -481,17 +481,17 @@ fn the_size_of_a_command_is_no_less_than_its_bytes_and_not_much_more() {
 }
 
 #[test]
-fn every_outcome_has_its_bytes() {
+fn every_outcome_matches_its_golden_bytes() {
     assert_all("outcome", &outcomes());
 }
 
 #[test]
-fn every_rejection_has_its_bytes() {
+fn every_rejection_matches_its_golden_bytes() {
     assert_all("rejection", &rejections());
 }
 
 #[test]
-fn a_snapshot_has_its_bytes() {
+fn a_snapshot_matches_its_golden_bytes() {
     let state = small_state();
     let blocks: Vec<Vec<u8>> = state.snapshot_blocks().collect();
     assert_eq!((blocks.len(), blocks[0][0]), (1, SNAPSHOT_FORMAT));
@@ -505,7 +505,7 @@ fn a_snapshot_has_its_bytes() {
 }
 
 #[test]
-fn a_snapshot_that_is_damaged_or_not_whole_is_refused() {
+fn a_damaged_or_incomplete_snapshot_is_refused() {
     let bytes = small_state().snapshot_blocks().next().unwrap();
     let read = |blocks: &[&[u8]]| State::from_snapshot_blocks(blocks.iter().copied());
     assert!(read(&[]).is_err(), "no block was accepted");

@@ -484,7 +484,7 @@ fn run_all(seeds: std::ops::Range<u64>, steps: usize, profile: impl Fn(u64) -> P
 }
 
 #[test]
-fn many_short_histories_are_as_the_model_says() {
+fn many_short_histories_agree_with_the_model() {
     let outcomes = ["Nothing", "Done", "SessionOpened", "Held", "Queued", "Written", "Broken"];
     let rejections = [
         "NoSession",
@@ -541,19 +541,19 @@ fn many_short_histories_are_as_the_model_says() {
 const ELECTIONS: u64 = 2_000;
 
 #[test]
-fn elections_are_as_the_model_says() {
+fn elections_agree_with_the_model() {
     let kinds = ["NotLeader", "OtherUse", "Unsupported", "Proclaimed", "Vacated", "Granted"];
     // 32,000 commands, and 200,000 in the long form.
     run_all(ELECTIONS..ELECTIONS + if is_long() { 250 } else { 40 }, 800, |_| Profile::Elections, &kinds);
 }
 
 #[test]
-fn a_session_that_lives_long_forgets_as_the_model_says() {
+fn a_long_lived_session_forgets_as_the_model_does() {
     run_all(1_000..1_003, 8_000, |_| Profile::Calm, &["Forgotten"]);
 }
 
 #[test]
-fn each_mistake_is_found() {
+fn each_mistake_of_the_model_is_found() {
     for mistake in [
         Mistake::PriorityIgnored,
         Mistake::ReadersPassWriters,

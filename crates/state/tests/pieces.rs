@@ -373,7 +373,7 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 #[test]
-fn work_in_pieces_is_the_same_in_the_end() {
+fn work_in_pieces_has_the_same_result_as_work_at_once() {
     let mut in_pieces = 0;
     for seed in seeds() {
         match same_in_the_end(seed, 400) {
@@ -385,7 +385,7 @@ fn work_in_pieces_is_the_same_in_the_end() {
 }
 
 #[test]
-fn what_is_pending_is_right_for_everybody_in_between() {
+fn every_state_with_pending_work_is_correct() {
     let mut with_pending = 0;
     for seed in seeds() {
         match right_in_between(seed, 500) {
@@ -397,7 +397,7 @@ fn what_is_pending_is_right_for_everybody_in_between() {
 }
 
 #[test]
-fn locks_that_are_broken_and_sessions_that_end_all_at_once_get_along() {
+fn broken_locks_and_ended_sessions_are_correct_when_they_overlap() {
     let mut several = 0;
     for seed in seeds() {
         match many_ends_at_once(seed, 400) {

@@ -77,7 +77,7 @@ fn administration_scripts() {
 }
 
 #[test]
-fn scripts_of_what_went_wrong_elsewhere() {
+fn scripts_of_bugs_in_other_systems() {
     run_all("others");
 }
 
@@ -112,7 +112,7 @@ fn snapshot_scripts() {
 }
 
 #[test]
-fn a_command_that_the_language_does_not_have_is_an_error() {
+fn an_unknown_script_command_is_an_error() {
     for script in ["fly\n---\n", "open s1 colour=red\n---\n", "open s1 timeout=soon\n---\n", "acquire printer s1 id=Q\n---\n"] {
         assert!(goldenscript::generate(&mut Machine::new(), script).is_err(), "{script} was taken");
     }

@@ -267,7 +267,7 @@ fn the_tree_keeps_every_rule_of_the_table() {
 }
 
 #[test]
-fn a_row_that_says_too_little_or_too_much_is_found() {
+fn a_row_with_missing_or_extra_changes_is_found() {
     let (changes, events) = outcome("create /a", "set /a");
     assert_ne!(changes, "/a mzxid=now version+1 data_length+2", "mtime moves too");
     assert_ne!(events, "changed /a, children /", "a set is no event of the parent");

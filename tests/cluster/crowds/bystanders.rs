@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, Client, Session},
-    harness::{LONG, eventually, pass},
+    harness::{LONG, eventually, pass_time},
 };
 use futures_util::future::join_all;
 use std::{
@@ -165,7 +165,7 @@ async fn stand_by(number: usize, client: Client, seen: &Seen) {
         let took = begun.elapsed();
         seen.rounds.lock().expect("nobody panics with it").push(Round { client: number, begun, took });
         seen.counts[number].fetch_add(1, Relaxed);
-        pass(THINK).await;
+        pass_time(THINK).await;
     }
 }
 
@@ -183,6 +183,6 @@ async fn round(kind: Kind, node: usize, client: &Client, session: &Session) {
         Kind::Keepalive => {
             client.once(&Call::post(&format!("/v1/sessions/{}/keepalive", session.id))).await.expect_status(200);
         }
-        Kind::Timer => pass(THINK).await,
+        Kind::Timer => pass_time(THINK).await,
     }
 }
