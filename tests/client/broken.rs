@@ -63,7 +63,7 @@ fn a_broken_grant_with_its_own_session_is_lost_at_once() {
         let begun = Instant::now();
         break_lock(&cluster, "own").await;
         assert_eq!(tokio::time::timeout(SOON, guard.lost()).await, Ok(Lost::Broken));
-        report(&format!("a broken grant with a session of its own was lost after {:.0?}", begun.elapsed()));
+        report(&format!("a broken grant with its own session was lost after {:.0?}", begun.elapsed()));
         assert!(other.is_held());
         // Anyone with the id, such as a command under the lock, may release it.
         cluster.client(0).release(&other.id().to_string()).await;

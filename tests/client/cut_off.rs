@@ -93,7 +93,7 @@ async fn client_by(cluster: &Cluster, way: &watch::Receiver<Way>, others: &[Stri
     for node in &cluster.nodes {
         builder = builder.endpoint(proxy(node.url.clone(), way.clone()).await);
     }
-    let id = client_of(cluster).cluster().status().await.expect("it answers").cluster.expect("it has formed");
+    let id = client_of(cluster).cluster().status().await.expect("it answers").cluster.expect("the cluster has formed");
     others
         .iter()
         .fold(builder, |builder, url| builder.endpoint(url))
@@ -141,7 +141,7 @@ async fn hand_over(guard: Guard, next: tokio::task::JoinHandle<Result<Guard, fai
         let next = next.await.expect("no panic").expect("it is granted");
         let at = Instant::now();
         assert!(guard.token().is_err(), "two hold {}", next.lock());
-        next.release().await.expect("it is given back");
+        next.release().await.expect("it is released");
         at
     };
     tokio::join!(lost, granted)
@@ -173,7 +173,7 @@ fn login_pages_and_wrong_servers_cause_no_late_and_no_needless_loss_of_a_guard()
             for guard in &guards {
                 assert!(guard.is_held(), "{} was lost without need: {:?}", guard.lock(), guard.left());
             }
-            cut.send(if turn % 2 == 0 { Way::Portal } else { Way::Silent }).expect("the proxies live");
+            cut.send(if turn % 2 == 0 { Way::Portal } else { Way::Silent }).expect("the proxies run");
             let both = guards.into_iter().zip(waiting).map(|(guard, next)| hand_over(guard, next));
             for (lost, granted) in futures_util::future::join_all(both).await {
                 assert!(granted >= lost, "turn {turn}: granted {:?} before it was lost", lost - granted);

@@ -2,7 +2,7 @@
 
 use crate::{
     harness::{Cluster, LONG, report, run_exclusive},
-    uses::{client_of, empty},
+    uses::{client_of, wait_until_free},
 };
 use fairhold_client::{Client, Error, Guard};
 use futures_util::future::BoxFuture;
@@ -63,7 +63,7 @@ async fn at_every_point<P, T>(
 /// Waits until nothing of the dropped future is left.
 async fn left(cluster: &Cluster, client: &Client, lock: &str) {
     client.settled().await;
-    empty(cluster, lock, LEFT_WITHIN).await;
+    wait_until_free(cluster, lock, LEFT_WITHIN).await;
 }
 
 async fn acquires(cluster: &Cluster, client: &Client, lock: &'static str) -> usize {
@@ -145,7 +145,7 @@ fn an_acquire_dropped_at_every_point_while_its_node_is_paused_leaves_no_orphan()
             cluster.nodes[sleeps].signal(Signal::CONT);
             // The paused node now reads the requests that it had not read yet.
             crate::harness::pass_time(Duration::from_millis(300)).await;
-            empty(&cluster, "sleepy", LEFT_WITHIN).await;
+            wait_until_free(&cluster, "sleepy", LEFT_WITHIN).await;
         }
         report(&format!("dropped {dropped} times of 20 while its node slept"));
         assert!(dropped >= 2, "it was hardly ever dropped in time");
@@ -176,7 +176,7 @@ fn a_guard_dropped_while_its_renewal_or_release_hangs_at_a_paused_node_is_releas
             empty_at(&cluster, other, "dozing").await;
             cluster.nodes[sleeps].signal(Signal::CONT);
             crate::harness::pass_time(Duration::from_millis(300)).await;
-            empty(&cluster, "dozing", LEFT_WITHIN).await;
+            wait_until_free(&cluster, "dozing", LEFT_WITHIN).await;
         }
     });
 }

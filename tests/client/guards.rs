@@ -20,7 +20,7 @@ const TTL: Duration = Duration::from_secs(15);
 const FILES_USUAL: u64 = 1_024;
 
 fn open_files() -> usize {
-    fs::read_dir("/proc/self/fd").expect("a list of what is open").count()
+    fs::read_dir("/proc/self/fd").expect("the list of open files").count()
 }
 
 fn bound_files(files: u64) {

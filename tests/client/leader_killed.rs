@@ -3,7 +3,7 @@
 use crate::{
     harness::{Cluster, all, eventually, report, run_exclusive},
     trial,
-    uses::{client_of, empty},
+    uses::{client_of, wait_until_free},
 };
 use fairhold_client::Error;
 use std::{
@@ -77,6 +77,6 @@ fn fifty_tasks_never_overlap_fail_or_leave_an_orphan_while_leaders_are_killed() 
         report(&format!("{done} sections of {TASKS} tasks, {kills} leaders killed, in {:.1?}", begun.elapsed()));
         assert_eq!(done, count);
         client.settled().await;
-        empty(&cluster, LOCK, LEFT_WITHIN).await;
+        wait_until_free(&cluster, LOCK, LEFT_WITHIN).await;
     });
 }

@@ -125,8 +125,8 @@ fn a_recursive_watch_of_locks_and_an_observer_start_at_a_given_revision() {
         let guard = client.lock("orders/42").await.unwrap();
         let token = guard.token().unwrap();
         loop {
-            let told = watching.next().await.unwrap().unwrap();
-            if let WatchEvent::Change(line) = told
+            let event = watching.next().await.unwrap().unwrap();
+            if let WatchEvent::Change(line) = event
                 && let What::Granted { lock, token: given, .. } = line.what
             {
                 assert_eq!((lock.as_str(), given), ("orders/42", token));

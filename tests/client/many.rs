@@ -16,7 +16,7 @@ const SESSION_FILES_MAX: usize = 48;
 
 /// The number of this process's open files, and its resident memory in KiB.
 fn cost() -> (usize, u64) {
-    let open = fs::read_dir("/proc/self/fd").expect("a list of what is open").count();
+    let open = fs::read_dir("/proc/self/fd").expect("the list of open files").count();
     let status = fs::read_to_string("/proc/self/status").expect("a status");
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
     (open, resident.trim().trim_end_matches(" kB").parse().expect("a number"))

@@ -23,7 +23,7 @@ pub(crate) fn urls(cluster: &Cluster) -> String {
 }
 
 /// Waits until a lock has no contender.
-pub(crate) async fn empty(cluster: &Cluster, lock: &str, limit: Duration) {
+pub(crate) async fn wait_until_free(cluster: &Cluster, lock: &str, limit: Duration) {
     let client = cluster.client(0);
     eventually(&format!("{lock} has no contender"), limit, || async { client.queue(lock).await.is_empty().then_some(()) }).await;
 }
@@ -42,8 +42,8 @@ fn a_lock_is_acquired_in_one_line_waited_for_in_order_and_released() {
         assert!(matches!(late, Error::WaitTimeout { .. }), "{late:?}");
 
         let places = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&places);
-        let waits = client.lock("deploy/eu").on_queue(move |place| told.lock().unwrap().push(place.clone()));
+        let seen = Arc::clone(&places);
+        let waits = client.lock("deploy/eu").on_queue(move |place| seen.lock().unwrap().push(place.clone()));
         let waits = tokio::spawn(waits.into_future());
         eventually("it learns its place", SHORT, || async { (!places.lock().unwrap().is_empty()).then_some(()) }).await;
         let token = first.token().unwrap();
@@ -108,7 +108,7 @@ fn a_session_keeps_many_grants_with_one_keepalive_and_ends_them_together() {
         assert!(guards.iter().all(|guard| !guard.is_held()));
         assert_eq!(held.lost().await, Lost::Released);
         drop((guards, session));
-        empty(&cluster, "many-19", 5 * SECOND).await;
+        wait_until_free(&cluster, "many-19", 5 * SECOND).await;
     });
 }
 
@@ -226,7 +226,7 @@ fn blocking_code_can_do_the_same() {
             let mut watching = client.watch().with(|watch| watch.node("/job")).begin()?;
             guard.put("/job", "1").with(fairhold_client::Put::parents).send()?;
             assert_eq!(client.nodes().get("/job")?.expect("it was written").bytes, b"1");
-            assert!(watching.any(|told| matches!(told, Ok(WatchEvent::Change(line)) if is_created(&line, "/job"))));
+            assert!(watching.any(|event| matches!(event, Ok(WatchEvent::Change(line)) if is_created(&line, "/job"))));
             let session = client.session().with(|session| session.ttl(5 * SECOND)).open()?;
             drop(session.read_lock("table").take()?);
             client.nodes().create("/job-runs-here", "").with(|create| create.ephemeral(&session)).send()?;
@@ -239,6 +239,6 @@ fn blocking_code_can_do_the_same() {
             session.close()
         });
         program.await.unwrap().unwrap();
-        empty(&cluster, "job", 5 * SECOND).await;
+        wait_until_free(&cluster, "job", 5 * SECOND).await;
     });
 }

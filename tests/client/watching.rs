@@ -15,8 +15,8 @@ use std::time::Duration;
 const NEXT_WITHIN: Duration = Duration::from_secs(60);
 
 async fn next(watching: &mut Watching) -> WatchEvent {
-    let told = tokio::time::timeout(NEXT_WITHIN, watching.next()).await;
-    told.unwrap_or_else(|_| panic!("nothing within {NEXT_WITHIN:?}")).expect("it goes on").expect("it is not refused")
+    let reported = tokio::time::timeout(NEXT_WITHIN, watching.next()).await;
+    reported.unwrap_or_else(|_| panic!("nothing within {NEXT_WITHIN:?}")).expect("it continues").expect("it is not refused")
 }
 
 /// The next event, without bookmarks.
@@ -68,11 +68,11 @@ fn a_watch_reports_every_change_once_and_in_order_while_each_node_is_killed_and_
             let begin = (round + 1) * EACH;
             all.extend(create(&client, begin, begin + EACH).await);
             cluster.restart(node).await;
-            let told = created(&mut watching, EACH / 2).await;
-            assert_eq!(told, all.drain(..EACH / 2).collect::<Vec<_>>());
+            let reported = created(&mut watching, EACH / 2).await;
+            assert_eq!(reported, all.drain(..EACH / 2).collect::<Vec<_>>());
         }
-        let told = created(&mut watching, all.len()).await;
-        assert_eq!(told, all);
+        let reported = created(&mut watching, all.len()).await;
+        assert_eq!(reported, all);
         client.nodes().delete("/feed/0000").await.unwrap();
         assert!(matches!(happened(&mut watching).await.what, What::NodeDeleted { path } if path.as_str() == "/feed/0000"));
         report(&format!("{} changes over {} killed nodes: each reported once, in order", (2 * NODES + 1) * EACH, 2 * NODES));

@@ -64,7 +64,7 @@ async fn assert_nothing_happened(client: &Client, at: usize, after: u64) {
     let mut watching = Watching::open(client, at, &format!("from={}", after + 1)).await;
     client.write(&Call::put("/v1/nodes/sentinel", "")).await;
     loop {
-        let line = watching.raw().await.expect("the watch goes on").expect("the watch goes on");
+        let line = watching.raw().await.expect("the watch continues").expect("the watch continues");
         let event: Value = serde_json::from_str(&line).expect("a line of JSON");
         match (event["type"].as_str(), event["path"].as_str()) {
             (Some("bookmark"), _) => {}
@@ -123,7 +123,7 @@ fn assert_page(rows: &[Row]) {
     rows.sort_by_key(|row| row.route.clone());
     for row in rows {
         let (did, undid) = row.words;
-        writeln!(table, "| `{}` | {did} | {undid} | {} |", row.route, row.other).expect("a text takes all");
+        writeln!(table, "| `{}` | {did} | {undid} | {} |", row.route, row.other).expect("writing to a string succeeds");
     }
     let text = fs::read_to_string(PAGE).expect("the page is there");
     let (head, rest) = text.split_once("<!-- table -->\n").expect("the page marks its table");

@@ -3,7 +3,7 @@
 use crate::{
     client::{Call, new_key, whole},
     harness::{Cluster, SHORT, eventually, run_parallel},
-    queue::standing,
+    queue::wait_for_contenders,
     streams::Stream,
 };
 use std::{fs, time::Duration};
@@ -27,7 +27,7 @@ fn a_broken_lock_goes_to_the_next_waiter_and_its_holder_learns_why() {
             let client = cluster.client(2);
             tokio::spawn(async move { client.acquire("crane", "wait=60s").await })
         };
-        standing(&client, "crane", 2).await;
+        wait_for_contenders(&client, "crane", 2).await;
 
         let order = break_lock("crane", "it+is+stuck");
         client.send(&order).await.expect_status(204);

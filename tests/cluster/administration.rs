@@ -3,7 +3,7 @@
 use crate::{
     client::{Call, Grant, new_key, whole},
     harness::{Cluster, SHORT, eventually, run_parallel},
-    queue::standing,
+    queue::wait_for_contenders,
     streams::Stream,
 };
 use serde_json::{Value, json};
@@ -103,7 +103,7 @@ fn an_owner_can_hold_a_lock_again_and_the_last_release_frees_it() {
             let client = cluster.client(2);
             tokio::spawn(async move { client.acquire("crane", "wait=60s").await })
         };
-        standing(&client, "crane", 2).await;
+        wait_for_contenders(&client, "crane", 2).await;
         for _ in 0..2 {
             client.release(&outer.id).await;
             assert!(

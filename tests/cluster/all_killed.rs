@@ -4,7 +4,7 @@ use crate::{
     client::{Call, Client, Grant, Session},
     fairness::assert_in_order,
     harness::{Cluster, LONG, NODES, all, report, run_exclusive},
-    queue::standing,
+    queue::wait_for_contenders,
 };
 use std::{
     sync::{
@@ -46,7 +46,7 @@ async fn start_waiters(cluster: &Cluster, lock: &str) -> Vec<JoinHandle<Grant>> 
             client.release(&grant.id).await;
             grant
         }));
-        standing(&cluster.client(0), lock, number + 2).await;
+        wait_for_contenders(&cluster.client(0), lock, number + 2).await;
     }
     waiting
 }

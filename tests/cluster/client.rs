@@ -222,8 +222,8 @@ impl Client {
     }
 
     /// When other leaders were requested.
-    pub(crate) fn requests_for_a_leader(&self) -> Vec<Span> {
-        self.requests.lock().expect("nobody panics with it").clone()
+    pub(crate) fn leader_requests(&self) -> Vec<Span> {
+        self.requests.lock().expect("the mutex is not poisoned").clone()
     }
 
     /// Sends a call to one node, once.
@@ -232,7 +232,7 @@ impl Client {
             return self.send_any(node, call).await;
         }
         let begun = Span::from_now();
-        let asked = || self.requests.lock().expect("nobody panics with it");
+        let asked = || self.requests.lock().expect("the mutex is not poisoned");
         // Open-ended while the result is unknown.
         asked().push(begun);
         let answer = self.send_any(node, call).await;

@@ -118,7 +118,7 @@ impl Figures {
 }
 
 impl Stage {
-    async fn set() -> Stage {
+    async fn prepare() -> Stage {
         let cluster = Cluster::start().await;
         let (leader, [follower, _]) = (cluster.leader().await, cluster.followers().await);
         let urls = cluster.nodes.iter().map(|node| node.url.clone()).collect();
@@ -127,7 +127,7 @@ impl Stage {
         report("Waits in milliseconds, each as: 99 of 100 are shorter / the longest.");
         report(&format!(
             "| while | took | steps | CPU of the leader | slowest sync, within | term | rounds | {} | \
-             the longest, more than at rest |",
+             growth of the longest |",
             Waits::heads()
         ));
         report(&format!("|{}", "---|".repeat(15)));
@@ -227,7 +227,7 @@ async fn count_all(client: &Client, sizes: Sizes, crowd: &Crowd) {
     }
 }
 
-async fn looks(stage: &mut Stage, crowd: &Crowd) {
+async fn measure_reads(stage: &mut Stage, crowd: &Crowd) {
     let client = stage.client();
     stage.during("pages of a queue", read_again(client.clone(), "/v1/locks/line/queue?limit=1000")).await;
     stage.during("pages of a lock's holders", read_again(client.clone(), "/v1/locks/book?limit=1000")).await;
@@ -249,10 +249,10 @@ async fn looks(stage: &mut Stage, crowd: &Crowd) {
     stage.during("a snapshot of the leader", snapshot).await;
 }
 
-async fn orders(stage: &mut Stage) {
+async fn measure_orders(stage: &mut Stage) {
     let client = stage.client();
     let ask = Call::post("/v1/locks/book/holders/revoke").within(LONG);
-    stage.during("all readers are asked to give back", order(client.clone(), ask, 202)).await;
+    stage.during("all readers are asked to release", order(client.clone(), ask, 202)).await;
     let end = Call::delete("/v1/locks/book/holders?reason=crowded").within(LONG);
     stage.during("the lock of all readers is broken", order(client.clone(), end, 204)).await;
     assert_eq!(client.holders("book").await, [0_u64; 0]);
@@ -264,7 +264,7 @@ async fn orders(stage: &mut Stage) {
     }
 }
 
-async fn ends(stage: &mut Stage, sizes: Sizes, crowd: &Crowd) {
+async fn measure_ends(stage: &mut Stage, sizes: Sizes, crowd: &Crowd) {
     let client = stage.client();
     for (what, session) in [("ephemeral nodes", &crowd.ephemerals), ("locks", &crowd.locks)] {
         let close = Call::delete(&format!("/v1/sessions/{}", session.id)).within(LONG);
@@ -304,7 +304,7 @@ async fn ends(stage: &mut Stage, sizes: Sizes, crowd: &Crowd) {
 fn expensive_operations_on_a_crowd_delay_no_client_and_cause_no_election() {
     run_exclusive(6 * LONG, async {
         let sizes = sizes();
-        let mut stage = Stage::set().await;
+        let mut stage = Stage::prepare().await;
         let rest = trial::size(Duration::from_secs(3), Duration::from_secs(20));
         let ((), alone) = stage.measure("at rest", pass_time(rest)).await;
         let client = stage.client();
@@ -312,9 +312,9 @@ fn expensive_operations_on_a_crowd_delay_no_client_and_cause_no_election() {
         count_all(&client, sizes, &crowd).await;
         stage.rest = Some(alone);
         stage.during("nothing happens to the crowd", pass_time(rest)).await;
-        looks(&mut stage, &crowd).await;
-        orders(&mut stage).await;
-        ends(&mut stage, sizes, &crowd).await;
+        measure_reads(&mut stage, &crowd).await;
+        measure_orders(&mut stage).await;
+        measure_ends(&mut stage, sizes, &crowd).await;
         let (more, what) = &stage.most;
         report(&format!("no elections; the longest wait grew by {more:.1} ms, while: {what}"));
         stage.bystanders.end();

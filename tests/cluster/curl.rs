@@ -40,7 +40,7 @@ fn the_curl_lines_of_the_contract_work_word_for_word_on_each_port() {
                 (&"deploy".into(), &"held".into(), &"exclusive".into())
             );
             let owner = grant["owner"].as_str().expect("an owner");
-            assert!(["curl@127.0.0.1", "curl@::1"].contains(&owner), "who took it: {owner}");
+            assert!(["curl@127.0.0.1", "curl@::1"].contains(&owner), "the owner: {owner}");
             let expires_in = grant["expires_in"].as_str().expect("a duration");
             assert!(expires_in == "30s" || (expires_in.starts_with("29") && expires_in.ends_with("ms")), "{expires_in}");
             assert_time(&grant["expires_at"]);

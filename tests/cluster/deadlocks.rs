@@ -35,18 +35,18 @@ struct Table(Arc<Mutex<[Option<usize>; SEATS]>>);
 impl Table {
     #[track_caller]
     fn take(&self, fork: usize, seat: usize) {
-        let before = self.0.lock().expect("nobody panicked with it")[fork].replace(seat);
+        let before = self.0.lock().expect("the mutex is not poisoned")[fork].replace(seat);
         assert_eq!(before, None, "fork {fork} was given to {seat} while {before:?} held it");
     }
 
     #[track_caller]
     fn lay_down(&self, fork: usize, seat: usize) {
-        let before = self.0.lock().expect("nobody panicked with it")[fork].take();
+        let before = self.0.lock().expect("the mutex is not poisoned")[fork].take();
         assert_eq!(before, Some(seat), "fork {fork} was not held by {seat}");
     }
 
     fn forks(&self) -> [Option<usize>; SEATS] {
-        *self.0.lock().expect("nobody panicked with it")
+        *self.0.lock().expect("the mutex is not poisoned")
     }
 }
 
@@ -91,7 +91,7 @@ fn philosophers_that_take_both_forks_at_once_all_eat() {
         let (least, most) = (meals.iter().min().expect("seven"), meals.iter().max().expect("seven"));
         let apart = (most - least) as f64 * 100.0 / *most as f64;
         report(&format!("philosophers: {meals:?} meals with both forks at once in {:?}, {apart:.1} % apart", dining_time()));
-        assert!(*least > 0, "somebody starved: {meals:?}");
+        assert!(*least > 0, "a philosopher starved: {meals:?}");
         assert!(most - least <= most / unfairness(), "with one order everywhere, everyone gets a turn: {meals:?}");
     });
 }
@@ -114,7 +114,7 @@ impl Dinner {
     fn judge_refusal(&self, refused: &Answer, seat: usize) {
         let cycle = refused.json["cycle"].as_array().expect("a circle");
         assert_eq!(cycle.len(), SEATS, "only all together make a circle at a round table: {}", refused.text);
-        let sessions = *self.sessions.lock().expect("nobody panicked with it");
+        let sessions = *self.sessions.lock().expect("the mutex is not poisoned");
         for (place, one) in cycle.iter().enumerate() {
             let waits = (seat + place) % SEATS;
             let expected = json!({
@@ -157,7 +157,7 @@ impl Dinner {
             self.asks[seat].store(false, Ordering::SeqCst);
         }
         {
-            let mut longest = self.longest_wait.lock().expect("nobody panicked with it");
+            let mut longest = self.longest_wait.lock().expect("the mutex is not poisoned");
             *longest = waited.max(*longest);
         }
         self.table.lay_down(left, seat);
@@ -167,14 +167,14 @@ impl Dinner {
 
     async fn sit_down(&self, client: &Client, seat: usize) -> Session {
         let session = client.open_session("5m", &format!("seat-{seat}")).await;
-        self.sessions.lock().expect("nobody panicked with it")[seat] = session.number;
+        self.sessions.lock().expect("the mutex is not poisoned")[seat] = session.number;
         session
     }
 
     /// Reports and returns how many of the tries were refused.
     fn report(&self, how: &str, meals: &[usize]) -> usize {
         let refused = self.refused.load(Ordering::SeqCst);
-        let longest = *self.longest_wait.lock().expect("nobody panicked with it");
+        let longest = *self.longest_wait.lock().expect("the mutex is not poisoned");
         report(&format!(
             "philosophers, one fork after the other, {how}, {:?}: {meals:?} meals, {refused} circles, all refused; \
              the longest wait with a fork in hand {longest:.0?}",
@@ -255,7 +255,7 @@ fn philosophers_that_take_one_fork_at_a_time_are_refused_before_they_deadlock() 
         let meals: Vec<usize> = all((0..SEATS).map(dine).collect()).await;
         let refused = dinner.report("each at its own pace", &meals);
         assert!(refused > 0, "no circle was ever closed");
-        assert!(meals.iter().all(|meals| *meals > 0), "somebody starved: {meals:?}");
+        assert!(meals.iter().all(|meals| *meals > 0), "a philosopher starved: {meals:?}");
     });
 }
 
@@ -274,7 +274,7 @@ fn a_request_that_would_close_a_circle_is_refused_and_the_others_continue() {
             let (client, call) = (cluster.client(1), take("right", &alice, "alice", "60s"));
             tokio::spawn(async move { client.send(&call).await })
         };
-        crate::queue::standing(&client, "right", 2).await;
+        crate::queue::wait_for_contenders(&client, "right", 2).await;
         let refused = cluster.client(2).send(&take("left", &bob, "bob", "60s")).await.expect_problem(409, "would_deadlock");
         let cycle = json!([
             { "session": bob.number, "owner": "bob", "lock": "left" },

@@ -4,7 +4,7 @@ use crate::{
     client::{Call, Client, Grant},
     fairness::{Room, assert_in_order},
     harness::{Cluster, LONG, SHORT, all, eventually, run_exclusive, run_parallel},
-    queue::standing,
+    queue::wait_for_contenders,
 };
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ fn a_fence_that_names_a_grant_is_exact_among_readers() {
             let reader = cluster.client(node);
             waiting.push(tokio::spawn(async move { reader.acquire("map", "mode=shared&wait=60s").await }));
         }
-        standing(&client, "map", 3).await;
+        wait_for_contenders(&client, "map", 3).await;
         client.release(&writer.id).await;
         let readers = all(waiting).await;
         let (gone, stays) = (&readers[0], &readers[1]);

@@ -79,7 +79,7 @@ impl Load {
     /// Waits until this many more writes are acknowledged.
     pub(crate) async fn more(&self, writes: usize) {
         let wanted = self.count() + writes;
-        eventually("writes go on", Duration::from_secs(90), || async { (self.count() >= wanted).then_some(()) }).await;
+        eventually("writes continue", Duration::from_secs(90), || async { (self.count() >= wanted).then_some(()) }).await;
     }
 
     /// The longest time without an acknowledged write since the last call.

@@ -84,7 +84,7 @@ fn doctor_tells_a_dead_node_a_lost_quorum_and_a_stranger_apart_with_advice() {
         assert_has(&findings, "warn", "peer", &cluster.nodes[one].peer_address, "firewall");
 
         cluster.nodes[two].kill().await;
-        let findings = eventually("it is seen that nobody leads", Duration::from_secs(20), || async {
+        let findings = eventually("the loss of the leader is noticed", Duration::from_secs(20), || async {
             let (code, findings) = found(&[&url]).await;
             assert_eq!(code, Some(1), "{findings:#?}");
             findings.iter().any(|[grade, check, ..]| grade == "fail" && check == "ready").then_some(findings)

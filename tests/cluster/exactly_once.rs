@@ -4,7 +4,7 @@ use crate::{
     client::{Call, Grant, new_key},
     going_away::ask_with,
     harness::{Cluster, LONG, NODES, SHORT, run_exclusive, run_parallel},
-    queue::standing,
+    queue::wait_for_contenders,
 };
 use rustix::process::Signal;
 use std::time::Duration;
@@ -123,9 +123,9 @@ fn a_retry_at_another_node_takes_over_the_place() {
             tokio::spawn(async move { client.once(&call).await })
         };
         let left_behind = ask(1, &call);
-        let place = standing(&client, "ferry", 2).await;
+        let place = wait_for_contenders(&client, "ferry", 2).await;
         let behind = ask(0, &Call::post("/v1/locks/ferry?wait=60s&owner=behind"));
-        let before = standing(&client, "ferry", 3).await;
+        let before = wait_for_contenders(&client, "ferry", 3).await;
 
         // The second connection takes the place over once the first has its answer.
         let taken_over = ask(2, &call);
@@ -138,7 +138,7 @@ fn a_retry_at_another_node_takes_over_the_place() {
         let grant = Grant::from_answer(&taken_over.await.expect("the second request's task"));
         assert_eq!(grant.number, numbers(&place)[1], "it kept its place");
         client.release(&grant.id).await;
-        Grant::from_answer(&behind.await.expect("the task of the one behind"));
+        Grant::from_answer(&behind.await.expect("the last waiter's task"));
     });
 }
 
@@ -192,7 +192,7 @@ fn a_waiter_replaced_by_a_stuck_duplicate_retries_and_keeps_its_place() {
             let (client, call) = (cluster.client(other), Call::post(path).key(&key));
             tokio::spawn(async move { client.once(&call).await })
         };
-        let place = standing(&client, "crane", 2).await;
+        let place = wait_for_contenders(&client, "crane", 2).await;
         cluster.nodes[stuck].signal(Signal::CONT);
         waits.await.expect("the waiter's task").expect_problem(504, "deadline_exceeded");
         drop(duplicate);

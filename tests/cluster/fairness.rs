@@ -3,7 +3,7 @@
 use crate::{
     client::{Call, Client, Grant},
     harness::{Cluster, LONG, NODES, all, eventually, pass_time, report, run_exclusive},
-    queue::standing,
+    queue::wait_for_contenders,
 };
 use std::{
     sync::{
@@ -117,7 +117,7 @@ fn each_grant_wakes_only_the_next_of_two_hundred_waiters_at_its_node() {
                 grant
             }));
         }
-        standing(&client, "gate", waiting.len() + 1).await;
+        wait_for_contenders(&client, "gate", waiting.len() + 1).await;
         let places = client.queue_numbers("gate").await;
         let before = counted(&client).await;
         client.release(&holder.id).await;

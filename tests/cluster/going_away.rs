@@ -5,7 +5,7 @@ use crate::{
     fairness::{Dice, Room, assert_in_order},
     harness::{Cluster, LONG, NODES, SHORT, all, eventually, report, run_exclusive},
     pace::assert_within,
-    queue::standing,
+    queue::wait_for_contenders,
 };
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ fn a_client_that_disconnects_while_waiting_leaves_the_queue_within_a_second() {
                 let (client, call) = (client.clone(), Call::post(&format!("/v1/locks/{lock}?wait=60s")));
                 tokio::spawn(async move { client.once(&call).await })
             };
-            standing(&client, &lock, 2).await;
+            wait_for_contenders(&client, &lock, 2).await;
             leaves.abort();
             let took = shrunk(&client, &lock, 1, Instant::now()).await;
             report(&format!("a disconnected waiter of node {} was out of the queue after {took:.0?}", node + 1));
@@ -69,7 +69,7 @@ pub(crate) async fn ask_with(url: &str, path: &str, header: &str) -> TcpStream {
 async fn hang_up(mut stream: TcpStream) -> Option<String> {
     stream.shutdown().await.expect("a connection can be closed");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("the server ends the connection in its turn");
+    stream.read_to_string(&mut answer).await.expect("the server closes the connection too");
     let (_, body) = answer.split_once("\r\n\r\n")?;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     let grant: Value = serde_json::from_str(body).expect("JSON");
@@ -89,7 +89,7 @@ fn a_client_that_disconnects_at_the_moment_of_its_grant_blocks_nothing() {
             let (client, releaser) = (cluster.client(round), cluster.client(round / NODES));
             let holder = client.acquire("turnstile", "ttl=60s").await;
             let leaves = ask(&cluster.nodes[round % NODES].url, "/v1/locks/turnstile?wait=60s&ttl=60s").await;
-            standing(&client, "turnstile", 2).await;
+            wait_for_contenders(&client, "turnstile", 2).await;
             let release = tokio::spawn(async move { releaser.release(&holder.id).await });
             // Finer than a timer.
             let (begun, moment) = (Instant::now(), Duration::from_micros(instant / 2 + dice.below(instant)));
@@ -132,7 +132,7 @@ fn a_named_session_or_respond_async_keeps_the_place_without_a_connection() {
             let (client, call) = (cluster.client(1), of_session.clone());
             tokio::spawn(async move { client.once(&call).await })
         };
-        let first = standing(&client, "depot", 2).await;
+        let first = wait_for_contenders(&client, "depot", 2).await;
         leaves.abort();
         assert!(leaves.await.is_err(), "it did not get the lock");
         let asynchronous = Call::post("/v1/locks/depot?ttl=60s").with("prefer", "respond-async");
@@ -143,7 +143,7 @@ fn a_named_session_or_respond_async_keeps_the_place_without_a_connection() {
             let client = cluster.client(1);
             tokio::spawn(async move { client.once(&Call::post("/v1/locks/depot?wait=60s")).await })
         };
-        standing(&client, "depot", 4).await;
+        wait_for_contenders(&client, "depot", 4).await;
         anonymous.abort();
         shrunk(&client, "depot", 3, Instant::now()).await;
 
@@ -173,7 +173,7 @@ async fn stop_a_node_with_waiters(cluster: &mut Cluster, stopped: usize) {
             grant
         }));
     }
-    standing(&observer, &lock, WAITERS + 1).await;
+    wait_for_contenders(&observer, &lock, WAITERS + 1).await;
     let places = observer.queue_numbers(&lock).await;
 
     let status = cluster.nodes[stopped].terminate().await;

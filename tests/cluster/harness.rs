@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, Client},
-    leaderships::{self, Deeds, Leadership, Span, leaderships},
+    leaderships::{self, Causes, Leadership, Span, leaderships},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -184,14 +184,14 @@ impl NodeProcess {
 
     /// From now on the test keeps it from working.
     fn begin_absence(&self) {
-        let mut absences = self.absences.lock().expect("nobody panics with it");
+        let mut absences = self.absences.lock().expect("the mutex is not poisoned");
         if absences.last().is_none_or(|last| last.until.is_some()) {
             absences.push(Span::from_now());
         }
     }
 
     fn end_absence(&self) {
-        let mut absences = self.absences.lock().expect("nobody panics with it");
+        let mut absences = self.absences.lock().expect("the mutex is not poisoned");
         if let Some(last) = absences.last_mut() {
             last.until.get_or_insert_with(leaderships::now);
         }
@@ -448,11 +448,11 @@ impl Cluster {
                 complaints.push(format!("node {} ended, although the test did not end it", node.id));
             }
         }
-        let absences = self.nodes.iter().map(|node| (node.id, node.absences.lock().expect("nobody panics with it").clone()));
-        let deeds = Deeds {
+        let absences = self.nodes.iter().map(|node| (node.id, node.absences.lock().expect("the mutex is not poisoned").clone()));
+        let causes = Causes {
             ready: self.was_ready,
             absences: absences.collect(),
-            requests: self.client.requests_for_a_leader(),
+            requests: self.client.leader_requests(),
             expected: self.expected.load(Ordering::SeqCst),
             stalls: leaderships::stalls(),
         };
@@ -460,7 +460,7 @@ impl Cluster {
         if self.was_ready.is_some() && leaders.is_empty() && self.without_logs.is_none() {
             complaints.push("no log names a leader, so elections cannot be checked: is FAIRHOLD_LOG set?".to_owned());
         }
-        complaints.extend(deeds.unexplained(&leaders, self.nodes.len()));
+        complaints.extend(causes.unexplained(&leaders, self.nodes.len()));
         complaints
     }
 

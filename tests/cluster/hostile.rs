@@ -167,7 +167,7 @@ async fn endure(story: &str, cluster: &mut Cluster, trial: Trial, crowd: Vec<tok
     let (p50, p99, max) = (took[took.len() / 2], took[took.len() * 99 / 100], took[took.len() - 1]);
     let connected = trial.connected.load(SeqCst);
     report(&format!(
-        "{story}: {open} connections open at the end, {connected} made in all; {} honest lock-and-unlocks by {HONEST} clients: \
+        "{story}: {open} connections open at the end, {connected} made in all; {} honest lock-unlock rounds by {HONEST} clients: \
          p50 {p50:.1?}, p99 {p99:.1?}, max {max:.1?}; terms {before:?} then {after:?}",
         took.len()
     ));

@@ -3,7 +3,7 @@
 use crate::{
     client::{Call, Client},
     harness::{Cluster, NODES, SHORT, eventually, run_parallel, signal_pid},
-    leaderships::{Deeds, Leadership, Span, leaderships},
+    leaderships::{Causes, Leadership, Span, leaderships},
 };
 use rustix::process::Signal;
 use serde_json::json;
@@ -15,16 +15,16 @@ use std::{
 /// Node 1 leads from 1,000 on, and node 2 from 9,000 on.
 const TWO: [Leadership; 2] = [Leadership { term: 1, node: 1, since: 1_000 }, Leadership { term: 4, node: 2, since: 9_000 }];
 
-fn ready() -> Deeds {
-    Deeds { ready: Some(2_000), ..Deeds::default() }
+fn ready() -> Causes {
+    Causes { ready: Some(2_000), ..Causes::default() }
 }
 
 fn span(from: u64, until: u64) -> Span {
     Span { from, until: Some(until) }
 }
 
-fn complaints(deeds: &Deeds) -> usize {
-    deeds.unexplained(&TWO, NODES).len()
+fn complaints(causes: &Causes) -> usize {
+    causes.unexplained(&TWO, NODES).len()
 }
 
 #[test]
@@ -44,8 +44,8 @@ fn a_change_of_the_leader_needs_its_own_cause() {
     assert_eq!(complaints(&ready()), 1);
     let said = ready().unexplained(&TWO, NODES).remove(0);
     assert!(said.starts_with("node 1 led in term 1 for 8.0 s and lost it: node 2 leads in term 4 since "), "{said}");
-    assert_eq!(complaints(&Deeds { ready: Some(9_500), ..Deeds::default() }), 0, "the cluster was being formed");
-    let away = |node: usize, span: Span| Deeds { absences: [(node, vec![span])].into(), ..ready() };
+    assert_eq!(complaints(&Causes { ready: Some(9_500), ..Causes::default() }), 0, "the cluster was being formed");
+    let away = |node: usize, span: Span| Causes { absences: [(node, vec![span])].into(), ..ready() };
     assert_eq!(complaints(&away(1, span(8_500, 8_900))), 0, "the leader was paused");
     assert_eq!(complaints(&away(1, Span { from: 8_500, until: None })), 0, "the leader was killed");
     assert_eq!(complaints(&away(2, span(8_500, 8_900))), 1, "another node was paused");
@@ -64,11 +64,11 @@ fn a_change_of_the_leader_needs_its_own_cause() {
 #[test]
 fn a_request_and_an_expected_election_explain_one_change_each() {
     let three = [TWO[0], TWO[1], Leadership { term: 5, node: 3, since: 9_300 }];
-    let requested = Deeds { requests: vec![span(8_900, 9_100)], ..ready() };
+    let requested = Causes { requests: vec![span(8_900, 9_100)], ..ready() };
     assert_eq!(complaints(&requested), 0);
     assert_eq!(requested.unexplained(&three, NODES).len(), 1);
-    assert_eq!(complaints(&Deeds { requests: vec![span(9_100, 9_200)], ..ready() }), 1);
-    let expected = Deeds { expected: 1, ..ready() };
+    assert_eq!(complaints(&Causes { requests: vec![span(9_100, 9_200)], ..ready() }), 1);
+    let expected = Causes { expected: 1, ..ready() };
     assert_eq!((complaints(&expected), expected.unexplained(&three, NODES).len()), (0, 1));
 }
 
@@ -77,7 +77,7 @@ fn a_rival_candidate_may_depose_a_leader_only_once_and_soon() {
     let then = |since: &[u64]| {
         let later = (5..).zip(since).map(|(term, since)| Leadership { term, node: 1, since: *since });
         let leaders: Vec<Leadership> = TWO.into_iter().chain(later).collect();
-        let killed = Deeds { absences: [(1, vec![span(8_500, 8_700)])].into(), ..ready() };
+        let killed = Causes { absences: [(1, vec![span(8_500, 8_700)])].into(), ..ready() };
         killed.unexplained(&leaders, NODES).len()
     };
     assert_eq!((then(&[]), then(&[9_500])), (0, 0));
@@ -89,7 +89,7 @@ fn a_rival_candidate_may_depose_a_leader_only_once_and_soon() {
 fn a_stall_of_the_machine_explains_an_election_only_if_it_lasts_for_the_lease() {
     let stalled = |stalls: &[(u64, u64)]| {
         let stalls = stalls.iter().map(|(at, late)| (*at, Duration::from_millis(*late))).collect();
-        complaints(&Deeds { stalls, ..ready() })
+        complaints(&Causes { stalls, ..ready() })
     };
     assert_eq!(stalled(&[(8_400, 350)]), 0);
     assert_eq!(stalled(&[(8_000, 160), (8_400, 160)]), 0);

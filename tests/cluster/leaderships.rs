@@ -62,7 +62,7 @@ pub(crate) struct Leadership {
 
 /// The causes of leader changes in one cluster, as far as the harness knows them.
 #[derive(Debug, Default)]
-pub(crate) struct Deeds {
+pub(crate) struct Causes {
     /// Until this time the cluster was being formed; `None` if the test never waited for all of its nodes.
     pub(crate) ready: Option<u64>,
     /// The periods in which each node did not run or was paused, because of the test.
@@ -96,7 +96,7 @@ fn leadership(id: usize, line: &str) -> Option<Leadership> {
     Some(Leadership { term: field("term")?.parse().ok()?, node, since })
 }
 
-impl Deeds {
+impl Causes {
     /// Whether the test kept the leader or a majority from working between two times.
     fn was_away(&self, led: usize, since: u64, until: u64, nodes: usize) -> bool {
         let from = since.max(until.saturating_sub(millis(FOLLOWS_WITHIN)));
@@ -112,7 +112,7 @@ impl Deeds {
     }
 
     /// How long the machine stalled shortly before this time.
-    fn stood_still(&self, until: u64) -> Duration {
+    fn stalled_for(&self, until: u64) -> Duration {
         let from = until.saturating_sub(millis(STALL_COUNTS_FOR));
         self.stalls.iter().filter(|(at, late)| *at <= until && at + millis(*late) >= from).map(|(_, late)| *late).sum()
     }
@@ -140,7 +140,7 @@ impl Deeds {
                 requests.remove(request);
                 continue;
             }
-            let still = self.stood_still(next.since);
+            let still = self.stalled_for(next.since);
             if still >= LEASE {
                 crate::harness::report(&format!(
                     "node {} leads in term {}, because the machine stalled for {still:.0?} before that",
@@ -153,7 +153,7 @@ impl Deeds {
                 continue;
             }
             complaints.push(format!(
-                "node {} led in term {} for {:.1} s and lost it: node {} leads in term {} since {}. The machine stood still for \
+                "node {} led in term {} for {:.1} s and lost it: node {} leads in term {} since {}. The machine stalled for \
                  {still:.0?} before that.",
                 last.node,
                 last.term,
@@ -171,10 +171,10 @@ impl Deeds {
 pub(crate) fn in_words(complaints: &[String]) -> String {
     let mut text = String::from("something happened that the test did not cause:\n");
     for complaint in complaints {
-        writeln!(text, "- {complaint}").expect("a text takes what is written to it");
+        writeln!(text, "- {complaint}").expect("writing to a string succeeds");
     }
-    let hint = "The logs above say what those nodes noticed just before. A test that causes elections by other means than a \
-                signal, a restart or `POST /v1/cluster/leader` says so: `Cluster::expect_elections`.";
+    let hint = "The logs above show what those nodes noticed just before. A test that causes elections by other means than a \
+                signal, a restart or `POST /v1/cluster/leader` must declare them by `Cluster::expect_elections`.";
     text + hint
 }
 

@@ -122,7 +122,7 @@ fn the_server_keeps_a_place_alive_while_its_request_is_open() {
             let client = cluster.client(1);
             tokio::spawn(async move { client.acquire("long-queue", "wait=60s&ttl=1s").await })
         };
-        let place = crate::queue::standing(&client, "long-queue", 2).await;
+        let place = crate::queue::wait_for_contenders(&client, "long-queue", 2).await;
         // The waiter's own ttl passes several times, by the clock that ends leases: meanwhile other locks are acquired and expire.
         for round in 0..3 {
             let lock = format!("hourglass-{round}");
@@ -148,7 +148,7 @@ fn a_lock_delay_postpones_the_next_grant_after_an_expiry_but_not_after_a_release
             tokio::spawn(async move {
                 let holder = client.acquire("handed-over", "ttl=30s&lock_delay=5s").await;
                 let next = tokio::spawn(async move { (waiting.acquire("handed-over", "wait=60s").await, Instant::now()) });
-                crate::queue::standing(&client, "handed-over", 2).await;
+                crate::queue::wait_for_contenders(&client, "handed-over", 2).await;
                 let released = Instant::now();
                 client.release(&holder.id).await;
                 let (_, granted) = next.await.expect("the next one's task");

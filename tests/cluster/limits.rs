@@ -34,14 +34,14 @@ struct Row {
 }
 
 /// Three requests around one limit.
-struct Around {
+struct LimitCase {
     limit: &'static str,
     value: String,
     requests: [Raw; 3],
 }
 
-fn around(limit: &'static str, value: impl ToString, requests: [Raw; 3]) -> Around {
-    Around { limit, value: value.to_string(), requests }
+fn limit_case(limit: &'static str, value: impl ToString, requests: [Raw; 3]) -> LimitCase {
+    LimitCase { limit, value: value.to_string(), requests }
 }
 
 /// Just below, at, just above.
@@ -97,50 +97,50 @@ fn levels(count: usize, slash: &str) -> String {
     [&[first.as_str()][..], &vec!["l"; count - 1]].concat().join(slash)
 }
 
-fn names_and_values() -> Vec<Around> {
+fn names_and_values() -> Vec<LimitCase> {
     let put = |path: &str, bytes: usize| raw("PUT", &format!("/v1/nodes/{path}?parents")).body(vec![b'v'; bytes]);
     let session = |body: String| raw("POST", "/v1/sessions").json(&body);
     let pairs = |count: usize| (0..count).map(|pair| format!("\"{pair}\":\"\"")).collect::<Vec<_>>().join(",");
     vec![
-        around(
+        limit_case(
             "lock name",
             format!("{LOCK_NAME_BYTES_MAX} bytes"),
             sizes(LOCK_NAME_BYTES_MAX).map(|bytes| lock(&"n".repeat(bytes))),
         ),
-        around(
+        limit_case(
             "lock name",
             format!("{} levels", PATH_LEVELS_MAX - 2),
             sizes(PATH_LEVELS_MAX - 2).map(|count| lock(&levels(count, "%2F"))),
         ),
-        around("path", format!("{PATH_BYTES_MAX} bytes"), sizes(PATH_BYTES_MAX).map(|bytes| put(&path_of(bytes), 1))),
-        around("path", format!("{PATH_LEVELS_MAX} levels"), sizes(PATH_LEVELS_MAX).map(|count| put(&levels(count, "/"), 1))),
-        around(
+        limit_case("path", format!("{PATH_BYTES_MAX} bytes"), sizes(PATH_BYTES_MAX).map(|bytes| put(&path_of(bytes), 1))),
+        limit_case("path", format!("{PATH_LEVELS_MAX} levels"), sizes(PATH_LEVELS_MAX).map(|count| put(&levels(count, "/"), 1))),
+        limit_case(
             "value of a node",
             format!("{VALUE_BYTES_MAX} bytes"),
             sizes(VALUE_BYTES_MAX).map(|bytes| put(&format!("value-{bytes}"), bytes)),
         ),
-        around(
+        limit_case(
             "JSON body of parameters",
             format!("{PARAMS_BYTES_MAX} bytes"),
             sizes(PARAMS_BYTES_MAX).map(|bytes| session(padded(bytes))),
         ),
-        around("any other JSON body", format!("{BODY_BYTES_MAX} bytes"), sizes(BODY_BYTES_MAX).map(list)),
-        around(
+        limit_case("any other JSON body", format!("{BODY_BYTES_MAX} bytes"), sizes(BODY_BYTES_MAX).map(list)),
+        limit_case(
             "`meta`",
             format!("{META_PAIRS_MAX} pairs"),
             sizes(META_PAIRS_MAX).map(|count| session(format!("{{\"meta\":{{{}}}}}", pairs(count)))),
         ),
-        around(
+        limit_case(
             "`meta`, keys and values together",
             format!("{META_BYTES_MAX} bytes"),
             sizes(META_BYTES_MAX).map(|bytes| session(format!("{{\"meta\":{{\"k\":\"{}\"}}}}", "m".repeat(bytes - 1)))),
         ),
-        around(
+        limit_case(
             "`owner`",
             format!("{OWNER_BYTES_MAX} bytes"),
             sizes(OWNER_BYTES_MAX).map(|bytes| fresh(&format!("owner={}", "o".repeat(bytes)))),
         ),
-        around(
+        limit_case(
             "`value` of an election's leader",
             format!("{ELECTION_VALUE_BYTES_MAX} bytes"),
             sizes(ELECTION_VALUE_BYTES_MAX).map(|bytes| {
@@ -148,7 +148,7 @@ fn names_and_values() -> Vec<Around> {
                 raw("POST", &format!("/v1/elections/fresh-{}", new_key())).json(&value)
             }),
         ),
-        around(
+        limit_case(
             "`name` of a session",
             format!("{OWNER_BYTES_MAX} bytes"),
             sizes(OWNER_BYTES_MAX).map(|bytes| session(format!("{{\"name\":\"{}\"}}", "s".repeat(bytes)))),
@@ -156,7 +156,7 @@ fn names_and_values() -> Vec<Around> {
     ]
 }
 
-fn times_and_counts() -> Vec<Around> {
+fn times_and_counts() -> Vec<LimitCase> {
     let time = |name: &'static str| move |time: String| fresh(&format!("{name}={time}"));
     let keepalive = |count: usize| {
         let ids: Vec<String> = (0..count).map(|number| format!("\"{number:032x}\"")).collect();
@@ -177,22 +177,30 @@ fn times_and_counts() -> Vec<Around> {
     };
     let number = |name: &'static str| move |number: usize| fresh(&format!("{name}={number}"));
     vec![
-        around("`ttl`, at least", duration::format(SESSION_TIMEOUT_MIN), millis(SESSION_TIMEOUT_MIN, -1).map(time("ttl"))),
-        around("`ttl`, at most", duration::format(SESSION_TIMEOUT_MAX), millis(SESSION_TIMEOUT_MAX, 1).map(time("ttl"))),
-        around("`wait`", duration::format(WAIT_MAX), millis(WAIT_MAX, 1).map(time("wait"))),
-        around("`lock_delay`", duration::format(LOCK_DELAY_MAX), millis(LOCK_DELAY_MAX, 1).map(time("lock_delay"))),
-        around(
+        limit_case("`ttl`, at least", duration::format(SESSION_TIMEOUT_MIN), millis(SESSION_TIMEOUT_MIN, -1).map(time("ttl"))),
+        limit_case("`ttl`, at most", duration::format(SESSION_TIMEOUT_MAX), millis(SESSION_TIMEOUT_MAX, 1).map(time("ttl"))),
+        limit_case("`wait`", duration::format(WAIT_MAX), millis(WAIT_MAX, 1).map(time("wait"))),
+        limit_case("`lock_delay`", duration::format(LOCK_DELAY_MAX), millis(LOCK_DELAY_MAX, 1).map(time("lock_delay"))),
+        limit_case(
             "`Fairhold-Timeout`",
             duration::format(TIMEOUT_MAX),
             millis(TIMEOUT_MAX, 1).map(|time| fresh("").with(&format!("Fairhold-Timeout: {time}"))),
         ),
-        around("`limit` of a lock", PERMITS_MAX, sizes(PERMITS_MAX as usize).map(number("limit"))),
-        around("`permits` of a grant, if `limit` is 5", 5, sizes(5).map(|permits| fresh(&format!("limit=5&permits={permits}")))),
-        around("sessions in one keepalive", KEEPALIVE_IDS_MAX, sizes(KEEPALIVE_IDS_MAX).map(keepalive)),
-        around("calls in one batch", BATCH_CALLS_MAX, sizes(BATCH_CALLS_MAX).map(batch)),
-        around("entries on a page", PAGE_MAX, sizes(PAGE_MAX).map(|limit| raw("GET", &format!("/v1/sessions?limit={limit}")))),
-        around("request line and headers", format!("{HEAD_BYTES_MAX} bytes"), sizes(HEAD_BYTES_MAX).map(head)),
-        around("headers", HEADERS_MAX, sizes(HEADERS_MAX).map(headers)),
+        limit_case("`limit` of a lock", PERMITS_MAX, sizes(PERMITS_MAX as usize).map(number("limit"))),
+        limit_case(
+            "`permits` of a grant, if `limit` is 5",
+            5,
+            sizes(5).map(|permits| fresh(&format!("limit=5&permits={permits}"))),
+        ),
+        limit_case("sessions in one keepalive", KEEPALIVE_IDS_MAX, sizes(KEEPALIVE_IDS_MAX).map(keepalive)),
+        limit_case("calls in one batch", BATCH_CALLS_MAX, sizes(BATCH_CALLS_MAX).map(batch)),
+        limit_case(
+            "entries on a page",
+            PAGE_MAX,
+            sizes(PAGE_MAX).map(|limit| raw("GET", &format!("/v1/sessions?limit={limit}"))),
+        ),
+        limit_case("request line and headers", format!("{HEAD_BYTES_MAX} bytes"), sizes(HEAD_BYTES_MAX).map(head)),
+        limit_case("headers", HEADERS_MAX, sizes(HEADERS_MAX).map(headers)),
     ]
 }
 
@@ -259,7 +267,7 @@ async fn connections(address: &str, limit: &'static str, value: String, sources:
 async fn received(address: &str) -> u64 {
     let text = reqwest::get(format!("http://{address}/metrics")).await.expect("an answer").text().await.expect("a text");
     let line = text.lines().find_map(|line| line.strip_prefix("fairhold_http_received_bytes_total "));
-    line.and_then(|count| count.parse().ok()).expect("the bytes that were received are counted")
+    line.and_then(|count| count.parse().ok()).expect("the received bytes are counted")
 }
 
 /// Unfinished bodies fill the room of one address, except for the size of one more body.
@@ -473,7 +481,7 @@ fn weights() -> String {
     ];
     let mut table = "| what | bytes | and |\n|---|---|---|\n".to_owned();
     for (what, bytes, besides) in rows {
-        writeln!(table, "| {what} | {bytes} | {besides} |").expect("a text takes what is written");
+        writeln!(table, "| {what} | {bytes} | {besides} |").expect("writing to a string succeeds");
     }
     table
 }
@@ -481,7 +489,7 @@ fn weights() -> String {
 fn page(rows: &[Row]) -> String {
     let mut page = HEAD.to_owned();
     for Row { limit, value, seen: [within, at, beyond] } in rows {
-        writeln!(page, "| {limit} | {value} | {within} | {at} | {beyond} |").expect("a text takes what is written");
+        writeln!(page, "| {limit} | {value} | {within} | {at} | {beyond} |").expect("writing to a string succeeds");
     }
     page + TAIL + BUDGET + &weights() + BUDGET_RULES + &crate::memory::section()
 }
@@ -529,7 +537,7 @@ fn every_limit_matches_its_page() {
                 .await;
         let address = cluster.nodes[0].url.trim_start_matches("http://").to_owned();
         let mut rows = Vec::new();
-        for Around { limit, value, requests } in names_and_values().into_iter().chain(times_and_counts()) {
+        for LimitCase { limit, value, requests } in names_and_values().into_iter().chain(times_and_counts()) {
             let mut answers = Vec::new();
             for request in &requests {
                 answers.push(seen(&address, request).await);

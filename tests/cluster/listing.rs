@@ -103,7 +103,7 @@ fn a_queue_is_listed_page_by_page_while_it_moves() {
         let whole_queue = client.queue("book").await;
         let by_pages = follow(&client, "/v1/locks/book/queue?limit=1", "waits_for").await;
         let waits_for: Vec<String> = whole_queue.iter().map(|item| item["waits_for"].to_string().replace('"', "")).collect();
-        assert_eq!(by_pages, waits_for, "each page is complete in whom each entry waits for");
+        assert_eq!(by_pages, waits_for, "each page names what each entry waits for");
         assert_eq!(follow_list(&client, "/v1/locks/book?limit=2", "holders", "number").await, numbers(&all[..3]));
 
         // The last ones of a page leave, and so do some before and after them.

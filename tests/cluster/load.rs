@@ -64,7 +64,7 @@ impl Load {
         let mut moments = self.successes.lock().expect("no holder panics").clone();
         moments.sort();
         let gaps = moments.windows(2).filter(|pair| pair[1] >= from && pair[1] <= to);
-        gaps.map(|pair| pair[1] - pair[0]).max().expect("operations succeed all the time")
+        gaps.map(|pair| pair[1] - pair[0]).max().expect("operations keep succeeding")
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::{
     client::{Call, new_key},
     harness::{Cluster, LONG, SHORT, eventually, free_port, program, report, run_exclusive, run_parallel, signal_pid},
-    queue::standing,
+    queue::wait_for_contenders,
 };
 use rustix::process::Signal;
 use std::{
@@ -202,10 +202,10 @@ fn a_broken_lock_stops_the_whole_group_and_the_exit_code_is_79() {
         report(&format!("after a break, a group of {} processes was gone after {after:.2?}, with --kill-after 1s", pids.len()));
         assert!(after < RENEWAL, "it waited for its renewal: {after:?}");
 
-        // A command that heeds SIGTERM is gone at once.
+        // A command that obeys SIGTERM is gone at once.
         let mut polite = fairhold(&cluster.nodes[1].url, &["crane", "--ttl", "60s", "--", "sh", "-c", "sleep 60 & sleep 60"]);
         let polite = polite.spawn().expect("fairhold lock starts");
-        standing(&cluster.client(0), "crane", 1).await;
+        wait_for_contenders(&cluster.client(0), "crane", 1).await;
         cluster.client(2).send(&Call::delete("/v1/locks/crane/holders").key(&new_key())).await.expect_status(204);
         let broken = Instant::now();
         assert_code(&polite.wait_with_output().await.expect("it ends"), 79, "lost");
@@ -227,7 +227,7 @@ fn the_command_may_continue_after_the_loss_of_its_lock_on_request() {
         numbers(&begun, 1).await;
         cluster.client(1).send(&Call::delete("/v1/locks/hoist/holders").key(&new_key())).await.expect_status(204);
         let mut said = String::new();
-        BufReader::new(child.stderr.as_mut().expect("a pipe")).read_line(&mut said).await.expect("it says so");
+        BufReader::new(child.stderr.as_mut().expect("a pipe")).read_line(&mut said).await.expect("it reports that");
         assert!(said.contains("lost"), "{said:?}");
         fs::write(&go_on, "").expect("the command reads");
         assert_eq!(child.wait().await.expect("it ends").code(), Some(5));
@@ -262,7 +262,7 @@ fn the_group_dies_with_a_killed_supervisor_and_the_lock_is_released() {
         signal_pid(supervisor, Signal::KILL);
         assert_code(&child.wait_with_output().await.expect("it ends"), 137, "");
         assert!(!pids.iter().any(|pid| is_alive(*pid)), "{pids:?}");
-        standing(&cluster.client(1), "anvil", 0).await;
+        wait_for_contenders(&cluster.client(1), "anvil", 0).await;
     });
 }
 
@@ -320,12 +320,12 @@ fn an_unlimited_wait_keeps_the_place_and_a_signal_ends_it() {
         let client = cluster.client(0);
         let held = client.acquire("gate", "ttl=60s").await;
         let first = fairhold(&cluster.nodes[1].url, &["gate", "--", "echo", "first"]).spawn().expect("it starts");
-        standing(&client, "gate", 2).await;
+        wait_for_contenders(&client, "gate", 2).await;
         let second = fairhold(&cluster.nodes[2].url, &["gate", "--", "echo", "second"]).spawn().expect("it starts");
-        standing(&client, "gate", 3).await;
+        wait_for_contenders(&client, "gate", 3).await;
         signal_pid(second.id().expect("it runs"), Signal::TERM);
         assert_code(&second.wait_with_output().await.expect("it ends"), 143, "");
-        standing(&client, "gate", 2).await;
+        wait_for_contenders(&client, "gate", 2).await;
         client.release(&held.id).await;
         let first = first.wait_with_output().await.expect("it ends");
         assert_eq!((first.status.code(), first.stdout.as_slice()), (Some(0), b"first\n".as_slice()));
@@ -339,7 +339,7 @@ fn a_wait_ends_with_69_only_after_no_endpoint_answered_for_the_timeout() {
         cluster.client(0).acquire("pier", "ttl=10m").await;
         let all = cluster.nodes.iter().map(|node| node.url.as_str()).collect::<Vec<_>>().join(",");
         let waits = fairhold(&all, &["pier", "--timeout", "3s", "--", "true"]).spawn().expect("it starts");
-        standing(&cluster.client(0), "pier", 2).await;
+        wait_for_contenders(&cluster.client(0), "pier", 2).await;
         // A cluster without its leader still answers, and so does one without a majority.
         let leader = cluster.leader().await;
         let others = cluster.followers().await;

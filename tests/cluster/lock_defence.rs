@@ -6,7 +6,7 @@ use crate::{
     escapes::{escape, succeeds, supervisor_of},
     harness::{Cluster, LONG, SHORT, eventually, pass_time, program, report, run_exclusive, run_parallel, signal_pid},
     lock_command::{assert_code, fairhold, is_alive, numbers},
-    queue::standing,
+    queue::wait_for_contenders,
     trial,
     without::{NAMESPACES, USERS},
 };
@@ -80,7 +80,7 @@ fn a_command_that_ignores_signals_is_killed_half_a_second_after_a_break_by_defau
 
 /// Forwards bytes to a node until it is cut; after that, connections stay open, but no bytes pass.
 async fn proxy(at: String, to: String, cut: watch::Receiver<bool>) {
-    let listener = TcpListener::bind(at.trim_start_matches("http://")).await.expect("nobody listens there");
+    let listener = TcpListener::bind(at.trim_start_matches("http://")).await.expect("the port is free");
     let to: Arc<str> = to.into();
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
@@ -123,7 +123,7 @@ async fn cut_off_without_a_supervisor(ttl: &str, work: &str) -> f64 {
     };
     eventually("it works", SOON, || async { last().map(drop) }).await;
     signal_pid(supervisor_of(child.id().expect("it runs")), Signal::STOP);
-    cut.send(true).expect("the proxies live");
+    cut.send(true).expect("the proxies run");
     let next = Client::new(direct).send(&Call::post("/v1/locks/sluice?wait=60s&ttl=60s")).await.expect_status(200);
     let since = WallMillis::from_rfc3339(next.string("held_since")).expect("a time").0;
     let status = child.wait().await.expect("it ends");
@@ -223,7 +223,7 @@ fn a_waiter_keeps_its_place_when_its_only_named_endpoint_is_silent() {
         let held = client.acquire("quay", "ttl=10m").await;
         let arguments = ["quay", "--timeout", "2s", "--", "true"];
         let waits = fairhold(&cluster.nodes[2].url, &arguments).spawn().expect("it starts");
-        standing(&client, "quay", 2).await;
+        wait_for_contenders(&client, "quay", 2).await;
         cluster.nodes[2].signal(Signal::STOP);
         // More than twice its timeout.
         pass_time(Duration::from_secs(5)).await;
@@ -236,11 +236,11 @@ fn a_waiter_keeps_its_place_when_its_only_named_endpoint_is_silent() {
 }
 
 /// The lines of its standard error.
-fn said(child: &mut Child) -> tokio::io::Lines<BufReader<tokio::process::ChildStderr>> {
+fn stderr_lines(child: &mut Child) -> tokio::io::Lines<BufReader<tokio::process::ChildStderr>> {
     BufReader::new(child.stderr.take().expect("a pipe")).lines()
 }
 
-async fn until_said(lines: &mut tokio::io::Lines<BufReader<tokio::process::ChildStderr>>, wanted: &str) -> String {
+async fn until_line(lines: &mut tokio::io::Lines<BufReader<tokio::process::ChildStderr>>, wanted: &str) -> String {
     let found = async {
         loop {
             match lines.next_line().await.expect("it can be read") {
@@ -291,21 +291,21 @@ fn the_lock_is_kept_for_a_process_of_another_user_and_its_loss_has_an_exit_code(
             let arguments =
                 ["-e", &cluster.nodes[0].url, "dock", "--ttl", "1s", "--kill-after", "100ms", "--", "sh", "-c", script];
             let mut child = command.args(arguments).spawn().expect("it starts");
-            let mut lines = said(&mut child);
+            let mut lines = stderr_lines(&mut child);
             let left = root_process(folder.path()).await;
-            let line = until_said(&mut lines, "is kept until it has ended").await;
+            let line = until_line(&mut lines, "is kept until it has ended").await;
             assert!(line.contains(&format!("process {left} ")) && line.contains("of root"), "{line}");
             let next = tokio::spawn({
                 let client = cluster.client(1);
                 async move { client.acquire("dock", "wait=60s").await }
             });
-            standing(&client, "dock", 2).await;
+            wait_for_contenders(&client, "dock", 2).await;
             // Three times the lease.
             pass_time(Duration::from_secs(3)).await;
             assert!(is_alive(left) && !next.is_finished(), "the lock is kept for it");
             if is_broken {
                 break_lock(&cluster, "dock").await;
-                until_said(&mut lines, "keeps running without the lock").await;
+                until_line(&mut lines, "keeps running without the lock").await;
                 assert_eq!(child.wait().await.expect("it ends").code(), Some(80));
                 assert!(is_alive(left));
                 signal_pid(left, Signal::KILL);

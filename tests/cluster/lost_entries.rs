@@ -41,7 +41,7 @@ fn a_node_with_an_older_copy_of_its_data_ends_with_advice_and_the_others_continu
         for number in 0..WRITES {
             client.write(&Call::put(&format!("/v1/nodes/later-{number}"), "x")).await;
         }
-        eventually("it has acknowledged all of it", Duration::from_secs(10), || async {
+        eventually("it has acknowledged everything", Duration::from_secs(10), || async {
             (known(&cluster, leader, node).await["lag"] == 0).then_some(())
         })
         .await;

@@ -62,7 +62,7 @@ that much memory, in its cgroup or machine.
     .to_owned();
     let rows = rows();
     for (what, limit, bytes) in &rows {
-        writeln!(text, "| {what} | {limit} | {} |", in_mib(*bytes)).expect("a text takes what is written");
+        writeln!(text, "| {what} | {limit} | {} |", in_mib(*bytes)).expect("writing to a string succeeds");
     }
     let sums = [0, 1, 2].map(|column| rows.iter().map(|(_, _, bytes)| bytes[column].next_multiple_of(MIB)).sum::<usize>());
     let states = MEMORIES.map(|gib| usize::try_from(MemoryPlan::of(gib << 30).state_bytes).expect("it fits"));
@@ -87,7 +87,7 @@ holds up to 64 KiB of the answers that a client does not read.
         PROPOSALS_BYTES_MAX / MIB,
         EACH / 1024,
     )
-    .expect("a text takes what is written");
+    .expect("writing to a string succeeds");
     text
 }
 

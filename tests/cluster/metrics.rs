@@ -32,7 +32,7 @@ fn parse(page: &str) -> Series {
             of.clone_into(&mut help);
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (of, what) = rest.split_once(' ').unwrap_or_else(|| panic!("{line}"));
-            assert_eq!(of, help, "its HELP stands before it");
+            assert_eq!(of, help, "its HELP comes first");
             assert!(["counter", "gauge", "histogram"].contains(&what), "{line}");
             assert_eq!(what == "counter", of.ends_with("_total"), "{line}");
             assert!(of.starts_with("fairhold_") && of.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{line}");
@@ -166,8 +166,8 @@ fn the_page_is_well_formed_anonymous_and_as_documented() {
             page(&client, node).await;
             let page = page(&client, node).await;
             promtool(&page);
-            let told: Vec<_> = secrets.iter().filter(|secret| page.contains(*secret)).collect();
-            assert!(told.is_empty(), "{told:?} can be read in {page}");
+            let revealed: Vec<_> = secrets.iter().filter(|secret| page.contains(*secret)).collect();
+            assert!(revealed.is_empty(), "{revealed:?} can be read in {page}");
             served.extend(parse(&page));
         }
         let open = Call::get("/metrics").with("accept", "application/openmetrics-text;version=1.0.0,text/plain;q=0.5");

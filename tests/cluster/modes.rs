@@ -3,7 +3,7 @@
 use crate::{
     client::{Call, whole},
     harness::{Cluster, SHORT, eventually, run_parallel},
-    queue::standing,
+    queue::wait_for_contenders,
 };
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn readers_join_a_downgraded_holder_and_its_token_stays() {
             let client = cluster.client(1);
             tokio::spawn(async move { client.acquire("report", "mode=shared&wait=60s").await })
         };
-        standing(&client, "report", 2).await;
+        wait_for_contenders(&client, "report", 2).await;
 
         let downgrade = Call::post(&format!("/v1/grants/{}/downgrade", writer.id));
         let shared = cluster.client(2).send(&downgrade).await.expect_status(200);

@@ -98,7 +98,7 @@ fn a_flood_of_writes_expires_no_session() {
         let longest = all(keeping).await.into_iter().max().expect("sessions");
         let count = |counter: &AtomicUsize| counter.load(SeqCst);
         report(&format!(
-            "a flood of {} writers: {} MiB written, {} refused as too much, {} otherwise; the longest keepalive took \
+            "a flood of {} writers: {} MiB written, {} refused as excess, {} otherwise; the longest keepalive took \
              {longest:.0?}, a release {released:.0?}",
             WRITERS,
             count(&flood.written),

@@ -25,7 +25,7 @@ pub(crate) async fn assert_within(client: &Client, what: &str, took: Duration, l
     }
     assert!(
         took <= bound(limit, still, slowest),
-        "{what} took {took:.1?}, and {limit:?} are the most; the machine stood still for {still:.1?}, and the slowest of {CALLS} \
+        "{what} took {took:.1?}, but at most {limit:?} are allowed; the machine stalled for {still:.1?}, and the slowest of {CALLS} \
          calls took {slowest:.1?}"
     );
 }

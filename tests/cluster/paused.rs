@@ -3,7 +3,7 @@
 use crate::{
     client::{Call, Client},
     harness::{Cluster, LONG, NODES, all, eventually, pass_time, report, run_exclusive},
-    queue::standing,
+    queue::wait_for_contenders,
 };
 use rustix::process::Signal;
 use std::{
@@ -24,13 +24,13 @@ const RENEWALS_AFTER: u64 = 12;
 
 /// State that the renewing tasks share with the test.
 #[derive(Debug, Default)]
-struct Renewing {
+struct RenewalState {
     renewed: AtomicU64,
     over: AtomicBool,
 }
 
 /// Renews until it is stopped; if a node does not answer, retries later, like any client.
-async fn keep_renewing(client: Client, path: String, renewing: Arc<Renewing>) {
+async fn keep_renewing(client: Client, path: String, renewing: Arc<RenewalState>) {
     for turn in 0_usize.. {
         if renewing.over.load(Ordering::SeqCst) {
             return;
@@ -59,7 +59,7 @@ fn no_renewed_session_ends_after_all_nodes_were_paused_for_twenty_seconds() {
         }
         let alone = client.acquire("sofa", &format!("ttl={TTL}")).await;
         paths.push(format!("/v1/grants/{}/renew", alone.id));
-        let each: Vec<Arc<Renewing>> = paths.iter().map(|_| Arc::default()).collect();
+        let each: Vec<Arc<RenewalState>> = paths.iter().map(|_| Arc::default()).collect();
         let tasks: Vec<_> = paths
             .into_iter()
             .zip(&each)
@@ -69,7 +69,7 @@ fn no_renewed_session_ends_after_all_nodes_were_paused_for_twenty_seconds() {
             let client = cluster.client(1);
             tokio::spawn(async move { client.acquire("sofa", "wait=10m&ttl=60s").await })
         };
-        let place = standing(&client, "sofa", 2).await;
+        let place = wait_for_contenders(&client, "sofa", 2).await;
 
         for node in &cluster.nodes {
             node.signal(Signal::STOP);

@@ -149,7 +149,7 @@ fn a_member_cannot_end_the_cluster_by_a_term_or_propose_a_verdict_of_the_leader(
         let leader = cluster.leader().await;
         let session = cluster.client(0).open_session("60s", "worker").await;
         let asking = stranger(nobody(), PeerKeys::none());
-        let met = asking.greet(&target(&cluster.nodes[0])).await.expect("without a key it tells everybody");
+        let met = asking.greet(&target(&cluster.nodes[0])).await.expect("without a key it answers everyone");
         let (_, incarnation) = met.members.iter().find(|(id, _)| *id == 3).copied().expect("the third member");
         let member = stranger(Introduction { id: 3, incarnation, empty: false, ..met }, PeerKeys::none());
         for node in cluster.nodes.iter().filter(|node| node.id != 3) {
@@ -180,12 +180,12 @@ fn a_node_with_another_key_stays_outside_until_it_has_the_right_one() {
         let right = cluster.nodes[2].peer_key_file.replace(wrong.clone());
         let before = cluster.nodes[2].log_text().len();
         cluster.nodes[2].start();
-        let told = "they have different peer keys: give all nodes of the cluster the same --peer-key-file";
+        let advice = "they have different peer keys: give all nodes of the cluster the same --peer-key-file";
         for node in [0, 2] {
             let what = format!("node {} reports that the keys differ", node + 1);
             eventually(&what, TAKEN_OVER_WITHIN, || async {
                 let log = cluster.nodes[node].log_text();
-                log[if node == 2 { before } else { 0 }..].contains(told).then_some(())
+                log[if node == 2 { before } else { 0 }..].contains(advice).then_some(())
             })
             .await;
         }
@@ -263,7 +263,7 @@ fn a_node_without_free_descriptors_closes_connections_that_it_cannot_serve() {
     run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let node = &cluster.nodes[0];
-        let metrics = cluster.client(0).send_to(0, &Call::get("/metrics")).await.expect("it tells what it measures");
+        let metrics = cluster.client(0).send_to(0, &Call::get("/metrics")).await.expect("it serves its metrics");
         let open = metrics.text.lines().find_map(|line| line.strip_prefix("fairhold_process_open_fds "));
         let open: u64 = open.and_then(|count| count.parse().ok()).expect("how many files it has open");
         let hard = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;

@@ -32,14 +32,14 @@ fn kills() -> usize {
 
 /// The permits in use, counted from outside.
 #[derive(Debug, Clone, Default)]
-struct Out {
+struct PermitsInUse {
     permits: Arc<AtomicU64>,
     most: Arc<AtomicU64>,
     grants: Arc<AtomicUsize>,
     is_over: Arc<AtomicBool>,
 }
 
-impl Out {
+impl PermitsInUse {
     #[track_caller]
     fn take(&self, permits: u64) {
         let out = self.permits.fetch_add(permits, Ordering::SeqCst) + permits;
@@ -57,7 +57,7 @@ impl Out {
     }
 }
 
-async fn take_and_give_back(client: Client, out: Out, number: usize) -> Vec<Grant> {
+async fn take_and_give_back(client: Client, out: PermitsInUse, number: usize) -> Vec<Grant> {
     let mut dice = Dice::new(SEED + number as u64);
     let mut grants = Vec::new();
     while !out.is_over() {
@@ -74,12 +74,12 @@ async fn take_and_give_back(client: Client, out: Out, number: usize) -> Vec<Gran
 }
 
 /// Polls the nodes in turn for the permits in use until the test is over; returns the number of answers, and the most permits.
-async fn look_on(client: Client, out: Out) -> (usize, u64) {
+async fn poll_permits(client: Client, out: PermitsInUse) -> (usize, u64) {
     let (mut looks, mut most) = (0, 0);
     while !out.is_over() {
-        let told = client.beginning_with(looks).send(&Call::get(&format!("/v1/locks/{LOCK}"))).await.expect_status(200);
-        let permits: u64 = told.json["holders"].as_array().expect("holders").iter().map(|holder| whole(holder, "permits")).sum();
-        assert!(permits <= LIMIT, "{permits} permits of {LIMIT} are in use: {}", told.text);
+        let shown = client.beginning_with(looks).send(&Call::get(&format!("/v1/locks/{LOCK}"))).await.expect_status(200);
+        let permits: u64 = shown.json["holders"].as_array().expect("holders").iter().map(|holder| whole(holder, "permits")).sum();
+        assert!(permits <= LIMIT, "{permits} permits of {LIMIT} are in use: {}", shown.text);
         most = permits.max(most);
         looks += 1;
     }
@@ -87,7 +87,7 @@ async fn look_on(client: Client, out: Out) -> (usize, u64) {
 }
 
 /// Waits until this many more grants were made.
-async fn at_work(out: &Out, grants: usize) {
+async fn at_work(out: &PermitsInUse, grants: usize) {
     let wanted = out.grants.load(Ordering::SeqCst) + grants;
     eventually("more grants are made", LONG, || async { (out.grants.load(Ordering::SeqCst) >= wanted).then_some(()) }).await;
 }
@@ -105,11 +105,11 @@ fn assert_strict_order(grants: &mut [Grant]) {
 fn permits_never_exceed_the_limit_and_follow_the_queue_while_leaders_are_killed() {
     run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
-        let out = Out::default();
+        let out = PermitsInUse::default();
         let tasks = (0..clients())
             .map(|number| tokio::spawn(take_and_give_back(cluster.client(number % 3), out.clone(), number)))
             .collect();
-        let onlooker = tokio::spawn(look_on(cluster.client(0), out.clone()));
+        let onlooker = tokio::spawn(poll_permits(cluster.client(0), out.clone()));
         let mut waited_at_kills = Vec::new();
         for _ in 0..kills() {
             at_work(&out, clients()).await;
@@ -129,8 +129,8 @@ fn permits_never_exceed_the_limit_and_follow_the_queue_while_leaders_are_killed(
         assert_strict_order(&mut grants);
         let waited = grants.iter().filter(|grant| grant.token > grant.number).count();
         report(&format!(
-            "permits: {} grants to {} clients in strict order, {waited} of which had to wait; {} leaders killed while \
-             {waited_at_kills:?} stood in line; at most {most} of {LIMIT} permits out as seen by clients, {most_told} as told in \
+            "permits: {} grants to {} clients in strict order, {waited} of them after a wait; {} leaders killed while \
+             {waited_at_kills:?} waited; at most {most} of {LIMIT} permits in use as seen by clients, {most_told} as reported in \
              {looks} looks",
             grants.len(),
             clients(),

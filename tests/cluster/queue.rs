@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 /// Waits until a lock has this many contenders, including its holder, and returns them.
-pub(crate) async fn standing(client: &Client, lock: &str, count: usize) -> Vec<Value> {
+pub(crate) async fn wait_for_contenders(client: &Client, lock: &str, count: usize) -> Vec<Value> {
     eventually(&format!("{count} contenders of {lock}"), Duration::from_secs(20), || async {
         Some(client.queue(lock).await).filter(|items| items.len() == count)
     })
@@ -26,12 +26,12 @@ fn two_waiters_get_the_lock_in_order_and_the_queue_shows_why_each_waits() {
             let client = cluster.client(1);
             tokio::spawn(async move { client.acquire("printer", "wait=60s&owner=bob").await })
         };
-        standing(&client, "printer", 2).await;
+        wait_for_contenders(&client, "printer", 2).await;
         let second = {
             let client = cluster.client(2);
             tokio::spawn(async move { client.acquire("printer", "wait=60s&owner=carol&mode=shared").await })
         };
-        let items = standing(&client, "printer", 3).await;
+        let items = wait_for_contenders(&client, "printer", 3).await;
 
         let shown: Vec<_> = items
             .iter()
@@ -43,7 +43,7 @@ fn two_waiters_get_the_lock_in_order_and_the_queue_shows_why_each_waits() {
         assert_eq!(items[0]["waits_for"], Value::Null, "a holder waits for no one: {}", items[0]);
         for (item, (number, owner)) in items[1..].iter().zip([(holder.number, "alice"), (whole(&items[1], "number"), "bob")]) {
             let shown = (whole(&item["waits_for"], "number"), item["waits_for"]["owner"].as_str());
-            assert_eq!(shown, (number, Some(owner)), "whom it waits for: {item}");
+            assert_eq!(shown, (number, Some(owner)), "the grant that it waits for: {item}");
             assert!(whole(item, "session") > 0, "the session's public number: {item}");
         }
         for item in &items {
@@ -71,7 +71,7 @@ fn a_refused_request_without_a_wait_names_the_holder() {
         for node in 0..3 {
             let client = cluster.client(node);
             let refused = client.send(&Call::post("/v1/locks/door")).await.expect_problem(409, "lock_held");
-            assert!(refused.text.contains("alice"), "who holds it: {}", refused.text);
+            assert!(refused.text.contains("alice"), "the holder: {}", refused.text);
             assert!(!refused.text.contains(&holder.id), "an id is a secret: {}", refused.text);
             client.send(&Call::post("/v1/locks/door?wait=100ms")).await.expect_problem(409, "wait_timeout");
             assert_eq!(client.queue_numbers("door").await, [holder.number], "a client that gave up has left the queue");
@@ -91,7 +91,7 @@ fn a_reader_does_not_overtake_a_writer_and_readers_hold_together() {
             let asks = cluster.client(standing_then);
             let call = Call::post(&format!("/v1/locks/page?{parameters}"));
             waiting.push(tokio::spawn(async move { asks.acquire_with(&call).await }));
-            standing(&client, "page", standing_then).await;
+            wait_for_contenders(&client, "page", standing_then).await;
         }
         let mut waiting = waiting.into_iter();
         let mut next = || waiting.next().expect("three wait");

@@ -87,7 +87,7 @@ impl Holder {
     }
 
     /// Reconnects to the next node; the earlier stream is over, or ends when it is dropped.
-    fn again(&mut self) -> Stream {
+    fn reconnect(&mut self) -> Stream {
         self.at += 1;
         std::mem::replace(&mut self.stream, begin(&self.urls[self.at % NODES], &self.lock, &self.key))
     }
@@ -95,7 +95,7 @@ impl Holder {
     /// The token of the next `held`, however long it takes.
     async fn held(&mut self, load: &Load) -> u64 {
         loop {
-            match self.stream.news().await {
+            match self.stream.next_event().await {
                 Some(line) if line["event"] == "held" => return whole(&line, "token"),
                 Some(line) if line["event"] == "queued" => {}
                 Some(line) if line["event"] == "error" => assert_eq!(line["retryable"], true, "{line}"),
@@ -110,7 +110,7 @@ impl Holder {
                 // The stream has ended, or no node answered: try the next node soon.
                 None => {
                     pass_time(Duration::from_millis(20)).await;
-                    drop(self.again());
+                    drop(self.reconnect());
                 }
             }
         }
@@ -129,7 +129,7 @@ async fn hold_on(urls: Vec<String>, load: Load, number: usize) {
         let line = holder.stream.line().await.expect("a stream says why it ends");
         if line["event"] == "goaway" {
             load.goaways.fetch_add(1, Ordering::SeqCst);
-            drop(holder.again());
+            drop(holder.reconnect());
             assert_eq!(holder.held(&load).await, token, "the same grant");
         } else {
             assert_eq!(line["event"], "alive", "{line}");
@@ -147,7 +147,7 @@ async fn stream(client: Client, urls: Vec<String>, load: Load, number: u64) -> V
         load.granted();
         count_up(&client, COUNTER, LOCK, token).await;
         if dice.below(2) == 0 {
-            let older = holder.again();
+            let older = holder.reconnect();
             assert_eq!(holder.held(&load).await, token, "the same grant");
             // Not sooner: a stream that ends before another one replaces it releases the lock.
             drop(older);

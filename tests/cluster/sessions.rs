@@ -3,7 +3,7 @@
 use crate::{
     client::{Call, Grant, whole},
     harness::{Cluster, NODES, SHORT, run_parallel},
-    queue::standing,
+    queue::wait_for_contenders,
 };
 use serde_json::json;
 
@@ -21,7 +21,7 @@ fn a_closed_session_releases_everything_that_it_owns_at_once() {
             let client = cluster.client(1);
             tokio::spawn(async move { client.acquire("first", "wait=60s").await })
         };
-        standing(&client, "first", 2).await;
+        wait_for_contenders(&client, "first", 2).await;
 
         let close = Call::delete(&format!("/v1/sessions/{}", session.id));
         cluster.client(2).send(&close).await.expect_status(204);

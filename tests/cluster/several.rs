@@ -3,7 +3,7 @@
 use crate::{
     client::{Call, Grant},
     harness::{Cluster, SHORT, run_parallel},
-    queue::standing,
+    queue::wait_for_contenders,
 };
 use serde_json::json;
 
@@ -27,8 +27,8 @@ fn crossing_requests_are_granted_one_after_the_other_each_with_all_or_nothing() 
             let client = cluster.client(1);
             tokio::spawn(async move { client.send(&take(&["right", "left"], "60s")).await })
         };
-        standing(&client, "left", 2).await;
-        standing(&client, "right", 2).await;
+        wait_for_contenders(&client, "left", 2).await;
+        wait_for_contenders(&client, "right", 2).await;
         for lock in ["left", "right"] {
             assert!(client.fence_passes(lock, grant.token).await, "{lock}: both have the same token");
         }

@@ -4,7 +4,7 @@ use crate::{
     client::{Call, new_key, whole},
     harness::{Cluster, SHORT, report, run_exclusive},
     pace::assert_within,
-    queue::standing,
+    queue::wait_for_contenders,
     streams::Stream,
     trial,
     without::NETWORKS,
@@ -90,7 +90,7 @@ fn a_client_that_vanished_silently_is_noticed_and_keeps_its_lock_for_the_ttl() {
         assert_eq!(stream.line().await.expect("a line")["event"], "alive");
 
         let next = tokio::spawn(async move { client.acquire("lighthouse", "wait=60s&ttl=60s").await });
-        standing(&cluster.client(1), "lighthouse", 2).await;
+        wait_for_contenders(&cluster.client(1), "lighthouse", 2).await;
         namespace.vanish();
         let vanished = Instant::now();
         let next = next.await.expect("the next one");
@@ -118,7 +118,7 @@ fn a_live_client_that_never_reads_keeps_its_lock_for_a_limited_time() {
             let mut stream = socket.connect(address).await.expect("the server takes connections");
             let head = format!("POST /v1/locks/{lock}?hold=stream&ttl=1s HTTP/1.1\r\nHost: x\r\nIdempotency-Key: {key}\r\n\r\n");
             stream.write_all(head.as_bytes()).await.expect("a request can be sent");
-            standing(&client, &lock, 1).await;
+            wait_for_contenders(&client, &lock, 1).await;
             let held = Instant::now();
             client.acquire(&lock, "wait=100s&ttl=60s").await;
             let took = held.elapsed();

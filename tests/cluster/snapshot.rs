@@ -111,12 +111,12 @@ fn a_node_that_missed_many_changes_catches_up_by_a_snapshot_and_has_the_same_dig
         let gone = Watching::try_open(&client, away, &format!("from={left_at}")).await.expect("the node runs");
         let oldest = gone.expect_err("it was down").expect_problem(410, "compacted").number("oldest");
         let after = client.write(&Call::put("/v1/nodes/bulk-1", "after")).await.number("revision");
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for node in 0..NODES {
             let from = oldest.max(after - 1);
-            told.push(Watching::open(&client, node, &format!("from={from}")).await.lines_until(after).await);
+            reported.push(Watching::open(&client, node, &format!("from={from}")).await.lines_until(after).await);
         }
-        assert!(!told[0].is_empty() && told.iter().all(|each| *each == told[0]), "{told:?}");
+        assert!(!reported[0].is_empty() && reported.iter().all(|each| *each == reported[0]), "{reported:?}");
 
         let local = |path: &str| Call::get(&format!("{path}{}consistency=local", if path.contains('?') { '&' } else { '?' }));
         for node in 0..NODES {

@@ -3,7 +3,7 @@
 use crate::{
     client::{Call, Grant},
     harness::{Cluster, NODES, SHORT, eventually, report, run_exclusive},
-    queue::standing,
+    queue::wait_for_contenders,
 };
 use rustix::process::Signal;
 use serde_json::json;
@@ -23,14 +23,14 @@ fn a_waiter_of_a_stopping_node_learns_where_to_retry_after_another_node_leads() 
         // Without its own key: the server made one.
         let call = Call::post("/v1/locks/sluice?wait=60s&ttl=60s").without("idempotency-key");
         let waits = tokio::spawn(async move { client.once(&call).await });
-        standing(&observer, "sluice", 2).await;
+        wait_for_contenders(&observer, "sluice", 2).await;
         let places = observer.queue_numbers("sluice").await;
         let begun = Instant::now();
         cluster.nodes[leader].signal(Signal::TERM);
-        let told = waits.await.expect("an answer").expect_problem(503, "shutting_down");
+        let answer = waits.await.expect("an answer").expect_problem(503, "shutting_down");
         report(&format!("a waiter at a stopping leader had its answer after {:.0?}", begun.elapsed()));
-        assert_eq!(told.header("retry-after"), Some("1"));
-        assert_eq!((&told.json["retryable"], &told.json["outcome"]), (&json!(true), &json!("unknown")), "{told:?}");
+        assert_eq!(answer.header("retry-after"), Some("1"));
+        assert_eq!((&answer.json["retryable"], &answer.json["outcome"]), (&json!(true), &json!("unknown")), "{answer:?}");
         let mut roles = Vec::new();
         for step in 1..NODES {
             let other = cluster.client(leader + step).once(&Call::get("/v1/cluster")).await;
@@ -42,7 +42,7 @@ fn a_waiter_of_a_stopping_node_learns_where_to_retry_after_another_node_leads() 
         assert!(status.success(), "{status}");
         assert_eq!(observer.queue_numbers("sluice").await, places);
         observer.release(&holder.id).await;
-        let again = Call::post("/v1/locks/sluice?wait=60s&ttl=60s").key(told.string("id"));
+        let again = Call::post("/v1/locks/sluice?wait=60s&ttl=60s").key(answer.string("id"));
         assert_eq!(
             Grant::from_answer(&observer.send(&again).await).number,
             places[1],

@@ -4,7 +4,7 @@ use crate::{
     client::{Call, new_key, whole},
     harness::{Cluster, NODES, SHORT, eventually, report, run_exclusive, run_parallel},
     pace::assert_within,
-    queue::standing,
+    queue::wait_for_contenders,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ impl Stream {
     }
 
     /// The next line that is not a sign of life.
-    pub(crate) async fn news(&mut self) -> Option<Value> {
+    pub(crate) async fn next_event(&mut self) -> Option<Value> {
         loop {
             match self.line().await {
                 Some(line) if line["event"] == "alive" => {}
@@ -64,7 +64,7 @@ impl Stream {
 
     /// The next such line, which must be this event.
     pub(crate) async fn expect(&mut self, event: &str) -> Value {
-        let line = self.news().await.unwrap_or_else(|| panic!("the stream ended before {event}"));
+        let line = self.next_event().await.unwrap_or_else(|| panic!("the stream ended before {event}"));
         assert_eq!(line["event"], event, "{line}");
         line
     }
@@ -125,7 +125,7 @@ fn a_lock_is_held_while_a_curl_runs_and_is_free_within_a_second_of_its_end() {
                 let (client, lock) = (cluster.client(node + 1), lock.clone());
                 tokio::spawn(async move { client.acquire(&lock, "wait=60s").await })
             };
-            standing(&client, &lock, 2).await;
+            wait_for_contenders(&client, &lock, 2).await;
             let killed = stream.kill().await;
             let next = next.await.expect("the next one");
             let took = killed.elapsed();
@@ -147,7 +147,7 @@ fn a_curl_killed_while_waiting_leaves_the_queue_within_a_second() {
             let mut stream = Stream::open(&cluster.nodes[node].url, &lock, "wait=60s&ttl=60s", &new_key());
             stream.expect("queued").await;
             let killed = stream.kill().await;
-            standing(&client, &lock, 1).await;
+            wait_for_contenders(&client, &lock, 1).await;
             let took = killed.elapsed();
             assert_within(&client, &format!("leaving the queue at node {}", node + 1), took, RELEASED_WITHIN).await;
             assert_eq!(client.holders(&lock).await, [holder.number]);
@@ -227,7 +227,7 @@ async fn stop_a_node_with_streams(cluster: &mut Cluster, stopped: usize) {
     holder.kill().await;
     waiter.expect("held").await;
     waiter.kill().await;
-    standing(&observer, &lock, 0).await;
+    wait_for_contenders(&observer, &lock, 0).await;
     cluster.restart(stopped).await;
 }
 
@@ -280,7 +280,7 @@ fn a_stream_of_a_node_paused_beyond_the_ttl_ends_after_another_client_holds() {
         assert!(next.token > whole(&held, "token"));
         cluster.nodes[at].signal(Signal::CONT);
         // The loss of contact and the end of the grant may arrive in either order.
-        let last = stream.news().await.expect("a last line");
+        let last = stream.next_event().await.expect("a last line");
         assert!(last["event"] == "lost" && last["reason"] == "expired" || last["outcome"] == "unknown", "{last}");
         assert_eq!(stream.line().await, None);
         eventually("the grant's end", LINE_WITHIN, || async {
@@ -307,7 +307,7 @@ fn a_stream_of_a_killed_node_is_reattached_at_another_with_the_same_token_and_pl
         cluster.nodes[leader].kill().await;
         let killed = Instant::now();
         for stream in [&mut holder, &mut waiter] {
-            assert_eq!(stream.news().await, None, "the connection breaks without a message");
+            assert_eq!(stream.next_event().await, None, "the connection breaks without a message");
         }
         let [one, other] = [1, 2].map(|step| cluster.nodes[(leader + step) % NODES].url.clone());
         let mut waiter = Stream::open(&other, "viaduct", "ttl=60s&wait=10m", &waits);

@@ -23,7 +23,7 @@ const SOON: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Terminal {
     keyboard: File,
-    said: Arc<Mutex<Vec<u8>>>,
+    output: Arc<Mutex<Vec<u8>>>,
     pub(crate) child: Child,
 }
 
@@ -47,17 +47,17 @@ impl Terminal {
         command.stdin(Stdio::from(end())).stdout(Stdio::from(end())).stderr(Stdio::from(end()));
         let child = command.kill_on_drop(true).spawn().expect("setsid starts it");
         drop(command);
-        let (mut screen, said) = (File::from(master), Arc::new(Mutex::new(Vec::new())));
+        let (mut screen, output) = (File::from(master), Arc::new(Mutex::new(Vec::new())));
         let keyboard = screen.try_clone().expect("a second handle");
-        let heard = Arc::clone(&said);
+        let heard = Arc::clone(&output);
         // Ends when no process has the terminal open any more.
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(length @ 1..) = screen.read(&mut bytes) {
-                heard.lock().expect("nobody panics with it").extend_from_slice(&bytes[..length]);
+                heard.lock().expect("the mutex is not poisoned").extend_from_slice(&bytes[..length]);
             }
         });
-        Terminal { keyboard, said, child }
+        Terminal { keyboard, output, child }
     }
 
     /// Types these keys.
@@ -67,7 +67,7 @@ impl Terminal {
 
     /// All output so far.
     pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.said.lock().expect("nobody panics with it")).into_owned()
+        String::from_utf8_lossy(&self.output.lock().expect("the mutex is not poisoned")).into_owned()
     }
 
     /// Waits until the output contains a text this many times.
@@ -90,11 +90,11 @@ impl Terminal {
 }
 
 /// Interprets the output: texts, and the escape sequences that place and clear. Skips colours and all others.
-pub(crate) fn screen(said: &str) -> String {
+pub(crate) fn screen(output: &str) -> String {
     let (rows, columns) = (usize::from(ROWS), usize::from(COLUMNS));
     let mut cells = vec![vec![' '; columns]; rows];
     let (mut row, mut column) = (0, 0);
-    let mut rest = said.chars().peekable();
+    let mut rest = output.chars().peekable();
     while let Some(c) = rest.next() {
         match c {
             '\x1b' if rest.next_if_eq(&'[').is_some() => {

@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, new_key},
-    commands::{at, said},
+    commands::{at, output_of},
     harness::{Cluster, SHORT, eventually, report, run_exclusive, run_parallel},
     terminal::{self, Terminal},
 };
@@ -58,7 +58,7 @@ fn each_member_is_queried_itself_and_doctor_agrees() {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let follower = (leader + 1) % 3;
-        let members = said(&at(&cluster, follower, &["cluster", "members"]).await, 0);
+        let members = output_of(&at(&cluster, follower, &["cluster", "members"]).await, 0);
         let rows: Vec<Vec<&str>> = members.lines().map(|line| line.split('\t').collect()).collect();
         assert_eq!(rows.len(), 3, "{members}");
         // A follower answered, and still has the leader's information.
@@ -66,10 +66,10 @@ fn each_member_is_queried_itself_and_doctor_agrees() {
         cluster.nodes[leader].kill().await;
         let dead = (leader + 1).to_string();
         let row = |text: &str| text.lines().find(|line| line.split('\t').next() == Some(&dead)).unwrap_or_default().to_owned();
-        let first = said(&at(&cluster, follower, &["cluster", "members"]).await, 0);
+        let first = output_of(&at(&cluster, follower, &["cluster", "members"]).await, 0);
         assert!(row(&first).contains("\t-\t") && row(&first).contains("no: "), "right after the kill:\n{first}");
         cluster.leader().await;
-        let later = said(&at(&cluster, follower, &["cluster", "members"]).await, 0);
+        let later = output_of(&at(&cluster, follower, &["cluster", "members"]).await, 0);
         assert!(later.contains("\tleader\t") || later.contains("leader\t"), "{later}");
         assert!(row(&later).contains("no: ") && !row(&later).contains("leader"), "{later}");
         let doctor = at(&cluster, follower, &["doctor", "--timeout", "1s"]).await;
@@ -88,8 +88,8 @@ fn a_break_reports_the_ended_grants_and_ends_no_others() {
             let client = cluster.client(1);
             tokio::spawn(async move { client.acquire("deploy", "wait=90s&ttl=90s&owner=ci-8").await })
         };
-        crate::queue::standing(&client, "deploy", 2).await;
-        let wrong = said(&at(&cluster, 2, &["locks", "break", "deploy", "--reason", "test", "--token", "999"]).await, 1);
+        crate::queue::wait_for_contenders(&client, "deploy", 2).await;
+        let wrong = output_of(&at(&cluster, 2, &["locks", "break", "deploy", "--reason", "test", "--token", "999"]).await, 1);
         assert!(wrong.contains("nothing was broken") && wrong.contains("locks show deploy"), "{wrong}");
         let broken = at(&cluster, 2, &["locks", "break", "deploy", "--reason", "test"]).await;
         let text = String::from_utf8_lossy(&broken.stderr).into_owned();

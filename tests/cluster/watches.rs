@@ -38,24 +38,28 @@ fn a_watch_reports_events_of_what_it_names_and_no_others() {
         let new = json!({"revision": created, "type": "created", "path": "/jobs/a"});
         let again = json!({"revision": changed, "type": "changed", "path": "/jobs/a", "version": 1});
         let last = json!({"revision": end, "type": "created", "path": "/jobs/end"});
-        assert_eq!([one.news().await, one.news().await], [new.clone(), again.clone()]);
-        let seen = [children.news().await, children.news().await, children.news().await];
+        assert_eq!([one.next_event().await, one.next_event().await], [new.clone(), again.clone()]);
+        let seen = [children.next_event().await, children.next_event().await, children.next_event().await];
         assert_eq!(seen, [new.clone(), again.clone(), last.clone()]);
         let deep = json!({"revision": deeper, "type": "created", "path": "/jobs/a/b"});
-        assert_eq!([below.news().await, below.news().await, below.news().await, below.news().await], [new, deep, again, last]);
-        let session = lock.news().await["session"].clone();
+        assert_eq!(
+            [below.next_event().await, below.next_event().await, below.next_event().await, below.next_event().await],
+            [new, deep, again, last]
+        );
+        let session = lock.next_event().await["session"].clone();
         assert_eq!(session, grant.number, "the first line is that of the queue");
         let held = json!({"revision": grant.token, "type": "granted", "lock": "deploy", "number": grant.number,
             "token": grant.token, "session": session, "owner": "ci-7"});
-        assert_eq!(lock.news().await, held);
-        let ended = lock.news().await;
+        assert_eq!(lock.next_event().await, held);
+        let ended = lock.next_event().await;
         assert_eq!((&ended["type"], &ended["reason"]), (&json!("ended"), &json!("released")), "{ended}");
         let own = client.acquire("report", &format!("session={}", owner.id)).await;
         client.release(&own.id).await;
-        let told = [of_session.news().await, of_session.news().await, of_session.news().await];
-        let told = told.map(|line| (line["type"].clone(), line["lock"].clone(), line["number"].clone(), line["session"].clone()));
+        let reported = [of_session.next_event().await, of_session.next_event().await, of_session.next_event().await];
+        let reported =
+            reported.map(|line| (line["type"].clone(), line["lock"].clone(), line["number"].clone(), line["session"].clone()));
         let of = |kind: &str| (json!(kind), json!("report"), json!(own.number), json!(owner.number));
-        assert_eq!(told, [of("queued"), of("granted"), of("ended")], "the events of its grants, and no others");
+        assert_eq!(reported, [of("queued"), of("granted"), of("ended")], "the events of its grants, and no others");
         assert!(!ended.to_string().contains(&grant.id) && !held.to_string().contains(&grant.id), "no id is shown");
     });
 }
@@ -125,8 +129,8 @@ fn an_event_source_continues_after_its_last_event_id() {
         );
         let mut text = String::new();
         while text.len() < wanted.len() {
-            let chunk = tokio::time::timeout(Duration::from_secs(20), response.chunk()).await.expect("it goes on");
-            text.push_str(&String::from_utf8_lossy(&chunk.expect("it stands").expect("it goes on")));
+            let chunk = tokio::time::timeout(Duration::from_secs(20), response.chunk()).await.expect("it continues");
+            text.push_str(&String::from_utf8_lossy(&chunk.expect("the connection is open").expect("it continues")));
         }
         assert_eq!(text, wanted);
     });
@@ -166,16 +170,16 @@ fn a_watch_continues_at_another_node_after_its_own_stops() {
         let mut watching = Watching::open(&client, 0, "path=/a&recursive").await;
         watching.expect("bookmark").await;
         let first = put(&client, "a").await;
-        assert_eq!(whole(&watching.news().await, "revision"), first);
+        assert_eq!(whole(&watching.next_event().await, "revision"), first);
         assert!(cluster.nodes[0].terminate().await.success());
-        let goaway = watching.news().await;
+        let goaway = watching.next_event().await;
         assert_eq!((&goaway["type"], whole(&goaway, "revision") >= first), (&json!("goaway"), true), "{goaway}");
         assert_eq!(watching.line().await, None, "goaway is the last line");
         let client = cluster.client(1);
         let second = put(&client, "a").await;
         let from = whole(&goaway, "revision") + 1;
         let mut watching = Watching::open(&client, 1, &format!("path=/a&recursive&from={from}")).await;
-        assert_eq!(watching.news().await, json!({"revision": second, "type": "changed", "path": "/a", "version": 1}));
+        assert_eq!(watching.next_event().await, json!({"revision": second, "type": "changed", "path": "/a", "version": 1}));
     });
 }
 

@@ -61,14 +61,14 @@ impl Watching {
 
     /// The next line.
     pub(crate) async fn line(&mut self) -> Option<Value> {
-        let line = self.raw().await.expect("the connection stands");
+        let line = self.raw().await.expect("the connection is open");
         line.map(|line| serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")))
     }
 
     /// The next line that is not a bookmark; it must exist.
-    pub(crate) async fn news(&mut self) -> Value {
+    pub(crate) async fn next_event(&mut self) -> Value {
         loop {
-            let line = self.line().await.expect("the stream goes on");
+            let line = self.line().await.expect("the stream continues");
             if line["type"] != "bookmark" {
                 return line;
             }
@@ -86,7 +86,7 @@ impl Watching {
     pub(crate) async fn lines_until(&mut self, revision: u64) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
-            let line = self.raw().await.expect("the connection stands").expect("the stream goes on");
+            let line = self.raw().await.expect("the connection is open").expect("the stream continues");
             let json: Value = serde_json::from_str(&line).expect("a line is JSON");
             let reached = json["revision"].as_u64().expect("a revision") >= revision;
             if json["type"] != "bookmark" {

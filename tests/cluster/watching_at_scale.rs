@@ -150,7 +150,7 @@ fn every_watcher_sees_every_event_once_and_in_order_through_killed_leaders() {
         assert!(sum(|follower| follower.reconnects) > 0, "a killed leader had watchers");
         report(&format!(
             "{watchers} watchers saw {events} events each, {} in all, none missing, none twice, none out of order; \
-             {kills} leaders killed, {} reconnects, of which {} found a node that had lost too much; written in {wrote:.1?}, \
+             {kills} leaders killed, {} reconnects, {} of them to a node without enough history; written in {wrote:.1?}, \
              the last was seen after {:.1?}",
             sum(|follower| follower.seen),
             sum(|follower| follower.reconnects),
@@ -225,7 +225,7 @@ fn a_watcher_that_stops_reading_costs_nothing_delays_no_one_and_learns_of_its_ga
             let (mut seen, mut slowest) = (0, Duration::ZERO);
             while seen < changes {
                 let asked = Instant::now();
-                let line = quick.news().await;
+                let line = quick.next_event().await;
                 assert_eq!(line["type"], "changed", "{line}");
                 slowest = slowest.max(asked.elapsed());
                 seen += 1;
@@ -245,14 +245,14 @@ fn a_watcher_that_stops_reading_costs_nothing_delays_no_one_and_learns_of_its_ga
         let started = Instant::now();
         all(writers.collect()).await;
         let written = Instant::now();
-        let (seen, slowest) = counting.await.expect("the quick one sees all");
+        let (seen, slowest) = counting.await.expect("the fast watcher sees all");
         let after = [with, without].map(|node| resident(cluster.nodes[node].pid()));
         let grown = [after[0].saturating_sub(before[0]), after[1].saturating_sub(before[1])];
         let lag = seen.saturating_duration_since(written);
-        let mut told = 0;
+        let mut reported = 0;
         for stream in streams {
             let (by_a_line, last) = rest(stream).await;
-            told += usize::from(by_a_line);
+            reported += usize::from(by_a_line);
             // The connection was cut before the event was sent: a reconnected watch gets it then.
             if let (false, Some(last)) = (by_a_line, last) {
                 let parameters = format!("path=/bulk&recursive&from={}", last + 1);
@@ -262,12 +262,12 @@ fn a_watcher_that_stops_reading_costs_nothing_delays_no_one_and_learns_of_its_ga
         }
         report(&format!(
             "{changes} changes in {:.1?} while {slow} watchers read nothing: the node with them grew by {} kB, one without by {} \
-             kB; a reader of all beside them had the last {lag:.1?} after it was written, its longest silence was {slowest:.1?}; \
-             {told} were told by their last line, {} on coming back",
+             kB; a reader next to them had the last event {lag:.1?} after it was written, its longest silence was {slowest:.1?}; \
+             {reported} learned of the gap by their last line, {} after reconnecting",
             written - started,
             grown[0],
             grown[1],
-            slow - told
+            slow - reported
         ));
         // Together they leave over 300 MB unread.
         assert!(grown[0] < grown[1] + 48 * 1_024, "{grown:?}");
@@ -350,11 +350,11 @@ fn concurrent_reads_share_one_proof_on_every_node() {
 
 /// The events of each node between two revisions.
 async fn told_by_all(client: &Client, from: [u64; NODES], until: u64) -> Vec<Vec<String>> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for (node, from) in from.into_iter().enumerate() {
-        told.push(Watching::open(client, node, &format!("from={from}")).await.lines_until(until).await);
+        reported.push(Watching::open(client, node, &format!("from={from}")).await.lines_until(until).await);
     }
-    told
+    reported
 }
 
 #[test]

@@ -29,7 +29,7 @@ impl Need {
     /// The requirement, or `None` if `FAIRHOLD_WITHOUT` names it. Panics if it is missing but not named.
     pub(crate) fn or_without<T>(self, had: Result<T, String>) -> Option<T> {
         let without = std::env::var("FAIRHOLD_WITHOUT").unwrap_or_default();
-        match self.judge(had, &without) {
+        match self.check(had, &without) {
             Ok(Ok(had)) => Some(had),
             Ok(Err(line)) => {
                 report(&line);
@@ -40,7 +40,7 @@ impl Need {
     }
 
     /// The requirement, or a line about what is not covered, or the error.
-    fn judge<T>(self, had: Result<T, String>, without: &str) -> Result<Result<T, String>, String> {
+    fn check<T>(self, had: Result<T, String>, without: &str) -> Result<Result<T, String>, String> {
         let named: Vec<&str> = without.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
         let is_known = |name: &str| NAMES.iter().any(|(known, _)| *known == name);
         if let Some(stranger) = named.iter().find(|name| !is_known(name)) {
@@ -54,8 +54,8 @@ impl Need {
             Err(why) => {
                 let (_, what) = NAMES.iter().find(|(known, _)| *known == name).expect("every need has a name");
                 Err(format!(
-                    "this test needs {what}, and that is missing here: {why}. Where this machine cannot have it, say so: \
-                     FAIRHOLD_WITHOUT={name} leaves this test out (several names: with commas)"
+                    "this test needs {what}, which is missing here: {why}. If this machine cannot have it, \
+                     FAIRHOLD_WITHOUT={name} skips this test (separate several names by commas)"
                 ))
             }
         }
@@ -76,15 +76,15 @@ pub(crate) fn compile(source: &str, target: &std::path::Path, flags: &[&str]) {
 #[test]
 fn a_missing_requirement_fails_a_test_unless_it_is_named() {
     let missing = || Err::<(), _>("mount: permission denied".to_owned());
-    assert_eq!(MOUNTS.judge(Ok(7), ""), Ok(Ok(7)));
-    assert_eq!(MOUNTS.judge(Ok(7), "mounts"), Ok(Ok(7)), "what is there is used");
-    let complaint = MOUNTS.judge(missing(), "users,networks").expect_err("it is missing");
+    assert_eq!(MOUNTS.check(Ok(7), ""), Ok(Ok(7)));
+    assert_eq!(MOUNTS.check(Ok(7), "mounts"), Ok(Ok(7)), "an available requirement is used");
+    let complaint = MOUNTS.check(missing(), "users,networks").expect_err("it is missing");
     for word in ["mounted file systems", "mount: permission denied", "FAIRHOLD_WITHOUT=mounts"] {
         assert!(complaint.contains(word), "{complaint}");
     }
     let line = "not covered here, as FAIRHOLD_WITHOUT names mounts: mount: permission denied";
-    assert_eq!(MOUNTS.judge(missing(), "users, mounts"), Ok(Err(line.to_owned())));
-    let wrong = MOUNTS.judge(Ok(7), "mount").expect_err("an unknown name");
+    assert_eq!(MOUNTS.check(missing(), "users, mounts"), Ok(Err(line.to_owned())));
+    let wrong = MOUNTS.check(Ok(7), "mount").expect_err("an unknown name");
     assert!(wrong.contains("names `mount`") && wrong.contains("mounts,namespaces"), "{wrong}");
     for Need(name) in [MOUNTS, NAMESPACES, NETWORKS, PROMTOOL, TOOLS, USERS] {
         assert!(NAMES.iter().any(|(known, _)| *known == name), "{name}");

@@ -40,12 +40,12 @@ fn bound(command: &Command) -> (&'static str, u64, &'static str) {
         Command::Abandon { .. } => ("Abandon", BASE + PIECE, "a piece: the waiters behind it are granted"),
         Command::Release { .. } => ("Release", BASE + PIECE, "a piece: the waiters behind it are granted"),
         Command::SetGrantTimeout { .. } => ("SetGrantTimeout", BASE, "nothing grows"),
-        Command::EndCooling { .. } => ("EndCooling", BASE + PIECE, "a piece: what is left is named again"),
-        Command::EndHolds { .. } => ("EndHolds", BASE + PIECE, "a piece: what is left is named again"),
+        Command::EndCooling { .. } => ("EndCooling", BASE + PIECE, "a piece: the rest is named again"),
+        Command::EndHolds { .. } => ("EndHolds", BASE + PIECE, "a piece: the rest is named again"),
         Command::Forget { .. } => ("Forget", BASE + FORGOTTEN_MAX as u64, "the ids that one verdict forgets"),
-        Command::ForgetLocks { .. } => ("ForgetLocks", BASE + PIECE, "a piece: what is left is named again"),
+        Command::ForgetLocks { .. } => ("ForgetLocks", BASE + PIECE, "a piece: the rest is named again"),
         Command::ForgetHistory { .. } => {
-            ("ForgetHistory", BASE + HISTORY_FORGOTTEN_MAX as u64, "the times of holding that one verdict forgets")
+            ("ForgetHistory", BASE + HISTORY_FORGOTTEN_MAX as u64, "the past holds that one verdict forgets")
         }
         Command::Transact(_) => {
             ("Transact", BASE + TRANSACTION_STEPS_MAX as u64 + nodes, "conditions, and nodes created and removed")

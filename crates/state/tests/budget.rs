@@ -91,7 +91,7 @@ fn done(state: &mut State, command: Command) -> Outcome {
 }
 
 /// A state in which every command has something to do, at about revision 40.
-fn furnished() -> State {
+fn populated() -> State {
     let mut state = State::with_piece_steps(64);
     done(&mut state, Command::FormCluster { cluster: ClusterId(7) });
     for session in [1, 2, 3, 4] {
@@ -123,18 +123,18 @@ fn furnished() -> State {
 
 /// The expected result of a command at a full state: first if the whole budget is used, then if its last part is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Finds {
+enum Expected {
     Room,
     NoRoom,
 }
 
 /// Each command, in a form that adds something if possible.
-fn commands(state: &State) -> Vec<(&'static str, Command, Finds, Finds)> {
-    use Finds::{NoRoom, Room};
+fn commands(state: &State) -> Vec<(&'static str, Command, Expected, Expected)> {
+    use Expected::{NoRoom, Room};
     let (by, reason) = (|| "an administrator".to_owned(), || "r".repeat(200));
     let at = AT;
     let holds = state.bounded_holds().next().map(|held| (held.number, held.token().expect("it holds"))).expect("one is bounded");
-    let idle = (lock("idle"), state.idle_since(&lock("idle")).expect("nobody stands there"));
+    let idle = (lock("idle"), state.idle_since(&lock("idle")).expect("the lock is idle"));
     let swept = Sweepable { since: state.sweepable_at(&path("/swept")).expect("it may go"), path: path("/swept") };
     let (cools, session) =
         (state.cooling().next().expect("one cools").number, state.session_by_id(&SessionId(3)).expect("it is open").number);
@@ -240,20 +240,20 @@ const COMMANDS: usize = 27;
 
 #[test]
 fn a_full_state_refuses_commands_that_create_and_accepts_those_that_free() {
-    let furnished = furnished();
-    let used = furnished.bytes();
+    let populated = populated();
+    let used = populated.bytes();
     let mut seen = std::collections::BTreeSet::new();
-    for (what, command, when_full, in_the_last_part) in commands(&furnished) {
+    for (what, command, when_full, in_the_last_part) in commands(&populated) {
         assert!(what.starts_with(name(&command)), "{what} is a {}", name(&command));
         seen.insert(name(&command));
         // Everything is used; more than everything, because a node with less room joined; or only the last part is free.
         for (max, expected) in [(used, when_full), (used / 2, when_full), (used / 95 * 100 + 99, in_the_last_part)] {
-            let mut state = furnished.clone();
+            let mut state = populated.clone();
             done(&mut state, Command::NoteCapacity { node: 1, bytes: max });
             let before = state.clone();
             let applied = state.apply(command.clone());
             state.check().unwrap();
-            assert_eq!(is_full(&applied), expected == Finds::NoRoom, "{what} at {used} of {max}: {:?}", applied.answer.result);
+            assert_eq!(is_full(&applied), expected == Expected::NoRoom, "{what} at {used} of {max}: {:?}", applied.answer.result);
             if is_full(&applied) {
                 assert!(state == before && applied.events.is_empty(), "{what} was refused but changed something");
                 assert_eq!(applied.answer.result, Err(Rejection::StateFull { used, max }));
@@ -262,7 +262,7 @@ fn a_full_state_refuses_commands_that_create_and_accepts_those_that_free() {
             }
             // Without a budget, and with a far larger one, it is executed.
             for max in [None, Some(u64::MAX), Some(used * 100)] {
-                let mut roomy = furnished.clone();
+                let mut roomy = populated.clone();
                 max.into_iter().for_each(|bytes| drop(roomy.apply(Command::NoteCapacity { node: 1, bytes })));
                 assert!(roomy.apply(command.clone()).answer.result.is_ok(), "{what} with {max:?}");
             }
@@ -273,7 +273,7 @@ fn a_full_state_refuses_commands_that_create_and_accepts_those_that_free() {
 
 #[test]
 fn values_cannot_use_up_the_budget_of_locks() {
-    let mut state = furnished();
+    let mut state = populated();
     let max = 4_000_000;
     done(&mut state, Command::NoteCapacity { node: 1, bytes: max });
     let fill = |number: u64| write(None, vec![put(&format!("/fill-{number}"), 10_000)]);
@@ -380,7 +380,7 @@ fn a_refused_transaction_is_undone_as_a_whole_and_does_not_stop_the_next_one() {
 /// Refusals leave nothing behind, however many there are.
 #[test]
 fn a_refused_command_is_not_remembered() {
-    let mut state = furnished();
+    let mut state = populated();
     let bytes = state.bytes();
     done(&mut state, Command::NoteCapacity { node: 1, bytes });
     for number in 0..1_000 {
@@ -455,7 +455,7 @@ fn the_byte_count_equals_a_full_count_and_stays_within_the_budget() {
             }
             let (command, before) = (commands.next(&state), state.clone());
             let applied = state.apply(command.clone());
-            commands.hear(&state, &applied);
+            commands.learn(&state, &applied);
             state.check().unwrap_or_else(|error| panic!("{}: {error} after {command:?}", at()));
             if is_full(&applied) {
                 refused += 1;

@@ -21,7 +21,7 @@ use fairhold_state::{
 };
 use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, limits::PAGE_MAX};
 use naive::{
-    Holding, Mistake, Naive,
+    Mistake, Naive, PastHold,
     shown::{LockNode, SessionFacts},
 };
 use naive_tree::Plain;
@@ -99,7 +99,7 @@ impl Run {
             let before = self.state.clone();
             let stepped = self.step(step, &command, check_every).map(|applied| {
                 self.note_situations(&before, &command, &applied);
-                commands.hear(&self.state, &applied);
+                commands.learn(&self.state, &applied);
             });
             stepped.map_err(|what| {
                 format!("seed {} ({profile:?}), step {step}: {what}\n{}\n{}", self.seed, self.standing(), self.trace.join("\n"))
@@ -118,7 +118,7 @@ impl Run {
         let applied = applied.map_err(|panic| format!("it panicked: {:?}", panic.downcast_ref::<String>()))?;
         ensure(self.replica.apply(command.clone()) == applied, || "two machines answer differently".to_owned())?;
         if let Err(Rejection::StateFull { .. }) = applied.answer.result {
-            self.judge_refusal(before, command)?;
+            self.check_refusal(before, command)?;
         } else {
             self.compare(&before, command, &applied)?;
         }
@@ -126,7 +126,7 @@ impl Run {
             self.naive.shorten_history(self.state.census().history);
         }
         self.compare_state()?;
-        self.judge_grants(&applied)?;
+        self.check_grants(&applied)?;
         if step.is_multiple_of(check_every) {
             self.state.check()?;
             self.compare_ids()?;
@@ -135,7 +135,7 @@ impl Run {
             self.compare_history()?;
         }
         if step.is_multiple_of(SNAPSHOT_EVERY) {
-            self.go_through_a_snapshot()?;
+            self.restore_from_snapshot()?;
         }
         Ok(applied)
     }
@@ -159,7 +159,7 @@ impl Run {
 
     /// The model has no budget, so it has not executed a command that was refused for lack of room. With room, the same command
     /// must make the state larger.
-    fn judge_refusal(&self, before: State, command: &Command) -> Checked {
+    fn check_refusal(&self, before: State, command: &Command) -> Checked {
         ensure(self.state == before, || "a refused command changed something".to_owned())?;
         let (used, most) = (before.bytes(), before.bytes_max().unwrap_or(u64::MAX));
         let mut roomy = before;
@@ -177,7 +177,7 @@ impl Run {
         let mut lines = String::new();
         for name in self.naive.lock_names() {
             let view = self.state.lock(&name);
-            writeln!(lines, "{name}: limit {:?}", view.limit).expect("a text takes all");
+            writeln!(lines, "{name}: limit {:?}", view.limit).expect("writing to a string succeeds");
             for entry in self.state.queue(&name) {
                 let one = entry.contender;
                 let waits_for = entry.waits_for.map(|other| other.number.0);
@@ -189,7 +189,7 @@ impl Run {
                     "  #{number} of {session} {owner:?} {mode} granted {token:?}, permits {permits}, upgrading {upgrading}, \
                      cooling {cooling}, waits for {waits_for:?}, others {others:?}"
                 )
-                .expect("a text takes all");
+                .expect("writing to a string succeeds");
             }
         }
         lines
@@ -261,24 +261,24 @@ impl Run {
     fn compare_lock(&self, name: &LockName) -> Checked {
         let (state, naive) = (&self.state, &self.naive);
         let (queue, expected) = (state.queue(name), naive.line(name));
-        let numbers = |of: &[&naive::Stand]| of.iter().map(|stand| stand.number).collect::<Vec<_>>();
+        let numbers = |of: &[&naive::Entry]| of.iter().map(|entry| entry.number).collect::<Vec<_>>();
         let found: Vec<u64> = queue.iter().map(|entry| entry.contender.number.0).collect();
         ensure(found == numbers(&expected), || format!("{name} has {found:?} and not {:?}", numbers(&expected)))?;
-        for ((index, entry), stand) in queue.iter().enumerate().zip(expected) {
-            let (contender, expected) = (entry.contender, naive.contender(stand));
+        for ((index, queued), entry) in queue.iter().enumerate().zip(expected) {
+            let (contender, expected) = (queued.contender, naive.contender(entry));
             let keys = serde_json::to_value(&contender.keys).map_err(|error| error.to_string())?;
-            let expected_keys = Naive::keys_of(stand);
-            ensure(keys == expected_keys, || format!("#{} has the keys {keys} and not {expected_keys}", stand.number))?;
+            let expected_keys = Naive::keys_of(entry);
+            ensure(keys == expected_keys, || format!("#{} has the keys {keys} and not {expected_keys}", entry.number))?;
             let expected = Contender { keys: contender.keys.clone(), ..expected };
             ensure(*contender == expected, || format!("{contender:?}\nand not\n{expected:?}"))?;
-            let waits_for = entry.waits_for.map(|other| other.number.0);
-            let expected = naive.waits_for(stand);
-            ensure(waits_for == expected, || format!("#{} waits for {waits_for:?} and not {expected:?}", stand.number))?;
+            let waits_for = queued.waits_for.map(|other| other.number.0);
+            let expected = naive.waits_for(entry);
+            ensure(waits_for == expected, || format!("#{} waits for {waits_for:?} and not {expected:?}", entry.number))?;
             let alone = state.waits_for(name, contender.number).map(|other| other.number.0);
-            ensure(alone == expected, || format!("#{} alone waits for {alone:?} and not {expected:?}", stand.number))?;
+            ensure(alone == expected, || format!("#{} alone waits for {alone:?} and not {expected:?}", entry.number))?;
             let position = state.position(name, contender.number);
             let place = index as u64 + 1;
-            let well = entry.position == place && position == stand.granted.is_none().then_some(place);
+            let well = queued.position == place && position == entry.granted.is_none().then_some(place);
             ensure(well, || format!("#{} of {name} has a wrong place", contender.number))?;
         }
         let settings = match state.node(&name.path()).map(|node| &node.role) {
@@ -304,8 +304,8 @@ impl Run {
             let page = self.state.history(&HistoryQuery { lock: lock.clone(), when: None, after: None, limit: PAGE_MAX });
             let (items, more) = (page.items, page.next.is_some());
             let past = items.into_iter().filter_map(|entry| Some((entry.holding, entry.ending?)));
-            let found: Vec<Holding> = past
-                .map(|(holding, ending)| Holding {
+            let found: Vec<PastHold> = past
+                .map(|(holding, ending)| PastHold {
                     lock: holding.lock,
                     number: holding.number.0,
                     session: holding.session.0,
@@ -376,9 +376,9 @@ impl Run {
                 GrantStatus::Ended(reason) => Some(Ok(reason)),
                 GrantStatus::Unknown => None,
             };
-            let stands = self.naive.stands.iter().find(|stand| stand.ids().contains(id) && !stand.cooling);
+            let entries = self.naive.entries.iter().find(|entry| entry.ids().contains(id) && !entry.cooling);
             let expected: Option<Result<EndReason, u64>> =
-                stands.map(|stand| Err(stand.number)).or_else(|| self.naive.ended(id).map(Ok));
+                entries.map(|entry| Err(entry.number)).or_else(|| self.naive.ended(id).map(Ok));
             ensure(status == expected, || format!("an id is {status:?} and not {expected:?}"))?;
             let (note, expected) = (self.state.break_note(id), self.naive.note(id));
             ensure(note == expected, || format!("a grant was broken for {note:?} and not {expected:?}"))?;
@@ -387,7 +387,7 @@ impl Run {
     }
 
     /// What must hold of every grant of this step, whatever the model says.
-    fn judge_grants(&mut self, applied: &Applied) -> Checked {
+    fn check_grants(&mut self, applied: &Applied) -> Checked {
         for event in &applied.events {
             let Event::Granted { lock, grant, token } = event else { continue };
             let revision = applied.answer.revision;
@@ -416,7 +416,9 @@ impl Run {
             self.held_before.extend(holders.iter().map(|holder| (name.clone(), holder.number)));
             let limit = self.state.lock(&name).limit.unwrap_or(1);
             let holders = self.naive.holders(&name);
-            ensure(self.naive.holds_well(&name, limit), || format!("{name} is held by too many: limit {limit}, {holders:?}"))?;
+            ensure(self.naive.holders_are_legal(&name, limit), || {
+                format!("{name} is held by too many: limit {limit}, {holders:?}")
+            })?;
             let first = self.naive.waiting(&name).first().copied().filter(|first| first.together.len() == 1);
             let closed = holders.iter().any(|holder| holder.upgrading);
             let stuck = !closed && first.is_some_and(|first| Naive::legal(&[holders, vec![first]].concat(), limit));
@@ -425,7 +427,7 @@ impl Run {
         Ok(())
     }
 
-    fn go_through_a_snapshot(&mut self) -> Checked {
+    fn restore_from_snapshot(&mut self) -> Checked {
         let blocks: Vec<Vec<u8>> = self.state.snapshot_blocks().collect();
         let again = State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice)).map_err(|error| error.to_string())?;
         ensure(again == self.state, || "the state has changed by a snapshot".to_owned())?;
@@ -462,17 +464,21 @@ fn is_long() -> bool {
 }
 
 /// The seeds that `FAIRHOLD_SEED` names: one, such as 7, or all from 7 to 99, as 7..100.
-fn asked_seeds() -> Option<std::ops::Range<u64>> {
-    let asked = std::env::var("FAIRHOLD_SEED").ok()?;
+fn requested_seeds() -> Option<std::ops::Range<u64>> {
+    let requested = std::env::var("FAIRHOLD_SEED").ok()?;
     let number = |text: &str| text.parse::<u64>().expect("FAIRHOLD_SEED is a number, or two with .. between them");
-    Some(asked.split_once("..").map_or_else(|| number(&asked)..number(&asked) + 1, |(from, to)| number(from)..number(to)))
+    Some(
+        requested
+            .split_once("..")
+            .map_or_else(|| number(&requested)..number(&requested) + 1, |(from, to)| number(from)..number(to)),
+    )
 }
 
 /// Runs all seeds, or those that `FAIRHOLD_SEED` names. In a full run, each of these kinds must occur often.
 fn run_all(seeds: std::ops::Range<u64>, steps: usize, profile: impl Fn(u64) -> Profile, kinds: &[&str]) {
-    let asked = asked_seeds();
+    let requested = requested_seeds();
     let mut seen = Kinds::new();
-    for seed in asked.clone().unwrap_or(seeds) {
+    for seed in requested.clone().unwrap_or(seeds) {
         match Run::new(seed, None).run(profile(seed), steps) {
             Ok(kinds) => kinds.into_iter().for_each(|(kind, count)| *seen.entry(kind).or_default() += count),
             Err(what) => panic!("{what}"),
@@ -480,7 +486,7 @@ fn run_all(seeds: std::ops::Range<u64>, steps: usize, profile: impl Fn(u64) -> P
     }
     let rare = kinds.iter().filter(|kind| seen.get(**kind).copied().unwrap_or_default() < 20);
     let rare: Vec<_> = rare.collect();
-    assert!(asked.is_some() || rare.is_empty(), "too rare: {rare:?}, of {seen:?}");
+    assert!(requested.is_some() || rare.is_empty(), "too rare: {rare:?}, of {seen:?}");
 }
 
 #[test]
@@ -579,20 +585,20 @@ fn each_mistake_of_the_model_is_found() {
         Mistake::HistoryHasWaiters,
         Mistake::HistoryEndsWithCooling,
         Mistake::DowngradeTakesAnotherToken,
-        Mistake::DowngradeBesideOthers,
+        Mistake::DowngradeNextToOthers,
         Mistake::UpgradeKeepsTheToken,
         Mistake::ReadersJoinAnUpgrade,
-        Mistake::SeveralAreTakenOneByOne,
+        Mistake::SeveralLocksAreGrantedOneByOne,
         Mistake::PriorityPassesSeveral,
         Mistake::PriorityNeverAges,
-        Mistake::DeadlocksAreNotSeen,
+        Mistake::DeadlocksAreNotFound,
         Mistake::AnyReleaseEndsAllHolds,
         Mistake::LoweredLimitEndsNobody,
         Mistake::OwnersAreOneActor,
         Mistake::AnUpgradeLeavesNoEntry,
         Mistake::KeysOfChangesForgotten,
         Mistake::ReleaseForgetsTheSession,
-        Mistake::AnyAttemptGivesUpAnUpgrade,
+        Mistake::AnyAttemptEndsAnUpgrade,
         Mistake::TheLongerBoundCounts,
         Mistake::AnUpgradeKeepsItsBound,
         Mistake::AContendersNameIsALock,
@@ -600,7 +606,7 @@ fn each_mistake_of_the_model_is_found() {
         let found = (0..400).any(|seed| Run::new(seed, Some(mistake)).run(profile(seed), 800).is_err());
         assert!(found, "{mistake:?} was not found");
     }
-    for mistake in [Mistake::AnyCandidateProclaims, Mistake::VacancyIsNotTold, Mistake::AnElectionMayBeALock] {
+    for mistake in [Mistake::AnyCandidateProclaims, Mistake::VacancyIsNotReported, Mistake::AnElectionMayBeALock] {
         let found = (ELECTIONS..ELECTIONS + 40).any(|seed| Run::new(seed, Some(mistake)).run(Profile::Elections, 800).is_err());
         assert!(found, "{mistake:?} was not found");
     }

@@ -280,7 +280,7 @@ fn right_in_between(seed: u64, steps: usize) -> Result<usize, String> {
         };
         trace.push(serde_json::to_string(&command).expect("a command can be printed"));
         let applied = state.apply(command);
-        commands.hear(&state, &applied);
+        commands.learn(&state, &applied);
         with_pending += usize::from(state.has_pending());
         let checked = || {
             bounded("it", applied.steps, piece_steps)?;

@@ -195,11 +195,11 @@ fn variant(rejection: &Rejection, alone: bool) -> String {
     format!("{rejection:?}").split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
 }
 
-fn told(applied: &Applied, alone: bool) -> String {
+fn event_text(applied: &Applied, alone: bool) -> String {
     if let Err(rejection) = &applied.answer.result {
         return format!("error {}", variant(rejection, alone));
     }
-    let told = applied.events.iter().filter_map(|event| match event {
+    let shown = applied.events.iter().filter_map(|event| match event {
         Event::NodeCreated { path } => Some(format!("created {path}")),
         Event::NodeChanged { path, .. } => Some(format!("changed {path}")),
         Event::NodeDeleted { path, .. } => Some(format!("deleted {path}")),
@@ -225,8 +225,8 @@ fn told(applied: &Applied, alone: bool) -> String {
         | Event::Vacated { .. }
         | Event::Broken { .. } => None,
     });
-    let told: Vec<String> = told.collect();
-    if told.is_empty() { "none".to_owned() } else { told.join(", ") }
+    let shown: Vec<String> = shown.collect();
+    if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
 }
 
 /// Executes a row, and returns the changes and the events.
@@ -239,7 +239,7 @@ fn outcome(before: &str, done: &str) -> (String, String) {
     }
     let nodes = world.nodes();
     let applied = world.run(done);
-    (world.difference(&nodes), told(&applied, !done.starts_with("multi")))
+    (world.difference(&nodes), event_text(&applied, !done.starts_with("multi")))
 }
 
 fn rows() -> Vec<[&'static str; 5]> {
@@ -257,9 +257,9 @@ fn the_tree_keeps_every_rule_of_the_table() {
     assert!(rows.len() >= RULES_MIN, "{} rules", rows.len());
     let mut broken = String::new();
     for [source, before, done, changes, events] in &rows {
-        let (found, told) = outcome(before, done);
-        if (found.as_str(), told.as_str()) != (*changes, *events) {
-            writeln!(broken, "{source} | {before} | {done}\n  expected {changes} | {events}\n  found    {found} | {told}")
+        let (found, shown) = outcome(before, done);
+        if (found.as_str(), shown.as_str()) != (*changes, *events) {
+            writeln!(broken, "{source} | {before} | {done}\n  expected {changes} | {events}\n  found    {found} | {shown}")
                 .unwrap();
         }
     }

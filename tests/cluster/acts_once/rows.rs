@@ -67,7 +67,7 @@ impl Stage {
     /// The row of a call, with everything that it needs already there.
     pub(crate) async fn row(&self, route: &str, operation: &str) -> Row {
         let row = match operation {
-            "acquire" | "acquireMany" | "batch" | "stand" => self.of_taking(operation),
+            "acquire" | "acquireMany" | "batch" | "stand" => self.of_acquiring(operation),
             "releaseGrant" | "renewGrant" | "downgradeGrant" | "upgradeGrant" => self.of_grants(operation).await,
             "proclaim" | "setLock" | "breakLock" | "revokeLock" => self.of_locks(operation).await,
             "putNode" | "deleteNode" | "createSequential" | "putRoot" | "deleteRoot" | "createInRoot" | "transact" => {
@@ -85,7 +85,7 @@ impl Stage {
         self.client.acquire(lock, &format!("session={}{more}", self.session.id)).await
     }
 
-    fn of_taking(&self, operation: &str) -> Row {
+    fn of_acquiring(&self, operation: &str) -> Row {
         let (key, session) = (new_key(), &self.session.id);
         let batch = |lock: &str| {
             let call = json!({ "acquire": { "id": key, "lock": lock, "session": session } });

@@ -128,7 +128,7 @@ impl Bystanders {
     pub(super) async fn go_on(&self) {
         let counts = || CLIENTS.iter().enumerate().map(|(client, _)| self.seen.counts[client].load(Relaxed));
         let enough: Vec<usize> = counts().map(|count| count + ROUNDS_AFTER).collect();
-        eventually("each client goes on", LONG, || async {
+        eventually("each client makes progress", LONG, || async {
             assert!(!self.thread.is_finished(), "a client failed: see above");
             counts().zip(&enough).all(|(count, enough)| count >= *enough).then_some(())
         })
@@ -137,7 +137,7 @@ impl Bystanders {
 
     /// The rounds that overlap this period.
     pub(super) fn between(&self, from: Instant, to: Instant) -> Waits {
-        let rounds = self.seen.rounds.lock().expect("nobody panics with it");
+        let rounds = self.seen.rounds.lock().expect("the mutex is not poisoned");
         let mut of_each: [Vec<Round>; CLIENTS.len()] = Default::default();
         for round in rounds.iter().filter(|round| round.begun < to && round.begun + round.took > from) {
             of_each[round.client].push(*round);
@@ -163,7 +163,7 @@ async fn stand_by(number: usize, client: Client, seen: &Seen) {
         let begun = Instant::now();
         round(kind, node, &client, &session).await;
         let took = begun.elapsed();
-        seen.rounds.lock().expect("nobody panics with it").push(Round { client: number, begun, took });
+        seen.rounds.lock().expect("the mutex is not poisoned").push(Round { client: number, begun, took });
         seen.counts[number].fetch_add(1, Relaxed);
         pass_time(THINK).await;
     }

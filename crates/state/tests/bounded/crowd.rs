@@ -338,8 +338,8 @@ impl Crowd {
             (REFUSED, Command::Acquire(self.named("r-y", "y"))),
             (UNCHECKED, Command::Acquire(self.named("r-long", "long"))),
             ("10,000 readers wait behind it", Command::Release { grant: self.writer, session: None, at: AT }),
-            ("an id that nobody knows", Command::Release { grant: self.id(), session: Some(own), at: AT }),
-            ("the last of 10,000 who wait", Command::Withdraw { grant: self.last, attempt: 1, at: AT }),
+            ("an unknown id", Command::Release { grant: self.id(), session: Some(own), at: AT }),
+            ("the last of 10,000 waiters", Command::Withdraw { grant: self.last, attempt: 1, at: AT }),
             ("10,000 readers wait behind it", Command::Abandon { grant: self.writer, attempt: 1, at: AT }),
             ("10,000 readers wait behind it", Command::Downgrade { grant: self.writer, key: Some(key), at: AT }),
             ("it waits already", Command::Upgrade { grant: self.upgrading, if_busy: IfBusy::Queue, key: Some(key), at: AT }),
@@ -347,9 +347,9 @@ impl Crowd {
             ("another timeout", Command::SetGrantTimeout { grant: anonymous, timeout_ms: 20_000, key: Some(key), at: AT }),
             ("100,000 hold it", Command::Break(Break { key, lock: lock("pool"), token: None, by: by(), reason: by(), at: AT })),
             ("100,000 hold it", Command::Revoke(Revoke { key: Some(key), lock: lock("pool"), by: by(), reason: by(), at: AT })),
-            ("a limit that 9,999 who wait do not fit", Command::SetLock(set(key, "narrow", 4))),
-            ("a limit that lets 9,999 in", Command::SetLock(set(other, "narrow", 1_000_000))),
-            ("a limit below 100,000 who hold", Command::SetLock(set(third, "pool", 1))),
+            ("a limit that 9,999 waiters exceed", Command::SetLock(set(key, "narrow", 4))),
+            ("a limit that admits 9,999 waiters", Command::SetLock(set(other, "narrow", 1_000_000))),
+            ("a limit below 100,000 holders", Command::SetLock(set(third, "pool", 1))),
             (
                 "a leader",
                 Command::Proclaim(Proclaim {
@@ -378,15 +378,15 @@ impl Crowd {
             ("100,000 locks", Command::ExpireSession { session: locks.1, at: AT }),
             ("100,000 ephemeral nodes", Command::ExpireSession { session: nodes.1, at: AT }),
             ("100,000 locks", Command::EndSession { session: locks.1, by: by(), reason: by(), at: AT }),
-            ("1,000 that cool", Command::EndCooling { grants: self.cooling.clone(), at: AT }),
+            ("1,000 cooling grants", Command::EndCooling { grants: self.cooling.clone(), at: AT }),
             ("1,000 holds", Command::EndHolds { holds: self.bounded.clone(), at: AT }),
-            ("20,000 keys, of which 2,000 go", Command::Forget { through: Revision(u64::MAX) }),
+            ("20,000 keys, 2,000 of them forgotten", Command::Forget { through: Revision(u64::MAX) }),
             ("1,000 locks", Command::ForgetLocks { locks: idle }),
-            ("20,000 times of holding, of which 1,000 go", Command::ForgetHistory { through: Revision(u64::MAX) }),
+            ("20,000 past holds, 1,000 of them forgotten", Command::ForgetHistory { through: Revision(u64::MAX) }),
             ("1,000 TTL nodes", Command::Sweep { nodes: swept, at: AT }),
             ("a session of 2,000 locks has ended", Command::Continue { at: AT }),
             ("a key", Command::NoteKey { key: self.key(), at: AT }),
-            ("a node's", Command::NoteCapacity { node: 3, bytes: 1 }),
+            ("the capacity of a node", Command::NoteCapacity { node: 3, bytes: 1 }),
         ]
     }
 

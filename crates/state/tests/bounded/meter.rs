@@ -33,7 +33,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    fn is_too_dear(&self, time: u64, steps: u64) -> bool {
+    fn is_too_expensive(&self, time: u64, steps: u64) -> bool {
         let Some((usual_time, usual_steps)) = self.usual else { return false };
         u128::from(time) * u128::from(usual_steps) > u128::from(usual_time) * u128::from(steps * RATIO_MAX)
     }
@@ -47,8 +47,8 @@ impl Meter {
         self.commands += 1;
         if self.commands == TOGETHER {
             let (time, steps, usual) = (self.time, self.steps, self.usual);
-            let dear = self.is_too_dear(time, steps);
-            assert!(!dear, "{TOGETHER} commands took {time} ns for {steps} steps, but usually {usual:?}");
+            let too_expensive = self.is_too_expensive(time, steps);
+            assert!(!too_expensive, "{TOGETHER} commands took {time} ns for {steps} steps, but usually {usual:?}");
             let cheaper =
                 usual.is_none_or(|(usual, of)| u128::from(time) * u128::from(of) < u128::from(usual) * u128::from(steps));
             *self = Meter { usual: if cheaper { Some((time, steps)) } else { usual }, ..Meter::default() };
@@ -66,7 +66,7 @@ impl Meter {
         };
         let (time, steps) = (0..TIMES).map(measure).min().expect("it was measured");
         let usual = self.usual.expect("a thousand commands were measured");
-        self.is_too_dear(time, steps + BASE).then(|| format!("{time} ns for {steps} steps; the usual is {usual:?}"))
+        self.is_too_expensive(time, steps + BASE).then(|| format!("{time} ns for {steps} steps; the usual is {usual:?}"))
     }
 
     /// The same for a read that returns `shown` items: each item counts as a step.
@@ -78,6 +78,6 @@ impl Meter {
         };
         let time = (0..TIMES).map(measure).min().expect("it was measured");
         let usual = self.usual.expect("a thousand commands were measured");
-        self.is_too_dear(time, shown as u64 + BASE).then(|| format!("{time} ns; the usual is {usual:?}"))
+        self.is_too_expensive(time, shown as u64 + BASE).then(|| format!("{time} ns; the usual is {usual:?}"))
     }
 }

@@ -202,8 +202,8 @@ impl NaiveTree {
         if !leaves {
             parent.pzxid = revision;
         }
-        let told = Event::ChildrenChanged { path: parent.path.clone(), cversion: parent.cversion };
-        self.events.extend(if self.mistakes.parent_first { [told, event] } else { [event, told] });
+        let parent_event = Event::ChildrenChanged { path: parent.path.clone(), cversion: parent.cversion };
+        self.events.extend(if self.mistakes.parent_first { [parent_event, event] } else { [event, parent_event] });
     }
 
     fn delete(&mut self, path: &Path, version: Option<i32>, recursive: bool, now: Now) -> Result<OperationResult, Rejection> {

@@ -12,7 +12,7 @@ use fairhold_types::{GrantId, LockName, Mode, time::WallMillis};
 use rand::RngExt;
 
 /// A held lock, and the random choices for it.
-struct Spot<'a> {
+struct HeldLock<'a> {
     lock: LockName,
     view: LockView<'a>,
     limit: u32,
@@ -26,7 +26,7 @@ struct Spot<'a> {
     at: WallMillis,
 }
 
-impl Spot<'_> {
+impl HeldLock<'_> {
     fn set(&self, limit: Option<u32>, max_hold_ms: Option<u64>) -> Command {
         let (lock, by) = (self.lock.clone(), "an administrator".to_owned());
         Command::SetLock(SetLock { key: None, lock, limit, max_waiters: None, max_hold_ms, by, at: self.at })
@@ -58,18 +58,18 @@ impl Commands {
         let (limit, permits) = (view.limit.unwrap_or(1), permits(&view));
         let bound = Some(if self.one_in(2) { 0 } else { self.rng.random_range(1..4) * 1_000 });
         let (choice, at) = (self.rng.random_range(0..8), self.at());
-        let spot = Spot { lock, view, limit, permits, other, choice, bound, at };
+        let spot = HeldLock { lock, view, limit, permits, other, choice, bound, at };
         if let Some(upgrading) = spot.view.holders.iter().find(|holder| holder.upgrading) {
-            return Some(self.beside_an_upgrade(state, &spot, upgrading));
+            return Some(self.next_to_an_upgrade(state, &spot, upgrading));
         }
         if choice == 7 {
             let (key, by, reason) = (self.change_key(state), String::new(), self.reason());
             return Some(Command::Revoke(Revoke { key, lock: spot.lock, by, reason, at }));
         }
         if spot.view.holders.iter().all(|holder| holder.mode == Mode::Shared) {
-            return Some(self.beside_readers(state, &spot));
+            return Some(self.next_to_readers(state, &spot));
         }
-        self.beside_exclusive_ones(state, &spot)
+        self.next_to_exclusive_holders(state, &spot)
     }
 
     /// Changes the settings of a contender's node as if it were a lock.
@@ -80,7 +80,7 @@ impl Commands {
         Some(Command::SetLock(SetLock { key: None, lock, limit, max_waiters, max_hold_ms, by, at: self.at() }))
     }
 
-    fn beside_an_upgrade(&mut self, state: &State, spot: &Spot<'_>, upgrading: &Contender) -> Command {
+    fn next_to_an_upgrade(&mut self, state: &State, spot: &HeldLock<'_>, upgrading: &Contender) -> Command {
         let at = spot.at;
         let gives_up = Command::EndUpgrade { grant: upgrading.grant, attempt: upgrading.upgrade_attempt, at };
         let next = state.queue(&spot.lock).into_iter().map(|entry| entry.contender).find(|one| one.granted_at.is_none());
@@ -107,7 +107,7 @@ impl Commands {
         }
     }
 
-    fn beside_readers(&mut self, state: &State, spot: &Spot<'_>) -> Command {
+    fn next_to_readers(&mut self, state: &State, spot: &HeldLock<'_>) -> Command {
         match spot.choice {
             0..=4 if spot.view.holders.len() > 1 || self.one_in(3) => {
                 let key = self.change_key(state);
@@ -118,7 +118,7 @@ impl Commands {
         }
     }
 
-    fn beside_exclusive_ones(&mut self, state: &State, spot: &Spot<'_>) -> Option<Command> {
+    fn next_to_exclusive_holders(&mut self, state: &State, spot: &HeldLock<'_>) -> Option<Command> {
         let limit = spot.limit;
         if spot.permits > limit && spot.choice < 4 {
             return Some(match spot.choice {

@@ -17,7 +17,7 @@ use fairhold_types::{
     ClusterId, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber, time::WallMillis,
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
-use vocabulary::Told;
+use vocabulary::KnownNames;
 
 /// The focus of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(crate) struct Commands {
     breaks: Vec<Break>,
     proclaims: Vec<Proclaim>,
     keys: Vec<WriteKey>,
-    told: Told,
+    names: KnownNames,
     /// The named sessions that are open.
     open: Vec<SessionId>,
 }
@@ -85,7 +85,7 @@ impl Commands {
             breaks: Vec::new(),
             proclaims: Vec::new(),
             keys: Vec::new(),
-            told: Told::default(),
+            names: KnownNames::default(),
             open: Vec::new(),
         }
     }
@@ -103,15 +103,15 @@ impl Commands {
     }
 
     /// Records all names in an answer and its events.
-    pub(crate) fn hear(&mut self, state: &State, applied: &Applied) {
-        self.told.hear(state, applied);
+    pub(crate) fn learn(&mut self, state: &State, applied: &Applied) {
+        self.names.learn(state, applied);
     }
 
     fn lock(&mut self) -> LockName {
         if self.one_in(if self.profile == Profile::Priority { 60 } else { 14 })
-            && let Some(told) = self.told.lock(&mut self.rng)
+            && let Some(known) = self.names.lock(&mut self.rng)
         {
-            return told;
+            return known;
         }
         let names = match self.profile {
             Profile::Priority => 1,
@@ -184,9 +184,9 @@ impl Commands {
         let spared = usize::from(self.profile == Profile::Calm);
         if self.profile != Profile::Calm
             && self.one_in(8)
-            && let Some(told) = self.told.session(&mut self.rng)
+            && let Some(known) = self.names.session(&mut self.rng)
         {
-            return told;
+            return known;
         }
         let live: Vec<SessionNumber> = state.sessions().map(|session| session.number).skip(spared).collect();
         if self.one_in(10) { SessionNumber(0) } else { self.pick(&live).unwrap_or(SessionNumber(0)) }
@@ -346,7 +346,7 @@ impl Commands {
     /// The token of a holder of the lock, or one that was revealed earlier.
     fn token_to_break(&mut self, state: &State, lock: &LockName) -> Option<FencingToken> {
         let current = state.front(lock, 1).next().and_then(|holder| holder.token());
-        if self.one_in(3) { self.told.token(&mut self.rng) } else { current }
+        if self.one_in(3) { self.names.token(&mut self.rng) } else { current }
     }
 
     /// An administrator's settings and requests, and the clock's verdict on holds that lasted too long.
@@ -373,10 +373,10 @@ impl Commands {
         let holds = 1 + usize::from(self.one_in(4));
         let verdicts = (0..holds).map(|_| {
             let (grant, token) = self.pick(&held).unwrap_or((GrantNumber(1), None));
-            let grant = if self.one_in(10) { self.told.grant(&mut self.rng).unwrap_or(grant) } else { grant };
+            let grant = if self.one_in(10) { self.names.grant(&mut self.rng).unwrap_or(grant) } else { grant };
             // The token of its first grant, if it was upgraded since.
             let token = if self.one_in(3) { Some(FencingToken(grant.0)) } else { token };
-            let late = if self.one_in(6) { self.told.token(&mut self.rng) } else { None };
+            let late = if self.one_in(6) { self.names.token(&mut self.rng) } else { None };
             (grant, late.or(token).unwrap_or(FencingToken(0)))
         });
         verdicts.collect()
@@ -580,8 +580,8 @@ impl Commands {
     }
 
     fn owner(&mut self) -> Owner {
-        let told = if self.one_in(10) { self.told.owner(&mut self.rng) } else { None };
-        let text = told.unwrap_or_else(|| if self.one_in(30) { String::new() } else { format!("o{}", self.made % 3) });
+        let known = if self.one_in(10) { self.names.owner(&mut self.rng) } else { None };
+        let text = known.unwrap_or_else(|| if self.one_in(30) { String::new() } else { format!("o{}", self.made % 3) });
         Owner { text, given: self.one_in(2) }
     }
 
@@ -608,8 +608,8 @@ impl Commands {
     fn end_cooling(&mut self, state: &State) -> Command {
         let cooling: Vec<GrantNumber> = state.cooling().map(|contender| contender.number).collect();
         let grants = (0..self.rng.random_range(1..3)).map(|_| {
-            let told = if self.one_in(8) { self.told.grant(&mut self.rng) } else { None };
-            told.or_else(|| self.pick(&cooling)).unwrap_or(GrantNumber(0))
+            let known = if self.one_in(8) { self.names.grant(&mut self.rng) } else { None };
+            known.or_else(|| self.pick(&cooling)).unwrap_or(GrantNumber(0))
         });
         let grants = grants.collect();
         Command::EndCooling { grants, at: self.at() }
@@ -647,18 +647,18 @@ impl Commands {
 
     fn path(&mut self) -> Path {
         if self.one_in(10)
-            && let Some(told) = self.told.path(&mut self.rng)
+            && let Some(known) = self.names.path(&mut self.rng)
         {
-            return told;
+            return known;
         }
         Path::parse(PATHS[self.rng.random_range(0..PATHS.len())]).expect("a fixed path")
     }
 
     fn data_path(&mut self) -> Path {
         if self.one_in(3)
-            && let Some(told) = self.told.path(&mut self.rng)
+            && let Some(known) = self.names.path(&mut self.rng)
         {
-            return told;
+            return known;
         }
         Path::parse(PATHS[self.rng.random_range(0..7)]).expect("a fixed path")
     }
@@ -718,8 +718,8 @@ impl Commands {
         let lock = self.lock();
         let tokens: Vec<FencingToken> =
             state.queue(&lock).iter().filter_map(|entry| entry.contender.granted_at).map(|at| FencingToken(at.0)).collect();
-        let told = if self.one_in(4) { self.told.token(&mut self.rng) } else { None };
-        let token = told.or_else(|| self.pick(&tokens)).unwrap_or(FencingToken(1));
+        let known = if self.one_in(4) { self.names.token(&mut self.rng) } else { None };
+        let token = known.or_else(|| self.pick(&tokens)).unwrap_or(FencingToken(1));
         let grant = if self.one_in(2) { Some(self.known_id(state)) } else { None };
         Condition::Fence { lock, token, grant }
     }

@@ -50,15 +50,18 @@ pub(crate) const SITUATIONS: [Situation; 66] = [
         }))
     }),
     ("a downgrade lets readers in", |s| {
-        s.tells(|event| matches!(event, Event::Downgraded { .. })) && s.tells(|event| matches!(event, Event::Granted { .. }))
+        s.has_event(|event| matches!(event, Event::Downgraded { .. }))
+            && s.has_event(|event| matches!(event, Event::Granted { .. }))
     }),
     ("a limit is set while readers hold", |s| {
         s.limit_set().is_some_and(|(lock, limit)| limit > 1 && s.holders(lock).iter().any(|holder| holder.mode == Mode::Shared))
     }),
     ("a limit ends waiters that cannot fit", |s| {
-        s.limit_set().is_some() && s.tells(|event| matches!(event, Event::Ended { reason: EndReason::Broken, .. }))
+        s.limit_set().is_some() && s.has_event(|event| matches!(event, Event::Ended { reason: EndReason::Broken, .. }))
     }),
-    ("a raised limit lets waiters in", |s| s.limit_set().is_some() && s.tells(|event| matches!(event, Event::Granted { .. }))),
+    ("a raised limit lets waiters in", |s| {
+        s.limit_set().is_some() && s.has_event(|event| matches!(event, Event::Granted { .. }))
+    }),
     ("a limit is set back to 1", |s| s.limit_set().is_some_and(|(_, limit)| limit == 1)),
     ("the number of waiters is bounded below the present waiters", |s| {
         s.set_lock().is_some_and(|set| set.max_waiters.is_some_and(|most| (s.after.lock(&set.lock).waiting as u64) > most))
@@ -81,7 +84,7 @@ pub(crate) const SITUATIONS: [Situation; 66] = [
         s.upgraded().iter().any(|(was, is)| was.hold_ms != is.hold_ms && is.hold_ms.is_some())
     }),
     ("an upgrade loses its bound", |s| s.upgraded().iter().any(|(was, is)| was.hold_ms.is_some() && is.hold_ms.is_none())),
-    ("a bounded hold ends", |s| s.end_holds() && s.tells(|event| matches!(event, Event::Ended { .. })) && !s.cools()),
+    ("a bounded hold ends", |s| s.end_holds() && s.has_event(|event| matches!(event, Event::Ended { .. })) && !s.cools()),
     ("a bounded hold ends and leaves a lock delay", |s| s.end_holds() && s.cools()),
     ("a verdict on a hold whose token has changed", |s| {
         matches!(s.command, Command::EndHolds { holds, .. } if holds.iter().any(|(grant, token)| {
@@ -150,13 +153,14 @@ pub(crate) const SITUATIONS: [Situation; 66] = [
         matches!(s.command, Command::Revoke(order) if asked(&order.lock))
     }),
     ("an administrator ends a session that holds", |s| {
-        matches!(s.command, Command::EndSession { .. }) && s.tells(|event| matches!(event, Event::Broken { .. }))
+        matches!(s.command, Command::EndSession { .. }) && s.has_event(|event| matches!(event, Event::Broken { .. }))
     }),
     ("an upgrade waits", |s| matches!((s.command, &s.applied.answer.result), (Command::Upgrade { .. }, Ok(Outcome::Queued(_))))),
     ("an upgrade that waited is done", |s| s.upgraded().iter().any(|(was, _)| was.upgrading)),
-    ("an upgrade is abandoned", |s| s.tells(|event| matches!(event, Event::UpgradeEnded { .. }))),
+    ("an upgrade is abandoned", |s| s.has_event(|event| matches!(event, Event::UpgradeEnded { .. }))),
     ("an upgrade is abandoned, and readers join", |s| {
-        s.tells(|event| matches!(event, Event::UpgradeEnded { .. })) && s.tells(|event| matches!(event, Event::Granted { .. }))
+        s.has_event(|event| matches!(event, Event::UpgradeEnded { .. }))
+            && s.has_event(|event| matches!(event, Event::Granted { .. }))
     }),
     ("a second holder requests an upgrade", |s| {
         matches!((s.command, &s.applied.answer.result), (Command::Upgrade { .. }, Err(Rejection::WouldDeadlock { .. })))
@@ -186,7 +190,7 @@ pub(crate) const SITUATIONS: [Situation; 66] = [
             .any(|new| !new.others.is_empty() && new.granted_at.is_none() && s.after.lock(&new.lock).holders.is_empty())
     }),
     ("a grant is held once more", |s| {
-        s.acquire().is_some_and(|(_, one)| one.holds() > 1 && s.tells(|event| matches!(event, Event::Holds { .. })))
+        s.acquire().is_some_and(|(_, one)| one.holds() > 1 && s.has_event(|event| matches!(event, Event::Holds { .. })))
     }),
     ("the first hold is released before the others", |s| {
         let first = |id: &GrantId| s.live(id).is_some_and(|one| one.grant == *id && one.holds() > 1);
@@ -195,7 +199,7 @@ pub(crate) const SITUATIONS: [Situation; 66] = [
     ("there is no room for more", |s| matches!(s.applied.answer.result, Err(Rejection::StateFull { .. }))),
     ("a grant is released in a full state", |s| {
         s.before.bytes_max().is_some_and(|most| s.before.bytes() > most)
-            && s.tells(|event| matches!(event, Event::Ended { reason: EndReason::Released, .. }))
+            && s.has_event(|event| matches!(event, Event::Ended { reason: EndReason::Released, .. }))
     }),
     ("a forgotten acquire is repeated", |s| matches!(s.command, Command::Acquire(acquire) if s.was_forgotten(&acquire.grant))),
     ("a forgotten release is repeated", |s| matches!(s.command, Command::Release { grant, .. } if s.was_forgotten(grant))),
@@ -223,8 +227,8 @@ pub(crate) const SITUATIONS: [Situation; 66] = [
     }),
     ("a session with grants and nodes ends", |s| {
         matches!(s.command, Command::CloseSession { .. } | Command::ExpireSession { .. })
-            && s.tells(|event| matches!(event, Event::Ended { .. }))
-            && s.tells(|event| matches!(event, Event::NodeDeleted { .. }))
+            && s.has_event(|event| matches!(event, Event::Ended { .. }))
+            && s.has_event(|event| matches!(event, Event::NodeDeleted { .. }))
     }),
 ];
 
@@ -259,7 +263,7 @@ fn written(operation: &Operation) -> &Path {
 }
 
 impl<'a> Scene<'a> {
-    fn tells(&self, which: impl Fn(&Event) -> bool) -> bool {
+    fn has_event(&self, which: impl Fn(&Event) -> bool) -> bool {
         self.applied.events.iter().any(which)
     }
 
@@ -346,7 +350,7 @@ impl<'a> Scene<'a> {
     }
 
     fn cools(&self) -> bool {
-        self.tells(|event| matches!(event, Event::Cooling { .. }))
+        self.has_event(|event| matches!(event, Event::Cooling { .. }))
     }
 
     fn session_grants(&self) -> Vec<&'a Contender> {
