@@ -46,7 +46,7 @@ fn leaders(observed: &Observed) -> Vec<(u64, String)> {
 
 /// Waits until an observer has seen this many events.
 async fn seen(observed: &Observed, count: usize) {
-    eventually("all of it is seen", SHORT, || async { (list(observed).len() >= count).then_some(()) }).await;
+    eventually("everything is seen", SHORT, || async { (list(observed).len() >= count).then_some(()) }).await;
 }
 
 /// Waits until all observers have seen this many leaders.

@@ -93,8 +93,8 @@ async fn stop_and_wake(cluster: &Cluster) -> (String, bool) {
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let mut next = async || loop {
         let line = lines.next_line().await.expect("it can be read").expect("it says more");
-        if let Some((_, said)) = line.split_once("paused: ") {
-            return said.to_owned();
+        if let Some((_, printed)) = line.split_once("paused: ") {
+            return printed.to_owned();
         }
     };
     assert_eq!(next().await, "held");
@@ -109,11 +109,11 @@ async fn stop_and_wake(cluster: &Cluster) -> (String, bool) {
         crate::harness::pass_time(LOOK_EVERY).await;
     }
     signal_pid(pid, Signal::CONT);
-    let said = next().await;
+    let printed = next().await;
     drop::<Result<_, Error>>(granted);
     assert!(child.wait().await.expect("it can be waited for").success());
     let control = client.nodes().get("/unfenced").await.expect("an answer").expect("it is there");
-    (said, control.bytes == b"late")
+    (printed, control.bytes == b"late")
 }
 
 #[test]
@@ -123,8 +123,8 @@ fn a_program_paused_beyond_its_ttl_resumes_without_its_lock_and_its_late_write_i
         let cluster = Cluster::start().await;
         let mut wrong = 0;
         for _ in 0..times {
-            let (said, went_wrong) = stop_and_wake(&cluster).await;
-            assert_eq!(said, "woke believed=false wrote=false");
+            let (printed, went_wrong) = stop_and_wake(&cluster).await;
+            assert_eq!(printed, "woke believed=false wrote=false");
             wrong += usize::from(went_wrong);
         }
         report(&format!(

@@ -35,9 +35,9 @@ async fn paste(block: &str, port: u16) -> String {
     let mut command = Command::new("bash");
     command.args(["-euo", "pipefail", "-c", &text]).env("FAIRHOLD_ENDPOINT", format!("127.0.0.1:{port}")).env("no_proxy", "*");
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await.expect("bash runs");
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{text}\n{said}");
-    said
+    let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{text}\n{printed}");
+    printed
 }
 
 async fn walk(steps: &[String], port: u16) {
@@ -49,9 +49,9 @@ async fn walk(steps: &[String], port: u16) {
     ];
     assert_eq!(steps.len(), says.len(), "a block was added or removed: {steps:#?}");
     for (step, says) in steps.iter().zip(says) {
-        let said = paste(step, port).await;
-        assert!(says.iter().all(|text| said.contains(text)), "{step}\nprinted {said}\nbut not all of {says:?}");
-        assert!(said.ends_with('\n'), "the output does not end with a newline: {said}");
+        let output = paste(step, port).await;
+        assert!(says.iter().all(|text| output.contains(text)), "{step}\nprinted {output}\nbut not all of {says:?}");
+        assert!(output.ends_with('\n'), "the output does not end with a newline: {output}");
     }
 }
 

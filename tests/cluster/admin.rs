@@ -33,7 +33,7 @@ fn a_broken_lock_goes_to_the_next_waiter_and_its_holder_learns_why() {
         client.send(&order).await.expect_status(204);
         let lost = stream.expect_last("lost").await;
         assert_eq!((lost["id"].as_str(), lost["reason"].as_str()), (Some(key.as_str()), Some("broken")));
-        let next = next.await.expect("the next one's task");
+        let next = next.await.expect("the next waiter's task");
         assert!(next.token > token, "{next:?} after {token}");
         assert!(!client.fence_passes("crane", token).await, "the broken grant's token is dead");
 

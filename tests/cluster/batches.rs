@@ -81,8 +81,8 @@ fn a_batched_renewal_keeps_its_grant_alive_and_is_refused_for_a_session() {
             let codes: Vec<_> = (0..4).map(|call| answer.json["answers"][call]["body"]["code"].as_str()).collect();
             assert_eq!(codes, [None, Some("session_owned"), Some("grant_gone"), Some("grant_not_found")], "{answer:?}");
             let renewed = &answer.json["answers"][0];
-            let said = ["id", "ttl", "expires_in"].map(|field| renewed["body"][field].as_str().unwrap_or_default());
-            assert_eq!((&renewed["status"], said), (&json!(200), [&*alone.id, "60s", "60s"]));
+            let fields = ["id", "ttl", "expires_in"].map(|field| renewed["body"][field].as_str().unwrap_or_default());
+            assert_eq!((&renewed["status"], fields), (&json!(200), [&*alone.id, "60s", "60s"]));
             let by_itself = cluster.client(node).send(&Call::post(&format!("/v1/grants/{}/renew", alone.id))).await;
             assert_eq!((by_itself.string("id"), by_itself.string("ttl")), (&*alone.id, "60s"), "{by_itself:?}");
         }

@@ -29,8 +29,8 @@ async fn run(arguments: &[&str]) -> Output {
 #[track_caller]
 pub(crate) fn output_of(output: &Output, code: i32) -> String {
     assert_eq!(output.status.code(), Some(code), "{output:?}");
-    let said = if code == 0 { &output.stdout } else { &output.stderr };
-    String::from_utf8(said.clone()).expect("text")
+    let bytes = if code == 0 { &output.stdout } else { &output.stderr };
+    String::from_utf8(bytes.clone()).expect("text")
 }
 
 pub(crate) async fn at(cluster: &Cluster, node: usize, arguments: &[&str]) -> Output {

@@ -100,8 +100,9 @@ fn every_answer_of_every_node_names_its_cluster_its_revision_its_leader_and_the_
             for (call, status) in calls {
                 let answer = client.once(&call).await.expect_status(status);
                 assert!(answer.revision() > 0 || status != 200, "{call:?}: {answer:?}");
-                let said = answer.header("fairhold-leader").unwrap_or_else(|| panic!("no Fairhold-Leader: {call:?} {answer:?}"));
-                assert!(same_address(said, &leader), "{said}, and {leader} leads");
+                let leader_url =
+                    answer.header("fairhold-leader").unwrap_or_else(|| panic!("no Fairhold-Leader: {call:?} {answer:?}"));
+                assert!(same_address(leader_url, &leader), "{leader_url}, and {leader} leads");
                 let request = answer.header("fairhold-request-id").unwrap_or_default();
                 assert!(!request.is_empty(), "no Fairhold-Request-Id: {call:?} {answer:?}");
                 assert_eq!(answer.header("fairhold-cluster"), Some(&*id), "{call:?} {answer:?}");

@@ -60,7 +60,7 @@ fn every_node_skips_a_command_with_a_planted_panic_and_the_cluster_continues() {
         assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
         let mut doctor = Command::new(env!("CARGO_BIN_EXE_fairhold"));
         let doctor = doctor.args(["doctor", "-e", &cluster.nodes[0].url]).env_remove("FAIRHOLD_ENDPOINT").kill_on_drop(true);
-        let said = String::from_utf8(doctor.output().await.expect("fairhold doctor runs").stdout).expect("text");
-        assert!(said.contains("skipped a command that panicked: Acquire"), "{said}");
+        let findings = String::from_utf8(doctor.output().await.expect("fairhold doctor runs").stdout).expect("text");
+        assert!(findings.contains("skipped a command that panicked: Acquire"), "{findings}");
     });
 }

@@ -50,26 +50,26 @@ async fn start() -> Dev {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
     let mut child = command.spawn().expect("fairhold dev starts");
     let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
-    let mut said = Vec::new();
+    let mut printed = Vec::new();
     for _ in 0..=NODES {
         let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await;
-        let line = line.unwrap_or_else(|_| panic!("nothing more within a minute after {said:?}"));
+        let line = line.unwrap_or_else(|_| panic!("nothing more within a minute after {printed:?}"));
         let line = line.expect("its output can be read");
-        said.push(line.unwrap_or_else(|| {
+        printed.push(line.unwrap_or_else(|| {
             let log = fs::read_to_string(folder.path().join("log")).unwrap_or_default();
-            panic!("its output ended after {said:?}; its log:\n{log}")
+            panic!("its output ended after {printed:?}; its log:\n{log}")
         }));
     }
     let urls: Vec<String> = (0..3).map(|index| format!("http://127.0.0.1:{}", port + index)).collect();
     let mut nodes = vec![0; NODES];
-    for line in &said[..NODES] {
+    for line in &printed[..NODES] {
         let words: Vec<&str> = line.split(' ').collect();
         let ["node", number, "pid", pid, url] = words[..] else { panic!("not as the contract says: {line}") };
         let index = number.parse::<usize>().expect("a number") - 1;
         assert_eq!(url, urls[index], "{line}");
         nodes[index] = pid.parse().expect("a process number");
     }
-    assert_eq!(said[NODES], format!("ready {}", urls.join(" ")));
+    assert_eq!(printed[NODES], format!("ready {}", urls.join(" ")));
     Dev { child, lines, nodes, client: Client::new(urls), _folder: folder }
 }
 
@@ -107,9 +107,9 @@ fn dev_prints_its_nodes_restarts_a_killed_node_and_takes_its_nodes_along_when_ki
         let dev = start().await;
         let mut children = children_of(dev.pid());
         children.sort_unstable();
-        let mut said = dev.nodes.clone();
-        said.sort_unstable();
-        assert_eq!(children, said, "the printed numbers are those of its nodes");
+        let mut printed = dev.nodes.clone();
+        printed.sort_unstable();
+        assert_eq!(children, printed, "the printed numbers are those of its nodes");
         dev.assert_all_ready().await;
         let grant = dev.client.acquire("before", "ttl=60s").await;
 

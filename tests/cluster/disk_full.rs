@@ -136,11 +136,11 @@ pub(crate) async fn ended(cluster: &mut Cluster, node: usize, words: &[&str]) ->
     let status = cluster.nodes[node].exited().await;
     assert_eq!(status.code(), Some(1), "{status}");
     let log = newest_log(cluster, node);
-    let said: Vec<&str> = log.lines().filter(|line| line.starts_with("fairhold: ")).collect();
-    assert_eq!(said.len(), 1, "one message: {said:?}");
-    report(&format!("node {} said: {}", node + 1, said[0]));
+    let messages: Vec<&str> = log.lines().filter(|line| line.starts_with("fairhold: ")).collect();
+    assert_eq!(messages.len(), 1, "one message: {messages:?}");
+    report(&format!("node {} printed: {}", node + 1, messages[0]));
     for word in words {
-        assert!(said[0].contains(word), "the message does not say `{word}`: {said:?}");
+        assert!(messages[0].contains(word), "the message does not say `{word}`: {messages:?}");
     }
     assert!(!log.contains("panicked"), "a panic");
     started.elapsed()

@@ -27,7 +27,7 @@ async fn found(endpoints: &[&str]) -> (Option<i32>, Vec<[String; 4]>) {
 fn assert_has(findings: &[[String; 4]], grade: &str, check: &str, seen: &str, advice: &str) {
     let there = findings
         .iter()
-        .any(|[found, at, said, todo]| found == grade && at == check && said.contains(seen) && todo.contains(advice));
+        .any(|[found, at, observed, todo]| found == grade && at == check && observed.contains(seen) && todo.contains(advice));
     assert!(there, "{grade} {check}: {seen} -> {advice} is not among {findings:#?}");
 }
 

@@ -1,4 +1,4 @@
-//! Elections over HTTP: every node reports each leader, once and in order, also to an observer that returns.
+//! Elections over HTTP: every node reports each leader, once and in order, even to an observer that returns.
 
 use crate::{
     all_killed::kill_all_and_start_again,
@@ -195,7 +195,7 @@ fn all_observers_of_an_election_see_the_same_leaders_while_leaders_are_killed() 
 
         let seen = all(observers).await;
         report(&format!(
-            "elections: {} observers saw the same {} leaders through {kills} kills of the one that led, in {:.1?}",
+            "elections: {} observers saw the same {} leaders through {kills} kills of the leader, in {:.1?}",
             seen.len(),
             led.len(),
             began.elapsed()

@@ -265,7 +265,7 @@ fn no_process_of_a_command_works_while_the_next_holder_has_the_lock_however_it_e
                 let going = some.iter().map(|(number, way)| go(&cluster, *number, way, &program_for_all, folder.path(), then));
                 for ((_, way), ahead) in some.iter().zip(join_all(going).await) {
                     runs += 1;
-                    report(&format!("{:<50} {then:?}: gone {ahead:.3} s before the next one held", way.name));
+                    report(&format!("{:<50} {then:?}: gone {ahead:.3} s before the next hold", way.name));
                 }
             }
         }
@@ -292,7 +292,7 @@ fn processes_that_keep_forking_are_stopped_even_among_thousands_of_others() {
             for then in way.ends() {
                 number += 1;
                 let ahead = go(&cluster, number, way, &program, folder.path(), *then).await;
-                report(&format!("{:<50} {then:?}: gone {ahead:.3} s before the next one held", way.name));
+                report(&format!("{:<50} {then:?}: gone {ahead:.3} s before the next hold", way.name));
             }
         }
         assert_eq!(number, 6);

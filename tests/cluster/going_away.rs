@@ -109,12 +109,12 @@ fn a_client_that_disconnects_at_the_moment_of_its_grant_blocks_nothing() {
             let next = Grant::from_answer(&next);
             let waited = left.elapsed();
             longest = longest.max(waited);
-            assert_within(&client, &format!("round {round}: the wait of the next one"), waited, LEFT_WITHIN).await;
+            assert_within(&client, &format!("round {round}: the wait of the next client"), waited, LEFT_WITHIN).await;
             client.release(&next.id).await;
             release.await.expect("the release");
         }
         report(&format!(
-            "disconnected while granted: {ROUNDS} rounds, {answered} answered before; the next one waited at most {longest:.0?}"
+            "disconnected while granted: {ROUNDS} rounds, {answered} answered before; the next client waited at most {longest:.0?}"
         ));
         assert!((1..ROUNDS).contains(&answered), "all moments were before the grant, or all after it: the test proves nothing");
     });

@@ -274,7 +274,7 @@ fn nonsense_at_the_peer_ports_disturbs_no_honest_client_and_keeps_no_node_out() 
             (trial.connected.load(SeqCst) >= crowd() * 2).then_some(())
         })
         .await;
-        // A node that restarts has to get through all of it.
+        // A restarted node must get through all of it.
         cluster.nodes[follower].kill().await;
         let began = Instant::now();
         cluster.restart(follower).await;

@@ -42,8 +42,8 @@ fn leaders_are_read_from_the_logs_of_all_nodes() {
 #[test]
 fn a_change_of_the_leader_needs_its_own_cause() {
     assert_eq!(complaints(&ready()), 1);
-    let said = ready().unexplained(&TWO, NODES).remove(0);
-    assert!(said.starts_with("node 1 led in term 1 for 8.0 s and lost it: node 2 leads in term 4 since "), "{said}");
+    let complaint = ready().unexplained(&TWO, NODES).remove(0);
+    assert!(complaint.starts_with("node 1 led in term 1 for 8.0 s and lost it: node 2 leads in term 4 since "), "{complaint}");
     assert_eq!(complaints(&Causes { ready: Some(9_500), ..Causes::default() }), 0, "the cluster was being formed");
     let away = |node: usize, span: Span| Causes { absences: [(node, vec![span])].into(), ..ready() };
     assert_eq!(complaints(&away(1, span(8_500, 8_900))), 0, "the leader was paused");
@@ -81,7 +81,7 @@ fn a_rival_candidate_may_depose_a_leader_only_once_and_soon() {
         killed.unexplained(&leaders, NODES).len()
     };
     assert_eq!((then(&[]), then(&[9_500])), (0, 0));
-    assert_eq!(then(&[9_500, 9_900]), 1, "a third one");
+    assert_eq!(then(&[9_500, 9_900]), 1, "a third leader");
     assert_eq!(then(&[10_500]), 1, "not soon");
 }
 

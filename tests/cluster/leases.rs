@@ -151,7 +151,7 @@ fn a_lock_delay_postpones_the_next_grant_after_an_expiry_but_not_after_a_release
                 crate::queue::wait_for_contenders(&client, "handed-over", 2).await;
                 let released = Instant::now();
                 client.release(&holder.id).await;
-                let (_, granted) = next.await.expect("the next one's task");
+                let (_, granted) = next.await.expect("the next waiter's task");
                 assert_within(&client, "the next grant after a clean release", granted - released, LATE).await;
             })
         };

@@ -38,10 +38,10 @@ async fn run(endpoint: &str, arguments: &[&str]) -> Output {
 }
 
 #[track_caller]
-pub(crate) fn assert_code(output: &Output, code: i32, said: &str) {
+pub(crate) fn assert_code(output: &Output, code: i32, printed: &str) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{stderr}");
-    assert!(stderr.contains(said), "{said:?} is not in {stderr:?}");
+    assert!(stderr.contains(printed), "{printed:?} is not in {stderr:?}");
 }
 
 /// The numbers in a file, once it has this many.
@@ -139,9 +139,9 @@ fn the_command_knows_its_lock_and_has_the_input_and_output_of_fairhold() {
         drop(input);
         let output = child.wait_with_output().await.expect("it ends");
         assert_code(&output, 0, "told");
-        let said = String::from_utf8(output.stdout).expect("text");
-        let words: Vec<&str> = said.split_whitespace().collect();
-        assert_eq!((words.len(), &words[..2]), (4, &["typed", "deep/er"][..]), "{said}");
+        let printed = String::from_utf8(output.stdout).expect("text");
+        let words: Vec<&str> = printed.split_whitespace().collect();
+        assert_eq!((words.len(), &words[..2]), (4, &["typed", "deep/er"][..]), "{printed}");
         let lock = cluster.client(0).send(&Call::get("/v1/locks/deep%2Fer")).await.expect_status(200);
         assert_eq!(lock.json["last_token"].to_string(), words[2]);
         let grant = cluster.client(0).send(&Call::get(&format!("/v1/grants/{}", words[3]))).await;
@@ -226,9 +226,9 @@ fn the_command_may_continue_after_the_loss_of_its_lock_on_request() {
         let mut child = fairhold(&cluster.nodes[0].url, &arguments).spawn().expect("fairhold lock starts");
         numbers(&begun, 1).await;
         cluster.client(1).send(&Call::delete("/v1/locks/hoist/holders").key(&new_key())).await.expect_status(204);
-        let mut said = String::new();
-        BufReader::new(child.stderr.as_mut().expect("a pipe")).read_line(&mut said).await.expect("it reports that");
-        assert!(said.contains("lost"), "{said:?}");
+        let mut printed = String::new();
+        BufReader::new(child.stderr.as_mut().expect("a pipe")).read_line(&mut printed).await.expect("it reports that");
+        assert!(printed.contains("lost"), "{printed:?}");
         fs::write(&go_on, "").expect("the command reads");
         assert_eq!(child.wait().await.expect("it ends").code(), Some(5));
     });

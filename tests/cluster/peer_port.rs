@@ -19,7 +19,7 @@ const NEW_KEY: &str = "another peer key, for the clusters that exchange theirs";
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(30);
 /// The version byte of requests between nodes.
 const WIRE_VERSION: u8 = 2;
-/// Numbers of requests between nodes: a heartbeat, a batch of commands; and of a refusal in a follower's answer.
+/// The numbers of a heartbeat, of a batch of commands, and of a refusal in a follower's answer.
 const APPEND: u8 = 0;
 const PROPOSE: u8 = 7;
 const DECLINED: u8 = 8;
@@ -246,15 +246,15 @@ fn an_unsafe_start_or_a_start_with_few_descriptors_is_refused_with_advice() {
     run_parallel(SHORT, async {
         let folder = tempfile::tempdir().expect("a folder");
         let flags = format!("--id 1 --data {}/data --member 1=http://127.0.0.1:1,127.0.0.1:2", folder.path().display());
-        let (code, said) = refused_start(&format!("{flags} --peer-listen 0.0.0.0:2"), 4_096).await;
-        assert_eq!(code, Some(2), "{said}");
-        assert!(said.contains("--peer-key-file") && said.contains("--insecure"), "{said}");
+        let (code, stderr) = refused_start(&format!("{flags} --peer-listen 0.0.0.0:2"), 4_096).await;
+        assert_eq!(code, Some(2), "{stderr}");
+        assert!(stderr.contains("--peer-key-file") && stderr.contains("--insecure"), "{stderr}");
         let key = folder.path().join("peer.key");
         std::fs::write(&key, PEER_KEY).expect("a key");
-        let (code, said) = refused_start(&format!("{flags} --peer-key-file {}", key.display()), 4_096).await;
-        assert!(code == Some(1) && said.contains("chmod 600"), "{code:?} {said}");
-        let (code, said) = refused_start(&flags, 1_100).await;
-        assert!(code == Some(1) && said.contains("ulimit -n") && said.contains("1100"), "{code:?} {said}");
+        let (code, stderr) = refused_start(&format!("{flags} --peer-key-file {}", key.display()), 4_096).await;
+        assert!(code == Some(1) && stderr.contains("chmod 600"), "{code:?} {stderr}");
+        let (code, stderr) = refused_start(&flags, 1_100).await;
+        assert!(code == Some(1) && stderr.contains("ulimit -n") && stderr.contains("1100"), "{code:?} {stderr}");
     });
 }
 

@@ -51,12 +51,12 @@ fn two_waiters_get_the_lock_in_order_and_the_queue_shows_why_each_waits() {
         }
 
         client.release(&holder.id).await;
-        let first = first.await.expect("the first one's task");
+        let first = first.await.expect("the first waiter's task");
         assert!(first.token > holder.token, "{first:?} after {holder:?}");
         assert_eq!(client.holders("printer").await, [first.number]);
         assert!(!second.is_finished(), "the second one waits for the first");
         client.release(&first.id).await;
-        let second = second.await.expect("the second one's task");
+        let second = second.await.expect("the second waiter's task");
         assert!(second.token > first.token, "{second:?} after {first:?}");
         client.release(&second.id).await;
         assert!(client.queue("printer").await.is_empty());

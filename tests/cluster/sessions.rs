@@ -25,7 +25,7 @@ fn a_closed_session_releases_everything_that_it_owns_at_once() {
 
         let close = Call::delete(&format!("/v1/sessions/{}", session.id));
         cluster.client(2).send(&close).await.expect_status(204);
-        let next = next.await.expect("the next one's task");
+        let next = next.await.expect("the next waiter's task");
         assert!(next.token > holds.token, "{next:?} after {holds:?}");
         assert_eq!(client.queue_numbers("second").await, [other.number], "its waiting grant is gone too");
         for id in [holds.id.as_str(), waits.string("id")] {
@@ -87,8 +87,8 @@ fn one_call_keeps_many_sessions_alive_and_lists_those_that_have_ended() {
             assert_eq!((&answer.json["renewed"], &answer.json["expired"]), (&json!(lives), &json!([ended, unknown])));
             assert_eq!(answer.json["ttls"], json!(vec!["60s"; lives.len()]));
             let one = cluster.client(node).send(&Call::post(&format!("/v1/sessions/{}/keepalive", lives[0]))).await;
-            let said = ["id", "ttl", "expires_in"].map(|field| one.string(field).to_owned());
-            assert_eq!(said, [lives[0].as_str(), "60s", "60s"], "it names what it kept alive");
+            let fields = ["id", "ttl", "expires_in"].map(|field| one.string(field).to_owned());
+            assert_eq!(fields, [lives[0].as_str(), "60s", "60s"], "it names what it kept alive");
         }
     });
 }

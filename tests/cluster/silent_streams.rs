@@ -93,7 +93,7 @@ fn a_client_that_vanished_silently_is_noticed_and_keeps_its_lock_for_the_ttl() {
         wait_for_contenders(&cluster.client(1), "lighthouse", 2).await;
         namespace.vanish();
         let vanished = Instant::now();
-        let next = next.await.expect("the next one");
+        let next = next.await.expect("the next waiter");
         let took = vanished.elapsed();
         report(&format!("with a ttl of {TTL:?}, a client that vanished without closing held for another {took:.1?}"));
         assert!(next.token > whole(&held, "token"));

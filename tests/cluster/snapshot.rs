@@ -175,7 +175,7 @@ fn a_node_whose_leader_dies_during_a_snapshot_gets_one_from_the_next_leader() {
         let relay = Relay::before(&mut cluster.nodes[away], PASSED_BYTES).await;
         cluster.nodes[away].start();
         let begins = || async { (relay.holds_back() && cluster.nodes[away].log_text().contains(BEGINS)).then_some(()) };
-        eventually("a snapshot has begun to arrive, and stops half-way", LONG, begins).await;
+        eventually("the transfer of a snapshot has started, and stops half-way", LONG, begins).await;
         // The leader may have changed during the writes.
         let leader = cluster.leader().await;
         let sender = last_sender(&cluster.nodes[away].log_text());

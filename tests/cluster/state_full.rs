@@ -107,9 +107,9 @@ async fn assert_told(cluster: &Cluster) {
     let begun = Instant::now();
     let name = format!("{}{}", "n".repeat(400), new_key());
     let lock = program().args(["lock", "-e", url, &name, "--", "true"]).output().await.expect("lock runs");
-    let said = String::from_utf8_lossy(&lock.stderr).into_owned();
-    assert_eq!(lock.status.code(), Some(69), "{said}");
-    assert!(said.contains("the state is full") && begun.elapsed() < AT_ONCE, "{said} after {:?}", begun.elapsed());
+    let message = String::from_utf8_lossy(&lock.stderr).into_owned();
+    assert_eq!(lock.status.code(), Some(69), "{message}");
+    assert!(message.contains("the state is full") && begun.elapsed() < AT_ONCE, "{message} after {:?}", begun.elapsed());
 }
 
 #[test]

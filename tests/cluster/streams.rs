@@ -127,7 +127,7 @@ fn a_lock_is_held_while_a_curl_runs_and_is_free_within_a_second_of_its_end() {
             };
             wait_for_contenders(&client, &lock, 2).await;
             let killed = stream.kill().await;
-            let next = next.await.expect("the next one");
+            let next = next.await.expect("the next waiter");
             let took = killed.elapsed();
             report(&format!("a stream at node {} was killed, and the next grant was held after {took:.0?}", node + 1));
             assert_within(&client, &format!("the release by node {}", node + 1), took, RELEASED_WITHIN).await;

@@ -581,7 +581,7 @@ fn a_revoke_of_many_holders_is_refused_unless_all_of_it_has_room() {
         done(&mut state, Command::Continue { at: AT });
     }
     assert!(state.bytes() <= bytes, "{} of {bytes} bytes", state.bytes());
-    assert!(refused, "it was begun");
+    assert!(refused, "it was started");
     done(&mut state, Command::NoteCapacity { node: 1, bytes: bytes + 200_000 });
     done(&mut state, order(256, 1));
     while state.has_pending() {

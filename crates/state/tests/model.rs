@@ -430,7 +430,7 @@ impl Run {
     fn restore_from_snapshot(&mut self) -> Checked {
         let blocks: Vec<Vec<u8>> = self.state.snapshot_blocks().collect();
         let again = State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice)).map_err(|error| error.to_string())?;
-        ensure(again == self.state, || "the state has changed by a snapshot".to_owned())?;
+        ensure(again == self.state, || "a snapshot changed the state".to_owned())?;
         ensure(again.digest() == self.replica.digest(), || "two machines differ".to_owned())?;
         // The machine continues from the restored state, its replica from the old one.
         self.state = again;

@@ -249,7 +249,7 @@ fn same_in_the_end(seed: u64, steps: usize) -> Result<usize, String> {
         }
         let at_once = whole.apply(command);
         let done = || {
-            ensure(!whole.has_pending(), || "it should have had room for all of it".to_owned())?;
+            ensure(!whole.has_pending(), || "the whole command should have fitted".to_owned())?;
             let first = pieces.apply(other);
             bounded("it", first.steps, piece_steps)?;
             let (one, result) =
@@ -288,7 +288,7 @@ fn right_in_between(seed: u64, steps: usize) -> Result<usize, String> {
             if step % 50 == 49 {
                 let blocks: Vec<Vec<u8>> = state.snapshot_blocks().collect();
                 let again = State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice)).map_err(|error| error.to_string())?;
-                ensure(again == state, || "the state has changed by a snapshot".to_owned())?;
+                ensure(again == state, || "a snapshot changed the state".to_owned())?;
                 drain(&mut again.clone(), piece_steps)?;
             }
             Ok::<(), String>(())

@@ -188,7 +188,7 @@ impl Machine {
         let again = State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice))?;
         again.check()?;
         if again != self.state || again.digest() != self.state.digest() {
-            return Err("the state is another after a snapshot".into());
+            return Err("a snapshot changed the state".into());
         }
         Ok(())
     }
