@@ -23,13 +23,14 @@ impl Change<'_> {
             if self.written_before(key)?.is_some() {
                 return Ok(Effect::Unchanged(Outcome::Nothing));
             }
-            self.require_memory()?;
+            self.require_tombstone_room()?;
         }
         let before = self.state.settings(&order.lock).cloned();
         let mut after = before.clone().unwrap_or_default();
         after.used = true;
         if let Some(limit) = order.limit.filter(|limit| after.limit != Some(*limit)) {
-            (after.limit, after.limited_at) = (Some(limit), Some(self.revision));
+            after.limit = Some(limit);
+            after.limited_at = Some(self.revision);
         }
         after.max_waiters = order.max_waiters.or(after.max_waiters);
         after.max_hold_ms = order.max_hold_ms.or(after.max_hold_ms).filter(|most| *most > 0);
@@ -43,11 +44,11 @@ impl Change<'_> {
         self.open_lock(&order.lock, None, order.at);
         *self.state.settings_mut(&order.lock) = after;
         self.events.push(Event::LockSet { lock: order.lock.clone(), by: order.by.clone() });
-        let (locks, after) = self.refit_some(&order.lock, None, &order.by);
+        let (locks, after) = self.end_unfit_waiters(&order.lock, None, &order.by);
         if after.is_some() {
-            self.leave(Pending::Refit { lock: order.lock, after, by: order.by });
+            self.defer(Pending::ApplyLimit { lock: order.lock, after, by: order.by });
         }
-        self.advance_all(locks);
+        self.grant_waiters(locks);
         Ok(Effect::Changed(Outcome::Done))
     }
 
@@ -57,16 +58,16 @@ impl Change<'_> {
             if self.written_before(key)?.is_some() {
                 return Ok(Effect::Unchanged(Outcome::Nothing));
             }
-            self.require_memory()?;
+            self.require_tombstone_room()?;
         }
-        let word = Revocation { revision: self.revision, by: order.by, reason: order.reason };
+        let revocation = Revocation { revision: self.revision, by: order.by, reason: order.reason };
         let holders = self.state.index.queues.get(&order.lock).map_or(0, |queue| queue.holders.len());
-        self.state.require_room_for_words(holders, &word)?;
+        self.state.require_room_for_revocations(holders, &revocation)?;
         order.key.into_iter().for_each(|key| self.remember_write(key));
-        let rest = self.revoke_some(&order.lock, GrantNumber(0), &word);
+        let rest = self.revoke_some(&order.lock, GrantNumber(0), &revocation);
         let changed = order.key.is_some() || !self.events.is_empty() || rest.is_some();
         if let Some(after) = rest {
-            self.leave(Pending::Revoke { lock: order.lock, after, word });
+            self.defer(Pending::Revoke { lock: order.lock, after, revocation });
         }
         Ok(if changed { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) })
     }
@@ -75,12 +76,12 @@ impl Change<'_> {
     /// so this replaces the bound from before the upgrade.
     pub(crate) fn bound_hold(&mut self, number: GrantNumber) {
         let of_lock = |lock: &LockName| self.state.settings(lock).and_then(|settings| settings.max_hold_ms);
-        let (asked, before) = (self.contender(number).max_hold_ms, self.contender(number).hold_ms);
-        let hold_ms = self.state.locks_of(number).iter().filter_map(of_lock).chain(asked).min();
-        if hold_ms == before {
+        let contender = self.contender(number);
+        let hold_ms = self.state.locks_of(number).iter().filter_map(of_lock).chain(contender.max_hold_ms).min();
+        if hold_ms == contender.hold_ms {
             return;
         }
-        self.alter(number, |contender| contender.hold_ms = hold_ms);
+        self.update_contenders(number, |contender| contender.hold_ms = hold_ms);
         match hold_ms {
             Some(_) => self.state.index.bounded.insert(number),
             None => self.state.index.bounded.remove(&number),
@@ -90,7 +91,8 @@ impl Change<'_> {
     /// Ends grants that were held for as long as they may, with all their holds: as when a session expires, lock delay included.
     /// A grant that has another token by now is passed over.
     pub(crate) fn end_holds(&mut self, holds: &[(GrantNumber, FencingToken)]) -> Effect {
-        let (mut locks, mut judged) = (BTreeSet::new(), 0);
+        let mut locks = BTreeSet::new();
+        let mut judged = 0;
         for (number, token) in holds {
             if !self.has_room_to_end() {
                 break;
@@ -99,7 +101,7 @@ impl Change<'_> {
             self.step(1);
             locks.extend(self.end_bounded(*number, *token));
         }
-        self.advance_all(locks);
+        self.grant_waiters(locks);
         self.judged(judged)
     }
 
@@ -108,7 +110,9 @@ impl Change<'_> {
         let Some(contender) = held.filter(|contender| self.state.token_of(contender) == Some(token)) else {
             return Vec::new();
         };
-        let (session, anonymous, delay) = (contender.session, contender.anonymous, contender.lock_delay_ms);
+        let session = contender.session;
+        let anonymous = contender.anonymous;
+        let delay = contender.lock_delay_ms;
         let locks = self.state.locks_of(number);
         if delay > 0 {
             self.cool_contender(number, TombstoneKeeper::Session);

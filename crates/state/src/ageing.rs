@@ -4,7 +4,7 @@
 //! long the queue, and of so many grants one at least goes to who waits longest. From then on those of higher priority stand
 //! behind it as its equals, in the order of their coming. Time has no part in it: the same commands give the same order.
 
-use crate::{change::Change, place::ServiceRank};
+use crate::{change::Change, service_rank::ServiceRank};
 use fairhold_types::LockName;
 
 impl Change<'_> {
@@ -13,15 +13,15 @@ impl Change<'_> {
         let queue = self.state.index.queues.get(lock);
         let Some(oldest) = queue.and_then(|queue| queue.by_age.get_min()).copied() else { return };
         let contender = self.contender_in(lock, oldest);
-        let place = ServiceRank::of(contender);
-        if contender.is_not_overtaken() || newcomer > place {
+        let rank = ServiceRank::of(contender);
+        if contender.cannot_be_overtaken() || newcomer > rank {
             return;
         }
         // It has one lock, for one of several is not overtaken.
         let contender = self.contender_mut(oldest);
         contender.overtaken += 1;
-        if contender.is_not_overtaken() {
-            self.state.index.add_barrier(lock, place);
+        if contender.cannot_be_overtaken() {
+            self.state.index.add_barrier(lock, rank);
         }
     }
 }

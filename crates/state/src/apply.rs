@@ -14,7 +14,7 @@ impl State {
     /// it.
     pub fn apply(&mut self, command: Command) -> Applied {
         let revision = self.revision.next();
-        let judgement = self.judgement(&command);
+        let budget_check = self.budget_check(&command);
         let mut change = Change {
             state: self,
             revision,
@@ -28,9 +28,10 @@ impl State {
             counted: 0,
         };
         let effect = change.run(command);
-        let (mut events, steps) = (change.events, change.steps);
-        let effect = match judgement {
-            Some(judgement) if matches!(effect, Ok(Effect::Changed(_))) => self.judge(*judgement).and(effect),
+        let mut events = change.events;
+        let steps = change.steps;
+        let effect = match budget_check {
+            Some(budget_check) if matches!(effect, Ok(Effect::Changed(_))) => self.enforce_budget(*budget_check).and(effect),
             Some(_) | None => effect,
         };
         if effect.is_err() {
@@ -81,7 +82,7 @@ impl Change<'_> {
             Command::SetLock(order) => self.set_lock(order),
             Command::Revoke(order) => self.revoke(order),
             Command::EndHolds { holds, at: _ } => Ok(self.end_holds(&holds)),
-            Command::Continue { at: _ } => Ok(self.go_on()),
+            Command::Continue { at: _ } => Ok(self.continue_pending()),
             Command::NoteKey { key, at: _ } => self.note_key(key),
             Command::NoteCapacity { node, bytes } => Ok(self.note_capacity(node, bytes)),
         }
@@ -96,7 +97,7 @@ impl Change<'_> {
     }
 
     fn forget(&mut self, through: Revision) -> Effect {
-        let forgotten = self.state.memory.forget(through);
+        let forgotten = self.state.tombstones.forget(through);
         self.note_steps(forgotten as u64);
         if forgotten > 0 { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) }
     }

@@ -66,28 +66,28 @@ impl State {
                 NodeRole::Data | NodeRole::Lock(_) => None,
             })
         };
-        contenders().try_for_each(|contender| self.check_companions(contender))?;
-        for path in self.index.contenders.values().chain(self.index.companions.values()) {
+        contenders().try_for_each(|contender| self.check_secondaries(contender))?;
+        for path in self.index.contenders.values().chain(self.index.secondaries.values()) {
             if !matches!(self.tree.get(path).map(|node| &node.role), Some(NodeRole::Contender(_))) {
                 return Err(format!("{path} is no contender"));
             }
         }
-        let held = contenders().filter(|contender| !contender.companion).filter(|contender| contender.token().is_some()).count();
+        let held = contenders().filter(|contender| !contender.secondary).filter(|contender| contender.token().is_some()).count();
         if self.census().held != held {
             return Err(format!("the census has {} grants held, the tree {held}", self.census().held));
         }
-        if rebuilt.memory.in_session != self.memory.in_session || !self.memory.is_consistent() {
-            return Err("the memory's caches differ from what is remembered".to_owned());
+        if rebuilt.tombstones.in_session != self.tombstones.in_session || !self.tombstones.is_consistent() {
+            return Err("the caches of the tombstones differ from their table".to_owned());
         }
         Ok(())
     }
 
     /// The contenders of a grant differ by their lock and its mode only, and all of them are there.
-    fn check_companions(&self, contender: &Contender) -> Result<(), String> {
+    fn check_secondaries(&self, contender: &Contender) -> Result<(), String> {
         let number = contender.number;
         let first = self.contender(number).ok_or_else(|| format!("#{number} has no first contender"))?;
         let named = first.others.iter().any(|other| other.lock == contender.lock);
-        if contender.companion != named || contender.companion == (first.lock == contender.lock) {
+        if contender.secondary != named || contender.secondary == (first.lock == contender.lock) {
             return Err(format!("#{number} stands in {} for whom?", contender.lock));
         }
         let same = |contender: &Contender| (contender.granted_at, contender.cooling, contender.attempt, contender.session);
@@ -146,9 +146,9 @@ impl State {
             return Err(format!("a token of {lock} is newer than the last that was given out"));
         }
         let first = self.index.queues.get(lock).and_then(|queue| queue.waiting.get_min());
-        let first = first.and_then(|place| self.contender_in(lock, place.number()));
-        let pending = self.index.advancing.contains(lock) || self.index.breaking.contains_key(lock);
-        let goes_on = pending || first.is_some_and(|first| self.is_dead(first) || first.is_of_several());
+        let first = first.and_then(|rank| self.contender_in(lock, rank.number()));
+        let pending = self.index.granting.contains(lock) || self.index.breaking.contains_key(lock);
+        let goes_on = pending || first.is_some_and(|first| self.is_dead(first) || first.is_multi_lock());
         if view.holders.is_empty() && first.is_some() && !goes_on {
             return Err(format!("{lock} is free and {} wait for it", view.waiting));
         }

@@ -7,7 +7,7 @@ use crate::{
     change::{Change, Effect},
     command::{Blocked, Event, IfBusy, Outcome, Queued, Rejection, WriteKey},
     deadlock::{WaitKind, WaitRequest},
-    holds::standing,
+    holds::hold_outcome,
     record::LockSettings,
 };
 use fairhold_types::{GrantId, GrantNumber, HoldingEnd, LockName, Mode};
@@ -17,29 +17,30 @@ impl Change<'_> {
     pub(crate) fn downgrade(&mut self, grant: GrantId, key: Option<WriteKey>) -> Result<Effect, Rejection> {
         let number = self.held_grant(&grant)?;
         if self.changed_before(number, key)? {
-            return Ok(Effect::Unchanged(standing(self.contender(number), &grant)));
+            return Ok(Effect::Unchanged(hold_outcome(self.contender(number), &grant)));
         }
         let contender = self.contender(number);
         if contender.mode == Mode::Shared {
             // Also where nothing changes: the same request may come again when it would.
             let remembered = self.remember_change(number, key);
-            let standing = standing(self.contender(number), &grant);
-            return Ok(if remembered { Effect::Changed(standing) } else { Effect::Unchanged(standing) });
+            let outcome = hold_outcome(self.contender(number), &grant);
+            return Ok(if remembered { Effect::Changed(outcome) } else { Effect::Unchanged(outcome) });
         }
         let lock = contender.lock.clone();
-        self.refuse_several(number)?;
+        self.refuse_multi_lock(number)?;
         self.refuse_election(&lock)?;
         self.refuse_semaphore(&lock)?;
-        self.refuse_beside_others(&lock, number)?;
+        self.refuse_other_holders(&lock, number)?;
         self.remember_change(number, key);
-        self.note_changed_mode(number, HoldingEnd::Downgraded);
+        self.record_changed_mode(number, HoldingEnd::Downgraded);
         let now = self.moment();
         let contender = self.contender_mut(number);
-        (contender.mode, contender.mode_since) = (Mode::Shared, Some(now));
+        contender.mode = Mode::Shared;
+        contender.mode_since = Some(now);
         self.state.index.note_mode(&lock, Mode::Shared);
         self.events.push(Event::Downgraded { lock: lock.clone(), grant: number });
-        self.advance(&lock);
-        Ok(Effect::Changed(standing(self.contender(number), &grant)))
+        self.grant_waiters_of(&lock);
+        Ok(Effect::Changed(hold_outcome(self.contender(number), &grant)))
     }
 
     /// Makes a shared holder the only one, or has it wait for that. Again, while it waits: a newer attempt, which is the one that
@@ -56,33 +57,35 @@ impl Change<'_> {
             }
             self.remember_change(number, key.filter(|_| !repeated));
             let contender = self.contender_mut(number);
-            (contender.upgrade_attempt, contender.upgrade_key) = (contender.upgrade_attempt + 1, named);
-            return Ok(Effect::Changed(self.converting(number, &grant)));
+            contender.upgrade_attempt += 1;
+            contender.upgrade_key = named;
+            return Ok(Effect::Changed(self.upgrade_outcome(number, &grant)));
         }
         if contender.mode == Mode::Exclusive {
             let remembered = self.remember_change(number, key.filter(|_| !repeated));
-            let standing = standing(self.contender(number), &grant);
-            return Ok(if remembered { Effect::Changed(standing) } else { Effect::Unchanged(standing) });
+            let outcome = hold_outcome(self.contender(number), &grant);
+            return Ok(if remembered { Effect::Changed(outcome) } else { Effect::Unchanged(outcome) });
         }
         if repeated {
             return Ok(Effect::Unchanged(Outcome::Nothing));
         }
-        self.refuse_several(number)?;
+        self.refuse_multi_lock(number)?;
         self.refuse_semaphore(&lock)?;
-        let checked = self.refuse_vain_upgrade(number, &lock, if_busy)?;
+        let checked = self.check_upgrade_wait(number, &lock, if_busy)?;
         self.remember_change(number, key);
         let contender = self.contender_mut(number);
         contender.deadlock_checked = checked;
-        (contender.upgrade_attempt, contender.upgrade_key) = (contender.upgrade_attempt + 1, named);
+        contender.upgrade_attempt += 1;
+        contender.upgrade_key = named;
         self.set_upgrading(number, true);
         self.events.push(Event::Upgrading { lock: lock.clone(), grant: number });
-        self.advance(&lock);
-        Ok(Effect::Changed(self.converting(number, &grant)))
+        self.grant_waiters_of(&lock);
+        Ok(Effect::Changed(self.upgrade_outcome(number, &grant)))
     }
 
     /// Refuses an upgrade that does not wait and would have to, and one that would wait for itself; else says whether the latter
     /// was checked.
-    fn refuse_vain_upgrade(&mut self, number: GrantNumber, lock: &LockName, if_busy: IfBusy) -> Result<bool, Rejection> {
+    fn check_upgrade_wait(&mut self, number: GrantNumber, lock: &LockName, if_busy: IfBusy) -> Result<bool, Rejection> {
         let Some(queue) = self.state.index.queues.get(lock) else { return Ok(true) };
         if let Some(other) = queue.upgrading {
             let cycle = [number, other].map(|number| self.blocked(number)).to_vec();
@@ -100,7 +103,7 @@ impl Change<'_> {
             session: contender.session,
             owner: &contender.owner.text,
             number,
-            wish: WaitKind::Upgrade(lock),
+            kind: WaitKind::Upgrade(lock),
         };
         let searched = self.state.deadlock(&request);
         self.note_steps(searched.visits as u64);
@@ -112,7 +115,7 @@ impl Change<'_> {
         let number = self.held_grant(&grant)?;
         let contender = self.contender(number);
         if !contender.upgrading {
-            return Ok(Effect::Unchanged(standing(contender, &grant)));
+            return Ok(Effect::Unchanged(hold_outcome(contender, &grant)));
         }
         if contender.upgrade_attempt > attempt {
             return Ok(Effect::Unchanged(Outcome::Nothing));
@@ -120,8 +123,8 @@ impl Change<'_> {
         let lock = contender.lock.clone();
         self.set_upgrading(number, false);
         self.events.push(Event::UpgradeEnded { lock: lock.clone(), grant: number });
-        self.advance(&lock);
-        Ok(Effect::Changed(standing(self.contender(number), &grant)))
+        self.grant_waiters_of(&lock);
+        Ok(Effect::Changed(hold_outcome(self.contender(number), &grant)))
     }
 
     /// Gives the lock to the one who waits to be its only holder, once it is.
@@ -131,11 +134,13 @@ impl Change<'_> {
         if self.state.is_dead(self.contender(number)) {
             return;
         }
-        let (revision, at) = (self.revision, self.at);
+        let revision = self.revision;
+        let at = self.at;
         self.set_upgrading(number, false);
-        self.note_changed_mode(number, HoldingEnd::Upgraded);
+        self.record_changed_mode(number, HoldingEnd::Upgraded);
         let contender = self.contender_mut(number);
-        (contender.mode, contender.mode_since) = (Mode::Exclusive, None);
+        contender.mode = Mode::Exclusive;
+        contender.mode_since = None;
         contender.granted_at = Some(revision);
         contender.held_since = Some(at);
         self.state.index.note_mode(lock, Mode::Exclusive);
@@ -151,13 +156,13 @@ impl Change<'_> {
     }
 
     /// What the owner of a grant is told of its upgrade: done, or waiting.
-    fn converting(&self, number: GrantNumber, grant: &GrantId) -> Outcome {
+    fn upgrade_outcome(&self, number: GrantNumber, grant: &GrantId) -> Outcome {
         let contender = self.contender(number);
-        match (contender.upgrading, standing(contender, grant)) {
+        match (contender.upgrading, hold_outcome(contender, grant)) {
             (true, Outcome::Held(held)) => {
                 Outcome::Queued(Queued { number: held.number, session: held.session, attempt: contender.upgrade_attempt })
             }
-            (_, told) => told,
+            (_, outcome) => outcome,
         }
     }
 
@@ -166,8 +171,8 @@ impl Change<'_> {
         if self.contender(number).granted_at.is_some() { Ok(number) } else { Err(Rejection::NotHeld) }
     }
 
-    fn refuse_several(&self, number: GrantNumber) -> Result<(), Rejection> {
-        if self.contender(number).is_of_several() {
+    fn refuse_multi_lock(&self, number: GrantNumber) -> Result<(), Rejection> {
+        if self.contender(number).is_multi_lock() {
             return Err(Rejection::Unsupported { what: "another mode for a grant of several locks".to_owned() });
         }
         Ok(())
@@ -182,12 +187,13 @@ impl Change<'_> {
     }
 
     /// Others hold exclusively beside it where an administrator lowered the limit below them. Beside those nobody may share.
-    fn refuse_beside_others(&self, lock: &LockName, number: GrantNumber) -> Result<(), Rejection> {
+    fn refuse_other_holders(&self, lock: &LockName, number: GrantNumber) -> Result<(), Rejection> {
         let Some(queue) = self.state.index.queues.get(lock) else { return Ok(()) };
         match queue.holders.iter().copied().find(|holder| *holder != number) {
             Some(other) => {
-                let (holder, ahead) = (self.contender_in(lock, other), queue.holders.len() as u64 - 1);
-                Err(Rejection::LockHeld { holder: self.state.holder_facts(holder), ahead })
+                let holder = self.state.holder_facts(self.contender_in(lock, other));
+                let ahead = queue.holders.len() as u64 - 1;
+                Err(Rejection::LockHeld { holder, ahead })
             }
             None => Ok(()),
         }

@@ -29,7 +29,7 @@ impl Change<'_> {
     }
 
     fn count(&mut self, contender: &Contender, mut what: impl FnMut(&mut Statistics)) {
-        if !contender.companion {
+        if !contender.secondary {
             what(Arc::make_mut(&mut self.state.totals));
         }
         match self.state.statistics.get_mut(&contender.lock) {
@@ -66,7 +66,8 @@ impl State {
     }
 
     pub(crate) fn check_statistics(&self) -> Result<(), String> {
-        let (mut holding, mut all): (BTreeMap<&LockName, u64>, u64) = (BTreeMap::new(), 0);
+        let mut holding: BTreeMap<&LockName, u64> = BTreeMap::new();
+        let mut all: u64 = 0;
         for (lock, queue) in &self.index.queues {
             let held: Vec<_> = queue.holders.iter().filter(|number| !self.index.cooling.contains(*number)).collect();
             holding.insert(lock, held.len() as u64);

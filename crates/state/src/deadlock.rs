@@ -54,16 +54,16 @@ pub(crate) struct Searched {
 impl State {
     /// Whether the request would wait for itself in the end.
     pub(crate) fn deadlock(&self, request: &WaitRequest<'_>) -> Searched {
-        let deeds = self.index.actors.get(&request.actor);
+        let actor = self.index.actors.get(&request.actor);
         let last = |lock: &LockName| self.index.queues.get(lock).and_then(|queue| queue.waiting.get_max());
-        let may_close = match &request.wish {
+        let may_close = match &request.kind {
             // Nobody waits for an actor without a grant, except those that its request is placed before.
-            WaitKind::Join { granted: false, wants, .. } => {
-                deeds.is_some() || wants.iter().any(|(want, place)| last(&want.lock).is_some_and(|last| place < last))
+            WaitKind::Queue { granted: false, wants, .. } => {
+                actor.is_some() || wants.iter().any(|(want, rank)| last(&want.lock).is_some_and(|last| rank < last))
             }
-            WaitKind::Join { granted: true, wants, .. } => {
+            WaitKind::Queue { granted: true, wants, .. } => {
                 let passed = |lock: &LockName| self.index.queues.get(lock).is_some_and(|queue| !queue.waiting.is_empty());
-                deeds.is_some_and(|deeds| !deeds.waits.is_empty()) && wants.iter().any(|(want, _)| passed(&want.lock))
+                actor.is_some_and(|actor| !actor.waiting.is_empty()) && wants.iter().any(|(want, _)| passed(&want.lock))
             }
             WaitKind::Upgrade(_) => true,
         };
@@ -71,10 +71,10 @@ impl State {
             return Searched { deadlock: Deadlock::None, visits: 0 };
         }
         let mut search = Search::new(self, request);
-        let deadlock = match search.reach() {
+        let deadlock = match search.collect() {
             None => Deadlock::NotChecked,
             Some(()) => {
-                search.let_all_run();
+                search.run_all();
                 if search.is_blocked() { Deadlock::Cycle(search.cycle()) } else { Deadlock::None }
             }
         };

@@ -8,8 +8,8 @@ use crate::{
     State,
     change::{Change, Effect},
     command::{Event, OperationResult, Outcome, Proclaim, Rejection},
-    memory::Tombstone,
     record::{Contender, LockSettings},
+    tombstones::Tombstone,
     value::Value,
 };
 use fairhold_types::{FencingToken, GrantNumber, LockName, Mode, Revision};
@@ -46,31 +46,39 @@ impl Change<'_> {
         let leads =
             |number: &GrantNumber| self.state.election(&order.election).is_some_and(|now| now.contender.number == *number);
         let number = number.filter(leads).ok_or(Rejection::NotLeader)?;
-        self.require_memory()?;
-        let (revision, at) = (self.revision, self.at);
+        self.require_tombstone_room()?;
+        let revision = self.revision;
+        let at = self.at;
         let path = self.state.index.contenders.get(&number).cloned();
         let Some(node) = path.and_then(|path| self.state.tree.write(&path, order.value)) else {
             unreachable!("grant #{number} leads and has no node");
         };
         node.version = node.version.saturating_add(1);
-        (node.mzxid, node.mtime) = (revision, at);
+        node.mzxid = revision;
+        node.mtime = at;
         let results = vec![OperationResult::Set { version: node.version }];
         let what = Tombstone::Write { fingerprint: order.key.fingerprint, succeeded: true, results: Some(results.clone()) };
-        self.state.memory.remember(order.key.key, revision, what);
-        self.tell_leader(&order.election);
+        self.state.tombstones.remember(order.key.key, revision, what);
+        self.emit_proclaimed(&order.election);
         Ok(Effect::Changed(Outcome::Written { succeeded: true, results, at: revision }))
     }
 
     /// Tells what the leader proclaims now, where the lock is an election and somebody leads it.
-    pub(crate) fn tell_leader(&mut self, lock: &LockName) {
+    pub(crate) fn emit_proclaimed(&mut self, lock: &LockName) {
         if let Some(now) = self.state.election(lock) {
-            let (grant, token, version, value) = (now.contender.number, now.token, now.version, now.value.clone());
-            self.events.push(Event::Proclaimed { lock: lock.clone(), grant, token, version, value });
+            let proclaimed = Event::Proclaimed {
+                lock: lock.clone(),
+                grant: now.contender.number,
+                token: now.token,
+                version: now.version,
+                value: now.value.clone(),
+            };
+            self.events.push(proclaimed);
         }
     }
 
     /// Tells that one who led does so no more; its contender is in the tree no longer, or cools.
-    pub(crate) fn tell_vacant(&mut self, contender: &Contender) {
+    pub(crate) fn emit_vacated(&mut self, contender: &Contender) {
         if contender.granted_at.is_some() && self.state.is_election(&contender.lock) == Some(true) {
             self.events.push(Event::Vacated { lock: contender.lock.clone(), grant: contender.number });
         }
@@ -109,11 +117,11 @@ impl State {
     /// Whether an election has one leader at most, and nothing else has a value.
     pub(crate) fn check_election(&self, lock: &LockName) -> Result<(), String> {
         let queue = self.index.queues.get(lock);
-        let standing = queue
+        let numbers = queue
             .into_iter()
-            .flat_map(|queue| queue.holders.iter().copied().chain(queue.waiting.iter().map(|place| place.number())));
+            .flat_map(|queue| queue.holders.iter().copied().chain(queue.waiting.iter().map(|rank| rank.number())));
         let election = self.is_election(lock) == Some(true);
-        for number in standing {
+        for number in numbers {
             let node = self.index.contenders.get(&number).and_then(|path| self.tree.get(path));
             if !election && node.is_some_and(|node| !node.value.is_empty() || node.version != 0) {
                 return Err(format!("#{number} of {lock} has a value, and that is no election"));

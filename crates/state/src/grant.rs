@@ -4,12 +4,12 @@ use crate::{
     State,
     change::{Change, Effect},
     command::{Event, Outcome, Rejection},
-    holds::standing,
+    holds::hold_outcome,
     key_use::KeyUse,
     keys::ChangeKeys,
-    memory::Tombstone,
     read::GrantStatus,
     record::{Contender, NodeRole},
+    tombstones::Tombstone,
 };
 use fairhold_types::{
     EndReason, GrantId, GrantNumber, LockName, SessionId, SessionNumber, limits,
@@ -37,7 +37,7 @@ impl Change<'_> {
             KeyUse::Grant(number) => Ok(self.release_live(number, grant)),
             KeyUse::Free => {
                 if session.is_none() {
-                    self.require_memory()?;
+                    self.require_tombstone_room()?;
                 }
                 Ok(self.remember_released(grant, session, Tombstone::Grant(EndReason::Released)))
             }
@@ -64,14 +64,14 @@ impl Change<'_> {
             return Effect::Changed(Outcome::Done);
         }
         let locks = self.end_contender(number, reason, TombstoneKeeper::Session);
-        self.advance_all(locks);
+        self.grant_waiters(locks);
         Effect::Changed(Outcome::Done)
     }
 
     /// Remembers that an id without a live grant was given back.
     fn remember_released(&mut self, grant: GrantId, session: Option<SessionId>, what: Tombstone) -> Effect {
         let Some(session) = session else {
-            self.state.memory.remember(grant, self.revision, what);
+            self.state.tombstones.remember(grant, self.revision, what);
             return Effect::Changed(Outcome::Done);
         };
         let open = self.state.session_by_id(&session).map(|session| (session.number, session.ended.floor()));
@@ -95,10 +95,10 @@ impl Change<'_> {
             return Ok(Effect::Unchanged(Outcome::Nothing));
         }
         if contender.granted_at.is_some() {
-            return Ok(Effect::Unchanged(standing(contender, &grant)));
+            return Ok(Effect::Unchanged(hold_outcome(contender, &grant)));
         }
         let locks = self.end_contender(number, EndReason::Withdrawn, TombstoneKeeper::Session);
-        self.advance_all(locks);
+        self.grant_waiters(locks);
         Ok(Effect::Changed(Outcome::Done))
     }
 
@@ -106,7 +106,7 @@ impl Change<'_> {
     pub(crate) fn abandon(&mut self, grant: GrantId, attempt: u64) -> Effect {
         let live = self.live_grant(&grant).ok();
         match live {
-            Some(number) if self.contender(number).attempt_of(&grant) > attempt && !planted::has(Bug::AbandonsNewerAttempt) => {
+            Some(number) if self.contender(number).attempt_of(&grant) > attempt && !abandons_newer_attempt() => {
                 Effect::Unchanged(Outcome::Nothing)
             }
             Some(number) if self.contender(number).holds() > 1 => {
@@ -115,7 +115,7 @@ impl Change<'_> {
             }
             Some(number) => {
                 let locks = self.end_contender(number, EndReason::Withdrawn, TombstoneKeeper::Session);
-                self.advance_all(locks);
+                self.grant_waiters(locks);
                 Effect::Changed(Outcome::Done)
             }
             None => Effect::Unchanged(Outcome::Nothing),
@@ -124,7 +124,8 @@ impl Change<'_> {
 
     /// Ends the lock delays that are over.
     pub(crate) fn end_cooling(&mut self, grants: &[GrantNumber]) -> Effect {
-        let (mut locks, mut judged) = (BTreeSet::new(), 0);
+        let mut locks = BTreeSet::new();
+        let mut judged = 0;
         for number in grants {
             if !self.has_room_to_end() {
                 break;
@@ -135,13 +136,13 @@ impl Change<'_> {
                 locks.extend(self.free_cooling(*number));
             }
         }
-        self.advance_all(locks);
+        self.grant_waiters(locks);
         self.judged(judged)
     }
 
     /// Removes what cools, and says which locks may go on.
     pub(crate) fn free_cooling(&mut self, number: GrantNumber) -> Vec<LockName> {
-        let locks: Vec<LockName> = self.take_contenders(number).into_iter().map(|contender| contender.lock).collect();
+        let locks: Vec<LockName> = self.remove_contenders(number).into_iter().map(|contender| contender.lock).collect();
         self.step(END_STEPS * locks.len() as u64);
         for lock in &locks {
             self.events.push(Event::Cooled { lock: lock.clone(), grant: number });
@@ -152,13 +153,13 @@ impl Change<'_> {
     /// Ends a live grant: its contenders, its places and, where it was made for it alone, its session. Says which locks may go
     /// on.
     pub(crate) fn end_contender(&mut self, number: GrantNumber, reason: EndReason, keeper: TombstoneKeeper) -> Vec<LockName> {
-        let contenders = self.take_contenders(number);
+        let contenders = self.remove_contenders(number);
         self.step(END_STEPS * contenders.len() as u64);
         for contender in &contenders {
-            let (lock, session) = (contender.lock.clone(), contender.session);
-            self.events.push(Event::Ended { lock, grant: number, session, reason });
-            self.tell_vacant(contender);
-            self.note_ended(contender, reason);
+            let lock = contender.lock.clone();
+            self.events.push(Event::Ended { lock, grant: number, session: contender.session, reason });
+            self.emit_vacated(contender);
+            self.record_ended(contender, reason);
         }
         if let Some(first) = contenders.first() {
             self.remember_ended(first, reason, keeper);
@@ -173,12 +174,12 @@ impl Change<'_> {
     /// Ends a held grant that expired, and leaves its contenders to block its locks until the delay is over.
     pub(crate) fn cool_contender(&mut self, number: GrantNumber, keeper: TombstoneKeeper) {
         let held = self.contender(number).clone();
-        self.alter(number, |contender| {
+        self.update_contenders(number, |contender| {
             contender.cooling = true;
             contender.upgrading = false;
             // They are remembered with what has ended, and must not count twice.
             contender.keys = ChangeKeys::default();
-            contender.more = Vec::new();
+            contender.further_holds = Vec::new();
         });
         for path in self.paths_of(number) {
             if let Some(node) = self.state.tree.get_mut(&path) {
@@ -195,10 +196,14 @@ impl Change<'_> {
             self.step(END_STEPS);
             let expired = self.contender_in(&lock, number).clone();
             self.state.unindex_cooling(&expired);
-            self.note_ended(&expired, EndReason::Expired);
-            let (session, reason) = (contender.session, EndReason::Expired);
-            self.events.push(Event::Ended { lock: lock.clone(), grant: number, session, reason });
-            self.tell_vacant(&expired);
+            self.record_ended(&expired, EndReason::Expired);
+            self.events.push(Event::Ended {
+                lock: lock.clone(),
+                grant: number,
+                session: contender.session,
+                reason: EndReason::Expired,
+            });
+            self.emit_vacated(&expired);
             self.events.push(Event::Cooling { lock, grant: number, delay_ms: contender.lock_delay_ms });
         }
     }
@@ -219,7 +224,7 @@ impl Change<'_> {
         }
     }
 
-    /// The contender of a grant that has one lock, to change what does not count; `alter` changes all of it.
+    /// The contender of a grant that has one lock, to change what does not count; `update_contenders` changes all of it.
     pub(crate) fn contender_mut(&mut self, number: GrantNumber) -> &mut Contender {
         let path = self.state.index.contenders.get(&number);
         match path.and_then(|path| self.state.tree.get_mut(path)).map(|node| &mut node.role) {
@@ -232,9 +237,9 @@ impl Change<'_> {
 
     /// Whether one more id could be remembered when it ends: every live grant has its room reserved, so that ending never
     /// fails.
-    pub(crate) fn require_memory(&self) -> Result<(), Rejection> {
+    pub(crate) fn require_tombstone_room(&self) -> Result<(), Rejection> {
         let index = &self.state.index;
-        let reserved = self.state.memory.len() + index.grants.len() + index.session_keys.len() + index.change_keys.len();
+        let reserved = self.state.tombstones.len() + index.grants.len() + index.session_keys.len() + index.change_keys.len();
         if reserved < limits::REMEMBERED_MAX { Ok(()) } else { Err(Rejection::MemoryFull { max: limits::REMEMBERED_MAX as u64 }) }
     }
 
@@ -249,7 +254,7 @@ impl Change<'_> {
             if in_session {
                 self.remember_in_session(session, id, reason);
             } else {
-                self.state.memory.remember(id, self.revision, Tombstone::Grant(reason));
+                self.state.tombstones.remember(id, self.revision, Tombstone::Grant(reason));
             }
         }
         contender.keys.iter().for_each(|key| self.remember_write(*key));
@@ -259,10 +264,10 @@ impl Change<'_> {
 impl State {
     /// How a grant ended, as long as it is remembered.
     pub(crate) fn ended_reason(&self, grant: &GrantId) -> Option<EndReason> {
-        if let Some(session) = self.memory.in_session.get(grant).and_then(|number| self.sessions.get(number)) {
+        if let Some(session) = self.tombstones.in_session.get(grant).and_then(|number| self.sessions.get(number)) {
             return session.ended.get(grant);
         }
-        match self.memory.get(grant)? {
+        match self.tombstones.get(grant)? {
             Tombstone::Grant(reason) => Some(*reason),
             Tombstone::Broken { .. } => Some(EndReason::Broken),
             Tombstone::Session | Tombstone::Write { .. } => None,
@@ -273,4 +278,9 @@ impl State {
     pub(crate) fn grant_ended(&self, grant: &GrantId, reason: EndReason) -> Rejection {
         Rejection::GrantEnded { reason, note: self.break_note(grant) }
     }
+}
+
+/// Never, except with the planted bug.
+fn abandons_newer_attempt() -> bool {
+    planted::has(Bug::AbandonsNewerAttempt)
 }

@@ -6,12 +6,12 @@ use crate::{
     change::{Change, Effect},
     command::{Command, Operation, Outcome, Rejection, Transact},
     record::Revocation,
-    weight::of_word,
+    weight::revocation_weight,
 };
 use fairhold_types::NodeId;
 
 /// The state before a command that there may be no room for.
-pub(crate) struct Judgement {
+pub(crate) struct BudgetCheck {
     before: State,
     room: Room,
 }
@@ -20,7 +20,7 @@ impl State {
     /// How many bytes it counts (`weight`).
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.lasting_bytes() + self.memory.bytes()
+        self.lasting_bytes() + self.tombstones.bytes()
     }
 
     /// The same without what is remembered for a minute.
@@ -45,7 +45,7 @@ impl State {
         for (what, counted, found) in [
             ("nodes", self.tree.bytes(), self.tree.recounted()),
             ("sessions", self.sessions.bytes(), self.sessions.recounted()),
-            ("remembered ids", self.memory.bytes(), self.memory.recounted()),
+            ("remembered ids", self.tombstones.bytes(), self.tombstones.recounted()),
             ("times of holding", self.history.bytes(), self.history.recounted()),
             ("locks' numbers", self.statistics.bytes(), self.statistics.recounted()),
             ("pieces of pending work", self.pending.bytes(), self.pending.recounted()),
@@ -62,11 +62,11 @@ impl State {
 
     /// Keeps the state as it is where there may be no room for what a command adds, so that it can be judged when it is done.
     /// Far from the budget that is nothing but a sum. In a box, so that a command that needs none moves one word.
-    pub(crate) fn judgement(&self, command: &Command) -> Option<Box<Judgement>> {
+    pub(crate) fn budget_check(&self, command: &Command) -> Option<Box<BudgetCheck>> {
         let bytes_max = self.budget.bytes_max?;
         let room = command.room();
         let near = self.bytes().saturating_add(command.growth_at_most()) > room.created_max(bytes_max);
-        (near && room != Room::Always && !self.is_freed_by(command)).then(|| Box::new(Judgement { before: self.clone(), room }))
+        (near && room != Room::Always && !self.is_freed_by(command)).then(|| Box::new(BudgetCheck { before: self.clone(), room }))
     }
 
     /// Whether a command that may also only be remembered ends somebody's grant, or removes nodes: a small node counts less than
@@ -87,21 +87,23 @@ impl State {
     }
 
     /// Refuses a word for this many holders if the budget has no room for all of them. Later commands tell most of the holders.
-    pub(crate) fn require_room_for_words(&self, holders: usize, word: &Revocation) -> Result<(), Rejection> {
-        let (used, Some(max)) = (self.bytes(), self.budget.bytes_max) else { return Ok(()) };
-        let words = of_word(word).saturating_mul(holders as u64);
-        if used.saturating_add(words) > max { Err(Rejection::StateFull { used, max }) } else { Ok(()) }
+    pub(crate) fn require_room_for_revocations(&self, holders: usize, revocation: &Revocation) -> Result<(), Rejection> {
+        let Some(max) = self.budget.bytes_max else { return Ok(()) };
+        let used = self.bytes();
+        let bytes = revocation_weight(revocation).saturating_mul(holders as u64);
+        if used.saturating_add(bytes) > max { Err(Rejection::StateFull { used, max }) } else { Ok(()) }
     }
 
     /// Reverts a command that exceeds the budget.
-    pub(crate) fn judge(&mut self, judgement: Judgement) -> Result<(), Rejection> {
-        let Judgement { before, room } = judgement;
+    pub(crate) fn enforce_budget(&mut self, budget_check: BudgetCheck) -> Result<(), Rejection> {
+        let BudgetCheck { before, room } = budget_check;
         let Some(max) = self.budget.bytes_max else { return Ok(()) };
         // A time of holding that comes into the history stops nobody: that has a bound of its own.
-        let (now, then) = (self.history.bytes(), before.history.bytes());
+        let history = self.history.bytes();
+        let history_before = before.history.bytes();
         let bytes = self.bytes();
-        let grew = bytes - now > before.bytes() - then;
-        let lasts = self.lasting_bytes() - now > before.lasting_bytes() - then;
+        let grew = bytes - history > before.bytes() - history_before;
+        let lasts = self.lasting_bytes() - history > before.lasting_bytes() - history_before;
         let created = matches!(room, Room::Created | Room::Written) && lasts;
         let full = (grew && bytes > max) || (created && bytes > room.created_max(max));
         if !full {

@@ -60,7 +60,7 @@ pub struct Ending {
 
 /// A time of holding that is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Past {
+pub(crate) struct PastHolding {
     pub(crate) holding: Holding,
     pub(crate) ending: Ending,
 }
@@ -82,7 +82,7 @@ impl HistoryKey {
 /// All that is kept of those who held.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct History {
-    pub(crate) table: Weighed<(LockName, HistoryKey), Arc<Past>>,
+    pub(crate) table: Weighed<(LockName, HistoryKey), Arc<PastHolding>>,
     /// The same by age: a cache.
     pub(crate) by_age: OrdSet<(HistoryKey, LockName)>,
     /// How many each lock has: a cache.
@@ -94,7 +94,7 @@ impl History {
         self.table.len()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Past>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<PastHolding>> {
         self.table.values()
     }
 
@@ -103,7 +103,7 @@ impl History {
     }
 
     /// Keeps one more, within no bounds yet.
-    pub(crate) fn insert(&mut self, past: Arc<Past>) {
+    pub(crate) fn insert(&mut self, past: Arc<PastHolding>) {
         let lock = past.holding.lock.clone();
         let key = HistoryKey { ended: past.ending.to.revision, number: past.holding.number };
         if self.table.insert((lock.clone(), key), past).is_none() {
@@ -151,11 +151,11 @@ impl History {
     }
 
     fn remove(&mut self, lock: &LockName, key: HistoryKey) {
-        let place = (lock.clone(), key);
-        if self.table.remove(&place).is_none() {
+        let entry = (lock.clone(), key);
+        if self.table.remove(&entry).is_none() {
             return;
         }
-        self.by_age.remove(&(key, place.0));
+        self.by_age.remove(&(key, entry.0));
         match self.count(lock) {
             0 | 1 => drop(self.counts.remove(lock)),
             more => drop(self.counts.insert(lock.clone(), more - 1)),
@@ -166,7 +166,7 @@ impl History {
     pub(crate) fn of_lock<'a>(
         &'a self,
         lock: &LockName,
-    ) -> impl DoubleEndedIterator<Item = (HistoryKey, &'a Arc<Past>)> + use<'a> {
+    ) -> impl DoubleEndedIterator<Item = (HistoryKey, &'a Arc<PastHolding>)> + use<'a> {
         self.of_lock_before(lock, HistoryKey::END)
     }
 
@@ -175,7 +175,7 @@ impl History {
         &'a self,
         lock: &LockName,
         end: HistoryKey,
-    ) -> impl DoubleEndedIterator<Item = (HistoryKey, &'a Arc<Past>)> + use<'a> {
+    ) -> impl DoubleEndedIterator<Item = (HistoryKey, &'a Arc<PastHolding>)> + use<'a> {
         let first = HistoryKey { ended: Revision(0), number: GrantNumber(0) };
         self.table.range((lock.clone(), first)..(lock.clone(), end)).map(|((_, key), past)| (*key, past))
     }
@@ -190,7 +190,8 @@ impl History {
         let mut counts: OrdMap<LockName, usize> = OrdMap::new();
         for ((lock, key), past) in self.table.iter() {
             *counts.entry(lock.clone()).or_default() += 1;
-            let (from, to) = (past.holding.from.revision, past.ending.to.revision);
+            let from = past.holding.from.revision;
+            let to = past.ending.to.revision;
             let kept_well = past.holding.lock == *lock && to == key.ended && past.holding.number == key.number;
             if !kept_well || !self.by_age.contains(&(*key, lock.clone())) {
                 return Err(format!("the history keeps #{} of {lock} in the wrong place", key.number));
@@ -209,7 +210,7 @@ impl History {
     }
 }
 
-impl Weigh<(LockName, HistoryKey)> for Arc<Past> {
+impl Weigh<(LockName, HistoryKey)> for Arc<PastHolding> {
     fn key_weight((lock, _): &(LockName, HistoryKey)) -> u64 {
         len(lock.as_str())
     }
@@ -220,7 +221,7 @@ impl Weigh<(LockName, HistoryKey)> for Arc<Past> {
 }
 
 /// Who ended a time of holding, and why: the part of it that is written down later.
-pub(crate) fn who_ended_weight(past: &Past) -> u64 {
+pub(crate) fn who_ended_weight(past: &PastHolding) -> u64 {
     len(&past.ending.by) + len(&past.ending.reason)
 }
 
@@ -228,7 +229,7 @@ pub(crate) fn who_ended_weight(past: &Past) -> u64 {
 mod tests {
     use super::*;
 
-    fn past(lock: &str, ended: u64) -> Arc<Past> {
+    fn past(lock: &str, ended: u64) -> Arc<PastHolding> {
         let moment = |revision: u64| Moment { revision: Revision(revision), at: WallMillis(revision) };
         let holding = Holding {
             lock: LockName::parse(lock).unwrap(),
@@ -242,7 +243,7 @@ mod tests {
             from: moment(ended - 1),
         };
         let ending = Ending { to: moment(ended), how: HoldingEnd::Released, by: String::new(), reason: String::new() };
-        Arc::new(Past { holding, ending })
+        Arc::new(PastHolding { holding, ending })
     }
 
     #[test]

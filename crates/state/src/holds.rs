@@ -23,21 +23,22 @@ impl Change<'_> {
         if let Some(field) = first_difference(contender, session, acquire, election) {
             return Err(Rejection::IdempotencyMismatch { field: field.to_owned() });
         }
-        self.alter(number, |contender| match contender.more.iter_mut().find(|hold| hold.grant == id) {
+        self.update_contenders(number, |contender| match contender.further_holds.iter_mut().find(|hold| hold.grant == id) {
             Some(hold) => hold.attempt += 1,
             None => contender.attempt += 1,
         });
         let contender = self.contender(number);
-        let (attempt, outcome) = (contender.attempt_of(&id), standing(contender, &id));
+        let attempt = contender.attempt_of(&id);
+        let outcome = hold_outcome(contender, &id);
         for lock in self.state.locks_of(number) {
             self.events.push(Event::Attached { lock, grant: number, attempt });
         }
         Ok(Effect::Changed(outcome))
     }
 
-    /// The grant that the same owner of the session holds already, and that has what is asked for: of several the one with the
+    /// The grant that the same owner of the session holds already, and that has what is requested for: of several the one with the
     /// most permits, and among equals the oldest.
-    pub(crate) fn held_by_the_same(&self, session: SessionNumber, acquire: &Acquire) -> Option<GrantNumber> {
+    pub(crate) fn held_by_same_owner(&self, session: SessionNumber, acquire: &Acquire) -> Option<GrantNumber> {
         let want = acquire.wants.first().filter(|_| acquire.reentrant)?;
         let queue = self.state.index.queues.get(&want.lock)?;
         let owner = acquire.owner.given.then_some(acquire.owner.text.as_str());
@@ -57,11 +58,11 @@ impl Change<'_> {
     }
 
     /// Adds a hold to a grant that is held.
-    pub(crate) fn hold_again(&mut self, number: GrantNumber, acquire: &Acquire) -> Result<Effect, Rejection> {
+    pub(crate) fn add_hold(&mut self, number: GrantNumber, acquire: &Acquire) -> Result<Effect, Rejection> {
         if self.contender(number).holds() >= HOLDS_MAX {
             return Err(Rejection::HoldsFull { max: HOLDS_MAX as u64 });
         }
-        self.require_memory()?;
+        self.require_tombstone_room()?;
         let hold = Hold {
             grant: acquire.grant,
             attempt: 1,
@@ -73,25 +74,25 @@ impl Change<'_> {
             lock_delay_ms: acquire.lock_delay_ms,
             max_hold_ms: acquire.max_hold_ms,
         };
-        self.alter(number, |contender| contender.more.push(hold.clone()));
+        self.update_contenders(number, |contender| contender.further_holds.push(hold.clone()));
         self.state.index.grants.insert(acquire.grant, number);
-        self.tell_holds(number);
-        Ok(Effect::Changed(standing(self.contender(number), &acquire.grant)))
+        self.emit_holds(number);
+        Ok(Effect::Changed(hold_outcome(self.contender(number), &acquire.grant)))
     }
 
     /// Ends one hold of a grant that has others.
     pub(crate) fn end_hold(&mut self, number: GrantNumber, id: GrantId, reason: EndReason) {
-        self.alter(number, |contender| {
-            contender.more.retain(|hold| hold.grant != id);
-            contender.first_over |= contender.grant == id;
+        self.update_contenders(number, |contender| {
+            contender.further_holds.retain(|hold| hold.grant != id);
+            contender.first_released |= contender.grant == id;
         });
         self.state.index.grants.remove(&id);
         let session = self.contender(number).session;
         self.remember_in_session(session, id, reason);
-        self.tell_holds(number);
+        self.emit_holds(number);
     }
 
-    fn tell_holds(&mut self, number: GrantNumber) {
+    fn emit_holds(&mut self, number: GrantNumber) {
         let holds = self.contender(number).holds() as u64;
         for lock in self.state.locks_of(number) {
             self.events.push(Event::Holds { lock, grant: number, holds });
@@ -100,8 +101,10 @@ impl Change<'_> {
 }
 
 /// What the owner of a hold is told of it.
-pub(crate) fn standing(contender: &Contender, id: &GrantId) -> Outcome {
-    let (number, session, attempt) = (contender.number, contender.session, contender.attempt_of(id));
+pub(crate) fn hold_outcome(contender: &Contender, id: &GrantId) -> Outcome {
+    let number = contender.number;
+    let session = contender.session;
+    let attempt = contender.attempt_of(id);
     match contender.token() {
         Some(token) => Outcome::Held(HeldGrant { number, token, session, attempt }),
         None => Outcome::Queued(Queued { number, session, attempt }),
@@ -122,11 +125,11 @@ fn first_difference(
     election: bool,
 ) -> Option<&'static str> {
     let first = Hold::first_of(contender);
-    let hold = contender.more.iter().find(|hold| hold.grant == acquire.grant).unwrap_or(&first);
+    let hold = contender.further_holds.iter().find(|hold| hold.grant == acquire.grant).unwrap_or(&first);
     let others: &[Want] = if hold.grant == contender.grant { &contender.others } else { &[] };
-    let asked: Vec<&Want> = std::iter::once(&hold.want).chain(others).collect();
-    let same_names = asked.iter().map(|want| &want.lock).eq(acquire.wants.iter().map(|want| &want.lock));
-    let same_modes = asked.iter().map(|want| want.mode).eq(acquire.wants.iter().map(|want| want.mode));
+    let requested: Vec<&Want> = std::iter::once(&hold.want).chain(others).collect();
+    let same_names = requested.iter().map(|want| &want.lock).eq(acquire.wants.iter().map(|want| &want.lock));
+    let same_modes = requested.iter().map(|want| want.mode).eq(acquire.wants.iter().map(|want| want.mode));
     let same_session = match &acquire.claimant {
         Claimant::Session(id) => session.is_some_and(|session| session.id == Some(*id)),
         Claimant::Anonymous { .. } => contender.anonymous,

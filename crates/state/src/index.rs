@@ -5,8 +5,8 @@ use crate::{
     actor::{Actor, ActorWaits},
     holder_index::HolderIndex,
     pending::Pending,
-    place::ServiceRank,
     record::{Contender, NodeKind, NodeRole, SessionRecord, Znode},
+    service_rank::ServiceRank,
 };
 use fairhold_types::{GrantId, GrantNumber, LockName, Mode, Path, SessionId, SessionNumber};
 use imbl::{OrdMap, OrdSet};
@@ -39,8 +39,9 @@ impl Queue {
     }
 
     /// How many of those who wait stand before a place; counted from the nearer end of the queue.
-    pub(crate) fn waiting_before(&self, place: ServiceRank) -> usize {
-        let (mut before, mut behind) = (self.waiting.range(..place), self.waiting.range(place..));
+    pub(crate) fn waiting_before(&self, rank: ServiceRank) -> usize {
+        let mut before = self.waiting.range(..rank);
+        let mut behind = self.waiting.range(rank..);
         let mut counted = 0;
         loop {
             if before.next().is_none() {
@@ -67,19 +68,19 @@ impl Queue {
     }
 
     fn add_waiting(&mut self, contender: &Contender) {
-        let place = ServiceRank::of(contender);
-        self.waiting.insert(place);
+        let rank = ServiceRank::of(contender);
+        self.waiting.insert(rank);
         self.by_age.insert(contender.number);
-        if contender.is_not_overtaken() {
-            self.barriers.insert(place);
+        if contender.cannot_be_overtaken() {
+            self.barriers.insert(rank);
         }
     }
 
     /// Says whether it waited.
-    fn remove_waiting(&mut self, place: ServiceRank) -> bool {
-        self.by_age.remove(&place.number());
-        self.barriers.remove(&place);
-        self.waiting.remove(&place).is_some()
+    fn remove_waiting(&mut self, rank: ServiceRank) -> bool {
+        self.by_age.remove(&rank.number());
+        self.barriers.remove(&rank);
+        self.waiting.remove(&rank).is_some()
     }
 }
 
@@ -92,7 +93,7 @@ pub(crate) struct Index {
     /// Where each grant's contender is in the tree: its first, where it has several locks.
     pub(crate) contenders: OrdMap<GrantNumber, Path>,
     /// Where the other contenders of grants are that have several locks.
-    pub(crate) companions: OrdMap<(GrantNumber, LockName), Path>,
+    pub(crate) secondaries: OrdMap<(GrantNumber, LockName), Path>,
     /// Live grants by the ids of their holds: held or queued, not cooling.
     pub(crate) grants: OrdMap<GrantId, GrantNumber>,
     /// How many grants wait.
@@ -112,7 +113,7 @@ pub(crate) struct Index {
     /// Locks that are being broken, by the work that is pending for them.
     pub(crate) breaking: OrdMap<LockName, u64>,
     /// Locks of which not all who may be granted were granted yet.
-    pub(crate) advancing: OrdSet<LockName>,
+    pub(crate) granting: OrdSet<LockName>,
     /// Named sessions by their secret id.
     pub(crate) session_ids: OrdMap<SessionId, SessionNumber>,
     /// Sessions by the key with which they were opened.
@@ -136,8 +137,8 @@ impl Index {
         if contender.upgrading {
             queue.upgrading = Some(number);
         }
-        if contender.companion {
-            self.companions.insert((number, contender.lock.clone()), path);
+        if contender.secondary {
+            self.secondaries.insert((number, contender.lock.clone()), path);
             return;
         }
         self.waiting += usize::from(contender.granted_at.is_none());
@@ -152,23 +153,23 @@ impl Index {
             }
             self.of_session.entry(contender.session).or_default().insert(number);
             let waits = contender.granted_at.is_none() || contender.upgrading;
-            self.note_deeds(contender, |deeds| {
-                deeds.grants += 1;
-                deeds.waits.extend(waits.then_some(number));
+            self.update_actor(contender, |actor| {
+                actor.grants += 1;
+                actor.waiting.extend(waits.then_some(number));
             });
         }
     }
 
     /// Notes what a grant's actor does, where it has a name.
-    fn note_deeds(&mut self, contender: &Contender, change: impl FnOnce(&mut ActorWaits)) {
+    fn update_actor(&mut self, contender: &Contender, change: impl FnOnce(&mut ActorWaits)) {
         let actor = Actor::of(contender);
-        if matches!(actor, Actor::Alone(_)) {
+        if matches!(actor, Actor::Unnamed(_)) {
             return;
         }
-        let mut deeds = self.actors.remove(&actor).unwrap_or_default();
-        change(&mut deeds);
-        if deeds.grants > 0 {
-            self.actors.insert(actor, deeds);
+        let mut waits = self.actors.remove(&actor).unwrap_or_default();
+        change(&mut waits);
+        if waits.grants > 0 {
+            self.actors.insert(actor, waits);
         }
     }
 
@@ -178,10 +179,10 @@ impl Index {
         let waited = queue.remove_waiting(ServiceRank::of(contender));
         queue.add_holder(contender);
         let holders = queue.holders.len();
-        if waited && !contender.companion {
+        if waited && !contender.secondary {
             self.waiting -= 1;
-            self.note_deeds(contender, |deeds| {
-                deeds.waits.remove(&contender.number);
+            self.update_actor(contender, |actor| {
+                actor.waiting.remove(&contender.number);
             });
         }
         holders
@@ -198,9 +199,9 @@ impl Index {
     }
 
     /// Notes that one who waits may not be overtaken any more.
-    pub(crate) fn add_barrier(&mut self, lock: &LockName, place: ServiceRank) {
+    pub(crate) fn add_barrier(&mut self, lock: &LockName, rank: ServiceRank) {
         if let Some(queue) = self.queues.get_mut(lock) {
-            queue.barriers.insert(place);
+            queue.barriers.insert(rank);
         }
     }
 
@@ -210,18 +211,18 @@ impl Index {
         if let Some(queue) = self.queues.get_mut(&contender.lock) {
             queue.upgrading = contender.upgrading.then_some(number);
         }
-        self.note_deeds(contender, |deeds| {
+        self.update_actor(contender, |actor| {
             if contender.upgrading {
-                deeds.waits.insert(number);
+                actor.waiting.insert(number);
             } else {
-                deeds.waits.remove(&number);
+                actor.waiting.remove(&number);
             }
         });
     }
 
     /// Takes a contender's grant from its owner, who has gone; the contender goes on blocking.
     pub(crate) fn cool(&mut self, contender: &Contender) {
-        self.disown(contender);
+        self.remove_ownership(contender);
         self.cooling.insert(contender.number);
     }
 
@@ -231,18 +232,18 @@ impl Index {
             queue.remove_holder(contender);
             queue.upgrading = queue.upgrading.filter(|upgrading| *upgrading != contender.number);
             let waited = queue.remove_waiting(ServiceRank::of(contender));
-            self.waiting -= usize::from(waited && !contender.companion);
+            self.waiting -= usize::from(waited && !contender.secondary);
             if queue.is_empty() {
                 self.queues.remove(&contender.lock);
             }
         }
-        if contender.companion {
-            self.companions.remove(&(contender.number, contender.lock.clone()));
+        if contender.secondary {
+            self.secondaries.remove(&(contender.number, contender.lock.clone()));
             return;
         }
         self.contenders.remove(&contender.number);
         if self.cooling.remove(&contender.number).is_none() {
-            self.disown(contender);
+            self.remove_ownership(contender);
         }
     }
 
@@ -269,8 +270,8 @@ impl Index {
         match pending {
             Pending::EndSession { session, .. } => drop(self.ending.insert(*session, number)),
             Pending::Break { lock, .. } => drop(self.breaking.insert(lock.clone(), number)),
-            Pending::Advance { lock } => drop(self.advancing.insert(lock.clone())),
-            Pending::Revoke { .. } | Pending::Refit { .. } => {}
+            Pending::Grant { lock } => drop(self.granting.insert(lock.clone())),
+            Pending::Revoke { .. } | Pending::ApplyLimit { .. } => {}
         }
     }
 
@@ -279,8 +280,8 @@ impl Index {
         match pending {
             Pending::EndSession { session, .. } => drop(self.ending.remove(session)),
             Pending::Break { lock, .. } => drop(self.breaking.remove(lock)),
-            Pending::Advance { lock } => drop(self.advancing.remove(lock)),
-            Pending::Revoke { .. } | Pending::Refit { .. } => {}
+            Pending::Grant { lock } => drop(self.granting.remove(lock)),
+            Pending::Revoke { .. } | Pending::ApplyLimit { .. } => {}
         }
     }
 
@@ -307,10 +308,10 @@ impl Index {
         }
     }
 
-    fn disown(&mut self, contender: &Contender) {
-        self.note_deeds(contender, |deeds| {
-            deeds.grants -= 1;
-            deeds.waits.remove(&contender.number);
+    fn remove_ownership(&mut self, contender: &Contender) {
+        self.update_actor(contender, |actor| {
+            actor.grants -= 1;
+            actor.waiting.remove(&contender.number);
         });
         for id in contender.ids() {
             self.grants.remove(&id);

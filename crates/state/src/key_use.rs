@@ -4,7 +4,7 @@ use crate::{
     State,
     change::Change,
     command::{Outcome, Rejection, WriteKey},
-    memory::Tombstone,
+    tombstones::Tombstone,
 };
 use fairhold_types::{EndReason, GrantId, GrantNumber, Revision, SessionNumber};
 
@@ -39,12 +39,12 @@ impl State {
         if let Some(number) = index.change_keys.get(key) {
             return KeyUse::Change(*number);
         }
-        if let Some(session) = self.memory.in_session.get(key).and_then(|number| self.sessions.get(number))
+        if let Some(session) = self.tombstones.in_session.get(key).and_then(|number| self.sessions.get(number))
             && let Some(reason) = session.ended.get(key)
         {
             return KeyUse::Ended(reason);
         }
-        match self.memory.noted(key) {
+        match self.tombstones.noted(key) {
             Some((since, remembered)) => KeyUse::Tombstone(*since, remembered),
             None => KeyUse::Free,
         }
@@ -85,7 +85,7 @@ impl Change<'_> {
     /// Remembers the key of a write without results.
     pub(crate) fn remember_write(&mut self, key: WriteKey) {
         let what = Tombstone::Write { fingerprint: key.fingerprint, succeeded: true, results: Some(Vec::new()) };
-        self.state.memory.remember(key.key, self.revision, what);
+        self.state.tombstones.remember(key.key, self.revision, what);
     }
 
     /// Whether that request changed a live grant before. A key that was used otherwise is refused, and so is one so old that the
@@ -98,7 +98,7 @@ impl Change<'_> {
             // The grant has dropped it for a newer one; the fingerprint names the grant.
             KeyUse::Tombstone(_, Tombstone::Write { fingerprint, .. }) if *fingerprint == key.fingerprint => Ok(true),
             KeyUse::Free if keys.may_have_had(&key.key) => Err(Rejection::Forgotten),
-            KeyUse::Free => self.require_memory().map(|()| false),
+            KeyUse::Free => self.require_tombstone_room().map(|()| false),
             KeyUse::Grant(_) | KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Tombstone(..) => {
                 Err(other_request())
             }
@@ -127,7 +127,7 @@ impl Change<'_> {
         if self.written_before(key)?.is_some() {
             return Ok(crate::change::Effect::Unchanged(Outcome::Nothing));
         }
-        self.require_memory()?;
+        self.require_tombstone_room()?;
         self.remember_write(key);
         Ok(crate::change::Effect::Changed(Outcome::Done))
     }

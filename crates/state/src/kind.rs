@@ -23,9 +23,9 @@ pub enum NodeKind {
 /// allocators have; with eight more it would take 160.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "NodeKind", into = "NodeKind")]
-pub struct KindOf(u64);
+pub struct PackedKind(u64);
 
-impl KindOf {
+impl PackedKind {
     const PERSISTENT: u64 = 0;
     const EPHEMERAL: u64 = 1;
     const CONTAINER: u64 = 2;
@@ -36,39 +36,39 @@ impl KindOf {
     #[must_use]
     pub fn get(self) -> NodeKind {
         match self.0 {
-            KindOf::PERSISTENT => NodeKind::Persistent,
-            KindOf::EPHEMERAL => NodeKind::Ephemeral,
-            KindOf::CONTAINER => NodeKind::Container,
-            ttl => NodeKind::Ttl { ttl_ms: ttl - KindOf::TTL },
+            PackedKind::PERSISTENT => NodeKind::Persistent,
+            PackedKind::EPHEMERAL => NodeKind::Ephemeral,
+            PackedKind::CONTAINER => NodeKind::Container,
+            ttl => NodeKind::Ttl { ttl_ms: ttl - PackedKind::TTL },
         }
     }
 }
 
-impl From<NodeKind> for KindOf {
-    fn from(kind: NodeKind) -> KindOf {
-        KindOf(match kind {
-            NodeKind::Persistent => KindOf::PERSISTENT,
-            NodeKind::Ephemeral => KindOf::EPHEMERAL,
-            NodeKind::Container => KindOf::CONTAINER,
+impl From<NodeKind> for PackedKind {
+    fn from(kind: NodeKind) -> PackedKind {
+        PackedKind(match kind {
+            NodeKind::Persistent => PackedKind::PERSISTENT,
+            NodeKind::Ephemeral => PackedKind::EPHEMERAL,
+            NodeKind::Container => PackedKind::CONTAINER,
             // Limits keep it far below: ten thousand years would fit.
-            NodeKind::Ttl { ttl_ms } => KindOf::TTL.saturating_add(ttl_ms),
+            NodeKind::Ttl { ttl_ms } => PackedKind::TTL.saturating_add(ttl_ms),
         })
     }
 }
 
-impl From<KindOf> for NodeKind {
-    fn from(kind: KindOf) -> NodeKind {
+impl From<PackedKind> for NodeKind {
+    fn from(kind: PackedKind) -> NodeKind {
         kind.get()
     }
 }
 
-impl PartialEq<NodeKind> for KindOf {
+impl PartialEq<NodeKind> for PackedKind {
     fn eq(&self, other: &NodeKind) -> bool {
         self.get() == *other
     }
 }
 
-impl fmt::Debug for KindOf {
+impl fmt::Debug for PackedKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.get().fmt(f)
     }
@@ -84,22 +84,22 @@ mod tests {
         NodeKind::Container,
         NodeKind::Ttl { ttl_ms: 0 },
         NodeKind::Ttl { ttl_ms: 1 },
-        NodeKind::Ttl { ttl_ms: u64::MAX - KindOf::TTL },
+        NodeKind::Ttl { ttl_ms: u64::MAX - PackedKind::TTL },
     ];
 
     #[test]
     fn every_kind_comes_back() {
         for kind in KINDS {
-            assert_eq!(KindOf::from(kind).get(), kind);
+            assert_eq!(PackedKind::from(kind).get(), kind);
         }
     }
 
     #[test]
     fn it_is_written_as_the_kind_that_it_says() {
         for kind in KINDS {
-            let written = fairhold_codec::encode(1, &KindOf::from(kind)).unwrap();
+            let written = fairhold_codec::encode(1, &PackedKind::from(kind)).unwrap();
             assert_eq!(written, fairhold_codec::encode(1, &kind).unwrap());
-            assert_eq!(fairhold_codec::decode::<KindOf>(1, &written).unwrap(), kind);
+            assert_eq!(fairhold_codec::decode::<PackedKind>(1, &written).unwrap(), kind);
         }
     }
 

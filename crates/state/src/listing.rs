@@ -129,7 +129,8 @@ impl<'a> LockListing<'a> {
                 return true;
             }
             let Some(name) = self.names.next() else { return true };
-            (self.seen, self.last_seen) = (self.seen + 1, Some(name));
+            self.seen += 1;
+            self.last_seen = Some(name);
             if self.state.fits_filter(name, self.query.filter) {
                 self.take(name);
             }
@@ -243,7 +244,7 @@ impl State {
         match sort {
             LockSort::Name => 0,
             LockSort::Waiters => u64::MAX - queue().map_or(0, |queue| queue.waiting.len() as u64),
-            LockSort::LongestWait => queue().and_then(first_waiter).map_or(u64::MAX, |number| number.0),
+            LockSort::LongestWait => queue().and_then(longest_waiter).map_or(u64::MAX, |number| number.0),
             LockSort::Wait => u64::MAX - self.statistics(name).map_or(0, |counted| counted.waited.sum_ms),
             LockSort::Hold => u64::MAX - self.statistics(name).map_or(0, |counted| counted.held.sum_ms),
             LockSort::Contention => u64::MAX - self.statistics(name).map_or(0, |counted| counted.hand_overs),
@@ -257,7 +258,7 @@ impl State {
         let holding = |number: &&GrantNumber| !self.index.cooling.contains(*number);
         let first = queue.and_then(|queue| queue.holders.iter().find(holding));
         let first = first.and_then(|number| self.contender_in(name, *number));
-        let oldest = queue.and_then(first_waiter).and_then(|number| self.contender(number));
+        let oldest = queue.and_then(longest_waiter).and_then(|number| self.contender(number));
         let counted = self.statistics(name);
         LockEntry {
             name: name.clone(),
@@ -278,7 +279,7 @@ impl State {
 }
 
 /// The one that waits since longest, wherever its priority has put it.
-fn first_waiter(queue: &Queue) -> Option<GrantNumber> {
+fn longest_waiter(queue: &Queue) -> Option<GrantNumber> {
     queue.by_age.get_min().copied()
 }
 
@@ -317,7 +318,8 @@ mod tests {
             let mut after = None;
             loop {
                 let query = query(sort, after);
-                let (mut listing, mut parts) = (state.lock_listing(&query), 0);
+                let mut listing = state.lock_listing(&query);
+                let mut parts = 0;
                 while !listing.look_at(1) {
                     parts += 1;
                     assert_eq!(listing.seen, parts);

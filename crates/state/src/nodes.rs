@@ -20,10 +20,10 @@ use fairhold_types::{
 /// What it costs to create or remove a node.
 const NODE_STEPS: u64 = 2;
 
-type Done = Result<OperationResult, Rejection>;
+type OperationOutcome = Result<OperationResult, Rejection>;
 
 impl Change<'_> {
-    pub(crate) fn operate(&mut self, operation: Operation) -> Done {
+    pub(crate) fn operate(&mut self, operation: Operation) -> OperationOutcome {
         match operation {
             Operation::Put { path, value, parents, lifetime } => self.put(path, value, parents, lifetime),
             Operation::Create { path, value, parents, lifetime } => {
@@ -62,7 +62,7 @@ impl Change<'_> {
     /// Removes ephemeral nodes of a session that ends, in the order of their paths, as many as one command may; says whether
     /// none is left.
     pub(crate) fn remove_ephemerals(&mut self, session: SessionNumber) -> bool {
-        if planted::has(Bug::EphemeralsStay) {
+        if ephemerals_stay() {
             return true;
         }
         while let Some(path) = self.state.index.ephemerals.get(&session).and_then(|owned| owned.get_min()).cloned() {
@@ -75,7 +75,7 @@ impl Change<'_> {
         true
     }
 
-    fn put(&mut self, path: Path, value: Value, parents: bool, lifetime: Lifetime) -> Done {
+    fn put(&mut self, path: Path, value: Value, parents: bool, lifetime: Lifetime) -> OperationOutcome {
         let create = self.new_node(value, lifetime)?;
         let Some(node) = self.state.visible(&path) else {
             self.create(path, create, parents)?;
@@ -102,7 +102,7 @@ impl Change<'_> {
     }
 
     /// ZooKeeper's order: the path, the parent, the node itself, and only then whether the parent may have children.
-    fn create(&mut self, path: Path, create: NewNode, parents: bool) -> Done {
+    fn create(&mut self, path: Path, create: NewNode, parents: bool) -> OperationOutcome {
         refuse_locks(&path)?;
         let missing = self.state.missing_above(&path);
         if let (Some(path), false) = (missing.last(), parents) {
@@ -111,10 +111,10 @@ impl Change<'_> {
         if self.state.visible(&path).is_some() {
             return Err(Rejection::NodeExists { path });
         }
-        let ground = missing.first().unwrap_or(&path).parent();
-        if let Some(ground) = ground.filter(|path| self.state.visible(path).is_some_and(|node| node.kind == NodeKind::Ephemeral))
-        {
-            return Err(Rejection::EphemeralParent { path: ground });
+        let is_ephemeral = |path: &Path| self.state.visible(path).is_some_and(|node| node.kind == NodeKind::Ephemeral);
+        let existing_parent = missing.first().unwrap_or(&path).parent();
+        if let Some(path) = existing_parent.filter(is_ephemeral) {
+            return Err(Rejection::EphemeralParent { path });
         }
         if self.created + missing.len() >= NODES_CREATED_MAX {
             return Err(Rejection::TooManyCreated { max: NODES_CREATED_MAX as u64 });
@@ -127,7 +127,8 @@ impl Change<'_> {
     }
 
     fn set(&mut self, path: Path, value: Value) -> i32 {
-        let (revision, at) = (self.revision, self.at);
+        let revision = self.revision;
+        let at = self.at;
         let Some(node) = self.state.tree.write(&path, value) else {
             unreachable!("{path} was found before it was written");
         };
@@ -139,7 +140,7 @@ impl Change<'_> {
         version
     }
 
-    fn delete(&mut self, path: &Path, version: Option<i32>, recursive: bool) -> Done {
+    fn delete(&mut self, path: &Path, version: Option<i32>, recursive: bool) -> OperationOutcome {
         refuse_locks(path)?;
         if path.parent().is_none() {
             return Err(Rejection::ReadOnly { path: path.clone() });
@@ -148,21 +149,21 @@ impl Change<'_> {
         if children > 0 && !recursive {
             return Err(Rejection::NotEmpty { path: path.clone(), children });
         }
-        let mut doomed: Vec<Path> = vec![path.clone()];
+        let mut removed_paths: Vec<Path> = vec![path.clone()];
         if recursive {
             let room = NODES_REMOVED_MAX - self.removed;
-            doomed.extend(self.state.tree.below(path, None).map(|(path, _)| path.clone()).take(room));
-            if doomed.len() > room {
+            removed_paths.extend(self.state.tree.below(path, None).map(|(path, _)| path.clone()).take(room));
+            if removed_paths.len() > room {
                 return Err(Rejection::TooManyNodes { max: NODES_REMOVED_MAX as u64 });
             }
-            self.removed += doomed.len();
+            self.removed += removed_paths.len();
         }
-        self.note_steps(NODE_STEPS * doomed.len() as u64);
+        self.note_steps(NODE_STEPS * removed_paths.len() as u64);
         // Parents come before their children in it.
-        for path in doomed.iter().rev() {
+        for path in removed_paths.iter().rev() {
             self.remove_node(path);
         }
-        Ok(OperationResult::Deleted { count: u32::try_from(doomed.len()).unwrap_or(u32::MAX) })
+        Ok(OperationResult::Deleted { count: u32::try_from(removed_paths.len()).unwrap_or(u32::MAX) })
     }
 
     /// Creates a node below one that exists, and tells of both. The node of a session that has ended makes room for it.
@@ -177,7 +178,7 @@ impl Change<'_> {
             self.state.index.note_node(&path, node);
         }
         self.events.push(Event::NodeCreated { path: path.clone() });
-        self.tell_parent(&path);
+        self.emit_children_changed(&path);
     }
 
     /// Removes a node without children, and tells of it and of its parent.
@@ -187,10 +188,10 @@ impl Change<'_> {
         };
         self.state.index.remove_node(path, &node);
         self.events.push(Event::NodeDeleted { path: path.clone(), version: node.version });
-        self.tell_parent(path);
+        self.emit_children_changed(path);
     }
 
-    fn tell_parent(&mut self, path: &Path) {
+    fn emit_children_changed(&mut self, path: &Path) {
         let Some(parent) = path.parent() else { return };
         if let Some(node) = self.state.tree.get(&parent) {
             self.state.index.note_node(&parent, node);
@@ -236,4 +237,9 @@ fn kind_in_words(node: &Znode) -> String {
         NodeKind::Container => "a container".to_owned(),
         NodeKind::Ttl { ttl_ms } => format!("a TTL node of {ttl_ms}ms"),
     }
+}
+
+/// Never, except with the planted bug.
+fn ephemerals_stay() -> bool {
+    planted::has(Bug::EphemeralsStay)
 }

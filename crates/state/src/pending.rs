@@ -5,8 +5,8 @@
 //! up a small one.
 
 use crate::{
-    place::ServiceRank,
     record::Revocation,
+    service_rank::ServiceRank,
     weighed::{Weigh, Weighed},
     weight::{PENDING_BYTES, len},
 };
@@ -22,11 +22,11 @@ pub(crate) enum Pending {
     /// The holders of a lock that an administrator broke.
     Break { lock: LockName, by: String, reason: String },
     /// The holders of a lock that an administrator revoked, from after that grant on.
-    Revoke { lock: LockName, after: GrantNumber, word: Revocation },
+    Revoke { lock: LockName, after: GrantNumber, revocation: Revocation },
     /// The waiters of a lock whose settings changed, from after that place on: waiters that can no longer fit end.
-    Refit { lock: LockName, after: Option<ServiceRank>, by: String },
+    ApplyLimit { lock: LockName, after: Option<ServiceRank>, by: String },
     /// The waiters of a lock that may be granted.
-    Advance { lock: LockName },
+    Grant { lock: LockName },
 }
 
 /// How a session ended.
@@ -53,8 +53,8 @@ pub(crate) struct PendingWork {
 impl Pending {
     pub(crate) fn concerns(&self, of: &LockName) -> bool {
         match self {
-            Pending::Break { lock, .. } | Pending::Refit { lock, .. } | Pending::Revoke { lock, .. } => lock == of,
-            Pending::EndSession { .. } | Pending::Advance { .. } => false,
+            Pending::Break { lock, .. } | Pending::ApplyLimit { lock, .. } | Pending::Revoke { lock, .. } => lock == of,
+            Pending::EndSession { .. } | Pending::Grant { .. } => false,
         }
     }
 }
@@ -96,7 +96,8 @@ impl PendingWork {
     }
 
     pub(crate) fn restore_counters(&mut self, (next, last): (u64, u64)) {
-        (self.next, self.last) = (next, last);
+        self.next = next;
+        self.last = last;
     }
 
     pub(crate) fn restore(&mut self, number: u64, pending: Pending) {
@@ -104,7 +105,7 @@ impl PendingWork {
     }
 
     /// The one whose turn it is.
-    pub(crate) fn turn(&self) -> Option<(u64, Pending)> {
+    pub(crate) fn next_in_turn(&self) -> Option<(u64, Pending)> {
         let after = self.work.range((Bound::Excluded(self.last), Bound::Unbounded)).next();
         after.or_else(|| self.work.iter().next()).map(|(number, pending)| (*number, pending.clone()))
     }
@@ -121,9 +122,9 @@ impl Weigh<u64> for Pending {
                 Pending::EndSession { how: SessionEnd::Ended { by, reason }, .. } => len(by) + len(reason),
                 Pending::EndSession { how: SessionEnd::Closed | SessionEnd::Expired, .. } => 0,
                 Pending::Break { lock, by, reason } => len(lock.as_str()) + len(by) + len(reason),
-                Pending::Revoke { lock, word, .. } => len(lock.as_str()) + len(&word.by) + len(&word.reason),
-                Pending::Refit { lock, by, .. } => len(lock.as_str()) + len(by),
-                Pending::Advance { lock } => len(lock.as_str()),
+                Pending::Revoke { lock, revocation, .. } => len(lock.as_str()) + len(&revocation.by) + len(&revocation.reason),
+                Pending::ApplyLimit { lock, by, .. } => len(lock.as_str()) + len(by),
+                Pending::Grant { lock } => len(lock.as_str()),
             }
     }
 }

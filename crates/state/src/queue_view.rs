@@ -4,11 +4,10 @@
 use crate::{
     State,
     index::Queue,
-    place::ServiceRank,
     record::{Contender, LockSettings},
+    service_rank::ServiceRank,
 };
 use fairhold_types::{FencingToken, GrantNumber, LockName, Mode};
-use imbl::OrdSet;
 use std::ops::Bound::{self, Excluded, Unbounded};
 
 /// How many waiting readers are passed over, at most, to find out for whom one behind them waits.
@@ -22,7 +21,7 @@ pub enum QueueKey {
     /// Among the waiters: higher standing first, then in the order of their numbers.
     Waiter {
         /// The priority by which it stands.
-        standing: i32,
+        effective_priority: i32,
         /// The grant's number.
         number: GrantNumber,
     },
@@ -34,7 +33,7 @@ impl QueueKey {
     pub fn of(contender: &Contender) -> QueueKey {
         match contender.granted_at {
             Some(_) => QueueKey::Holder(contender.number),
-            None => QueueKey::Waiter { standing: contender.standing, number: contender.number },
+            None => QueueKey::Waiter { effective_priority: contender.effective_priority, number: contender.number },
         }
     }
 }
@@ -80,7 +79,8 @@ impl State {
     /// A lock without its contenders; a lock that was never used has nobody.
     #[must_use]
     pub fn lock_summary(&self, name: &LockName) -> LockSummary {
-        let (settings, queue) = (self.settings(name), self.index.queues.get(name));
+        let settings = self.settings(name);
+        let queue = self.index.queues.get(name);
         LockSummary {
             holders: queue.map_or(0, |queue| queue.holders.len()),
             waiting: queue.map_or(0, |queue| queue.waiting.len()),
@@ -101,18 +101,18 @@ impl State {
     #[must_use]
     pub fn position(&self, name: &LockName, number: GrantNumber) -> Option<u64> {
         let queue = self.index.queues.get(name)?;
-        let place = ServiceRank::of(self.contender_in(name, number)?);
-        queue.waiting.contains(&place).then(|| (queue.holders.len() + rank(&queue.waiting, place)) as u64 + 1)
+        let rank = ServiceRank::of(self.contender_in(name, number)?);
+        queue.waiting.contains(&rank).then(|| (queue.holders.len() + queue.waiting_before(rank)) as u64 + 1)
     }
 
     /// The contender whose end lets a waiter go on. Nothing for a holder, nor for a reader with more than `READERS_PASSED_MAX`
     /// waiting readers right before it.
     #[must_use]
     pub fn waits_for(&self, name: &LockName, number: GrantNumber) -> Option<&Contender> {
-        let line = QueueWalk::of(self, name)?;
+        let walk = QueueWalk::of(self, name)?;
         let contender = self.contender_in(name, number)?;
-        let place = ServiceRank::of(contender);
-        line.waits_for(contender, || line.predecessor(place), || line.blocker_before(place))
+        let rank = ServiceRank::of(contender);
+        walk.waits_for(contender, || walk.predecessor(rank), || walk.blocker_before(rank))
     }
 
     /// The queue behind a place; all of it without one. `before` is what is known of the contenders up to that place.
@@ -123,17 +123,17 @@ impl State {
         before: Before<'a>,
     ) -> impl Iterator<Item = QueueEntry<'a>> + Send + use<'a> {
         let (holders, waiting) = ranges(after);
-        let line = QueueWalk::of(self, name);
+        let walk = QueueWalk::of(self, name);
         let mut predecessor = None;
-        let mut blocker = before.blocker.or_else(|| line?.blocking_holder());
-        let contenders = line.into_iter().flat_map(move |line| {
-            let holders = line.queue.holders.range(holders).copied();
-            let numbers = holders.chain(line.queue.waiting.range(waiting).map(|place| place.number()));
-            numbers.filter_map(move |number| line.contender(number))
+        let mut blocker = before.blocker.or_else(|| walk?.blocking_holder());
+        let contenders = walk.into_iter().flat_map(move |walk| {
+            let holders = walk.queue.holders.range(holders).copied();
+            let numbers = holders.chain(walk.queue.waiting.range(waiting).map(|rank| rank.number()));
+            numbers.filter_map(move |number| walk.contender(number))
         });
         (before.count + 1..).zip(contenders).map(move |(position, contender)| {
-            let neighbour = || predecessor.or_else(|| line?.predecessor(ServiceRank::of(contender)));
-            let waits_for = line.and_then(|line| line.waits_for(contender, neighbour, || blocker));
+            let neighbour = || predecessor.or_else(|| walk?.predecessor(ServiceRank::of(contender)));
+            let waits_for = walk.and_then(|walk| walk.waits_for(contender, neighbour, || blocker));
             predecessor = Some(contender);
             if contender.granted_at.is_none() && contender.holds_readers_back() {
                 blocker = Some(contender);
@@ -152,12 +152,14 @@ impl State {
         let all_holders = queue.map_or(0, |queue| queue.holders.len() as u64);
         let (all, holders, waiting) = match key {
             QueueKey::Holder(number) => (0, Some(..=number), None),
-            QueueKey::Waiter { standing, number } => (all_holders, None, Some(..=ServiceRank::new(standing, number))),
+            QueueKey::Waiter { effective_priority, number } => {
+                (all_holders, None, Some(..=ServiceRank::new(effective_priority, number)))
+            }
         };
         let left = queue.into_iter().flat_map(move |queue| {
             let holders = holders.into_iter().flat_map(|range| queue.holders.range(range).copied());
             let waiting = waiting.into_iter().flat_map(|range| queue.waiting.range(range));
-            holders.chain(waiting.map(|place| place.number()))
+            holders.chain(waiting.map(|rank| rank.number()))
         });
         (all, left)
     }
@@ -171,11 +173,11 @@ impl State {
     ) -> impl Iterator<Item = &'a Contender> + Send + use<'a> {
         let range = match key {
             QueueKey::Holder(_) => None,
-            QueueKey::Waiter { standing, number } => Some(..=ServiceRank::new(standing, number)),
+            QueueKey::Waiter { effective_priority, number } => Some(..=ServiceRank::new(effective_priority, number)),
         };
-        QueueWalk::of(self, name).zip(range).into_iter().flat_map(|(line, range)| {
-            let places = line.queue.waiting.range(range).rev();
-            places.filter_map(move |place| line.contender(place.number()))
+        QueueWalk::of(self, name).zip(range).into_iter().flat_map(|(walk, range)| {
+            let places = walk.queue.waiting.range(range).rev();
+            places.filter_map(move |rank| walk.contender(rank.number()))
         })
     }
 }
@@ -185,7 +187,7 @@ impl Contender {
     /// several locks, in one order everywhere.
     #[must_use]
     pub fn holds_readers_back(&self) -> bool {
-        self.mode == Mode::Exclusive || self.upgrading || (self.granted_at.is_none() && self.is_of_several())
+        self.mode == Mode::Exclusive || self.upgrading || (self.granted_at.is_none() && self.is_multi_lock())
     }
 }
 
@@ -215,7 +217,7 @@ impl<'a> QueueWalk<'a> {
         if contender.granted_at.is_some() {
             return None;
         }
-        if contender.is_of_several() && self.state.is_ready(self.name, contender.number) {
+        if contender.is_multi_lock() && self.state.can_be_granted(self.name, contender.number) {
             return self.state.blocker_elsewhere(contender);
         }
         match contender.mode {
@@ -231,19 +233,19 @@ impl<'a> QueueWalk<'a> {
     }
 
     fn first(self) -> Option<&'a Contender> {
-        let number = self.queue.holders.get_min().copied().or_else(|| self.queue.waiting.get_min().map(|place| place.number()));
+        let number = self.queue.holders.get_min().copied().or_else(|| self.queue.waiting.get_min().map(|rank| rank.number()));
         self.contender(number?)
     }
 
     /// The one right before a waiter.
-    fn predecessor(self, place: ServiceRank) -> Option<&'a Contender> {
-        let waiter = self.queue.waiting.range(..place).next_back().map(|place| place.number());
+    fn predecessor(self, rank: ServiceRank) -> Option<&'a Contender> {
+        let waiter = self.queue.waiting.range(..rank).next_back().map(|rank| rank.number());
         self.contender(waiter.or_else(|| self.queue.holders.get_max().copied())?)
     }
 
     /// The last one before a waiter that holds readers back, looked for among the nearest only.
-    fn blocker_before(self, place: ServiceRank) -> Option<&'a Contender> {
-        let mut before = self.queue.waiting.range(..place).rev().filter_map(|place| self.contender(place.number()));
+    fn blocker_before(self, rank: ServiceRank) -> Option<&'a Contender> {
+        let mut before = self.queue.waiting.range(..rank).rev().filter_map(|rank| self.contender(rank.number()));
         let blocker = before.by_ref().take(READERS_PASSED_MAX).find(|waiter| waiter.holds_readers_back());
         match (blocker, before.next()) {
             (Some(blocker), _) => Some(blocker),
@@ -259,21 +261,6 @@ impl<'a> QueueWalk<'a> {
     }
 }
 
-/// How many stand before a place, which is one of them.
-fn rank(waiting: &OrdSet<ServiceRank>, place: ServiceRank) -> usize {
-    let (mut before, mut behind) = (waiting.range(..place), waiting.range(place..));
-    let mut steps = 0;
-    loop {
-        if before.next().is_none() {
-            return steps;
-        }
-        if behind.next().is_none() {
-            return waiting.len() - steps;
-        }
-        steps += 1;
-    }
-}
-
 type Range<T> = (Bound<T>, Bound<T>);
 
 /// The holders and the waiters behind a place.
@@ -281,9 +268,9 @@ fn ranges(after: Option<QueueKey>) -> (Range<GrantNumber>, Range<ServiceRank>) {
     match after {
         None => ((Unbounded, Unbounded), (Unbounded, Unbounded)),
         Some(QueueKey::Holder(number)) => ((Excluded(number), Unbounded), (Unbounded, Unbounded)),
-        Some(QueueKey::Waiter { standing, number }) => {
+        Some(QueueKey::Waiter { effective_priority, number }) => {
             let none = Excluded(GrantNumber(u64::MAX));
-            ((none, Unbounded), (Excluded(ServiceRank::new(standing, number)), Unbounded))
+            ((none, Unbounded), (Excluded(ServiceRank::new(effective_priority, number)), Unbounded))
         }
     }
 }

@@ -3,9 +3,9 @@
 use crate::{
     State,
     command::Rejection,
-    memory::Tombstone,
     queue_view::{Before, QueueEntry},
     record::{Contender, LockSettings, NodeRole, SessionRecord},
+    tombstones::Tombstone,
 };
 use fairhold_types::{
     ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionId, SessionNumber,
@@ -127,7 +127,7 @@ impl State {
         if let Some(note) = dead.and_then(|contender| self.note_of_dead(contender)) {
             return Some(note);
         }
-        match self.memory.get(id)? {
+        match self.tombstones.get(id)? {
             Tombstone::Broken { note } => Some(note.clone()),
             Tombstone::Grant(_) | Tombstone::Session | Tombstone::Write { .. } => None,
         }
@@ -171,7 +171,7 @@ impl State {
     pub fn front(&self, name: &LockName, count: usize) -> impl Iterator<Item = &Contender> {
         let queue = self.index.queues.get(name);
         let holders = queue.into_iter().flat_map(|queue| &queue.holders).copied();
-        let waiting = queue.into_iter().flat_map(|queue| &queue.waiting).map(|place| place.number());
+        let waiting = queue.into_iter().flat_map(|queue| &queue.waiting).map(|rank| rank.number());
         holders.chain(waiting).take(count).filter_map(|number| self.contender_in(name, number))
     }
 
@@ -186,7 +186,7 @@ impl State {
             }
             None => self.has_token(lock, token),
         };
-        if holds || planted::has(Bug::FenceUnchecked) {
+        if holds || fence_unchecked() {
             return Ok(());
         }
         Err(Rejection::StaleToken { current: self.newest_token(lock) })
@@ -222,7 +222,8 @@ impl State {
     /// How many of everything there are, without walking over it.
     #[must_use]
     pub fn census(&self) -> Census {
-        let (waiting, cooling) = (self.index.waiting, self.index.cooling.len());
+        let waiting = self.index.waiting;
+        let cooling = self.index.cooling.len();
         Census {
             locks: self.index.queues.len(),
             held: self.index.contenders.len() - waiting - cooling,
@@ -265,6 +266,11 @@ impl State {
     /// `Command::Forget`.
     #[must_use]
     pub fn remembered_span(&self) -> Option<(Revision, Revision)> {
-        self.memory.span()
+        self.tombstones.span()
     }
+}
+
+/// Never, except with the planted bug.
+fn fence_unchecked() -> bool {
+    planted::has(Bug::FenceUnchecked)
 }

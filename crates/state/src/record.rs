@@ -15,7 +15,7 @@ use imbl::OrdMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::Arc;
 
-pub use crate::kind::{KindOf, NodeKind};
+pub use crate::kind::{NodeKind, PackedKind};
 
 /// A client's liveness. It has no deadline: only the leader's clock knows one, and deadlines are not replicated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,7 +136,7 @@ pub struct Znode {
     /// The session that owns it, if it is ephemeral; 0 for none.
     pub ephemeral_owner: SessionNumber,
     /// What kind of node it is.
-    pub kind: KindOf,
+    pub kind: PackedKind,
     /// Its value.
     pub value: Value,
     /// What it is to the lock recipe.
@@ -243,7 +243,7 @@ impl Hold {
         Hold {
             grant: contender.grant,
             attempt: contender.attempt,
-            want: Want { lock: contender.lock.clone(), mode: contender.asked },
+            want: Want { lock: contender.lock.clone(), mode: contender.requested_mode },
             limit: contender.limit,
             permits: contender.permits,
             priority: contender.priority,
@@ -277,7 +277,7 @@ pub struct Contender {
     /// The other locks that its request named, in order. They have contenders of the same number, to which all of this applies.
     pub others: Vec<Want>,
     /// It stands here for a grant whose first lock is another one.
-    pub companion: bool,
+    pub secondary: bool,
     /// The session that owns it; also after the session expired, while it cools.
     pub session: SessionNumber,
     /// Whether that session was made for this grant alone.
@@ -285,7 +285,7 @@ pub struct Contender {
     /// Alone or shared, as it stands now.
     pub mode: Mode,
     /// The mode that its request named.
-    pub asked: Mode,
+    pub requested_mode: Mode,
     /// It holds shared, and waits until it is the only one.
     pub upgrading: bool,
     /// The limit that its request named.
@@ -295,7 +295,7 @@ pub struct Contender {
     /// The priority that its request named.
     pub priority: i32,
     /// The priority by which it stands, higher before lower: its own, or that of one who stood there and may not be overtaken.
-    pub standing: i32,
+    pub effective_priority: i32,
     /// How often one who came later was placed before it, while it waited longest.
     pub overtaken: u32,
     /// Its owner, for people to read.
@@ -305,9 +305,9 @@ pub struct Contender {
     /// How often a caller attached to it; the newest attempt is the one that counts.
     pub attempt: u64,
     /// Further holds by the same owner, in the order in which they were taken.
-    pub more: Vec<Hold>,
+    pub further_holds: Vec<Hold>,
     /// The hold that it was taken with was given back, and further ones keep it.
-    pub first_over: bool,
+    pub first_released: bool,
     /// How often a request waited to make it the only holder: the newest attempt is the one that counts.
     pub upgrade_attempt: u64,
     /// The key of the newest of these requests, where it had one.
@@ -351,32 +351,32 @@ impl Contender {
 
     /// The ids of its holds.
     pub fn ids(&self) -> impl Iterator<Item = GrantId> + '_ {
-        let first = (!self.first_over).then_some(self.grant);
-        first.into_iter().chain(self.more.iter().map(|hold| hold.grant))
+        let first = (!self.first_released).then_some(self.grant);
+        first.into_iter().chain(self.further_holds.iter().map(|hold| hold.grant))
     }
 
     /// The attempt that counts of one of its holds.
     #[must_use]
     pub fn attempt_of(&self, id: &GrantId) -> u64 {
-        self.more.iter().find(|hold| hold.grant == *id).map_or(self.attempt, |hold| hold.attempt)
+        self.further_holds.iter().find(|hold| hold.grant == *id).map_or(self.attempt, |hold| hold.attempt)
     }
 
     /// Whether it can never be granted by a lock with that limit.
-    pub(crate) fn cannot_fit(&self, limit: u32) -> bool {
+    pub(crate) fn can_never_fit(&self, limit: u32) -> bool {
         self.permits > limit || (limit > 1 && self.mode == Mode::Shared)
     }
 
     /// Whether its grant has several locks.
     #[must_use]
-    pub fn is_of_several(&self) -> bool {
-        self.companion || !self.others.is_empty()
+    pub fn is_multi_lock(&self) -> bool {
+        self.secondary || !self.others.is_empty()
     }
 
     /// Whether nobody who comes later is placed before it: it waits in several queues, which must have one order, or it was
     /// overtaken often enough.
     #[must_use]
-    pub fn is_not_overtaken(&self) -> bool {
-        self.is_of_several() || self.overtaken >= OVERTAKEN_MAX
+    pub fn cannot_be_overtaken(&self) -> bool {
+        self.is_multi_lock() || self.overtaken >= OVERTAKEN_MAX
     }
 }
 

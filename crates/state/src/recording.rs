@@ -4,7 +4,7 @@ use crate::{
     State,
     change::{Change, Effect},
     command::Outcome,
-    history::{Ending, HistoryKey, Holding, Past, who_ended_weight},
+    history::{Ending, HistoryKey, Holding, PastHolding, who_ended_weight},
     record::{Contender, Moment},
 };
 use fairhold_types::{EndReason, FencingToken, GrantNumber, HoldingEnd, LockName, Revision, limits::ESTIMATE_HOLDS};
@@ -12,26 +12,26 @@ use std::sync::Arc;
 
 impl Change<'_> {
     /// Writes down that one who stood in a lock does so no more. Who never held leaves no trace here.
-    pub(crate) fn note_ended(&mut self, contender: &Contender, how: EndReason) {
+    pub(crate) fn record_ended(&mut self, contender: &Contender, how: EndReason) {
         let holding = holding_of(contender);
         self.count_ended(contender, holding.as_ref(), how);
         if let Some(holding) = holding {
-            self.write_down(holding, how.into());
+            self.record(holding, how.into());
         }
     }
 
     /// Writes down that one who holds a lock does so in another mode from now on.
-    pub(crate) fn note_changed_mode(&mut self, number: GrantNumber, how: HoldingEnd) {
+    pub(crate) fn record_changed_mode(&mut self, number: GrantNumber, how: HoldingEnd) {
         if let Some(holding) = holding_of(self.contender(number)) {
             self.count_changed_mode(&holding);
-            self.write_down(holding, how);
+            self.record(holding, how);
         }
     }
 
-    fn write_down(&mut self, holding: Holding, how: HoldingEnd) {
-        let (to, lock) = (self.moment(), holding.lock.clone());
-        let ending = Ending { to, how, by: String::new(), reason: String::new() };
-        self.state.history.insert(Arc::new(Past { holding, ending }));
+    fn record(&mut self, holding: Holding, how: HoldingEnd) {
+        let lock = holding.lock.clone();
+        let ending = Ending { to: self.moment(), how, by: String::new(), reason: String::new() };
+        self.state.history.insert(Arc::new(PastHolding { holding, ending }));
         let dropped = self.state.history.trim(&lock, self.state.budget.history_bytes_max());
         self.state.drop_statistics(dropped);
     }
@@ -41,14 +41,15 @@ impl Change<'_> {
     }
 
     /// Adds to what was just written down who ended it, and why.
-    pub(crate) fn note_who_ended(&mut self, lock: &LockName, number: GrantNumber, by: &str, reason: &str) {
+    pub(crate) fn record_who_ended(&mut self, lock: &LockName, number: GrantNumber, by: &str, reason: &str) {
         let key = HistoryKey { ended: self.revision, number };
         self.state.history.table.change(
             &(lock.clone(), key),
             |past| who_ended_weight(past),
             |past| {
                 let ending = &mut Arc::make_mut(past).ending;
-                (ending.by, ending.reason) = (by.to_owned(), reason.to_owned());
+                ending.by = by.to_owned();
+                ending.reason = reason.to_owned();
             },
         );
     }
@@ -91,7 +92,8 @@ pub(crate) fn holding_since(contender: &Contender) -> Option<Moment> {
 
 /// A contender's time of holding in the mode that it has, once it was granted.
 pub(crate) fn holding_of(contender: &Contender) -> Option<Holding> {
-    let (revision, from) = (contender.granted_at?, holding_since(contender)?);
+    let revision = contender.granted_at?;
+    let from = holding_since(contender)?;
     Some(Holding {
         lock: contender.lock.clone(),
         number: contender.number,

@@ -5,9 +5,9 @@ use crate::{
     command::{Event, Meta, OpenSession, Outcome, Rejection, WriteKey},
     grant::TombstoneKeeper,
     key_use::{KeyUse, other_request},
-    memory::Tombstone,
     pending::{Pending, SessionEnd},
     record::{Ended, SessionRecord},
+    tombstones::Tombstone,
     weight::ended_weight,
 };
 use fairhold_types::{EndReason, GrantId, GrantNumber, LockName, SessionId, SessionNumber, limits, time::WallMillis};
@@ -20,7 +20,7 @@ impl Change<'_> {
     pub(crate) fn open_session(&mut self, open: OpenSession) -> Result<Effect, Rejection> {
         if let Some(key) = open.key {
             match self.state.use_of(&key) {
-                KeyUse::Free => self.require_memory()?,
+                KeyUse::Free => self.require_tombstone_room()?,
                 KeyUse::Session(number) => {
                     return self.state.session(number).map_or(Err(Rejection::SessionEnded), |session| reopened(session, &open));
                 }
@@ -97,9 +97,9 @@ impl Change<'_> {
         self.forget_session(number);
         let (locks, done) = if goes_later { (BTreeSet::new(), false) } else { self.end_some_of(number, &how) };
         if !done {
-            self.leave(Pending::EndSession { session: number, how });
+            self.defer(Pending::EndSession { session: number, how });
         }
-        self.advance_all(locks);
+        self.grant_waiters(locks);
         Effect::Changed(Outcome::Done)
     }
 
@@ -135,7 +135,7 @@ impl Change<'_> {
             SessionEnd::Ended { by, reason } => {
                 let locks = self.break_contender(grant, by, reason, TombstoneKeeper::Table);
                 for lock in locks.iter().filter(|_| held) {
-                    self.tell_broken(lock, by, reason);
+                    self.emit_broken(lock, by, reason);
                 }
                 locks
             }
@@ -150,7 +150,7 @@ impl Change<'_> {
                 let how = how.clone();
                 self.end_grant_of(grant, &how)
             }
-            Some(Pending::Break { .. } | Pending::Revoke { .. } | Pending::Refit { .. } | Pending::Advance { .. }) | None => {
+            Some(Pending::Break { .. } | Pending::Revoke { .. } | Pending::ApplyLimit { .. } | Pending::Grant { .. }) | None => {
                 unreachable!("grant #{grant} is dead and nothing is pending for its session")
             }
         }
@@ -163,8 +163,9 @@ impl Change<'_> {
         key: Option<WriteKey>,
     ) -> Result<Effect, Rejection> {
         let number = self.live_grant(&grant)?;
-        let (session, anonymous) = (self.contender(number).session, self.contender(number).anonymous);
-        if !anonymous {
+        let contender = self.contender(number);
+        let session = contender.session;
+        if !contender.anonymous {
             return Err(Rejection::SessionOwned { session });
         }
         if self.changed_before(number, key)? {
@@ -189,10 +190,10 @@ impl Change<'_> {
         self.state.index.remove_session(&session);
         self.note_steps(session.ended.len() as u64);
         for grant in session.ended.ids() {
-            self.state.memory.in_session.remove(grant);
+            self.state.tombstones.in_session.remove(grant);
         }
         if let Some(key) = session.key {
-            self.state.memory.remember(key, self.revision, Tombstone::Session);
+            self.state.tombstones.remember(key, self.revision, Tombstone::Session);
         }
     }
 
@@ -202,9 +203,9 @@ impl Change<'_> {
         let Some(dropped) = self.state.sessions.change(&number, |session| ended_weight(session), remember) else {
             return;
         };
-        self.state.memory.in_session.insert(grant, number);
+        self.state.tombstones.in_session.insert(grant, number);
         if let Some(dropped) = dropped {
-            self.state.memory.in_session.remove(&dropped);
+            self.state.tombstones.in_session.remove(&dropped);
         }
     }
 
@@ -225,9 +226,12 @@ impl Change<'_> {
 
 /// Answers a repeated open with the session that is open already.
 fn reopened(session: &SessionRecord, open: &OpenSession) -> Result<Effect, Rejection> {
-    let (number, timeout_ms) = (session.number, session.timeout_ms);
     match first_difference(session, open) {
-        None => Ok(Effect::Unchanged(Outcome::SessionOpened { id: session.id.unwrap_or(open.id), number, timeout_ms })),
+        None => Ok(Effect::Unchanged(Outcome::SessionOpened {
+            id: session.id.unwrap_or(open.id),
+            number: session.number,
+            timeout_ms: session.timeout_ms,
+        })),
         Some(field) => Err(Rejection::IdempotencyMismatch { field: field.to_owned() }),
     }
 }

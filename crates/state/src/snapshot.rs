@@ -5,13 +5,13 @@
 use crate::{
     State,
     command::{Command, Meta, Operation, OperationResult},
-    history::Past,
+    history::PastHolding,
     holder_index::HOLDERS_SCANNED_MAX,
     index::{Index, Queue},
-    memory::{Memory, Tombstone},
     pending::{Pending, SessionEnd},
     record::{NodeRole, SessionRecord, Znode},
     statistics::Statistics,
+    tombstones::{Tombstone, Tombstones},
     tree::Tree,
     weighed::Weighed,
 };
@@ -92,7 +92,7 @@ enum Item {
     Session(SessionRecord),
     Node(Path, Znode),
     Tombstone(GrantId, Revision, Tombstone),
-    Past(Past),
+    PastHolding(PastHolding),
     Statistics(LockName, Statistics),
     Pending(u64, Pending),
 }
@@ -107,7 +107,7 @@ impl Item {
                 Item::Session(session) => session.ended.len() * 24 + session.name.len() + size_of_meta(&session.meta),
                 Item::Tombstone(_, _, what) => what.size(),
                 Item::Pending(_, pending) => pending.size(),
-                Item::Past(past) => past.holding.lock.as_str().len() + past.holding.owner.len() + past.ending.reason.len(),
+                Item::PastHolding(past) => past.holding.lock.as_str().len() + past.holding.owner.len() + past.ending.reason.len(),
                 Item::Statistics(lock, _) => lock.as_str().len(),
             }
     }
@@ -117,7 +117,8 @@ impl NodeRole {
     fn size(&self) -> usize {
         let NodeRole::Contender(contender) = self else { return 0 };
         let others: usize = contender.others.iter().map(|want| ITEM_BYTES + want.lock.as_str().len()).sum();
-        let holds = contender.more.iter().map(|hold| ITEM_BYTES + hold.want.lock.as_str().len() + size_of_meta(&hold.meta));
+        let holds =
+            contender.further_holds.iter().map(|hold| ITEM_BYTES + hold.want.lock.as_str().len() + size_of_meta(&hold.meta));
         let revoked = contender.revoked.as_ref().map_or(0, |revoked| revoked.by.len() + revoked.reason.len());
         let keys = contender.keys.iter().count() * ITEM_BYTES;
         let texts = contender.lock.as_str().len() + contender.owner.text.len() + size_of_meta(&contender.meta);
@@ -150,9 +151,9 @@ impl Pending {
             Pending::EndSession { how: SessionEnd::Ended { by, reason }, .. } => by.len() + reason.len(),
             Pending::EndSession { how: SessionEnd::Closed | SessionEnd::Expired, .. } => 0,
             Pending::Break { lock, by, reason } => lock.as_str().len() + by.len() + reason.len(),
-            Pending::Revoke { lock, word, .. } => lock.as_str().len() + word.by.len() + word.reason.len(),
-            Pending::Refit { lock, by, .. } => lock.as_str().len() + by.len(),
-            Pending::Advance { lock } => lock.as_str().len(),
+            Pending::Revoke { lock, revocation, .. } => lock.as_str().len() + revocation.by.len() + revocation.reason.len(),
+            Pending::ApplyLimit { lock, by, .. } => lock.as_str().len() + by.len(),
+            Pending::Grant { lock } => lock.as_str().len(),
         }
     }
 }
@@ -166,14 +167,14 @@ impl State {
     #[must_use]
     pub fn snapshot_weight(&self) -> u64 {
         let items = self.sessions.len() + self.tree.len() + self.history.len() + self.statistics.len();
-        let remembered = self.memory.len() as u64 * (ITEM_WEIGHT / REMEMBERED_IN_AN_ITEM);
+        let remembered = self.tombstones.len() as u64 * (ITEM_WEIGHT / REMEMBERED_IN_AN_ITEM);
         items as u64 * ITEM_WEIGHT + remembered + self.tree.value_bytes()
     }
 
     /// About how many bytes its snapshot has, rather more than less where its texts are short.
     #[must_use]
     pub fn snapshot_bytes(&self) -> u64 {
-        let items = self.sessions.len() + self.tree.len() + self.history.len() + self.statistics.len() + self.memory.len();
+        let items = self.sessions.len() + self.tree.len() + self.history.len() + self.statistics.len() + self.tombstones.len();
         items as u64 * ITEM_BYTES as u64 + self.tree.value_bytes()
     }
 
@@ -184,7 +185,7 @@ impl State {
             cluster: self.cluster,
             sessions: self.sessions.len() as u64,
             nodes: self.tree.len() as u64,
-            remembered: self.memory.len() as u64,
+            remembered: self.tombstones.len() as u64,
             history: self.history.len() as u64,
             statistics: self.statistics.len() as u64,
             totals: Statistics::clone(&self.totals),
@@ -196,14 +197,15 @@ impl State {
         });
         let sessions = self.sessions.values().map(|session| Item::Session(SessionRecord::clone(session)));
         let nodes = self.tree.iter().map(|(path, node)| Item::Node(path.clone(), node.clone()));
-        let remembered = self.memory.iter().map(|(id, (at, what))| Item::Tombstone(*id, *at, what.clone()));
-        let history = self.history.iter().map(|past| Item::Past(Past::clone(past)));
+        let remembered = self.tombstones.iter().map(|(id, (at, what))| Item::Tombstone(*id, *at, what.clone()));
+        let history = self.history.iter().map(|past| Item::PastHolding(PastHolding::clone(past)));
         let statistics = self.statistics.iter().map(|(lock, counted)| Item::Statistics(lock.clone(), Statistics::clone(counted)));
         let pending = self.pending.entries().map(|(number, pending)| Item::Pending(*number, pending.clone()));
         let items = std::iter::once(header).chain(sessions).chain(nodes).chain(remembered);
         let mut items = items.chain(history).chain(statistics).chain(pending);
         std::iter::from_fn(move || {
-            let (mut block, mut size) = (Vec::new(), 0);
+            let mut block = Vec::new();
+            let mut size = 0;
             while size < BLOCK_BYTES
                 && let Some(item) = items.next()
             {
@@ -234,8 +236,8 @@ impl State {
                         state.sessions.insert(session.number, Arc::new(session));
                     }
                     (Item::Node(path, node), true) => state.tree.restore(path, node),
-                    (Item::Tombstone(id, at, what), true) => state.memory.remember(id, at, what),
-                    (Item::Past(past), true) => state.history.insert(Arc::new(past)),
+                    (Item::Tombstone(id, at, what), true) => state.tombstones.remember(id, at, what),
+                    (Item::PastHolding(past), true) => state.history.insert(Arc::new(past)),
                     (Item::Statistics(lock, counted), true) => {
                         state.statistics.insert(lock, Arc::new(counted));
                     }
@@ -247,7 +249,7 @@ impl State {
         for (what, expected, found) in [
             ("sessions", header.sessions, state.sessions.len()),
             ("nodes", header.nodes, state.tree.len()),
-            ("remembered ids", header.remembered, state.memory.len()),
+            ("remembered ids", header.remembered, state.tombstones.len()),
             ("times of holding", header.history, state.history.len()),
             ("locks' numbers", header.statistics, state.statistics.len()),
             ("pieces of pending work", header.pending, state.pending.len()),
@@ -258,13 +260,10 @@ impl State {
                 return Err(SnapshotError::Incomplete { what, expected, found });
             }
         }
-        if planted::has(Bug::SnapshotForgetsSessions) {
-            state.sessions = Weighed::default();
-        }
-        if planted::has(Bug::SnapshotForgetsKeys) {
-            state.memory = Memory::default();
-        }
-        (state.revision, state.cluster, state.totals) = (header.revision, header.cluster, Arc::new(header.totals));
+        lose_what_is_planted(&mut state);
+        state.revision = header.revision;
+        state.cluster = header.cluster;
+        state.totals = Arc::new(header.totals);
         state.pending.restore_counters(header.pending_counters);
         state.piece_steps = header.piece_steps;
         header.capacities.into_iter().for_each(|(node, bytes)| state.budget.note(node, bytes));
@@ -288,7 +287,8 @@ impl Command {
 impl State {
     /// Makes the caches from the truth.
     pub(crate) fn rebuild_caches(&mut self) {
-        let (mut index, mut in_session) = (Index::default(), OrdMap::new());
+        let mut index = Index::default();
+        let mut in_session = OrdMap::new();
         for session in self.sessions.values() {
             index.add_session(session);
             for grant in session.ended.ids() {
@@ -306,11 +306,22 @@ impl State {
             }
         }
         self.pending.entries().for_each(|(number, pending)| index.note_pending(*number, pending));
-        (self.index, self.memory.in_session) = (index, in_session);
+        self.index = index;
+        self.tombstones.in_session = in_session;
         let crowded = |queue: &Queue| queue.holders.len() > HOLDERS_SCANNED_MAX;
         let crowded: Vec<LockName> =
             self.index.queues.iter().filter(|(_, queue)| crowded(queue)).map(|(lock, _)| lock.clone()).collect();
         crowded.iter().for_each(|lock| self.index_holders(lock));
+    }
+}
+
+/// Nothing, except with a planted bug.
+fn lose_what_is_planted(state: &mut State) {
+    if planted::has(Bug::SnapshotForgetsSessions) {
+        state.sessions = Weighed::default();
+    }
+    if planted::has(Bug::SnapshotForgetsKeys) {
+        state.tombstones = Tombstones::default();
     }
 }
 
@@ -389,7 +400,8 @@ mod tests {
     fn what_was_written_weighs_as_much_in_the_state() {
         for (count, bytes) in [(10, 1024 * 1024), (1_000, 4_000), (1_000, 100)] {
             let mut state = State::new();
-            let (before, command) = (state.snapshot_weight(), writes(count, bytes));
+            let before = state.snapshot_weight();
+            let command = writes(count, bytes);
             let weight: u64 = (0..count).map(|_| writes(1, bytes).snapshot_weight()).sum();
             state.apply(command).answer.result.unwrap();
             let grown = state.snapshot_weight() - before;

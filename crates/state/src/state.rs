@@ -1,8 +1,8 @@
 //! The whole replicated state, as a value.
 
 use crate::{
-    budget::Budget, history::History, index::Index, memory::Memory, pending::PendingWork, record::SessionRecord,
-    statistics::Statistics, tree::Tree, weighed::Weighed,
+    budget::Budget, history::History, index::Index, pending::PendingWork, record::SessionRecord, statistics::Statistics,
+    tombstones::Tombstones, tree::Tree, weighed::Weighed,
 };
 use fairhold_types::{ClusterId, LockName, Revision, SessionNumber, limits};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub struct State {
     pub(crate) cluster: Option<ClusterId>,
     pub(crate) sessions: Weighed<SessionNumber, Arc<SessionRecord>>,
     pub(crate) tree: Tree,
-    pub(crate) memory: Memory,
+    pub(crate) tombstones: Tombstones,
     pub(crate) history: History,
     pub(crate) statistics: Weighed<LockName, Arc<Statistics>>,
     pub(crate) totals: Arc<Statistics>,
@@ -41,7 +41,7 @@ impl State {
             cluster: None,
             sessions: Weighed::default(),
             tree: Tree::new(),
-            memory: Memory::default(),
+            tombstones: Tombstones::default(),
             history: History::default(),
             statistics: Weighed::default(),
             totals: Arc::default(),

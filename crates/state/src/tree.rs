@@ -43,7 +43,8 @@ impl NewNode {
 impl Tree {
     pub(crate) fn new() -> Tree {
         let mut tree = Tree::empty();
-        let (at, first) = (WallMillis(0), Revision(0));
+        let at = WallMillis(0);
+        let first = Revision(0);
         tree.nodes.insert(Path::root(), Arc::new(znode(NewNode::persistent(), first, at)));
         tree.create(Path::root().child("locks"), NewNode::persistent(), first, at);
         tree

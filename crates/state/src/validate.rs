@@ -18,7 +18,7 @@ const TRANSACTION_BYTES_MAX: usize = limits::BODY_BYTES_MAX + limits::HEAD_BYTES
 impl Command {
     /// Whether only the leader may propose it: a verdict, or another command of a leader.
     #[must_use]
-    pub fn is_the_leaders_own(&self) -> bool {
+    pub fn is_leader_only(&self) -> bool {
         match self {
             Command::FormCluster { .. }
             | Command::ExpireSession { .. }
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn the_leaders_verdicts_are_its_own() {
         let verdict = Command::Forget { through: fairhold_types::Revision(7) };
-        assert!(verdict.is_the_leaders_own() && !Command::Acquire(proper()).is_the_leaders_own());
+        assert!(verdict.is_leader_only() && !Command::Acquire(proper()).is_leader_only());
         let open = |name: &str| OpenSession {
             key: None,
             id: SessionId(1),

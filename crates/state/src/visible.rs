@@ -66,7 +66,7 @@ impl State {
         }
         let broken = |lock: &LockName| match self.pending.get(*self.index.breaking.get(lock)?)? {
             Pending::Break { reason, .. } => Some(reason.clone()),
-            Pending::EndSession { .. } | Pending::Revoke { .. } | Pending::Refit { .. } | Pending::Advance { .. } => None,
+            Pending::EndSession { .. } | Pending::Revoke { .. } | Pending::ApplyLimit { .. } | Pending::Grant { .. } => None,
         };
         let note = match self.session_end(contender) {
             Some(SessionEnd::Ended { reason, .. }) => Some(reason.clone()),
@@ -79,7 +79,7 @@ impl State {
     fn session_end(&self, contender: &Contender) -> Option<&SessionEnd> {
         match self.pending.get(*self.index.ending.get(&contender.session)?)? {
             Pending::EndSession { how, .. } => Some(how),
-            Pending::Break { .. } | Pending::Revoke { .. } | Pending::Refit { .. } | Pending::Advance { .. } => None,
+            Pending::Break { .. } | Pending::Revoke { .. } | Pending::ApplyLimit { .. } | Pending::Grant { .. } => None,
         }
     }
 

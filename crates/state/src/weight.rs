@@ -7,8 +7,8 @@
 
 use crate::{
     command::{Meta, OperationResult},
-    memory::Tombstone,
     record::{Contender, NodeRole, Revocation, SessionRecord, Znode},
+    tombstones::Tombstone,
     weighed::Weigh,
 };
 use fairhold_types::{GrantId, LockName, Path, Revision, SessionNumber};
@@ -27,7 +27,7 @@ pub const HOLD_BYTES: u64 = 800;
 /// The key of a change of a live grant: as much as it counts when the grant has ended.
 pub const CHANGE_KEY_BYTES: u64 = REMEMBERED_BYTES;
 /// A word of an administrator to a holder.
-const WORD_BYTES: u64 = 64;
+const REVOCATION_BYTES: u64 = 64;
 /// A session.
 pub const SESSION_BYTES: u64 = 450;
 /// An ended grant that a session remembers.
@@ -57,7 +57,7 @@ pub(crate) fn len(text: &str) -> u64 {
     text.len() as u64
 }
 
-fn of_meta(meta: &Meta) -> u64 {
+fn meta_weight(meta: &Meta) -> u64 {
     let pairs = meta.iter().map(|(key, value)| META_PAIR_BYTES + len(key) + len(value));
     if meta.is_empty() { 0 } else { META_BYTES + pairs.sum::<u64>() }
 }
@@ -81,24 +81,24 @@ impl Weigh<Path> for Arc<Znode> {
 impl Contender {
     fn weight(&self) -> u64 {
         let others: u64 = self.others.iter().map(|want| WANT_BYTES + len(want.lock.as_str())).sum();
-        CONTENDER_BYTES + others + len(&self.owner.text) + of_meta(&self.meta) + self.changing_weight()
+        CONTENDER_BYTES + others + len(&self.owner.text) + meta_weight(&self.meta) + self.changing_weight()
     }
 
     /// The part of it that grows and shrinks while it stands.
     pub(crate) fn changing_weight(&self) -> u64 {
-        let holds = self.more.iter().map(|hold| HOLD_BYTES + len(hold.want.lock.as_str()) + of_meta(&hold.meta));
-        let word = self.revoked.as_ref().map_or(0, of_word);
+        let holds = self.further_holds.iter().map(|hold| HOLD_BYTES + len(hold.want.lock.as_str()) + meta_weight(&hold.meta));
+        let revocation = self.revoked.as_ref().map_or(0, revocation_weight);
         // What is left of the first hold, where further ones outlive it, has its place in the grant.
-        let first = if self.first_over { 0 } else { ENDED_ID_BYTES };
+        let first = if self.first_released { 0 } else { ENDED_ID_BYTES };
         // While it cools, it stands here and is remembered as ended.
         let cools = if self.lock_delay_ms > 0 && !self.cooling { REMEMBERED_BYTES } else { 0 };
-        first + cools + CHANGE_KEY_BYTES * self.keys.iter().count() as u64 + holds.sum::<u64>() + word
+        first + cools + CHANGE_KEY_BYTES * self.keys.iter().count() as u64 + holds.sum::<u64>() + revocation
     }
 }
 
 /// A word of an administrator, for each holder that is told it.
-pub(crate) fn of_word(word: &Revocation) -> u64 {
-    WORD_BYTES + len(&word.by) + len(&word.reason)
+pub(crate) fn revocation_weight(revocation: &Revocation) -> u64 {
+    REVOCATION_BYTES + len(&revocation.by) + len(&revocation.reason)
 }
 
 impl Weigh<SessionNumber> for Arc<SessionRecord> {
@@ -107,7 +107,7 @@ impl Weigh<SessionNumber> for Arc<SessionRecord> {
     }
 
     fn weight(&self) -> u64 {
-        SESSION_BYTES + len(&self.name) + of_meta(&self.meta) + ended_weight(self)
+        SESSION_BYTES + len(&self.name) + meta_weight(&self.meta) + ended_weight(self)
     }
 }
 
@@ -126,13 +126,13 @@ impl Weigh<GrantId> for (Revision, Tombstone) {
             + match &self.1 {
                 Tombstone::Grant(_) | Tombstone::Session | Tombstone::Write { results: None, .. } => 0,
                 Tombstone::Broken { note } => len(note),
-                Tombstone::Write { results: Some(results), .. } => of_results(results),
+                Tombstone::Write { results: Some(results), .. } => results_weight(results),
             }
     }
 }
 
 /// The results of a write, as they are remembered with its key.
-pub(crate) fn of_results(results: &[OperationResult]) -> u64 {
+pub(crate) fn results_weight(results: &[OperationResult]) -> u64 {
     let path = |result: &OperationResult| match result {
         OperationResult::Created { path } => len(path.as_str()),
         OperationResult::Put { .. }

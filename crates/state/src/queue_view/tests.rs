@@ -74,21 +74,21 @@ fn lock(name: &str) -> LockName {
 fn walked(state: &State, name: &LockName) -> Vec<Shown> {
     let Some(queue) = state.index.queues.get(name) else { return Vec::new() };
     let mutex = state.settings(name).and_then(LockSettings::limit_in_force).unwrap_or(1) == 1;
-    let numbers = queue.holders.iter().copied().chain(queue.waiting.iter().map(|place| place.number()));
+    let numbers = queue.holders.iter().copied().chain(queue.waiting.iter().map(|rank| rank.number()));
     let (mut entries, mut blocker) = (Vec::<Shown>::new(), None);
     for (position, number) in (1..).zip(numbers) {
         let contender = state.contender_in(name, number).unwrap();
         let waits = contender.granted_at.is_none();
         let waits_for = match contender.mode {
             _ if !waits => None,
-            _ if contender.is_of_several() && state.is_ready(name, number) => {
+            _ if contender.is_multi_lock() && state.can_be_granted(name, number) => {
                 state.blocker_elsewhere(contender).map(|other| other.number)
             }
             Mode::Exclusive if mutex => entries.last().map(|(number, _, _)| *number),
             Mode::Exclusive => entries.first().map(|(number, _, _)| *number),
             Mode::Shared => blocker,
         };
-        if contender.mode == Mode::Exclusive || contender.upgrading || (waits && contender.is_of_several()) {
+        if contender.mode == Mode::Exclusive || contender.upgrading || (waits && contender.is_multi_lock()) {
             blocker = Some(number);
         }
         entries.push((number, position, waits_for));
@@ -161,7 +161,7 @@ fn pages_and_neighbours_say_what_a_walk_over_everybody_says() {
                 assert_eq!(state.waits_for(&name, number).map(|other| other.number), waits_for, "seed {seed}, #{number}");
                 waiting += usize::from(waits);
                 blocked += usize::from(contender.mode == Mode::Shared && waits_for.is_some());
-                elsewhere += usize::from(waits && contender.is_of_several());
+                elsewhere += usize::from(waits && contender.is_multi_lock());
             }
         }
     }

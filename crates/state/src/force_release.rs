@@ -4,8 +4,8 @@ use crate::{
     change::{Change, Effect},
     command::{Break, Event, Outcome, Rejection},
     grant::TombstoneKeeper,
-    memory::Tombstone,
     pending::Pending,
+    tombstones::Tombstone,
 };
 use fairhold_types::{EndReason, GrantNumber, LockName, limits::BROKEN_NAMED_MAX};
 use std::collections::BTreeSet;
@@ -21,21 +21,21 @@ impl Change<'_> {
         let Break { key, lock, token, by, reason, at: _ } = order;
         // A refusal need not be remembered: a token that is stale once stays stale.
         token.map_or(Ok(()), |token| self.state.verify_fence(&lock, token, None))?;
-        self.require_memory()?;
+        self.require_tombstone_room()?;
         let breaking = self.state.index.breaking.contains_key(&lock);
         let queue = self.state.index.queues.get(&lock).filter(|_| !breaking);
         let holders = queue.map_or(0, |queue| queue.holders.len());
         let named: Vec<GrantNumber> =
             queue.into_iter().flat_map(|queue| &queue.holders).copied().take(BROKEN_NAMED_MAX).collect();
         if holders > 0 {
-            self.tell_broken(&lock, &by, &reason);
+            self.emit_broken(&lock, &by, &reason);
             let (mut locks, done) = self.break_some(&lock, &by, &reason);
             if done {
                 locks.insert(lock);
             } else {
-                self.leave(Pending::Break { lock, by, reason });
+                self.defer(Pending::Break { lock, by, reason });
             }
-            self.advance_all(locks);
+            self.grant_waiters(locks);
         }
         self.remember_write(key);
         Ok(Effect::Changed(Outcome::Broken { holders: holders as u64, named }))
@@ -63,25 +63,25 @@ impl Change<'_> {
         keeper: TombstoneKeeper,
     ) -> Vec<LockName> {
         let contender = self.contender(number);
-        let (cooling, ids) = (contender.cooling, contender.ids().collect::<Vec<_>>());
-        if cooling {
+        if contender.cooling {
             return self.free_cooling(number);
         }
+        let ids: Vec<_> = contender.ids().collect();
         let locks = self.end_contender(number, EndReason::Broken, keeper);
         for lock in &locks {
-            self.note_who_ended(lock, number, by, note);
+            self.record_who_ended(lock, number, by, note);
         }
         if !note.is_empty() {
             // In the room that was reserved for the grant when it queued.
             for id in ids {
-                self.state.memory.remember(id, self.revision, Tombstone::Broken { note: note.to_owned() });
+                self.state.tombstones.remember(id, self.revision, Tombstone::Broken { note: note.to_owned() });
             }
         }
         locks
     }
 
     /// Tells, once for each lock and command, that an administrator took it.
-    pub(crate) fn tell_broken(&mut self, lock: &LockName, by: &str, reason: &str) {
+    pub(crate) fn emit_broken(&mut self, lock: &LockName, by: &str, reason: &str) {
         if self.broken.get_or_insert_default().insert(lock.clone()) {
             self.events.push(Event::Broken { lock: lock.clone(), by: by.to_owned(), reason: reason.to_owned() });
         }

@@ -11,11 +11,11 @@ pub(crate) struct ServiceRank(Reverse<i32>, GrantNumber);
 
 impl ServiceRank {
     pub(crate) fn of(contender: &Contender) -> ServiceRank {
-        ServiceRank(Reverse(contender.standing), contender.number)
+        ServiceRank(Reverse(contender.effective_priority), contender.number)
     }
 
-    pub(crate) fn new(standing: i32, number: GrantNumber) -> ServiceRank {
-        ServiceRank(Reverse(standing), number)
+    pub(crate) fn new(effective_priority: i32, number: GrantNumber) -> ServiceRank {
+        ServiceRank(Reverse(effective_priority), number)
     }
 
     /// Before all others.
@@ -24,7 +24,7 @@ impl ServiceRank {
     }
 
     /// The priority by which it is a place.
-    pub(crate) fn standing(self) -> i32 {
+    pub(crate) fn effective_priority(self) -> i32 {
         self.0.0
     }
 

@@ -23,7 +23,7 @@ pub(crate) enum Tombstone {
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Memory {
+pub(crate) struct Tombstones {
     /// Ids remembered without a session, with the revision since when.
     table: Weighed<GrantId, (Revision, Tombstone)>,
     /// The same by age: a cache.
@@ -32,7 +32,7 @@ pub(crate) struct Memory {
     pub(crate) in_session: OrdMap<GrantId, SessionNumber>,
 }
 
-impl Memory {
+impl Tombstones {
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }

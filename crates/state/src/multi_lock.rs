@@ -9,8 +9,8 @@ use crate::{
     change::Change,
     command::Acquire,
     keys::ChangeKeys,
-    place::ServiceRank,
     record::{Contender, NodeRole},
+    service_rank::ServiceRank,
 };
 use fairhold_types::{GrantNumber, LockName, Path, SessionNumber};
 
@@ -20,30 +20,30 @@ pub(crate) fn new_contender(
     index: usize,
     session: SessionNumber,
     anonymous: bool,
-    place: ServiceRank,
+    rank: ServiceRank,
 ) -> Contender {
     let want = &acquire.wants[index];
     Contender {
-        number: place.number(),
+        number: rank.number(),
         grant: acquire.grant,
         lock: want.lock.clone(),
         others: if index == 0 { acquire.wants[1..].to_vec() } else { Vec::new() },
-        companion: index > 0,
+        secondary: index > 0,
         session,
         anonymous,
         mode: want.mode,
-        asked: want.mode,
+        requested_mode: want.mode,
         upgrading: false,
         limit: acquire.limit,
         permits: acquire.permits,
         priority: acquire.priority,
-        standing: place.standing(),
+        effective_priority: rank.effective_priority(),
         overtaken: 0,
         owner: acquire.owner.clone(),
         meta: acquire.meta.clone(),
         attempt: 1,
-        more: Vec::new(),
-        first_over: false,
+        further_holds: Vec::new(),
+        first_released: false,
         upgrade_attempt: 0,
         upgrade_key: None,
         keys: ChangeKeys::default(),
@@ -68,7 +68,7 @@ impl State {
         if first.lock == *lock {
             return Some(first);
         }
-        let path = self.index.companions.get(&(number, lock.clone()))?;
+        let path = self.index.secondaries.get(&(number, lock.clone()))?;
         match &self.tree.get(path)?.role {
             NodeRole::Contender(contender) => Some(contender),
             NodeRole::Data | NodeRole::Lock(_) => None,
@@ -86,9 +86,10 @@ impl State {
     pub(crate) fn blocker_elsewhere(&self, contender: &Contender) -> Option<&Contender> {
         let number = contender.number;
         let locks = self.locks_of(number);
-        let lock = locks.iter().find(|lock| **lock != contender.lock && !self.is_ready(lock, number))?;
-        let (queue, stand) = (self.index.queues.get(lock)?, self.contender_in(lock, number)?);
-        let before = queue.waiting.range(..ServiceRank::of(stand)).next_back().map(|place| place.number());
+        let lock = locks.iter().find(|lock| **lock != contender.lock && !self.can_be_granted(lock, number))?;
+        let queue = self.index.queues.get(lock)?;
+        let there = self.contender_in(lock, number)?;
+        let before = queue.waiting.range(..ServiceRank::of(there)).next_back().map(|rank| rank.number());
         self.contender_in(lock, before.or_else(|| queue.holders.get_min().copied())?)
     }
 }
@@ -98,12 +99,12 @@ impl Change<'_> {
     pub(crate) fn paths_of(&self, number: GrantNumber) -> Vec<Path> {
         let index = &self.state.index;
         let others = self.contender(number).others.iter();
-        let others = others.filter_map(|other| index.companions.get(&(number, other.lock.clone())));
+        let others = others.filter_map(|other| index.secondaries.get(&(number, other.lock.clone())));
         index.contenders.get(&number).into_iter().chain(others).cloned().collect()
     }
 
     /// Changes all contenders of a grant.
-    pub(crate) fn alter(&mut self, number: GrantNumber, change: impl Fn(&mut Contender)) {
+    pub(crate) fn update_contenders(&mut self, number: GrantNumber, change: impl Fn(&mut Contender)) {
         for path in self.paths_of(number) {
             if self.state.tree.change_contender(&path, &change).is_none() {
                 unreachable!("the index names {path}, and it is no contender");
@@ -119,7 +120,7 @@ impl Change<'_> {
     }
 
     /// Removes all contenders of a grant from the tree; the first one comes first.
-    pub(crate) fn take_contenders(&mut self, number: GrantNumber) -> Vec<Contender> {
+    pub(crate) fn remove_contenders(&mut self, number: GrantNumber) -> Vec<Contender> {
         let paths = self.paths_of(number);
         let taken = paths.iter().map(|path| {
             let node = self.state.tree.remove(path, self.revision);
