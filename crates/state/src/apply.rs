@@ -1,4 +1,4 @@
-//! One exhaustive match from command to rule, and the one place where a revision is given out.
+//! One exhaustive match from command to rule, and the only place where a revision is assigned.
 
 use crate::{
     State,
@@ -8,10 +8,11 @@ use crate::{
 use fairhold_types::Revision;
 
 impl State {
-    /// Applies one command. Same state and same command: same answer, same events, same next state, on every node and for ever.
+    /// Applies one command. The same state and the same command always give the same answer, the same events and the
+    /// same next state, on every node.
     ///
-    /// A `Rejection` has changed nothing. Panics only where an invariant of the state itself is broken: going on would spread
-    /// it.
+    /// A `Rejection` means that nothing changed. Panics only if an invariant of the state itself is broken: continuing
+    /// would spread the damage.
     pub fn apply(&mut self, command: Command) -> Applied {
         let revision = self.revision.next();
         let budget_check = self.budget_check(&command);
@@ -19,7 +20,7 @@ impl State {
             state: self,
             revision,
             at: command.at(),
-            // Nearly every command has some, and growing from none costs more.
+            // Nearly every command has events, and growing an empty vector costs more.
             events: Vec::with_capacity(4),
             removed: 0,
             created: 0,

@@ -1,4 +1,4 @@
-//! How a grant ends: given back, withdrawn, abandoned, expired; and the lock delay that may follow.
+//! How a grant ends: released, withdrawn, abandoned or expired; and the lock delay that may follow.
 
 use crate::{
     State,
@@ -17,21 +17,21 @@ use fairhold_types::{
 };
 use std::collections::BTreeSet;
 
-/// What it costs to end one contender.
+/// The cost of ending one contender, in steps.
 const END_STEPS: u64 = 8;
 
-/// Who remembers a grant that ends.
+/// Where the tombstone of an ended grant is kept.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum TombstoneKeeper {
-    /// Its session, where it has a name and lives on.
+    /// In its session, if that is a named session that lives on.
     Session,
-    /// The table, because the session goes with it.
+    /// In the table, because the session ends too.
     Table,
 }
 
 impl Change<'_> {
-    /// Gives a grant back. An unknown id is remembered as ended, so that an acquire that arrives after it is refused: where the
-    /// caller says to which session it was to belong, for that session's life.
+    /// Gives a grant back. An unknown id is remembered as ended, so that an acquire that arrives later is refused. If
+    /// the caller names the session of the grant, that session remembers it for as long as it lives.
     pub(crate) fn release(&mut self, grant: GrantId, session: Option<SessionId>) -> Result<Effect, Rejection> {
         match self.state.use_of(&grant) {
             KeyUse::Grant(number) => Ok(self.release_live(number, grant)),
@@ -41,7 +41,7 @@ impl Change<'_> {
                 }
                 Ok(self.remember_released(grant, session, Tombstone::Grant(EndReason::Released)))
             }
-            // It is remembered from now on: a caller whose acquire may still arrive can ask again for as long as that lasts.
+            // Its time starts again now: as long as its acquire may still arrive, the caller can repeat the release.
             KeyUse::Tombstone(_, what @ (Tombstone::Grant(_) | Tombstone::Broken { .. })) => {
                 let what = what.clone();
                 Ok(self.remember_released(grant, session, what))
@@ -68,7 +68,7 @@ impl Change<'_> {
         Effect::Changed(Outcome::Done)
     }
 
-    /// Remembers that an id without a live grant was given back.
+    /// Remembers as released an id that has no live grant.
     fn remember_released(&mut self, grant: GrantId, session: Option<SessionId>, what: Tombstone) -> Effect {
         let Some(session) = session else {
             self.state.tombstones.remember(grant, self.revision, what);
@@ -76,7 +76,7 @@ impl Change<'_> {
         };
         let open = self.state.session_by_id(&session).map(|session| (session.number, session.ended.floor()));
         match open {
-            // Whatever arrives for it later is refused by the floor, or because the session is gone.
+            // A later acquire is refused by the floor, or because the session has ended.
             None => Effect::Unchanged(Outcome::Nothing),
             Some((_, floor)) if Some(grant) <= floor => Effect::Unchanged(Outcome::Nothing),
             Some((number, _)) => {
@@ -87,7 +87,7 @@ impl Change<'_> {
         }
     }
 
-    /// A caller that still listens gives up: if it was granted by then, it is told that it holds.
+    /// The caller stops waiting. If the grant is held by now, the answer says so.
     pub(crate) fn withdraw(&mut self, grant: GrantId, attempt: u64) -> Result<Effect, Rejection> {
         let number = self.live_grant(&grant)?;
         let contender = self.contender(number);
@@ -102,7 +102,7 @@ impl Change<'_> {
         Ok(Effect::Changed(Outcome::Done))
     }
 
-    /// A caller went away: its grant ends, queued or just held, unless it has attached again since.
+    /// The caller disconnected. Its grant ends, queued or held, unless a newer attempt has attached.
     pub(crate) fn abandon(&mut self, grant: GrantId, attempt: u64) -> Effect {
         let live = self.live_grant(&grant).ok();
         match live {
@@ -122,7 +122,7 @@ impl Change<'_> {
         }
     }
 
-    /// Ends the lock delays that are over.
+    /// Ends lock delays.
     pub(crate) fn end_cooling(&mut self, grants: &[GrantNumber]) -> Effect {
         let mut locks = BTreeSet::new();
         let mut judged = 0;
@@ -140,7 +140,7 @@ impl Change<'_> {
         self.judged(judged)
     }
 
-    /// Removes what cools, and says which locks may go on.
+    /// Removes the contenders of a cooling grant. Returns its locks, which may have a next grant now.
     pub(crate) fn free_cooling(&mut self, number: GrantNumber) -> Vec<LockName> {
         let locks: Vec<LockName> = self.remove_contenders(number).into_iter().map(|contender| contender.lock).collect();
         self.step(END_STEPS * locks.len() as u64);
@@ -150,8 +150,8 @@ impl Change<'_> {
         locks
     }
 
-    /// Ends a live grant: its contenders, its places and, where it was made for it alone, its session. Says which locks may go
-    /// on.
+    /// Ends a live grant: its contenders and, if it was made for this grant, its session. Returns its locks, which may
+    /// have a next grant now.
     pub(crate) fn end_contender(&mut self, number: GrantNumber, reason: EndReason, keeper: TombstoneKeeper) -> Vec<LockName> {
         let contenders = self.remove_contenders(number);
         self.step(END_STEPS * contenders.len() as u64);
@@ -171,13 +171,13 @@ impl Change<'_> {
         contenders.into_iter().map(|contender| contender.lock).collect()
     }
 
-    /// Ends a held grant that expired, and leaves its contenders to block its locks until the delay is over.
+    /// Ends a held grant that expired. Its contenders stay and block its locks until the lock delay is over.
     pub(crate) fn cool_contender(&mut self, number: GrantNumber, keeper: TombstoneKeeper) {
         let held = self.contender(number).clone();
         self.update_contenders(number, |contender| {
             contender.cooling = true;
             contender.upgrading = false;
-            // They are remembered with what has ended, and must not count twice.
+            // These are remembered as ended now, and must not count twice.
             contender.keys = ChangeKeys::default();
             contender.further_holds = Vec::new();
         });
@@ -208,7 +208,7 @@ impl Change<'_> {
         }
     }
 
-    /// The number of a live grant, or how it ended, or that there is none.
+    /// The number of a live grant; otherwise how it ended, or that it is unknown.
     pub(crate) fn live_grant(&self, grant: &GrantId) -> Result<GrantNumber, Rejection> {
         match self.state.grant(grant) {
             GrantStatus::Live(contender) => Ok(contender.number),
@@ -224,7 +224,8 @@ impl Change<'_> {
         }
     }
 
-    /// The contender of a grant that has one lock, to change what does not count; `update_contenders` changes all of it.
+    /// The contender of a grant with one lock, to change fields that do not count in its weight. `update_contenders`
+    /// can change all fields.
     pub(crate) fn contender_mut(&mut self, number: GrantNumber) -> &mut Contender {
         let path = self.state.index.contenders.get(&number);
         match path.and_then(|path| self.state.tree.get_mut(path)).map(|node| &mut node.role) {
@@ -235,8 +236,8 @@ impl Change<'_> {
         }
     }
 
-    /// Whether one more id could be remembered when it ends: every live grant has its room reserved, so that ending never
-    /// fails.
+    /// Refuses if one more id could not be remembered when it ends. Room is reserved for every live grant, so ending
+    /// one never fails.
     pub(crate) fn require_tombstone_room(&self) -> Result<(), Rejection> {
         let index = &self.state.index;
         let reserved = self.state.tombstones.len() + index.grants.len() + index.session_keys.len() + index.change_keys.len();
@@ -245,7 +246,8 @@ impl Change<'_> {
 
     fn remember_ended(&mut self, contender: &Contender, reason: EndReason, keeper: TombstoneKeeper) {
         let session = contender.session;
-        // A session that has ended remembers nothing, also where its grants end otherwise before its pieces come to them.
+        // An ended session remembers nothing, even if one of its grants ends in another way before the pieces of its
+        // end reach it.
         let in_session = match keeper {
             TombstoneKeeper::Session => !contender.anonymous && self.state.sessions.contains_key(&session),
             TombstoneKeeper::Table => false,
@@ -262,7 +264,7 @@ impl Change<'_> {
 }
 
 impl State {
-    /// How a grant ended, as long as it is remembered.
+    /// How a grant ended, while that is remembered.
     pub(crate) fn ended_reason(&self, grant: &GrantId) -> Option<EndReason> {
         if let Some(session) = self.tombstones.in_session.get(grant).and_then(|number| self.sessions.get(number)) {
             return session.ended.get(grant);
@@ -274,13 +276,13 @@ impl State {
         }
     }
 
-    /// The refusal of a grant that has ended so.
+    /// The rejection for a grant that ended this way.
     pub(crate) fn grant_ended(&self, grant: &GrantId, reason: EndReason) -> Rejection {
         Rejection::GrantEnded { reason, note: self.break_note(grant) }
     }
 }
 
-/// Never, except with the planted bug.
+/// Always false, except with the planted bug.
 fn abandons_newer_attempt() -> bool {
     planted::has(Bug::AbandonsNewerAttempt)
 }

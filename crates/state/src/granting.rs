@@ -1,4 +1,4 @@
-//! Granting: gives the lock, in order, to all waiters whose turn has come.
+//! Granting: gives a lock to its waiters, in order.
 
 use crate::{
     State,
@@ -14,15 +14,15 @@ use fairhold_types::{
 };
 use imbl::OrdSet;
 
-/// What it costs to grant one lock of a grant.
+/// The cost of granting one lock of a grant, in steps.
 const GRANT_STEPS: u64 = 8;
 
 impl Change<'_> {
-    /// Grants, in order, to all whose turn has come: one exclusive contender, or a batch of readers, or as many as have permits.
-    /// A grant of several locks takes them together, and then the contenders behind it in the other locks may go on too. What is
-    /// more than one command may do is left to later ones.
+    /// Grants waiters in order while they are compatible with the holders: one exclusive contender, a batch of readers,
+    /// or as many as have permits. A multi-lock grant takes all its locks together, and then the contenders behind it
+    /// in its other locks may be granted too. What exceeds the steps of one command is left to later ones.
     pub(crate) fn grant_waiters(&mut self, locks: impl IntoIterator<Item = LockName>) {
-        // Sorted, and the next one is the last: most often it is one lock, for which a set costs more.
+        // Sorted in reverse, so that `pop` returns the next lock. A set costs more for one lock, the usual case.
         let mut locks: Vec<LockName> = locks.into_iter().collect();
         locks.sort_unstable_by(|one, other| other.cmp(one));
         locks.dedup();
@@ -49,8 +49,8 @@ impl Change<'_> {
         }
     }
 
-    /// Whether some hold a lock yet that lost it. The last of them may have gone with their sessions: then that is done, and a
-    /// newcomer finds the lock free.
+    /// Whether a lock that is being broken still has holders. The last of them may have ended with their sessions. Then
+    /// the break is complete, and newcomers find the lock free.
     fn is_being_broken(&mut self, lock: &LockName) -> bool {
         let Some(number) = self.state.index.breaking.get(lock).copied() else { return false };
         let held = self.state.index.queues.get(lock).is_some_and(|queue| !queue.holders.is_empty());
@@ -60,7 +60,7 @@ impl Change<'_> {
         held
     }
 
-    /// Leaves it to later commands to grant those of a lock whose turn has come.
+    /// Leaves the granting of a lock to later commands.
     fn defer_granting(&mut self, lock: LockName) {
         if self.is_being_broken(&lock) {
             return;
@@ -75,7 +75,7 @@ impl Change<'_> {
         self.grant_waiters([lock.clone()]);
     }
 
-    /// Grants all locks of a grant, and says which they are.
+    /// Grants all locks of a grant. Returns those locks.
     fn grant(&mut self, number: GrantNumber) -> Vec<LockName> {
         let revision = self.revision;
         let at = self.at;
@@ -98,7 +98,7 @@ impl Change<'_> {
         locks
     }
 
-    /// Notes that this revision is the token of a holder.
+    /// Records this revision as the last token of the lock, and emits the event.
     pub(crate) fn note_token(&mut self, lock: &LockName, number: GrantNumber) {
         let token = token_of_grant(self.revision, number);
         let settings = self.state.settings_mut(lock);
@@ -108,7 +108,7 @@ impl Change<'_> {
     }
 }
 
-/// Adds locks, each once, to those that are sorted from the last to the first.
+/// Inserts locks that are not yet in the list, which is sorted in reverse.
 fn add_others(locks: &mut Vec<LockName>, more: Vec<LockName>, but: &LockName) {
     for lock in more {
         if lock != *but
@@ -120,8 +120,8 @@ fn add_others(locks: &mut Vec<LockName>, more: Vec<LockName>, but: &LockName) {
 }
 
 impl State {
-    /// The first holder or the first of those who wait, where its session has ended: it is in nobody's way. One that lost another
-    /// of its locks is left to the pieces of that break.
+    /// The first holder or the first waiter whose session has ended: it must not block others. A grant that lost
+    /// another of its locks is left to the pieces of that break.
     fn first_dead(&self, lock: &LockName) -> Option<GrantNumber> {
         if self.index.ending.is_empty() {
             return None;
@@ -132,7 +132,7 @@ impl State {
         first.into_iter().flatten().find(|number| self.contender_in(lock, *number).is_some_and(is_left))
     }
 
-    /// The first of those who wait, where it can be granted now.
+    /// The first waiter, if it can be granted now.
     fn first_grantable(&self, lock: &LockName) -> Option<GrantNumber> {
         let waiting = &self.index.queues.get(lock)?.waiting;
         let number = next_waiter(waiting)?.number();
@@ -144,8 +144,8 @@ impl State {
         (alone || together()).then_some(number)
     }
 
-    /// Whether it waits as the first, and those who hold leave it room: one that has several locks is reserved then, as long as
-    /// it is not so in all of them.
+    /// Whether it is the first waiter and compatible with the holders. A multi-lock contender for which this holds in
+    /// some of its locks only is reserved there.
     pub(crate) fn can_be_granted(&self, lock: &LockName, number: GrantNumber) -> bool {
         let Some(queue) = self.index.queues.get(lock) else { return false };
         let Some(contender) = self.contender_in(lock, number) else { return false };
@@ -158,18 +158,18 @@ impl State {
     }
 }
 
-/// The token is the revision of the grant. The planted bug takes the revision at which it queued.
+/// The token of a grant: its revision. With the planted bug, the revision at which it queued.
 fn token_of_grant(revision: Revision, number: GrantNumber) -> FencingToken {
     FencingToken(if planted::has(Bug::TokenOfTheQueue) { number.0 } else { revision.0 })
 }
 
-/// The first waiter. The planted bug takes the last one.
+/// The first waiter; with the planted bug, the last.
 fn next_waiter(waiting: &OrdSet<ServiceRank>) -> Option<ServiceRank> {
     let next = if may_overtake() { waiting.get_max() } else { waiting.get_min() };
     next.copied()
 }
 
-/// Never, except with the planted bug.
+/// Always false, except with the planted bug.
 pub(crate) fn may_overtake() -> bool {
     planted::has(Bug::OvertakesWaiters)
 }

@@ -1,4 +1,4 @@
-//! The lock recipe: who may join a queue, who can be granted, and who comes next.
+//! The lock recipe: which requests may queue, which contenders can be granted, and in which order.
 
 use crate::{
     State,
@@ -23,7 +23,7 @@ use fairhold_types::{
     time::WallMillis,
 };
 
-/// What it costs to forget a lock.
+/// The cost of forgetting a lock, in steps.
 const FORGET_STEPS: u64 = 4;
 
 impl Change<'_> {
@@ -62,8 +62,8 @@ impl Change<'_> {
         Ok(Effect::Changed(self.enqueue(acquire, named, checked)))
     }
 
-    /// Refuses one who would wait for itself in the end, and says whether that was checked; `granted`: it would not wait, but
-    /// others would wait for it.
+    /// Refuses a request that would cause a deadlock. Returns whether the check was complete. `granted`: the request
+    /// itself would not wait, but others would wait for it.
     fn refuse_deadlock(&mut self, acquire: &Acquire, named: Option<SessionNumber>, granted: bool) -> Result<bool, Rejection> {
         // A request without a named owner is not checked.
         let Some(session) = named.filter(|_| acquire.owner.given) else { return Ok(true) };
@@ -80,13 +80,13 @@ impl Change<'_> {
         searched.deadlock.refused()
     }
 
-    /// Where one who comes now with that priority stands: nobody is placed before one who may not be overtaken.
+    /// The rank of a newcomer with this priority: behind every waiter that cannot be overtaken.
     fn rank_in(&self, lock: &LockName, priority: i32) -> ServiceRank {
         let last = self.state.index.queues.get(lock).and_then(|queue| queue.barriers.get_max());
         ServiceRank::new(last.map_or(priority, |last| priority.min(last.effective_priority())), GrantNumber(self.revision.0))
     }
 
-    /// Puts a new contender into the queue of each lock, and grants it where it can be.
+    /// Adds a contender to the queue of each lock, and grants what can be granted.
     fn enqueue(&mut self, acquire: Acquire, named: Option<SessionNumber>, deadlock_checked: bool) -> Outcome {
         let number = GrantNumber(self.revision.0);
         let at = acquire.at;
@@ -128,7 +128,7 @@ impl Change<'_> {
         self.events.push(Event::Queued { lock, grant: number });
     }
 
-    /// Refuses an id whose grant is over, and one that was used for something else.
+    /// Refuses the id of an ended grant, and one that was used for something else.
     fn refuse_used(&self, grant: &GrantId) -> Result<(), Rejection> {
         match self.state.use_of(grant) {
             KeyUse::Free | KeyUse::Grant(_) => Ok(()),
@@ -141,20 +141,21 @@ impl Change<'_> {
         }
     }
 
-    /// The named session that claims, or none where the grant is to have one of its own.
+    /// The named session that acquires; `None` if the grant gets its own session.
     fn find_claimant(&self, acquire: &Acquire) -> Result<Option<SessionNumber>, Rejection> {
         let Claimant::Session(id) = &acquire.claimant else {
             return Ok(None);
         };
         let number = *self.state.index.session_ids.get(id).ok_or(Rejection::NoSession)?;
         let floor = self.state.sessions.get(&number).and_then(|session| session.ended.floor());
-        // Ids are ordered by the time of their making: one that is not newer than a forgotten one may be that one. An id that the
-        // server made for this very request cannot have been there before.
+        // Ids are ordered by creation time. An id that is not newer than a forgotten one may be that one. An id that
+        // the server made for this request cannot have been used before.
         let may_be_forgotten = acquire.id_given && Some(acquire.grant) <= floor;
         if may_be_forgotten { Err(Rejection::Forgotten) } else { Ok(Some(number)) }
     }
 
-    /// Refuses one who does not wait, or for whom there is no room to: `lock` is the first that is not free.
+    /// Refuses a request that does not want to wait, or for which a queue is full. `lock` is the first that is not
+    /// free.
     fn refuse_busy(&self, acquire: &Acquire, lock: &LockName, rank: ServiceRank) -> Result<(), Rejection> {
         if acquire.if_busy == IfBusy::Refuse {
             return Err(self.state.busy(lock, rank));
@@ -171,7 +172,7 @@ impl Change<'_> {
         }
     }
 
-    /// Makes sure that the lock's node is there, and that it has the limit that was named.
+    /// Creates the lock's node if it is missing, and sets its limit if it has none.
     pub(crate) fn open_lock(&mut self, lock: &LockName, limit: Option<u32>, at: WallMillis) {
         let path = lock.path();
         if self.state.tree.get(&path).is_none() {
@@ -184,7 +185,7 @@ impl Change<'_> {
         self.state.index.locks.insert(lock.clone());
     }
 
-    /// Removes the nodes of locks in which nobody stands since the revisions that are named.
+    /// Removes the nodes of locks that have had no contenders since the given revisions.
     pub(crate) fn forget_locks(&mut self, locks: Vec<(LockName, Revision)>) -> Effect {
         let mut judged = 0;
         for (lock, since) in locks {
@@ -206,10 +207,10 @@ impl Change<'_> {
 }
 
 impl State {
-    /// The limit that a new contender finds in force.
+    /// The limit in force for a new contender.
     fn limit_for(&self, want: &Want, acquire: &Acquire) -> Result<u32, Rejection> {
         let set = self.settings(&want.lock).and_then(LockSettings::limit_in_force);
-        // The contenders of a lock without a limit use it as a mutex.
+        // A lock with contenders but without a limit is a mutex.
         let implied = self.index.queues.contains_key(&want.lock).then_some(1);
         let limit = match (set.or(implied), acquire.limit) {
             (Some(limit), Some(requested)) if limit != requested => return Err(Rejection::LimitMismatch { limit }),
@@ -225,7 +226,8 @@ impl State {
         Ok(limit)
     }
 
-    /// Whether a newcomer at that place would be granted at once: nobody waits before it, and those who hold leave room.
+    /// Whether a newcomer with this rank would be granted at once: no waiter is before it, and it is compatible with
+    /// the holders.
     fn can_grant_at_once(&self, lock: &LockName, rank: ServiceRank, mode: Mode, permits: u32, limit: u32) -> bool {
         let Some(queue) = self.index.queues.get(lock) else {
             return true;
@@ -234,13 +236,13 @@ impl State {
         (first || may_overtake()) && !self.index.breaking.contains_key(lock) && self.is_compatible(queue, mode, permits, limit)
     }
 
-    /// Whether those who hold (or cool) leave room for one more.
+    /// Whether one more grant is compatible with the holders and the cooling grants.
     pub(crate) fn is_compatible(&self, queue: &Queue, mode: Mode, permits: u32, limit: u32) -> bool {
         match mode {
             Mode::Shared => (queue.upgrading.is_none() && queue.exclusive == 0) || readers_beside_writer(),
             Mode::Exclusive if limit == 1 => queue.holders.is_empty(),
             Mode::Exclusive => {
-                // Shared holders are from before it got a limit.
+                // Shared holders date from before the lock had a limit.
                 queue.exclusive == queue.holders.len() && queue.permits + u64::from(permits) <= permits_of(limit)
             }
         }
@@ -302,17 +304,17 @@ fn refuse_unsupported(acquire: &Acquire) -> Result<(), Rejection> {
     }
 }
 
-/// Never, except with the planted bug: a repeated acquire is a new grant.
+/// Always false, except with the planted bug: a repeated acquire makes a new grant.
 fn grants_again() -> bool {
     planted::has(Bug::GrantsAgain)
 }
 
-/// Never, except with the planted bug: readers are granted while a writer holds.
+/// Always false, except with the planted bug: readers are granted while a writer holds.
 fn readers_beside_writer() -> bool {
     planted::has(Bug::ReadersBesideWriter)
 }
 
-/// The permits of a lock. The planted bug adds one.
+/// The permits of a lock with this limit; one more with the planted bug.
 fn permits_of(limit: u32) -> u64 {
     u64::from(limit) + u64::from(planted::has(Bug::OnePermitTooMany))
 }
