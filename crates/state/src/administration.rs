@@ -1,5 +1,4 @@
-//! What an administrator sets of a lock, and asks of those who hold it; and the end of a grant that was held for as long as
-//! it may.
+//! Lock settings and revocation by administrators, and the end of grants that reach their maximum hold time.
 
 use crate::{
     change::{Change, Effect},
@@ -12,10 +11,10 @@ use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName};
 use std::collections::BTreeSet;
 
 impl Change<'_> {
-    /// Changes the given settings. No holder loses the lock; a waiter that can no longer fit ends. Where anything stays as it
-    /// would not be by itself, the lock is not forgotten.
+    /// Changes the given settings. No holder loses the lock; a waiter that can no longer fit ends. A lock with any
+    /// setting other than the default is not forgotten.
     pub(crate) fn set_lock(&mut self, order: SetLock) -> Result<Effect, Rejection> {
-        // A contender's node is no lock, and a lock below one would outlive it.
+        // A contender's node is not a lock, and a lock below one would outlive it.
         if order.lock.is_reserved() {
             return Err(Rejection::Unsupported { what: "a lock with a contender's name".to_owned() });
         }
@@ -36,7 +35,7 @@ impl Change<'_> {
         after.max_hold_ms = order.max_hold_ms.or(after.max_hold_ms).filter(|most| *most > 0);
         let set_limit = after.limited_at.is_some() && after.limit.is_some_and(|limit| limit > 1);
         after.kept = set_limit || after.max_waiters.is_some() || after.max_hold_ms.is_some();
-        // Also where nothing changes: the same order may come again when it would.
+        // Remember the key even if nothing changes: when the order is repeated, it might change something.
         order.key.into_iter().for_each(|key| self.remember_write(key));
         if before.as_ref() == Some(&after) {
             return Ok(if order.key.is_some() { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) });
@@ -52,7 +51,7 @@ impl Change<'_> {
         Ok(Effect::Changed(Outcome::Done))
     }
 
-    /// Asks those who hold the lock to give it back. Nothing ends by it.
+    /// Asks the holders of a lock to give it back. Ends nothing.
     pub(crate) fn revoke(&mut self, order: Revoke) -> Result<Effect, Rejection> {
         if let Some(key) = order.key {
             if self.written_before(key)?.is_some() {
@@ -72,8 +71,8 @@ impl Change<'_> {
         Ok(if changed { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) })
     }
 
-    /// Sets the longest hold of a new grant: the smallest `max_hold` of its request and its locks. An upgrade makes a new grant,
-    /// so this replaces the bound from before the upgrade.
+    /// Sets the maximum hold time of a new grant: the smallest `max_hold` of its request and its locks. An upgrade
+    /// makes a new grant and sets it again.
     pub(crate) fn bound_hold(&mut self, number: GrantNumber) {
         let of_lock = |lock: &LockName| self.state.settings(lock).and_then(|settings| settings.max_hold_ms);
         let contender = self.contender(number);
@@ -88,8 +87,8 @@ impl Change<'_> {
         };
     }
 
-    /// Ends grants that were held for as long as they may, with all their holds: as when a session expires, lock delay included.
-    /// A grant that has another token by now is passed over.
+    /// Ends grants that have reached their maximum hold time, with all their holds. As when a session expires, a lock
+    /// delay follows. A grant that has another token by now is skipped.
     pub(crate) fn end_holds(&mut self, holds: &[(GrantNumber, FencingToken)]) -> Effect {
         let mut locks = BTreeSet::new();
         let mut judged = 0;

@@ -1,4 +1,5 @@
-//! Compares the caches with the truth and looks for what must never be. For tests and simulators: it walks the whole state.
+//! Compares the caches with their sources and checks the invariants. For tests and simulators: it walks the whole
+//! state.
 
 use crate::{
     State,
@@ -8,7 +9,8 @@ use fairhold_types::{Mode, SessionNumber, limits};
 use std::collections::BTreeMap;
 
 impl State {
-    /// Says what is wrong, or nothing: every index equals what the tree says, and every invariant of one state holds.
+    /// Checks that every cache equals its source and that every invariant of a single state holds. The error says what
+    /// is wrong.
     pub fn check(&self) -> Result<(), String> {
         self.check_tree()?;
         self.check_caches()?;
@@ -82,7 +84,7 @@ impl State {
         Ok(())
     }
 
-    /// The contenders of a grant differ by their lock and its mode only, and all of them are there.
+    /// The contenders of a grant are complete, and differ only in their lock and its mode.
     fn check_secondaries(&self, contender: &Contender) -> Result<(), String> {
         let number = contender.number;
         let first = self.contender(number).ok_or_else(|| format!("#{number} has no first contender"))?;
@@ -138,7 +140,7 @@ impl State {
         let settings = self.settings(lock);
         let limited_at = settings.and_then(|settings| settings.limited_at);
         let from_before = view.holders.iter().all(|holder| holder.granted_at <= limited_at);
-        // One that has more permits than the limit allows now may share, and be the only one again.
+        // A downgrade and an upgrade can leave one holder with more permits than the limit allows now.
         if permits > u64::from(limit) && view.holders.len() > 1 && !from_before {
             return Err(format!("{lock} has {permits} permits out and a limit of {limit}"));
         }

@@ -1,6 +1,7 @@
-//! A holder changes its mode: exclusive to shared at once, shared to exclusive as soon as it is the only one.
-//! An upgrading grant keeps its shared hold and its token; as the only holder it gets a new token. It stands before all
-//! who wait, and readers join no more: so it waits for those only who hold already.
+//! Changes the mode of a holder: exclusive to shared at once; shared to exclusive once it is the only holder.
+//!
+//! While it waits for the upgrade, a grant keeps its shared hold and its token. As the only holder it gets a new token.
+//! It comes before all waiters, and no more readers are granted, so it waits only for the current holders.
 
 use crate::{
     actor::Actor,
@@ -13,7 +14,8 @@ use crate::{
 use fairhold_types::{GrantId, GrantNumber, HoldingEnd, LockName, Mode};
 
 impl Change<'_> {
-    /// Makes an exclusive holder a shared one; it keeps its token. Again, or for a shared one: how it stands, and no change.
+    /// Makes an exclusive holder a shared one, with the same token. If it is repeated or the holder is shared already,
+    /// it changes nothing and returns the hold.
     pub(crate) fn downgrade(&mut self, grant: GrantId, key: Option<WriteKey>) -> Result<Effect, Rejection> {
         let number = self.held_grant(&grant)?;
         if self.changed_before(number, key)? {
@@ -21,7 +23,7 @@ impl Change<'_> {
         }
         let contender = self.contender(number);
         if contender.mode == Mode::Shared {
-            // Also where nothing changes: the same request may come again when it would.
+            // Remember the key even if nothing changes: when the request is repeated, it might change something.
             let remembered = self.remember_change(number, key);
             let outcome = hold_outcome(self.contender(number), &grant);
             return Ok(if remembered { Effect::Changed(outcome) } else { Effect::Unchanged(outcome) });
@@ -43,8 +45,9 @@ impl Change<'_> {
         Ok(Effect::Changed(hold_outcome(self.contender(number), &grant)))
     }
 
-    /// Makes a shared holder the only one, or has it wait for that. Again, while it waits: a newer attempt, which is the one that
-    /// counts. The same request again, after it was given up: nothing, also where another one waits by then.
+    /// Makes a shared holder the only one, or lets it wait for that. Repeated while it waits, it starts a newer
+    /// attempt, which is the one that counts. Repeated after it was given up, the same request does nothing, even if
+    /// another upgrade waits by then.
     pub(crate) fn upgrade(&mut self, grant: GrantId, if_busy: IfBusy, key: Option<WriteKey>) -> Result<Effect, Rejection> {
         let number = self.held_grant(&grant)?;
         let repeated = self.changed_before(number, key)?;
@@ -83,15 +86,15 @@ impl Change<'_> {
         Ok(Effect::Changed(self.upgrade_outcome(number, &grant)))
     }
 
-    /// Refuses an upgrade that does not wait and would have to, and one that would wait for itself; else says whether the latter
-    /// was checked.
+    /// Refuses an upgrade that would have to wait although it must not, and one that would cause a deadlock. Returns
+    /// whether the deadlock check was complete.
     fn check_upgrade_wait(&mut self, number: GrantNumber, lock: &LockName, if_busy: IfBusy) -> Result<bool, Rejection> {
         let Some(queue) = self.state.index.queues.get(lock) else { return Ok(true) };
         if let Some(other) = queue.upgrading {
             let cycle = [number, other].map(|number| self.blocked(number)).to_vec();
             return Err(Rejection::WouldDeadlock { cycle });
         }
-        // It holds, so of the first two one is another.
+        // The grant is a holder itself, so one of the first two holders is another grant.
         let Some(other) = queue.holders.iter().copied().find(|holder| *holder != number) else { return Ok(true) };
         if if_busy == IfBusy::Refuse {
             let ahead = queue.holders.len() as u64 - 1;
@@ -110,7 +113,7 @@ impl Change<'_> {
         searched.deadlock.refused()
     }
 
-    /// Gives up an upgrade that waits; one that is done stays so, and one for which a newer attempt waits goes on.
+    /// Gives up a waiting upgrade. A finished upgrade stays, and so does one for which a newer attempt waits.
     pub(crate) fn end_upgrade(&mut self, grant: GrantId, attempt: u64) -> Result<Effect, Rejection> {
         let number = self.held_grant(&grant)?;
         let contender = self.contender(number);
@@ -127,7 +130,7 @@ impl Change<'_> {
         Ok(Effect::Changed(hold_outcome(self.contender(number), &grant)))
     }
 
-    /// Gives the lock to the one who waits to be its only holder, once it is.
+    /// Makes the upgrading holder exclusive once it is the only one.
     pub(crate) fn finish_upgrade(&mut self, lock: &LockName) {
         let Some(queue) = self.state.index.queues.get(lock) else { return };
         let Some(number) = queue.upgrading.filter(|_| queue.holders.len() == 1) else { return };
@@ -155,7 +158,7 @@ impl Change<'_> {
         self.state.index.note_upgrading(&contender);
     }
 
-    /// What the owner of a grant is told of its upgrade: done, or waiting.
+    /// The outcome of an upgrade: held or waiting.
     fn upgrade_outcome(&self, number: GrantNumber, grant: &GrantId) -> Outcome {
         let contender = self.contender(number);
         match (contender.upgrading, hold_outcome(contender, grant)) {
@@ -178,7 +181,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// A second leader beside one that shares would be the end of an election.
+    /// Elections have no shared mode: a second leader could join a shared one.
     fn refuse_election(&self, lock: &LockName) -> Result<(), Rejection> {
         match self.state.is_election(lock) {
             Some(true) => Err(Rejection::OtherUse { election: true }),
@@ -186,7 +189,8 @@ impl Change<'_> {
         }
     }
 
-    /// Others hold exclusively beside it where an administrator lowered the limit below them. Beside those nobody may share.
+    /// There can be other exclusive holders if an administrator lowered the limit. Next to them, none may become
+    /// shared.
     fn refuse_other_holders(&self, lock: &LockName, number: GrantNumber) -> Result<(), Rejection> {
         let Some(queue) = self.state.index.queues.get(lock) else { return Ok(()) };
         match queue.holders.iter().copied().find(|holder| *holder != number) {

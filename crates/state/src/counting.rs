@@ -1,24 +1,24 @@
-//! Counts into the statistics of a lock, and of all locks (`statistics`).
+//! Updates the statistics of each lock and of all locks (`statistics`).
 
 use crate::{State, change::Change, history::Holding, record::Contender, statistics::Statistics};
 use fairhold_types::{EndReason, GrantNumber, LockName};
 use std::{collections::BTreeMap, sync::Arc};
 
 impl Change<'_> {
-    /// Counts one that was granted now.
+    /// Counts a contender that was just granted.
     pub(crate) fn count_granted(&mut self, contender: &Contender) {
         let waited = self.at.0.saturating_sub(contender.queued_at.0);
         let at_once = contender.number.0 == self.revision.0;
         self.count(contender, |statistics| statistics.granted(waited, at_once));
     }
 
-    /// Counts one that ends now, whether it held or not.
+    /// Counts a contender that ends now, held or not.
     pub(crate) fn count_ended(&mut self, contender: &Contender, holding: Option<&Holding>, how: EndReason) {
         let held = holding.map(|holding| self.at.0.saturating_sub(holding.from.at.0));
         self.count(contender, |statistics| statistics.ended(held, how));
     }
 
-    /// Counts one that holds in another mode from now on; it has one lock.
+    /// Counts a holder whose mode changes now. It has one lock.
     pub(crate) fn count_changed_mode(&mut self, holding: &Holding) {
         let held = self.at.0.saturating_sub(holding.from.at.0);
         let contender = self.contender(holding.number).clone();
@@ -44,19 +44,19 @@ impl Change<'_> {
 }
 
 impl State {
-    /// What is counted of a lock, as long as its node or its history is there.
+    /// The statistics of a lock, while its node or its history exists.
     #[must_use]
     pub fn statistics(&self, lock: &LockName) -> Option<&Statistics> {
         self.statistics.get(lock).map(|statistics| &**statistics)
     }
 
-    /// What is counted of all locks since the cluster began; those that are gone are in it.
+    /// The statistics of all locks since the cluster was formed, forgotten locks included.
     #[must_use]
     pub fn totals(&self) -> &Statistics {
         &self.totals
     }
 
-    /// Drops the numbers of locks that have neither a node nor a history.
+    /// Drops the statistics of locks that have neither a node nor a history.
     pub(crate) fn drop_statistics(&mut self, locks: impl IntoIterator<Item = LockName>) {
         for lock in locks {
             if self.history.count(&lock) == 0 && self.settings(&lock).is_none() {

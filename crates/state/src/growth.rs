@@ -1,4 +1,4 @@
-//! What a command may add to the state: each command that lets it grow must fit into the budget (`budget`).
+//! How a command may grow the state: what it adds must fit into the budget (`budget`).
 
 use crate::{
     State,
@@ -10,37 +10,37 @@ use crate::{
 };
 use fairhold_types::NodeId;
 
-/// The state before a command that there may be no room for.
+/// The state before a command that might exceed the budget.
 pub(crate) struct BudgetCheck {
     before: State,
     room: Room,
 }
 
 impl State {
-    /// How many bytes it counts (`weight`).
+    /// How many bytes the state counts (`weight`).
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.lasting_bytes() + self.tombstones.bytes()
     }
 
-    /// The same without what is remembered for a minute.
+    /// The same without the tombstones, which last a minute.
     fn lasting_bytes(&self) -> u64 {
         self.tree.bytes() + self.sessions.bytes() + self.history.bytes() + self.statistics.bytes() + self.pending.bytes()
     }
 
-    /// How many bytes it may count; none before a node has said what it can hold.
+    /// The budget in bytes; `None` until a node has reported its capacity.
     #[must_use]
     pub fn bytes_max(&self) -> Option<u64> {
         self.budget.bytes_max
     }
 
-    /// What a node has said that it can hold.
+    /// The capacity that a node has reported.
     #[must_use]
     pub fn capacity_of(&self, node: NodeId) -> Option<u64> {
         self.budget.capacities.get(&node).copied()
     }
 
-    /// What it counts is what a walk over all of it counts.
+    /// Compares the running counts with a walk over all tables.
     pub(crate) fn check_bytes(&self) -> Result<(), String> {
         for (what, counted, found) in [
             ("nodes", self.tree.bytes(), self.tree.recounted()),
@@ -60,8 +60,8 @@ impl State {
         Ok(())
     }
 
-    /// Keeps the state as it is where there may be no room for what a command adds, so that it can be judged when it is done.
-    /// Far from the budget that is nothing but a sum. In a box, so that a command that needs none moves one word.
+    /// Keeps a copy of the state if the command might exceed the budget, so that the result can be checked and
+    /// reverted. Far from the budget this costs only a sum. Boxed, so that a command without a check moves one word.
     pub(crate) fn budget_check(&self, command: &Command) -> Option<Box<BudgetCheck>> {
         let bytes_max = self.budget.bytes_max?;
         let room = command.room();
@@ -69,8 +69,8 @@ impl State {
         (near && room != Room::Always && !self.is_freed_by(command)).then(|| Box::new(BudgetCheck { before: self.clone(), room }))
     }
 
-    /// Whether a command that may also only be remembered ends somebody's grant, or removes nodes: a small node counts less than
-    /// the key of its removal.
+    /// Whether a command that normally only adds a tombstone ends a grant or removes nodes. Such a command passes,
+    /// although a small node counts less than the key of its removal.
     fn is_freed_by(&self, command: &Command) -> bool {
         if let Command::Transact(transact) = command {
             let removes = |operations: &[Operation]| {
@@ -86,7 +86,7 @@ impl State {
         }
     }
 
-    /// Refuses a word for this many holders if the budget has no room for all of them. Later commands tell most of the holders.
+    /// Refuses a revocation if the budget has no room for it at all holders. Later commands reach most of them.
     pub(crate) fn require_room_for_revocations(&self, holders: usize, revocation: &Revocation) -> Result<(), Rejection> {
         let Some(max) = self.budget.bytes_max else { return Ok(()) };
         let used = self.bytes();
@@ -98,7 +98,7 @@ impl State {
     pub(crate) fn enforce_budget(&mut self, budget_check: BudgetCheck) -> Result<(), Rejection> {
         let BudgetCheck { before, room } = budget_check;
         let Some(max) = self.budget.bytes_max else { return Ok(()) };
-        // A time of holding that comes into the history stops nobody: that has a bound of its own.
+        // Entries in the history do not count here: the history has a bound of its own.
         let history = self.history.bytes();
         let history_before = before.history.bytes();
         let bytes = self.bytes();
@@ -116,7 +116,7 @@ impl State {
 }
 
 impl Change<'_> {
-    /// Notes what a node can hold.
+    /// Records the capacity of a node.
     pub(crate) fn note_capacity(&mut self, node: NodeId, bytes: u64) -> Effect {
         if self.state.capacity_of(node) == Some(bytes) {
             return Effect::Unchanged(Outcome::Nothing);
@@ -127,7 +127,7 @@ impl Change<'_> {
 }
 
 impl Command {
-    /// How far it may fill the state.
+    /// How much of the budget it may fill.
     pub(crate) fn room(&self) -> Room {
         match self {
             Command::Transact(_) => Room::Written,
@@ -143,7 +143,7 @@ impl Command {
             Command::FormCluster { .. }
             | Command::CloseSession { .. }
             | Command::ExpireSession { .. }
-            // It lets others in, and leaves a time of holding: these have a bound of their own.
+            // It lets others in and adds to the history. Both have bounds of their own.
             | Command::Downgrade { key: None, .. }
             | Command::Withdraw { .. }
             | Command::Abandon { .. }
@@ -160,7 +160,7 @@ impl Command {
         }
     }
 
-    /// Whether it may create or enlarge something that stays.
+    /// Whether it may create or enlarge something that lasts.
     #[must_use]
     pub fn creates(&self) -> bool {
         if let Command::Transact(transact) = self {
@@ -170,14 +170,14 @@ impl Command {
         matches!(self.room(), Room::Created | Room::Written)
     }
 
-    /// More bytes than it can add.
+    /// An upper bound of the bytes that it can add.
     pub(crate) fn growth_at_most(&self) -> u64 {
         if let Command::Transact(transact) = self {
             of_transaction(transact)
         } else if let Command::Acquire(acquire) = self {
             GROWTH_AT_ONCE * (1 + acquire.wants.len() as u64)
         } else if let Command::Revoke(_) = self {
-            // Each holder may be told a word.
+            // It may add a revocation to each holder.
             u64::MAX
         } else {
             GROWTH_AT_ONCE

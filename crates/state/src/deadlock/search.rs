@@ -1,4 +1,4 @@
-//! The search: all that stands in the way of a request is collected once, and then every actor is let run that can.
+//! The search: it first collects all contenders that could block the request, and then lets every actor run that can.
 
 use super::{
     actor_key::ActorKey,
@@ -30,7 +30,7 @@ pub(super) struct SearchEntry<'a> {
     permits: u32,
     pub(super) granted: bool,
     pub(super) upgrading: bool,
-    /// Its actor has run, and gave it back.
+    /// Its actor has run and released it.
     pub(super) released: bool,
 }
 
@@ -40,31 +40,33 @@ impl SearchEntry<'_> {
     }
 }
 
-/// A lock's queue, as far as it can be reached.
+/// The part of a lock's queue that the request can reach.
 #[derive(Debug)]
 pub(super) struct SearchQueue<'a> {
     pub(super) lock: &'a LockName,
     pub(super) limit: u32,
-    /// The holders at the beginning.
+    /// The holders at the start.
     pub(super) holders: Vec<usize>,
-    /// The waiters at the beginning, in their order.
+    /// The waiters at the start, in order.
     pub(super) waiting: Vec<usize>,
-    /// How many of these were granted since.
+    /// How many of `waiting` were granted since.
     pub(super) granted: usize,
-    /// Up to where the queue was looked at; nothing: at the holders only.
+    /// The last rank up to which the waiters are collected; `None` if only the holders are.
     through: Option<ServiceRank>,
-    /// How many hold it now, how many of those exclusively, and with how many permits together.
+    /// How many hold the lock now.
     held: usize,
+    /// How many of these are exclusive.
     exclusive: usize,
+    /// The permits of all of these together.
     permits: u64,
-    /// The holder that waits to be the only one.
+    /// The holder that waits to be upgraded.
     upgrading: Option<usize>,
 }
 
 #[derive(Debug, Default)]
 struct ActorState {
     entries: Vec<usize>,
-    /// How many of these wait.
+    /// How many of `entries` wait.
     waiting: usize,
 }
 
@@ -76,9 +78,9 @@ pub(super) struct Search<'a> {
     pub(super) entries: Vec<SearchEntry<'a>>,
     pub(super) queues: Vec<SearchQueue<'a>>,
     by_lock: BTreeMap<&'a LockName, usize>,
-    /// The stands of grants that wait for several locks.
+    /// The entries of each grant that waits for several locks.
     multi_lock: BTreeMap<GrantNumber, Vec<usize>>,
-    /// Lines in which somebody may be granted.
+    /// Queues in which the next waiter may be grantable.
     to_recheck: VecDeque<usize>,
     visits: usize,
 }
@@ -99,7 +101,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The actor that asks.
+    /// The requesting actor.
     pub(super) const REQUEST: usize = 0;
 
     pub(super) fn visits(&self) -> usize {
@@ -123,8 +125,8 @@ impl<'a> Search<'a> {
         (self.visits <= DEADLOCK_VISITS_MAX).then_some(())
     }
 
-    /// Collects all locks for which those wait who stand in the way, and those who stand in theirs; nothing where that is more
-    /// than may be looked at.
+    /// Collects the contenders that can block the request, those that can block them, and so on. `None` if these are
+    /// more than the search may visit.
     pub(super) fn collect(&mut self) -> Option<()> {
         let request = self.request;
         let mut to_visit: VecDeque<(&'a LockName, Option<ServiceRank>)> = match &request.kind {
@@ -161,7 +163,7 @@ impl<'a> Search<'a> {
         Some(())
     }
 
-    /// A lock's line; says whether it was not known before.
+    /// The queue of a lock, and whether it is new to the search.
     fn queue(&mut self, lock: &'a LockName) -> Option<(usize, bool)> {
         if let Some(queue) = self.by_lock.get(lock) {
             return Some((*queue, false));
@@ -185,7 +187,7 @@ impl<'a> Search<'a> {
         Some((queue, true))
     }
 
-    /// An actor; says whether it was not known before.
+    /// An actor, and whether it is new to the search.
     fn actor(&mut self, key: ActorKey<'a>) -> (usize, bool) {
         let next = self.actors.len();
         let actor = *self.actor_ids.entry(key).or_insert(next);
@@ -225,7 +227,7 @@ impl<'a> Search<'a> {
             queue.permits += u64::from(entry.permits);
             queue.upgrading = if entry.upgrading { Some(number) } else { queue.upgrading };
         } else {
-            // It is in order but for the request, which comes last and finds its place.
+            // The waiters arrive in order, except the request, which comes last.
             let at = queue.waiting.partition_point(|before| self.entries[*before].rank < entry.rank);
             queue.waiting.insert(at, number);
         }
@@ -235,8 +237,8 @@ impl<'a> Search<'a> {
         self.entries.push(entry);
     }
 
-    /// Adds where an actor waits to what is to be looked at.
-    /// `met`: as which contender it was met, where that one waits.
+    /// Adds the queues in which an actor waits to `to_visit`. `met`: the waiting contender through which the search met
+    /// the actor.
     fn add_waits(
         &mut self,
         actor: ActorKey<'a>,
@@ -255,7 +257,7 @@ impl<'a> Search<'a> {
             ActorKey::Unnamed(number) => Box::new(std::iter::once(number)),
         };
         let waits = waits.filter_map(|number| state.contender(number));
-        let places = waits.flat_map(|contender| {
+        let queued_at = waits.flat_map(|contender| {
             let upgrades = contender.granted_at.is_some() && contender.upgrading;
             let is_queued = contender.granted_at.is_none();
             let locks = std::iter::once(&contender.lock).chain(contender.others.iter().map(|want| &want.lock));
@@ -264,17 +266,17 @@ impl<'a> Search<'a> {
                 .map(|lock| (lock, state.contender_in(lock, contender.number).map(ServiceRank::of)));
             queued.chain(upgrades.then_some((&contender.lock, None)))
         });
-        for (index, rank) in places.enumerate() {
-            // The first is where it was met.
+        for (index, queue) in queued_at.enumerate() {
+            // The search is already where it met the actor.
             if index > 0 {
                 self.visit()?;
             }
-            to_visit.push_back(rank);
+            to_visit.push_back(queue);
         }
         Some(())
     }
 
-    /// Puts the request into the lines where it belongs.
+    /// Adds the request to its queues.
     fn add_request(&mut self) {
         let request = self.request;
         let WaitKind::Queue { wants, permits, granted } = &request.kind else { return };
@@ -299,8 +301,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Lets every actor run that waits for nothing, until nothing moves any more. Each stand goes once, so it costs as much as
-    /// was collected.
+    /// Lets every actor run that waits for nothing, until nothing changes any more. Each entry is released once, so
+    /// this costs as much as the collection.
     pub(super) fn run_all(&mut self) {
         self.to_recheck = (0..self.queues.len()).collect();
         for actor in 0..self.actors.len() {
@@ -318,7 +320,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// An actor that waits for nothing gives back all that it holds.
+    /// Releases everything that an actor holds, because it waits for nothing.
     fn run(&mut self, actor: usize) {
         for entry in std::mem::take(&mut self.actors[actor].entries) {
             let entry = &mut self.entries[entry];
@@ -339,7 +341,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Lets one be the only holder that waits for that, once it is.
+    /// Makes the upgrading holder exclusive once it is the only one.
     fn finish_upgrade(&mut self, queue: usize) {
         let queue = &mut self.queues[queue];
         let Some(upgrading) = queue.upgrading.filter(|_| queue.held == 1) else { return };
@@ -352,7 +354,7 @@ impl<'a> Search<'a> {
         self.end_wait(actor);
     }
 
-    /// The first of those who wait, in all its lines, where it can be granted in each.
+    /// The first waiter, if it can be granted in all its queues.
     fn next_granted(&self, queue: usize) -> Option<Vec<usize>> {
         let first = self.first_ready(queue)?;
         let Some(siblings) = self.multi_lock.get(&self.entries[first].number) else { return Some(vec![first]) };
