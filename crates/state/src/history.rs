@@ -1,9 +1,10 @@
-//! Who held a lock, from when to when, and how it ended: for people, and bounded in number for each lock and over all.
+//! The history of each lock: who held it, from when to when, and how that ended. It is for people, and bounded for each
+//! lock and over all.
 //!
-//! A grant that changes its mode leaves one entry for each mode, so that a query for an earlier time returns the mode and the
-//! token of that time. Only those who held are here: one who gave up waiting would push out what is looked for. What is kept
-//! grows old by the leader's verdict alone (`Command::ForgetHistory`). Wall times are shown and compared for people; no rule
-//! reads one. A lock's history stays when its node goes.
+//! A grant that changes its mode leaves one entry for each mode, so that a query for an earlier time returns the mode
+//! and the token of that time. Only grants that held are recorded: withdrawn waiters would push out what readers look
+//! for. Entries expire only by the leader's verdict (`Command::ForgetHistory`). Wall times are for people; no rule
+//! reads them. A lock's history outlives its node.
 
 use crate::{
     record::Moment,
@@ -19,10 +20,10 @@ use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Times of holding that go for one that comes, where they count too many bytes.
+/// At most this many old entries are dropped for each new one while the history counts too many bytes.
 const TRIMMED_MAX: usize = 4;
 
-/// One time of holding in one mode, without its end.
+/// One holding period in one mode, without its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {
     /// The lock.
@@ -31,9 +32,9 @@ pub struct Holding {
     pub number: GrantNumber,
     /// Its session's public number.
     pub session: SessionNumber,
-    /// Who owned it.
+    /// Its owner, for people to read.
     pub owner: String,
-    /// Alone or shared.
+    /// The mode in this period.
     pub mode: Mode,
     /// The number of permits.
     pub permits: u32,
@@ -41,51 +42,52 @@ pub struct Holding {
     pub token: FencingToken,
     /// When it queued.
     pub queued_at: WallMillis,
-    /// When it was granted, or took this mode.
+    /// When it was granted, or changed to this mode.
     pub from: Moment,
 }
 
-/// How a time of holding ended.
+/// The end of a holding period.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ending {
-    /// When. A lock delay comes after it.
+    /// When it ended. A lock delay comes after it.
     pub to: Moment,
-    /// How.
+    /// How it ended.
     pub how: HoldingEnd,
-    /// Which administrator ended it, in words; empty where none did.
+    /// The administrator's client that ended it; empty if none did.
     pub by: String,
-    /// Why, in his words; may be empty.
+    /// The administrator's reason; may be empty.
     pub reason: String,
 }
 
-/// A time of holding that is over.
+/// A finished holding period.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PastHolding {
     pub(crate) holding: Holding,
     pub(crate) ending: Ending,
 }
 
-/// A place in a lock's history: the newest end first, and those who hold before all.
+/// The position of an entry in a lock's history, which lists current holders first and then the newest end first. It
+/// stays valid when the entry is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HistoryKey {
-    /// When it ended; the greatest revision for one who holds.
+    /// When it ended; the greatest revision for a current holder.
     pub ended: Revision,
-    /// Which grant.
+    /// The grant.
     pub number: GrantNumber,
 }
 
 impl HistoryKey {
-    /// Behind everything.
+    /// After every entry.
     pub(crate) const END: HistoryKey = HistoryKey { ended: Revision(u64::MAX), number: GrantNumber(u64::MAX) };
 }
 
-/// All that is kept of those who held.
+/// The finished holding periods of all locks.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct History {
     pub(crate) table: Weighed<(LockName, HistoryKey), Arc<PastHolding>>,
-    /// The same by age: a cache.
+    /// The entries by age: a cache.
     pub(crate) by_age: OrdSet<(HistoryKey, LockName)>,
-    /// How many each lock has: a cache.
+    /// The number of entries of each lock: a cache.
     counts: OrdMap<LockName, usize>,
 }
 
@@ -102,7 +104,7 @@ impl History {
         self.counts.get(lock).copied().unwrap_or(0)
     }
 
-    /// Keeps one more, within no bounds yet.
+    /// Adds an entry. `trim` enforces the bounds.
     pub(crate) fn insert(&mut self, past: Arc<PastHolding>) {
         let lock = past.holding.lock.clone();
         let key = HistoryKey { ended: past.ending.to.revision, number: past.holding.number };
@@ -112,18 +114,18 @@ impl History {
         }
     }
 
-    /// How many bytes all of it counts together.
+    /// The bytes that all entries count.
     pub(crate) fn bytes(&self) -> u64 {
         self.table.bytes()
     }
 
-    /// The same, by a walk over all of it.
+    /// The same, recounted by a walk over all entries.
     pub(crate) fn recounted(&self) -> u64 {
         self.table.recounted()
     }
 
-    /// Drops the oldest beyond the bounds, and says of which locks. Of those beyond `bytes_max` it drops a few at a time: each
-    /// time of holding that comes makes room for more than itself.
+    /// Drops the oldest entries beyond the bounds, and returns their locks. Beyond `bytes_max` it drops a few at a
+    /// time: each new entry makes room for more than itself.
     pub(crate) fn trim(&mut self, lock: &LockName, bytes_max: u64) -> Vec<LockName> {
         let mut dropped = Vec::new();
         while self.count(lock) > HISTORY_PER_LOCK_MAX
@@ -142,7 +144,7 @@ impl History {
         dropped
     }
 
-    /// Drops those that ended up to that revision, so many at most, and says of which locks.
+    /// Drops entries that ended up to this revision, `HISTORY_FORGOTTEN_MAX` at most, and returns their locks.
     pub(crate) fn forget(&mut self, through: Revision) -> Vec<LockName> {
         let old = self.by_age.iter().take_while(|(key, _)| key.ended <= through).take(HISTORY_FORGOTTEN_MAX);
         let old: Vec<_> = old.cloned().collect();
@@ -162,7 +164,7 @@ impl History {
         }
     }
 
-    /// Of one lock, the oldest end first.
+    /// The entries of a lock, the oldest end first.
     pub(crate) fn of_lock<'a>(
         &'a self,
         lock: &LockName,
@@ -170,7 +172,7 @@ impl History {
         self.of_lock_before(lock, HistoryKey::END)
     }
 
-    /// Those before a place, the oldest end first.
+    /// The entries of a lock before a key, the oldest end first.
     pub(crate) fn of_lock_before<'a>(
         &'a self,
         lock: &LockName,
@@ -185,7 +187,7 @@ impl History {
         oldest.map(|(key, _)| key)
     }
 
-    /// Whether the caches say the same as the table, and the bounds hold.
+    /// Checks that the caches equal the table and that the bounds hold.
     pub(crate) fn check(&self, revision: Revision) -> Result<(), String> {
         let mut counts: OrdMap<LockName, usize> = OrdMap::new();
         for ((lock, key), past) in self.table.iter() {
@@ -220,7 +222,7 @@ impl Weigh<(LockName, HistoryKey)> for Arc<PastHolding> {
     }
 }
 
-/// Who ended a time of holding, and why: the part of it that is written down later.
+/// The weight of the fields that are set after the entry was added: who ended it, and why.
 pub(crate) fn who_ended_weight(past: &PastHolding) -> u64 {
     len(&past.ending.by) + len(&past.ending.reason)
 }

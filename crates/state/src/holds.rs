@@ -1,9 +1,8 @@
-//! The holds of one grant: the one that it was taken with, those that the same owner added (`reentrant`), and callers that come
-//! again with the id of one of them.
+//! The holds of one grant: the first one, and those that the same owner added (`reentrant`); and repeated acquires with
+//! the id of one of them.
 //!
-//! Every hold has an id of its own, and a release names one: the grant ends with its last. A bare counter would let a
-//! release that
-//! is repeated free what an outer section holds yet.
+//! Every hold has its own id, and a release names one. The grant ends with its last hold. With a bare counter, a
+//! repeated release could free what an outer section still holds.
 
 use crate::{
     change::{Change, Effect},
@@ -14,7 +13,7 @@ use fairhold_types::{EndReason, GrantId, GrantNumber, Mode, SessionNumber, limit
 use std::cmp::Reverse;
 
 impl Change<'_> {
-    /// A caller comes again with the id of a live hold: the same one, and from now on its attempt is the one that counts.
+    /// Attaches a repeated acquire to the live hold with its id. Its attempt is now the one that counts.
     pub(crate) fn attach(&mut self, number: GrantNumber, acquire: &Acquire) -> Result<Effect, Rejection> {
         let contender = self.contender(number);
         let session = self.state.session(contender.session);
@@ -36,8 +35,8 @@ impl Change<'_> {
         Ok(Effect::Changed(outcome))
     }
 
-    /// The grant that the same owner of the session holds already, and that has what is requested for: of several the one with the
-    /// most permits, and among equals the oldest.
+    /// A grant that the same owner of the session already holds and that covers the request. Among several, the one
+    /// with the most permits; among equals, the oldest.
     pub(crate) fn held_by_same_owner(&self, session: SessionNumber, acquire: &Acquire) -> Option<GrantNumber> {
         let want = acquire.wants.first().filter(|_| acquire.reentrant)?;
         let queue = self.state.index.queues.get(&want.lock)?;
@@ -50,14 +49,14 @@ impl Change<'_> {
                 own.min_by_key(|holder| (Reverse(holder.permits), holder.number))
             }
         };
-        // All holders of a lock have one mode.
+        // All holders of a lock have the same mode.
         let has_it = |holder: &&Contender| {
             (holder.mode == Mode::Exclusive || want.mode == Mode::Shared) && holder.permits >= acquire.permits
         };
         held.filter(has_it).filter(|holder| !self.state.is_dead(holder)).map(|holder| holder.number)
     }
 
-    /// Adds a hold to a grant that is held.
+    /// Adds a hold to a held grant.
     pub(crate) fn add_hold(&mut self, number: GrantNumber, acquire: &Acquire) -> Result<Effect, Rejection> {
         if self.contender(number).holds() >= HOLDS_MAX {
             return Err(Rejection::HoldsFull { max: HOLDS_MAX as u64 });
@@ -80,7 +79,7 @@ impl Change<'_> {
         Ok(Effect::Changed(hold_outcome(self.contender(number), &acquire.grant)))
     }
 
-    /// Ends one hold of a grant that has others.
+    /// Ends one of several holds of a grant.
     pub(crate) fn end_hold(&mut self, number: GrantNumber, id: GrantId, reason: EndReason) {
         self.update_contenders(number, |contender| {
             contender.further_holds.retain(|hold| hold.grant != id);
@@ -100,7 +99,7 @@ impl Change<'_> {
     }
 }
 
-/// What the owner of a hold is told of it.
+/// The outcome for the caller of a hold: held or queued.
 pub(crate) fn hold_outcome(contender: &Contender, id: &GrantId) -> Outcome {
     let number = contender.number;
     let session = contender.session;
@@ -111,13 +110,13 @@ pub(crate) fn hold_outcome(contender: &Contender, id: &GrantId) -> Outcome {
     }
 }
 
-/// An owner that was made from the connection may differ when the caller comes again by another one.
+/// An owner that the server derived from the connection may differ when the caller reconnects.
 fn same_owner(contender: &Contender, acquire: &Acquire) -> bool {
     contender.owner.given == acquire.owner.given && (!acquire.owner.given || contender.owner.text == acquire.owner.text)
 }
 
-/// The first field in which a repeated acquire differs from the hold that it names. How long to wait is not compared, and of a
-/// value only whether there is one: the leader may have proclaimed another by now.
+/// The first field in which a repeated acquire differs from the hold with its id. How long to wait is not compared. Of
+/// a value, only its presence is compared: the leader may have proclaimed another.
 fn first_difference(
     contender: &Contender,
     session: Option<&SessionRecord>,

@@ -1,4 +1,4 @@
-//! What an id or a key was used for, and the answer to a request that comes again.
+//! What an id or a key was used for, and the answer to a repeated request.
 
 use crate::{
     State,
@@ -8,25 +8,25 @@ use crate::{
 };
 use fairhold_types::{EndReason, GrantId, GrantNumber, Revision, SessionNumber};
 
-/// What an id or a key leads to.
+/// The use of an id or a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum KeyUse<'a> {
-    /// Nothing, or nothing that is remembered.
+    /// Not used, or forgotten.
     Free,
-    /// A live grant, or one more hold of it.
+    /// The id of a live grant or of one of its holds.
     Grant(GrantNumber),
-    /// A live session, which was opened with it.
+    /// The key that opened a live session.
     Session(SessionNumber),
-    /// A change of a live grant.
+    /// The key of a change of a live grant.
     Change(GrantNumber),
-    /// An ended grant that its session remembers.
+    /// The id of an ended grant, remembered by its session.
     Ended(EndReason),
-    /// What the memory has, and the revision since when.
+    /// A tombstone in the table, and its revision.
     Tombstone(Revision, &'a Tombstone),
 }
 
 impl State {
-    /// What an id or a key was used for.
+    /// The use of an id or a key.
     #[inline]
     pub(crate) fn use_of(&self, key: &GrantId) -> KeyUse<'_> {
         let index = &self.index;
@@ -52,12 +52,12 @@ impl State {
 }
 
 impl State {
-    /// Whether a write with that key was done before. A key that was used otherwise is refused.
+    /// Whether a write with this key was already done. A key with another use is refused.
     pub fn was_written(&self, key: WriteKey) -> Result<bool, Rejection> {
         self.written_before(key).map(|outcome| outcome.is_some())
     }
 
-    /// What came of it.
+    /// The outcome of the write with this key, if it was already done.
     #[inline]
     fn written_before(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
         match self.use_of(&key.key) {
@@ -77,7 +77,7 @@ impl State {
 }
 
 impl Change<'_> {
-    /// What came of a write with that key, where it was done before. A key that was used otherwise is refused.
+    /// The outcome of the write with this key, if it was already done. A key with another use is refused.
     pub(crate) fn written_before(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
         self.state.written_before(key)
     }
@@ -88,14 +88,14 @@ impl Change<'_> {
         self.state.tombstones.remember(key.key, self.revision, what);
     }
 
-    /// Whether that request changed a live grant before. A key that was used otherwise is refused, and so is one so old that the
-    /// grant may have forgotten it.
+    /// Whether the request with this key already changed the grant. Refuses a key with another use, and a key so old
+    /// that the grant may have forgotten it.
     pub(crate) fn changed_before(&self, number: GrantNumber, key: Option<WriteKey>) -> Result<bool, Rejection> {
         let Some(key) = key else { return Ok(false) };
         let keys = &self.contender(number).keys;
         match self.state.use_of(&key.key) {
             KeyUse::Change(of) if of == number && keys.fingerprint(&key.key) == Some(key.fingerprint) => Ok(true),
-            // The grant has dropped it for a newer one; the fingerprint names the grant.
+            // The grant dropped this key for a newer one. The fingerprint covers the grant's id.
             KeyUse::Tombstone(_, Tombstone::Write { fingerprint, .. }) if *fingerprint == key.fingerprint => Ok(true),
             KeyUse::Free if keys.may_have_had(&key.key) => Err(Rejection::Forgotten),
             KeyUse::Free => self.require_tombstone_room().map(|()| false),
@@ -105,7 +105,7 @@ impl Change<'_> {
         }
     }
 
-    /// Remembers, for the life of a grant, that this request has changed it; says whether there was a key to remember.
+    /// Remembers, for the life of a grant, the key of a request that changed it. Returns whether there was a key.
     pub(crate) fn remember_change(&mut self, number: GrantNumber, key: Option<WriteKey>) -> bool {
         let Some(key) = key else { return false };
         let path = self.state.index.contenders.get(&number).cloned();
@@ -122,7 +122,7 @@ impl Change<'_> {
         true
     }
 
-    /// Remembers the key of a request whose effect is not in the state.
+    /// Remembers the key of a request whose effect is outside the state.
     pub(crate) fn note_key(&mut self, key: WriteKey) -> Result<crate::change::Effect, Rejection> {
         if self.written_before(key)?.is_some() {
             return Ok(crate::change::Effect::Unchanged(Outcome::Nothing));
@@ -133,7 +133,7 @@ impl Change<'_> {
     }
 }
 
-/// The key was used with a call of another kind.
+/// The rejection of a key that was used with a call of another kind.
 pub(crate) fn other_request() -> Rejection {
     Rejection::IdempotencyMismatch { field: "request".to_owned() }
 }

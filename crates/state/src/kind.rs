@@ -1,4 +1,4 @@
-//! What kind of node it is: how long it lives.
+//! The kinds of nodes, which say how long a node lives.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -10,17 +10,17 @@ pub enum NodeKind {
     Persistent,
     /// As long as the session that owns it.
     Ephemeral,
-    /// Until it has been without children for some time; never before it had one.
+    /// Until it has had no children for some time; never before its first child.
     Container,
-    /// Until it has been without children and without a change for this long.
+    /// Until it has had no children and no change for this long.
     Ttl {
-        /// How long.
+        /// Its time to live in milliseconds.
         ttl_ms: u64,
     },
 }
 
-/// A kind in eight bytes instead of sixteen, of which there are as many as nodes. A node is 128 bytes with it, a size that
-/// allocators have; with eight more it would take 160.
+/// A kind in 8 bytes instead of 16. With it, a node takes 128 bytes, which is an allocator's size class. With 8 more it
+/// would take 160.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "NodeKind", into = "NodeKind")]
 pub struct PackedKind(u64);
@@ -29,10 +29,10 @@ impl PackedKind {
     const PERSISTENT: u64 = 0;
     const EPHEMERAL: u64 = 1;
     const CONTAINER: u64 = 2;
-    /// What a time to live of nothing would be.
+    /// A time to live of 0.
     const TTL: u64 = 3;
 
-    /// What it says.
+    /// The unpacked kind.
     #[must_use]
     pub fn get(self) -> NodeKind {
         match self.0 {
@@ -50,7 +50,7 @@ impl From<NodeKind> for PackedKind {
             NodeKind::Persistent => PackedKind::PERSISTENT,
             NodeKind::Ephemeral => PackedKind::EPHEMERAL,
             NodeKind::Container => PackedKind::CONTAINER,
-            // Limits keep it far below: ten thousand years would fit.
+            // The limits keep it far below: ten thousand years would fit.
             NodeKind::Ttl { ttl_ms } => PackedKind::TTL.saturating_add(ttl_ms),
         })
     }

@@ -1,8 +1,8 @@
-//! Several locks at once: one grant with a contender in each queue.
+//! Multi-lock grants: one grant with a contender in the queue of each lock.
 //!
-//! All its contenders have one number, and nobody who comes later is placed before any of them: so those who take several locks
-//! stand in one order everywhere, and never wait for one another in a circle of queues. One that is the first of those who wait
-//! and has room is reserved: it blocks those behind it, and is granted together with the others.
+//! All its contenders have the same number, and no newcomer is placed before any of them. So multi-lock grants have the
+//! same order in every queue and never wait for each other in a cycle. A contender that is first in its queue and
+//! compatible with the holders is reserved: it blocks the contenders behind it until the grant can take all its locks.
 
 use crate::{
     State,
@@ -14,7 +14,7 @@ use crate::{
 };
 use fairhold_types::{GrantNumber, LockName, Path, SessionNumber};
 
-/// The contender of a new grant in the lock that its request names at that position.
+/// The contender of a new grant in one of its locks, by index in the request.
 pub(crate) fn new_contender(
     acquire: &Acquire,
     index: usize,
@@ -75,14 +75,14 @@ impl State {
         }
     }
 
-    /// The locks of a grant, in the order in which they were asked for.
+    /// The locks of a grant, in the order of its request.
     #[must_use]
     pub fn locks_of(&self, number: GrantNumber) -> Vec<LockName> {
         let Some(first) = self.contender(number) else { return Vec::new() };
         std::iter::once(&first.lock).chain(first.others.iter().map(|other| &other.lock)).cloned().collect()
     }
 
-    /// In another of its locks, the one right before a contender that is reserved here.
+    /// For a contender that is reserved here: the contender right before it in a lock in which it is not.
     pub(crate) fn blocker_elsewhere(&self, contender: &Contender) -> Option<&Contender> {
         let number = contender.number;
         let locks = self.locks_of(number);
@@ -95,7 +95,7 @@ impl State {
 }
 
 impl Change<'_> {
-    /// Where the contenders of a grant are in the tree, the first one first.
+    /// The paths of a grant's contenders, the first contender's first.
     pub(crate) fn paths_of(&self, number: GrantNumber) -> Vec<Path> {
         let index = &self.state.index;
         let others = self.contender(number).others.iter();
@@ -103,7 +103,7 @@ impl Change<'_> {
         index.contenders.get(&number).into_iter().chain(others).cloned().collect()
     }
 
-    /// Changes all contenders of a grant.
+    /// Applies a change to all contenders of a grant.
     pub(crate) fn update_contenders(&mut self, number: GrantNumber, change: impl Fn(&mut Contender)) {
         for path in self.paths_of(number) {
             if self.state.tree.change_contender(&path, &change).is_none() {
@@ -119,7 +119,7 @@ impl Change<'_> {
         }
     }
 
-    /// Removes all contenders of a grant from the tree; the first one comes first.
+    /// Removes all contenders of a grant from the tree. The first contender comes first.
     pub(crate) fn remove_contenders(&mut self, number: GrantNumber) -> Vec<Contender> {
         let paths = self.paths_of(number);
         let taken = paths.iter().map(|path| {

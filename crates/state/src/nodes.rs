@@ -1,7 +1,7 @@
-//! What each operation does to the tree, with ZooKeeper's rules: which stat moves, in which order errors are found, and which
-//! events come in which order.
+//! What each operation does to the tree. ZooKeeper's rules decide which stat fields move, in which order errors are
+//! found and in which order events come.
 //!
-//! An operation looks for all that could refuse it before it changes anything.
+//! An operation checks everything that could refuse it before it changes anything.
 
 use crate::{
     State,
@@ -17,7 +17,7 @@ use fairhold_types::{
     planted::{self, Bug},
 };
 
-/// What it costs to create or remove a node.
+/// The cost of creating or removing a node, in steps.
 const NODE_STEPS: u64 = 2;
 
 type OperationOutcome = Result<OperationResult, Rejection>;
@@ -48,7 +48,7 @@ impl Change<'_> {
         }
     }
 
-    /// Removes those nodes that are still as they were when the leader's clock judged them.
+    /// Removes the nodes that are unchanged since the leader's verdict.
     pub(crate) fn sweep(&mut self, nodes: Vec<Sweepable>) -> Effect {
         self.note_steps(NODE_STEPS * nodes.len() as u64);
         for swept in nodes {
@@ -59,8 +59,8 @@ impl Change<'_> {
         if self.events.is_empty() { Effect::Unchanged(Outcome::Nothing) } else { Effect::Changed(Outcome::Done) }
     }
 
-    /// Removes ephemeral nodes of a session that ends, in the order of their paths, as many as one command may; says whether
-    /// none is left.
+    /// Removes ephemeral nodes of an ending session in path order, as many as one command may. Returns whether none is
+    /// left.
     pub(crate) fn remove_ephemerals(&mut self, session: SessionNumber) -> bool {
         if ephemerals_stay() {
             return true;
@@ -101,7 +101,8 @@ impl Change<'_> {
         Ok(NewNode::data(kind, owner, value))
     }
 
-    /// ZooKeeper's order: the path, the parent, the node itself, and only then whether the parent may have children.
+    /// Checks in ZooKeeper's order: the path, the parent, the node itself, and only then whether the parent may have
+    /// children.
     fn create(&mut self, path: Path, create: NewNode, parents: bool) -> OperationOutcome {
         refuse_locks(&path)?;
         let missing = self.state.missing_above(&path);
@@ -159,14 +160,14 @@ impl Change<'_> {
             self.removed += removed_paths.len();
         }
         self.note_steps(NODE_STEPS * removed_paths.len() as u64);
-        // Parents come before their children in it.
+        // Children first.
         for path in removed_paths.iter().rev() {
             self.remove_node(path);
         }
         Ok(OperationResult::Deleted { count: u32::try_from(removed_paths.len()).unwrap_or(u32::MAX) })
     }
 
-    /// Creates a node below one that exists, and tells of both. The node of a session that has ended makes room for it.
+    /// Creates a node below an existing one, and emits events for both. It replaces an orphan of an ended session.
     fn create_node(&mut self, path: Path, create: NewNode) {
         if self.state.tree.get(&path).is_some() {
             self.remove_node(&path);
@@ -181,7 +182,7 @@ impl Change<'_> {
         self.emit_children_changed(&path);
     }
 
-    /// Removes a node without children, and tells of it and of its parent.
+    /// Removes a node without children, and emits events for it and its parent.
     fn remove_node(&mut self, path: &Path) {
         let Some(node) = self.state.tree.remove(path, self.revision) else {
             unreachable!("{path} was found before it was removed");
@@ -201,7 +202,7 @@ impl Change<'_> {
 }
 
 impl State {
-    /// A node of that version, where one is asked for: first whether it exists, then its version.
+    /// A node, checked first for existence and then, if `version` is given, for its version.
     fn require_node(&self, path: &Path, version: Option<i32>) -> Result<&Znode, Rejection> {
         let node = self.visible(path).ok_or_else(|| Rejection::NoNode { path: path.clone() })?;
         match version {
@@ -210,7 +211,7 @@ impl State {
         }
     }
 
-    /// The levels above a path that do not exist, from the top.
+    /// The missing ancestors of a path, from the top.
     fn missing_above(&self, path: &Path) -> Vec<Path> {
         let above = std::iter::successors(path.parent(), Path::parent);
         let mut missing: Vec<Path> = above.take_while(|path| self.visible(path).is_none()).collect();
@@ -219,12 +220,12 @@ impl State {
     }
 }
 
-/// Nodes under `/locks` are written by the calls on locks alone.
+/// Only the lock calls write nodes under `/locks`.
 fn refuse_locks(path: &Path) -> Result<(), Rejection> {
     if path.is_under_locks() { Err(Rejection::ReadOnly { path: path.clone() }) } else { Ok(()) }
 }
 
-/// The counter is printed as a signed number of at least ten characters: past 2147483647 comes -2147483648.
+/// The counter is printed as a signed number of at least ten characters: 2147483647 is followed by -2147483648.
 fn sequential(parent: &Path, prefix: &str, sequence: u32) -> Result<Path, Rejection> {
     let text = format!("{}{prefix}{:010}", parent.prefix_below(), sequence.cast_signed());
     Path::parse(&text).map_err(|_| Rejection::NoRoomForName { parent: parent.clone() })
@@ -239,7 +240,7 @@ fn kind_in_words(node: &Znode) -> String {
     }
 }
 
-/// Never, except with the planted bug.
+/// Always false, except with the planted bug.
 fn ephemerals_stay() -> bool {
     planted::has(Bug::EphemeralsStay)
 }

@@ -1,8 +1,8 @@
-//! Work that is too much for one command, and is done in pieces: each piece is a command of its own, `Continue`.
+//! Work that exceeds the steps of one command. Later commands, `Continue`, do it in pieces.
 //!
-//! What is pending is part of the state, so all nodes do the same pieces, and a new leader goes on where the old one stopped.
-//! The leader proposes pieces as long as there is something pending. They take turns, so that a large piece of work does not hold
-//! up a small one.
+//! Pending work is part of the state, so all nodes do the same pieces, and a new leader continues where the old one
+//! stopped. The leader proposes pieces while any work is pending. The pieces take turns, so that large work does not
+//! hold up small work.
 
 use crate::{
     record::Revocation,
@@ -14,18 +14,18 @@ use fairhold_types::{GrantNumber, LockName, SessionNumber};
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 
-/// One piece of work that is not finished.
+/// Work that is not finished.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Pending {
-    /// The grants and nodes of a session that has ended.
+    /// Ends the grants and nodes of an ended session.
     EndSession { session: SessionNumber, how: SessionEnd },
-    /// The holders of a lock that an administrator broke.
+    /// Ends the holders of a lock that an administrator broke.
     Break { lock: LockName, by: String, reason: String },
-    /// The holders of a lock that an administrator revoked, from after that grant on.
+    /// Asks the holders of a lock after this grant to give it back.
     Revoke { lock: LockName, after: GrantNumber, revocation: Revocation },
-    /// The waiters of a lock whose settings changed, from after that place on: waiters that can no longer fit end.
+    /// Ends the waiters after this rank that no longer fit, because the settings of their lock changed.
     ApplyLimit { lock: LockName, after: Option<ServiceRank>, by: String },
-    /// The waiters of a lock that may be granted.
+    /// Grants waiters of a lock.
     Grant { lock: LockName },
 }
 
@@ -40,13 +40,13 @@ pub(crate) enum SessionEnd {
     Ended { by: String, reason: String },
 }
 
-/// All that is pending.
+/// All pending work, by number.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct PendingWork {
     pub(crate) work: Weighed<u64, Pending>,
-    /// The number of the next piece of work.
+    /// The number of the newest work.
     pub(crate) next: u64,
-    /// The one that was worked on last.
+    /// The work that had the last turn.
     pub(crate) last: u64,
 }
 
@@ -68,12 +68,12 @@ impl PendingWork {
         self.work.is_empty()
     }
 
-    /// How many bytes all of it counts together.
+    /// The bytes that all of it counts.
     pub(crate) fn bytes(&self) -> u64 {
         self.work.bytes()
     }
 
-    /// The same, by a walk over all of it.
+    /// The same, recounted by a walk over all of it.
     pub(crate) fn recounted(&self) -> u64 {
         self.work.recounted()
     }
@@ -90,7 +90,7 @@ impl PendingWork {
         self.work.get(&number)
     }
 
-    /// Its counters, as a snapshot keeps them.
+    /// The counters, for a snapshot.
     pub(crate) fn counters(&self) -> (u64, u64) {
         (self.next, self.last)
     }
@@ -104,7 +104,7 @@ impl PendingWork {
         self.work.insert(number, pending);
     }
 
-    /// The one whose turn it is.
+    /// The work whose turn is next.
     pub(crate) fn next_in_turn(&self) -> Option<(u64, Pending)> {
         let after = self.work.range((Bound::Excluded(self.last), Bound::Unbounded)).next();
         after.or_else(|| self.work.iter().next()).map(|(number, pending)| (*number, pending.clone()))

@@ -1,4 +1,4 @@
-//! Does what is pending (`pending`), a piece at a time.
+//! Does pending work (`pending`), one piece at a time.
 
 use crate::{
     State,
@@ -13,13 +13,13 @@ use fairhold_types::{GrantNumber, LockName};
 use std::{collections::BTreeSet, ops::Bound};
 
 impl State {
-    /// Whether something is left to do for `Command::Continue`.
+    /// Whether `Command::Continue` has anything to do.
     #[must_use]
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// How many pieces of work are not finished.
+    /// How much work is not finished.
     #[must_use]
     pub fn pending_count(&self) -> usize {
         self.pending.len()
@@ -30,7 +30,7 @@ impl Change<'_> {
     /// Leaves work to later commands.
     pub(crate) fn defer(&mut self, pending: Pending) {
         let work = &mut self.state.pending;
-        // 0 is before all of them.
+        // Numbers begin at 1: 0 is before all of them.
         work.next += 1;
         self.state.index.note_pending(work.next, &pending);
         work.work.insert(work.next, pending);
@@ -46,7 +46,7 @@ impl Change<'_> {
         {
             self.state.pending.last = number;
             match self.run_piece(number, pending) {
-                // It may have been finished by what it let go on.
+                // The grants that it caused may have finished it.
                 Some(rest) => {
                     if let Some(left) = self.state.pending.work.get_mut(&number) {
                         *left = rest;
@@ -59,14 +59,14 @@ impl Change<'_> {
         Effect::Changed(Outcome::Done)
     }
 
-    /// Drops work of which nothing is left.
+    /// Removes finished work.
     pub(crate) fn finish_pending(&mut self, number: u64) {
         if let Some(done) = self.state.pending.work.remove(&number) {
             self.state.index.forget_pending(&done);
         }
     }
 
-    /// Does a piece of that work; gives what is left of it.
+    /// Does one piece of the work. Returns what is left of it.
     fn run_piece(&mut self, number: u64, pending: Pending) -> Option<Pending> {
         match pending {
             Pending::EndSession { session, how } => {
@@ -96,7 +96,7 @@ impl Change<'_> {
                 after.map(|after| Pending::ApplyLimit { lock, after: Some(after), by })
             }
             Pending::Grant { lock } => {
-                // What is left of it is noted anew.
+                // `grant_waiters` adds the rest as new work.
                 self.finish_pending(number);
                 self.grant_waiters([lock]);
                 None
@@ -104,7 +104,7 @@ impl Change<'_> {
         }
     }
 
-    /// Asks the holders of a lock behind that grant to give it back. Returns the last one that was asked, where there are more.
+    /// Asks the holders of a lock after a grant to give it back. Returns the last one that was asked, if more are left.
     pub(crate) fn revoke_some(&mut self, lock: &LockName, after: GrantNumber, revocation: &Revocation) -> Option<GrantNumber> {
         let mut last = after;
         loop {
@@ -130,8 +130,8 @@ impl Change<'_> {
         }
     }
 
-    /// Ends those who wait for more permits than there are, or to share what has a limit, from after that place on; says which
-    /// locks may go on, and the last place that was looked at where there are more.
+    /// Ends waiters after a rank that want more permits than the limit, or shared mode on a lock with a limit. Returns
+    /// the locks that may have a next grant, and the last visited rank if more are left.
     pub(crate) fn end_unfit_waiters(
         &mut self,
         lock: &LockName,
@@ -160,5 +160,5 @@ impl Change<'_> {
     }
 }
 
-/// What it costs to change one contender.
+/// The cost of changing one contender, in steps.
 pub(crate) const HOLDER_STEPS: u64 = 4;

@@ -1,4 +1,4 @@
-//! Writes the history: what a hold was, when it ended, and how (`history`).
+//! Writes the history: each holding period, when it ended, and how (`history`).
 
 use crate::{
     State,
@@ -11,7 +11,7 @@ use fairhold_types::{EndReason, FencingToken, GrantNumber, HoldingEnd, LockName,
 use std::sync::Arc;
 
 impl Change<'_> {
-    /// Writes down that one who stood in a lock does so no more. Who never held leaves no trace here.
+    /// Records the end of a contender. One that never held leaves no entry.
     pub(crate) fn record_ended(&mut self, contender: &Contender, how: EndReason) {
         let holding = holding_of(contender);
         self.count_ended(contender, holding.as_ref(), how);
@@ -20,7 +20,7 @@ impl Change<'_> {
         }
     }
 
-    /// Writes down that one who holds a lock does so in another mode from now on.
+    /// Records that a holder changes its mode.
     pub(crate) fn record_changed_mode(&mut self, number: GrantNumber, how: HoldingEnd) {
         if let Some(holding) = holding_of(self.contender(number)) {
             self.count_changed_mode(&holding);
@@ -40,7 +40,7 @@ impl Change<'_> {
         Moment { revision: self.revision, at: self.at }
     }
 
-    /// Adds to what was just written down who ended it, and why.
+    /// Adds to the entry of this revision who ended it, and why.
     pub(crate) fn record_who_ended(&mut self, lock: &LockName, number: GrantNumber, by: &str, reason: &str) {
         let key = HistoryKey { ended: self.revision, number };
         self.state.history.table.change(
@@ -66,14 +66,14 @@ impl Change<'_> {
 }
 
 impl State {
-    /// The revisions at which the oldest thing in the history ended, for `Command::ForgetHistory`.
+    /// The revision at which the oldest entry of the history ended, for `Command::ForgetHistory`.
     #[must_use]
     pub fn oldest_history(&self) -> Option<Revision> {
         self.history.by_age.get_min().map(|(key, _)| key.ended)
     }
 
-    /// How long those who held a lock last did so: the middle one of the newest `ESTIMATE_HOLDS`, in milliseconds by the times
-    /// that rode in the commands. For display: no rule reads it.
+    /// The median of the newest `ESTIMATE_HOLDS` holding periods of a lock, in milliseconds, by the times in the
+    /// commands. For display: no rule reads it.
     #[must_use]
     pub fn usual_hold_ms(&self, lock: &LockName) -> Option<u64> {
         let newest = self.history.of_lock(lock).rev().take(ESTIMATE_HOLDS);
@@ -83,14 +83,14 @@ impl State {
     }
 }
 
-/// Since when a contender holds in the mode that it has, once it was granted.
+/// Since when a granted contender has held in its current mode.
 pub(crate) fn holding_since(contender: &Contender) -> Option<Moment> {
     let revision = contender.granted_at?;
     let granted = Moment { revision, at: contender.held_since.unwrap_or(contender.queued_at) };
     Some(contender.mode_since.unwrap_or(granted))
 }
 
-/// A contender's time of holding in the mode that it has, once it was granted.
+/// The current holding period of a granted contender.
 pub(crate) fn holding_of(contender: &Contender) -> Option<Holding> {
     let revision = contender.granted_at?;
     let from = holding_since(contender)?;

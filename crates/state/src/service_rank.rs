@@ -1,11 +1,11 @@
-//! The order among waiters.
+//! The order of waiters.
 
 use crate::record::Contender;
 use fairhold_types::GrantNumber;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
-/// Where a contender stands among those who wait: higher priority first, then first come, first served.
+/// The rank of a waiter: higher effective priority first, then first come, first served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct ServiceRank(Reverse<i32>, GrantNumber);
 
@@ -18,12 +18,12 @@ impl ServiceRank {
         ServiceRank(Reverse(effective_priority), number)
     }
 
-    /// Before all others.
+    /// Before all waiters.
     pub(crate) fn first() -> ServiceRank {
         ServiceRank::new(i32::MAX, GrantNumber(0))
     }
 
-    /// The priority by which it is a place.
+    /// The priority that orders the queue.
     pub(crate) fn effective_priority(self) -> i32 {
         self.0.0
     }

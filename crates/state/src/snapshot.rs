@@ -1,6 +1,6 @@
-//! The state as bytes: a header that says how much follows, then sessions, nodes and what is remembered, in blocks.
+//! The state as bytes: a header with the counts, then sessions, nodes, tombstones and the rest, in blocks.
 //!
-//! A block is a list of items, sealed by `codec`, and of about `BLOCK_BYTES`. Caches are not written: they are made again.
+//! A block is a list of items, sealed by `codec`, of about `BLOCK_BYTES`. Caches are not written but rebuilt.
 
 use crate::{
     State,
@@ -27,44 +27,45 @@ use std::sync::Arc;
 /// The version byte of a snapshot's blocks.
 pub const SNAPSHOT_FORMAT: u8 = 2;
 
-/// How large a block grows, in bytes, before the next is begun.
+/// A block is closed when it reaches this size, in bytes.
 pub const BLOCK_BYTES: usize = 512 * 1024;
 
-/// About what an item needs besides its value: enough to size blocks by.
+/// The approximate size of an item without its value, good enough to size blocks.
 const ITEM_BYTES: usize = 256;
 
-/// What an operation's result needs besides its path.
+/// The size of an operation's result without its path.
 const RESULT_BYTES: usize = 8;
 
-/// What is remembered of an id is some thirty bytes long.
+/// A tombstone has some thirty bytes, so this many of them weigh as much as one item.
 const REMEMBERED_IN_AN_ITEM: u64 = 8;
 
-/// What an item of a snapshot weighs, a small node or a session: as much as a value of so many bytes, which weighs its bytes.
+/// The weight of one item of a snapshot, such as a small node or a session, in bytes of values. A value weighs its
+/// length.
 pub const ITEM_WEIGHT: u64 = 4096;
 
-/// Why blocks are no snapshot.
+/// Why blocks do not form a snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// A block is damaged, or from another version.
+    /// A block is damaged, or has another version.
     #[error("block {block} of the snapshot cannot be read")]
     Block {
-        /// Which, from 0.
+        /// The index of the block, from 0.
         block: usize,
-        /// Why.
+        /// The decoding error.
         #[source]
         source: DecodeError,
     },
     /// There is no header, or there are two.
     #[error("the snapshot does not begin with exactly one header")]
     Header,
-    /// The blocks hold more or less than the header says.
+    /// The blocks hold more or fewer items than the header says.
     #[error("the snapshot has {found} {what}, but its header says {expected}")]
     Incomplete {
-        /// Of what.
+        /// The kind of item.
         what: &'static str,
-        /// As many as the header says.
+        /// The count in the header.
         expected: u64,
-        /// As many as there are.
+        /// The count found.
         found: u64,
     },
 }
@@ -98,7 +99,7 @@ enum Item {
 }
 
 impl Item {
-    /// At least about as many bytes as it is written in: all that callers make long is counted.
+    /// An approximate upper bound of its encoded size. It counts everything that callers can make long.
     fn size(&self) -> usize {
         ITEM_BYTES
             + match self {
@@ -163,7 +164,7 @@ fn size_of_meta(meta: &Meta) -> usize {
 }
 
 impl State {
-    /// What its snapshot weighs, about: `ITEM_WEIGHT` for each item, and the bytes of all values.
+    /// The approximate weight of its snapshot: `ITEM_WEIGHT` for each item, and the bytes of all values.
     #[must_use]
     pub fn snapshot_weight(&self) -> u64 {
         let items = self.sessions.len() + self.tree.len() + self.history.len() + self.statistics.len();
@@ -171,14 +172,14 @@ impl State {
         items as u64 * ITEM_WEIGHT + remembered + self.tree.value_bytes()
     }
 
-    /// About how many bytes its snapshot has, rather more than less where its texts are short.
+    /// The approximate size of its snapshot in bytes. It is rather too high if texts are short.
     #[must_use]
     pub fn snapshot_bytes(&self) -> u64 {
         let items = self.sessions.len() + self.tree.len() + self.history.len() + self.statistics.len() + self.tombstones.len();
         items as u64 * ITEM_BYTES as u64 + self.tree.value_bytes()
     }
 
-    /// The state in blocks, one at a time, in a fixed order: equal states give equal bytes.
+    /// The state in blocks, one at a time and in a fixed order: equal states give equal bytes.
     pub fn snapshot_blocks(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
         let header = Item::Header(Header {
             revision: self.revision,
@@ -212,7 +213,8 @@ impl State {
                 size += item.size();
                 block.push(item);
             }
-            // An item is at most some MiB, a grant of very many holds, so a block stays far below the codec's limit.
+            // An item, even a grant with very many holds, has a few MiB at most, so a block stays far below the codec's
+            // limit.
             (!block.is_empty()).then(|| match fairhold_codec::encode(SNAPSHOT_FORMAT, &block) {
                 Ok(bytes) => bytes,
                 Err(error) => unreachable!("a block of {size} bytes could not be encoded: {error}"),
@@ -220,7 +222,7 @@ impl State {
         })
     }
 
-    /// Reads a state from its blocks, and makes its caches again. Each block is dropped before the next is asked for.
+    /// Reads a state from its blocks, and rebuilds its caches. Each block is dropped before the next is read.
     pub fn from_snapshot_blocks(blocks: impl Iterator<Item = impl AsRef<[u8]>>) -> Result<State, SnapshotError> {
         let mut state = State { tree: Tree::empty(), ..State::new() };
         let mut header: Option<Header> = None;
@@ -273,8 +275,8 @@ impl State {
 }
 
 impl Command {
-    /// What it weighs beside a snapshot, which spares a node to apply it again: an item, or as many as it has operations, and its
-    /// values as they weigh there. What it removes is not in it.
+    /// Its weight compared with a snapshot, which saves a node from applying it: one item, or one for each operation,
+    /// and the bytes of its values. Removals do not reduce it.
     #[must_use]
     pub fn snapshot_weight(&self) -> u64 {
         let Command::Transact(transact) = self else { return ITEM_WEIGHT };
@@ -285,7 +287,7 @@ impl Command {
 }
 
 impl State {
-    /// Makes the caches from the truth.
+    /// Rebuilds the caches from their sources.
     pub(crate) fn rebuild_caches(&mut self) {
         let mut index = Index::default();
         let mut in_session = OrdMap::new();
@@ -315,7 +317,7 @@ impl State {
     }
 }
 
-/// Nothing, except with a planted bug.
+/// Loses parts of the state with planted bugs; otherwise does nothing.
 fn lose_what_is_planted(state: &mut State) {
     if planted::has(Bug::SnapshotForgetsSessions) {
         state.sessions = Weighed::default();
@@ -345,7 +347,7 @@ mod tests {
         Command::Transact(Transact { key: None, conditions: Vec::new(), then, otherwise: None, at: WallMillis(0) })
     }
 
-    /// The results of sequential creates have their paths, and are remembered for a minute.
+    /// The results of sequential creates contain paths, and are remembered for a minute.
     #[test]
     fn what_is_remembered_of_large_transactions_goes_into_many_small_blocks() {
         let mut state = State::new();
@@ -369,7 +371,7 @@ mod tests {
         assert!(State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice)).unwrap() == state);
     }
 
-    /// Half of the items are remembered keys. A node asks for so much room on its disk before it writes a snapshot.
+    /// Half of the items are tombstones. A node requires this much disk space before it writes a snapshot.
     #[test]
     fn a_snapshot_has_about_as_many_bytes_as_was_said() {
         let mut state = State::new();
@@ -394,8 +396,8 @@ mod tests {
         assert_eq!(writes(1, 1024 * 1024).snapshot_weight() / ITEM_WEIGHT, 257);
     }
 
-    /// Else the log grows to a multiple of the state before the next snapshot: a value just below an item's weight was nothing in
-    /// its command, and nearly an item in the state.
+    /// Otherwise the log would grow to a multiple of the state before the next snapshot: a value just below the weight
+    /// of an item would count nothing in its command, and nearly an item in the state.
     #[test]
     fn what_was_written_weighs_as_much_in_the_state() {
         for (count, bytes) in [(10, 1024 * 1024), (1_000, 4_000), (1_000, 100)] {

@@ -7,8 +7,8 @@ use crate::{
 use fairhold_types::{ClusterId, LockName, Revision, SessionNumber, limits};
 use std::sync::Arc;
 
-/// The whole replicated state. A clone shares all its parts and costs O(1), so a snapshot is taken from a clone while apply
-/// goes on.
+/// The whole replicated state. A clone shares all its parts and costs O(1), so a snapshot is taken from a clone while
+/// commands are applied.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
     pub(crate) revision: Revision,
@@ -21,7 +21,7 @@ pub struct State {
     pub(crate) totals: Arc<Statistics>,
     pub(crate) pending: PendingWork,
     pub(crate) budget: Budget,
-    /// How many steps a command does before it leaves the rest to later ones.
+    /// How many steps a command may do before it leaves the rest to later ones.
     pub(crate) piece_steps: u64,
     pub(crate) index: Index,
 }
@@ -52,7 +52,7 @@ impl State {
         }
     }
 
-    /// The same with smaller pieces of work, so that tests see many of them.
+    /// The same with a smaller bound on steps, so that tests see many pieces.
     #[must_use]
     pub fn with_piece_steps(steps: u64) -> State {
         State { piece_steps: steps, ..State::new() }

@@ -1,4 +1,4 @@
-//! Writes to the tree: conditions first, then operations, all or nothing, one revision.
+//! Writes to the tree: conditions first, then operations. All or nothing, at one revision.
 
 use crate::{
     State,
@@ -35,7 +35,7 @@ impl Change<'_> {
         let succeeded = part == Part::Then;
         let results = self.operate_all(part, operations)?;
         if let Some(WriteKey { key, fingerprint }) = transact.key {
-            // A retry must not act twice; to tell it all over again may cost too much.
+            // A retry must not act twice. If the results are too large to keep, it is answered without them.
             let kept = (results_weight(&results) <= RESULTS_REMEMBERED_BYTES).then(|| results.clone());
             let remembered = Tombstone::Write { fingerprint, succeeded, results: kept };
             self.state.tombstones.remember(key, self.revision, remembered);
@@ -45,9 +45,10 @@ impl Change<'_> {
         Ok(Effect::Changed(Outcome::Written { succeeded, results, at: self.revision }))
     }
 
-    /// All or nothing: an operation sees the changes of those before it, and the first that is refused undoes them.
+    /// All or nothing: an operation sees the changes of the operations before it, and the first that is refused undoes
+    /// them all.
     fn operate_all(&mut self, part: Part, operations: Vec<Operation>) -> Result<Vec<OperationResult>, Rejection> {
-        // An operation that is refused has changed nothing, so one alone needs no copy to go back to.
+        // A refused operation has changed nothing, so a single one needs no copy for the rollback.
         let before = (operations.len() > 1).then(|| self.state.clone());
         let mut results = Vec::with_capacity(operations.len());
         for (operation, index) in operations.into_iter().zip(0_u32..) {
@@ -86,7 +87,7 @@ impl State {
     }
 }
 
-/// Never, except with the planted bug.
+/// Always false, except with the planted bug.
 fn writes_again() -> bool {
     planted::has(Bug::WritesAgain)
 }

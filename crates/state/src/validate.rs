@@ -1,6 +1,7 @@
-//! Checks of a command that do not depend on the state: limits of lengths and times, reserved names, and its proposer.
+//! The checks of a command that do not depend on the state: limits on lengths and times, reserved names, and who may
+//! propose it.
 //!
-//! They run before a command is proposed: for this node's own commands, and again for forwarded ones. The numbers are in
+//! They run before a command is proposed: for this node's own commands, and again for forwarded ones. The limits are in
 //! `fairhold_types::limits`, which the HTTP API reads too: it refuses a request first, and names the parameter.
 
 use crate::command::{
@@ -9,14 +10,14 @@ use crate::command::{
 use fairhold_types::{LockName, Mode, Path, limits, text::first_not_plain};
 use std::time::Duration;
 
-/// The widest number that a sequential name ends with: past 2147483647 it goes on with this one.
+/// The widest number in a sequential name; it follows 2147483647.
 const WIDEST_NUMBER: &str = "-2147483648";
 
-/// Bytes of paths and values in one transaction: a request has no more.
+/// The maximum bytes of paths and values in one transaction: a request cannot have more.
 const TRANSACTION_BYTES_MAX: usize = limits::BODY_BYTES_MAX + limits::HEAD_BYTES_MAX;
 
 impl Command {
-    /// Whether only the leader may propose it: a verdict, or another command of a leader.
+    /// Whether only the leader may propose it, such as a verdict.
     #[must_use]
     pub fn is_leader_only(&self) -> bool {
         match self {
@@ -50,7 +51,7 @@ impl Command {
         }
     }
 
-    /// Refuses commands over the limits for clients.
+    /// Refuses commands that exceed the limits for clients.
     pub fn validate(&self) -> Result<(), Rejection> {
         match self {
             Command::OpenSession(open) => open_session(open),
@@ -116,7 +117,7 @@ fn limit(limit: Option<u32>) -> Result<(), Rejection> {
     refuse_if(refused, "a lock with so many permits")
 }
 
-/// A text for people.
+/// Checks a text for people.
 fn words(what: &str, text: &str, max: usize) -> Result<(), Rejection> {
     fits(what, text.len(), max)?;
     plain(what, text)

@@ -9,7 +9,7 @@ const SESSION: SessionId = SessionId(7);
 /// A contender, its position, and the contender that it waits for.
 type Shown = (GrantNumber, u64, Option<GrantNumber>);
 
-/// A state, and the same chances in each run.
+/// A state, with the same pseudorandom choices in each run.
 struct World {
     state: State,
     chance: u64,
@@ -57,7 +57,7 @@ impl World {
     }
 
     fn upgrade(&mut self, grant: GrantId) {
-        // A second one is refused, as is one that waits: both are tried.
+        // Refused while another upgrade waits, or if the grant is queued. Both cases are wanted.
         drop(self.state.apply(Command::Upgrade { grant, if_busy: IfBusy::Queue, key: None, at: WallMillis(1) }));
     }
 
@@ -70,7 +70,7 @@ fn lock(name: &str) -> LockName {
     LockName::parse(name).unwrap()
 }
 
-/// The same by a walk over everybody: what a place in a queue means.
+/// The same by a walk over all contenders: the definition of position and `waits_for`.
 fn walked(state: &State, name: &LockName) -> Vec<Shown> {
     let Some(queue) = state.index.queues.get(name) else { return Vec::new() };
     let mutex = state.settings(name).and_then(LockSettings::limit_in_force).unwrap_or(1) == 1;
@@ -100,7 +100,7 @@ fn shown(entry: &QueueEntry<'_>) -> Shown {
     (entry.contender.number, entry.position, entry.waits_for.map(|other| other.number))
 }
 
-/// All of a queue, so many at a time, each page with nothing but the place where the one before ended.
+/// All pages of a queue. Each page knows only the key at which the previous one ended.
 fn by_pages(state: &State, name: &LockName, limit: usize) -> Vec<Shown> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
