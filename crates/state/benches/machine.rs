@@ -96,7 +96,7 @@ fn waits(bencher: Bencher<'_, '_>, around: &str, owner: &'static str) {
     }
     let next = move |world: &mut World| world.acquire(me, owner, "chain/0");
     let undo = |world: &mut World, command: &Command| {
-        assert!(matches!(world.apply(end(command)), Outcome::Done), "it stood in line");
+        assert!(matches!(world.apply(end(command)), Outcome::Done), "it was queued");
     };
     measure(bencher, world, next, undo);
 }

@@ -17,13 +17,13 @@ use fairhold_types::{
 use imbl::OrdMap;
 
 /// The percentage of the budget that writes to the tree may fill. The rest is for locks, so that values cannot stop them.
-const WRITTEN_PARTS: u64 = 75;
+const WRITTEN_PERCENT: u64 = 75;
 /// The percentage of the budget that new items may fill. The rest is for the ids that the state remembers.
-const CREATED_PARTS: u64 = 95;
+const CREATED_PERCENT: u64 = 95;
 /// The history of all locks takes at most this fraction of the budget. Beyond it, the oldest entries are dropped.
-const HISTORY_PART: u64 = 8;
-/// More than a command can add for one node, or for one lock of a grant: the node, and all levels above it, each with
-/// its paths and its statistics.
+const HISTORY_DIVISOR: u64 = 8;
+/// More than a command can add for one node, or for one lock of a grant: all levels above it, with their paths and
+/// statistics, and the contender there.
 pub(crate) const GROWTH_AT_ONCE: u64 =
     PATH_LEVELS_MAX as u64 * (4 * NODE_BYTES + 3 * PATH_BYTES_MAX as u64) + 8 * META_PAIR_BYTES * META_PAIRS_MAX as u64;
 
@@ -48,7 +48,7 @@ impl Budget {
 
     /// The bound on the bytes of the history.
     pub(crate) fn history_bytes_max(&self) -> u64 {
-        self.bytes_max.map_or(u64::MAX, |most| most / HISTORY_PART)
+        self.bytes_max.map_or(u64::MAX, |most| most / HISTORY_DIVISOR)
     }
 }
 
@@ -69,8 +69,8 @@ impl Room {
     /// How many bytes the state may have after such a command has created something.
     pub(crate) fn created_max(self, bytes_max: u64) -> u64 {
         match self {
-            Room::Written => bytes_max / 100 * WRITTEN_PARTS,
-            Room::Created => bytes_max / 100 * CREATED_PARTS,
+            Room::Written => bytes_max / 100 * WRITTEN_PERCENT,
+            Room::Created => bytes_max / 100 * CREATED_PERCENT,
             Room::Always | Room::Tombstone => bytes_max,
         }
     }

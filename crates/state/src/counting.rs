@@ -76,21 +76,21 @@ impl State {
         }
         for (lock, statistics) in self.statistics.iter() {
             if self.settings(lock).is_none() && self.history.count(lock) == 0 {
-                return Err(format!("numbers are kept of {lock}, which is gone"));
+                return Err(format!("{lock} has statistics but neither a node nor a history"));
             }
             let held = holding.remove(lock).unwrap_or(0);
             if statistics.holding() != Some(held) {
-                return Err(format!("the numbers of {lock} have {:?} holders, there are {held}", statistics.holding()));
+                return Err(format!("the statistics of {lock} count {:?} holders, but it has {held}", statistics.holding()));
             }
             if statistics.held.total() < self.history.count(lock) as u64 {
-                return Err(format!("the history of {lock} has more than were counted"));
+                return Err(format!("the history of {lock} has more entries than its statistics"));
             }
         }
         if let Some((lock, _)) = holding.into_iter().find(|(_, held)| *held > 0) {
-            return Err(format!("{lock} is held and was never counted"));
+            return Err(format!("{lock} is held but has no statistics"));
         }
         if self.totals.holding() != Some(all) {
-            return Err(format!("the totals have {:?} grants held, there are {all}", self.totals.holding()));
+            return Err(format!("the totals count {:?} held grants, but there are {all}", self.totals.holding()));
         }
         Ok(())
     }

@@ -57,18 +57,18 @@ impl State {
     pub(crate) fn deadlock(&self, request: &WaitRequest<'_>) -> Searched {
         let actor = self.index.actors.get(&request.actor);
         let last = |lock: &LockName| self.index.queues.get(lock).and_then(|queue| queue.waiting.get_max());
-        let may_close = match &request.kind {
+        let may_close_cycle = match &request.kind {
             // Nobody waits for an actor without a grant, except waiters behind which the request would not queue.
             WaitKind::Queue { granted: false, wants, .. } => {
                 actor.is_some() || wants.iter().any(|(want, rank)| last(&want.lock).is_some_and(|last| rank < last))
             }
             WaitKind::Queue { granted: true, wants, .. } => {
-                let passed = |lock: &LockName| self.index.queues.get(lock).is_some_and(|queue| !queue.waiting.is_empty());
-                actor.is_some_and(|actor| !actor.waiting.is_empty()) && wants.iter().any(|(want, _)| passed(&want.lock))
+                let has_waiters = |lock: &LockName| self.index.queues.get(lock).is_some_and(|queue| !queue.waiting.is_empty());
+                actor.is_some_and(|actor| !actor.waiting.is_empty()) && wants.iter().any(|(want, _)| has_waiters(&want.lock))
             }
             WaitKind::Upgrade(_) => true,
         };
-        if !may_close {
+        if !may_close_cycle {
             return Searched { deadlock: Deadlock::None, visits: 0 };
         }
         let mut search = Search::new(self, request);

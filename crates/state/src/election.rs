@@ -52,7 +52,7 @@ impl Change<'_> {
         let at = self.at;
         let path = self.state.index.contenders.get(&number).cloned();
         let Some(node) = path.and_then(|path| self.state.tree.write(&path, order.value)) else {
-            unreachable!("grant #{number} leads and has no node");
+            unreachable!("grant #{number} leads but has no node");
         };
         node.version = node.version.saturating_add(1);
         node.mzxid = revision;
@@ -125,10 +125,10 @@ impl State {
         for number in numbers {
             let node = self.index.contenders.get(&number).and_then(|path| self.tree.get(path));
             if !election && node.is_some_and(|node| !node.value.is_empty() || node.version != 0) {
-                return Err(format!("#{number} of {lock} has a value, and that is no election"));
+                return Err(format!("#{number} of {lock} has a value, but {lock} is not an election"));
             }
             if election && self.contender(number).is_some_and(|contender| contender.mode != Mode::Exclusive) {
-                return Err(format!("#{number} wants to share the election {lock}"));
+                return Err(format!("#{number} has shared mode in the election {lock}"));
             }
         }
         if election && queue.is_some_and(|queue| queue.holders.len() > 1) {

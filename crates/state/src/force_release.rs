@@ -29,7 +29,7 @@ impl Change<'_> {
             queue.into_iter().flat_map(|queue| &queue.holders).copied().take(BROKEN_NAMED_MAX).collect();
         if holders > 0 {
             self.emit_broken(&lock, &by, &reason);
-            let (mut locks, done) = self.break_some(&lock, &by, &reason);
+            let (mut locks, done) = self.break_some_holders(&lock, &by, &reason);
             if done {
                 locks.insert(lock);
             } else {
@@ -43,7 +43,7 @@ impl Change<'_> {
 
     /// Ends holders of a lock, as many as one command may. Returns their other locks, which may have a next grant, and
     /// whether no holder is left.
-    pub(crate) fn break_some(&mut self, lock: &LockName, by: &str, reason: &str) -> (BTreeSet<LockName>, bool) {
+    pub(crate) fn break_some_holders(&mut self, lock: &LockName, by: &str, reason: &str) -> (BTreeSet<LockName>, bool) {
         let mut locks = BTreeSet::new();
         while let Some(holder) = self.state.index.queues.get(lock).and_then(|queue| queue.holders.get_min()).copied() {
             if !self.has_room_to_end() {

@@ -220,7 +220,7 @@ impl Change<'_> {
     pub(crate) fn contender(&self, number: GrantNumber) -> &Contender {
         match self.state.contender(number) {
             Some(contender) => contender,
-            None => unreachable!("the index names grant #{number} and the tree has no contender of it"),
+            None => unreachable!("the index has grant #{number}, but the tree has no contender of it"),
         }
     }
 
@@ -231,7 +231,7 @@ impl Change<'_> {
         match path.and_then(|path| self.state.tree.get_mut(path)).map(|node| &mut node.role) {
             Some(NodeRole::Contender(contender)) => contender,
             Some(NodeRole::Data | NodeRole::Lock(_)) | None => {
-                unreachable!("the index names grant #{number} and the tree has no contender of it")
+                unreachable!("the index has grant #{number}, but the tree has no contender of it")
             }
         }
     }

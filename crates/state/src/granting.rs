@@ -128,8 +128,8 @@ impl State {
         }
         let queue = self.index.queues.get(lock)?;
         let first = [queue.holders.get_min().copied(), queue.waiting.get_min().map(|rank| rank.number())];
-        let is_left = |first: &Contender| !first.cooling && self.is_ending(first.session);
-        first.into_iter().flatten().find(|number| self.contender_in(lock, *number).is_some_and(is_left))
+        let session_ended = |first: &Contender| !first.cooling && self.is_ending(first.session);
+        first.into_iter().flatten().find(|number| self.contender_in(lock, *number).is_some_and(session_ended))
     }
 
     /// The first waiter, if it can be granted now.

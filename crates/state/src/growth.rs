@@ -45,17 +45,17 @@ impl State {
         for (what, counted, found) in [
             ("nodes", self.tree.bytes(), self.tree.recounted()),
             ("sessions", self.sessions.bytes(), self.sessions.recounted()),
-            ("remembered ids", self.tombstones.bytes(), self.tombstones.recounted()),
-            ("times of holding", self.history.bytes(), self.history.recounted()),
-            ("locks' numbers", self.statistics.bytes(), self.statistics.recounted()),
+            ("tombstones", self.tombstones.bytes(), self.tombstones.recounted()),
+            ("history entries", self.history.bytes(), self.history.recounted()),
+            ("lock statistics", self.statistics.bytes(), self.statistics.recounted()),
             ("pieces of pending work", self.pending.bytes(), self.pending.recounted()),
         ] {
             if counted != found {
-                return Err(format!("the {what} count {counted} bytes, and are {found}"));
+                return Err(format!("the {what} count {counted} bytes, but a walk finds {found}"));
             }
         }
         if self.budget.bytes_max != self.budget.capacities.values().min().copied() {
-            return Err("the budget is not the least that a node can hold".to_owned());
+            return Err("the budget is not the smallest capacity of a node".to_owned());
         }
         Ok(())
     }
@@ -65,7 +65,7 @@ impl State {
     pub(crate) fn budget_check(&self, command: &Command) -> Option<Box<BudgetCheck>> {
         let bytes_max = self.budget.bytes_max?;
         let room = command.room();
-        let near = self.bytes().saturating_add(command.growth_at_most()) > room.created_max(bytes_max);
+        let near = self.bytes().saturating_add(command.growth_max()) > room.created_max(bytes_max);
         (near && room != Room::Always && !self.is_freed_by(command)).then(|| Box::new(BudgetCheck { before: self.clone(), room }))
     }
 
@@ -171,7 +171,7 @@ impl Command {
     }
 
     /// An upper bound of the bytes that it can add.
-    pub(crate) fn growth_at_most(&self) -> u64 {
+    pub(crate) fn growth_max(&self) -> u64 {
         if let Command::Transact(transact) = self {
             of_transaction(transact)
         } else if let Command::Acquire(acquire) = self {
@@ -197,7 +197,7 @@ mod tests {
     use fairhold_types::{Path, time::WallMillis};
 
     #[test]
-    fn each_operation_of_a_transaction_may_make_a_node() {
+    fn each_operation_of_a_transaction_may_create_a_node() {
         let put = |name: &str| Operation::Put {
             path: Path::root().child(name),
             value: Vec::new().into(),
@@ -206,7 +206,7 @@ mod tests {
         };
         let growth = |then: Vec<Operation>, otherwise: Option<Vec<Operation>>| {
             let at = WallMillis(0);
-            Command::Transact(Transact { key: None, conditions: Vec::new(), then, otherwise, at }).growth_at_most()
+            Command::Transact(Transact { key: None, conditions: Vec::new(), then, otherwise, at }).growth_max()
         };
         let one = growth(vec![put("a")], None);
         assert!(one >= 2 * GROWTH_AT_ONCE, "{one}");

@@ -196,17 +196,17 @@ impl History {
             let to = past.ending.to.revision;
             let kept_well = past.holding.lock == *lock && to == key.ended && past.holding.number == key.number;
             if !kept_well || !self.by_age.contains(&(*key, lock.clone())) {
-                return Err(format!("the history keeps #{} of {lock} in the wrong place", key.number));
+                return Err(format!("the history has #{} of {lock} under the wrong key", key.number));
             }
             if from >= to || to > revision || from.0 < past.holding.number.0 {
                 return Err(format!("the history says that #{} held {lock} from @{from} to @{to}", key.number));
             }
         }
         if counts != self.counts || self.by_age.len() != self.table.len() {
-            return Err("the history's caches differ from what it keeps".to_owned());
+            return Err("the history's caches differ from its table".to_owned());
         }
         if self.len() > HISTORY_MAX || self.counts.values().any(|count| *count > HISTORY_PER_LOCK_MAX) {
-            return Err(format!("the history keeps {} times of holding, or too many of one lock", self.len()));
+            return Err(format!("the history has {} entries, or too many of one lock", self.len()));
         }
         Ok(())
     }
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn over_all_locks_the_oldest_goes_where_there_is_no_room() {
+    fn beyond_the_bound_over_all_locks_the_oldest_entry_is_dropped() {
         let mut history = History::default();
         let locks = HISTORY_MAX / HISTORY_PER_LOCK_MAX + 1;
         let mut ended = 1;
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_room_in_bytes_a_few_go_at_a_time() {
+    fn beyond_the_bound_in_bytes_a_few_entries_are_dropped_at_a_time() {
         let mut history = History::default();
         (2..12).for_each(|ended| history.insert(past("a", ended)));
         let a = LockName::parse("a").unwrap();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn one_verdict_forgets_no_more_than_it_may() {
+    fn one_verdict_forgets_a_bounded_number_of_entries() {
         let mut history = History::default();
         for ended in 2..=HISTORY_FORGOTTEN_MAX as u64 + 3 {
             history.insert(past(if ended % 2 == 0 { "a" } else { "b" }, ended));

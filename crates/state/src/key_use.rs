@@ -44,7 +44,7 @@ impl State {
         {
             return KeyUse::Ended(reason);
         }
-        match self.tombstones.noted(key) {
+        match self.tombstones.get_with_revision(key) {
             Some((since, remembered)) => KeyUse::Tombstone(*since, remembered),
             None => KeyUse::Free,
         }
@@ -97,7 +97,7 @@ impl Change<'_> {
             KeyUse::Change(of) if of == number && keys.fingerprint(&key.key) == Some(key.fingerprint) => Ok(true),
             // The grant dropped this key for a newer one. The fingerprint covers the grant's id.
             KeyUse::Tombstone(_, Tombstone::Write { fingerprint, .. }) if *fingerprint == key.fingerprint => Ok(true),
-            KeyUse::Free if keys.may_have_had(&key.key) => Err(Rejection::Forgotten),
+            KeyUse::Free if keys.may_have_dropped(&key.key) => Err(Rejection::Forgotten),
             KeyUse::Free => self.require_tombstone_room().map(|()| false),
             KeyUse::Grant(_) | KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Tombstone(..) => {
                 Err(other_request())
@@ -112,7 +112,7 @@ impl Change<'_> {
         let Some(dropped) =
             path.and_then(|path| self.state.tree.change_contender(&path, |contender| contender.keys.remember(key)))
         else {
-            unreachable!("grant #{number} is live and has no contender");
+            unreachable!("grant #{number} is live but has no contender");
         };
         self.state.index.change_keys.insert(key.key, number);
         if let Some(dropped) = dropped {
@@ -145,11 +145,11 @@ mod tests {
     use fairhold_types::time::WallMillis;
 
     #[test]
-    fn a_write_is_known_by_its_key_and_by_what_it_asked_for() {
+    fn a_write_is_known_by_its_key_and_its_fingerprint() {
         let mut state = State::new();
         let key = |id, fingerprint| WriteKey { key: GrantId::from_ulid(id), fingerprint: [fingerprint; 16] };
-        let (then, at) = (Vec::new(), WallMillis(1));
-        let write = Transact { key: Some(key(1, 1)), conditions: Vec::new(), then, otherwise: None, at };
+        let write =
+            Transact { key: Some(key(1, 1)), conditions: Vec::new(), then: Vec::new(), otherwise: None, at: WallMillis(1) };
         state.apply(Command::Transact(write)).answer.result.unwrap();
         assert_eq!((state.was_written(key(1, 1)), state.was_written(key(2, 1))), (Ok(true), Ok(false)));
         assert!(state.was_written(key(1, 2)).is_err());

@@ -32,7 +32,7 @@ impl ChangeKeys {
     }
 
     /// Whether a key may have been remembered and dropped.
-    pub(crate) fn may_have_had(&self, key: &GrantId) -> bool {
+    pub(crate) fn may_have_dropped(&self, key: &GrantId) -> bool {
         self.0.as_ref().is_some_and(|kept| Some(*key) <= kept.floor)
     }
 

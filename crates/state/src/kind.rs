@@ -88,14 +88,14 @@ mod tests {
     ];
 
     #[test]
-    fn every_kind_comes_back() {
+    fn every_kind_survives_packing() {
         for kind in KINDS {
             assert_eq!(PackedKind::from(kind).get(), kind);
         }
     }
 
     #[test]
-    fn it_is_written_as_the_kind_that_it_says() {
+    fn a_packed_kind_is_encoded_like_the_kind() {
         for kind in KINDS {
             let written = fairhold_codec::encode(1, &PackedKind::from(kind)).unwrap();
             assert_eq!(written, fairhold_codec::encode(1, &kind).unwrap());
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_with_its_counters_is_of_a_size_that_allocators_have() {
+    fn a_node_with_its_reference_counts_fits_a_size_class() {
         assert_eq!(size_of::<crate::record::Znode>() + 2 * size_of::<usize>(), 128);
     }
 }

@@ -134,7 +134,7 @@ impl<'a> LockListing<'a> {
             self.seen += 1;
             self.last_seen = Some(name);
             if self.state.fits_filter(name, self.query.filter) {
-                self.take(name);
+                self.consider(name);
             }
         }
         false
@@ -164,7 +164,7 @@ impl<'a> LockListing<'a> {
         self.is_by_name() && (self.first.len() == self.limit || self.seen == PAGE_SCANNED_MAX)
     }
 
-    fn take(&mut self, name: &'a LockName) {
+    fn consider(&mut self, name: &'a LockName) {
         let key = (self.state.rank(name, self.query.sort), name);
         if self.query.after.as_ref().is_some_and(|after| key <= (after.rank, &after.name)) {
             return;
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_is_made_in_parts_is_the_page_and_no_part_looks_at_more_than_it_is_told_to() {
+    fn a_page_built_step_by_step_is_the_same_and_no_step_visits_more_than_it_may() {
         let state = many(40);
         for (sort, looked_at) in [(LockSort::Name, 7), (LockSort::Waiters, 40)] {
             let mut after = None;
@@ -328,7 +328,7 @@ mod tests {
                 }
                 let page = listing.into_page();
                 assert_eq!(page, state.locks_page(&query));
-                assert!(parts <= looked_at, "{parts} for a page by {sort:?}");
+                assert!(parts <= looked_at, "{parts} steps for a page by {sort:?}");
                 after = page.next;
                 if after.is_none() {
                     break;
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_by_name_ends_where_it_has_looked_at_enough_and_the_next_one_goes_on_there() {
+    fn a_page_by_name_ends_after_a_bounded_number_of_visits_and_the_next_one_continues() {
         let state = many(u32::try_from(PAGE_SCANNED_MAX).unwrap() + 1);
         let prefix = LockQuery { filter: Some(LockFilter::Idle), ..query(LockSort::Name, None) };
         let mut listing = state.lock_listing(&prefix);

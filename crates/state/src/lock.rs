@@ -93,7 +93,7 @@ impl Change<'_> {
         let session = match (named, &acquire.claimant) {
             (Some(session), _) => session,
             (None, Claimant::Anonymous { timeout_ms }) => self.open_anonymous_session(*timeout_ms, at),
-            (None, Claimant::Session(_)) => unreachable!("a named session was found before joining"),
+            (None, Claimant::Session(_)) => unreachable!("the named session was found before"),
         };
         let value = acquire.value.clone().map_or_else(Value::empty, Value::from);
         for (index, want) in acquire.wants.iter().enumerate() {
@@ -263,7 +263,7 @@ impl State {
         let ahead = queue.holders.len() + queue.waiting_before(rank);
         match first.and_then(|number| self.contender_in(lock, number)) {
             Some(first) => Rejection::LockHeld { holder: self.holder_facts(first), ahead: ahead as u64 },
-            None => unreachable!("a lock that is not free has somebody in it"),
+            None => unreachable!("a lock that is not free has a contender"),
         }
     }
 
@@ -277,7 +277,7 @@ impl State {
     pub(crate) fn settings_mut(&mut self, lock: &LockName) -> &mut LockSettings {
         match self.tree.get_mut(&lock.path()).map(|node| &mut node.role) {
             Some(NodeRole::Lock(settings)) => settings,
-            Some(NodeRole::Data | NodeRole::Contender(_)) | None => unreachable!("{lock} has contenders and no lock node"),
+            Some(NodeRole::Data | NodeRole::Contender(_)) | None => unreachable!("{lock} has contenders but no lock node"),
         }
     }
 }

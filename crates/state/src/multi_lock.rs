@@ -107,7 +107,7 @@ impl Change<'_> {
     pub(crate) fn update_contenders(&mut self, number: GrantNumber, change: impl Fn(&mut Contender)) {
         for path in self.paths_of(number) {
             if self.state.tree.change_contender(&path, &change).is_none() {
-                unreachable!("the index names {path}, and it is no contender");
+                unreachable!("the index has {path}, which is not a contender");
             }
         }
     }
@@ -130,7 +130,7 @@ impl Change<'_> {
                     self.state.unindex_holder(&contender);
                     *contender
                 }
-                Some(NodeRole::Data | NodeRole::Lock(_)) | None => unreachable!("the index names {path}, and it is no contender"),
+                Some(NodeRole::Data | NodeRole::Lock(_)) | None => unreachable!("the index has {path}, which is not a contender"),
             }
         });
         taken.collect()

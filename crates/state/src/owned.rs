@@ -88,7 +88,8 @@ mod tests {
 
     fn owner_of_much() -> (State, SessionNumber) {
         let mut state = State::new();
-        let (name, meta) = (String::new(), Meta::new());
+        let name = String::new();
+        let meta = Meta::new();
         let open = OpenSession { key: None, id: ID, timeout_ms: 10_000, name, meta, at: AT };
         let Outcome::SessionOpened { number, .. } = applied(&mut state, Command::OpenSession(open)) else { panic!("not opened") };
         acquire(&mut state, 1, &["a"]);
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_session_owns_goes_on_behind_any_of_its_places() {
+    fn a_page_can_begin_after_any_key() {
         let (state, session) = owner_of_much();
         let all: Vec<_> = state.grants_after(session, None).map(|(key, _, lock)| (key, lock.as_str())).collect();
         assert_eq!(all.iter().map(|(_, lock)| *lock).collect::<Vec<_>>(), ["a", "c", "b", "d", "e"]);
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_was_the_first_command_of_all_is_on_the_first_page() {
+    fn a_grant_made_by_the_very_first_command_is_on_the_first_page() {
         let mut state = State::new();
         acquire_of(&mut state, Claimant::Anonymous { timeout_ms: 10_000 }, 1, &["a"]);
         let first: Vec<_> = state.grants_after(SessionNumber(1), None).map(|(key, _, lock)| (key, lock.as_str())).collect();
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_goes_on_behind_a_grant_that_has_ended() {
+    fn a_page_can_begin_after_a_grant_that_has_ended() {
         let (mut state, session) = owner_of_much();
         let (key, _, _) = state.grants_after(session, None).nth(1).unwrap();
         applied(&mut state, Command::Release { grant: GrantId::from_ulid(2), session: None, at: AT });

@@ -12,6 +12,9 @@ use crate::{
 use fairhold_types::{GrantNumber, LockName};
 use std::{collections::BTreeSet, ops::Bound};
 
+/// The cost of changing one contender, in steps.
+const CONTENDER_STEPS: u64 = 4;
+
 impl State {
     /// Whether `Command::Continue` has anything to do.
     #[must_use]
@@ -70,7 +73,7 @@ impl Change<'_> {
     fn run_piece(&mut self, number: u64, pending: Pending) -> Option<Pending> {
         match pending {
             Pending::EndSession { session, how } => {
-                let (locks, done) = self.end_some_of(session, &how);
+                let (locks, done) = self.end_some_grants(session, &how);
                 if done {
                     self.finish_pending(number);
                 }
@@ -78,7 +81,7 @@ impl Change<'_> {
                 (!done).then_some(Pending::EndSession { session, how })
             }
             Pending::Break { lock, by, reason } => {
-                let (mut locks, done) = self.break_some(&lock, &by, &reason);
+                let (mut locks, done) = self.break_some_holders(&lock, &by, &reason);
                 if done {
                     self.finish_pending(number);
                     locks.insert(lock.clone());
@@ -114,7 +117,7 @@ impl Change<'_> {
                 return Some(last);
             }
             last = next;
-            self.step(HOLDER_STEPS);
+            self.step(CONTENDER_STEPS);
             let holder = self.contender_in(lock, next);
             let newer = holder.granted_at > Some(revocation.revision);
             if newer || holder.cooling || self.state.is_dead(holder) {
@@ -159,6 +162,3 @@ impl Change<'_> {
         }
     }
 }
-
-/// The cost of changing one contender, in steps.
-pub(crate) const HOLDER_STEPS: u64 = 4;

@@ -14,7 +14,7 @@ use fairhold_types::{
 
 /// To find the current token for a refused fence, at most this many of the newest holders are checked: a lock can have
 /// very many.
-const NEWEST_LOOKED_AT_MAX: usize = 500;
+const NEWEST_CHECKED_MAX: usize = 500;
 
 /// The grant to which an id refers.
 #[derive(Debug)]
@@ -196,7 +196,7 @@ impl State {
     fn has_token(&self, lock: &LockName, token: FencingToken) -> bool {
         match self.index.queues.get(lock).and_then(|queue| queue.by_holder.as_ref()) {
             _ if self.index.breaking.contains_key(lock) => false,
-            Some(index) => index.with_token(token).any(|number| self.living_token(lock, number) == Some(token)),
+            Some(index) => index.with_token(token).any(|number| self.valid_token(lock, number) == Some(token)),
             None => self.few_holders(lock).any(|holder| self.token_of(holder) == Some(token)),
         }
     }
@@ -205,12 +205,12 @@ impl State {
     fn newest_token(&self, lock: &LockName) -> Option<FencingToken> {
         match self.index.queues.get(lock).and_then(|queue| queue.by_holder.as_ref()) {
             _ if self.index.breaking.contains_key(lock) => None,
-            Some(index) => index.newest().take(NEWEST_LOOKED_AT_MAX).find_map(|number| self.living_token(lock, number)),
+            Some(index) => index.newest().take(NEWEST_CHECKED_MAX).find_map(|number| self.valid_token(lock, number)),
             None => self.few_holders(lock).filter_map(|holder| self.token_of(holder)).max(),
         }
     }
 
-    fn living_token(&self, lock: &LockName, number: GrantNumber) -> Option<FencingToken> {
+    fn valid_token(&self, lock: &LockName, number: GrantNumber) -> Option<FencingToken> {
         self.contender_in(lock, number).and_then(|holder| self.token_of(holder))
     }
 

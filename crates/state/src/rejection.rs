@@ -27,7 +27,7 @@ pub enum Rejection {
         ahead: u64,
     },
     /// The grant has ended.
-    #[error("the grant {}{}", how(*.reason), .note.as_ref().map(|note| format!(": {note}")).unwrap_or_default())]
+    #[error("the grant {}{}", ending_in_words(*.reason), .note.as_ref().map(|note| format!(": {note}")).unwrap_or_default())]
     GrantEnded {
         /// How it ended.
         reason: EndReason,
@@ -168,7 +168,7 @@ pub enum Rejection {
         parent: Path,
     },
     /// Waiting there would cause a deadlock.
-    #[error("waiting for it would cause a deadlock: {}", circle(.cycle))]
+    #[error("waiting for it would cause a deadlock: {}", describe_cycle(.cycle))]
     WouldDeadlock {
         /// Each waits for the next, and the last for the first, which is the request.
         cycle: Vec<Blocked>,
@@ -213,7 +213,7 @@ pub enum Rejection {
     },
 }
 
-fn how(reason: EndReason) -> &'static str {
+fn ending_in_words(reason: EndReason) -> &'static str {
     match reason {
         EndReason::Released => "was given back",
         EndReason::Expired => "has expired: it was not renewed in time, or reached its maximum hold time",
@@ -222,7 +222,7 @@ fn how(reason: EndReason) -> &'static str {
     }
 }
 
-fn circle(cycle: &[Blocked]) -> String {
+fn describe_cycle(cycle: &[Blocked]) -> String {
     let one = |blocked: &Blocked| format!("{} of session {} waits for {}", blocked.owner, blocked.session, blocked.lock);
     cycle.iter().map(one).collect::<Vec<_>>().join(", ")
 }

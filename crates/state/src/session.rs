@@ -96,7 +96,7 @@ impl Change<'_> {
         let owns_much = self.state.grant_count(number) + self.state.ephemeral_count(number) > SMALL_SESSION;
         let goes_later = owns_much && self.state.has_pending();
         self.forget_session(number);
-        let (locks, done) = if goes_later { (BTreeSet::new(), false) } else { self.end_some_of(number, &how) };
+        let (locks, done) = if goes_later { (BTreeSet::new(), false) } else { self.end_some_grants(number, &how) };
         if !done {
             self.defer(Pending::EndSession { session: number, how });
         }
@@ -106,7 +106,7 @@ impl Change<'_> {
 
     /// Ends grants of an ended session and then its nodes, as many as one command may. Returns the locks that may have
     /// a next grant, and whether nothing is left.
-    pub(crate) fn end_some_of(&mut self, session: SessionNumber, how: &SessionEnd) -> (BTreeSet<LockName>, bool) {
+    pub(crate) fn end_some_grants(&mut self, session: SessionNumber, how: &SessionEnd) -> (BTreeSet<LockName>, bool) {
         let mut locks = BTreeSet::new();
         while let Some(grant) = self.state.index.of_session.get(&session).and_then(|grants| grants.get_min()).copied() {
             if !self.has_room_to_end() {
@@ -153,7 +153,7 @@ impl Change<'_> {
                 self.end_grant_of(grant, &how)
             }
             Some(Pending::Break { .. } | Pending::Revoke { .. } | Pending::ApplyLimit { .. } | Pending::Grant { .. }) | None => {
-                unreachable!("grant #{grant} is dead and nothing is pending for its session")
+                unreachable!("grant #{grant} is dead, but nothing is pending for its session")
             }
         }
     }

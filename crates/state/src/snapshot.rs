@@ -217,7 +217,7 @@ impl State {
             // limit.
             (!block.is_empty()).then(|| match fairhold_codec::encode(SNAPSHOT_FORMAT, &block) {
                 Ok(bytes) => bytes,
-                Err(error) => unreachable!("a block of {size} bytes could not be encoded: {error}"),
+                Err(error) => unreachable!("a block of {size} bytes cannot be encoded: {error}"),
             })
         })
     }
@@ -251,9 +251,9 @@ impl State {
         for (what, expected, found) in [
             ("sessions", header.sessions, state.sessions.len()),
             ("nodes", header.nodes, state.tree.len()),
-            ("remembered ids", header.remembered, state.tombstones.len()),
-            ("times of holding", header.history, state.history.len()),
-            ("locks' numbers", header.statistics, state.statistics.len()),
+            ("tombstones", header.remembered, state.tombstones.len()),
+            ("history entries", header.history, state.history.len()),
+            ("lock statistics", header.statistics, state.statistics.len()),
             ("pieces of pending work", header.pending, state.pending.len()),
             ("bytes", header.bytes, usize::try_from(state.bytes()).unwrap_or(usize::MAX)),
         ] {
@@ -349,7 +349,7 @@ mod tests {
 
     /// The results of sequential creates contain paths, and are remembered for a minute.
     #[test]
-    fn what_is_remembered_of_large_transactions_goes_into_many_small_blocks() {
+    fn tombstones_of_large_transactions_fill_many_small_blocks() {
         let mut state = State::new();
         let parent = Path::parse(&format!("/{}", "p".repeat(PATH_BYTES_MAX - 32))).unwrap();
         for key in 0..70 {
@@ -373,7 +373,7 @@ mod tests {
 
     /// Half of the items are tombstones. A node requires this much disk space before it writes a snapshot.
     #[test]
-    fn a_snapshot_has_about_as_many_bytes_as_was_said() {
+    fn a_snapshot_has_about_the_estimated_size() {
         let mut state = State::new();
         for number in 0..200 {
             let Command::Transact(mut write) = writes(1, 10) else { panic!("no transaction") };
@@ -383,8 +383,11 @@ mod tests {
             state.apply(Command::Transact(write)).answer.result.unwrap();
         }
         let has: usize = state.snapshot_blocks().map(|block| block.len()).sum();
-        let said = state.snapshot_bytes();
-        assert!((has as u64..10 * has as u64).contains(&said), "{said} bytes were said, and it has {has}");
+        let estimate = state.snapshot_bytes();
+        assert!(
+            (has as u64..10 * has as u64).contains(&estimate),
+            "the estimate is {estimate} bytes, and the snapshot has {has}"
+        );
     }
 
     #[test]
@@ -399,7 +402,7 @@ mod tests {
     /// Otherwise the log would grow to a multiple of the state before the next snapshot: a value just below the weight
     /// of an item would count nothing in its command, and nearly an item in the state.
     #[test]
-    fn what_was_written_weighs_as_much_in_the_state() {
+    fn a_write_weighs_as_much_in_the_state() {
         for (count, bytes) in [(10, 1024 * 1024), (1_000, 4_000), (1_000, 100)] {
             let mut state = State::new();
             let before = state.snapshot_weight();
@@ -407,7 +410,10 @@ mod tests {
             let weight: u64 = (0..count).map(|_| writes(1, bytes).snapshot_weight()).sum();
             state.apply(command).answer.result.unwrap();
             let grown = state.snapshot_weight() - before;
-            assert!(grown.abs_diff(weight) < weight / 100 + 2 * ITEM_WEIGHT, "{count} of {bytes}: {weight} and {grown}");
+            assert!(
+                grown.abs_diff(weight) < weight / 100 + 2 * ITEM_WEIGHT,
+                "{count} of {bytes}: the command weighs {weight}, the state grew by {grown}"
+            );
         }
     }
 }

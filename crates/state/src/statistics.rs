@@ -39,12 +39,12 @@ impl HoldHistogram {
         self.counts.iter().sum()
     }
 
-    pub(crate) fn add(&mut self, span_ms: u64) {
-        let bucket = (0..BUCKETS).find(|bucket| HoldHistogram::bound_ms(*bucket).is_none_or(|bound| span_ms <= bound));
+    pub(crate) fn add(&mut self, duration_ms: u64) {
+        let bucket = (0..BUCKETS).find(|bucket| HoldHistogram::bound_ms(*bucket).is_none_or(|bound| duration_ms <= bound));
         if let Some(count) = bucket.and_then(|bucket| self.counts.get_mut(bucket)) {
             *count += 1;
         }
-        self.sum_ms = self.sum_ms.saturating_add(span_ms);
+        self.sum_ms = self.sum_ms.saturating_add(duration_ms);
     }
 }
 
@@ -112,12 +112,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_falls_into_the_first_bucket_that_is_long_enough() {
+    fn a_duration_falls_into_the_first_bucket_that_is_wide_enough() {
         let mut histogram = HoldHistogram::default();
-        for (span, bucket) in [(0, 0), (1, 0), (2, 1), (4, 1), (5, 2), (4_194_304, 11), (4_194_305, 12), (u64::MAX, 12)] {
+        for (duration, bucket) in [(0, 0), (1, 0), (2, 1), (4, 1), (5, 2), (4_194_304, 11), (4_194_305, 12), (u64::MAX, 12)] {
             let before = histogram.counts[bucket];
-            histogram.add(span);
-            assert_eq!(histogram.counts[bucket], before + 1, "{span}");
+            histogram.add(duration);
+            assert_eq!(histogram.counts[bucket], before + 1, "{duration}");
         }
         assert_eq!((histogram.total(), histogram.sum_ms), (8, u64::MAX));
     }

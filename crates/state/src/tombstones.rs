@@ -54,7 +54,7 @@ impl Tombstones {
     }
 
     /// The tombstone of an id, with its revision.
-    pub(crate) fn noted(&self, id: &GrantId) -> Option<&(Revision, Tombstone)> {
+    pub(crate) fn get_with_revision(&self, id: &GrantId) -> Option<&(Revision, Tombstone)> {
         self.table.get(id)
     }
 

@@ -201,7 +201,7 @@ impl Tree {
     pub(crate) fn remove(&mut self, path: &Path, revision: Revision) -> Option<Znode> {
         let node = self.nodes.remove(path)?;
         self.value_bytes -= node.value.len() as u64;
-        assert!(node.num_children == 0, "a node was removed from above its children: {path}");
+        assert!(node.num_children == 0, "a node with children was removed: {path}");
         if let Some(parent) = path.parent().and_then(|parent| self.get_mut(&parent)) {
             parent.pzxid = revision;
             parent.num_children -= 1;

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bytes_are_those_of_a_list_of_bytes() {
+    fn a_value_is_encoded_like_a_list_of_bytes() {
         let bytes: Vec<u8> = (0..=255).cycle().take(70_000).collect();
         let value = Value::from(bytes.clone());
         let written = fairhold_codec::encode(1, &value).unwrap();

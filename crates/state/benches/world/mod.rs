@@ -91,6 +91,6 @@ pub(crate) fn opening(id: SessionId) -> Command {
 
 /// The command that releases what an acquire took.
 pub(crate) fn end(acquire: &Command) -> Command {
-    let Command::Acquire(acquire) = acquire else { panic!("an acquire ends by a release") };
+    let Command::Acquire(acquire) = acquire else { panic!("only an acquire can be released") };
     Command::Release { grant: acquire.grant, session: None, at: AT }
 }

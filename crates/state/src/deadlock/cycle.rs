@@ -39,7 +39,8 @@ impl Search<'_> {
                 }
             }
         }
-        // The request waits behind a cycle of others. A lowered limit or a prioritized request without a named owner can close one.
+        // The request waits behind a cycle of others. A lowered limit, or a prioritized request without a named owner, can
+        // close one.
         let own = self.entries_of(Search::REQUEST).iter().find(|entry| self.entries[**entry].waits());
         own.map(|entry| self.blocked(*entry)).into_iter().collect()
     }
