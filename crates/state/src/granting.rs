@@ -139,9 +139,9 @@ impl State {
         if !self.can_be_granted(lock, number) {
             return None;
         }
-        let alone = self.contender_in(lock, number).is_some_and(|contender| !contender.is_multi_lock());
-        let together = || self.locks_of(number).iter().all(|other| other == lock || self.can_be_granted(other, number));
-        (alone || together()).then_some(number)
+        let single_lock = self.contender_in(lock, number).is_some_and(|contender| !contender.is_multi_lock());
+        let all_ready = || self.locks_of(number).iter().all(|other| other == lock || self.can_be_granted(other, number));
+        (single_lock || all_ready()).then_some(number)
     }
 
     /// Whether it is the first waiter and compatible with the holders. A multi-lock contender for which this holds in
