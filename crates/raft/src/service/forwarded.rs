@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Why the node `from` may not forward a command, if it may not: only the leader proposes verdicts, each node reports only its
 /// own capacity, and all other commands keep to the limits for clients.
 pub(crate) fn refusal(from: NodeId, command: &Command) -> Option<Rejection> {
-    if command.is_the_leaders_own() && !planted::has(Bug::ExpiresByOldLeader) {
+    if command.is_leader_only() && !planted::has(Bug::ExpiresByOldLeader) {
         return Some(Rejection::Unsupported { what: "a verdict of the leader from a node that does not lead".to_owned() });
     }
     if let Command::NoteCapacity { node, .. } = command

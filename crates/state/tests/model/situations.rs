@@ -128,7 +128,7 @@ pub(crate) const SITUATIONS: [Situation; 66] = [
     }),
     ("one who was overtaken sixteen times is overtaken no more", |s| {
         s.newcomers().iter().any(|new| {
-            new.standing < new.priority
+            new.effective_priority < new.priority
                 && s.after.queue(&new.lock).iter().any(|entry| entry.contender.overtaken >= limits::OVERTAKEN_MAX)
         })
     }),

@@ -1,48 +1,49 @@
-//! What an administrator takes away: a lock from those who hold it. A session is ended in `session`.
+//! How an administrator takes a lock from its holders. `session` has the end of a session.
 
 use crate::{
     change::{Change, Effect},
     command::{Break, Event, Outcome, Rejection},
     grant::TombstoneKeeper,
-    memory::Tombstone,
     pending::Pending,
+    tombstones::Tombstone,
 };
 use fairhold_types::{EndReason, GrantNumber, LockName, limits::BROKEN_NAMED_MAX};
 use std::collections::BTreeSet;
 
 impl Change<'_> {
-    /// Ends all who hold the lock, and one that cools; the next get their turn when the last of them is gone. They are dead from
-    /// here on, and go now, as many as one command may end, and the rest with later ones. Where nobody holds it the order is
-    /// remembered all the same: repeated later, with the same key, it must not hit those who hold then.
+    /// Ends the holders of a lock and its cooling grant. The next grants are given once the last of them is gone. The
+    /// holders are dead from now on; this command ends as many as it may, later ones end the rest. The order is
+    /// remembered even if nobody holds the lock: when it is repeated with the same key, it must not hit later holders.
     pub(crate) fn break_lock(&mut self, order: Break) -> Result<Effect, Rejection> {
         if self.written_before(order.key)?.is_some() {
             return Ok(Effect::Unchanged(Outcome::Nothing));
         }
         let Break { key, lock, token, by, reason, at: _ } = order;
-        // A refusal need not be remembered: a token that is stale once stays stale.
+        // A refusal need not be remembered: a stale token stays stale.
         token.map_or(Ok(()), |token| self.state.verify_fence(&lock, token, None))?;
-        self.require_memory()?;
+        self.require_tombstone_room()?;
         let breaking = self.state.index.breaking.contains_key(&lock);
         let queue = self.state.index.queues.get(&lock).filter(|_| !breaking);
         let holders = queue.map_or(0, |queue| queue.holders.len());
         let named: Vec<GrantNumber> =
             queue.into_iter().flat_map(|queue| &queue.holders).copied().take(BROKEN_NAMED_MAX).collect();
         if holders > 0 {
-            self.tell_broken(&lock, &by, &reason);
-            let (mut locks, done) = self.break_some(&lock, &by, &reason);
+            self.emit_broken(&lock, &by, &reason);
+            let (mut locks, done) = self.break_some_holders(&lock, &by, &reason);
             if done {
                 locks.insert(lock);
             } else {
-                self.leave(Pending::Break { lock, by, reason });
+                self.defer(Pending::Break { lock, by, reason });
             }
-            self.advance_all(locks);
+            self.grant_waiters(locks);
         }
         self.remember_write(key);
         Ok(Effect::Changed(Outcome::Broken { holders: holders as u64, named }))
     }
 
-    /// Ends those who hold a lock, as many as one command may; says which other locks may go on, and whether none is left.
-    pub(crate) fn break_some(&mut self, lock: &LockName, by: &str, reason: &str) -> (BTreeSet<LockName>, bool) {
+    /// Ends holders of a lock, as many as one command may. Returns their other locks, which may have a next grant, and
+    /// whether no holder is left.
+    pub(crate) fn break_some_holders(&mut self, lock: &LockName, by: &str, reason: &str) -> (BTreeSet<LockName>, bool) {
         let mut locks = BTreeSet::new();
         while let Some(holder) = self.state.index.queues.get(lock).and_then(|queue| queue.holders.get_min()).copied() {
             if !self.has_room_to_end() {
@@ -54,7 +55,7 @@ impl Change<'_> {
         (locks, true)
     }
 
-    /// Ends a grant, held, queued or cooling, and says which locks may go on.
+    /// Ends a grant: held, queued or cooling. Returns the locks that may have a next grant.
     pub(crate) fn break_contender(
         &mut self,
         number: GrantNumber,
@@ -63,25 +64,25 @@ impl Change<'_> {
         keeper: TombstoneKeeper,
     ) -> Vec<LockName> {
         let contender = self.contender(number);
-        let (cooling, ids) = (contender.cooling, contender.ids().collect::<Vec<_>>());
-        if cooling {
+        if contender.cooling {
             return self.free_cooling(number);
         }
+        let ids: Vec<_> = contender.ids().collect();
         let locks = self.end_contender(number, EndReason::Broken, keeper);
         for lock in &locks {
-            self.note_who_ended(lock, number, by, note);
+            self.record_who_ended(lock, number, by, note);
         }
         if !note.is_empty() {
-            // In the room that was reserved for the grant when it queued.
+            // This uses the room that was reserved when the grant queued.
             for id in ids {
-                self.state.memory.remember(id, self.revision, Tombstone::Broken { note: note.to_owned() });
+                self.state.tombstones.remember(id, self.revision, Tombstone::Broken { note: note.to_owned() });
             }
         }
         locks
     }
 
-    /// Tells, once for each lock and command, that an administrator took it.
-    pub(crate) fn tell_broken(&mut self, lock: &LockName, by: &str, reason: &str) {
+    /// Emits, once for each lock and command, that an administrator took it.
+    pub(crate) fn emit_broken(&mut self, lock: &LockName, by: &str, reason: &str) {
         if self.broken.get_or_insert_default().insert(lock.clone()) {
             self.events.push(Event::Broken { lock: lock.clone(), by: by.to_owned(), reason: reason.to_owned() });
         }
