@@ -1,25 +1,39 @@
 //! What all parts of a running replica share.
 
+pub(crate) mod ballots;
+pub(crate) mod contact;
+pub(crate) mod disk_room;
+pub(crate) mod losses;
+pub(crate) mod outgoing_snapshots;
+pub(crate) mod round_trips;
+pub(crate) mod snapshot_schedule;
+pub(crate) mod status;
+
 use crate::{
-    addresses::Addresses,
-    aliases::LeaderId,
-    barrier::BarrierQueue,
-    disk_room::DiskRoom,
-    elections::{Ballots, Contact},
-    error::NotProposed,
-    losses::Losses,
-    lost_entries::LostEntries,
-    machine::Machine,
-    peer::{Lane, Peer, PeerError, Target},
-    proposals::ProposalQueue,
-    round_trips::RoundTrips,
-    sending::Sending,
-    shared::{Progress, Shared},
-    snapshot::SnapshotStore,
-    snapshot_schedule::{LogRoom, Schedule},
-    status::{ReplicaStatus, status},
-    types::{Member, Types},
-    wire::{self, Declined, PeerReply, PeerRequest},
+    base::{
+        addresses::Addresses,
+        aliases::LeaderId,
+        error::NotProposed,
+        lost_entries::LostEntries,
+        peer::{Lane, Peer, PeerError, Target},
+        types::{Member, Types},
+        wire::{self, Declined, PeerReply, PeerRequest},
+    },
+    core::{
+        ballots::Ballots,
+        contact::Contact,
+        disk_room::DiskRoom,
+        losses::Losses,
+        outgoing_snapshots::Sending,
+        round_trips::RoundTrips,
+        snapshot_schedule::{LogRoom, Schedule},
+        status::{ReplicaStatus, status},
+    },
+    machine::{
+        apply::Machine,
+        shared::{Progress, Shared},
+        snapshot::SnapshotStore,
+    },
 };
 use fairhold_types::NodeId;
 use futures_util::future::BoxFuture;
@@ -74,8 +88,6 @@ pub(crate) struct Core<RT: AsyncRuntime> {
     pub(crate) sending: Sending,
     /// When snapshots are due.
     pub(crate) schedule: Schedule,
-    pub(crate) proposals: ProposalQueue,
-    pub(crate) barriers: BarrierQueue,
     pub(crate) attendant: OnceLock<Arc<dyn LeaderHandler>>,
     /// The longer election timeout.
     pub(crate) lease: Duration,
@@ -173,6 +185,11 @@ impl<RT: AsyncRuntime> Core<RT> {
     /// What the log has room for now.
     pub(crate) fn log_room(&self) -> LogRoom {
         self.schedule.log_room(&self.shared.newest_now(), &self.shared.now())
+    }
+
+    /// Whether fewer than a majority of the voters answer this leader and have room on their disks.
+    pub(crate) fn too_few_disks_have_room(&self) -> bool {
+        !self.disk_room.all_have_room() && self.look(|metrics| self.disk_room.is_short(metrics, self.lease))
     }
 
     /// Resolves when Raft has stopped, for whatever reason.

@@ -13,48 +13,30 @@
 //!   anybody can read it.
 //! - Nobody is listened to before `service` knows that it is a member with its own data directory.
 
-mod addresses;
-mod aliases;
-mod barrier;
-mod company;
-mod complaint;
-mod config;
+mod background;
+mod base;
 mod core;
-mod counters;
-pub mod defect;
-mod disk_room;
-mod elections;
-pub mod error;
-mod formation;
-mod handover;
-mod keeper;
-mod log_bytes;
-mod losses;
-mod lost_entries;
+mod inbound;
+mod leadership;
 mod machine;
 mod metrics;
-mod network;
-pub mod peer;
-mod proposals;
-mod rank;
+mod outbound;
+mod propose;
+mod queues;
+mod read;
 mod replica;
-mod round_trips;
-mod sending;
-mod service;
-mod shared;
-pub mod snapshot;
-mod snapshot_schedule;
 mod start;
-mod status;
-pub mod types;
-mod vacancy;
-mod wire;
 
-pub use config::{MemberAddress, ReplicaConfig};
-pub use core::{LeaderHandler, Leadership};
-pub use error::{FatalReason, FormationError, HandoverError, StartError};
-pub use lost_entries::LostEntries;
-pub use machine::ApplyObserver;
+pub use base::{
+    config::{MemberAddress, ReplicaConfig},
+    error::{self, FatalReason, FormationError, HandoverError, StartError},
+    lost_entries::LostEntries,
+    peer, types,
+};
+pub use core::{
+    LeaderHandler, Leadership,
+    status::{MemberStatus, ReplicaStatus, Role},
+};
+pub use inbound::peer_service::PeerService;
+pub use machine::{apply::ApplyObserver, defect, snapshot};
 pub use replica::Replica;
-pub use service::PeerService;
-pub use status::{MemberStatus, ReplicaStatus, Role};

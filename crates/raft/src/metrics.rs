@@ -1,7 +1,7 @@
 //! What a replica shows of its part in Raft at a scrape.
 
-use crate::{
-    core::Core,
+use crate::core::{
+    Core,
     status::{ReplicaStatus, Role},
 };
 use fairhold_metrics::{Registry, Scrape, collect};

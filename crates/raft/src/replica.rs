@@ -1,17 +1,20 @@
 //! One node's part of the replicated state: proposes, reads, and says who leads.
 
 use crate::{
-    core::{CallError, Core, ForwardRoute, LeaderHandler, Leadership, leadership_in},
-    defect::Defect,
-    error::{FatalReason, FormationError, HandoverError, NotProposed, ProposeError, ReadError, UnknownReason},
-    handover, metrics,
-    peer::Service,
-    proposals::batcher,
-    service::PeerService,
-    snapshot_schedule::tasks,
-    status::ReplicaStatus,
-    types::{Batch, BatchResults, Member, Types},
-    wire::{PeerReply, PeerRequest},
+    background::snapshots,
+    base::{
+        error::{FatalReason, FormationError, HandoverError, NotProposed, ProposeError, ReadError, UnknownReason},
+        peer::Service,
+        types::{Batch, BatchResults, Member, Types},
+        wire::{PeerReply, PeerRequest},
+    },
+    core::{CallError, Core, ForwardRoute, LeaderHandler, Leadership, leadership_in, status::ReplicaStatus},
+    inbound::peer_service::PeerService,
+    leadership::handover,
+    machine::defect::Defect,
+    metrics,
+    propose::batcher,
+    queues::Queues,
 };
 use fairhold_metrics::Registry;
 use fairhold_state::{
@@ -37,6 +40,7 @@ pub(crate) type Formation = Option<Result<(), FormationError>>;
 /// One node's part of the replicated state. It is a handle: all clones are the same replica.
 pub struct Replica<RT: AsyncRuntime> {
     pub(crate) core: Arc<Core<RT>>,
+    pub(crate) queues: Queues,
     pub(crate) reception: PeerService<RT>,
     pub(crate) formation: WatchReceiverOf<Types<RT>, Formation>,
 }
@@ -77,7 +81,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
         let begun = RT::Instant::now();
         loop {
-            let outcome = match self.core.proposals.submit(command.clone(), false) {
+            let outcome = match self.queues.proposals.submit(command.clone(), false) {
                 Ok(submitted) => submitted.outcome::<RT>(deadline).await,
                 Err(reason) => Err(reason.into()),
             };
@@ -139,7 +143,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             return Ok(());
         }
         let index = loop {
-            match RT::timeout_at(deadline, self.core.barriers.next(false)).await {
+            match RT::timeout_at(deadline, self.queues.barriers.next(false)).await {
                 Ok(Ok(index)) => break index,
                 Ok(Err(NotProposed::NoLeader | NotProposed::Deposed)) => {
                     if !self.core.pause(deadline).await {
@@ -163,7 +167,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
     /// Hands the leadership to a member, from whichever node leads. When it returns `Ok`, this node knows that the member leads;
     /// but with a key that came before nothing is done, and any member may lead.
     pub async fn hand_over(&self, to: NodeId, key: Option<WriteKey>, deadline: RT::Instant) -> Result<(), HandoverError> {
-        handover::ask(&self.core, to, key, deadline).await
+        handover::ask(&self.core, &self.queues, to, key, deadline).await
     }
 
     /// Hands the leadership to the voter that is most likely to take it, and rather to one with room on its disk, if this node
@@ -175,7 +179,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
     /// Takes a snapshot of what is applied here now, unless there is one, and waits until it is stored. Gives the index of the
     /// last log entry that it covers.
     pub async fn take_snapshot(&self, deadline: RT::Instant) -> Result<u64, ProposeError> {
-        tasks::take_snapshot(&self.core, deadline).await
+        snapshots::take_snapshot(&self.core, deadline).await
     }
 
     /// Says whether this node's disk is nearly full. While fewer than a majority of the voters answer the leader and have room,
@@ -324,7 +328,12 @@ fn caught_up<E>(waited: Result<Option<()>, E>) -> Result<(), ReadError> {
 
 impl<RT: AsyncRuntime> Clone for Replica<RT> {
     fn clone(&self) -> Self {
-        Replica { core: self.core.clone(), reception: self.reception.clone(), formation: self.formation.clone() }
+        Replica {
+            core: self.core.clone(),
+            queues: self.queues.clone(),
+            reception: self.reception.clone(),
+            formation: self.formation.clone(),
+        }
     }
 }
 

@@ -1,32 +1,36 @@
 //! How a replica starts: the snapshot, the log, the tasks, and the cluster in the background.
 
 use crate::{
-    addresses::Addresses,
-    barrier,
-    config::ReplicaConfig,
-    core::{Core, RaftOf},
-    defect::{DefectBook, Defects},
-    disk_room::{self, DiskRoom},
-    elections::{Ballots, Contact, Elections},
-    error::{FormationError, StartError},
-    formation,
-    losses::Losses,
-    machine::{ApplyObserver, Machine},
-    metrics,
-    network::Network,
-    peer::Peer,
-    proposals,
-    replica::Replica,
-    round_trips::{self, RoundTrips},
-    service::{PeerService, known},
-    snapshot::SnapshotStore,
-    snapshot_schedule::{
-        Schedule,
-        tasks::{purge_log, take_snapshots},
+    background::{
+        disk_reports, leader_log, round_trip_watch,
+        snapshots::{purge_log, take_snapshots},
     },
-    types::Types,
+    base::{
+        addresses::Addresses,
+        config::ReplicaConfig,
+        error::{FormationError, StartError},
+        peer::Peer,
+        types::Types,
+    },
+    core::{
+        Core, RaftOf, ballots::Ballots, contact::Contact, disk_room::DiskRoom, losses::Losses, round_trips::RoundTrips,
+        snapshot_schedule::Schedule, status::incarnations,
+    },
+    inbound::peer_service::PeerService,
+    leadership::{elections::Elections, formation},
+    machine::{
+        apply::{ApplyObserver, Machine},
+        defect::{DefectBook, Defects},
+        snapshot::SnapshotStore,
+    },
+    metrics,
+    outbound::network::Network,
+    propose::{self, batcher},
+    queues::Queues,
+    read::{self, barrier},
+    replica::Replica,
 };
-use fairhold_types::{NodeId, failpoint};
+use fairhold_types::failpoint;
 use openraft::{
     AsyncRuntime, async_runtime::watch::WatchSender, raft::Raft, storage::RaftLogStorage, type_config::TypeConfigExt,
 };
@@ -73,8 +77,6 @@ impl<RT: AsyncRuntime> Replica<RT> {
         // openraft tells its metrics before it answers anything; until then they are those of a node without a log.
         let vote = raft.with_raft_state(|state| *state.vote_ref()).await.map_err(|error| StartError::Log(error.to_string()))?;
 
-        let (proposals, proposal_outlet) = proposals::queue(config.proposal_bytes);
-        let (barriers, barrier_outlet) = barrier::queue();
         let core = Arc::new(Core {
             id: config.id,
             raft,
@@ -83,8 +85,6 @@ impl<RT: AsyncRuntime> Replica<RT> {
             snapshots,
             sending,
             schedule: Schedule::of(&config),
-            proposals,
-            barriers,
             attendant: OnceLock::new(),
             lease: config.lease(),
             addresses,
@@ -99,9 +99,12 @@ impl<RT: AsyncRuntime> Replica<RT> {
             core.stop().await;
             return Err(error.into());
         }
-        drop(RT::spawn(proposals::batcher::run(proposal_outlet, core.clone())));
-        drop(RT::spawn(barrier::rounds::run(barrier_outlet, core.clone())));
-        spawn_tasks(&core, &config);
+        let (proposals, batcher_queue) = propose::queue::new(config.proposal_bytes);
+        let (barriers, barrier_queue) = read::queue::new();
+        let queues = Queues { proposals, barriers };
+        drop(RT::spawn(batcher::run(batcher_queue, core.clone())));
+        drop(RT::spawn(barrier::run(barrier_queue, core.clone())));
+        spawn_tasks(&core, &queues, &config);
         let (told, formation) = Types::<RT>::watch_channel(None);
         let (forming, member) = (formation::form(core.clone(), config), core.clone());
         drop(RT::spawn(async move {
@@ -114,59 +117,32 @@ impl<RT: AsyncRuntime> Replica<RT> {
             core.stop().await;
             return Err(StartError::Log(error.to_string()));
         }
-        if !reception.open(&core) {
+        if !reception.open(&core, queues.clone()) {
             core.stop().await;
             return Err(StartError::Config("another replica was started with this reception".to_owned()));
         }
-        Ok(Replica { core, reception, formation })
+        Ok(Replica { core, queues, reception, formation })
     }
 }
 
 /// Starts what runs for as long as the replica does.
-fn spawn_tasks<RT: AsyncRuntime>(core: &Arc<Core<RT>>, config: &ReplicaConfig) {
+fn spawn_tasks<RT: AsyncRuntime>(core: &Arc<Core<RT>>, queues: &Queues, config: &ReplicaConfig) {
     drop(RT::spawn(Elections::new(core.clone(), config.election_timeout_ms).run()));
-    drop(RT::spawn(round_trips::watch::run(core.clone(), Duration::from_millis(config.heartbeat_ms))));
-    drop(RT::spawn(log_leaders(core.clone())));
+    drop(RT::spawn(round_trip_watch::run(core.clone(), Duration::from_millis(config.heartbeat_ms))));
+    drop(RT::spawn(leader_log::run(core.clone())));
     drop(RT::spawn(metrics::count_elections(core.clone())));
     drop(RT::spawn(take_snapshots(core.clone())));
     drop(RT::spawn(purge_log(core.clone())));
-    drop(RT::spawn(disk_room::reports::tell(core.clone())));
-    drop(RT::spawn(formation::name(core.clone())));
+    drop(RT::spawn(disk_reports::tell(core.clone())));
+    drop(RT::spawn(formation::name(core.clone(), queues.clone())));
 }
 
 /// A node with a log that lists this node with another data directory has somebody else's log.
 fn recognise<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -> Result<(), FormationError> {
-    match core.look(known).get(&config.id) {
+    match core.look(incarnations).get(&config.id) {
         Some(&expected) if expected != config.incarnation => {
             Err(FormationError::Wiped { id: config.id, expected, found: config.incarnation })
         }
         Some(_) | None => Ok(()),
-    }
-}
-
-/// Logs each change of the leader once.
-async fn log_leaders<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
-    let mut last: (Option<NodeId>, u64) = (None, 0);
-    let id = core.id;
-    loop {
-        let seen = core.until(|standing| {
-            // A leader's term is known when the vote for it is on the disk.
-            let vote = &standing.vote;
-            let leader = standing.current_leader.filter(|leader| vote.committed && vote.leader_id.node_id == *leader);
-            let now = (leader, vote.leader_id.term);
-            // While there is none, each vain election has a new term: that is no news.
-            let news = now.0 != last.0 || (now.0.is_some() && now.1 != last.1);
-            news.then_some(now)
-        });
-        let Some((leader, term)) = seen.await else { return };
-        if leader.is_some() {
-            core.shared.metrics.leader_changes.inc();
-        }
-        match leader {
-            Some(leader) if leader == id => tracing::info!(term, "this node leads"),
-            Some(leader) => tracing::info!(term, leader, "node {leader} leads"),
-            None => tracing::info!(term, "there is no known leader"),
-        }
-        last = (leader, term);
     }
 }

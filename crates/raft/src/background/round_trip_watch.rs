@@ -1,7 +1,6 @@
 //! Warns while heartbeats take too long for the times of this cluster.
 
-use super::RoundTripVerdict;
-use crate::core::{Core, leadership_in};
+use crate::core::{Core, leadership_in, round_trips::RoundTripVerdict};
 use openraft::AsyncRuntime;
 use std::{sync::Arc, time::Duration};
 

@@ -1,9 +1,9 @@
 //! Takes snapshots when they are due or requested, and purges the log behind them.
 
 use crate::{
+    base::error::{NotProposed, ProposeError, UnknownReason},
     core::Core,
-    error::{NotProposed, ProposeError, UnknownReason},
-    shared::Newest,
+    machine::shared::Newest,
 };
 use openraft::{AsyncRuntime, async_runtime::watch::WatchReceiver};
 use std::{sync::Arc, time::Duration};

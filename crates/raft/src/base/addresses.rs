@@ -4,7 +4,7 @@
 //! that is started with others uses those. A wrong one does no harm: a connection begins with the number and the data directory
 //! of the node that answers, and those are compared with the replicated ones.
 
-use crate::{config::MemberAddress, peer::Target, types::Member};
+use crate::base::{config::MemberAddress, peer::Target, types::Member};
 use fairhold_types::NodeId;
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,6 +1,6 @@
 //! Short names for openraft's types as this crate uses them. None of them depends on the runtime.
 
-use crate::types::Member;
+use crate::base::types::Member;
 use fairhold_types::NodeId;
 use openraft::StoredMembership;
 

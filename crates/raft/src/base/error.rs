@@ -2,7 +2,7 @@
 //!
 //! A storage failure is none of them: the node stops.
 
-use crate::{lost_entries::LostEntries, peer::Refusal};
+use crate::base::{lost_entries::LostEntries, peer::Refusal};
 use fairhold_types::{Incarnation, NodeId};
 use std::io;
 

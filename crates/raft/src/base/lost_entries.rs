@@ -7,8 +7,6 @@
 //!
 //! Such a node may have forgotten votes as well. It takes no further part, says so to everyone that asks it, and ends.
 
-pub(crate) mod heartbeat;
-
 use fairhold_types::NodeId;
 use serde::{Deserialize, Serialize};
 

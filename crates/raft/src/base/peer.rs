@@ -2,7 +2,7 @@
 //!
 //! What the bytes mean is `wire.rs`; who may speak at all is decided by `Service::admit`, before the first request.
 
-use crate::LostEntries;
+use crate::base::lost_entries::LostEntries;
 use bytes::Bytes;
 use fairhold_types::{ClusterId, Incarnation, NodeId};
 use futures_util::future::BoxFuture;

@@ -3,7 +3,7 @@
 //! Variants and fields stand by position: any change to one of them, or to openraft's own types inside, needs a new
 //! `WIRE_VERSION`.
 
-use crate::{
+use crate::base::{
     aliases::{LeaderId, LogId, Members},
     error::{HandoverError, NotProposed, ProposeError},
     peer::{Refusal, WIRE_VERSION},
@@ -199,7 +199,7 @@ mod raw {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LostEntries, error::UnknownReason};
+    use crate::base::{error::UnknownReason, lost_entries::LostEntries};
     use fairhold_state::command::Outcome;
     use fairhold_types::Revision;
     use openraft::Membership;
@@ -216,7 +216,7 @@ mod tests {
         let log_id = Some(LogId { leader_id, index: 7 });
         let vote = Vote { leader_id, committed: false };
         let append = AppendEntriesRequest { vote, prev_log_id: log_id, entries: vec![], leader_commit: log_id };
-        let nodes = BTreeMap::from([(1, crate::types::Member::default())]);
+        let nodes = BTreeMap::from([(1, crate::base::types::Member::default())]);
         let members = Members::new(log_id, Membership::new(vec![BTreeSet::from([1])], nodes).unwrap());
         let requests: Vec<PeerRequest<TokioRuntime>> = vec![
             PeerRequest::Append(append),

@@ -3,15 +3,18 @@
 //! openraft waits for a vote for a fixed time, and drops what comes after it. A vote is good for as long as its term is the
 //! candidate's. So votes are counted here too, and where the deciding one came late, openraft is told of the majority.
 
-use crate::{
+use crate::base::{
     aliases::{LeaderId, LogId},
     types::{Member, Types},
 };
 use fairhold_types::NodeId;
 use openraft::{AsyncRuntime, Instant, Membership, Vote, raft::VoteResponse};
 use parking_lot::{Mutex, MutexGuard};
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::sync::Notify;
+
+/// How long a candidate waits for a vote. A disk that needs longer for one small write is unusable.
+pub(crate) const VOTE_LIMIT: Duration = Duration::from_secs(4);
 
 /// Whether this answer gives the vote.
 ///

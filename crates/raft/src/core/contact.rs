@@ -1,6 +1,6 @@
 //! What this node has heard of leaders and has given its vote to, and so for how long it still waits before it stands.
 
-use crate::aliases::LeaderId;
+use crate::base::aliases::LeaderId;
 use openraft::{Instant, Vote};
 use parking_lot::{Mutex, MutexGuard};
 use std::time::Duration;

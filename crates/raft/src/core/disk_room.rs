@@ -4,12 +4,10 @@
 //! alone stops nobody: the others go on without that node, as they do without a node that is down. So writes go on while a
 //! majority of the voters answers the leader and has room.
 
-pub(crate) mod reports;
-
-use crate::types::Types;
+use crate::{base::types::Types, core::status::is_silent};
 use fairhold_types::NodeId;
 use openraft::{
-    AsyncRuntime, Instant,
+    AsyncRuntime, Instant, RaftMetrics,
     alias::{WatchReceiverOf, WatchSenderOf},
     async_runtime::watch::{WatchReceiver, WatchSender},
     type_config::TypeConfigExt,
@@ -58,8 +56,25 @@ impl<RT: AsyncRuntime> DiskRoom<RT> {
         if id == own { !self.is_low() } else { !self.locked().get(&id).is_some_and(|said| is_recent(*said, now)) }
     }
 
-    fn nobody_is_low(&self) -> bool {
+    /// Whether no node is known to have little room.
+    pub(crate) fn all_have_room(&self) -> bool {
         !self.is_low() && self.locked().is_empty()
+    }
+
+    /// Whether fewer than a majority of the voters answer this leader and have room.
+    pub(crate) fn is_short(&self, metrics: &RaftMetrics<Types<RT>>, lease: Duration) -> bool {
+        let now = RT::Instant::now();
+        let can_write = |id: NodeId| {
+            let answers = id == metrics.id || !is_silent(lease, metrics, id);
+            answers && self.has_room(metrics.id, id, now)
+        };
+        let voters: Vec<NodeId> = metrics.membership_config.voter_ids().collect();
+        voters.iter().filter(|id| can_write(**id)).count() <= voters.len() / 2
+    }
+
+    /// Whether this node's own disk is nearly full, to wait on.
+    pub(crate) fn watch_own(&self) -> WatchReceiverOf<Types<RT>, bool> {
+        self.known.clone()
     }
 
     fn locked(&self) -> MutexGuard<'_, BTreeMap<NodeId, RT::Instant>> {

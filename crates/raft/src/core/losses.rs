@@ -1,6 +1,6 @@
 //! Which nodes have told this one that their storage lost log entries.
 
-use crate::{lost_entries::LostEntries, peer::Refusal};
+use crate::base::{lost_entries::LostEntries, peer::Refusal};
 use fairhold_types::NodeId;
 use parking_lot::{Mutex, MutexGuard};
 use std::{collections::BTreeMap, sync::Arc};

@@ -3,9 +3,7 @@
 //! openraft waits for the answer to a heartbeat until the next one is due. Where the answers of a majority take longer, the
 //! leader believes that nobody hears it: it answers no reads, and another one is elected, again and again.
 
-pub(crate) mod watch;
-
-use crate::peer::Lane;
+use crate::base::peer::Lane;
 use fairhold_types::NodeId;
 use openraft::{Instant, RPCTypes};
 use parking_lot::{Mutex, MutexGuard};
@@ -31,7 +29,7 @@ impl RoundTrips {
     }
 
     /// How long a majority takes to answer a node that leads; `None` where that is not known of enough of them.
-    fn of_majority(&self, own: NodeId, voters: impl Iterator<Item = NodeId>) -> Option<Duration> {
+    pub(crate) fn of_majority(&self, own: NodeId, voters: impl Iterator<Item = NodeId>) -> Option<Duration> {
         let voters: Vec<NodeId> = voters.collect();
         let mut others: Vec<Duration> = voters.iter().filter(|id| **id != own).filter_map(|id| self.of(*id)).collect();
         others.sort_unstable();
@@ -77,13 +75,13 @@ impl<I: Instant> Drop for Timer<I> {
 
 /// Whether round trips are too long: more than half of a heartbeat interval, until they are less than a quarter.
 #[derive(Default)]
-struct RoundTripVerdict {
-    too_long: bool,
+pub(crate) struct RoundTripVerdict {
+    pub(crate) too_long: bool,
 }
 
 impl RoundTripVerdict {
     /// `true` where it has changed.
-    fn judge(&mut self, took: Duration, interval: Duration) -> bool {
+    pub(crate) fn judge(&mut self, took: Duration, interval: Duration) -> bool {
         let now = if self.too_long { took * 4 >= interval } else { took * 2 > interval };
         std::mem::replace(&mut self.too_long, now) != now
     }

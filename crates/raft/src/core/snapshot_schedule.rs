@@ -1,10 +1,8 @@
 //! When a snapshot is due: after so much work, or after so many bytes of the log.
 
-pub(crate) mod tasks;
-
 use crate::{
-    config::ReplicaConfig,
-    shared::{Newest, Progress},
+    base::config::ReplicaConfig,
+    machine::shared::{Newest, Progress},
 };
 use fairhold_state::snapshot::ITEM_WEIGHT;
 
@@ -24,7 +22,7 @@ impl Schedule {
     }
 
     /// Whether enough was applied since the newest snapshot was made. A state that has shrunk costs less to write than that did.
-    fn is_due(self, newest: &Newest, now: &Progress) -> bool {
+    pub(crate) fn is_due(self, newest: &Newest, now: &Progress) -> bool {
         let then = &newest.made_at;
         let enough = self.every.saturating_mul(ITEM_WEIGHT).max(then.weight.min(now.weight));
         now.work - then.work >= enough || now.log_bytes - then.log_bytes >= self.enough_bytes(newest)

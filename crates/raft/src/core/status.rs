@@ -1,15 +1,16 @@
 //! What a node knows of itself and of its cluster, for people and for metrics.
 
 use crate::{
-    addresses::Addresses,
-    aliases::LogId,
-    losses::Losses,
-    round_trips::RoundTrips,
-    types::{Member, Types},
+    base::{
+        addresses::Addresses,
+        aliases::LogId,
+        types::{Member, Types},
+    },
+    core::{losses::Losses, round_trips::RoundTrips},
 };
-use fairhold_types::{ClusterId, NodeId, Revision};
+use fairhold_types::{ClusterId, Incarnation, NodeId, Revision};
 use openraft::{AsyncRuntime, Instant, RaftMetrics, ServerState};
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// A member that acknowledged nothing for so many leases is taken for one that is down.
 pub(crate) const SILENT_LEASES: u32 = 4;
@@ -132,6 +133,11 @@ pub(crate) fn silent_for<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>, id:
 
 pub(crate) fn is_silent<RT: AsyncRuntime>(lease: Duration, metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> bool {
     silent_for(metrics, id).is_none_or(|silent| silent > lease * SILENT_LEASES)
+}
+
+/// The data directory of each member; empty before the cluster has formed.
+pub(crate) fn incarnations<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>) -> BTreeMap<NodeId, Incarnation> {
+    metrics.membership_config.nodes().map(|(id, member)| (*id, member.incarnation)).collect()
 }
 
 /// Nothing was ever written, not even a vote.

@@ -1,9 +1,11 @@
 //! Append requests in the order of their arrival: one queue for each node that sends them.
 
 use crate::{
+    base::{
+        types::Types,
+        wire::{Declined, PeerReply},
+    },
     core::Core,
-    types::Types,
-    wire::{Declined, PeerReply},
 };
 use fairhold_types::{NodeId, failpoint};
 use futures_util::{

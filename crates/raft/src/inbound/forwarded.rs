@@ -1,6 +1,9 @@
 //! Commands that another node forwards to the leader.
 
-use crate::{core::Core, proposals::ProposalOutcome};
+use crate::{
+    core::Core,
+    propose::queue::{ProposalOutcome, ProposalQueue},
+};
 use fairhold_state::command::{Command, Rejection};
 use fairhold_types::{
     NodeId,
@@ -27,6 +30,7 @@ pub(crate) fn refusal(from: NodeId, command: &Command) -> Option<Rejection> {
 /// Serves forwarded commands: each is batched with this node's own, and is not forwarded again.
 pub(super) async fn serve<RT: AsyncRuntime>(
     core: &Core<RT>,
+    proposals: &ProposalQueue,
     from: NodeId,
     commands: Vec<Command>,
     within: Duration,
@@ -34,7 +38,7 @@ pub(super) async fn serve<RT: AsyncRuntime>(
     let deadline = RT::Instant::now() + within;
     let submit = |command: Command| match refusal(from, &command) {
         Some(rejection) => Err(Ok(core.shared.refused(rejection))),
-        None => core.proposals.submit(command, true).map_err(Err),
+        None => proposals.submit(command, true).map_err(Err),
     };
     let submitted: Vec<_> = commands.into_iter().map(submit).collect();
     join_all(submitted.into_iter().map(|submitted| async move {

@@ -1,11 +1,13 @@
 //! Answers heartbeats: the one place where a node sees that its storage has lost entries.
 
-use super::LostEntries;
 use crate::{
+    base::lost_entries::LostEntries,
+    base::{
+        peer::Refusal,
+        types::Types,
+        wire::{Declined, PeerReply},
+    },
     core::Core,
-    peer::Refusal,
-    types::Types,
-    wire::{Declined, PeerReply},
 };
 use fairhold_types::planted::{self, Bug};
 use openraft::{

@@ -1,11 +1,15 @@
 //! A snapshot on its way in: its blocks are written as they come, until the last one has come.
 
 use crate::{
-    aliases::LeaderId,
-    keeper::{Arriving, SnapshotData},
-    snapshot::{SnapshotStore, header},
-    types::Types,
-    wire::{Declined, PeerReply, SnapshotBegin},
+    base::{
+        aliases::LeaderId,
+        types::Types,
+        wire::{Declined, PeerReply, SnapshotBegin},
+    },
+    machine::{
+        snapshot::{SnapshotStore, header},
+        snapshot_writer::{Arriving, SnapshotData},
+    },
 };
 use fairhold_state::snapshot::BLOCK_BYTES;
 use fairhold_types::NodeId;
@@ -129,7 +133,7 @@ impl Incoming {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{SnapshotDraft, StoredSnapshot};
+    use crate::machine::snapshot::{SnapshotDraft, StoredSnapshot};
     use bytes::Bytes;
     use openraft_rt_tokio::TokioRuntime;
     use std::io;
@@ -173,7 +177,7 @@ mod tests {
     }
 
     async fn begun(incoming: &Incoming, drafts: &Drafts, term: u64, from: NodeId) -> bool {
-        let members = crate::aliases::Members::default();
+        let members = crate::base::aliases::Members::default();
         let head = SnapshotBegin { vote: vote(term, from), last_log_id: None, members, blocks: 3 };
         let taken = |reply| matches!(reply, PeerReply::<RT>::SnapshotTaken);
         taken(incoming.begin(drafts, from, head)) && taken(incoming.block(drafts, from, 0, vec![1; 10]).await)

@@ -1,40 +1,34 @@
 //! The receiving side: who may speak to this node, and what becomes of a request.
 
-mod append;
-mod forwarded;
-mod refused;
-mod snapshot;
-mod terms;
-
 use crate::{
-    complaint::Complaint,
-    config::ReplicaConfig,
-    core::{Core, ForwardRoute},
-    elections::grants,
-    handover,
-    lost_entries::heartbeat,
-    peer::{Introduction, Lane, Refusal, Service},
-    status::is_empty,
-    types::Types,
-    vacancy,
-    wire::{self, Declined, PeerReply, PeerRequest},
+    base::{
+        config::ReplicaConfig,
+        log_limit::Complaint,
+        peer::{Introduction, Lane, Refusal, Service},
+        wire::{self, Declined, PeerReply, PeerRequest},
+    },
+    core::{
+        Core, ForwardRoute,
+        ballots::grants,
+        status::{incarnations, is_empty},
+    },
+    inbound::{append::Appenders, forwarded, heartbeat, incoming_snapshot::Incoming, refusal_log::Refused, term_limit},
+    leadership::{fast_election, handover},
+    propose::queue::ProposalQueue,
+    queues::Queues,
 };
-use append::Appenders;
 use bytes::Bytes;
 use fairhold_state::command::Command;
 use fairhold_types::{
     Incarnation, NodeId, failpoint,
     planted::{self, Bug},
 };
-use forwarded::refusal;
 use futures_util::{
     FutureExt,
     future::{BoxFuture, ready},
 };
-use openraft::{AsyncRuntime, Instant, RaftMetrics};
+use openraft::{AsyncRuntime, Instant};
 use parking_lot::Mutex;
-use refused::Refused;
-use snapshot::Incoming;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -50,8 +44,8 @@ struct ServiceInner<RT: AsyncRuntime> {
     incarnation: Incarnation,
     /// The nodes that may speak to this node until it knows a membership.
     configured: BTreeSet<NodeId>,
-    /// Weak, because the core owns the transport, and the transport this.
-    core: OnceLock<Weak<Core<RT>>>,
+    /// The replica, once it has started.
+    replica: OnceLock<StartedReplica<RT>>,
     /// With which data directory each node introduced itself last.
     introduced: Mutex<BTreeMap<NodeId, Incarnation>>,
     refused: Refused,
@@ -59,6 +53,13 @@ struct ServiceInner<RT: AsyncRuntime> {
     incoming: Incoming,
     far_terms: Complaint<RT>,
     improper: Complaint<RT>,
+}
+
+/// What the service needs of a replica that has started.
+struct StartedReplica<RT: AsyncRuntime> {
+    /// Weak, because the core owns the transport, and the transport this.
+    core: Weak<Core<RT>>,
+    queues: Queues,
 }
 
 /// What a node knows of the members: their data directories. Empty before the cluster formed.
@@ -72,7 +73,7 @@ impl<RT: AsyncRuntime> PeerService<RT> {
             id: config.id,
             incarnation: config.incarnation,
             configured: config.members.keys().copied().collect(),
-            core: OnceLock::new(),
+            replica: OnceLock::new(),
             introduced: Mutex::new(BTreeMap::new()),
             refused: Refused::default(),
             appenders: Appenders::default(),
@@ -89,12 +90,17 @@ impl<RT: AsyncRuntime> PeerService<RT> {
     }
 
     /// From now on requests are served. openraft must have told its first metrics: they say who the members are.
-    pub(crate) fn open(&self, core: &Arc<Core<RT>>) -> bool {
-        self.0.core.set(Arc::downgrade(core)).is_ok()
+    pub(crate) fn open(&self, core: &Arc<Core<RT>>, queues: Queues) -> bool {
+        self.0.replica.set(StartedReplica { core: Arc::downgrade(core), queues }).is_ok()
+    }
+
+    fn replica(&self) -> Option<(Arc<Core<RT>>, &Queues)> {
+        let StartedReplica { core, queues } = self.0.replica.get()?;
+        Some((core.upgrade()?, queues))
     }
 
     fn core(&self) -> Option<Arc<Core<RT>>> {
-        self.0.core.get()?.upgrade()
+        self.replica().map(|(core, _)| core)
     }
 
     fn decide(&self, core: &Core<RT>, other: &Introduction) -> Result<(), Refusal> {
@@ -103,7 +109,7 @@ impl<RT: AsyncRuntime> PeerService<RT> {
         {
             return Err(Refusal::Cluster { theirs, ours });
         }
-        self.decide_on(&core.look(known), other.id, other.incarnation)
+        self.decide_on(&core.look(incarnations), other.id, other.incarnation)
     }
 
     fn decide_on(&self, known: &Known, id: NodeId, found: Incarnation) -> Result<(), Refusal> {
@@ -151,7 +157,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
                 cluster: core.shared.read().cluster(),
                 incarnation,
                 empty: core.look(is_empty),
-                members: core.look(known).into_iter().collect(),
+                members: core.look(incarnations).into_iter().collect(),
             },
         }
     }
@@ -172,7 +178,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
     }
 
     fn serve(&self, from: NodeId, lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes> {
-        let Some(core) = self.core() else {
+        let Some((core, queues)) = self.replica() else {
             return ready(reply::<RT>(&PeerReply::Declined(Declined::NotRunning))).boxed();
         };
         if let Err(refusal) = takes_part(&core).and_then(|()| self.still_admitted(&core, from)) {
@@ -187,7 +193,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
             }
         };
         let own = core.look(|metrics| metrics.current_term);
-        if let Some(term) = terms::too_far(&request, own) {
+        if let Some(term) = term_limit::too_far(&request, own) {
             let declined = Declined::TermTooFar { term, own };
             if self.0.far_terms.is_due() {
                 tracing::error!(
@@ -198,7 +204,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
             }
             return ready(reply::<RT>(&PeerReply::Declined(declined))).boxed();
         }
-        let answer = self.0.answer(core, from, lane, request);
+        let answer = self.0.answer(core, queues.clone(), from, lane, request);
         async move { reply(&answer.await) }.boxed()
     }
 
@@ -207,7 +213,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
         if lane == Lane::Heartbeat
             && let Some(core) = self.core()
         {
-            drop(RT::spawn(vacancy::fill(core, from)));
+            drop(RT::spawn(fast_election::fill(core, from)));
         } else if lane == Lane::Snapshot
             && let Some(core) = self.core()
         {
@@ -221,6 +227,7 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
     fn answer(
         &self,
         core: Arc<Core<RT>>,
+        queues: Queues,
         from: NodeId,
         lane: Lane,
         request: PeerRequest<RT>,
@@ -273,17 +280,17 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
                 .boxed(),
                 Err(declined) => ready(PeerReply::Declined(declined)).boxed(),
             },
-            PeerRequest::Propose { commands, within_ms } => self.propose(core, from, commands, within_ms),
+            PeerRequest::Propose { commands, within_ms } => self.propose(core, queues.proposals, from, commands, within_ms),
             PeerRequest::HandOver { to, key, within_ms } => async move {
                 let deadline = RT::Instant::now() + Duration::from_millis(within_ms);
-                PeerReply::HandedOver(handover::serve(&core, to, key, deadline).await)
+                PeerReply::HandedOver(handover::serve(&core, &queues, to, key, deadline).await)
             }
             .boxed(),
             PeerRequest::DiskLow => {
                 core.disk_room.heard(from, RT::Instant::now());
                 ready(PeerReply::Noted).boxed()
             }
-            PeerRequest::ReadIndex => async move { PeerReply::ReadIndex(core.barriers.next(true).await) }.boxed(),
+            PeerRequest::ReadIndex => async move { PeerReply::ReadIndex(queues.barriers.next(true).await) }.boxed(),
             PeerRequest::Attend(message) => async move {
                 match (core.route(), core.attendant.get()) {
                     (ForwardRoute::Here, Some(attendant)) => PeerReply::Attended(attendant.attend(message, from).await),
@@ -299,11 +306,12 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
     fn propose(
         &self,
         core: Arc<Core<RT>>,
+        proposals: ProposalQueue,
         from: NodeId,
         commands: Vec<Command>,
         within_ms: u64,
     ) -> BoxFuture<'static, PeerReply<RT>> {
-        if let Some(refusal) = commands.iter().find_map(|command| refusal(from, command))
+        if let Some(refusal) = commands.iter().find_map(|command| forwarded::refusal(from, command))
             && self.improper.is_due()
         {
             tracing::error!(node = from, "node {from} forwarded a command that a node must not forward: {refusal}");
@@ -312,7 +320,7 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
             if !matches!(core.route(), ForwardRoute::Here) {
                 return PeerReply::Declined(Declined::NotLeader);
             }
-            PeerReply::Proposed(forwarded::serve(&core, from, commands, Duration::from_millis(within_ms)).await)
+            PeerReply::Proposed(forwarded::serve(&core, &proposals, from, commands, Duration::from_millis(within_ms)).await)
         }
         .boxed()
     }
@@ -334,10 +342,6 @@ fn reply<RT: AsyncRuntime>(reply: &PeerReply<RT>) -> Bytes {
         // The other side cannot read nothing, and takes it for an unknown outcome: which it is.
         Bytes::new()
     })
-}
-
-pub(crate) fn known<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>) -> Known {
-    metrics.membership_config.nodes().map(|(id, member)| (*id, member.incarnation)).collect()
 }
 
 impl<RT: AsyncRuntime> Clone for PeerService<RT> {

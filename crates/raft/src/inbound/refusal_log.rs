@@ -1,6 +1,6 @@
 //! Which refusals are worth a line in the log: a node that tries again and again is told of once.
 
-use crate::peer::Refusal;
+use crate::base::peer::Refusal;
 use fairhold_types::NodeId;
 use parking_lot::Mutex;
 use std::{

@@ -3,7 +3,7 @@
 //! A vote stays on the disk for good, and no node wins an election in a lower term: one request with the highest possible term
 //! would stop the cluster for good. Terms grow by one for each election, so a real term is never far from this node's.
 
-use crate::{aliases::LogId, wire::PeerRequest};
+use crate::base::{aliases::LogId, wire::PeerRequest};
 use openraft::AsyncRuntime;
 
 /// How far ahead of this node's own a term may be: at ten elections a second, this node would have been away for thirteen years.
@@ -39,7 +39,7 @@ fn highest<RT: AsyncRuntime>(request: &PeerRequest<RT>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::aliases::LeaderId;
+    use crate::base::aliases::LeaderId;
     use openraft::{
         raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest},
         vote::Vote,

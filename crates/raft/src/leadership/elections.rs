@@ -11,22 +11,14 @@
 //!   openraft waits for it no more is counted by `ballots`.
 //! - Each election begins with a Pre-Vote, as openraft's do: a node that would not win does not stand, and disturbs nobody.
 
-mod ballots;
-mod contact;
-
-pub(crate) use ballots::{Ballots, grants};
-pub(crate) use contact::Contact;
-
 use crate::{
-    aliases::LeaderId,
-    core::{Core, ServerMetrics},
+    base::aliases::LeaderId,
+    core::{Core, ServerMetrics, ballots::VOTE_LIMIT},
 };
 use openraft::{AsyncRuntime, Instant, ServerState, Vote, raft::VoteRequest};
 use rand::RngExt;
 use std::{sync::Arc, time::Duration};
 
-/// For how long a vote is waited for. A disk that needs longer for one small write does not serve.
-pub(crate) const VOTE_LIMIT: Duration = Duration::from_secs(4);
 /// So many terms without a leader who lasted are worth a line in the log.
 const VAIN_TERMS_TOLD: u64 = 4;
 

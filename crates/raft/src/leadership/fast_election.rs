@@ -8,8 +8,8 @@
 //! acknowledges. A machine or a net that is gone refuses nothing, and is waited for as before.
 
 use crate::{
+    base::types::Types,
     core::{Core, ForwardRoute},
-    types::Types,
 };
 use fairhold_types::NodeId;
 use openraft::{AsyncRuntime, alias::VoteOf, raft::TransferLeaderRequest};

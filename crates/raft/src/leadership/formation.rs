@@ -4,12 +4,14 @@
 //! A node without a log that some cluster knows already is a wiped one: it must not vote, and its start ends with instructions.
 
 use crate::{
-    config::ReplicaConfig,
-    core::Core,
-    error::FormationError,
-    peer::{Introduction, PeerError, Refusal, Target},
-    status::is_empty,
-    types::Member,
+    base::{
+        config::ReplicaConfig,
+        error::FormationError,
+        peer::{Introduction, PeerError, Refusal, Target},
+        types::Member,
+    },
+    core::{Core, leadership_in, status::is_empty},
+    queues::Queues,
 };
 use fairhold_state::command::Command;
 use fairhold_types::{
@@ -144,19 +146,19 @@ async fn initialize<RT: AsyncRuntime>(
 }
 
 /// Names the cluster as its first change: the leader does it, if nobody has. Runs until it has a name, or Raft stops.
-pub(crate) async fn name<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
+pub(crate) async fn name<RT: AsyncRuntime>(core: Arc<Core<RT>>, queues: Queues) {
     loop {
-        if core.until(crate::core::leadership_in).await.is_none() {
+        if core.until(leadership_in).await.is_none() {
             return;
         }
         // The state may be behind the log after a start: only after a barrier is it sure that there is no name in it.
-        if let Ok(index) = core.barriers.next(false).await {
+        if let Ok(index) = queues.barriers.next(false).await {
             if core.applied(index).await.is_none() || core.shared.read().cluster().is_some() {
                 return;
             }
             let cluster = ClusterId(u128::from(RT::thread_rng().next_u64()) << 64 | u128::from(RT::thread_rng().next_u64()));
             if failpoint!(RaftMembersName, RT).is_ok()
-                && let Ok(submitted) = core.proposals.submit(Command::FormCluster { cluster }, false)
+                && let Ok(submitted) = queues.proposals.submit(Command::FormCluster { cluster }, false)
             {
                 // Whatever came of it, the next round looks.
                 drop(submitted.outcome::<RT>(deadline::<RT>()).await);

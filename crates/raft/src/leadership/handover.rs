@@ -4,11 +4,13 @@
 //! whatever can be known before is looked at before, above all whether the target answers and has nearly all of the log.
 
 use crate::{
-    core::{CallError, Core, ForwardRoute, leader_in},
-    error::{HandoverError, ProposeError},
-    status::is_silent,
-    types::Types,
-    wire::{HandedOver, PeerReply, PeerRequest},
+    base::{
+        error::{HandoverError, ProposeError},
+        types::Types,
+        wire::{HandedOver, PeerReply, PeerRequest},
+    },
+    core::{CallError, Core, ForwardRoute, leader_in, status::is_silent},
+    queues::Queues,
 };
 use fairhold_state::command::{Command, Outcome, Rejection, WriteKey};
 use fairhold_types::{NodeId, duration, failpoint, time::WallMillis};
@@ -25,13 +27,14 @@ const HANDOVER_LAG_MAX: u64 = 1_000;
 /// but with a key that came before nothing is done, and any member may lead.
 pub(crate) async fn ask<RT: AsyncRuntime>(
     core: &Core<RT>,
+    queues: &Queues,
     to: NodeId,
     key: Option<WriteKey>,
     deadline: RT::Instant,
 ) -> Result<(), HandoverError> {
     let done = loop {
         let asked = match core.route() {
-            ForwardRoute::Here => Some(serve(core, to, key, deadline).await),
+            ForwardRoute::Here => Some(serve(core, queues, to, key, deadline).await),
             ForwardRoute::There(leader) => {
                 let within_ms = duration::millis(deadline.saturating_duration_since(RT::Instant::now()));
                 let request = PeerRequest::HandOver { to, key, within_ms };
@@ -79,6 +82,7 @@ pub(crate) async fn transfer<RT: AsyncRuntime>(core: &Core<RT>) {
 /// Hands over where this node leads.
 pub(crate) async fn serve<RT: AsyncRuntime>(
     core: &Core<RT>,
+    queues: &Queues,
     to: NodeId,
     key: Option<WriteKey>,
     deadline: RT::Instant,
@@ -89,7 +93,7 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
     // Before anything is looked at that the same request may have changed.
     if let Some(key) = key {
         // A new leader may not have applied yet what the leader before it noted: perhaps this very request.
-        let caught_up = async { core.applied(core.barriers.next(false).await.ok()?).await };
+        let caught_up = async { core.applied(queues.barriers.next(false).await.ok()?).await };
         RT::timeout_at(deadline, caught_up).await.ok().flatten().ok_or(HandoverError::NoLeader)?;
         if core.shared.read().was_written(key).map_err(|_| HandoverError::OtherRequest)? {
             return Ok(HandedOver::Before);
@@ -97,7 +101,7 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
     }
     core.look(|metrics| may_take_over(core.lease, metrics, to))?;
     if let Some(key) = key
-        && !note(core, to, key, deadline).await?
+        && !note(queues, to, key, deadline).await?
     {
         return Ok(HandedOver::Before);
     }
@@ -110,13 +114,13 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
 
 /// Notes the key in the log, so that a try that comes late does nothing; whether it was new.
 async fn note<RT: AsyncRuntime>(
-    core: &Core<RT>,
+    queues: &Queues,
     to: NodeId,
     key: WriteKey,
     deadline: RT::Instant,
 ) -> Result<bool, HandoverError> {
     // Its time is for people, and nobody is shown this one.
-    let submitted = core.proposals.submit(Command::NoteKey { key, at: WallMillis(0) }, true);
+    let submitted = queues.proposals.submit(Command::NoteKey { key, at: WallMillis(0) }, true);
     let outcome = match submitted {
         Ok(submitted) => submitted.outcome::<RT>(deadline).await,
         Err(reason) => Err(reason.into()),
@@ -177,9 +181,11 @@ async fn moved<RT: AsyncRuntime>(core: &Core<RT>, to: NodeId) -> bool {
 mod tests {
     use super::*;
     use crate::{
-        aliases::{LeaderId, Members},
-        status::SILENT_LEASES,
-        types::Member,
+        base::{
+            aliases::{LeaderId, Members},
+            types::Member,
+        },
+        core::status::SILENT_LEASES,
     };
     use openraft::{LogId, Membership, metrics::SerdeInstant};
     use openraft_rt_tokio::TokioRuntime;

@@ -3,12 +3,16 @@
 use tokio::task::yield_now;
 
 use crate::{
-    aliases::{LogId, Members},
-    defect::{DefectPlace, Defects, caught},
-    keeper::{Builder, SnapshotData, SnapshotWriter, state_of},
-    shared::{Progress, Shared},
-    snapshot::{SnapshotStore, aside},
-    types::{Batch, BatchResults, Types},
+    base::{
+        aliases::{LogId, Members},
+        types::{Batch, BatchResults, Types},
+    },
+    machine::{
+        defect::{DefectPlace, Defects, caught},
+        shared::{Progress, Shared},
+        snapshot::{SnapshotStore, aside},
+        snapshot_writer::{Builder, SnapshotData, SnapshotWriter, state_of},
+    },
 };
 use fairhold_state::{
     State,

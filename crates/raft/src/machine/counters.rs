@@ -1,6 +1,6 @@
 //! What a replica counts of its part in Raft.
 
-use crate::error::{NotProposed, ProposeError, UnknownReason};
+use crate::base::error::{NotProposed, ProposeError, UnknownReason};
 use fairhold_metrics::{ByLabel, Counter, Gauge, Histogram, LATENCY_SECONDS, Registry, SIZES, WAIT_SECONDS};
 use fairhold_state::command::Answer;
 

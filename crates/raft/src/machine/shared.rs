@@ -1,6 +1,9 @@
 //! The state of this node, as all of its parts read it, and how far it got.
 
-use crate::{counters::ReplicaMetrics, defect::Defects, log_bytes::LogBytes, types::Types};
+use crate::{
+    base::types::Types,
+    machine::{counters::ReplicaMetrics, defect::Defects, log_bytes::LogBytes},
+};
 use fairhold_state::{
     State,
     command::{Answer, Rejection},

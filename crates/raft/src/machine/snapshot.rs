@@ -8,7 +8,7 @@ mod image;
 
 pub use image::{ImageStore, SnapshotImage};
 
-use crate::types::Types;
+use crate::base::types::Types;
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt, ready};
 use openraft::{AsyncRuntime, alias::LogIdOf};

@@ -1,10 +1,14 @@
 //! Snapshots of the machine: made from a copy of the state beside `apply`, kept newest first, and read at a start.
 
 use crate::{
-    aliases::{LogId, Members},
-    shared::{Progress, Shared},
-    snapshot::{SnapshotDraft, SnapshotStore, StoredSnapshot, aside, header},
-    types::Types,
+    base::{
+        aliases::{LogId, Members},
+        types::Types,
+    },
+    machine::{
+        shared::{Progress, Shared},
+        snapshot::{SnapshotDraft, SnapshotStore, StoredSnapshot, aside, header},
+    },
 };
 use fairhold_state::{State, snapshot::SnapshotError};
 use fairhold_types::failpoint;

@@ -1,19 +1,23 @@
 //! openraft's network over a `Peer`: one client for each target and purpose, each on its own lane.
 
-mod client;
-mod pipeline;
-
-use self::client::{RaftClient, RpcError, unexpected, unreadable};
 use crate::{
-    addresses::Addresses,
-    elections::{Ballots, VOTE_LIMIT, grants},
-    keeper::SnapshotData,
-    losses::Losses,
-    peer::{Lane, Peer},
-    round_trips::RoundTrips,
-    sending::Sending,
-    types::{Member, Types},
-    wire::{self, PeerReply, PeerRequest},
+    base::{
+        addresses::Addresses,
+        peer::{Lane, Peer},
+        types::{Member, Types},
+        wire::{self, PeerReply, PeerRequest},
+    },
+    core::{
+        ballots::{Ballots, VOTE_LIMIT, grants},
+        losses::Losses,
+        outgoing_snapshots::Sending,
+        round_trips::RoundTrips,
+    },
+    machine::snapshot_writer::SnapshotData,
+    outbound::{
+        pipeline,
+        raft_client::{RaftClient, RpcError, unexpected, unreadable},
+    },
 };
 use fairhold_types::{NodeId, failpoint};
 use futures_util::Stream;

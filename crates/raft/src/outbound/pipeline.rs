@@ -5,11 +5,13 @@
 //! far the log is committed, that is not the request that was answered. So an answer is passed on only where no request under
 //! way ends that early: the answer to the last of them is true for all (decision 0029).
 
-use super::client::{RaftClient, RpcError, last_of, unexpected, unreadable};
 use crate::{
-    aliases::LogId,
-    types::Types,
-    wire::{self, PeerReply, PeerRequest},
+    base::{
+        aliases::LogId,
+        types::Types,
+        wire::{self, PeerReply, PeerRequest},
+    },
+    outbound::raft_client::{RaftClient, RpcError, last_of, unexpected, unreadable},
 };
 use bytes::Bytes;
 use fairhold_types::planted::{self, Bug};
@@ -174,13 +176,12 @@ fn encode<RT: AsyncRuntime>(request: &mut AppendEntriesRequest<Types<RT>>) -> Re
 mod tests {
     use super::*;
     use crate::{
-        aliases::LeaderId,
-        elections::Ballots,
-        losses::Losses,
-        peer::{Introduction, Lane, Peer, PeerError, Target},
-        round_trips::RoundTrips,
-        sending::Sending,
-        types::{Batch, Types},
+        base::{
+            aliases::LeaderId,
+            peer::{Introduction, Lane, Peer, PeerError, Target},
+            types::{Batch, Types},
+        },
+        core::{ballots::Ballots, losses::Losses, outgoing_snapshots::Sending, round_trips::RoundTrips},
     };
     use fairhold_state::command::{Command, Lifetime, Operation, Transact};
     use fairhold_types::{Path, time::WallMillis};

@@ -1,15 +1,14 @@
 //! Speaks to one node on one lane: a request there, its answer back, and what its failure means to openraft.
 
 use crate::{
-    aliases::LogId,
-    elections::Ballots,
-    keeper::SnapshotData,
-    losses::Losses,
-    peer::{Lane, Peer, PeerError, Target},
-    round_trips::RoundTrips,
-    sending::Sending,
-    types::Types,
-    wire::{self, Declined, PeerReply, PeerRequest, SnapshotBegin},
+    base::{
+        aliases::LogId,
+        peer::{Lane, Peer, PeerError, Target},
+        types::Types,
+        wire::{self, Declined, PeerReply, PeerRequest, SnapshotBegin},
+    },
+    core::{ballots::Ballots, losses::Losses, outgoing_snapshots::Sending, round_trips::RoundTrips},
+    machine::snapshot_writer::SnapshotData,
 };
 use bytes::Bytes;
 use fairhold_types::{NodeId, failpoint};

@@ -1,15 +1,17 @@
 //! Hands batches of commands over: into a log entry on the leader, in one request to the leader elsewhere.
 
-use super::{Proposal, ProposalBatcher, ProposalOutcome};
 use crate::{
-    core::{CallError, Core, ForwardRoute},
-    disk_room::reports,
-    error::{NotProposed, ProposeError, UnknownReason},
-    peer::Target,
-    rank::needs_room,
-    snapshot_schedule::LogRoom,
-    types::{Batch, BatchResults, Types},
-    wire::{PeerReply, PeerRequest},
+    base::{
+        error::{NotProposed, ProposeError, UnknownReason},
+        peer::Target,
+        types::{Batch, BatchResults, Types},
+        wire::{PeerReply, PeerRequest},
+    },
+    core::{CallError, Core, ForwardRoute, snapshot_schedule::LogRoom},
+    propose::{
+        priority::needs_room,
+        queue::{Proposal, ProposalBatcher, ProposalOutcome},
+    },
 };
 use fairhold_state::command::Command;
 use fairhold_types::{duration, failpoint};
@@ -56,8 +58,7 @@ pub(crate) async fn run<RT: AsyncRuntime>(mut queue: ProposalBatcher, core: Arc<
     if let Some(first) = begun {
         first.resolve(Err(NotProposed::ShuttingDown.into()));
     }
-    queue.urgent.close();
-    queue.ordinary.close();
+    queue.close();
     while let Some(proposal) = queue.first().await {
         proposal.resolve(Err(NotProposed::ShuttingDown.into()));
     }
@@ -95,7 +96,7 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
 /// Refuses commands that need space while too few disks have it, and large commands while the log grows faster than snapshots
 /// free it; returns the others.
 fn refuse_for_room<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Vec<Proposal> {
-    let (disks_short, log_room) = (reports::is_short(core), core.log_room());
+    let (disks_short, log_room) = (core.too_few_disks_have_room(), core.log_room());
     if !disks_short && log_room == LogRoom::All {
         return batch;
     }

@@ -7,12 +7,9 @@
 //! There are two queues. What ends something or keeps it alive goes before what begins or writes something, and has room of its
 //! own: a flood of writes holds up no release.
 
-pub(crate) mod batcher;
-
 use crate::{
-    company::BatchLinger,
-    error::{NotProposed, ProposeError, UnknownReason},
-    rank::goes_first,
+    base::error::{NotProposed, ProposeError, UnknownReason},
+    propose::{linger::BatchLinger, priority::goes_first},
 };
 use fairhold_state::command::{Answer, Command};
 use openraft::AsyncRuntime;
@@ -48,23 +45,24 @@ impl HandOff {
 }
 
 /// A command in the queue.
-struct Proposal {
-    command: Command,
-    bytes: usize,
+pub(crate) struct Proposal {
+    pub(crate) command: Command,
+    pub(crate) bytes: usize,
     /// Came from another node: it is not passed on once more.
-    forwarded: bool,
+    pub(crate) forwarded: bool,
     ticket: Arc<HandOff>,
-    answer: oneshot::Sender<ProposalOutcome>,
+    pub(crate) answer: oneshot::Sender<ProposalOutcome>,
 }
 
 impl Proposal {
-    fn resolve(self, outcome: ProposalOutcome) {
+    pub(crate) fn resolve(self, outcome: ProposalOutcome) {
         // A caller that went away wants no answer.
         self.answer.send(outcome).ok();
     }
 }
 
 /// The queues' entrance.
+#[derive(Clone)]
 pub(crate) struct ProposalQueue {
     urgent: mpsc::Sender<Proposal>,
     ordinary: mpsc::Sender<Proposal>,
@@ -78,7 +76,7 @@ pub(crate) struct ProposalBatcher {
     urgent: mpsc::Receiver<Proposal>,
     ordinary: mpsc::Receiver<Proposal>,
     bytes: Arc<AtomicUsize>,
-    company: Arc<BatchLinger>,
+    pub(crate) company: Arc<BatchLinger>,
 }
 
 /// A command that was submitted. Dropping it takes the command back, if it was not handed over yet.
@@ -88,7 +86,7 @@ pub(crate) struct Submitted {
 }
 
 /// Takes at most this many bytes of commands. Urgent commands are small, so this limit does not apply to them.
-pub(crate) fn queue(bytes_max: usize) -> (ProposalQueue, ProposalBatcher) {
+pub(crate) fn new(bytes_max: usize) -> (ProposalQueue, ProposalBatcher) {
     let (first, urgent) = mpsc::channel(QUEUE_COMMANDS_MAX);
     let (second, ordinary) = mpsc::channel(QUEUE_COMMANDS_MAX);
     let bytes = Arc::new(AtomicUsize::new(0));
@@ -147,7 +145,7 @@ impl Drop for Submitted {
 
 impl ProposalBatcher {
     /// Waits for a command.
-    async fn first(&mut self) -> Option<Proposal> {
+    pub(crate) async fn first(&mut self) -> Option<Proposal> {
         tokio::select! {
             biased;
             Some(urgent) = self.urgent.recv() => Some(urgent),
@@ -162,8 +160,14 @@ impl ProposalBatcher {
         urgent.or_else(|| self.ordinary.try_recv().ok())
     }
 
+    /// Takes no more commands.
+    pub(crate) fn close(&mut self) {
+        self.urgent.close();
+        self.ordinary.close();
+    }
+
     /// Takes what waits, as much as fits into one batch, without waiting for more.
-    fn gather(&mut self, first: Proposal) -> Vec<Proposal> {
+    pub(crate) fn gather(&mut self, first: Proposal) -> Vec<Proposal> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         let mut next = Some(first);
         while let Some(proposal) = next {

@@ -1,10 +1,12 @@
 //! Makes the barriers, one after the other: on the leader by a round of heartbeats, elsewhere by asking the leader.
 
-use super::{BarrierOutlet, BarrierWaiter, Outcome};
 use crate::{
+    base::{
+        error::NotProposed,
+        wire::{PeerReply, PeerRequest},
+    },
     core::{Core, ForwardRoute},
-    error::NotProposed,
-    wire::{PeerReply, PeerRequest},
+    read::queue::{BarrierOutlet, BarrierWaiter, Outcome},
 };
 use fairhold_types::failpoint;
 use openraft::{AsyncRuntime, ReadPolicy};

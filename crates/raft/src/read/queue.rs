@@ -2,30 +2,29 @@
 //!
 //! One is in flight at a time and serves all that asked before it started; who asks later waits for the next.
 
-pub(crate) mod rounds;
-
-use crate::error::NotProposed;
+use crate::base::error::NotProposed;
 use tokio::sync::{mpsc, oneshot};
 
 /// Reads that wait for a barrier on one node.
 const QUEUE_MAX: usize = 65_536;
 
 /// The index up to which a read must have applied the log.
-type Outcome = Result<u64, NotProposed>;
+pub(crate) type Outcome = Result<u64, NotProposed>;
 
-struct BarrierWaiter {
+pub(crate) struct BarrierWaiter {
     /// Came from another node: the barrier is not asked of a third one.
-    forwarded: bool,
-    answer: oneshot::Sender<Outcome>,
+    pub(crate) forwarded: bool,
+    pub(crate) answer: oneshot::Sender<Outcome>,
 }
 
 /// Where reads ask for a barrier.
+#[derive(Clone)]
 pub(crate) struct BarrierQueue(mpsc::Sender<BarrierWaiter>);
 
 /// Where the barriers are made.
-pub(crate) struct BarrierOutlet(mpsc::Receiver<BarrierWaiter>);
+pub(crate) struct BarrierOutlet(pub(crate) mpsc::Receiver<BarrierWaiter>);
 
-pub(crate) fn queue() -> (BarrierQueue, BarrierOutlet) {
+pub(crate) fn new() -> (BarrierQueue, BarrierOutlet) {
     let (sender, receiver) = mpsc::channel(QUEUE_MAX);
     (BarrierQueue(sender), BarrierOutlet(receiver))
 }

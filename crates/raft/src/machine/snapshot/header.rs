@@ -1,6 +1,6 @@
 //! The header of a snapshot: the last log entry and the membership that it covers.
 
-use crate::types::Types;
+use crate::base::types::Types;
 use bytes::Bytes;
 use openraft::{AsyncRuntime, alias::SnapshotMetaOf};
 use std::io;

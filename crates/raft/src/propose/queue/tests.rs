@@ -11,7 +11,7 @@ fn command(number: u64) -> Command {
 
 #[test]
 fn a_full_queue_refuses_at_once() {
-    let (queue, mut outlet) = queue(BYTES);
+    let (queue, mut outlet) = new(BYTES);
     let waiting: Vec<_> = (0..QUEUE_COMMANDS_MAX).map(|_| queue.submit(command(1), false).unwrap()).collect();
     assert_eq!(queue.submit(command(2), false).err(), Some(NotProposed::Overloaded));
 
@@ -23,7 +23,7 @@ fn a_full_queue_refuses_at_once() {
 
 #[test]
 fn the_queue_is_bounded_by_bytes_too() {
-    let (queue, _outlet) = queue(BYTES);
+    let (queue, _outlet) = new(BYTES);
     queue.bytes.store(BYTES, Ordering::Relaxed);
     assert_eq!(queue.submit(command(1), false).err(), Some(NotProposed::Overloaded));
 }
@@ -34,7 +34,7 @@ fn release() -> Command {
 
 #[test]
 fn a_flood_of_writes_holds_up_no_release() {
-    let (queue, mut outlet) = queue(BYTES);
+    let (queue, mut outlet) = new(BYTES);
     let writes: Vec<_> = (0..QUEUE_COMMANDS_MAX).map(|_| queue.submit(command(1), false).unwrap()).collect();
     queue.bytes.store(BYTES, Ordering::Relaxed);
     assert_eq!(queue.submit(command(2), false).err(), Some(NotProposed::Overloaded));
@@ -46,7 +46,7 @@ fn a_flood_of_writes_holds_up_no_release() {
 
 #[test]
 fn a_flood_of_releases_shuts_out_no_write() {
-    let (queue, mut outlet) = queue(BYTES);
+    let (queue, mut outlet) = new(BYTES);
     let releases: Vec<_> = (0..QUEUE_COMMANDS_MAX).map(|_| queue.submit(release(), false).unwrap()).collect();
     assert_eq!(queue.submit(release(), false).err(), Some(NotProposed::Overloaded));
     let _written = queue.submit(command(1), false).unwrap();
@@ -58,7 +58,7 @@ fn a_flood_of_releases_shuts_out_no_write() {
 
 #[test]
 fn a_batch_ends_at_its_bytes() {
-    let (queue, mut outlet) = queue(BYTES);
+    let (queue, mut outlet) = new(BYTES);
     let large = || {
         Command::Transact(fairhold_state::command::Transact {
             key: None,
@@ -82,7 +82,7 @@ fn a_batch_ends_at_its_bytes() {
 
 #[test]
 fn what_its_caller_took_back_is_not_proposed() {
-    let (queue, mut outlet) = queue(BYTES);
+    let (queue, mut outlet) = new(BYTES);
     let (stays, leaves) = (queue.submit(command(1), false).unwrap(), queue.submit(command(2), false).unwrap());
     drop(leaves);
     let first = outlet.next(0).unwrap();

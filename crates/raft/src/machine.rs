@@ -1,0 +1,9 @@
+//! The replicated state machine: applies log entries, and writes and reads snapshots.
+
+pub(crate) mod apply;
+pub(crate) mod counters;
+pub mod defect;
+pub(crate) mod log_bytes;
+pub(crate) mod shared;
+pub mod snapshot;
+pub(crate) mod snapshot_writer;
