@@ -41,7 +41,7 @@ pub(crate) type Formation = Option<Result<(), FormationError>>;
 pub struct Replica<RT: AsyncRuntime> {
     pub(crate) core: Arc<Core<RT>>,
     pub(crate) queues: Queues,
-    pub(crate) reception: PeerService<RT>,
+    pub(crate) peer_service: PeerService<RT>,
     pub(crate) formation: WatchReceiverOf<Types<RT>, Formation>,
 }
 
@@ -49,7 +49,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
     /// What the transport's server and client need.
     #[must_use]
     pub fn service(&self) -> Arc<dyn Service> {
-        self.reception.service()
+        self.peer_service.service()
     }
 
     /// Waits until this node is part of a cluster.
@@ -67,9 +67,9 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
     }
 
-    /// Takes the messages that nodes send to the leader, from now on; `false` where there is an attendant already.
-    pub fn set_attendant(&self, attendant: Arc<dyn LeaderHandler>) -> bool {
-        self.core.attendant.set(attendant).is_ok()
+    /// Takes the messages that nodes send to the leader, from now on; `false` where there is an leader_handler already.
+    pub fn set_leader_handler(&self, leader_handler: Arc<dyn LeaderHandler>) -> bool {
+        self.core.leader_handler.set(leader_handler).is_ok()
     }
 
     /// Proposes a command, on any node, and waits for the machine's answer.
@@ -77,7 +77,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
     /// It is tried again within the deadline as long as it was surely not proposed, and never after that.
     pub async fn propose(&self, command: Command, deadline: RT::Instant) -> Result<Answer, ProposeError> {
         if let Err(rejection) = command.validate() {
-            return Ok(self.core.shared.refused(rejection));
+            return Ok(self.core.shared.rejected(rejection));
         }
         let begun = RT::Instant::now();
         loop {
@@ -167,7 +167,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
     /// Hands the leadership to a member, from whichever node leads. When it returns `Ok`, this node knows that the member leads;
     /// but with a key that came before nothing is done, and any member may lead.
     pub async fn hand_over(&self, to: NodeId, key: Option<WriteKey>, deadline: RT::Instant) -> Result<(), HandoverError> {
-        handover::ask(&self.core, &self.queues, to, key, deadline).await
+        handover::hand_over(&self.core, &self.queues, to, key, deadline).await
     }
 
     /// Hands the leadership to the voter that is most likely to take it, and rather to one with room on its disk, if this node
@@ -207,8 +207,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
 
     /// Waits until this node's leadership is another than the known one. After the replica has stopped it is `None` for ever.
     pub async fn leadership_change(&self, known: Option<Leadership>) -> Option<Leadership> {
-        let changed = self.core.until(|standing| {
-            let now = leadership_in(standing);
+        let changed = self.core.until(|metrics| {
+            let now = leadership_in(metrics);
             (now != known).then_some(now)
         });
         match changed.await {
@@ -268,14 +268,14 @@ impl<RT: AsyncRuntime> Replica<RT> {
             return Err(CallError::NotDelivered(NotProposed::ShuttingDown));
         }
         match self.core.route() {
-            ForwardRoute::Here => match self.core.attendant.get() {
-                Some(attendant) => Ok(attendant.attend(request.to_vec(), self.core.id).await),
+            ForwardRoute::Here => match self.core.leader_handler.get() {
+                Some(leader_handler) => Ok(leader_handler.handle(request.to_vec(), self.core.id).await),
                 None => Err(CallError::NotDelivered(NotProposed::NoLeader)),
             },
             ForwardRoute::There(leader) => {
-                let request = PeerRequest::Attend(request.to_vec());
-                match self.core.while_led(self.core.ask(&leader, &request)).await {
-                    Some(Ok(PeerReply::Attended(answer))) => Ok(answer),
+                let request = PeerRequest::CallLeader(request.to_vec());
+                match self.core.while_led(self.core.call(&leader, &request)).await {
+                    Some(Ok(PeerReply::LeaderReply(answer))) => Ok(answer),
                     Some(Err(error)) => Err(error),
                     Some(Ok(_)) | None => Err(CallError::Lost),
                 }
@@ -302,7 +302,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             if let Some(lost) = self.core.lost.get() {
                 return FatalReason::LostEntries(lost.clone());
             }
-            match self.core.look(|metrics| metrics.running_state.clone().err()) {
+            match self.core.with_metrics(|metrics| metrics.running_state.clone().err()) {
                 Some(Fatal::Stopped) | None => FatalReason::Stopped,
                 Some(error @ (Fatal::StorageError(_) | Fatal::Panicked)) => match self.core.shared.broken.get() {
                     Some(why) => FatalReason::Broken(why.clone()),
@@ -331,7 +331,7 @@ impl<RT: AsyncRuntime> Clone for Replica<RT> {
         Replica {
             core: self.core.clone(),
             queues: self.queues.clone(),
-            reception: self.reception.clone(),
+            peer_service: self.peer_service.clone(),
             formation: self.formation.clone(),
         }
     }

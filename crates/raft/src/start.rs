@@ -6,9 +6,9 @@ use crate::{
         snapshots::{purge_log, take_snapshots},
     },
     base::{
-        addresses::Addresses,
         config::ReplicaConfig,
         error::{FormationError, StartError},
+        member_addresses::MemberAddresses,
         peer::Peer,
         types::Types,
     },
@@ -42,14 +42,14 @@ use std::{
 impl<RT: AsyncRuntime> Replica<RT> {
     /// Starts with what is in the log and in the newest snapshot, and forms the cluster or joins it in the background.
     ///
-    /// The transport's server has to listen with `reception.service()` soon after: the other nodes ask this one who it is.
+    /// The transport's server has to listen with `peer_service.service()` soon after: the other nodes ask this one who it is.
     pub async fn start<L>(
         config: ReplicaConfig,
-        reception: PeerService<RT>,
+        peer_service: PeerService<RT>,
         peer: Arc<dyn Peer>,
         log: L,
         snapshots: Arc<dyn SnapshotStore>,
-        audience: Arc<dyn ApplyObserver>,
+        observer: Arc<dyn ApplyObserver>,
         defects: Arc<dyn DefectBook>,
     ) -> Result<Replica<RT>, StartError>
     where
@@ -60,17 +60,17 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
         let openraft_config = config.openraft().map_err(|error| StartError::Config(error.to_string()))?;
         let defects = Defects::load(defects).map_err(StartError::Defects)?;
-        let machine = Machine::<RT>::load(snapshots.clone(), audience, defects, config.log_kept_bytes)
+        let machine = Machine::<RT>::load(snapshots.clone(), observer, defects, config.log_kept_bytes)
             .await
             .map_err(StartError::Snapshot)?;
         let shared = machine.shared();
         failpoint!(RaftStartOpen, RT).map_err(|error| StartError::Log(error.to_string()))?;
         let losses = Losses::default();
-        let (addresses, ballots) = (Addresses::new(&config.members), Ballots::default());
+        let (addresses, ballots) = (MemberAddresses::new(&config.members), Ballots::default());
         let round_trips = RoundTrips::default();
         let network =
             Network::<RT>::new(config.id, peer.clone(), addresses.clone(), ballots.clone(), losses.clone(), round_trips.clone());
-        let sending = network.sending();
+        let outgoing_snapshots = network.outgoing_snapshots();
         let raft: RaftOf<RT> = Raft::new(config.id, Arc::new(openraft_config), network, log, machine)
             .await
             .map_err(|error| shared.broken.get().cloned().map_or(StartError::Log(error.to_string()), StartError::Broken))?;
@@ -83,9 +83,9 @@ impl<RT: AsyncRuntime> Replica<RT> {
             shared,
             peer,
             snapshots,
-            sending,
+            outgoing_snapshots,
             schedule: Schedule::of(&config),
-            attendant: OnceLock::new(),
+            leader_handler: OnceLock::new(),
             lease: config.lease(),
             addresses,
             round_trips,
@@ -95,7 +95,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
             losses,
             disk_room: DiskRoom::new(),
         });
-        if let Err(error) = recognise(&core, &config) {
+        if let Err(error) = check_incarnation(&core, &config) {
             core.stop().await;
             return Err(error.into());
         }
@@ -109,7 +109,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         let (forming, member) = (formation::form(core.clone(), config), core.clone());
         drop(RT::spawn(async move {
             let result = forming.await;
-            member.look(|metrics| member.addresses.tell_changes(metrics.membership_config.nodes()));
+            member.with_metrics(|metrics| member.addresses.log_differences(metrics.membership_config.nodes()));
             // Nobody may be left who would want to know.
             told.send(Some(result)).ok();
         }));
@@ -117,11 +117,11 @@ impl<RT: AsyncRuntime> Replica<RT> {
             core.stop().await;
             return Err(StartError::Log(error.to_string()));
         }
-        if !reception.open(&core, queues.clone()) {
+        if !peer_service.open(&core, queues.clone()) {
             core.stop().await;
-            return Err(StartError::Config("another replica was started with this reception".to_owned()));
+            return Err(StartError::Config("another replica was started with this peer_service".to_owned()));
         }
-        Ok(Replica { core, queues, reception, formation })
+        Ok(Replica { core, queues, peer_service, formation })
     }
 }
 
@@ -133,13 +133,13 @@ fn spawn_tasks<RT: AsyncRuntime>(core: &Arc<Core<RT>>, queues: &Queues, config: 
     drop(RT::spawn(metrics::count_elections(core.clone())));
     drop(RT::spawn(take_snapshots(core.clone())));
     drop(RT::spawn(purge_log(core.clone())));
-    drop(RT::spawn(disk_reports::tell(core.clone())));
-    drop(RT::spawn(formation::name(core.clone(), queues.clone())));
+    drop(RT::spawn(disk_reports::run(core.clone())));
+    drop(RT::spawn(formation::name_cluster(core.clone(), queues.clone())));
 }
 
 /// A node with a log that lists this node with another data directory has somebody else's log.
-fn recognise<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -> Result<(), FormationError> {
-    match core.look(incarnations).get(&config.id) {
+fn check_incarnation<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -> Result<(), FormationError> {
+    match core.with_metrics(incarnations).get(&config.id) {
         Some(&expected) if expected != config.incarnation => {
             Err(FormationError::Wiped { id: config.id, expected, found: config.incarnation })
         }

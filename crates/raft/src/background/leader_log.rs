@@ -10,12 +10,12 @@ pub(crate) async fn run<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
     let mut last: (Option<NodeId>, u64) = (None, 0);
     let id = core.id;
     loop {
-        let seen = core.until(|standing| {
-            // A leader's term is known when the vote for it is on the disk.
-            let vote = &standing.vote;
-            let leader = standing.current_leader.filter(|leader| vote.committed && vote.leader_id.node_id == *leader);
+        let seen = core.until(|metrics| {
+            // The term of a leader is known once the vote for it is on disk.
+            let vote = &metrics.vote;
+            let leader = metrics.current_leader.filter(|leader| vote.committed && vote.leader_id.node_id == *leader);
             let now = (leader, vote.leader_id.term);
-            // While there is none, each vain election has a new term: that is no news.
+            // Without a leader, each failed election has a new term: that is not logged.
             let news = now.0 != last.0 || (now.0.is_some() && now.1 != last.1);
             news.then_some(now)
         });

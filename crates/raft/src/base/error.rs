@@ -1,43 +1,43 @@
-//! How a replica can fail. A caller of Raft can always tell whether something happened.
+//! How a replica can fail. A caller can always tell whether a command may have taken effect.
 //!
-//! A storage failure is none of them: the node stops.
+//! A storage failure is not among these errors: it stops the node.
 
 use crate::base::{lost_entries::LostEntries, peer::Refusal};
 use fairhold_types::{Incarnation, NodeId};
 use std::io;
 
-/// A proposal that got no answer from the machine.
+/// A proposal without an answer from the state machine.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 pub enum ProposeError {
-    /// Surely not in the log: asking again is harmless.
+    /// Definitely not in the log: retrying is safe.
     #[error("not proposed: {0}")]
     NotProposed(#[from] NotProposed),
-    /// May have been committed, or may be yet: ask again with the same key.
+    /// May have been committed, or may still be: retry with the same idempotency key.
     #[error("the outcome is unknown: {0}")]
     Unknown(#[from] UnknownReason),
 }
 
-/// Why a command surely did not get into the log, or a read was not served.
+/// Why a command definitely did not enter the log, or a read was not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 pub enum NotProposed {
-    /// No leader is known, or none could be reached, within the time given.
+    /// No leader was known or reachable within the time limit.
     #[error("there is no known leader: a majority of the nodes must be able to reach each other")]
     NoLeader,
-    /// Too much is waiting to be proposed.
+    /// Too many commands are waiting to be proposed.
     #[error("too many commands are waiting: try again after a pause, or try another node")]
     Overloaded,
-    /// Too few nodes have space on their disks, and the command would need more of it.
+    /// Too few nodes have free disk space, and the command would need more of it.
     #[error("too few nodes have space on their disks: the leader refuses writes that need more")]
     DiskLow,
     /// The node is shutting down.
     #[error("the node is shutting down")]
     ShuttingDown,
-    /// The leadership under which it was to be proposed is over.
+    /// The leadership that was to propose it has ended.
     #[error("this node no longer leads")]
     Deposed,
 }
 
-/// Why it is not known whether a command gets committed.
+/// Why the outcome of a command is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 pub enum UnknownReason {
     /// The deadline passed after the command was handed over.
@@ -54,10 +54,10 @@ pub enum UnknownReason {
 /// A read that could not be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 pub enum ReadError {
-    /// No leader could prove its leadership within the time given.
+    /// No leader proved its leadership within the time limit.
     #[error("{0}")]
     NotServed(#[from] NotProposed),
-    /// The state here did not get there within the time given.
+    /// The local state did not catch up within the time limit.
     #[error("this node did not catch up within the time given")]
     Deadline,
 }
@@ -68,16 +68,16 @@ pub enum StartError {
     /// The newest snapshot cannot be read.
     #[error("the snapshot cannot be read: {0}")]
     Snapshot(#[source] io::Error),
-    /// What is noted of defects cannot be read.
-    #[error("the notes on defects cannot be read: {0}")]
+    /// The recorded defects cannot be read.
+    #[error("the recorded defects cannot be read: {0}")]
     Defects(#[source] io::Error),
-    /// The configuration contradicts itself.
+    /// The configuration is inconsistent.
     #[error("the configuration is not valid: {0}")]
     Config(String),
-    /// The log cannot be read, or contradicts itself.
+    /// The log cannot be read, or is inconsistent.
     #[error("the log cannot be read: {0}")]
     Log(String),
-    /// The state contradicts itself: nothing that is built on it may be answered.
+    /// The state is inconsistent: no answer may be based on it.
     #[error("{0}")]
     Broken(String),
     /// This data directory is not the one that the cluster knows.
@@ -91,26 +91,26 @@ pub enum FatalReason {
     /// It was shut down.
     #[error("the node was shut down")]
     Stopped,
-    /// It cannot be part of its cluster.
+    /// It cannot join its cluster.
     #[error(transparent)]
     Formation(#[from] FormationError),
-    /// The state contradicts itself: nothing that is built on it may be answered.
+    /// The state is inconsistent: no answer may be based on it.
     #[error("{0}")]
     Broken(String),
-    /// Its storage went back in time.
+    /// Its storage lost entries that it had acknowledged.
     #[error(transparent)]
     LostEntries(#[from] LostEntries),
-    /// The disk failed, or the machine did: nothing more may be acknowledged.
+    /// The disk or the state machine failed: nothing more may be acknowledged.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Why a node cannot be part of the cluster that it was configured for. The text says what to do.
+/// Why a node cannot join the cluster that it is configured for. The text says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormationError {
     /// The cluster knows this node with another data directory.
     #[error(
-        "node {id} is a member of the cluster with data directory {expected}, and this one is {found}: its log and its votes are \
+        "node {id} is a member of the cluster with data directory {expected}, but this one is {found}: its log and its votes are \
          gone, and letting it vote could lose acknowledged writes. Start it with its old data directory, or remove node {id} \
          from the cluster and add it again under a new id"
     )]
@@ -119,7 +119,7 @@ pub enum FormationError {
         id: NodeId,
         /// The data directory that the cluster knows.
         expected: Incarnation,
-        /// The one it has.
+        /// The data directory that it has.
         found: Incarnation,
     },
     /// The cluster formed without this node.
@@ -129,10 +129,10 @@ pub enum FormationError {
     NotAMember {
         /// This node.
         id: NodeId,
-        /// The node that said so.
+        /// The node that reported it.
         by: NodeId,
     },
-    /// Another node does not speak with this one.
+    /// Another node refuses this one.
     #[error("nodes {by} and {id} refuse each other: {refusal}")]
     Refused {
         /// This node.
@@ -147,13 +147,13 @@ pub enum FormationError {
     Impossible(String),
 }
 
-/// Why the leadership was not handed over. But for `Unfinished` nothing was tried.
+/// Why a handover failed. Except for `Unfinished`, nothing was tried.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 pub enum HandoverError {
     /// No such member.
     #[error("node {to} is not a member of the cluster: the members are {}", list(members))]
     NotMember {
-        /// The one asked for.
+        /// The requested node.
         to: NodeId,
         /// The members.
         members: Vec<NodeId>,
@@ -161,44 +161,44 @@ pub enum HandoverError {
     /// A learner cannot lead.
     #[error("node {to} has no vote and cannot lead: the voters are {}", list(voters))]
     NoVote {
-        /// The one asked for.
+        /// The requested node.
         to: NodeId,
         /// The voters.
         voters: Vec<NodeId>,
     },
-    /// There is nothing to hand over.
+    /// The target leads already.
     #[error("node {to} is already the leader")]
     LeadsAlready {
-        /// The one asked for.
+        /// The requested node.
         to: NodeId,
     },
     /// It does not answer the leader.
     #[error("node {to} does not answer the leader: check that it runs and can be reached, then try again")]
     Silent {
-        /// The one asked for.
+        /// The requested node.
         to: NodeId,
     },
-    /// It has too little of the log.
+    /// It lacks too much of the log.
     #[error("node {to} is {lag} log entries behind the leader: try again when it has caught up")]
     Behind {
-        /// The one asked for.
+        /// The requested node.
         to: NodeId,
-        /// By how many entries.
+        /// The number of missing entries.
         lag: u64,
     },
-    /// No leader is known, or it could not be reached.
+    /// No leader is known or reachable.
     #[error("there is no known leader: a majority of the nodes must be able to reach each other")]
     NoLeader,
-    /// The key was used before, for something else.
+    /// The idempotency key was used before, with another request.
     #[error("the idempotency key was already used with another request")]
     OtherRequest,
-    /// The cluster remembers as many keys as it can.
+    /// The cluster keeps as many idempotency keys as it can.
     #[error("too many idempotency keys are remembered: try again in a minute")]
     Full,
-    /// It was begun, and the target did not lead in time. Another one may.
+    /// The handover began, but the target did not lead in time. Another node may lead.
     #[error("node {to} did not become the leader in time; /v1/cluster names the current leader")]
     Unfinished {
-        /// The one asked for.
+        /// The requested node.
         to: NodeId,
     },
 }

@@ -1,27 +1,27 @@
-//! Log lines that another node can cause: limited in rate, however often it asks.
+//! Rate limits for log lines that another node can trigger.
 
 use openraft::{AsyncRuntime, Instant};
 use parking_lot::Mutex;
 use std::time::Duration;
 
-/// The shortest time between two lines of one kind.
-const SAID_EVERY: Duration = Duration::from_secs(10);
+/// Minimum time between two lines of one kind.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Rate limit for a log line.
-pub(crate) struct Complaint<RT: AsyncRuntime>(Mutex<Option<RT::Instant>>);
+/// Rate limit for one kind of log line.
+pub(crate) struct LogLimit<RT: AsyncRuntime>(Mutex<Option<RT::Instant>>);
 
-impl<RT: AsyncRuntime> Default for Complaint<RT> {
+impl<RT: AsyncRuntime> Default for LogLimit<RT> {
     fn default() -> Self {
-        Complaint(Mutex::new(None))
+        LogLimit(Mutex::new(None))
     }
 }
 
-impl<RT: AsyncRuntime> Complaint<RT> {
-    /// Whether the line is due; from then on it is not, for a while.
+impl<RT: AsyncRuntime> LogLimit<RT> {
+    /// Returns whether the line may be logged now. If so, the next one is due only after `LOG_INTERVAL`.
     pub(crate) fn is_due(&self) -> bool {
         let now = RT::Instant::now();
         let mut last = self.0.lock();
-        let due = last.is_none_or(|last| now >= last + SAID_EVERY);
+        let due = last.is_none_or(|last| now >= last + LOG_INTERVAL);
         if due {
             *last = Some(now);
         }

@@ -1,4 +1,4 @@
-//! openraft's type configuration, generic over the runtime so that a simulator can run the same node.
+//! openraft's type configuration. It is generic over the runtime, so that a simulator can run the same node.
 
 use fairhold_state::command::{Answer, Command};
 use fairhold_types::{Incarnation, NodeId};
@@ -6,7 +6,7 @@ use openraft::{AsyncRuntime, EntryPayload, RaftTypeConfig};
 use serde::{Deserialize, Serialize};
 use std::{fmt, marker::PhantomData};
 
-/// The types that Fairhold gives to openraft.
+/// The types that Fairhold configures openraft with.
 pub struct Types<RT>(PhantomData<fn() -> RT>);
 
 impl<RT: AsyncRuntime> RaftTypeConfig for Types<RT> {
@@ -31,7 +31,7 @@ impl<RT: AsyncRuntime> RaftTypeConfig for Types<RT> {
     type ErrorSource = openraft::impls::BoxedErrorSource;
 }
 
-/// The commands of one log entry, in order; each keeps its own answer and revision.
+/// The commands of one log entry, in order. Each gets its own answer and revision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch(pub Vec<Command>);
 
@@ -45,12 +45,12 @@ impl fmt::Display for Batch {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchResults(pub Vec<Answer>);
 
-/// A member of the cluster, as the replicated membership has it.
+/// A member of the cluster, as stored in the replicated membership.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Where clients reach it: `http://host:port`.
+    /// Its address for clients: `http://host:port`.
     pub url: String,
-    /// Where peers reach it: `host:port`.
+    /// Its address for peers: `host:port`.
     pub address: String,
     /// The identity of the data directory with which it joined.
     pub incarnation: Incarnation,
@@ -62,7 +62,7 @@ impl Default for Member {
     }
 }
 
-// By hand, because a derive would ask the same of `RT`, which is only a marker.
+// Implemented by hand: a derive would require the same traits of `RT`, which is only a marker.
 impl<RT> fmt::Debug for Types<RT> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Types")

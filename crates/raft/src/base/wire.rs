@@ -1,6 +1,6 @@
-//! What the nodes say to one another, in `fairhold_codec`'s envelope with `WIRE_VERSION` as its version byte.
+//! The messages between nodes, in `fairhold_codec`'s envelope with `WIRE_VERSION` as the version byte.
 //!
-//! Variants and fields stand by position: any change to one of them, or to openraft's own types inside, needs a new
+//! Variants and fields are encoded by position. Any change to them, or to openraft's types inside, needs a new
 //! `WIRE_VERSION`.
 
 use crate::base::{
@@ -25,48 +25,48 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 const WIRE_FORMAT: u8 = 2;
 const _: () = assert!(WIRE_FORMAT as u16 == WIRE_VERSION, "the version byte must be the version that nodes compare");
 
-/// A request, on the lane that `peer::Lane` says.
+/// A request. `peer::Lane` documents which lane carries it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "RT: AsyncRuntime")]
 pub(crate) enum PeerRequest<RT: AsyncRuntime> {
-    /// Log entries, or none: a heartbeat.
+    /// Log entries; without any, a heartbeat.
     Append(AppendEntriesRequest<Types<RT>>),
-    /// A candidate asks for a vote.
+    /// A candidate requests a vote.
     Vote(VoteRequest<Types<RT>>),
-    /// Whether a vote would be given.
+    /// A candidate asks whether it would get a vote.
     PreVote(VoteRequest<Types<RT>>),
-    /// The leader wants another node to lead.
+    /// The leader hands its leadership to another node.
     TransferLeader(TransferLeaderRequest<Types<RT>>),
-    /// A snapshot begins; it ends one that was under way from the same node.
+    /// A snapshot begins. It replaces an unfinished one from the same node.
     SnapshotBegin(SnapshotBegin),
     /// The next block of a snapshot.
     SnapshotBlock {
-        /// Its place, from 0.
+        /// Its index, from 0.
         index: u32,
-        /// The block, sealed by the machine.
+        /// The block, as the state machine encoded it.
         #[serde(with = "raw")]
         block: Vec<u8>,
     },
     /// The snapshot is complete: install it.
     SnapshotEnd,
-    /// Commands that a follower took for its clients.
+    /// Commands that a follower forwards for its clients.
     Propose {
-        /// In no order among one another.
+        /// In no particular order.
         commands: Vec<Command>,
-        /// How long the follower still waits.
+        /// How long the follower continues to wait.
         within_ms: u64,
     },
-    /// Up to where must a read have applied the log?
+    /// Requests the log index that a read must have applied.
     ReadIndex,
-    /// A message for the node that leads, opaque here.
-    Attend(#[serde(with = "raw")] Vec<u8>),
-    /// An operator wants another node to lead.
+    /// A message for the leader. Raft does not interpret it.
+    CallLeader(#[serde(with = "raw")] Vec<u8>),
+    /// An operator requests a handover.
     HandOver {
-        /// Which.
+        /// The next leader.
         to: NodeId,
-        /// With a key it is done once.
+        /// With a key, the handover happens at most once.
         key: Option<WriteKey>,
-        /// How long the node that asks still waits.
+        /// How long the requesting node continues to wait.
         within_ms: u64,
     },
     /// The sender's disk is nearly full.
@@ -76,7 +76,7 @@ pub(crate) enum PeerRequest<RT: AsyncRuntime> {
 /// The head of a snapshot's transfer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SnapshotBegin {
-    /// The vote under which the sender leads.
+    /// The vote with which the sender leads.
     pub(crate) vote: Vote<LeaderId>,
     /// The last log entry that the snapshot covers.
     pub(crate) last_log_id: Option<LogId>,
@@ -86,12 +86,12 @@ pub(crate) struct SnapshotBegin {
     pub(crate) blocks: u32,
 }
 
-/// What a leader did that was asked to hand over.
+/// What a leader did on a handover request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum HandedOver {
-    /// It handed over.
+    /// It handed the leadership over.
     Now,
-    /// Nothing: the same request came before.
+    /// Nothing: it had already served the same request.
     Before,
 }
 
@@ -113,9 +113,9 @@ pub(crate) enum PeerReply<RT: AsyncRuntime> {
     Proposed(Vec<Result<Answer, ProposeError>>),
     /// To `ReadIndex`.
     ReadIndex(Result<u64, NotProposed>),
-    /// To `Attend`.
-    Attended(#[serde(with = "raw")] Vec<u8>),
-    /// To any of them: it was not acted upon.
+    /// To `CallLeader`.
+    LeaderReply(#[serde(with = "raw")] Vec<u8>),
+    /// To any request: it was not processed.
     Declined(Declined),
     /// To `HandOver`.
     HandedOver(Result<HandedOver, HandoverError>),
@@ -123,7 +123,7 @@ pub(crate) enum PeerReply<RT: AsyncRuntime> {
     Noted,
 }
 
-/// Why a request was not acted upon. Nothing came of it.
+/// Why a request was not processed. It had no effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub(crate) enum Declined {
     /// The node is starting or stopping.
@@ -132,39 +132,39 @@ pub(crate) enum Declined {
     /// The node does not lead.
     #[error("the node does not lead")]
     NotLeader,
-    /// Too many requests wait already.
+    /// Too many requests are waiting already.
     #[error("too many requests are waiting")]
     Busy,
-    /// The request could not be read.
-    #[error("the request could not be read")]
+    /// The request could not be decoded.
+    #[error("the request could not be decoded")]
     Malformed,
-    /// A snapshot's parts came in the wrong order.
+    /// The parts of a snapshot arrived in the wrong order.
     #[error("the parts of a snapshot arrived in the wrong order")]
     OutOfOrder,
-    /// The sender may not speak to this node.
+    /// The sender is not admitted.
     #[error("refused: {0}")]
     Refused(Refusal),
-    /// The request has a term that no real cluster reaches.
+    /// The term of the request is higher than any real cluster reaches.
     #[error("a request has term {term}, but this node is in term {own}: no real cluster advances that far")]
     TermTooFar {
-        /// The request's.
+        /// The term of the request.
         term: u64,
-        /// This node's.
+        /// The term of this node.
         own: u64,
     },
 }
 
-/// Writes a request or a reply.
+/// Encodes a request or a reply.
 pub(crate) fn encode<T: Serialize>(message: &T) -> Result<Bytes, EncodeError> {
     fairhold_codec::encode(WIRE_FORMAT, message).map(Bytes::from)
 }
 
-/// Reads a request or a reply.
+/// Decodes a request or a reply.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     fairhold_codec::decode(WIRE_FORMAT, bytes)
 }
 
-/// Bytes as one piece: as a plain `Vec<u8>`, serde would take them one by one.
+/// Encodes bytes as one piece. As a plain `Vec<u8>`, serde would encode them one by one.
 mod raw {
     use serde::{Deserializer, Serializer, de};
     use std::fmt;
@@ -206,7 +206,7 @@ mod tests {
     use openraft_rt_tokio::TokioRuntime;
     use std::collections::{BTreeMap, BTreeSet};
 
-    fn back<T: Serialize + DeserializeOwned + std::fmt::Debug>(message: &T) -> String {
+    fn round_trip<T: Serialize + DeserializeOwned + std::fmt::Debug>(message: &T) -> String {
         format!("{:?}", decode::<T>(&encode(message).unwrap()).unwrap())
     }
 
@@ -228,12 +228,12 @@ mod tests {
             PeerRequest::SnapshotEnd,
             PeerRequest::Propose { commands: vec![Command::Forget { through: Revision(7) }], within_ms: 10 },
             PeerRequest::ReadIndex,
-            PeerRequest::Attend(vec![1, 2, 3]),
+            PeerRequest::CallLeader(vec![1, 2, 3]),
             PeerRequest::HandOver { to: 2, key: None, within_ms: 10 },
             PeerRequest::DiskLow,
         ];
         for request in &requests {
-            assert_eq!(back(request), format!("{request:?}"));
+            assert_eq!(round_trip(request), format!("{request:?}"));
         }
     }
 
@@ -251,7 +251,7 @@ mod tests {
             PeerReply::Proposed(vec![Ok(answer), Err(NotProposed::Overloaded.into()), Err(UnknownReason::Deposed.into())]),
             PeerReply::ReadIndex(Ok(12)),
             PeerReply::ReadIndex(Err(NotProposed::NoLeader)),
-            PeerReply::Attended(vec![]),
+            PeerReply::LeaderReply(vec![]),
             PeerReply::Declined(Declined::Refused(Refusal::Stranger { id: 4 })),
             PeerReply::Declined(Declined::Refused(Refusal::LostEntries(lost))),
             PeerReply::Declined(Declined::TermTooFar { term: u64::MAX, own: 3 }),
@@ -260,13 +260,13 @@ mod tests {
             PeerReply::Noted,
         ];
         for reply in &replies {
-            assert_eq!(back(reply), format!("{reply:?}"));
+            assert_eq!(round_trip(reply), format!("{reply:?}"));
         }
     }
 
     #[test]
-    fn a_block_is_written_in_one_piece() {
+    fn a_block_is_encoded_in_one_piece() {
         let request = PeerRequest::<TokioRuntime>::SnapshotBlock { index: 0, block: vec![255; 1_000] };
-        assert!(encode(&request).unwrap().len() < 1_020, "a byte is a byte");
+        assert!(encode(&request).unwrap().len() < 1_020, "each byte must take one byte");
     }
 }

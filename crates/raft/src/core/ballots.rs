@@ -1,7 +1,7 @@
-//! The votes for this node: the nodes that were asked, that granted a Pre-Vote, and that voted.
+//! The votes for this node: which nodes it asked, which granted a Pre-Vote, and which voted.
 //!
-//! openraft waits for a vote for a fixed time, and drops what comes after it. A vote is good for as long as its term is the
-//! candidate's. So votes are counted here too, and where the deciding one came late, openraft is told of the majority.
+//! openraft waits for a vote for a fixed time and drops later ones. But a vote is valid while the candidate is still in
+//! its term. So votes are counted here as well, and if the deciding vote was late, openraft is told about the majority.
 
 use crate::base::{
     aliases::{LeaderId, LogId},
@@ -16,29 +16,29 @@ use tokio::sync::Notify;
 /// How long a candidate waits for a vote. A disk that needs longer for one small write is unusable.
 pub(crate) const VOTE_LIMIT: Duration = Duration::from_secs(4);
 
-/// Whether this answer gives the vote.
+/// Whether this response grants the vote.
 ///
-/// A node can refuse a vote and name the same one as its own: it learnt of it from others, and its log is longer than the
-/// candidate's. So the vote that an answer names says nothing by itself.
+/// A node can refuse a vote and yet name the same vote as its own: it learned of it from other nodes, and its log is
+/// longer than the candidate's. So the vote named in a response means nothing by itself.
 pub(crate) fn grants<RT: AsyncRuntime>(response: &VoteResponse<Types<RT>>, vote: Vote<LeaderId>) -> bool {
     response.vote_granted && response.vote == vote
 }
 
 struct Ballot<I> {
-    /// The vote that is asked for.
+    /// The vote that was requested.
     vote: Vote<LeaderId>,
-    /// The last entry of the candidate's log, by which it is judged.
+    /// The last entry of the candidate's log, which voters compare with theirs.
     last_log_id: Option<LogId>,
-    asked: I,
+    requested_at: I,
     waiting: BTreeSet<NodeId>,
     granted: BTreeSet<NodeId>,
-    /// A vote came when openraft did not wait for it any more.
+    /// A vote arrived after openraft had stopped waiting for it.
     late: bool,
 }
 
 struct BallotsInner<I> {
-    /// The nodes that would vote so.
-    willing: (Option<Vote<LeaderId>>, BTreeSet<NodeId>),
+    /// The vote that nodes would grant, and those nodes.
+    pre_votes: (Option<Vote<LeaderId>>, BTreeSet<NodeId>),
     ballot: Option<Ballot<I>>,
 }
 
@@ -47,12 +47,12 @@ struct SharedBallots<I> {
     changed: Notify,
 }
 
-/// The votes for this node, by a clock whose moments are `I`. Clones share them.
+/// The votes for this node. `I` is the type of the clock's instants. Clones share them.
 pub(crate) struct Ballots<I>(Arc<SharedBallots<I>>);
 
 impl<I> Default for Ballots<I> {
     fn default() -> Self {
-        let inner = BallotsInner { willing: (None, BTreeSet::new()), ballot: None };
+        let inner = BallotsInner { pre_votes: (None, BTreeSet::new()), ballot: None };
         Ballots(Arc::new(SharedBallots { inner: Mutex::new(inner), changed: Notify::new() }))
     }
 }
@@ -64,28 +64,35 @@ impl<I> Clone for Ballots<I> {
 }
 
 impl<I: Instant> Ballots<I> {
-    /// A node would give this vote.
+    /// Records that a node would grant this vote.
     pub(crate) fn would_grant(&self, vote: Vote<LeaderId>, from: NodeId) {
         let mut inner = self.locked();
-        if inner.willing.0 != Some(vote) {
-            inner.willing = (Some(vote), BTreeSet::new());
+        if inner.pre_votes.0 != Some(vote) {
+            inner.pre_votes = (Some(vote), BTreeSet::new());
         }
-        inner.willing.1.insert(from);
+        inner.pre_votes.1.insert(from);
     }
 
-    /// A node is asked for this vote. The last entry of the candidate's log is that by which it is judged.
-    pub(crate) fn asked(&self, vote: Vote<LeaderId>, last_log_id: Option<LogId>, to: NodeId, now: I) {
+    /// Records that a node was asked for this vote. Voters compare `last_log_id`, the end of the candidate's log, with
+    /// theirs.
+    pub(crate) fn requested(&self, vote: Vote<LeaderId>, last_log_id: Option<LogId>, to: NodeId, now: I) {
         let mut inner = self.locked();
         if inner.ballot.as_ref().is_none_or(|ballot| ballot.vote != vote) {
-            let (waiting, granted) = (BTreeSet::new(), BTreeSet::new());
-            inner.ballot = Some(Ballot { vote, last_log_id, asked: now, waiting, granted, late: false });
+            inner.ballot = Some(Ballot {
+                vote,
+                last_log_id,
+                requested_at: now,
+                waiting: BTreeSet::new(),
+                granted: BTreeSet::new(),
+                late: false,
+            });
         }
         if let Some(ballot) = &mut inner.ballot {
             ballot.waiting.insert(to);
         }
     }
 
-    /// A node has answered, or will not any more. `late`: openraft does not wait for it.
+    /// Records a node's answer, or that none will come. `late`: openraft no longer waits for it.
     pub(crate) fn answered(&self, vote: Vote<LeaderId>, from: NodeId, granted: bool, late: bool) {
         let mut inner = self.locked();
         if let Some(ballot) = inner.ballot.as_mut().filter(|ballot| ballot.vote == vote) {
@@ -104,15 +111,15 @@ impl<I: Instant> Ballots<I> {
         self.0.changed.notified().await;
     }
 
-    /// Since when nodes that would grant this vote have been asked for it and have not answered, if there are any.
+    /// The time since which nodes that would grant this vote have owed their answer, if there are any.
     pub(crate) fn waits_since(&self, vote: Vote<LeaderId>) -> Option<I> {
         let inner = self.locked();
-        let ballot = inner.ballot.as_ref().filter(|ballot| ballot.vote == vote && inner.willing.0 == Some(vote))?;
-        ballot.waiting.iter().any(|id| inner.willing.1.contains(id)).then_some(ballot.asked)
+        let ballot = inner.ballot.as_ref().filter(|ballot| ballot.vote == vote && inner.pre_votes.0 == Some(vote))?;
+        ballot.waiting.iter().any(|id| inner.pre_votes.1.contains(id)).then_some(ballot.requested_at)
     }
 
-    /// Where a late vote has made a majority: the vote as one that is committed, and the last entry of the candidate's log. Once
-    /// for each late vote.
+    /// If a late vote has made a majority: the vote, marked as committed, and the last entry of the candidate's log.
+    /// Returned once for each late vote.
     pub(crate) fn won_late(
         &self,
         own: NodeId,
@@ -152,21 +159,21 @@ mod tests {
 
     fn asked(term: u64) -> Ballots<Moment> {
         let ballots = Ballots::default();
-        (2..=5).for_each(|id| ballots.asked(vote(term), None, id, Instant::now()));
+        (2..=5).for_each(|id| ballots.requested(vote(term), None, id, Instant::now()));
         ballots
     }
 
     #[test]
-    fn a_late_vote_wins_where_it_makes_a_majority_of_every_configuration() {
+    fn a_late_vote_wins_if_it_makes_a_majority_of_every_configuration() {
         let ballots = asked(7);
         ballots.answered(vote(7), 2, true, true);
         assert!(ballots.won_late(1, &members(&[&[1, 2, 3, 4, 5]])).is_none(), "two of five");
-        assert!(ballots.won_late(1, &members(&[&[1, 2, 3]])).is_none(), "it is looked at once");
+        assert!(ballots.won_late(1, &members(&[&[1, 2, 3]])).is_none(), "each late vote is checked once");
         ballots.answered(vote(7), 3, true, true);
         let won = ballots.won_late(1, &members(&[&[1, 2, 3, 4, 5]]));
         assert_eq!(won, Some((Vote { committed: true, ..vote(7) }, None)));
         ballots.answered(vote(7), 3, true, true);
-        assert!(ballots.won_late(1, &members(&[&[1, 2, 3], &[1, 4, 5]])).is_none(), "one of the second configuration");
+        assert!(ballots.won_late(1, &members(&[&[1, 2, 3], &[1, 4, 5]])).is_none(), "only one vote of the second configuration");
     }
 
     #[test]
@@ -174,7 +181,7 @@ mod tests {
         let three = members(&[&[1, 2, 3]]);
         let ballots = asked(7);
         ballots.answered(vote(7), 2, true, false);
-        assert!(ballots.won_late(1, &three).is_none(), "openraft counts these");
+        assert!(ballots.won_late(1, &three).is_none(), "openraft counts this vote");
         ballots.answered(vote(6), 3, true, true);
         ballots.answered(vote(7), 3, false, true);
         assert!(ballots.won_late(1, &three).is_none());
@@ -189,13 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn only_those_that_are_willing_are_waited_for() {
+    fn only_nodes_that_granted_the_pre_vote_are_waited_for() {
         let (ballots, now): (_, Moment) = (Ballots::default(), Instant::now());
         ballots.would_grant(vote(7), 2);
-        ballots.asked(vote(7), None, 2, now);
-        ballots.asked(vote(7), None, 3, now);
+        ballots.requested(vote(7), None, 2, now);
+        ballots.requested(vote(7), None, 3, now);
         assert!(ballots.waits_since(vote(7)).is_some() && ballots.waits_since(vote(8)).is_none());
         ballots.answered(vote(7), 2, false, false);
-        assert!(ballots.waits_since(vote(7)).is_none(), "node 3 never said that it would");
+        assert!(ballots.waits_since(vote(7)).is_none(), "node 3 did not grant the Pre-Vote");
     }
 }

@@ -1,20 +1,20 @@
-//! What this node has heard of leaders and has given its vote to, and so for how long it still waits before it stands.
+//! This node's last contact with leaders and its last vote, and so how long it waits before it starts an election.
 
 use crate::base::aliases::LeaderId;
 use openraft::{Instant, Vote};
 use parking_lot::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The longest random time.
-const PATIENCE_MAX: Duration = Duration::from_secs(5);
-/// A leadership that lasted so long counts: elections after it start with the shortest times again.
-const LASTING: Duration = Duration::from_secs(3);
-/// How often the random time is doubled, at most.
+/// Maximum election delay.
+const ELECTION_DELAY_MAX: Duration = Duration::from_secs(5);
+/// A leadership that lasted this long settles its term: elections after it start with the shortest delays again.
+const SETTLED_AFTER: Duration = Duration::from_secs(3);
+/// Maximum number of times the random time is doubled.
 const DOUBLINGS_MAX: u32 = 5;
-/// A vote that is asked for is written twice before its answer: by the candidate and by the voter.
+/// A requested vote is written twice before its answer: by the candidate and by the voter.
 const WRITES_OF_A_VOTE: u32 = 2;
 
-/// The leader that was heard last.
+/// The leader that was last heard from.
 struct LastHeard<I> {
     vote: Vote<LeaderId>,
     first: I,
@@ -22,16 +22,16 @@ struct LastHeard<I> {
 }
 
 struct ContactInner<I> {
-    /// The highest vote that was heard of. A message under an older one is from a deposed leader.
+    /// The highest vote seen. A message with a lower vote comes from a deposed leader.
     highest: Option<Vote<LeaderId>>,
     leader: Option<LastHeard<I>>,
-    /// This leader seems to be dead, and has said nothing since.
+    /// This leader seems dead, and has sent nothing since.
     suspected: Option<Vote<LeaderId>>,
-    /// When this node last gave its vote.
-    gave: Option<I>,
-    /// How long it takes to write a vote.
+    /// When this node last granted a vote.
+    voted_at: Option<I>,
+    /// How long writing a vote takes.
     write_time: Duration,
-    /// The last term whose leader lasted.
+    /// The last settled term.
     settled: u64,
 }
 
@@ -41,23 +41,24 @@ impl<I> ContactInner<I> {
     }
 }
 
-/// What has been heard, by a clock whose moments are `I`.
+/// The contact with leaders. `I` is the type of the clock's instants.
 pub(crate) struct Contact<I>(Mutex<ContactInner<I>>);
 
 impl<I: Instant> Contact<I> {
-    /// Nothing yet. `term` is the one with which the node starts.
+    /// No contact yet. `term` is the term in which the node starts.
     pub(crate) fn new(term: u64) -> Self {
         Contact(Mutex::new(ContactInner {
             highest: None,
             leader: None,
             suspected: None,
-            gave: None,
+            voted_at: None,
             write_time: Duration::ZERO,
             settled: term,
         }))
     }
 
-    /// A message of a leader came, whether this node has looked at it yet or not: while it writes to its disk it does not.
+    /// Records a message from a leader when it arrives, even if Raft handles it later because it is writing to the
+    /// disk.
     pub(crate) fn heard(&self, vote: Vote<LeaderId>, now: I) {
         let mut inner = self.locked();
         if inner.is_older(vote) {
@@ -66,67 +67,67 @@ impl<I: Instant> Contact<I> {
         inner.highest = Some(vote);
         inner.suspected = None;
         let first = inner.leader.as_ref().filter(|heard| heard.vote == vote).map_or(now, |heard| heard.first);
-        if now.saturating_duration_since(first) >= LASTING {
+        if now.saturating_duration_since(first) >= SETTLED_AFTER {
             inner.settled = vote.leader_id.term;
         }
         inner.leader = Some(LastHeard { vote, first, last: now });
     }
 
-    /// This leader seems to be dead, until it says something.
-    pub(crate) fn suspects(&self, vote: Vote<LeaderId>) {
+    /// Marks this leader as seemingly dead, until it sends something.
+    pub(crate) fn suspect(&self, vote: Vote<LeaderId>) {
         self.locked().suspected = Some(vote);
     }
 
-    /// Whether there is a leader that this node hears: then it would vote for nobody else.
+    /// Whether this node hears a leader. If so, it votes for no other node.
     pub(crate) fn hears_leader(&self, lease: Duration, now: I) -> bool {
         let inner = self.locked();
-        let in_office = |heard: &&LastHeard<I>| Some(heard.vote) == inner.highest && Some(heard.vote) != inner.suspected;
-        inner.leader.as_ref().filter(in_office).is_some_and(|heard| now < heard.last + lease)
+        let is_current = |heard: &&LastHeard<I>| Some(heard.vote) == inner.highest && Some(heard.vote) != inner.suspected;
+        inner.leader.as_ref().filter(is_current).is_some_and(|heard| now < heard.last + lease)
     }
 
-    /// This node has given its vote, for which it was asked before.
-    pub(crate) fn gave(&self, vote: Vote<LeaderId>, asked: I, now: I) {
+    /// Records that this node granted its vote, requested at `asked`.
+    pub(crate) fn voted(&self, vote: Vote<LeaderId>, asked: I, now: I) {
         let mut inner = self.locked();
         if !inner.is_older(vote) {
             inner.highest = Some(vote);
         }
-        inner.gave = Some(now);
+        inner.voted_at = Some(now);
         drop(inner);
         self.wrote_within(now.saturating_duration_since(asked));
     }
 
-    /// A vote was written within that time, or something else that Raft waits for.
+    /// Records how long writing a vote took, or another write that Raft waits for.
     pub(crate) fn wrote_within(&self, within: Duration) {
         let mut inner = self.locked();
         inner.write_time = within.max(inner.write_time / 2);
     }
 
-    /// This node led in a term, for so long.
+    /// Records that this node led in a term for this long.
     pub(crate) fn led(&self, term: u64, lasted: Duration) {
-        if lasted >= LASTING {
+        if lasted >= SETTLED_AFTER {
             let mut inner = self.locked();
             inner.settled = inner.settled.max(term);
         }
     }
 
-    /// Since when nothing is known that speaks against an election: the end of a leader's lease, or the last vote that was given.
+    /// The time from which nothing prevents an election: the end of a leader's lease, or this node's last vote.
     pub(crate) fn quiet_since(&self, lease: Duration) -> Option<I> {
         let inner = self.locked();
-        inner.leader.as_ref().map(|heard| heard.last + lease).max(inner.gave)
+        inner.leader.as_ref().map(|heard| heard.last + lease).max(inner.voted_at)
     }
 
-    /// How long it waits after that, by a random time.
-    pub(crate) fn patience(&self, random: Duration, term: u64) -> Duration {
+    /// How long this node waits after that, given a random time.
+    pub(crate) fn election_delay(&self, random: Duration, term: u64) -> Duration {
         let inner = self.locked();
-        patience(random, term.saturating_sub(inner.settled), inner.write_time)
+        election_delay(random, term.saturating_sub(inner.settled), inner.write_time)
     }
 
-    /// The last term whose leader lasted.
+    /// The last settled term.
     pub(crate) fn settled_term(&self) -> u64 {
         self.locked().settled
     }
 
-    /// How long it takes to write a vote.
+    /// How long writing a vote takes.
     pub(crate) fn write_time(&self) -> Duration {
         self.locked().write_time
     }
@@ -136,10 +137,10 @@ impl<I: Instant> Contact<I> {
     }
 }
 
-/// The random time, doubled with each vain term but the first, and longer by what the writes of the vote take.
-fn patience(random: Duration, vain_terms: u64, write_time: Duration) -> Duration {
-    let doublings = u32::try_from(vain_terms.saturating_sub(1)).unwrap_or(DOUBLINGS_MAX).min(DOUBLINGS_MAX);
-    (random * (1 << doublings) + write_time * WRITES_OF_A_VOTE).min(PATIENCE_MAX)
+/// The random time, doubled with each failed term but the first, plus the time to write a vote.
+fn election_delay(random: Duration, failed_terms: u64, write_time: Duration) -> Duration {
+    let doublings = u32::try_from(failed_terms.saturating_sub(1)).unwrap_or(DOUBLINGS_MAX).min(DOUBLINGS_MAX);
+    (random * (1 << doublings) + write_time * WRITES_OF_A_VOTE).min(ELECTION_DELAY_MAX)
 }
 
 #[cfg(test)]
@@ -159,16 +160,16 @@ mod tests {
     }
 
     #[test]
-    fn each_vain_term_doubles_the_time_up_to_a_bound() {
+    fn each_failed_term_doubles_the_delay_up_to_a_limit() {
         let random = Duration::from_millis(200);
-        let of = |vain_terms| patience(random, vain_terms, Duration::ZERO).as_millis();
+        let of = |failed_terms| election_delay(random, failed_terms, Duration::ZERO).as_millis();
         assert_eq!([0, 1, 2, 3, 4, 9].map(of), [200, 200, 400, 800, 1_600, 5_000]);
-        assert_eq!(patience(random, u64::MAX, Duration::ZERO), PATIENCE_MAX);
-        assert_eq!(patience(random, 1, Duration::from_millis(250)), Duration::from_millis(700));
+        assert_eq!(election_delay(random, u64::MAX, Duration::ZERO), ELECTION_DELAY_MAX);
+        assert_eq!(election_delay(random, 1, Duration::from_millis(250)), Duration::from_millis(700));
     }
 
     #[test]
-    fn a_leader_that_was_deposed_is_not_heard() {
+    fn messages_of_a_deposed_leader_do_not_count() {
         let (contact, start) = (Contact::new(0), start());
         assert_eq!(contact.quiet_since(LEASE), None);
         contact.heard(vote(2, 1), start);
@@ -177,38 +178,38 @@ mod tests {
         contact.heard(vote(2, 1), start + LEASE);
         assert_eq!(contact.quiet_since(LEASE), Some(start + LEASE * 2));
         let successor = Vote { committed: false, ..vote(3, 2) };
-        contact.gave(successor, start + LEASE, start + LEASE * 4);
+        contact.voted(successor, start + LEASE, start + LEASE * 4);
         contact.heard(vote(2, 1), start + LEASE * 4);
         assert_eq!(contact.quiet_since(LEASE), Some(start + LEASE * 4), "its successor has this node's vote");
         assert_eq!(contact.write_time(), LEASE * 3);
     }
 
     #[test]
-    fn a_leader_is_heard_for_its_lease_unless_it_seems_to_be_dead_or_has_a_successor() {
+    fn a_leader_is_heard_for_its_lease_unless_it_seems_dead_or_has_a_successor() {
         let (contact, start) = (Contact::new(0), start());
         assert!(!contact.hears_leader(LEASE, start));
         contact.heard(vote(2, 1), start);
         assert!(contact.hears_leader(LEASE, start + LEASE / 2) && !contact.hears_leader(LEASE, start + LEASE));
-        contact.suspects(vote(2, 1));
+        contact.suspect(vote(2, 1));
         assert!(!contact.hears_leader(LEASE, start));
         contact.heard(vote(2, 1), start);
         assert!(contact.hears_leader(LEASE, start), "it was a false alarm");
-        contact.gave(Vote { committed: false, ..vote(3, 2) }, start, start);
-        assert!(!contact.hears_leader(LEASE, start), "this node voted for another one since");
+        contact.voted(Vote { committed: false, ..vote(3, 2) }, start, start);
+        assert!(!contact.hears_leader(LEASE, start), "this node has voted for another one");
     }
 
     #[test]
     fn only_a_leader_that_lasts_settles_a_term() {
         let (contact, start) = (Contact::new(4), start());
         contact.heard(vote(5, 1), start);
-        contact.heard(vote(6, 2), start + LASTING / 2);
-        contact.heard(vote(6, 2), start + LASTING);
+        contact.heard(vote(6, 2), start + SETTLED_AFTER / 2);
+        contact.heard(vote(6, 2), start + SETTLED_AFTER);
         assert_eq!(contact.settled_term(), 4);
-        contact.heard(vote(6, 2), start + LASTING * 2);
+        contact.heard(vote(6, 2), start + SETTLED_AFTER * 2);
         assert_eq!(contact.settled_term(), 6);
-        contact.led(7, LASTING / 2);
+        contact.led(7, SETTLED_AFTER / 2);
         assert_eq!(contact.settled_term(), 6);
-        contact.led(7, LASTING);
+        contact.led(7, SETTLED_AFTER);
         assert_eq!(contact.settled_term(), 7);
     }
 }

@@ -1,8 +1,8 @@
-//! Which nodes have room on their disks. A leader takes nothing that writes more when too few of them have.
+//! Which nodes have free disk space. A leader without enough such nodes refuses writes.
 //!
-//! The nodes of a cluster write the same, so their disks fill up together, and a node whose disk is full ends. One node's disk
-//! alone stops nobody: the others go on without that node, as they do without a node that is down. So writes go on while a
-//! majority of the voters answers the leader and has room.
+//! The nodes of a cluster write the same data, so their disks fill up together, and a node with a full disk ends. One
+//! full disk alone must stop nothing: the other nodes continue without that node, as with any node that is down. So
+//! writes continue while a majority of the voters answers the leader and has free space.
 
 use crate::{base::types::Types, core::status::is_silent};
 use fairhold_types::NodeId;
@@ -15,15 +15,15 @@ use openraft::{
 use parking_lot::{Mutex, MutexGuard};
 use std::{collections::BTreeMap, time::Duration};
 
-/// How long the leader goes by that.
-const HOLDS_FOR: Duration = Duration::from_secs(4);
+/// How long the leader counts a report of low space.
+const REPORT_VALID_FOR: Duration = Duration::from_secs(4);
 
-/// Which nodes have little room, as far as this node knows.
+/// Which nodes have little free space, as far as this node knows.
 pub(crate) struct DiskRoom<RT: AsyncRuntime> {
     // A sender need not be `Sync`.
     own: Mutex<WatchSenderOf<Types<RT>, bool>>,
     known: WatchReceiverOf<Types<RT>, bool>,
-    /// When each other node last said that it has little room.
+    /// When each other node last reported low space.
     others: Mutex<BTreeMap<NodeId, RT::Instant>>,
 }
 
@@ -38,30 +38,30 @@ impl<RT: AsyncRuntime> DiskRoom<RT> {
         *self.known.borrow_watched()
     }
 
-    /// From now on this node's own disk is nearly full, or is not.
+    /// Sets whether this node's own disk is nearly full.
     pub(crate) fn set_low(&self, low: bool) {
         let own = self.own.lock();
         own.send_if_different(low);
     }
 
-    /// Another node says that its disk is nearly full.
-    pub(crate) fn heard(&self, from: NodeId, now: RT::Instant) {
+    /// Records that another node's disk is nearly full.
+    pub(crate) fn note_low(&self, from: NodeId, now: RT::Instant) {
         let mut others = self.locked();
-        others.retain(|_, said| is_recent(*said, now));
+        others.retain(|_, reported| is_recent(*reported, now));
         others.insert(from, now);
     }
 
-    /// Whether a node has room, as far as this one, `own`, knows.
+    /// Whether a node has free space, as far as this node, `own`, knows.
     pub(crate) fn has_room(&self, own: NodeId, id: NodeId, now: RT::Instant) -> bool {
-        if id == own { !self.is_low() } else { !self.locked().get(&id).is_some_and(|said| is_recent(*said, now)) }
+        if id == own { !self.is_low() } else { !self.locked().get(&id).is_some_and(|reported| is_recent(*reported, now)) }
     }
 
-    /// Whether no node is known to have little room.
+    /// Whether no node has reported low space.
     pub(crate) fn all_have_room(&self) -> bool {
         !self.is_low() && self.locked().is_empty()
     }
 
-    /// Whether fewer than a majority of the voters answer this leader and have room.
+    /// Whether fewer than a majority of the voters answer this leader and have free space.
     pub(crate) fn is_short(&self, metrics: &RaftMetrics<Types<RT>>, lease: Duration) -> bool {
         let now = RT::Instant::now();
         let can_write = |id: NodeId| {
@@ -72,7 +72,7 @@ impl<RT: AsyncRuntime> DiskRoom<RT> {
         voters.iter().filter(|id| can_write(**id)).count() <= voters.len() / 2
     }
 
-    /// Whether this node's own disk is nearly full, to wait on.
+    /// A receiver that reports whether this node's own disk is nearly full.
     pub(crate) fn watch_own(&self) -> WatchReceiverOf<Types<RT>, bool> {
         self.known.clone()
     }
@@ -82,6 +82,6 @@ impl<RT: AsyncRuntime> DiskRoom<RT> {
     }
 }
 
-fn is_recent<I: Instant>(said: I, now: I) -> bool {
-    now.saturating_duration_since(said) <= HOLDS_FOR
+fn is_recent<I: Instant>(reported: I, now: I) -> bool {
+    now.saturating_duration_since(reported) <= REPORT_VALID_FOR
 }

@@ -1,16 +1,16 @@
-//! Which nodes have told this one that their storage lost log entries.
+//! Which nodes have reported that their storage lost log entries.
 
 use crate::base::{lost_entries::LostEntries, peer::Refusal};
 use fairhold_types::NodeId;
 use parking_lot::{Mutex, MutexGuard};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Nodes that have told this one that they lost entries. Clones share it.
+/// The reported losses, by node. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Losses(Arc<Mutex<BTreeMap<NodeId, LostEntries>>>);
 
 impl Losses {
-    /// Takes note of a refusal, and logs it once.
+    /// Records the loss that a refusal reports, and logs it once.
     pub(crate) fn note(&self, refusal: &Refusal) {
         let Refusal::LostEntries(lost) = refusal else { return };
         if self.locked().insert(lost.node, lost.clone()).as_ref() != Some(lost) {
@@ -18,12 +18,12 @@ impl Losses {
         }
     }
 
-    /// The node takes part again: it has its newest data directory.
+    /// Forgets a node's loss: it takes part again, with its newest data directory.
     pub(crate) fn forget(&self, node: NodeId) {
         self.locked().remove(&node);
     }
 
-    /// What a node has lost, if it has.
+    /// What a node has lost, if anything.
     pub(crate) fn of(&self, node: NodeId) -> Option<LostEntries> {
         self.locked().get(&node).cloned()
     }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_known_until_the_node_takes_part_again() {
+    fn a_loss_is_known_until_the_node_takes_part_again() {
         let losses = Losses::default();
         let lost = LostEntries { node: 2, leader: 1, acknowledged: 57, has: Some(40) };
         losses.note(&Refusal::Starting);

@@ -1,35 +1,36 @@
-//! Which snapshots are on their way to other nodes: what the log holds behind them is kept until they have arrived.
+//! Counts the snapshots on their way to other nodes: the log behind them is kept until they have arrived.
 //!
-//! A node that is sent a snapshot goes on from the log behind it. Where that is purged meanwhile, because so much is written that
-//! the next snapshot is there first, the node is sent that one, and the next, and never catches up.
+//! A node that receives a snapshot continues from the log behind it. If that log is purged meanwhile, because heavy
+//! writing has already produced the next snapshot, the node gets that snapshot, and then the next one, and never
+//! catches up.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
-/// Counts the snapshots that this node is sending. Clones share it.
+/// Counts the snapshots that this node is sending. Clones share the count.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sending(Arc<AtomicUsize>);
+pub(crate) struct OutgoingSnapshots(Arc<AtomicUsize>);
 
-/// One of them, until it is dropped.
+/// One snapshot that is being sent, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Sent(Arc<AtomicUsize>);
+pub(crate) struct OutgoingSnapshot(Arc<AtomicUsize>);
 
-impl Sending {
-    /// One more, for as long as what this gives lives.
-    pub(crate) fn begin(&self) -> Sent {
+impl OutgoingSnapshots {
+    /// Counts one more, until the returned value is dropped.
+    pub(crate) fn begin(&self) -> OutgoingSnapshot {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Sent(Arc::clone(&self.0))
+        OutgoingSnapshot(Arc::clone(&self.0))
     }
 
-    /// Whether there is one.
-    pub(crate) fn is_going_on(&self) -> bool {
+    /// Whether any snapshot is being sent.
+    pub(crate) fn is_active(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 }
 
-impl Drop for Sent {
+impl Drop for OutgoingSnapshot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -40,13 +41,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sending_lasts_until_the_last_snapshot_has_ended() {
-        let sending = Sending::default();
-        assert!(!sending.is_going_on());
-        let (first, second) = (sending.begin(), sending.clone().begin());
+    fn sending_is_active_until_the_last_snapshot_has_ended() {
+        let outgoing_snapshots = OutgoingSnapshots::default();
+        assert!(!outgoing_snapshots.is_active());
+        let (first, second) = (outgoing_snapshots.begin(), outgoing_snapshots.clone().begin());
         drop(first);
-        assert!(sending.is_going_on());
+        assert!(outgoing_snapshots.is_active());
         drop(second);
-        assert!(!sending.is_going_on());
+        assert!(!outgoing_snapshots.is_active());
     }
 }

@@ -1,7 +1,7 @@
-//! How long heartbeats take to be answered, and a warning where that is too long for the times of this cluster.
+//! The round trips of heartbeats, and when they are too long for this cluster's heartbeat interval.
 //!
-//! openraft waits for the answer to a heartbeat until the next one is due. Where the answers of a majority take longer, the
-//! leader believes that nobody hears it: it answers no reads, and another one is elected, again and again.
+//! openraft waits for a heartbeat's answer until the next heartbeat is due. If the answers of a majority take longer,
+//! the leader believes that it has lost its followers: it serves no reads, and elections repeat.
 
 use crate::base::peer::Lane;
 use fairhold_types::NodeId;
@@ -9,31 +9,32 @@ use openraft::{Instant, RPCTypes};
 use parking_lot::{Mutex, MutexGuard};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// An answer changes the mean by this part of the difference.
+/// Weight of the mean: each answer moves it by this fraction of the difference.
 const MEAN_OF: u32 = 8;
-/// The means of the last round trips of heartbeats, by node. Clones share them.
+
+/// The mean round trips of the last heartbeats, by node. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct RoundTrips(Arc<Mutex<BTreeMap<NodeId, Duration>>>);
 
 impl RoundTrips {
-    /// Measures a request to a node, if it is a heartbeat.
+    /// Starts a timer for a request, if it is a heartbeat.
     pub(crate) fn timer<I: Instant>(&self, to: NodeId, lane: Lane, action: &RPCTypes) -> Option<Timer<I>> {
         let is_heartbeat = lane == Lane::Heartbeat && matches!(action, RPCTypes::AppendEntries);
         is_heartbeat.then(|| Timer { round_trips: self.clone(), to, begun: I::now(), failed: false })
     }
 
-    /// The mean to a node, in whole milliseconds, rounded up.
+    /// The mean round trip to a node, in whole milliseconds, rounded up.
     pub(crate) fn of(&self, id: NodeId) -> Option<Duration> {
         let mean = self.locked().get(&id).copied()?;
         Some(Duration::from_millis(u64::try_from(mean.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)))
     }
 
-    /// How long a majority takes to answer a node that leads; `None` where that is not known of enough of them.
+    /// How long a majority takes to answer this node as the leader; `None` if too few nodes have been measured.
     pub(crate) fn of_majority(&self, own: NodeId, voters: impl Iterator<Item = NodeId>) -> Option<Duration> {
         let voters: Vec<NodeId> = voters.collect();
         let mut others: Vec<Duration> = voters.iter().filter(|id| **id != own).filter_map(|id| self.of(*id)).collect();
         others.sort_unstable();
-        // The node itself is one of them.
+        // This node itself counts towards the majority.
         let last_needed = (voters.len() / 2).checked_sub(1)?;
         others.get(last_needed).copied()
     }
@@ -49,7 +50,8 @@ impl RoundTrips {
     }
 }
 
-/// Measures one heartbeat until it is dropped. openraft drops one whose answer takes too long, so that counts as well.
+/// Measures one heartbeat until it is dropped. openraft drops a heartbeat whose answer takes too long, so that counts
+/// as well.
 pub(crate) struct Timer<I: Instant> {
     round_trips: RoundTrips,
     to: NodeId,
@@ -58,7 +60,7 @@ pub(crate) struct Timer<I: Instant> {
 }
 
 impl<I: Instant> Timer<I> {
-    /// No answer will come, because the connection failed: how long that took says nothing, and nor does what was before.
+    /// Discards the measurement: the connection failed, so neither this time nor the mean means anything.
     pub(crate) fn fail(mut self) {
         self.failed = true;
         self.round_trips.locked().remove(&self.to);
@@ -73,15 +75,15 @@ impl<I: Instant> Drop for Timer<I> {
     }
 }
 
-/// Whether round trips are too long: more than half of a heartbeat interval, until they are less than a quarter.
+/// Whether round trips are too long. Set above half of a heartbeat interval, cleared below a quarter.
 #[derive(Default)]
-pub(crate) struct RoundTripVerdict {
+pub(crate) struct RoundTripAlarm {
     pub(crate) too_long: bool,
 }
 
-impl RoundTripVerdict {
-    /// `true` where it has changed.
-    pub(crate) fn judge(&mut self, took: Duration, interval: Duration) -> bool {
+impl RoundTripAlarm {
+    /// Takes a new round trip; returns whether the alarm has changed.
+    pub(crate) fn update(&mut self, took: Duration, interval: Duration) -> bool {
         let now = if self.too_long { took * 4 >= interval } else { took * 2 > interval };
         std::mem::replace(&mut self.too_long, now) != now
     }
@@ -100,19 +102,19 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_of_the_fastest_majority_counts() {
+    fn the_slowest_node_of_the_fastest_majority_counts() {
         let round_trips = RoundTrips::default();
-        assert_eq!(round_trips.of_majority(1, [1].into_iter()), None, "it is alone");
+        assert_eq!(round_trips.of_majority(1, [1].into_iter()), None, "no other voter");
         for (id, took) in [(1, 900), (2, 70), (3, 10), (4, 30)] {
             round_trips.note(id, ms(took));
         }
         assert_eq!(round_trips.of_majority(1, 1..=3), Some(ms(10)));
-        assert_eq!(round_trips.of_majority(1, 1..=5), Some(ms(30)), "node 5 was never heard");
+        assert_eq!(round_trips.of_majority(1, 1..=5), Some(ms(30)), "node 5 has not been measured");
         assert_eq!(round_trips.of_majority(1, [1, 5, 6].into_iter()), None);
     }
 
     #[test]
-    fn only_heartbeats_count_and_one_that_is_given_up_too() {
+    fn only_heartbeats_count_including_dropped_ones() {
         let round_trips = RoundTrips::default();
         assert!(round_trips.timer::<Moment>(2, Lane::Heartbeat, &RPCTypes::Vote).is_none());
         assert!(round_trips.timer::<Moment>(2, Lane::Append, &RPCTypes::AppendEntries).is_none());
@@ -124,9 +126,9 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_once() {
-        let mut verdict = RoundTripVerdict::default();
-        let told = [20, 25, 26, 40, 20, 13, 12, 25].map(|took| verdict.judge(ms(took), ms(50)));
-        assert_eq!(told, [false, false, true, false, false, false, true, false]);
+    fn a_change_is_reported_once() {
+        let mut alarm = RoundTripAlarm::default();
+        let changes = [20, 25, 26, 40, 20, 13, 12, 25].map(|took| alarm.update(ms(took), ms(50)));
+        assert_eq!(changes, [false, false, true, false, false, false, true, false]);
     }
 }

@@ -1,15 +1,15 @@
-//! When a snapshot is due: after so much work, or after so many bytes of the log.
+//! When a snapshot is due: after enough work, or after enough bytes of log.
 
 use crate::{
     base::config::ReplicaConfig,
-    machine::shared::{Newest, Progress},
+    machine::shared::{NewestSnapshot, Progress},
 };
 use fairhold_state::snapshot::ITEM_WEIGHT;
 
-/// A command of more bytes waits for the next snapshot before others do.
+/// Size above which a command waits for the next snapshot earlier than others.
 const SMALL_BYTES: usize = 1_024;
 
-/// How much is enough for a snapshot, at least.
+/// The minimum work and log bytes between two snapshots.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Schedule {
     every: u64,
@@ -21,21 +21,22 @@ impl Schedule {
         Schedule { every: config.snapshot_every, every_bytes: config.snapshot_every_bytes }
     }
 
-    /// Whether enough was applied since the newest snapshot was made. A state that has shrunk costs less to write than that did.
-    pub(crate) fn is_due(self, newest: &Newest, now: &Progress) -> bool {
+    /// Whether enough was applied since the newest snapshot. A state that has shrunk costs less to write than that
+    /// snapshot did.
+    pub(crate) fn is_due(self, newest: &NewestSnapshot, now: &Progress) -> bool {
         let then = &newest.made_at;
         let enough = self.every.saturating_mul(ITEM_WEIGHT).max(then.weight.min(now.weight));
         now.work - then.work >= enough || now.log_bytes - then.log_bytes >= self.enough_bytes(newest)
     }
 
-    /// Half a snapshot, so that the disk holds no more than three states: the newest snapshot, the next one while it is written,
-    /// and twice this of the log, because writes go on meanwhile.
-    fn enough_bytes(self, newest: &Newest) -> u64 {
+    /// Half a snapshot, so that the disk holds at most three states: the newest snapshot, the next one while it is
+    /// written, and twice this amount of log, because writes continue meanwhile.
+    fn enough_bytes(self, newest: &NewestSnapshot) -> u64 {
         self.every_bytes.max(newest.bytes / 2)
     }
 
-    /// What the log behind the newest snapshot still has room for.
-    pub(crate) fn log_room(self, newest: &Newest, now: &Progress) -> LogRoom {
+    /// Which commands the log behind the newest snapshot still has room for.
+    pub(crate) fn log_room(self, newest: &NewestSnapshot, now: &Progress) -> LogRoom {
         let (enough, behind) = (self.enough_bytes(newest), now.log_bytes - newest.made_at.log_bytes);
         if behind >= 2 * enough {
             LogRoom::Nothing
@@ -47,8 +48,8 @@ impl Schedule {
     }
 }
 
-/// Which commands the log has room for while a snapshot is written: if the log grows faster than snapshots free it, large
-/// commands wait first.
+/// Which commands the log has room for while a snapshot is written. If the log grows faster than snapshots free it,
+/// large commands wait first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogRoom {
     All,
@@ -77,8 +78,8 @@ mod tests {
         Progress { weight: items * ITEM_WEIGHT, work: work * ITEM_WEIGHT, log_bytes, ..Progress::default() }
     }
 
-    fn snapshot(bytes: u64, made_at: Progress) -> Newest {
-        Newest { index: Some(7), bytes, made_at }
+    fn snapshot(bytes: u64, made_at: Progress) -> NewestSnapshot {
+        NewestSnapshot { index: Some(7), bytes, made_at }
     }
 
     #[test]
@@ -86,17 +87,17 @@ mod tests {
         let last = snapshot(0, progress(100, 50, 0));
         assert!(!SCHEDULE.is_due(&last, &progress(150, 149, 0)));
         assert!(SCHEDULE.is_due(&last, &progress(150, 150, 0)));
-        assert!(!SCHEDULE.is_due(&Newest::default(), &progress(5, 9, 0)));
-        assert!(SCHEDULE.is_due(&Newest::default(), &progress(5, 10, 0)));
+        assert!(!SCHEDULE.is_due(&NewestSnapshot::default(), &progress(5, 9, 0)));
+        assert!(SCHEDULE.is_due(&NewestSnapshot::default(), &progress(5, 10, 0)));
     }
 
     #[test]
-    fn a_state_that_has_shrunk_does_not_wait_for_as_much_as_it_once_was() {
+    fn a_state_that_has_shrunk_waits_for_less() {
         assert!(SCHEDULE.is_due(&snapshot(0, progress(100_000, 0, 0)), &progress(10, 10, 0)));
     }
 
     #[test]
-    fn a_snapshot_is_due_after_half_as_many_bytes_of_the_log_as_it_has() {
+    fn a_snapshot_is_due_after_half_its_size_of_log() {
         let last = progress(0, 0, 500);
         assert!(!SCHEDULE.is_due(&snapshot(0, last), &progress(0, 9, 1_499)));
         assert!(SCHEDULE.is_due(&snapshot(0, last), &progress(0, 9, 1_500)));
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_grows_faster_than_snapshots_takes_small_commands_longer_than_large_ones() {
+    fn a_log_that_outgrows_its_snapshots_refuses_large_commands_first() {
         let last = progress(0, 0, 500);
         let room = |bytes, log_bytes| SCHEDULE.log_room(&snapshot(bytes, last), &progress(0, 0, log_bytes));
         assert_eq!([1_999, 2_000, 2_499, 2_500].map(|log| room(0, log)), {

@@ -1,28 +1,31 @@
-//! What a node knows of itself and of its cluster, for people and for metrics.
+//! What a node knows about itself and its cluster, for people and for metrics.
 
 use crate::{
     base::{
-        addresses::Addresses,
         aliases::LogId,
+        member_addresses::MemberAddresses,
         types::{Member, Types},
     },
     core::{losses::Losses, round_trips::RoundTrips},
 };
-use fairhold_types::{ClusterId, Incarnation, NodeId, Revision};
+use fairhold_types::{
+    ClusterId, Incarnation, NodeId, Revision,
+    planted::{self, Bug},
+};
 use openraft::{AsyncRuntime, Instant, RaftMetrics, ServerState};
 use std::{collections::BTreeMap, time::Duration};
 
-/// A member that acknowledged nothing for so many leases is taken for one that is down.
+/// A member that has acknowledged nothing for this many leases counts as down.
 pub(crate) const SILENT_LEASES: u32 = 4;
 
-/// What a node does in its cluster.
+/// A node's role in its cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It leads.
+    /// The leader.
     Leader,
     /// It follows a leader, or waits for one.
     Follower,
-    /// It stands for election.
+    /// It runs for leader.
     Candidate,
     /// It has no vote, or no cluster yet.
     Learner,
@@ -30,12 +33,12 @@ pub enum Role {
     Stopped,
 }
 
-/// What a node knows of itself and of its cluster.
+/// What a node knows about itself and its cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicaStatus {
     /// This node.
     pub id: NodeId,
-    /// The cluster, once it has formed and this node has heard of it.
+    /// The cluster, once it has formed and this node knows it.
     pub cluster: Option<ClusterId>,
     /// Its term.
     pub term: u64,
@@ -49,9 +52,9 @@ pub struct ReplicaStatus {
     pub applied: Option<u64>,
     /// The last entry in its newest snapshot.
     pub snapshot: Option<u64>,
-    /// The last entry that was purged from its log.
+    /// The last purged entry of its log.
     pub purged: Option<u64>,
-    /// Its state's revision.
+    /// The revision of its state.
     pub revision: Revision,
     /// The members; empty before the cluster has formed.
     pub members: Vec<MemberStatus>,
@@ -62,25 +65,25 @@ pub struct ReplicaStatus {
 pub struct MemberStatus {
     /// The member.
     pub id: NodeId,
-    /// Where this node reaches it, and its data directory.
+    /// Its addresses, as this node uses them, and its data directory.
     pub member: Member,
     /// Whether it votes.
     pub voter: bool,
-    /// The last entry that it is known to have; if it has lost entries, by its own report. Only the leader knows.
+    /// The last entry that it is known to have, or that it reported after losing entries. Known only to the leader.
     pub matched: Option<u64>,
-    /// How many entries it is behind the leader; only the leader knows.
+    /// How many entries it is behind the leader. Known only to the leader.
     pub lag: Option<u64>,
-    /// How many entries its storage has lost that it had acknowledged. It takes no part until it has them again.
+    /// How many acknowledged entries its storage has lost. It takes no part until it has them again.
     pub lost_entries: Option<u64>,
-    /// How long it has acknowledged nothing; only the leader knows, about the other members.
+    /// How long it has acknowledged nothing. Known only to the leader, about other members.
     pub silent: Option<Duration>,
-    /// How long it takes to answer a heartbeat, in milliseconds, rounded up; only the leader knows, about the other members.
+    /// Its mean round trip of heartbeats, in milliseconds, rounded up. Known only to the leader, about other members.
     pub round_trip: Option<Duration>,
 }
 
 pub(crate) fn status<RT: AsyncRuntime>(
     metrics: &RaftMetrics<Types<RT>>,
-    (losses, addresses, round_trips): (&Losses, &Addresses, &RoundTrips),
+    (losses, addresses, round_trips): (&Losses, &MemberAddresses, &RoundTrips),
     cluster: Option<ClusterId>,
     revision: Revision,
 ) -> ReplicaStatus {
@@ -89,14 +92,14 @@ pub(crate) fn status<RT: AsyncRuntime>(
     let member = |(&id, member): (&NodeId, &Member)| {
         let known = metrics.replication.as_ref().and_then(|replication| replication.get(&id));
         let lost = losses.of(id);
-        // openraft never takes back what was acknowledged once.
+        // openraft never lowers what was once acknowledged.
         let matched = lost.as_ref().map_or_else(|| known.and_then(index), |lost| lost.has);
         MemberStatus {
             id,
             member: addresses.of(id, member),
             voter: membership.voter_ids().any(|voter| voter == id),
             matched,
-            // Entries count from 0: a node that has none is behind by one more than the last index.
+            // Entries count from 0: a node without entries is behind by the last index plus 1.
             silent: silent_for(metrics, id),
             round_trip: round_trips.of(id).filter(|_| metrics.state == ServerState::Leader),
             lag: known.map(|_| next(metrics.last_log_index).saturating_sub(next(matched))),
@@ -125,7 +128,7 @@ pub(crate) fn status<RT: AsyncRuntime>(
     }
 }
 
-/// For how long a member has acknowledged nothing; `None` where that is not known, as of one that never did.
+/// How long a member has acknowledged nothing; `None` if unknown, for example because it never has.
 pub(crate) fn silent_for<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> Option<Duration> {
     let heard = metrics.heartbeat.as_ref().filter(|_| id != metrics.id)?.get(&id)?.as_ref()?;
     Some(RT::Instant::now().saturating_duration_since(**heard))
@@ -140,11 +143,16 @@ pub(crate) fn incarnations<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>) -
     metrics.membership_config.nodes().map(|(id, member)| (*id, member.incarnation)).collect()
 }
 
-/// Nothing was ever written, not even a vote.
+/// Whether nothing was ever written, not even a vote.
 pub(crate) fn is_empty<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>) -> bool {
     metrics.last_log_index.is_none() && metrics.current_term == 0 && metrics.membership_config.nodes().next().is_none()
 }
 
 fn next(index: Option<u64>) -> u64 {
     index.map_or(0, |index| index + 1)
+}
+
+/// Whether a member's data directory is not the one that the cluster knows.
+pub(crate) fn is_wiped(expected: Incarnation, found: Incarnation) -> bool {
+    expected != found && !planted::has(Bug::AdmitsWipedMember)
 }

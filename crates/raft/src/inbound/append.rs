@@ -1,4 +1,4 @@
-//! Append requests in the order of their arrival: one queue for each node that sends them.
+//! Serves append requests in the order of their arrival, with one queue for each sender.
 
 use crate::{
     base::{
@@ -18,14 +18,15 @@ use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::{mpsc, oneshot};
 
-/// Requests of one node that wait. A leader has at most 64 under way; more is another leader's remains.
+/// Maximum number of requests of one node that wait. A leader has at most 64 in flight; the rest stem from another
+/// leader.
 const QUEUE_MAX: usize = 256;
-/// Requests of one node that openraft has at a time, written to the disk together.
+/// Maximum number of requests of one node that openraft handles at a time. It writes them to disk together.
 const IN_FLIGHT_MAX: usize = 64;
 
 type Queued<RT> = (AppendEntriesRequest<Types<RT>>, oneshot::Sender<PeerReply<RT>>);
 
-/// The queues, made when first needed. Only members get here, so they are few.
+/// The queues, created on first use. Only members get here, so they are few.
 pub(super) struct Appenders<RT: AsyncRuntime>(Mutex<BTreeMap<NodeId, mpsc::Sender<Queued<RT>>>>);
 
 impl<RT: AsyncRuntime> Default for Appenders<RT> {
@@ -35,7 +36,7 @@ impl<RT: AsyncRuntime> Default for Appenders<RT> {
 }
 
 impl<RT: AsyncRuntime> Appenders<RT> {
-    /// Takes a request's place in the queue now; the future waits for its answer.
+    /// Enqueues a request during this call; the future waits for its answer.
     pub(super) fn append(
         &self,
         core: &Arc<Core<RT>>,
@@ -49,7 +50,7 @@ impl<RT: AsyncRuntime> Appenders<RT> {
             .entry(from)
             .or_insert_with(|| {
                 let (sender, receiver) = mpsc::channel(QUEUE_MAX);
-                // It ends with Raft, or with this map.
+                // The task ends with Raft, or with this map.
                 drop(RT::spawn(run(core.clone(), receiver)));
                 sender
             })
@@ -62,8 +63,8 @@ impl<RT: AsyncRuntime> Appenders<RT> {
     }
 }
 
-/// Hands the requests to openraft in their order, without waiting for one before the next. Each is complete in itself and is
-/// checked against the log, so that one which follows a refused one needs no special care.
+/// Hands the requests to openraft in order, without waiting for each answer. Each request is complete in itself and is
+/// checked against the log, so a request after a rejected one needs no special care.
 async fn run<RT: AsyncRuntime>(core: Arc<Core<RT>>, mut queue: mpsc::Receiver<Queued<RT>>) {
     let mut in_flight = FuturesUnordered::new();
     let mut stopped = std::pin::pin!(core.stopped());
@@ -84,11 +85,11 @@ async fn run<RT: AsyncRuntime>(core: Arc<Core<RT>>, mut queue: mpsc::Receiver<Qu
                     if failpoint!(RaftAppendAnswer, RT).is_err() {
                         return;
                     }
-                    // The connection may be gone, and the answer with it.
+                    // The connection may have closed; then the answer is dropped.
                     answer.send(reply).ok();
                 }
                 .boxed();
-                // The first poll is what puts it into openraft's queue: now, before the next request is looked at.
+                // The first poll puts the request into openraft's queue, so it must precede the next request.
                 if (&mut handed).now_or_never().is_none() {
                     in_flight.push(handed);
                 }

@@ -1,4 +1,4 @@
-//! Commands that another node forwards to the leader.
+//! Serves commands that another node forwards to the leader.
 
 use crate::{
     core::Core,
@@ -13,21 +13,21 @@ use futures_util::future::join_all;
 use openraft::{AsyncRuntime, Instant};
 use std::time::Duration;
 
-/// Why the node `from` may not forward a command, if it may not: only the leader proposes verdicts, each node reports only its
-/// own capacity, and all other commands keep to the limits for clients.
+/// Why node `from` may not forward a command; `None` if it may. Only the leader proposes verdicts, each node reports
+/// only its own capacity, and all other commands must respect the limits for clients.
 pub(crate) fn refusal(from: NodeId, command: &Command) -> Option<Rejection> {
-    if command.is_the_leaders_own() && !planted::has(Bug::ExpiresByOldLeader) {
+    if is_verdict(command) {
         return Some(Rejection::Unsupported { what: "a verdict of the leader from a node that does not lead".to_owned() });
     }
     if let Command::NoteCapacity { node, .. } = command
         && *node != from
     {
-        return Some(Rejection::Unsupported { what: format!("the capacity of node {node}, told by node {from},") });
+        return Some(Rejection::Unsupported { what: format!("the capacity of node {node}, reported by node {from},") });
     }
     command.validate().err()
 }
 
-/// Serves forwarded commands: each is batched with this node's own, and is not forwarded again.
+/// Serves forwarded commands: batches each with this node's own, and does not forward it again.
 pub(super) async fn serve<RT: AsyncRuntime>(
     core: &Core<RT>,
     proposals: &ProposalQueue,
@@ -37,7 +37,7 @@ pub(super) async fn serve<RT: AsyncRuntime>(
 ) -> Vec<ProposalOutcome> {
     let deadline = RT::Instant::now() + within;
     let submit = |command: Command| match refusal(from, &command) {
-        Some(rejection) => Err(Ok(core.shared.refused(rejection))),
+        Some(rejection) => Err(Ok(core.shared.rejected(rejection))),
         None => proposals.submit(command, true).map_err(Err),
     };
     let submitted: Vec<_> = commands.into_iter().map(submit).collect();
@@ -58,13 +58,18 @@ pub(super) async fn serve<RT: AsyncRuntime>(
     .await
 }
 
+/// Whether only the leader may propose this command.
+fn is_verdict(command: &Command) -> bool {
+    command.is_the_leaders_own() && !planted::has(Bug::ExpiresByOldLeader)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use fairhold_types::{LockName, Revision, time::WallMillis};
 
     #[test]
-    fn verdicts_and_commands_over_the_limits_are_not_forwarded() {
+    fn verdicts_and_commands_over_the_limits_may_not_be_forwarded() {
         let order = |name: &str| {
             let (lock, reason) = (LockName::parse(name).unwrap(), String::new());
             let key = fairhold_state::command::WriteKey { key: fairhold_types::GrantId::from_ulid(1), fingerprint: [0; 16] };
@@ -83,7 +88,7 @@ mod tests {
         assert!(refusal(2, &verdict).unwrap().to_string().contains("a verdict of the leader"));
         let capacity = |bytes| Command::NoteCapacity { node: 2, bytes };
         assert_eq!(refusal(2, &capacity(1_000_000)), None);
-        assert!(refusal(3, &capacity(1_000_000)).unwrap().to_string().contains("the capacity of node 2, told by node 3"));
+        assert!(refusal(3, &capacity(1_000_000)).unwrap().to_string().contains("the capacity of node 2, reported by node 3"));
         assert!(refusal(2, &capacity(0)).unwrap().to_string().contains("without room"));
     }
 }

@@ -1,4 +1,4 @@
-//! Answers heartbeats: the one place where a node sees that its storage has lost entries.
+//! Answers heartbeats: the one place where a node detects that its storage has lost entries.
 
 use crate::{
     base::lost_entries::LostEntries,
@@ -16,22 +16,23 @@ use openraft::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// For how long a node that lost entries says so to those that ask, before it ends.
-const TELLS_FOR: Duration = Duration::from_millis(500);
+/// How long a node that lost entries reports the loss before it ends.
+const REPORTS_FOR: Duration = Duration::from_millis(500);
 
-/// Answers a heartbeat. Where it shows that this node has lost entries, the node stops.
+/// Answers a heartbeat. If it shows that this node has lost entries, the node stops.
 pub(crate) async fn answer<RT: AsyncRuntime>(core: Arc<Core<RT>>, rpc: AppendEntriesRequest<Types<RT>>) -> PeerReply<RT> {
     let (acknowledged, leader) = (rpc.prev_log_id, rpc.vote.leader_id.node_id);
     match (core.raft.append_entries(rpc).await, acknowledged) {
-        (Ok(AppendEntriesResponse::Conflict), Some(acknowledged)) if !planted::has(Bug::HidesLostEntries) => {
-            let has = core.look(|metrics| metrics.last_log_index);
+        (Ok(AppendEntriesResponse::Conflict), Some(acknowledged)) if reports_loss() => {
+            let has = core.with_metrics(|metrics| metrics.last_log_index);
             let lost = LostEntries { node: core.id, leader, acknowledged: acknowledged.index, has };
             let refusal = Refusal::LostEntries(lost.clone());
             if core.lost.set(lost).is_ok() {
                 let core = core.clone();
                 drop(RT::spawn(async move {
-                    // The leader may have stopped waiting for this answer while a disk was slow.
-                    RT::sleep(TELLS_FOR).await;
+                    // The leader may have stopped waiting for this answer while a disk was slow: report it to later
+                    // requests too.
+                    RT::sleep(REPORTS_FOR).await;
                     core.stop().await;
                 }));
             }
@@ -40,4 +41,9 @@ pub(crate) async fn answer<RT: AsyncRuntime>(core: Arc<Core<RT>>, rpc: AppendEnt
         (Ok(response), _) => PeerReply::Append(response),
         (Err(_), _) => PeerReply::Declined(Declined::NotRunning),
     }
+}
+
+/// Whether the loss is reported, as it is unless a planted bug hides it.
+fn reports_loss() -> bool {
+    !planted::has(Bug::HidesLostEntries)
 }

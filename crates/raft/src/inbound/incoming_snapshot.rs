@@ -1,4 +1,4 @@
-//! A snapshot on its way in: its blocks are written as they come, until the last one has come.
+//! Receives a snapshot: writes its blocks as they arrive, until the last one.
 
 use crate::{
     base::{
@@ -8,7 +8,7 @@ use crate::{
     },
     machine::{
         snapshot::{SnapshotStore, header},
-        snapshot_writer::{Arriving, SnapshotData},
+        snapshot_writer::{ArrivingSnapshot, SnapshotData},
     },
 };
 use fairhold_state::snapshot::BLOCK_BYTES;
@@ -24,27 +24,27 @@ use openraft::{
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// The one incoming snapshot. Only a leader sends one, so a later leader ends it, and so does the end of the connection: then its
-/// blocks are dropped.
+/// The one incoming snapshot. Only a leader sends one, so a later leader or the end of the connection discards it and
+/// its blocks.
 #[derive(Default)]
-pub(super) struct Incoming {
+pub(super) struct IncomingSnapshot {
     partial: Mutex<Option<Partial>>,
-    /// The last one for which there was no room.
+    /// The last snapshot refused for lack of disk space.
     refused: Mutex<Option<SnapshotBegin>>,
 }
 
-/// A snapshot, with the vote under which it was sent.
+/// A snapshot, with the vote of the leader that sent it.
 type Complete<RT> = (Vote<LeaderId>, SnapshotOf<Types<RT>, SnapshotData>);
 
 struct Partial {
     from: NodeId,
     head: SnapshotBegin,
     received: u32,
-    arriving: Arc<Arriving>,
+    arriving: Arc<ArrivingSnapshot>,
 }
 
-impl Incoming {
-    /// Begins a snapshot, and ends the one before, unless that is of a later leader.
+impl IncomingSnapshot {
+    /// Begins a snapshot, and discards the previous one unless that belongs to a later leader.
     pub(super) fn begin<RT: AsyncRuntime>(&self, store: &dyn SnapshotStore, from: NodeId, head: SnapshotBegin) -> PeerReply<RT> {
         self.give_up(store, |partial| partial.head.vote <= head.vote);
         let mut partial = self.partial.lock();
@@ -55,18 +55,18 @@ impl Incoming {
         let Ok(meta) = header::encode::<RT>(&meta) else {
             return PeerReply::Declined(Declined::Malformed);
         };
-        // The leader asks again after a while.
+        // The leader retries after a while.
         if !store.has_room_for(u64::from(head.blocks) * BLOCK_BYTES as u64) {
             self.refuse(from, head);
             return PeerReply::Declined(Declined::Busy);
         }
-        tracing::info!(from, blocks = head.blocks, "a snapshot from the leader begins to arrive");
-        let arriving = Arc::new(Arriving::new(store.draft(meta)));
+        tracing::info!(from, blocks = head.blocks, "receiving a snapshot from the leader");
+        let arriving = Arc::new(ArrivingSnapshot::new(store.draft(meta)));
         *partial = Some(Partial { from, head, received: 0, arriving });
         PeerReply::SnapshotTaken
     }
 
-    /// Logs once for each snapshot that the disk has no space for it.
+    /// Logs the lack of disk space once for each snapshot.
     fn refuse(&self, from: NodeId, head: SnapshotBegin) {
         let mut refused = self.refused.lock();
         if refused.as_ref().is_some_and(|known| (known.last_log_id, known.blocks) == (head.last_log_id, head.blocks)) {
@@ -75,13 +75,13 @@ impl Incoming {
         let mib = (u64::from(head.blocks) * BLOCK_BYTES as u64).div_ceil(1 << 20);
         tracing::warn!(
             from,
-            "the disk has no space for the leader's snapshot of {mib} MiB: this node cannot catch up. Free space on the file \
-             system of its data directory; the leader tries again by itself"
+            "the disk has no space for the leader's snapshot of {mib} MiB, so this node cannot catch up. Free space on the file \
+             system of its data directory; the leader retries automatically"
         );
         *refused = Some(head);
     }
 
-    /// Takes its place here; it is answered when the block is written.
+    /// Enqueues a block during this call; the future resolves once it is written.
     pub(super) fn block<RT: AsyncRuntime>(
         &self,
         store: &dyn SnapshotStore,
@@ -96,11 +96,11 @@ impl Incoming {
             }
             Some(_) | None => return ready(PeerReply::Declined(Declined::OutOfOrder)).boxed(),
         };
-        let written = store.aside(Box::new(move || arriving.write(&block)));
+        let written = store.run_blocking(Box::new(move || arriving.write(&block)));
         async move { if written.await.is_ok() { PeerReply::SnapshotTaken } else { PeerReply::Declined(Declined::Busy) } }.boxed()
     }
 
-    /// The complete snapshot.
+    /// Ends the transfer, and returns the complete snapshot.
     pub(super) fn end<RT: AsyncRuntime>(&self, store: &dyn SnapshotStore, from: NodeId) -> Result<Complete<RT>, Declined> {
         let whole = self.partial.lock().take_if(|partial| partial.from == from && partial.received == partial.head.blocks);
         let Some(Partial { head, arriving, .. }) = whole else {
@@ -111,12 +111,12 @@ impl Incoming {
         Ok((head.vote, openraft::Snapshot { meta, snapshot: SnapshotData::Arrived(arriving) }))
     }
 
-    /// A leader was heard: those before it send nothing more.
-    pub(super) fn hear(&self, store: &dyn SnapshotStore, vote: Vote<LeaderId>) {
+    /// Discards the snapshot of an earlier leader than the one that was heard.
+    pub(super) fn on_leader_vote(&self, store: &dyn SnapshotStore, vote: Vote<LeaderId>) {
         self.give_up(store, |partial| partial.head.vote < vote);
     }
 
-    /// A node's connection for snapshots broke.
+    /// Discards the snapshot of a node whose snapshot connection has ended.
     pub(super) fn hung_up(&self, store: &dyn SnapshotStore, from: NodeId) {
         self.give_up(store, |partial| partial.from == from);
     }
@@ -124,8 +124,8 @@ impl Incoming {
     fn give_up(&self, store: &dyn SnapshotStore, is_over: impl Fn(&Partial) -> bool) {
         if let Some(Partial { from, arriving, .. }) = self.partial.lock().take_if(|partial| is_over(partial)) {
             tracing::info!(from, "discarded an incomplete snapshot from the leader");
-            // After what is still to be written of it; the end of a process may come before, and removes it too.
-            drop(store.aside(Box::new(move || drop(arriving))));
+            // Runs after the pending writes. If the process ends first, the next start removes the draft.
+            drop(store.run_blocking(Box::new(move || drop(arriving))));
         }
     }
 }
@@ -140,11 +140,11 @@ mod tests {
 
     type RT = TokioRuntime;
 
-    /// Drafts that live, each a clone of the one in here.
+    /// Counts the drafts that exist: each is a clone of this `Arc`.
     #[derive(Default)]
     struct Drafts(Arc<()>);
 
-    struct Draft(#[expect(dead_code, reason = "it is counted")] Arc<()>);
+    struct Draft(#[expect(dead_code, reason = "only its reference count is used")] Arc<()>);
 
     impl Drafts {
         fn alive(&self) -> usize {
@@ -158,7 +158,7 @@ mod tests {
         }
 
         fn finish(self: Box<Self>) -> io::Result<Arc<dyn StoredSnapshot>> {
-            Err(io::Error::other("nobody asks for it"))
+            Err(io::Error::other("no test finishes a draft"))
         }
     }
 
@@ -176,7 +176,7 @@ mod tests {
         Vote { leader_id: LeaderId { term, node_id }, committed: true }
     }
 
-    async fn begun(incoming: &Incoming, drafts: &Drafts, term: u64, from: NodeId) -> bool {
+    async fn begins(incoming: &IncomingSnapshot, drafts: &Drafts, term: u64, from: NodeId) -> bool {
         let members = crate::base::aliases::Members::default();
         let head = SnapshotBegin { vote: vote(term, from), last_log_id: None, members, blocks: 3 };
         let taken = |reply| matches!(reply, PeerReply::<RT>::SnapshotTaken);
@@ -185,31 +185,31 @@ mod tests {
 
     #[tokio::test]
     async fn a_dead_leaders_partial_snapshot_is_dropped_when_its_connection_breaks() {
-        let (incoming, drafts) = (Incoming::default(), Drafts::default());
-        assert!(begun(&incoming, &drafts, 1, 1).await);
+        let (incoming, drafts) = (IncomingSnapshot::default(), Drafts::default());
+        assert!(begins(&incoming, &drafts, 1, 1).await);
         incoming.hung_up(&drafts, 2);
-        assert_eq!(drafts.alive(), 1, "another node's connection");
+        assert_eq!(drafts.alive(), 1, "it was another node's connection");
         incoming.hung_up(&drafts, 1);
         assert_eq!(drafts.alive(), 0);
-        assert!(begun(&incoming, &drafts, 1, 1).await, "it may begin again");
+        assert!(begins(&incoming, &drafts, 1, 1).await, "it may begin again");
     }
 
     #[tokio::test]
     async fn a_replaced_leaders_partial_snapshot_is_dropped() {
-        let (incoming, drafts) = (Incoming::default(), Drafts::default());
-        assert!(begun(&incoming, &drafts, 1, 1).await);
-        incoming.hear(&drafts, vote(1, 1));
-        assert_eq!(drafts.alive(), 1, "the same leader is heard all the time");
-        incoming.hear(&drafts, vote(2, 3));
+        let (incoming, drafts) = (IncomingSnapshot::default(), Drafts::default());
+        assert!(begins(&incoming, &drafts, 1, 1).await);
+        incoming.on_leader_vote(&drafts, vote(1, 1));
+        assert_eq!(drafts.alive(), 1, "it is the same leader");
+        incoming.on_leader_vote(&drafts, vote(2, 3));
         assert_eq!(drafts.alive(), 0);
 
-        assert!(begun(&incoming, &drafts, 2, 3).await);
-        assert!(begun(&incoming, &drafts, 3, 2).await);
-        assert_eq!(drafts.alive(), 1, "a later leader's takes the place of the one before");
-        assert!(!begun(&incoming, &drafts, 2, 3).await, "an earlier leader's does not");
+        assert!(begins(&incoming, &drafts, 2, 3).await);
+        assert!(begins(&incoming, &drafts, 3, 2).await);
+        assert_eq!(drafts.alive(), 1, "a later leader's snapshot replaces the earlier one");
+        assert!(!begins(&incoming, &drafts, 2, 3).await, "an earlier leader's snapshot does not");
         assert_eq!(drafts.alive(), 1);
         assert!(incoming.end::<RT>(&drafts, 3).is_err());
-        assert_eq!(drafts.alive(), 1, "who sends nothing ends nothing");
+        assert_eq!(drafts.alive(), 1, "a node that sends no snapshot ends none");
         assert!(incoming.end::<RT>(&drafts, 2).is_err(), "two blocks are missing");
         assert_eq!(drafts.alive(), 0);
     }

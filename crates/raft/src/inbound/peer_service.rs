@@ -1,28 +1,27 @@
-//! The receiving side: who may speak to this node, and what becomes of a request.
+//! The receiving side of the transport: admits nodes, and serves their requests.
 
 use crate::{
     base::{
         config::ReplicaConfig,
-        log_limit::Complaint,
+        log_limit::LogLimit,
         peer::{Introduction, Lane, Refusal, Service},
         wire::{self, Declined, PeerReply, PeerRequest},
     },
     core::{
         Core, ForwardRoute,
         ballots::grants,
-        status::{incarnations, is_empty},
+        status::{incarnations, is_empty, is_wiped},
     },
-    inbound::{append::Appenders, forwarded, heartbeat, incoming_snapshot::Incoming, refusal_log::Refused, term_limit},
+    inbound::{
+        append::Appenders, forwarded, heartbeat, incoming_snapshot::IncomingSnapshot, refusal_log::RefusalLog, term_limit,
+    },
     leadership::{fast_election, handover},
     propose::queue::ProposalQueue,
     queues::Queues,
 };
 use bytes::Bytes;
 use fairhold_state::command::Command;
-use fairhold_types::{
-    Incarnation, NodeId, failpoint,
-    planted::{self, Bug},
-};
+use fairhold_types::{Incarnation, NodeId, failpoint};
 use futures_util::{
     FutureExt,
     future::{BoxFuture, ready},
@@ -36,37 +35,38 @@ use std::{
     time::Duration,
 };
 
-/// Where other nodes are received. It is made first, because the transport needs it; it answers when the replica has started.
+/// Serves the requests of other nodes. It exists before the replica, because the transport needs it; it serves requests
+/// once the replica has started.
 pub struct PeerService<RT: AsyncRuntime>(Arc<ServiceInner<RT>>);
 
 struct ServiceInner<RT: AsyncRuntime> {
     id: NodeId,
     incarnation: Incarnation,
-    /// The nodes that may speak to this node until it knows a membership.
+    /// The nodes that may connect until this node knows a membership.
     configured: BTreeSet<NodeId>,
     /// The replica, once it has started.
     replica: OnceLock<StartedReplica<RT>>,
-    /// With which data directory each node introduced itself last.
+    /// The data directory with which each node last introduced itself.
     introduced: Mutex<BTreeMap<NodeId, Incarnation>>,
-    refused: Refused,
+    refused: RefusalLog,
     appenders: Appenders<RT>,
-    incoming: Incoming,
-    far_terms: Complaint<RT>,
-    improper: Complaint<RT>,
+    incoming: IncomingSnapshot,
+    far_term_log: LogLimit<RT>,
+    improper_log: LogLimit<RT>,
 }
 
-/// What the service needs of a replica that has started.
+/// What the service needs of a started replica.
 struct StartedReplica<RT: AsyncRuntime> {
     /// Weak, because the core owns the transport, and the transport this.
     core: Weak<Core<RT>>,
     queues: Queues,
 }
 
-/// What a node knows of the members: their data directories. Empty before the cluster formed.
-type Known = BTreeMap<NodeId, Incarnation>;
+/// The data directories of the known members; empty before the cluster has formed.
+type Incarnations = BTreeMap<NodeId, Incarnation>;
 
 impl<RT: AsyncRuntime> PeerService<RT> {
-    /// Receives nobody until the replica has started with it.
+    /// Admits no node until a replica has started with this service.
     #[must_use]
     pub fn new(config: &ReplicaConfig) -> PeerService<RT> {
         PeerService(Arc::new(ServiceInner {
@@ -75,11 +75,11 @@ impl<RT: AsyncRuntime> PeerService<RT> {
             configured: config.members.keys().copied().collect(),
             replica: OnceLock::new(),
             introduced: Mutex::new(BTreeMap::new()),
-            refused: Refused::default(),
+            refused: RefusalLog::default(),
             appenders: Appenders::default(),
-            incoming: Incoming::default(),
-            far_terms: Complaint::default(),
-            improper: Complaint::default(),
+            incoming: IncomingSnapshot::default(),
+            far_term_log: LogLimit::default(),
+            improper_log: LogLimit::default(),
         }))
     }
 
@@ -89,7 +89,7 @@ impl<RT: AsyncRuntime> PeerService<RT> {
         Arc::new(self.clone())
     }
 
-    /// From now on requests are served. openraft must have told its first metrics: they say who the members are.
+    /// Serves requests from now on. openraft must have published its first metrics, because they name the members.
     pub(crate) fn open(&self, core: &Arc<Core<RT>>, queues: Queues) -> bool {
         self.0.replica.set(StartedReplica { core: Arc::downgrade(core), queues }).is_ok()
     }
@@ -109,31 +109,31 @@ impl<RT: AsyncRuntime> PeerService<RT> {
         {
             return Err(Refusal::Cluster { theirs, ours });
         }
-        self.decide_on(&core.look(incarnations), other.id, other.incarnation)
+        self.decide_on(&core.with_metrics(incarnations), other.id, other.incarnation)
     }
 
-    fn decide_on(&self, known: &Known, id: NodeId, found: Incarnation) -> Result<(), Refusal> {
+    fn decide_on(&self, known: &Incarnations, id: NodeId, found: Incarnation) -> Result<(), Refusal> {
         match known.get(&id) {
-            Some(&expected) if expected != found && !planted::has(Bug::AdmitsWipedMember) => {
-                Err(Refusal::Incarnation { id, expected, found })
-            }
+            Some(&expected) if is_wiped(expected, found) => Err(Refusal::Incarnation { id, expected, found }),
             Some(_) => Ok(()),
             None if known.is_empty() && self.0.configured.contains(&id) => Ok(()),
             None => Err(Refusal::Stranger { id }),
         }
     }
 
-    /// A connection may be older than what this node knows of the members by now.
+    /// Checks a sender again: its connection may be older than this node's knowledge of the members.
     fn still_admitted(&self, core: &Core<RT>, from: NodeId) -> Result<(), Refusal> {
         let introduced = self.0.introduced.lock().get(&from).copied().ok_or(Refusal::Stranger { id: from })?;
-        core.look(|metrics| {
+        core.with_metrics(|metrics| {
             let mut nodes = metrics.membership_config.nodes().peekable();
             if nodes.peek().is_none() {
                 return Ok(());
             }
             match metrics.membership_config.get_node(&from) {
-                Some(member) if member.incarnation == introduced || planted::has(Bug::AdmitsWipedMember) => Ok(()),
-                Some(member) => Err(Refusal::Incarnation { id: from, expected: member.incarnation, found: introduced }),
+                Some(member) if is_wiped(member.incarnation, introduced) => {
+                    Err(Refusal::Incarnation { id: from, expected: member.incarnation, found: introduced })
+                }
+                Some(_) => Ok(()),
                 None => Err(Refusal::Stranger { id: from }),
             }
         })
@@ -150,14 +150,14 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
     fn introduction(&self) -> Introduction {
         let ServiceInner { id, incarnation, .. } = *self.0;
         match self.core() {
-            // Not `empty`: whether it is, is not known yet, and a cluster must not be formed on a guess.
+            // Not `empty`: that is unknown yet, and a cluster must not form on a guess.
             None => Introduction { id, cluster: None, incarnation, empty: false, members: Vec::new() },
             Some(core) => Introduction {
                 id,
                 cluster: core.shared.read().cluster(),
                 incarnation,
-                empty: core.look(is_empty),
-                members: core.look(incarnations).into_iter().collect(),
+                empty: core.with_metrics(is_empty),
+                members: core.with_metrics(incarnations).into_iter().collect(),
             },
         }
     }
@@ -188,18 +188,18 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
         let request = match wire::decode::<PeerRequest<RT>>(&request) {
             Ok(request) => request,
             Err(error) => {
-                tracing::warn!(node = from, %error, "a request of node {from} cannot be read");
+                tracing::warn!(node = from, %error, "a request of node {from} cannot be decoded");
                 return ready(reply::<RT>(&PeerReply::Declined(Declined::Malformed))).boxed();
             }
         };
-        let own = core.look(|metrics| metrics.current_term);
+        let own = core.with_metrics(|metrics| metrics.current_term);
         if let Some(term) = term_limit::too_far(&request, own) {
             let declined = Declined::TermTooFar { term, own };
-            if self.0.far_terms.is_due() {
+            if self.0.far_term_log.is_due() {
                 tracing::error!(
                     node = from,
-                    "refused a request from node {from}: {declined}. Is it really a node of this cluster, and is its memory \
-                     sound?"
+                    "refused a request from node {from}: {declined}. Check that it belongs to this cluster and that its \
+                     memory is sound"
                 );
             }
             return ready(reply::<RT>(&PeerReply::Declined(declined))).boxed();
@@ -209,11 +209,11 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
     }
 
     fn hung_up(&self, from: NodeId, lane: Lane) {
-        // A leader keeps each of its followers one connection for heartbeats; the others come and go.
+        // A leader keeps one heartbeat connection to each of its followers; other connections come and go.
         if lane == Lane::Heartbeat
             && let Some(core) = self.core()
         {
-            drop(RT::spawn(fast_election::fill(core, from)));
+            drop(RT::spawn(fast_election::on_leader_dead(core, from)));
         } else if lane == Lane::Snapshot
             && let Some(core) = self.core()
         {
@@ -223,7 +223,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
 }
 
 impl<RT: AsyncRuntime> ServiceInner<RT> {
-    /// What must keep its order takes its place here; the rest happens in the future.
+    /// Starts serving a request. Ordered requests enter their queue during this call; the future does the rest.
     fn answer(
         &self,
         core: Arc<Core<RT>>,
@@ -234,7 +234,7 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
     ) -> BoxFuture<'static, PeerReply<RT>> {
         if let PeerRequest::Append(rpc) = &request {
             core.contact.heard(rpc.vote, RT::Instant::now());
-            self.incoming.hear(&*core.snapshots, rpc.vote);
+            self.incoming.on_leader_vote(&*core.snapshots, rpc.vote);
         }
         match request {
             PeerRequest::Append(rpc) if lane == Lane::Append => self.appenders.append(&core, from, rpc),
@@ -243,10 +243,11 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
                 if failpoint!(RaftVoteReceive, RT).is_err() {
                     return PeerReply::Declined(Declined::Busy);
                 }
-                let (vote, asked) = (rpc.vote, RT::Instant::now());
+                let vote = rpc.vote;
+                let asked = RT::Instant::now();
                 let response = core.raft.vote(rpc).await;
                 if response.as_ref().is_ok_and(|response| grants(response, vote)) {
-                    core.contact.gave(vote, asked, RT::Instant::now());
+                    core.contact.voted(vote, asked, RT::Instant::now());
                 }
                 let reply = answer(response.map(PeerReply::Vote));
                 if failpoint!(RaftVoteAnswer, RT).is_ok() { reply } else { PeerReply::Declined(Declined::Busy) }
@@ -254,7 +255,7 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
             .boxed(),
             PeerRequest::PreVote(rpc) => async move {
                 let mut response = core.raft.pre_vote(rpc).await;
-                // openraft leaves a lease that `vacancy` set aside as it is, also where that was a false alarm.
+                // openraft does not restore a lease that `fast_election` has waived, even after a false alarm.
                 if let Ok(response) = &mut response {
                     response.vote_granted &= !core.contact.hears_leader(core.lease, RT::Instant::now());
                 }
@@ -287,13 +288,15 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
             }
             .boxed(),
             PeerRequest::DiskLow => {
-                core.disk_room.heard(from, RT::Instant::now());
+                core.disk_room.note_low(from, RT::Instant::now());
                 ready(PeerReply::Noted).boxed()
             }
             PeerRequest::ReadIndex => async move { PeerReply::ReadIndex(queues.barriers.next(true).await) }.boxed(),
-            PeerRequest::Attend(message) => async move {
-                match (core.route(), core.attendant.get()) {
-                    (ForwardRoute::Here, Some(attendant)) => PeerReply::Attended(attendant.attend(message, from).await),
+            PeerRequest::CallLeader(message) => async move {
+                match (core.route(), core.leader_handler.get()) {
+                    (ForwardRoute::Here, Some(leader_handler)) => {
+                        PeerReply::LeaderReply(leader_handler.handle(message, from).await)
+                    }
                     (ForwardRoute::Here | ForwardRoute::There(_) | ForwardRoute::Unknown, _) => {
                         PeerReply::Declined(Declined::NotLeader)
                     }
@@ -312,9 +315,9 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
         within_ms: u64,
     ) -> BoxFuture<'static, PeerReply<RT>> {
         if let Some(refusal) = commands.iter().find_map(|command| forwarded::refusal(from, command))
-            && self.improper.is_due()
+            && self.improper_log.is_due()
         {
-            tracing::error!(node = from, "node {from} forwarded a command that a node must not forward: {refusal}");
+            tracing::error!(node = from, "node {from} forwarded a command that no node may forward: {refusal}");
         }
         async move {
             if !matches!(core.route(), ForwardRoute::Here) {
@@ -326,12 +329,12 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
     }
 }
 
-/// A node that has lost entries speaks with nobody, and tells everyone why.
+/// A node that has lost log entries refuses every node, and reports the loss.
 fn takes_part<RT: AsyncRuntime>(core: &Core<RT>) -> Result<(), Refusal> {
     core.lost.get().map_or(Ok(()), |lost| Err(Refusal::LostEntries(lost.clone())))
 }
 
-/// openraft answers everything but when it has stopped.
+/// openraft answers every request until it has stopped.
 fn answer<RT: AsyncRuntime, E>(result: Result<PeerReply<RT>, E>) -> PeerReply<RT> {
     result.unwrap_or(PeerReply::Declined(Declined::NotRunning))
 }
@@ -339,7 +342,7 @@ fn answer<RT: AsyncRuntime, E>(result: Result<PeerReply<RT>, E>) -> PeerReply<RT
 fn reply<RT: AsyncRuntime>(reply: &PeerReply<RT>) -> Bytes {
     wire::encode(reply).unwrap_or_else(|error| {
         tracing::error!(%error, "an answer to another node cannot be encoded");
-        // The other side cannot read nothing, and takes it for an unknown outcome: which it is.
+        // The other node cannot decode an empty answer, and treats it as an unknown outcome, which is right.
         Bytes::new()
     })
 }
@@ -352,6 +355,6 @@ impl<RT: AsyncRuntime> Clone for PeerService<RT> {
 
 impl<RT: AsyncRuntime> fmt::Debug for PeerService<RT> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reception").field("id", &self.0.id).finish_non_exhaustive()
+        f.debug_struct("PeerService").field("id", &self.0.id).finish_non_exhaustive()
     }
 }

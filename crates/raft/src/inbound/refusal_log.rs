@@ -1,4 +1,4 @@
-//! Which refusals are worth a line in the log: a node that tries again and again is told of once.
+//! Decides which refusals to log: a node that retries again and again is logged once.
 
 use crate::base::peer::Refusal;
 use fairhold_types::NodeId;
@@ -8,25 +8,25 @@ use std::{
     mem::discriminant,
 };
 
-/// The last refusal of each node that was told.
+/// The last logged refusal of each node.
 #[derive(Debug, Default)]
-pub(super) struct Refused(Mutex<BTreeMap<NodeId, Refusal>>);
+pub(super) struct RefusalLog(Mutex<BTreeMap<NodeId, Refusal>>);
 
-impl Refused {
-    /// Whether to tell of this refusal; a next one like it is known then.
+impl RefusalLog {
+    /// Whether to log this refusal. A repetition of it is not logged.
     pub(super) fn is_news(&self, configured: &BTreeSet<NodeId>, other: NodeId, refusal: &Refusal) -> bool {
-        // The second one is this node's own affair: it says so when it ends.
+        // `LostEntries` is this node's own condition: the node logs it when it ends.
         if matches!(refusal, Refusal::Starting | Refusal::LostEntries(_)) {
             return false;
         }
-        // A stranger may claim any id: all strangers share one entry, or they could grow the list at will.
+        // A stranger may claim any id: all strangers share one entry, so that they cannot grow the map at will.
         let stranger = !configured.contains(&other);
         let key = if stranger { NodeId::MAX } else { other };
         let before = self.0.lock().insert(key, refusal.clone());
         before.is_none_or(|before| if stranger { discriminant(&before) != discriminant(refusal) } else { before != *refusal })
     }
 
-    /// The node was admitted: the next refusal is news again.
+    /// Forgets an admitted node: its next refusal is logged again.
     pub(super) fn forget(&self, other: NodeId) {
         self.0.lock().remove(&other);
     }
@@ -38,17 +38,17 @@ mod tests {
     use fairhold_types::Incarnation;
 
     #[test]
-    fn a_node_that_tries_again_and_again_is_told_of_once_and_strangers_share_one_line() {
-        let (refused, configured) = (Refused::default(), BTreeSet::from([1, 2, 3]));
+    fn a_node_that_retries_is_logged_once_and_strangers_share_one_line() {
+        let (refused, configured) = (RefusalLog::default(), BTreeSet::from([1, 2, 3]));
         let is_news = |other, refusal: &Refusal| refused.is_news(&configured, other, refusal);
         let wiped = |found| Refusal::Incarnation { id: 2, expected: Incarnation(1), found: Incarnation(found) };
-        assert!(!is_news(2, &Refusal::Starting), "it is over in a moment");
+        assert!(!is_news(2, &Refusal::Starting), "it passes in a moment");
         assert!(is_news(2, &wiped(7)) && !is_news(2, &wiped(7)));
-        assert!(is_news(2, &wiped(8)), "another data directory is other news");
-        assert!(is_news(3, &Refusal::Stranger { id: 3 }), "of another node");
+        assert!(is_news(2, &wiped(8)), "it has another data directory");
+        assert!(is_news(3, &Refusal::Stranger { id: 3 }), "it is another node");
         refused.forget(2);
         assert!(is_news(2, &wiped(8)), "it was admitted in between");
         assert!(is_news(77, &Refusal::Stranger { id: 77 }) && !is_news(78, &Refusal::Stranger { id: 78 }));
-        assert!(is_news(79, &wiped(9)), "another kind");
+        assert!(is_news(79, &wiped(9)), "it is another kind of refusal");
     }
 }

@@ -1,15 +1,17 @@
-//! How far the term of another node may be ahead.
+//! Limits how far ahead another node's term may be.
 //!
-//! A vote stays on the disk for good, and no node wins an election in a lower term: one request with the highest possible term
-//! would stop the cluster for good. Terms grow by one for each election, so a real term is never far from this node's.
+//! A vote stays on disk for good, and no node wins an election in a lower term: one request with the highest possible
+//! term would stop the cluster for good. Terms grow by one with each election, so a real term is never far from this
+//! node's.
 
 use crate::base::{aliases::LogId, wire::PeerRequest};
 use openraft::AsyncRuntime;
 
-/// How far ahead of this node's own a term may be: at ten elections a second, this node would have been away for thirteen years.
+/// How far a term may be ahead of this node's own: at ten elections a second, this node would have been away for
+/// thirteen years.
 pub(crate) const TERM_LEAD_MAX: u64 = 1 << 32;
 
-/// The term of a request that is too far ahead of this node's own, where one is.
+/// The term of a request, if it is too far ahead of this node's own.
 pub(super) fn too_far<RT: AsyncRuntime>(request: &PeerRequest<RT>, own: u64) -> Option<u64> {
     highest(request).filter(|term| *term > own.saturating_add(TERM_LEAD_MAX))
 }
@@ -29,7 +31,7 @@ fn highest<RT: AsyncRuntime>(request: &PeerRequest<RT>) -> Option<u64> {
         | PeerRequest::SnapshotEnd
         | PeerRequest::Propose { .. }
         | PeerRequest::ReadIndex
-        | PeerRequest::Attend(_)
+        | PeerRequest::CallLeader(_)
         | PeerRequest::HandOver { .. }
         | PeerRequest::DiskLow => return None,
     };
@@ -47,7 +49,7 @@ mod tests {
     use openraft_rt_tokio::TokioRuntime;
 
     #[test]
-    fn no_request_names_a_term_that_no_cluster_reaches() {
+    fn terms_that_no_cluster_reaches_are_found_in_every_request() {
         let vote = |term| Vote { leader_id: LeaderId { term, node_id: 2 }, committed: true };
         let logged = |term| Some(LogId { leader_id: LeaderId { term, node_id: 2 }, index: 7 });
         let append = |term, prev, commit| {
@@ -72,6 +74,6 @@ mod tests {
         ] {
             assert_eq!(too_far(&request, 5), found, "{request:?}");
         }
-        assert_eq!(too_far(&append(last, None, None), last - 1), None, "a term that is here is no surprise");
+        assert_eq!(too_far(&append(last, None, None), last - 1), None, "this node is already near that term");
     }
 }

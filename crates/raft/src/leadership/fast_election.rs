@@ -1,11 +1,11 @@
-//! When the leader's process has died: an election at once.
+//! An election at once when the leader's process has died.
 //!
-//! A follower otherwise waits for the end of the leader's lease, and then for a random time, before it stands. A process that
-//! died is seen sooner, because its machine closes its connections and refuses new ones. Each follower that sees both sets its
-//! own lease aside and asks a majority whether it would vote for it (Pre-Vote, Raft dissertation, section 9.6).
+//! Normally a follower waits for the end of the leader's lease plus a random time before it starts an election. A dead
+//! process is detected sooner, because its machine closes its connections and refuses new ones. Each follower that sees
+//! both waives the lease and asks a majority whether it would grant a vote (Pre-Vote, Raft dissertation, section 9.6).
 //!
-//! Nobody is deposed by a mistake: who has not seen the same refuses, and so does above all a leader that a majority still
-//! acknowledges. A machine or a net that is gone refuses nothing, and is waited for as before.
+//! A false alarm deposes no leader: nodes that have not seen the same refuse, above all a leader that a majority still
+//! acknowledges. A machine or network that is down refuses no connections, so its leader's lease must run out as usual.
 
 use crate::{
     base::types::Types,
@@ -15,26 +15,29 @@ use fairhold_types::NodeId;
 use openraft::{AsyncRuntime, alias::VoteOf, raft::TransferLeaderRequest};
 use std::{sync::Arc, time::Duration};
 
-/// The voter with the lowest number stands first, and each further one so much later: two at the same time would split the votes.
-const TURN: Duration = Duration::from_millis(25);
-/// Between two tries.
+/// Delay between ranks. The voter with the lowest id starts first: two candidates at the same time would split the
+/// votes.
+const RANK_DELAY: Duration = Duration::from_millis(25);
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How often a node tries. A process that ends closes its connections one after the other, and perhaps the port last; and the
-/// others may see it a moment later than this one.
-const TRIES: u32 = 8;
+/// Number of attempts. A process that ends closes its connections one after the other, and perhaps its port last; and
+/// other nodes may notice a moment later.
+const ATTEMPTS: u32 = 8;
 
-/// Stands for election once the leader is known to be dead, when it is this node's turn; does nothing in every other case.
-pub(crate) async fn fill<RT: AsyncRuntime>(core: Arc<Core<RT>>, dead: NodeId) {
-    let Some(led) = core.standing(|standing| (standing.current_leader == Some(dead)).then_some(standing.vote)) else { return };
+/// Starts an election if the leader `dead` has died, once it is this node's turn. Otherwise does nothing.
+pub(crate) async fn on_leader_dead<RT: AsyncRuntime>(core: Arc<Core<RT>>, dead: NodeId) {
+    let Some(led) = core.with_server_metrics(|metrics| (metrics.current_leader == Some(dead)).then_some(metrics.vote)) else {
+        return;
+    };
     let ForwardRoute::There(leader) = core.route() else { return };
     if leader.id != dead {
         return;
     }
-    let Some(turn) = turn(&core, dead) else { return };
-    for _ in 0..TRIES {
+    let Some(rank) = rank(&core, dead) else { return };
+    for _ in 0..ATTEMPTS {
         if core.peer.is_refused(&leader).await {
-            RT::sleep(TURN * turn).await;
-            if !stand(&core, led, dead).await {
+            RT::sleep(RANK_DELAY * rank).await;
+            if !campaign(&core, led, dead).await {
                 return;
             }
         }
@@ -42,17 +45,17 @@ pub(crate) async fn fill<RT: AsyncRuntime>(core: Arc<Core<RT>>, dead: NodeId) {
     }
 }
 
-/// How many voters stand before this node; `None` where it has no vote.
-fn turn<RT: AsyncRuntime>(core: &Core<RT>, dead: NodeId) -> Option<u32> {
-    core.standing(|standing| {
-        let mut others = standing.membership_config.voter_ids().filter(|id| *id != dead);
+/// The number of voters that start before this node; `None` if it has no vote.
+fn rank<RT: AsyncRuntime>(core: &Core<RT>, dead: NodeId) -> Option<u32> {
+    core.with_server_metrics(|metrics| {
+        let mut others = metrics.membership_config.voter_ids().filter(|id| *id != dead);
         others.by_ref().position(|id| id == core.id).and_then(|before| u32::try_from(before).ok())
     })
 }
 
-/// Sets the lease aside and asks for votes; `false` when the leadership that ended is not the newest any more.
-async fn stand<RT: AsyncRuntime>(core: &Core<RT>, led: VoteOf<Types<RT>>, dead: NodeId) -> bool {
-    // The answer comes when what is being written is on the disk: a vote for itself, perhaps, since the last try.
+/// Waives the lease and starts an election; `false` if a newer leadership has begun.
+async fn campaign<RT: AsyncRuntime>(core: &Core<RT>, led: VoteOf<Types<RT>>, dead: NodeId) -> bool {
+    // The answer arrives after pending disk writes, perhaps of this node's own vote since the last attempt.
     if !core.raft.with_raft_state(move |state| *state.vote_ref() == led).await.is_ok_and(|newest| newest) {
         return false;
     }
@@ -60,8 +63,9 @@ async fn stand<RT: AsyncRuntime>(core: &Core<RT>, led: VoteOf<Types<RT>>, dead: 
         leader = dead,
         "the leader, node {dead}, has ended: its machine refuses connections. An election begins at once"
     );
-    core.contact.suspects(led);
-    // openraft sets the lease of this vote aside when its leader hands over to somebody else; nobody stands for it by that.
-    let aside = TransferLeaderRequest::new(led, dead, None);
-    core.raft.handle_transfer_leader(aside).await.is_ok() && core.raft.trigger().elect(true).await.is_ok()
+    core.contact.suspect(led);
+    // openraft waives the lease of this vote when its leader hands over. Naming the leader itself as the target makes
+    // no node a candidate.
+    let waiver = TransferLeaderRequest::new(led, dead, None);
+    core.raft.handle_transfer_leader(waiver).await.is_ok() && core.raft.trigger().elect(true).await.is_ok()
 }

@@ -1,7 +1,8 @@
-//! A cluster forms by itself: when every configured node has answered that it is empty too, the one with the lowest id makes
-//! them members, each with its data directory.
+//! How a cluster forms by itself: once every configured node has answered that it is empty, the one with the lowest id
+//! makes them members, each with its data directory.
 //!
-//! A node without a log that some cluster knows already is a wiped one: it must not vote, and its start ends with instructions.
+//! A node without a log that a cluster already knows was wiped: it must not vote, and its start fails with
+//! instructions.
 
 use crate::{
     base::{
@@ -10,14 +11,14 @@ use crate::{
         peer::{Introduction, PeerError, Refusal, Target},
         types::Member,
     },
-    core::{Core, leadership_in, status::is_empty},
+    core::{
+        Core, leadership_in,
+        status::{is_empty, is_wiped},
+    },
     queues::Queues,
 };
 use fairhold_state::command::Command;
-use fairhold_types::{
-    ClusterId, Incarnation, NodeId, failpoint,
-    planted::{self, Bug},
-};
+use fairhold_types::{ClusterId, Incarnation, NodeId, failpoint};
 use futures_util::future::join_all;
 use openraft::{
     AsyncRuntime, Instant,
@@ -26,45 +27,44 @@ use openraft::{
 use rand::Rng;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// The pause between two rounds of asking the other nodes. An operator starts them one by one.
+/// Pause between two rounds of contacting the other nodes. An operator starts the nodes one by one.
 const ROUND_PAUSE: Duration = Duration::from_millis(200);
-/// The time for one node to say who it is.
+/// Time limit for one node's introduction.
 const GREETING_LIMIT: Duration = Duration::from_secs(2);
-
-/// The time for one try at naming the cluster.
+/// Time limit for one attempt to name the cluster.
 const NAMING_LIMIT: Duration = Duration::from_secs(2);
 
-/// What a node without a log learns from asking another one.
+/// What a node without a log learns from another node.
 enum FoundClusters {
-    /// It is empty too, and this is its data directory.
+    /// It is empty too, and has this data directory.
     Empty(Incarnation),
-    /// The cluster has formed, and this node is a member: its leader will send the log.
+    /// The cluster has formed with this node as a member: its leader will send the log.
     Formed,
-    /// Nothing yet: it is not up, or it is starting.
-    Nothing,
+    /// Nothing yet: it is down or starting.
+    Unknown,
 }
 
-/// Waits until this node is part of a cluster, and forms it where that is this node's task.
+/// Waits until this node is part of a cluster, and forms it if that is this node's task.
 pub(crate) async fn form<RT: AsyncRuntime>(core: Arc<Core<RT>>, config: ReplicaConfig) -> Result<(), FormationError> {
-    let formed = core.until(|standing| standing.membership_config.nodes().next().map(drop));
+    let formed = core.until(|metrics| metrics.membership_config.nodes().next().map(drop));
     tokio::select! {
         biased;
         formed = formed => formed.ok_or_else(|| FormationError::Impossible("the node has stopped".to_owned())),
-        result = ask_around(&core, &config) => result,
+        result = discover(&core, &config) => result,
     }
 }
 
-async fn ask_around<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -> Result<(), FormationError> {
+async fn discover<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -> Result<(), FormationError> {
     let forms = config.members.keys().next() == Some(&config.id);
     if config.members.len() > 1 {
-        tracing::info!(members = config.members.len(), "waiting for all members to be up, to form a cluster");
+        tracing::info!(members = config.members.len(), "waiting for all members to start, to form a cluster");
     }
     loop {
         let others = config.members.iter().filter(|(id, _)| **id != config.id);
         let answers = join_all(others.map(|(&id, member)| async move {
             let target = Target { id, address: member.address.clone(), incarnation: None };
             let greeting = RT::timeout(GREETING_LIMIT, core.peer.greet(&target)).await;
-            let found = greeting.map_or(Ok(FoundClusters::Nothing), |greeting| judge(config, id, greeting));
+            let found = greeting.map_or(Ok(FoundClusters::Unknown), |greeting| classify(config, id, greeting));
             found.map(|found| (id, found))
         }))
         .await;
@@ -74,45 +74,49 @@ async fn ask_around<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -
             match answer? {
                 (id, FoundClusters::Empty(incarnation)) => drop(empty.insert(id, incarnation)),
                 (_, FoundClusters::Formed) => formed = true,
-                (_, FoundClusters::Nothing) => {}
+                (_, FoundClusters::Unknown) => {}
             }
         }
-        if forms && !formed && empty.len() == config.members.len() && core.look(is_empty) {
+        if forms && !formed && empty.len() == config.members.len() && core.with_metrics(is_empty) {
             return initialize(core, config, &empty).await;
         }
         RT::sleep(ROUND_PAUSE).await;
     }
 }
 
-fn judge(config: &ReplicaConfig, by: NodeId, greeting: Result<Introduction, PeerError>) -> Result<FoundClusters, FormationError> {
+fn classify(
+    config: &ReplicaConfig,
+    by: NodeId,
+    greeting: Result<Introduction, PeerError>,
+) -> Result<FoundClusters, FormationError> {
     let id = config.id;
     let introduction = match greeting {
         Ok(introduction) => introduction,
         Err(PeerError::Refused(refusal)) => return refused(config, by, refusal),
-        Err(PeerError::Unreachable(_) | PeerError::Lost(_)) => return Ok(FoundClusters::Nothing),
+        Err(PeerError::Unreachable(_) | PeerError::Lost(_)) => return Ok(FoundClusters::Unknown),
     };
     if introduction.id != by {
         let refusal = Refusal::Identity { expected: by, found: introduction.id };
         return Err(FormationError::Refused { id, by, refusal });
     }
     match introduction.members.iter().find(|(member, _)| *member == id) {
-        Some((_, expected)) if *expected != config.incarnation && !planted::has(Bug::AdmitsWipedMember) => {
+        Some((_, expected)) if is_wiped(*expected, config.incarnation) => {
             Err(FormationError::Wiped { id, expected: *expected, found: config.incarnation })
         }
         Some(_) => Ok(FoundClusters::Formed),
         None if !introduction.members.is_empty() => Err(FormationError::NotAMember { id, by }),
         None if introduction.empty => Ok(FoundClusters::Empty(introduction.incarnation)),
-        None => Ok(FoundClusters::Nothing),
+        None => Ok(FoundClusters::Unknown),
     }
 }
 
 fn refused(config: &ReplicaConfig, by: NodeId, refusal: Refusal) -> Result<FoundClusters, FormationError> {
     let id = config.id;
     match refusal {
-        // It is about itself that it speaks, and knows nothing for sure.
-        Refusal::Starting | Refusal::LostEntries(_) => Ok(FoundClusters::Nothing),
-        // That answer has no proof; and during a key rotation the nodes change their keys one at a time.
-        Refusal::Key(_) => Ok(FoundClusters::Nothing),
+        // It speaks about its own condition, and knows nothing about the cluster yet.
+        Refusal::Starting | Refusal::LostEntries(_) => Ok(FoundClusters::Unknown),
+        // The answer is not authenticated, and during a key rotation the nodes change keys one at a time.
+        Refusal::Key(_) => Ok(FoundClusters::Unknown),
         Refusal::Incarnation { id: refused, expected, found } if refused == id => {
             Err(FormationError::Wiped { id, expected, found })
         }
@@ -139,19 +143,20 @@ async fn initialize<RT: AsyncRuntime>(
     let failed = |error: std::io::Error| FormationError::Impossible(error.to_string());
     failpoint!(RaftMembersWrite, RT).map_err(failed)?;
     match core.raft.initialize(members).await {
-        // Not allowed: it was formed a moment ago.
+        // Not allowed: the cluster has just formed.
         Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => failpoint!(RaftMembersWritten, RT).map_err(failed),
         Err(error) => Err(FormationError::Impossible(error.to_string())),
     }
 }
 
-/// Names the cluster as its first change: the leader does it, if nobody has. Runs until it has a name, or Raft stops.
-pub(crate) async fn name<RT: AsyncRuntime>(core: Arc<Core<RT>>, queues: Queues) {
+/// Names the cluster as its first change, if this node leads and the cluster has no name. Runs until it has a name, or
+/// Raft stops.
+pub(crate) async fn name_cluster<RT: AsyncRuntime>(core: Arc<Core<RT>>, queues: Queues) {
     loop {
         if core.until(leadership_in).await.is_none() {
             return;
         }
-        // The state may be behind the log after a start: only after a barrier is it sure that there is no name in it.
+        // After a start, the state may lag behind the log: only a barrier proves that it contains no name.
         if let Ok(index) = queues.barriers.next(false).await {
             if core.applied(index).await.is_none() || core.shared.read().cluster().is_some() {
                 return;
@@ -160,7 +165,7 @@ pub(crate) async fn name<RT: AsyncRuntime>(core: Arc<Core<RT>>, queues: Queues) 
             if failpoint!(RaftMembersName, RT).is_ok()
                 && let Ok(submitted) = queues.proposals.submit(Command::FormCluster { cluster }, false)
             {
-                // Whatever came of it, the next round looks.
+                // The next round checks the outcome.
                 drop(submitted.outcome::<RT>(deadline::<RT>()).await);
                 if core.shared.read().cluster() == Some(cluster) {
                     tracing::info!(%cluster, "the cluster has formed");
@@ -168,7 +173,7 @@ pub(crate) async fn name<RT: AsyncRuntime>(core: Arc<Core<RT>>, queues: Queues) 
                 }
             }
         }
-        // Just elected, or deposed: the next round looks again.
+        // Just elected, or deposed: try again in the next round.
         core.pause(deadline::<RT>()).await;
     }
 }

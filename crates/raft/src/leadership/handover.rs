@@ -1,7 +1,8 @@
-//! Handing the leadership over on purpose: before a node stops, and when an operator asks for it.
+//! Deliberate handover of the leadership: before a node stops, and on an operator's request.
 //!
-//! A leader that hands over takes no proposals and sends no heartbeats until another one leads: openraft knows no way back. So
-//! whatever can be known before is looked at before, above all whether the target answers and has nearly all of the log.
+//! A leader that hands over accepts no proposals and sends no heartbeats until another node leads: openraft cannot
+//! cancel a handover. So everything that can be checked is checked first, above all whether the target answers and has
+//! nearly all of the log.
 
 use crate::{
     base::{
@@ -17,15 +18,15 @@ use fairhold_types::{NodeId, duration, failpoint, time::WallMillis};
 use openraft::{AsyncRuntime, Instant, RaftMetrics};
 use std::time::Duration;
 
-/// How many leases a handover may take: the target has to win an election.
+/// Time limit of a handover, in leases: the target must win an election.
 const HANDOVER_LEASES: u32 = 4;
-/// Entries that the target may be behind: it has to have all of them before it stands for election, and nothing is proposed
-/// meanwhile.
+/// Maximum number of entries that the target may be behind. It must receive them before its election, and nothing is
+/// proposed meanwhile.
 const HANDOVER_LAG_MAX: u64 = 1_000;
 
-/// Hands the leadership to a member, from whichever node leads. When it returns `Ok`, this node knows that the member leads;
-/// but with a key that came before nothing is done, and any member may lead.
-pub(crate) async fn ask<RT: AsyncRuntime>(
+/// Hands the leadership to a member, from whichever node leads. After `Ok`, this node knows that the member leads. A
+/// key that was used before changes nothing, and any member may lead.
+pub(crate) async fn hand_over<RT: AsyncRuntime>(
     core: &Core<RT>,
     queues: &Queues,
     to: NodeId,
@@ -38,10 +39,10 @@ pub(crate) async fn ask<RT: AsyncRuntime>(
             ForwardRoute::There(leader) => {
                 let within_ms = duration::millis(deadline.saturating_duration_since(RT::Instant::now()));
                 let request = PeerRequest::HandOver { to, key, within_ms };
-                match core.while_led(RT::timeout_at(deadline, core.ask(&leader, &request))).await {
+                match core.while_led(RT::timeout_at(deadline, core.call(&leader, &request))).await {
                     Some(Ok(Ok(PeerReply::HandedOver(done)))) => Some(done),
                     Some(Ok(Err(CallError::NotDelivered(_)))) => None,
-                    // It may have been begun.
+                    // The handover may have begun.
                     Some(Ok(Ok(_) | Err(CallError::Lost)) | Err(_)) | None => Some(Ok(HandedOver::Now)),
                 }
             }
@@ -56,30 +57,30 @@ pub(crate) async fn ask<RT: AsyncRuntime>(
     if done? == HandedOver::Before {
         return Ok(());
     }
-    let leads = core.until(|standing| (leader_in(standing)?.0 == to).then_some(()));
+    let leads = core.until(|metrics| (leader_in(metrics)?.0 == to).then_some(()));
     match RT::timeout_at(deadline, leads).await {
         Ok(Some(())) => Ok(()),
         Ok(None) | Err(_) => Err(HandoverError::Unfinished { to }),
     }
 }
 
-/// Hands the leadership to the voter that is most likely to take it, and rather to one with room on its disk, if this node
-/// leads and there is another voter; waits a moment for it.
+/// If this node leads and there is another voter, hands the leadership to the voter most likely to take it, preferring
+/// one with free disk space, and waits briefly for the result.
 pub(crate) async fn transfer<RT: AsyncRuntime>(core: &Core<RT>) {
     let leads = core.leadership().is_some();
-    let best = core.look(|metrics| {
+    let best = core.with_metrics(|metrics| {
         let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != metrics.id);
         let has_room = |id| core.disk_room.has_room(metrics.id, id, RT::Instant::now());
         voters.max_by_key(|id| (!is_silent(core.lease, metrics, *id), has_room(*id), matched(metrics, *id)))
     });
     let Some(best) = best.filter(|_| leads) else { return };
     tracing::info!(node = best, "handing the leadership to node {best}");
-    if !moved(core, best).await {
+    if !transfer_to(core, best).await {
         tracing::warn!(node = best, "node {best} did not become the leader in time; the others will elect a leader");
     }
 }
 
-/// Hands over where this node leads.
+/// Hands over if this node leads.
 pub(crate) async fn serve<RT: AsyncRuntime>(
     core: &Core<RT>,
     queues: &Queues,
@@ -90,36 +91,36 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
     if core.leadership().is_none() {
         return Err(HandoverError::NoLeader);
     }
-    // Before anything is looked at that the same request may have changed.
+    // Before the checks that an earlier copy of this request may have changed.
     if let Some(key) = key {
-        // A new leader may not have applied yet what the leader before it noted: perhaps this very request.
+        // A new leader may not have applied everything from the previous leader yet, perhaps including this key.
         let caught_up = async { core.applied(queues.barriers.next(false).await.ok()?).await };
         RT::timeout_at(deadline, caught_up).await.ok().flatten().ok_or(HandoverError::NoLeader)?;
         if core.shared.read().was_written(key).map_err(|_| HandoverError::OtherRequest)? {
             return Ok(HandedOver::Before);
         }
     }
-    core.look(|metrics| may_take_over(core.lease, metrics, to))?;
+    core.with_metrics(|metrics| may_take_over(core.lease, metrics, to))?;
     if let Some(key) = key
         && !note(queues, to, key, deadline).await?
     {
         return Ok(HandedOver::Before);
     }
     tracing::info!(node = to, "handing the leadership to node {to}, as requested");
-    match RT::timeout_at(deadline, moved(core, to)).await {
+    match RT::timeout_at(deadline, transfer_to(core, to)).await {
         Ok(true) => Ok(HandedOver::Now),
         Ok(false) | Err(_) => Err(HandoverError::Unfinished { to }),
     }
 }
 
-/// Notes the key in the log, so that a try that comes late does nothing; whether it was new.
+/// Records the key in the log, so that a late retry does nothing; returns whether the key was new.
 async fn note<RT: AsyncRuntime>(
     queues: &Queues,
     to: NodeId,
     key: WriteKey,
     deadline: RT::Instant,
 ) -> Result<bool, HandoverError> {
-    // Its time is for people, and nobody is shown this one.
+    // The time is for people, and is never shown here.
     let submitted = queues.proposals.submit(Command::NoteKey { key, at: WallMillis(0) }, true);
     let outcome = match submitted {
         Ok(submitted) => submitted.outcome::<RT>(deadline).await,
@@ -136,7 +137,7 @@ async fn note<RT: AsyncRuntime>(
     }
 }
 
-/// Whether a member may take over from this leader.
+/// Checks whether a member may take over from this leader.
 fn may_take_over<RT: AsyncRuntime>(lease: Duration, metrics: &RaftMetrics<Types<RT>>, to: NodeId) -> Result<(), HandoverError> {
     let membership = &metrics.membership_config;
     if membership.get_node(&to).is_none() {
@@ -164,17 +165,17 @@ fn matched<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> u6
     known.and_then(|log_id| log_id.as_ref()).map_or(0, |log_id| log_id.index + 1)
 }
 
-/// Begins, and waits until another node leads; whether one does.
-async fn moved<RT: AsyncRuntime>(core: &Core<RT>, to: NodeId) -> bool {
+/// Starts the handover and waits until another node leads; returns whether one does.
+async fn transfer_to<RT: AsyncRuntime>(core: &Core<RT>, to: NodeId) -> bool {
     if failpoint!(RaftTransferBegin, RT).is_err() || core.raft.trigger().transfer_leader(to).await.is_err() {
         return false;
     }
-    let moved = core.until(|standing| {
-        let elsewhere = standing.current_leader.is_some_and(|leader| leader != standing.id);
+    let other_leads = core.until(|metrics| {
+        let elsewhere = metrics.current_leader.is_some_and(|leader| leader != metrics.id);
         elsewhere.then_some(())
     });
     let limit: Duration = core.lease * HANDOVER_LEASES;
-    RT::timeout(limit, moved).await.is_ok()
+    RT::timeout(limit, other_leads).await.is_ok()
 }
 
 #[cfg(test)]
@@ -197,8 +198,8 @@ mod tests {
     const LEASE: Duration = Duration::from_secs(1);
     type Moment = <TokioRuntime as AsyncRuntime>::Instant;
 
-    /// Node 1 leads three voters and a learner, and its log ends at this index. Of each other it knows how far it has the log,
-    /// and when it was heard last.
+    /// The metrics of node 1 as the leader of three voters and a learner, with a log that ends at `last`. `others` says
+    /// how much of the log each other node has, and when it was last heard from.
     fn leader(last: u64, others: &[(NodeId, Option<u64>, Moment)]) -> RaftMetrics<Types<TokioRuntime>> {
         let mut metrics = RaftMetrics::new_initial(1);
         let nodes: BTreeMap<NodeId, Member> = (1..=4).map(|id| (id, Member::default())).collect();
@@ -213,23 +214,23 @@ mod tests {
     }
 
     #[test]
-    fn only_a_voter_that_answers_and_has_nearly_all_of_the_log_takes_over() {
+    fn only_a_voter_that_answers_and_has_nearly_all_of_the_log_may_take_over() {
         let now = <Moment as Instant>::now();
         let long_ago = now - LEASE * (SILENT_LEASES + 1);
         let metrics = leader(5_000, &[(2, Some(4_000), now), (3, Some(5_000), long_ago), (4, Some(5_000), now)]);
-        let asked = |to| may_take_over(LEASE, &metrics, to);
-        assert_eq!(asked(2), Ok(()));
-        assert_eq!(asked(1), Err(HandoverError::LeadsAlready { to: 1 }));
-        assert_eq!(asked(3), Err(HandoverError::Silent { to: 3 }));
-        assert_eq!(asked(4), Err(HandoverError::NoVote { to: 4, voters: vec![1, 2, 3] }));
-        assert_eq!(asked(9), Err(HandoverError::NotMember { to: 9, members: vec![1, 2, 3, 4] }));
+        let check = |to| may_take_over(LEASE, &metrics, to);
+        assert_eq!(check(2), Ok(()));
+        assert_eq!(check(1), Err(HandoverError::LeadsAlready { to: 1 }));
+        assert_eq!(check(3), Err(HandoverError::Silent { to: 3 }));
+        assert_eq!(check(4), Err(HandoverError::NoVote { to: 4, voters: vec![1, 2, 3] }));
+        assert_eq!(check(9), Err(HandoverError::NotMember { to: 9, members: vec![1, 2, 3, 4] }));
         let behind = leader(5_000, &[(2, Some(3_999), now), (3, None, now)]);
         assert_eq!(may_take_over(LEASE, &behind, 2), Err(HandoverError::Behind { to: 2, lag: 1_001 }));
         assert_eq!(may_take_over(LEASE, &behind, 3), Err(HandoverError::Behind { to: 3, lag: 5_001 }));
     }
 
     #[test]
-    fn every_refusal_names_the_node_and_what_there_is() {
+    fn every_refusal_names_the_node_and_the_reason() {
         let error = HandoverError::NotMember { to: 9, members: vec![1, 2, 3] };
         assert_eq!(error.to_string(), "node 9 is not a member of the cluster: the members are 1, 2, 3");
         assert!(HandoverError::Behind { to: 2, lag: 1_001 }.to_string().contains("1001 log entries behind"));

@@ -1,6 +1,5 @@
-//! openraft's state machine over `fairhold_state::State`: applies entries, tells the audience, makes and takes snapshots.
-
-use tokio::task::yield_now;
+//! openraft's state machine over `fairhold_state::State`: applies entries, notifies the observer, writes and installs
+//! snapshots.
 
 use crate::{
     base::{
@@ -8,9 +7,9 @@ use crate::{
         types::{Batch, BatchResults, Types},
     },
     machine::{
-        defect::{DefectPlace, Defects, caught},
+        defect::{DefectAction, Defects, caught},
         shared::{Progress, Shared},
-        snapshot::{SnapshotStore, aside},
+        snapshot::{SnapshotStore, run_blocking},
         snapshot_writer::{Builder, SnapshotData, SnapshotWriter, state_of},
     },
 };
@@ -34,67 +33,68 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use tokio::task::yield_now;
 
-/// Steps of an entry's commands after which the state is free for readers, and the thread for heartbeats and votes, before the
-/// next command: an entry may have a thousand commands, and each may have so many steps.
+/// Steps after which an entry's commands pause, so that readers get the state, and heartbeats and votes the thread: an
+/// entry may have a thousand commands, and each may take this many steps.
 const SLICE_STEPS: u64 = limits::PIECE_STEPS;
 
-/// Hears of every change, on every node, in the same order.
+/// Receives every change, on every node, in the same order.
 ///
-/// It is called while the state is locked for writing, so that who registers and then reads the state misses nothing: it must
-/// be quick, and must not read the state through the replica.
+/// It is called while the state is locked for writing, so that a caller that registers first and then reads the state
+/// misses nothing. It must be quick, and must not read the state through the replica.
 pub trait ApplyObserver: Send + Sync + 'static {
-    /// A command changed something, and the revision with it. `state` is already the state after it. No event tells of some
-    /// changes, such as an id that is remembered or forgotten: `events` is empty then.
+    /// A command changed the state and its revision. `state` is the state after the change. Some changes have no event,
+    /// such as an id that is remembered or forgotten: `events` is empty then.
     fn applied(&self, state: &State, revision: Revision, events: &[Event]);
 
-    /// A snapshot took the place of the state: what happened in between is not known here.
+    /// A snapshot replaced the state. The changes in between are unknown here.
     fn replaced(&self, state: &State);
 
-    /// How much time so many steps take besides the time that passes. Only a simulation, in which no time passes while the
-    /// machine works, says more than none.
+    /// How long the given steps take in addition to the time that passes. Only a simulation returns more than zero: no
+    /// time passes there while the state machine works.
     fn pace(&self, steps: u64) -> Duration {
         let _: u64 = steps;
         Duration::ZERO
     }
 }
 
-/// The machine as openraft drives it: one call at a time, so its own fields always agree with the state.
+/// The state machine as openraft drives it: one call at a time, so its own fields always agree with the state.
 pub(crate) struct Machine<RT: AsyncRuntime> {
     shared: Arc<Shared<RT>>,
-    audience: Arc<dyn ApplyObserver>,
-    keeper: Arc<SnapshotWriter>,
+    observer: Arc<dyn ApplyObserver>,
+    writer: Arc<SnapshotWriter>,
     last_applied: Option<LogId>,
     members: Members,
-    /// What was applied since the start.
+    /// The work applied since the start.
     work: u64,
-    /// Whether the last snapshot that was due found no room.
+    /// Whether the last due snapshot found no disk space.
     has_no_room: bool,
 }
 
 impl<RT: AsyncRuntime> Machine<RT> {
-    /// Begins with the newest snapshot, or with nothing.
+    /// Starts with the newest snapshot, or with an empty state.
     pub(crate) async fn load(
         snapshots: Arc<dyn SnapshotStore>,
-        audience: Arc<dyn ApplyObserver>,
+        observer: Arc<dyn ApplyObserver>,
         defects: Defects,
         log_kept_bytes: u64,
     ) -> io::Result<Machine<RT>> {
         failpoint!(RaftStartLoad, RT)?;
-        let keeper = SnapshotWriter { store: snapshots, newest: tokio::sync::Mutex::new(None) };
-        let (state, bytes, meta) = match keeper.load::<RT>().await? {
-            // Here, and not aside: nothing else is to be done yet to which this would have to give way.
+        let writer = SnapshotWriter { store: snapshots, newest: tokio::sync::Mutex::new(None) };
+        let (state, bytes, meta) = match writer.load::<RT>().await? {
+            // Not through `run_blocking`: nothing else runs yet that this could delay.
             Some(snapshot) => (state_of(&*snapshot.snapshot)?, snapshot.snapshot.bytes(), snapshot.meta),
             None => (State::default(), 0, SnapshotMetaOf::<Types<RT>>::default()),
         };
-        *keeper.newest.lock().await = meta.last_log_id;
+        *writer.newest.lock().await = meta.last_log_id;
         let applied = meta.last_log_id.map(|id| id.index);
         let shared = Shared::new(state, applied, bytes, log_kept_bytes, defects);
-        audience.replaced(&shared.read());
+        observer.replaced(&shared.read());
         Ok(Machine {
             shared: Arc::new(shared),
-            audience,
-            keeper: Arc::new(keeper),
+            observer,
+            writer: Arc::new(writer),
             last_applied: meta.last_log_id,
             members: meta.last_membership,
             work: 0,
@@ -107,87 +107,91 @@ impl<RT: AsyncRuntime> Machine<RT> {
         self.shared.clone()
     }
 
-    /// Applies one entry's commands. Each gets its own answer, and its events are told before anybody can read the state.
+    /// Applies one entry's commands. Each gets its own answer, and the observer gets its events before any reader can
+    /// see the change.
     async fn apply_batch(&self, index: u64, batch: Batch) -> io::Result<BatchResults> {
         let mut answers = Vec::with_capacity(batch.0.len());
-        let (mut noted, mut tried) = (self.shared.defects.in_entry(index), Vec::new());
+        let mut suspects = self.shared.defects.in_entry(index);
+        let mut retried = Vec::new();
         let mut commands = batch.0.into_iter();
         loop {
-            let steps = self.apply_slice(index, &noted, &mut commands, &mut answers)?;
-            let pace = self.audience.pace(steps);
+            let steps = self.apply_slice(index, &suspects, &mut commands, &mut answers)?;
+            let pace = self.observer.pace(steps);
             if !pace.is_zero() {
                 RT::sleep(pace).await;
             }
             let Some(next) = commands.as_slice().first() else { break };
             let position = answers.len() as u64;
-            if noted.contains(&position) {
-                match self.shared.defects.meet(index, position, next) {
-                    DefectPlace::LeftOut { fingerprint, checked } => {
+            if suspects.contains(&position) {
+                match self.shared.defects.decide(index, position, next) {
+                    DefectAction::Skip { fingerprint, checked } => {
                         commands.next();
-                        answers.push(self.leave_out(index, position, fingerprint, checked).await?);
+                        answers.push(self.skip(index, position, fingerprint, checked).await?);
                     }
-                    DefectPlace::Suspect => {
-                        noted.retain(|other| *other != position);
-                        tried.push(position);
+                    DefectAction::Try => {
+                        suspects.retain(|other| *other != position);
+                        retried.push(position);
                     }
                 }
             }
             yield_now().await;
         }
-        tried.into_iter().try_for_each(|position| self.shared.defects.note_passed(index, position))?;
+        retried.into_iter().try_for_each(|position| self.shared.defects.note_passed(index, position))?;
         Ok(BatchResults(answers))
     }
 
-    /// Applies the next commands until they took `SLICE_STEPS`, or until a command with a noted defect comes. Returns the steps.
+    /// Applies the next commands, until they have taken `SLICE_STEPS` or a command has a recorded defect. Returns the
+    /// steps.
     fn apply_slice(
         &self,
         index: u64,
-        noted: &[u64],
+        suspects: &[u64],
         commands: &mut std::vec::IntoIter<Command>,
         answers: &mut Vec<Answer>,
     ) -> io::Result<u64> {
         let mut done = 0;
         let slice = || {
             let mut state = self.shared.write();
-            while done < SLICE_STEPS && !noted.contains(&(answers.len() as u64)) {
+            while done < SLICE_STEPS && !suspects.contains(&(answers.len() as u64)) {
                 let Some(command) = commands.next() else { break };
                 let before = state.revision();
-                match caught(|| state.apply(command)) {
+                match catch_panic(|| state.apply(command)) {
                     Ok(Applied { answer, events, steps }) => {
-                        // Some changes have no events, such as what is forgotten.
+                        // Some changes have no events, for example forgetting an id.
                         if answer.revision != before {
-                            self.audience.applied(&state, answer.revision, &events);
+                            self.observer.applied(&state, answer.revision, &events);
                         }
                         done += steps;
                         answers.push(answer);
                     }
                     Err(panic) => {
-                        let error = self.shared.defects.give_up(index, answers.len() as u64, &*panic);
-                        tracing::error!(%error, "this node cannot restart by itself: it ends");
-                        // With the state locked, so that nobody can read half a change.
+                        let error = self.shared.defects.note_panic(index, answers.len() as u64, &*panic);
+                        tracing::error!(%error, "this node cannot restart itself, so it ends");
+                        // With the state locked, so that no reader sees half a change.
                         resume_unwind(panic)
                     }
                 }
             }
         };
-        // A panic must stop the node; left alone, it would only stop this task. It poisons the state's lock on its way.
+        // A panic must stop the node; without this, it would only stop this task. It poisons the state's lock on its
+        // way.
         let applied = catch_unwind(AssertUnwindSafe(slice));
         self.shared.metrics.steps.inc_by(done);
         applied.map_err(|_| io::Error::other(format!("a command panicked in log entry {index}")))?;
         Ok(done)
     }
 
-    /// The answer of a command that is left out. Once, it is looked whether the state is sound without it: where it is not, the
-    /// command was not to blame, and the node must not go on.
-    async fn leave_out(&self, index: u64, position: u64, fingerprint: u64, checked: bool) -> io::Result<Answer> {
+    /// The answer to a skipped command. Checks once that the state is consistent without it: if it is not, the command
+    /// was not to blame, and the node must stop.
+    async fn skip(&self, index: u64, position: u64, fingerprint: u64, checked: bool) -> io::Result<Answer> {
         let (state, revision) = {
             let state = self.shared.read();
             ((!checked).then(|| state.clone()), state.revision())
         };
         if let Some(state) = state {
-            if let Err(what) = aside(&*self.keeper.store, move || state.check()).await? {
-                let text = format!("the state before log entry {index} contradicts itself: {what}");
-                // The first reason is the one that is told.
+            if let Err(what) = run_blocking(&*self.writer.store, move || state.check()).await? {
+                let text = format!("the state before log entry {index} is inconsistent: {what}");
+                // Only the first reason is reported.
                 let _is_told_already = self.shared.broken.set(text.clone());
                 return Err(io::Error::other(text));
             }
@@ -225,18 +229,13 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
             let log_id = entry.log_id;
             let answers = match entry.payload {
                 EntryPayload::Blank => BatchResults(Vec::new()),
-                EntryPayload::Normal(_) if planted::has(Bug::LosesAnEntry) && responder.is_none() && log_id.index % 16 == 0 => {
-                    BatchResults(Vec::new())
-                }
-                EntryPayload::Normal(mut batch) => {
-                    if planted::has(Bug::AppliesOutOfOrder) && responder.is_none() {
-                        batch.0.reverse();
-                    }
+                EntryPayload::Normal(batch) => {
+                    let batch = with_planted_bugs(batch, log_id.index, responder.is_none());
                     let written = batch.0.iter().map(Command::snapshot_weight).sum::<u64>();
                     let before = self.shared.read().snapshot_weight();
                     self.shared.log_bytes().note(log_id.index, batch.0.iter().map(Command::size).sum::<usize>() as u64);
                     let answers = self.apply_batch(log_id.index, batch).await?;
-                    // What is removed counts as well: a snapshot without it is smaller.
+                    // Removals count as well: they make the next snapshot smaller.
                     let removed = before.saturating_sub(self.shared.read().snapshot_weight());
                     self.work += written.max(removed);
                     answers
@@ -259,7 +258,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
     async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Builder<RT>> {
         let builder = self.builder();
         let bytes = builder.state.snapshot_bytes();
-        let had_none = std::mem::replace(&mut self.has_no_room, !self.keeper.store.has_room_for(bytes));
+        let had_none = std::mem::replace(&mut self.has_no_room, !self.writer.store.has_room_for(bytes));
         if self.has_no_room {
             if !had_none {
                 tracing::warn!(bytes, "the disk has no space for a snapshot: the log grows until there is space");
@@ -275,15 +274,15 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
 
     async fn install_snapshot(&mut self, meta: &SnapshotMetaOf<Types<RT>>, snapshot: SnapshotData) -> io::Result<()> {
         failpoint!(RaftInstallBegin, RT)?;
-        let snapshot = self.keeper.stored(snapshot).await?;
-        let state = self.keeper.state(&snapshot).await?;
-        // Kept first: the log behind it is purged as soon as this returns.
-        self.keeper.keep::<RT>(meta, &snapshot).await?;
+        let snapshot = self.writer.stored(snapshot).await?;
+        let state = self.writer.state(&snapshot).await?;
+        // Stored first: the log behind it is purged as soon as this returns.
+        self.writer.keep::<RT>(meta, &snapshot).await?;
         failpoint!(RaftInstallSaved, RT)?;
         let replaced = {
             let mut current = self.shared.write();
-            let replaced = if planted::has(Bug::SnapshotIgnored) { state } else { std::mem::replace(&mut *current, state) };
-            self.audience.replaced(&current);
+            let replaced = replace_state(&mut current, state);
+            self.observer.replaced(&current);
             replaced
         };
         self.shared.metrics.note_snapshot(&self.shared.metrics.snapshots_installed, snapshot.bytes());
@@ -294,14 +293,14 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
             None => self.last_applied = None,
         }
         self.shared.note_snapshot(self.shared.now(), snapshot.bytes());
-        // Freeing a large state takes a while, for which nobody has to wait.
-        let freed = self.keeper.store.aside(Box::new(move || drop(replaced)));
+        // Freeing a large state takes a while, and nothing needs to wait for it.
+        let freed = self.writer.store.run_blocking(Box::new(move || drop(replaced)));
         drop(RT::spawn(async move { drop(freed.await) }));
         failpoint!(RaftInstallDone, RT)
     }
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<Types<RT>, SnapshotData>>> {
-        let newest = self.keeper.load::<RT>().await?;
+        let newest = self.writer.load::<RT>().await?;
         Ok(newest.map(|newest| openraft::Snapshot { meta: newest.meta, snapshot: SnapshotData::Stored(newest.snapshot) }))
     }
 }
@@ -312,9 +311,28 @@ impl<RT: AsyncRuntime> Machine<RT> {
             state: self.shared.read().clone(),
             last_applied: self.last_applied,
             members: self.members.clone(),
-            keeper: self.keeper.clone(),
+            writer: self.writer.clone(),
             shared: self.shared.clone(),
             made_at: self.shared.now(),
         }
     }
+}
+
+/// Puts the snapshot's state in place of the current one, and returns the old state.
+fn replace_state(current: &mut State, state: State) -> State {
+    if planted::has(Bug::SnapshotIgnored) {
+        return state;
+    }
+    std::mem::replace(current, state)
+}
+
+/// The batch as it is, unless a planted bug changes it on the nodes that do not answer its callers.
+fn with_planted_bugs(mut batch: Batch, index: u64, has_no_caller: bool) -> Batch {
+    if planted::has(Bug::LosesAnEntry) && has_no_caller && index % 16 == 0 {
+        return Batch(Vec::new());
+    }
+    if planted::has(Bug::AppliesOutOfOrder) && has_no_caller {
+        batch.0.reverse();
+    }
+    batch
 }

@@ -1,10 +1,10 @@
-//! What a replica counts of its part in Raft.
+//! Counters of a replica.
 
 use crate::base::error::{NotProposed, ProposeError, UnknownReason};
 use fairhold_metrics::{ByLabel, Counter, Gauge, Histogram, LATENCY_SECONDS, Registry, SIZES, WAIT_SECONDS};
 use fairhold_state::command::Answer;
 
-/// What a replica counts. Clones are handles of the same.
+/// Counters of a replica. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct ReplicaMetrics {
     pub(crate) elections: Counter,
@@ -18,12 +18,12 @@ pub(crate) struct ReplicaMetrics {
     unknown_deadline: Counter,
     unknown_connection: Counter,
     unknown_deposed: Counter,
-    /// From the call to the machine's answer, on the node that was asked.
+    /// From the call to the state machine's answer, on the node that received the command.
     pub(crate) proposal: Histogram,
-    /// From the append to the machine's answer, on the leader.
+    /// From the append to the state machine's answer, on the leader.
     pub(crate) commit: Histogram,
     pub(crate) batch: Histogram,
-    /// What the commands cost that were applied.
+    /// The cost of the applied commands.
     pub(crate) steps: Counter,
     pub(crate) barriers: Counter,
     pub(crate) barrier_reads: Counter,
@@ -62,7 +62,7 @@ impl Default for ReplicaMetrics {
 }
 
 impl ReplicaMetrics {
-    /// Notes what became of one command.
+    /// Counts the outcome of one command.
     pub(crate) fn note(&self, outcome: &Result<Answer, ProposeError>) {
         match outcome {
             Ok(_) => &self.accepted,
@@ -74,7 +74,7 @@ impl ReplicaMetrics {
         .inc();
     }
 
-    /// The counter of commands that were surely not proposed, for that reason.
+    /// The counter of commands that were definitely not proposed, by reason.
     pub(crate) fn refused(&self, reason: NotProposed) -> &Counter {
         match reason {
             NotProposed::NoLeader => &self.no_leader,
@@ -85,7 +85,7 @@ impl ReplicaMetrics {
         }
     }
 
-    /// Notes a snapshot of that many bytes.
+    /// Counts a snapshot of this size.
     pub(crate) fn note_snapshot(&self, count: &Counter, bytes: u64) {
         count.inc();
         self.snapshot_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));

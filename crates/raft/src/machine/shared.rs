@@ -1,4 +1,4 @@
-//! The state of this node, as all of its parts read it, and how far it got.
+//! The state of this node, shared by all parts that read it, and its progress.
 
 use crate::{
     base::types::Types,
@@ -21,46 +21,46 @@ use std::{
     sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-/// How far this node's state got.
+/// The progress of this node's state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// The index of the last log entry in it.
+    /// The index of the last applied log entry.
     pub(crate) applied: Option<u64>,
     /// Its revision.
     pub(crate) revision: Revision,
-    /// What was applied since the start, refused commands too, as it weighs beside a snapshot.
+    /// The work applied since the start, including rejected commands, in the units of `weight`.
     pub(crate) work: u64,
-    /// What a snapshot of it weighs.
+    /// The weight of a snapshot of this state.
     pub(crate) weight: u64,
-    /// Bytes of the log entries that were applied since the start, about.
+    /// Approximate bytes of the log entries applied since the start.
     pub(crate) log_bytes: u64,
 }
 
-/// The newest snapshot that is on the disk.
+/// The newest snapshot on disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Newest {
+pub(crate) struct NewestSnapshot {
     /// The index of the last log entry that it covers.
     pub(crate) index: Option<u64>,
-    /// How large it is.
+    /// Its size in bytes.
     pub(crate) bytes: u64,
-    /// How far the state had got that it is of.
+    /// The progress of the state from which it was made.
     pub(crate) made_at: Progress,
 }
 
-/// The state, as the whole node reads it.
+/// The state and its progress.
 pub(crate) struct Shared<RT: AsyncRuntime> {
     state: RwLock<State>,
     // A sender need not be `Sync`.
     publish: Mutex<WatchSenderOf<Types<RT>, Progress>>,
     progress: WatchReceiverOf<Types<RT>, Progress>,
-    publish_newest: Mutex<WatchSenderOf<Types<RT>, Newest>>,
-    newest: WatchReceiverOf<Types<RT>, Newest>,
+    publish_newest: Mutex<WatchSenderOf<Types<RT>, NewestSnapshot>>,
+    newest: WatchReceiverOf<Types<RT>, NewestSnapshot>,
     log_bytes: Mutex<LogBytes>,
-    /// What the whole replica counts.
+    /// The counters of the replica.
     pub(crate) metrics: ReplicaMetrics,
-    /// The commands at which this machine panicked.
+    /// The commands at which the state machine panicked.
     pub(crate) defects: Defects,
-    /// Why the replica cannot go on, where the state itself is to blame.
+    /// Why the replica cannot continue, if its state is inconsistent.
     pub(crate) broken: OnceLock<String>,
 }
 
@@ -71,15 +71,15 @@ impl<RT: AsyncRuntime> fmt::Debug for Shared<RT> {
 }
 
 impl<RT: AsyncRuntime> Shared<RT> {
-    /// The state of a node that starts with a snapshot, or with nothing.
+    /// The state with which a node starts: that of its snapshot, or empty.
     pub(crate) fn new(state: State, applied: Option<u64>, snapshot_bytes: u64, log_kept_bytes: u64, defects: Defects) -> Self {
         let log_bytes = LogBytes::begin(applied, log_kept_bytes);
         let (revision, weight) = (state.revision(), state.snapshot_weight());
         let progress = Progress { applied, revision, work: 0, weight, log_bytes: log_bytes.total() };
-        let newest = Newest { index: applied, bytes: snapshot_bytes, made_at: progress };
+        let newest = NewestSnapshot { index: applied, bytes: snapshot_bytes, made_at: progress };
         let (publish, progress) = Types::<RT>::watch_channel(progress);
         let (publish_newest, newest) = Types::<RT>::watch_channel(newest);
-        defects.begin_after(applied.unwrap_or(0));
+        defects.set_snapshot_index(applied.unwrap_or(0));
         Shared {
             state: RwLock::new(state),
             publish: Mutex::new(publish),
@@ -93,60 +93,60 @@ impl<RT: AsyncRuntime> Shared<RT> {
         }
     }
 
-    /// The state for reading. Never keep it across an await.
+    /// Locks the state for reading. Never hold the lock across an await.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
-        // Only a panic in the middle of a change poisons the lock, and the node is stopping then: half a change
-        // must not be served.
-        self.state.read().expect("the machine panicked in the middle of a change; the node is stopping")
+        // Only a panic in the middle of a change poisons the lock, and the node is stopping then: half a change must
+        // not be served.
+        self.state.read().expect("a command panicked in the middle of a change; the node is stopping")
     }
 
-    /// The state for writing, by the machine alone.
+    /// Locks the state for writing. Only the state machine does so.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().expect("the machine panicked in the middle of a change; the node is stopping")
+        self.state.write().expect("a command panicked in the middle of a change; the node is stopping")
     }
 
-    /// A view of how far the state got, to wait on.
+    /// A receiver that reports progress.
     pub(crate) fn progress(&self) -> WatchReceiverOf<Types<RT>, Progress> {
         self.progress.clone()
     }
 
-    /// How far the state got.
+    /// The current progress.
     pub(crate) fn now(&self) -> Progress {
         *self.progress.borrow_watched()
     }
 
-    /// A view of the newest snapshot, to wait on.
-    pub(crate) fn newest(&self) -> WatchReceiverOf<Types<RT>, Newest> {
+    /// A receiver that reports new snapshots.
+    pub(crate) fn newest(&self) -> WatchReceiverOf<Types<RT>, NewestSnapshot> {
         self.newest.clone()
     }
 
     /// The newest snapshot.
-    pub(crate) fn newest_now(&self) -> Newest {
+    pub(crate) fn newest_now(&self) -> NewestSnapshot {
         *self.newest.borrow_watched()
     }
 
-    /// A snapshot is on the disk.
+    /// Records that a snapshot is on disk.
     pub(crate) fn note_snapshot(&self, made_at: Progress, bytes: u64) {
         let publish = self.publish_newest.lock();
-        publish.send_if_different(Newest { index: made_at.applied, bytes, made_at });
+        publish.send_if_different(NewestSnapshot { index: made_at.applied, bytes, made_at });
     }
 
-    /// What the log weighs.
+    /// The byte count of the log.
     pub(crate) fn log_bytes(&self) -> MutexGuard<'_, LogBytes> {
         self.log_bytes.lock()
     }
 
-    /// The answer of a command at which the machine would panic, and which is not proposed.
+    /// The answer to a command that is not proposed because the state machine would panic at it.
     pub(crate) fn defect_answer(&self, fingerprint: u64) -> Answer {
-        self.refused(Rejection::Defect { fingerprint })
+        self.rejected(Rejection::Defect { fingerprint })
     }
 
-    /// The answer of a command that is not proposed, for the same reason on every node.
-    pub(crate) fn refused(&self, rejection: Rejection) -> Answer {
+    /// The answer to a command that is not proposed because every node would reject it for this reason.
+    pub(crate) fn rejected(&self, rejection: Rejection) -> Answer {
         Answer { result: Err(rejection), revision: self.read().revision() }
     }
 
-    /// Says how far the state got.
+    /// Publishes progress.
     pub(crate) fn publish(&self, progress: Progress) {
         let publish = self.publish.lock();
         publish.send_if_different(progress);

@@ -1,7 +1,7 @@
-//! Where snapshots are kept: files in `fairhold-storage`, memory in a simulator.
+//! Storage for snapshots: files in `fairhold-storage`, memory in a simulator.
 //!
-//! A state may be as large as half of a machine's memory, so it is never there a second time as bytes: a snapshot is written
-//! and read a block at a time.
+//! A state may take half of a machine's memory, so it never exists there a second time as bytes: a snapshot is written
+//! and read one block at a time.
 
 pub(crate) mod header;
 mod image;
@@ -15,40 +15,40 @@ use openraft::{AsyncRuntime, alias::LogIdOf};
 use std::{io, sync::Arc};
 use tokio::sync::oneshot;
 
-/// Keeps the newest snapshot.
+/// Stores the newest snapshot.
 pub trait SnapshotStore: Send + Sync + 'static {
-    /// Begins a snapshot. `meta` says what it covers: the last log entry and the membership, encoded.
+    /// Begins a snapshot. `meta` is the encoded description of what it covers: the last log entry and the membership.
     fn draft(&self, meta: Bytes) -> Box<dyn SnapshotDraft>;
 
-    /// Whether a snapshot of about so many bytes can be written without filling the disk, which would end the node.
+    /// Whether a snapshot of about this many bytes fits without filling the disk, which would end the node.
     fn has_room_for(&self, bytes: u64) -> bool {
         let _always = bytes;
         true
     }
 
-    /// The newest snapshot, verified. `Ok(None)` where there never was one; damage is an error that names the file.
+    /// The newest snapshot, verified. `Ok(None)` if none was ever stored; damage is an error that names the file.
     fn newest(&self) -> BoxFuture<'static, io::Result<Option<Arc<dyn StoredSnapshot>>>>;
 
-    /// Does work that takes as long as the state is large: to turn it into bytes, or bytes into it. Where threads are real it
-    /// must have one of its own: Raft has one thread, and whatever keeps that busy for some milliseconds delays each of the
-    /// twenty tasks that an entry passes through. Work is done in the order of these calls, whether the future is awaited or not.
-    fn aside(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, io::Result<()>> {
+    /// Runs work that takes time proportional to the state: encoding or decoding it. Where threads are real, it must
+    /// run on a thread of its own: Raft has one thread, and blocking it for milliseconds delays each of the twenty
+    /// tasks that an entry passes through. Work runs in the order of these calls, whether or not the future is awaited.
+    fn run_blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, io::Result<()>> {
         work();
         ready(Ok(())).boxed()
     }
 }
 
-/// A snapshot that is being written. Nothing is left of one that is dropped.
+/// A snapshot that is being written. Dropping it removes it.
 pub trait SnapshotDraft: Send + 'static {
-    /// Writes the next block of the state. It may block: to be called aside.
+    /// Writes the next block of the state. It may block: call it through `run_blocking`.
     fn write(&mut self, block: &[u8]) -> io::Result<()>;
 
-    /// Makes all of it durable. It is not the newest snapshot yet. It may block: to be called aside.
+    /// Makes the snapshot durable. It is not the newest snapshot yet. It may block: call it through `run_blocking`.
     fn finish(self: Box<Self>) -> io::Result<Arc<dyn StoredSnapshot>>;
 }
 
-/// A whole snapshot: the state in blocks, each with its own checksum. Nothing is left of one that is dropped and was never the
-/// newest; one that is no longer the newest stays readable until it is dropped.
+/// A complete snapshot: the state in blocks, each with its own checksum. Dropping it removes it, unless it is or was
+/// the newest. A snapshot that is no longer the newest stays readable until it is dropped.
 pub trait StoredSnapshot: Send + Sync + 'static {
     /// What it covers, encoded.
     fn meta(&self) -> Bytes;
@@ -59,28 +59,28 @@ pub trait StoredSnapshot: Send + Sync + 'static {
     /// How many bytes the blocks have.
     fn bytes(&self) -> u64;
 
-    /// One of the blocks. It may block: to be called aside.
+    /// Reads one block. It may block: call it through `run_blocking`.
     fn block(&self, index: u32) -> io::Result<Bytes>;
 
-    /// The same for those who must not block. It does not wait for what is done aside.
+    /// Reads one block without blocking the caller, and without waiting for work in `run_blocking`.
     fn fetch(self: Arc<Self>, index: u32) -> BoxFuture<'static, io::Result<Bytes>>;
 
-    /// Makes it the newest. When it returns, it survives a loss of power, so the log behind it may be purged.
+    /// Makes it the newest. Once it returns, the snapshot survives a power loss, so the log behind it may be purged.
     fn keep(self: Arc<Self>) -> BoxFuture<'static, io::Result<()>>;
 }
 
-/// The last log entry that a snapshot covers, by what it says.
+/// The last log entry that a snapshot covers, decoded from its `meta`.
 pub fn covered_by<RT: AsyncRuntime>(meta: &[u8]) -> io::Result<Option<LogIdOf<Types<RT>>>> {
     Ok(header::decode::<RT>(meta)?.last_log_id)
 }
 
-/// Does work aside, and gives back what came of it.
-pub(crate) async fn aside<T: Send + 'static>(
+/// Runs work through the store's `run_blocking`, and returns its result.
+pub(crate) async fn run_blocking<T: Send + 'static>(
     store: &dyn SnapshotStore,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
     let (done, result) = oneshot::channel();
-    // The caller may be gone: then nobody needs the result.
-    store.aside(Box::new(move || drop(done.send(work())))).await?;
+    // The caller may be gone; then the result is dropped.
+    store.run_blocking(Box::new(move || drop(done.send(work())))).await?;
     result.await.map_err(io::Error::other)
 }

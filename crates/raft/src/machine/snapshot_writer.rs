@@ -1,4 +1,4 @@
-//! Snapshots of the machine: made from a copy of the state beside `apply`, kept newest first, and read at a start.
+//! Builds, stores and loads snapshots of the state. Building works on a copy of the state, concurrently with `apply`.
 
 use crate::{
     base::{
@@ -7,7 +7,7 @@ use crate::{
     },
     machine::{
         shared::{Progress, Shared},
-        snapshot::{SnapshotDraft, SnapshotStore, StoredSnapshot, aside, header},
+        snapshot::{SnapshotDraft, SnapshotStore, StoredSnapshot, header, run_blocking},
     },
 };
 use fairhold_state::{State, snapshot::SnapshotError};
@@ -19,13 +19,13 @@ use openraft::{
 use parking_lot::Mutex;
 use std::{fmt, io, sync::Arc};
 
-/// A snapshot on its way through openraft.
+/// A snapshot that openraft passes on.
 #[derive(Clone)]
 pub(crate) enum SnapshotData {
-    /// It is on the disk.
+    /// It is on disk.
     Stored(Arc<dyn StoredSnapshot>),
-    /// All of it has come from the leader.
-    Arrived(Arc<Arriving>),
+    /// All its blocks have arrived from the leader.
+    Arrived(Arc<ArrivingSnapshot>),
 }
 
 impl fmt::Debug for SnapshotData {
@@ -37,32 +37,32 @@ impl fmt::Debug for SnapshotData {
     }
 }
 
-/// A snapshot whose blocks are written as they come. Its first error is kept for the end: then it ends the node.
-pub(crate) struct Arriving(Mutex<io::Result<Box<dyn SnapshotDraft>>>);
+/// A snapshot whose blocks are written as they arrive. The first error is kept until the end, and then ends the node.
+pub(crate) struct ArrivingSnapshot(Mutex<io::Result<Box<dyn SnapshotDraft>>>);
 
-impl Arriving {
-    pub(crate) fn new(draft: Box<dyn SnapshotDraft>) -> Arriving {
-        Arriving(Mutex::new(Ok(draft)))
+impl ArrivingSnapshot {
+    pub(crate) fn new(draft: Box<dyn SnapshotDraft>) -> ArrivingSnapshot {
+        ArrivingSnapshot(Mutex::new(Ok(draft)))
     }
 
-    /// Writes the next block. To be called aside.
+    /// Writes the next block. Call it through `run_blocking`.
     pub(crate) fn write(&self, block: &[u8]) {
         let mut draft = self.0.lock();
-        if let Ok(whole_so_far) = &mut *draft
-            && let Err(error) = whole_so_far.write(block)
+        if let Ok(open_draft) = &mut *draft
+            && let Err(error) = open_draft.write(block)
         {
             *draft = Err(error);
         }
     }
 
-    /// Makes all of it durable. To be called aside.
+    /// Makes the snapshot durable. Call it through `run_blocking`.
     fn finish(&self) -> io::Result<Arc<dyn StoredSnapshot>> {
         let mut draft = self.0.lock();
-        std::mem::replace(&mut *draft, Err(io::Error::other("the snapshot was taken before")))?.finish()
+        std::mem::replace(&mut *draft, Err(io::Error::other("the snapshot was already finished")))?.finish()
     }
 }
 
-/// Keeps snapshots, and never an older one over a newer one: one may be built while another is installed.
+/// Stores snapshots, and never replaces a newer one with an older one: one may be built while another is installed.
 pub(crate) struct SnapshotWriter {
     pub(crate) store: Arc<dyn SnapshotStore>,
     pub(crate) newest: tokio::sync::Mutex<Option<LogId>>,
@@ -90,22 +90,22 @@ impl SnapshotWriter {
         Ok(Some(openraft::Snapshot { meta: header::decode::<RT>(&snapshot.meta())?, snapshot }))
     }
 
-    /// The snapshot that openraft hands over, on the disk.
+    /// The snapshot that openraft passes on, on disk.
     pub(crate) async fn stored(&self, data: SnapshotData) -> io::Result<Arc<dyn StoredSnapshot>> {
         match data {
             SnapshotData::Stored(stored) => Ok(stored),
-            SnapshotData::Arrived(arrived) => aside(&*self.store, move || arrived.finish()).await?,
+            SnapshotData::Arrived(arrived) => run_blocking(&*self.store, move || arrived.finish()).await?,
         }
     }
 
-    /// The state of a snapshot.
+    /// Decodes the state of a snapshot.
     pub(crate) async fn state(&self, snapshot: &Arc<dyn StoredSnapshot>) -> io::Result<State> {
         let snapshot = Arc::clone(snapshot);
-        aside(&*self.store, move || state_of(&*snapshot)).await?
+        run_blocking(&*self.store, move || state_of(&*snapshot)).await?
     }
 }
 
-/// The state of a snapshot. Each of its blocks is gone before the next is read. It blocks.
+/// Decodes the state of a snapshot. It drops each block before it reads the next. It blocks.
 pub(crate) fn state_of(snapshot: &dyn StoredSnapshot) -> io::Result<State> {
     let mut failure = None;
     let blocks = (0..snapshot.blocks()).map_while(|index| snapshot.block(index).map_err(|error| failure = Some(error)).ok());
@@ -117,12 +117,12 @@ pub(crate) fn state_of(snapshot: &dyn StoredSnapshot) -> io::Result<State> {
     }
 }
 
-/// Writes one snapshot beside `apply`, from a cheap copy of the state.
+/// Builds one snapshot from a cheap copy of the state, concurrently with `apply`.
 pub(crate) struct Builder<RT: AsyncRuntime> {
     pub(crate) state: State,
     pub(crate) last_applied: Option<LogId>,
     pub(crate) members: Members,
-    pub(crate) keeper: Arc<SnapshotWriter>,
+    pub(crate) writer: Arc<SnapshotWriter>,
     pub(crate) shared: Arc<Shared<RT>>,
     pub(crate) made_at: Progress,
 }
@@ -134,12 +134,12 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder<RT> {
         failpoint!(RaftSnapshotBuild, RT)?;
         let meta = SnapshotMetaOf::<Types<RT>> { last_log_id: self.last_applied, last_membership: self.members.clone() };
         let begun = RT::Instant::now();
-        // It is freed there too: what was changed meanwhile is its own by now.
+        // The copy is also freed there: it owns by now whatever has changed meanwhile.
         let state = std::mem::take(&mut self.state);
-        let draft = self.keeper.store.draft(header::encode::<RT>(&meta)?);
-        let snapshot = aside(&*self.keeper.store, move || write(draft, state)).await??;
+        let draft = self.writer.store.draft(header::encode::<RT>(&meta)?);
+        let snapshot = run_blocking(&*self.writer.store, move || write(draft, state)).await??;
         failpoint!(RaftSnapshotSave, RT)?;
-        self.keeper.keep::<RT>(&meta, &snapshot).await?;
+        self.writer.keep::<RT>(&meta, &snapshot).await?;
         failpoint!(RaftSnapshotSaved, RT)?;
         let metrics = &self.shared.metrics;
         metrics.snapshot_build.observe(begun.elapsed());
@@ -149,7 +149,7 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder<RT> {
     }
 }
 
-/// Each block is on its way to the disk before the next is made.
+/// Each block is handed to the disk before the next is encoded.
 fn write(mut draft: Box<dyn SnapshotDraft>, state: State) -> io::Result<Arc<dyn StoredSnapshot>> {
     state.snapshot_blocks().try_for_each(|block| draft.write(&block))?;
     draft.finish()

@@ -2,7 +2,7 @@
 
 use crate::{
     base::{
-        addresses::Addresses,
+        member_addresses::MemberAddresses,
         peer::{Lane, Peer},
         types::{Member, Types},
         wire::{self, PeerReply, PeerRequest},
@@ -10,7 +10,7 @@ use crate::{
     core::{
         ballots::{Ballots, VOTE_LIMIT, grants},
         losses::Losses,
-        outgoing_snapshots::Sending,
+        outgoing_snapshots::OutgoingSnapshots,
         round_trips::RoundTrips,
     },
     machine::snapshot_writer::SnapshotData,
@@ -39,34 +39,43 @@ use tokio::sync::oneshot;
 pub(crate) struct Network<RT: AsyncRuntime> {
     id: NodeId,
     peer: Arc<dyn Peer>,
-    addresses: Addresses,
+    addresses: MemberAddresses,
     ballots: Ballots<RT::Instant>,
     losses: Losses,
     round_trips: RoundTrips,
-    sending: Sending,
+    outgoing_snapshots: OutgoingSnapshots,
 }
 
 impl<RT: AsyncRuntime> Network<RT> {
     pub(crate) fn new(
         id: NodeId,
         peer: Arc<dyn Peer>,
-        addresses: Addresses,
+        addresses: MemberAddresses,
         ballots: Ballots<RT::Instant>,
         losses: Losses,
         round_trips: RoundTrips,
     ) -> Self {
-        Network { id, peer, addresses, ballots, losses, round_trips, sending: Sending::default() }
+        Network { id, peer, addresses, ballots, losses, round_trips, outgoing_snapshots: OutgoingSnapshots::default() }
     }
 
-    /// Which snapshots its clients are sending.
-    pub(crate) fn sending(&self) -> Sending {
-        self.sending.clone()
+    /// Which snapshots its clients are outgoing_snapshots.
+    pub(crate) fn outgoing_snapshots(&self) -> OutgoingSnapshots {
+        self.outgoing_snapshots.clone()
     }
 
     fn client(&self, id: NodeId, member: &Member, lane: Lane) -> RaftClient<RT> {
         let (peer, ballots, losses) = (self.peer.clone(), self.ballots.clone(), self.losses.clone());
-        let (round_trips, sending) = (self.round_trips.clone(), self.sending.clone());
-        RaftClient { from: self.id, to: self.addresses.target(id, member), lane, peer, ballots, losses, round_trips, sending }
+        let (round_trips, outgoing_snapshots) = (self.round_trips.clone(), self.outgoing_snapshots.clone());
+        RaftClient {
+            from: self.id,
+            to: self.addresses.target(id, member),
+            lane,
+            peer,
+            ballots,
+            losses,
+            round_trips,
+            outgoing_snapshots,
+        }
     }
 }
 
@@ -95,7 +104,7 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types<RT>>, RpcError<RT>> {
         let PeerReply::Append(response) =
-            self.ask(self.lane, PeerRequest::Append(rpc), RPCTypes::AppendEntries, option.hard_ttl()).await?
+            self.call(self.lane, PeerRequest::Append(rpc), RPCTypes::AppendEntries, option.hard_ttl()).await?
         else {
             return Err(unexpected());
         };
@@ -121,7 +130,7 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
         let ballots = self.ballots.clone();
         let (answered, in_time) = oneshot::channel();
         let asked = RT::Instant::now();
-        ballots.asked(vote, last_log_id, to, asked);
+        ballots.requested(vote, last_log_id, to, asked);
         // openraft may not wait for as long as the voter's disk needs.
         drop(RT::spawn(async move {
             let response = match answer.await {
@@ -143,7 +152,7 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
     ) -> Result<VoteResponse<Types<RT>>, RpcError<RT>> {
         let vote = rpc.vote;
         let PeerReply::Vote(response) =
-            self.ask(Lane::Heartbeat, PeerRequest::PreVote(rpc), RPCTypes::Vote, option.hard_ttl()).await?
+            self.call(Lane::Heartbeat, PeerRequest::PreVote(rpc), RPCTypes::Vote, option.hard_ttl()).await?
         else {
             return Err(unexpected());
         };
@@ -173,7 +182,7 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<Types<RT>>, RpcError<RT>> {
         let PeerReply::TransferLeader(response) =
-            self.ask(Lane::Heartbeat, PeerRequest::TransferLeader(rpc), RPCTypes::TransferLeader, option.soft_ttl()).await?
+            self.call(Lane::Heartbeat, PeerRequest::TransferLeader(rpc), RPCTypes::TransferLeader, option.soft_ttl()).await?
         else {
             return Err(unexpected());
         };

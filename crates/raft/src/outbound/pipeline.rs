@@ -32,7 +32,7 @@ const IN_FLIGHT_MAX: usize = 64;
 const IN_FLIGHT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Bytes of one append request, above which it is cut, if it has more than one entry.
 const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The time for one answer. A follower writes to its disk before it answers: it may be slow, and sending again would not help
+/// The time for one answer. A follower writes to its disk before it answers: it may be slow, and outgoing_snapshots again would not help
 /// it.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
@@ -181,7 +181,7 @@ mod tests {
             peer::{Introduction, Lane, Peer, PeerError, Target},
             types::{Batch, Types},
         },
-        core::{ballots::Ballots, losses::Losses, outgoing_snapshots::Sending, round_trips::RoundTrips},
+        core::{ballots::Ballots, losses::Losses, outgoing_snapshots::OutgoingSnapshots, round_trips::RoundTrips},
     };
     use fairhold_state::command::{Command, Lifetime, Operation, Transact};
     use fairhold_types::{Path, time::WallMillis};
@@ -259,8 +259,17 @@ mod tests {
         let peer = Arc::new(Slow::default());
         let to = Target { id: 2, address: String::new(), incarnation: None };
         let (ballots, losses, round_trips) = (Ballots::default(), Losses::default(), RoundTrips::default());
-        let (lane, sending) = (Lane::Append, Sending::default());
-        let client = RaftClient::<TokioRuntime> { from: 1, to, lane, peer: peer.clone(), ballots, losses, round_trips, sending };
+        let (lane, outgoing_snapshots) = (Lane::Append, OutgoingSnapshots::default());
+        let client = RaftClient::<TokioRuntime> {
+            from: 1,
+            to,
+            lane,
+            peer: peer.clone(),
+            ballots,
+            losses,
+            round_trips,
+            outgoing_snapshots,
+        };
         let mut answers = run(&client, stream::iter(requests).chain(stream::pending()));
         assert!(answers.next().now_or_never().is_none(), "nothing is answered yet");
         assert_eq!(peer.0.lock().unwrap().len(), N, "and everything is under way");

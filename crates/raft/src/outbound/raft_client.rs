@@ -7,7 +7,7 @@ use crate::{
         types::Types,
         wire::{self, Declined, PeerReply, PeerRequest, SnapshotBegin},
     },
-    core::{ballots::Ballots, losses::Losses, outgoing_snapshots::Sending, round_trips::RoundTrips},
+    core::{ballots::Ballots, losses::Losses, outgoing_snapshots::OutgoingSnapshots, round_trips::RoundTrips},
     machine::snapshot_writer::SnapshotData,
 };
 use bytes::Bytes;
@@ -35,7 +35,7 @@ pub(crate) struct RaftClient<RT: AsyncRuntime> {
     pub(super) ballots: Ballots<RT::Instant>,
     pub(super) losses: Losses,
     pub(super) round_trips: RoundTrips,
-    pub(super) sending: Sending,
+    pub(super) outgoing_snapshots: OutgoingSnapshots,
 }
 
 impl<RT: AsyncRuntime> RaftClient<RT> {
@@ -86,7 +86,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
         }
     }
 
-    pub(super) async fn ask(
+    pub(super) async fn call(
         &self,
         lane: Lane,
         request: PeerRequest<RT>,
@@ -104,7 +104,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
         limit: Duration,
     ) -> Result<SnapshotResponse<Types<RT>>, RpcError<RT>> {
         failpoint!(RaftSnapshotSend, RT).map_err(|error| unreadable(&error))?;
-        let _sent = self.sending.begin();
+        let _sent = self.outgoing_snapshots.begin();
         let SnapshotData::Stored(stored) = snapshot.snapshot else {
             return Err(unexpected());
         };
@@ -115,7 +115,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
             members: snapshot.meta.last_membership,
             blocks: count,
         });
-        taken(self.ask(Lane::Snapshot, begin, RPCTypes::InstallSnapshot, limit).await?)?;
+        taken(self.call(Lane::Snapshot, begin, RPCTypes::InstallSnapshot, limit).await?)?;
         // Read one after the other; and `buffered` makes the calls in the order of the blocks, so they arrive in it.
         let read = stream::iter(0..count).then(move |index| {
             let block = stored.clone().fetch(index);
@@ -133,7 +133,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
             result?;
         }
         let PeerReply::SnapshotInstalled(response) =
-            self.ask(Lane::Snapshot, PeerRequest::SnapshotEnd, RPCTypes::InstallSnapshot, limit).await?
+            self.call(Lane::Snapshot, PeerRequest::SnapshotEnd, RPCTypes::InstallSnapshot, limit).await?
         else {
             return Err(unexpected());
         };

@@ -24,29 +24,29 @@ use tokio::sync::oneshot;
 const BATCHES_IN_FLIGHT: usize = 2;
 
 /// Runs until Raft stops; then everything that waits is surely not proposed.
-pub(crate) async fn run<RT: AsyncRuntime>(mut queue: ProposalBatcher, core: Arc<Core<RT>>) {
+pub(crate) async fn run<RT: AsyncRuntime>(mut batcher: ProposalBatcher, core: Arc<Core<RT>>) {
     let mut in_flight: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
     let mut stopped = std::pin::pin!(core.stopped());
-    // How many came together the last time; and the first of a batch that waits for company.
+    // How many came together the last time; and the first of a batch that waits for linger.
     let (mut together, mut begun) = (0, None);
-    let company = Arc::clone(&queue.company);
-    let mut gathered = std::pin::pin!(company.gathers::<RT>(0));
+    let linger = Arc::clone(&batcher.linger);
+    let mut gathered = std::pin::pin!(linger.wait_for::<RT>(0));
     loop {
         let batch = tokio::select! {
             biased;
             () = &mut stopped => break,
             Some(()) = in_flight.next(), if !in_flight.is_empty() => continue,
             () = &mut gathered, if begun.is_some() => match begun.take() {
-                Some(first) => queue.gather(first),
+                Some(first) => batcher.gather(first),
                 None => continue,
             },
-            Some(first) = queue.first(), if begun.is_none() && in_flight.len() < BATCHES_IN_FLIGHT => {
-                if let Some(wanted) = company.wanted_after(together) {
+            Some(first) = batcher.first(), if begun.is_none() && in_flight.len() < BATCHES_IN_FLIGHT => {
+                if let Some(wanted) = linger.target(together) {
                     begun = Some(first);
-                    gathered.set(company.gathers::<RT>(wanted));
+                    gathered.set(linger.wait_for::<RT>(wanted));
                     continue;
                 }
-                queue.gather(first)
+                batcher.gather(first)
             }
         };
         together = batch.len();
@@ -58,8 +58,8 @@ pub(crate) async fn run<RT: AsyncRuntime>(mut queue: ProposalBatcher, core: Arc<
     if let Some(first) = begun {
         first.resolve(Err(NotProposed::ShuttingDown.into()));
     }
-    queue.close();
-    while let Some(proposal) = queue.first().await {
+    batcher.close();
+    while let Some(proposal) = batcher.first().await {
         proposal.resolve(Err(NotProposed::ShuttingDown.into()));
     }
     // Raft has dropped what was in flight, or the leader answers it; either way each caller is told.
@@ -139,21 +139,21 @@ async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) {
     let (commands, callers) = split(batch);
     let begun = RT::Instant::now();
     if failpoint!(RaftProposeWrite, RT).is_err() {
-        return tell_all(callers, Err(NotProposed::Overloaded.into()));
+        return answer_all(callers, Err(NotProposed::Overloaded.into()));
     }
     let (responder, completed) = ProgressResponder::<Types<RT>, ClientWriteResult<Types<RT>>>::complete_only();
     if core.raft.client_write_ff(Batch(commands), Some(responder)).await.is_err() {
-        return tell_all(callers, Err(NotProposed::ShuttingDown.into()));
+        return answer_all(callers, Err(NotProposed::ShuttingDown.into()));
     }
     match core.while_led(completed).await {
-        Some(Ok(Ok(_))) if failpoint!(RaftProposeDone, RT).is_err() => tell_all(callers, Err(UnknownReason::Deposed.into())),
+        Some(Ok(Ok(_))) if failpoint!(RaftProposeDone, RT).is_err() => answer_all(callers, Err(UnknownReason::Deposed.into())),
         Some(Ok(Ok(response))) => {
             core.shared.metrics.commit.observe(begun.elapsed());
-            tell_each(callers, response.data);
+            answer_each(callers, response.data);
         }
-        Some(Ok(Err(error))) => tell_all(callers, Err(write_error(&error))),
+        Some(Ok(Err(error))) => answer_all(callers, Err(write_error(&error))),
         // Raft stopped, or another node leads and this one was never told what became of the entry.
-        Some(Err(_)) | None => tell_all(callers, Err(UnknownReason::Deposed.into())),
+        Some(Err(_)) | None => answer_all(callers, Err(UnknownReason::Deposed.into())),
     }
 }
 
@@ -172,11 +172,11 @@ pub(crate) fn write_error<RT: AsyncRuntime>(error: &ClientWriteError<Types<RT>>)
 async fn forward<RT: AsyncRuntime>(core: &Core<RT>, leader: &Target, batch: Vec<Proposal>) {
     let (commands, callers) = split(batch);
     if failpoint!(RaftProposeForward, RT).is_err() {
-        return tell_all(callers, Err(NotProposed::NoLeader.into()));
+        return answer_all(callers, Err(NotProposed::NoLeader.into()));
     }
     let count = commands.len();
     let request = PeerRequest::Propose { commands, within_ms: duration::millis(FORWARD_LIMIT) };
-    let outcomes = match core.while_led(RT::timeout(FORWARD_LIMIT, core.ask(leader, &request))).await {
+    let outcomes = match core.while_led(RT::timeout(FORWARD_LIMIT, core.call(leader, &request))).await {
         Some(Ok(Ok(PeerReply::Proposed(outcomes)))) if outcomes.len() == count => Ok(outcomes),
         Some(Ok(Err(CallError::NotDelivered(reason)))) => Err(reason.into()),
         Some(Ok(Ok(_) | Err(CallError::Lost))) => Err(UnknownReason::ConnectionLost.into()),
@@ -185,7 +185,7 @@ async fn forward<RT: AsyncRuntime>(core: &Core<RT>, leader: &Target, batch: Vec<
     };
     match outcomes {
         Ok(outcomes) => callers.into_iter().zip(outcomes).for_each(|(caller, outcome)| drop(caller.send(outcome))),
-        Err(error) => tell_all(callers, Err(error)),
+        Err(error) => answer_all(callers, Err(error)),
     }
 }
 
@@ -204,13 +204,13 @@ fn fail_all(batch: Vec<Proposal>, error: ProposeError) {
     }
 }
 
-fn tell_all(callers: Vec<Caller>, outcome: ProposalOutcome) {
+fn answer_all(callers: Vec<Caller>, outcome: ProposalOutcome) {
     for caller in callers {
         caller.send(outcome.clone()).ok();
     }
 }
 
-fn tell_each(callers: Vec<Caller>, BatchResults(answers): BatchResults) {
+fn answer_each(callers: Vec<Caller>, BatchResults(answers): BatchResults) {
     debug_assert_eq!(callers.len(), answers.len(), "the machine answers each command");
     for (caller, answer) in callers.into_iter().zip(answers) {
         caller.send(Ok(answer)).ok();

@@ -6,7 +6,7 @@ use fairhold_state::command::Command;
 const FREEING_BYTES_MAX: usize = 64 * 1024;
 
 /// Whether a command goes before others: what ends something, or sets how long it lives. All else begins or writes something.
-pub(crate) fn goes_first(command: &Command) -> bool {
+pub(crate) fn is_urgent(command: &Command) -> bool {
     match command {
         Command::Release { .. }
         | Command::Withdraw { .. }

@@ -1,5 +1,5 @@
 //! Gathers commands into log entries: many in one entry while others are in flight. Where many come at a time, a moment is
-//! waited for them (`company`).
+//! waited for them (`linger`).
 //!
 //! On a follower the same queue gathers what is passed on to the leader. Each command keeps its own answer, and until it is
 //! handed over its caller can still take it back: so a deadline in the queue is "surely not proposed".
@@ -9,7 +9,7 @@
 
 use crate::{
     base::error::{NotProposed, ProposeError, UnknownReason},
-    propose::{linger::BatchLinger, priority::goes_first},
+    propose::{linger::BatchLinger, priority::is_urgent},
 };
 use fairhold_state::command::{Answer, Command};
 use openraft::AsyncRuntime;
@@ -50,7 +50,7 @@ pub(crate) struct Proposal {
     pub(crate) bytes: usize,
     /// Came from another node: it is not passed on once more.
     pub(crate) forwarded: bool,
-    ticket: Arc<HandOff>,
+    hand_off: Arc<HandOff>,
     pub(crate) answer: oneshot::Sender<ProposalOutcome>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct ProposalQueue {
     ordinary: mpsc::Sender<Proposal>,
     bytes: Arc<AtomicUsize>,
     bytes_max: usize,
-    company: Arc<BatchLinger>,
+    linger: Arc<BatchLinger>,
 }
 
 /// The queues' exit.
@@ -76,12 +76,12 @@ pub(crate) struct ProposalBatcher {
     urgent: mpsc::Receiver<Proposal>,
     ordinary: mpsc::Receiver<Proposal>,
     bytes: Arc<AtomicUsize>,
-    pub(crate) company: Arc<BatchLinger>,
+    pub(crate) linger: Arc<BatchLinger>,
 }
 
 /// A command that was submitted. Dropping it takes the command back, if it was not handed over yet.
 pub(crate) struct Submitted {
-    ticket: Arc<HandOff>,
+    hand_off: Arc<HandOff>,
     answer: oneshot::Receiver<ProposalOutcome>,
 }
 
@@ -90,33 +90,33 @@ pub(crate) fn new(bytes_max: usize) -> (ProposalQueue, ProposalBatcher) {
     let (first, urgent) = mpsc::channel(QUEUE_COMMANDS_MAX);
     let (second, ordinary) = mpsc::channel(QUEUE_COMMANDS_MAX);
     let bytes = Arc::new(AtomicUsize::new(0));
-    let company = Arc::new(BatchLinger::default());
-    let queue = ProposalQueue { urgent: first, ordinary: second, bytes: bytes.clone(), bytes_max, company: company.clone() };
-    (queue, ProposalBatcher { urgent, ordinary, bytes, company })
+    let linger = Arc::new(BatchLinger::default());
+    let queue = ProposalQueue { urgent: first, ordinary: second, bytes: bytes.clone(), bytes_max, linger: linger.clone() };
+    (queue, ProposalBatcher { urgent, ordinary, bytes, linger })
 }
 
 impl ProposalQueue {
     pub(crate) fn submit(&self, command: Command, forwarded: bool) -> Result<Submitted, NotProposed> {
         let bytes = command.size();
-        let (ticket, (answer, receiver)) = (Arc::new(HandOff::default()), oneshot::channel());
-        let urgent = goes_first(&command);
+        let (hand_off, (answer, receiver)) = (Arc::new(HandOff::default()), oneshot::channel());
+        let urgent = is_urgent(&command);
         // The count may pass the bound by what others add at the same time, which is harmless.
         if !urgent && self.bytes.load(Ordering::Relaxed) >= self.bytes_max {
             return Err(NotProposed::Overloaded);
         }
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let proposal = Proposal { command, bytes, forwarded, ticket: ticket.clone(), answer };
+        let proposal = Proposal { command, bytes, forwarded, hand_off: hand_off.clone(), answer };
         let queue = if urgent { &self.urgent } else { &self.ordinary };
-        self.company.came();
+        self.linger.enqueued();
         queue.try_send(proposal).map_err(|error| {
-            self.company.left();
+            self.linger.dequeued();
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
             match error {
                 mpsc::error::TrySendError::Full(_) => NotProposed::Overloaded,
                 mpsc::error::TrySendError::Closed(_) => NotProposed::ShuttingDown,
             }
         })?;
-        Ok(Submitted { ticket, answer: receiver })
+        Ok(Submitted { hand_off, answer: receiver })
     }
 }
 
@@ -131,7 +131,7 @@ impl Submitted {
         };
         match answered {
             Some(outcome) => outcome,
-            None if self.ticket.settle(WITHDRAWN) => Err(not_handed_over.into()),
+            None if self.hand_off.settle(WITHDRAWN) => Err(not_handed_over.into()),
             None => Err(handed_over.into()),
         }
     }
@@ -139,7 +139,7 @@ impl Submitted {
 
 impl Drop for Submitted {
     fn drop(&mut self) {
-        self.ticket.settle(WITHDRAWN);
+        self.hand_off.settle(WITHDRAWN);
     }
 }
 
@@ -172,8 +172,8 @@ impl ProposalBatcher {
         let mut next = Some(first);
         while let Some(proposal) = next {
             self.bytes.fetch_sub(proposal.bytes, Ordering::Relaxed);
-            self.company.left();
-            if proposal.ticket.settle(HANDED_OVER) {
+            self.linger.dequeued();
+            if proposal.hand_off.settle(HANDED_OVER) {
                 bytes += proposal.bytes;
                 batch.push(proposal);
             }

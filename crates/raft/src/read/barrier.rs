@@ -6,7 +6,7 @@ use crate::{
         wire::{PeerReply, PeerRequest},
     },
     core::{Core, ForwardRoute},
-    read::queue::{BarrierOutlet, BarrierWaiter, Outcome},
+    read::queue::{BarrierReceiver, BarrierWaiter, Outcome},
 };
 use fairhold_types::failpoint;
 use openraft::{AsyncRuntime, ReadPolicy};
@@ -16,7 +16,7 @@ use std::{sync::Arc, time::Duration};
 const ROUND_LIMIT: Duration = Duration::from_secs(1);
 
 /// Makes barriers until Raft stops.
-pub(crate) async fn run<RT: AsyncRuntime>(BarrierOutlet(mut queue): BarrierOutlet, core: Arc<Core<RT>>) {
+pub(crate) async fn run<RT: AsyncRuntime>(BarrierReceiver(mut queue): BarrierReceiver, core: Arc<Core<RT>>) {
     let mut stopped = std::pin::pin!(core.stopped());
     loop {
         let round = async {
@@ -28,7 +28,7 @@ pub(crate) async fn run<RT: AsyncRuntime>(BarrierOutlet(mut queue): BarrierOutle
             }
             core.shared.metrics.barriers.inc();
             core.shared.metrics.barrier_reads.inc_by(waiting.len() as u64);
-            make(&core, waiting).await;
+            run_round(&core, waiting).await;
             Some(())
         };
         tokio::select! {
@@ -39,23 +39,23 @@ pub(crate) async fn run<RT: AsyncRuntime>(BarrierOutlet(mut queue): BarrierOutle
     }
 }
 
-async fn make<RT: AsyncRuntime>(core: &Core<RT>, waiting: Vec<BarrierWaiter>) {
+async fn run_round<RT: AsyncRuntime>(core: &Core<RT>, waiting: Vec<BarrierWaiter>) {
     let (waiting, outcome) = match core.route() {
         ForwardRoute::Here => (waiting, RT::timeout(ROUND_LIMIT, read_index(core)).await),
         ForwardRoute::There(leader) => {
             let (forwarded, own): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|waiting| waiting.forwarded);
-            tell_all(forwarded, Err(NotProposed::NoLeader));
+            answer_all(forwarded, Err(NotProposed::NoLeader));
             if own.is_empty() {
                 return;
             }
             let asked = async {
-                match core.ask(&leader, &PeerRequest::ReadIndex).await {
+                match core.call(&leader, &PeerRequest::ReadIndex).await {
                     Ok(PeerReply::ReadIndex(outcome)) => outcome,
                     Ok(_) | Err(_) => Err(NotProposed::NoLeader),
                 }
             };
             // Reading changes nothing: where another node leads now, it is asked at once.
-            let moved = core.until(|standing| (standing.current_leader != Some(leader.id)).then_some(()));
+            let moved = core.until(|metrics| (metrics.current_leader != Some(leader.id)).then_some(()));
             let either = async {
                 tokio::select! {
                     biased;
@@ -67,7 +67,7 @@ async fn make<RT: AsyncRuntime>(core: &Core<RT>, waiting: Vec<BarrierWaiter>) {
         }
         ForwardRoute::Unknown => (waiting, Ok(Err(NotProposed::NoLeader))),
     };
-    tell_all(waiting, outcome.unwrap_or(Err(NotProposed::NoLeader)));
+    answer_all(waiting, outcome.unwrap_or(Err(NotProposed::NoLeader)));
 }
 
 async fn read_index<RT: AsyncRuntime>(core: &Core<RT>) -> Outcome {
@@ -82,7 +82,7 @@ async fn read_index<RT: AsyncRuntime>(core: &Core<RT>) -> Outcome {
     }
 }
 
-fn tell_all(waiting: Vec<BarrierWaiter>, outcome: Outcome) {
+fn answer_all(waiting: Vec<BarrierWaiter>, outcome: Outcome) {
     for one in waiting {
         // A reader that went away wants no answer.
         one.answer.send(outcome).ok();

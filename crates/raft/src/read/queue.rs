@@ -22,11 +22,11 @@ pub(crate) struct BarrierWaiter {
 pub(crate) struct BarrierQueue(mpsc::Sender<BarrierWaiter>);
 
 /// Where the barriers are made.
-pub(crate) struct BarrierOutlet(pub(crate) mpsc::Receiver<BarrierWaiter>);
+pub(crate) struct BarrierReceiver(pub(crate) mpsc::Receiver<BarrierWaiter>);
 
-pub(crate) fn new() -> (BarrierQueue, BarrierOutlet) {
+pub(crate) fn new() -> (BarrierQueue, BarrierReceiver) {
     let (sender, receiver) = mpsc::channel(QUEUE_MAX);
-    (BarrierQueue(sender), BarrierOutlet(receiver))
+    (BarrierQueue(sender), BarrierReceiver(receiver))
 }
 
 impl BarrierQueue {

@@ -192,13 +192,20 @@ impl Cluster {
         config.log_kept = 5;
         config.election_timeout_ms = self.election_timeout_ms.unwrap_or(config.election_timeout_ms);
         (self.tune)(&mut config);
-        let reception = PeerService::new(&config);
+        let peer_service = PeerService::new(&config);
         let listener = Arc::new(Listener::default());
-        let peer = self.net.peer(reception.service());
-        let replica =
-            Replica::start(config, reception, peer, disk.log, Arc::new(disk.snapshots), listener.clone(), Arc::new(NoDefectBook))
-                .await
-                .unwrap();
+        let peer = self.net.peer(peer_service.service());
+        let replica = Replica::start(
+            config,
+            peer_service,
+            peer,
+            disk.log,
+            Arc::new(disk.snapshots),
+            listener.clone(),
+            Arc::new(NoDefectBook),
+        )
+        .await
+        .unwrap();
         self.net.plug_in(id, replica.service());
         self.nodes.insert(id, replica);
         self.listeners.insert(id, listener);
@@ -597,7 +604,7 @@ async fn a_stranger_is_refused_before_the_first_request() {
 struct Desk(NodeId);
 
 impl LeaderHandler for Desk {
-    fn attend(&self, request: Vec<u8>, from: NodeId) -> BoxFuture<'static, Vec<u8>> {
+    fn handle(&self, request: Vec<u8>, from: NodeId) -> BoxFuture<'static, Vec<u8>> {
         let answer = format!("{} heard {} from {from}", self.0, String::from_utf8(request).unwrap());
         async move { answer.into_bytes() }.boxed()
     }
@@ -607,7 +614,7 @@ impl LeaderHandler for Desk {
 async fn a_message_finds_the_leader() {
     let mut cluster = Cluster::form(3, 1_000).await;
     for (id, node) in &cluster.nodes {
-        assert!(node.set_attendant(Arc::new(Desk(*id))));
+        assert!(node.set_leader_handler(Arc::new(Desk(*id))));
     }
     let leader = cluster.leader_among(1..=3).await;
     let followers = cluster.others(leader);

@@ -3,11 +3,11 @@
 use super::*;
 use fairhold_types::{Revision, SessionId, time::WallMillis};
 
-/// Keeps what is noted, as a disk does.
+/// Keeps the records in memory, as a disk would.
 #[derive(Default)]
-struct Paper(Mutex<Vec<Defect>>);
+struct MemoryBook(Mutex<Vec<Defect>>);
 
-impl DefectBook for Paper {
+impl DefectBook for MemoryBook {
     fn load(&self) -> io::Result<Vec<Defect>> {
         Ok(self.0.lock().clone())
     }
@@ -18,7 +18,7 @@ impl DefectBook for Paper {
     }
 
     fn start_again(&self) -> io::Error {
-        io::Error::other("started again")
+        io::Error::other("restarted")
     }
 }
 
@@ -26,105 +26,105 @@ fn close(session: u128, at: u64) -> Command {
     Command::CloseSession { session: SessionId(session), at: WallMillis(at) }
 }
 
-fn panics_at(paper: &Arc<Paper>, index: u64, command: &Command) {
+fn panics_at(book: &Arc<MemoryBook>, index: u64, command: &Command) {
     for _ in 0..PANICS_MAX {
-        let life = Defects::load(paper.clone()).unwrap();
-        if !life.in_entry(index).is_empty() {
-            assert_eq!(life.meet(index, 0, command), DefectPlace::Suspect);
+        let defects = Defects::load(book.clone()).unwrap();
+        if !defects.in_entry(index).is_empty() {
+            assert_eq!(defects.decide(index, 0, command), DefectAction::Try);
         }
-        assert_eq!(life.give_up(index, 0, &"planted").to_string(), "started again");
+        assert_eq!(defects.note_panic(index, 0, &"planted").to_string(), "restarted");
     }
 }
 
 #[test]
-fn a_command_is_left_out_after_its_second_panic_and_refused_when_it_comes_again() {
-    let paper = Arc::<Paper>::default();
-    panics_at(&paper, 7, &close(1, 10));
-    let life = Defects::load(paper.clone()).unwrap();
-    assert_eq!((life.in_entry(7), life.in_entry(8)), (vec![0], vec![]));
-    assert!(matches!(life.meet(7, 0, &close(1, 10)), DefectPlace::LeftOut { checked: false, .. }));
-    life.note_checked(7, 0).unwrap();
-    assert!(matches!(life.meet(7, 0, &close(1, 10)), DefectPlace::LeftOut { checked: true, .. }));
-    assert!(life.refuses(&close(1, 99)).is_some(), "the time is no part of the request");
-    assert!(life.refuses(&close(2, 10)).is_none());
-    assert_eq!((life.left_out.get(), life.noted()[0].kind.as_str()), (1, "CloseSession"));
+fn a_command_is_skipped_after_its_second_panic_and_refused_if_it_is_proposed_again() {
+    let book = Arc::<MemoryBook>::default();
+    panics_at(&book, 7, &close(1, 10));
+    let defects = Defects::load(book.clone()).unwrap();
+    assert_eq!((defects.in_entry(7), defects.in_entry(8)), (vec![0], vec![]));
+    assert!(matches!(defects.decide(7, 0, &close(1, 10)), DefectAction::Skip { checked: false, .. }));
+    defects.note_checked(7, 0).unwrap();
+    assert!(matches!(defects.decide(7, 0, &close(1, 10)), DefectAction::Skip { checked: true, .. }));
+    assert!(defects.refuses(&close(1, 99)).is_some(), "the time is not part of the request");
+    assert!(defects.refuses(&close(2, 10)).is_none());
+    assert_eq!((defects.left_out.get(), defects.noted()[0].kind.as_str()), (1, "CloseSession"));
 }
 
 #[test]
-fn a_panic_that_does_not_come_again_leaves_nothing_out_and_counts_from_the_beginning() {
-    let paper = Arc::<Paper>::default();
-    let life = Defects::load(paper.clone()).unwrap();
-    drop(life.give_up(7, 0, &"once"));
-    let life = Defects::load(paper.clone()).unwrap();
-    assert_eq!(life.meet(7, 0, &close(1, 10)), DefectPlace::Suspect);
-    life.note_passed(7, 0).unwrap();
-    assert!(life.in_entry(7).is_empty() && life.refuses(&close(1, 10)).is_none());
-    drop(life.give_up(7, 0, &"and once more, much later"));
-    let life = Defects::load(paper).unwrap();
-    assert_eq!((life.noted()[0].panics, life.noted()[0].passed), (1, false));
+fn a_panic_that_does_not_recur_skips_nothing_and_resets_the_count() {
+    let book = Arc::<MemoryBook>::default();
+    let defects = Defects::load(book.clone()).unwrap();
+    drop(defects.note_panic(7, 0, &"once"));
+    let defects = Defects::load(book.clone()).unwrap();
+    assert_eq!(defects.decide(7, 0, &close(1, 10)), DefectAction::Try);
+    defects.note_passed(7, 0).unwrap();
+    assert!(defects.in_entry(7).is_empty() && defects.refuses(&close(1, 10)).is_none());
+    drop(defects.note_panic(7, 0, &"again, much later"));
+    let defects = Defects::load(book).unwrap();
+    assert_eq!((defects.noted()[0].panics, defects.noted()[0].passed), (1, false));
 }
 
 #[test]
-fn another_version_tries_again_what_panicked_in_this_one() {
-    let paper = Arc::<Paper>::default();
-    panics_at(&paper, 7, &close(1, 10));
-    paper.0.lock()[0].version = "0.0.0".to_owned();
-    let life = Defects::load(paper).unwrap();
-    assert!(life.refuses(&close(1, 10)).is_none(), "it may be mended");
-    assert!(matches!(life.meet(7, 0, &close(1, 10)), DefectPlace::LeftOut { .. }), "what is in the log keeps its meaning");
+fn another_version_retries_what_panicked_in_this_one() {
+    let book = Arc::<MemoryBook>::default();
+    panics_at(&book, 7, &close(1, 10));
+    book.0.lock()[0].version = "0.0.0".to_owned();
+    let defects = Defects::load(book).unwrap();
+    assert!(defects.refuses(&close(1, 10)).is_none(), "it may be fixed");
+    assert!(matches!(defects.decide(7, 0, &close(1, 10)), DefectAction::Skip { .. }), "the meaning of the log must not change");
 }
 
 #[test]
-fn the_clock_reaches_no_more_verdicts_of_a_kind_that_panics_each_time() {
-    let paper = Arc::<Paper>::default();
+fn the_leader_proposes_no_more_verdicts_of_a_kind_that_panics_each_time() {
+    let book = Arc::<MemoryBook>::default();
     let forget = |through| Command::Forget { through: Revision(through) };
     for index in 0..VERDICTS_MAX as u64 {
-        assert!(Defects::load(paper.clone()).unwrap().refuses(&forget(100)).is_none());
-        panics_at(&paper, index, &forget(index));
+        assert!(Defects::load(book.clone()).unwrap().refuses(&forget(100)).is_none());
+        panics_at(&book, index, &forget(index));
     }
-    let life = Defects::load(paper).unwrap();
-    assert!(life.refuses(&forget(100)).is_some());
-    assert!(life.refuses(&close(1, 10)).is_none());
+    let defects = Defects::load(book).unwrap();
+    assert!(defects.refuses(&forget(100)).is_some());
+    assert!(defects.refuses(&close(1, 10)).is_none());
 }
 
 #[test]
-fn however_many_requests_of_a_kind_panic_others_of_that_kind_are_tried() {
-    let paper = Arc::<Paper>::default();
+fn requests_are_tried_however_many_others_of_their_kind_panicked() {
+    let book = Arc::<MemoryBook>::default();
     for index in 0..VERDICTS_MAX as u64 {
-        panics_at(&paper, index, &close(u128::from(index), 10));
+        panics_at(&book, index, &close(u128::from(index), 10));
     }
-    let life = Defects::load(paper).unwrap();
-    assert!(life.refuses(&close(0, 10)).is_some() && life.refuses(&close(100, 10)).is_none());
+    let defects = Defects::load(book).unwrap();
+    assert!(defects.refuses(&close(0, 10)).is_some() && defects.refuses(&close(100, 10)).is_none());
 }
 
 #[test]
-fn only_the_newest_are_noted_and_messages_have_an_end() {
-    let life = Defects::load(Arc::<Paper>::default()).unwrap();
-    life.begin_after(1_000);
+fn only_the_newest_are_recorded_and_messages_are_cut() {
+    let defects = Defects::load(Arc::<MemoryBook>::default()).unwrap();
+    defects.set_snapshot_index(1_000);
     for index in 0..NOTED_MAX as u64 + 5 {
-        drop(life.give_up(index, 0, &"é".repeat(MESSAGE_BYTES_MAX)));
+        drop(defects.note_panic(index, 0, &"é".repeat(MESSAGE_BYTES_MAX)));
     }
-    let noted = life.noted();
+    let noted = defects.noted();
     assert_eq!((noted.len(), noted[0].index), (NOTED_MAX, 5));
     assert_eq!(noted[0].message.len(), MESSAGE_BYTES_MAX);
 }
 
-/// A node that starts again applies all entries since its snapshot. Each of them panics that is not left out.
+/// A restarted node applies all entries since its snapshot. Each command that is not skipped panics.
 #[test]
-fn however_many_commands_panic_since_a_snapshot_the_node_comes_to_the_end_of_its_log() {
-    let (paper, entries) = (Arc::<Paper>::default(), NOTED_MAX as u64 * 2);
+fn a_node_reaches_the_end_of_its_log_however_many_commands_panic() {
+    let (book, entries) = (Arc::<MemoryBook>::default(), NOTED_MAX as u64 * 2);
     for _ in 0..=entries * u64::from(PANICS_MAX) {
-        let life = Defects::load(paper.clone()).unwrap();
+        let defects = Defects::load(book.clone()).unwrap();
         let left_out = |index: &u64| {
             let command = close(u128::from(*index), 0);
-            life.in_entry(*index) == [0] && matches!(life.meet(*index, 0, &command), DefectPlace::LeftOut { .. })
+            defects.in_entry(*index) == [0] && matches!(defects.decide(*index, 0, &command), DefectAction::Skip { .. })
         };
         match (1..=entries).find(|index| !left_out(index)) {
-            Some(index) => drop(life.give_up(index, 0, &"planted")),
+            Some(index) => drop(defects.note_panic(index, 0, &"planted")),
             None => return,
         }
     }
-    panic!("it starts again and again");
+    panic!("the node restarts for ever");
 }
 
 #[test]

@@ -8,12 +8,12 @@ use std::io;
 /// The version byte of a header.
 const SNAPSHOT_HEADER_FORMAT: u8 = 1;
 
-/// The header of a snapshot that covers this.
+/// Encodes a header.
 pub(crate) fn encode<RT: AsyncRuntime>(meta: &SnapshotMetaOf<Types<RT>>) -> io::Result<Bytes> {
     fairhold_codec::encode(SNAPSHOT_HEADER_FORMAT, meta).map(Bytes::from).map_err(io::Error::other)
 }
 
-/// What a header says.
+/// Decodes a header.
 pub(crate) fn decode<RT: AsyncRuntime>(header: &[u8]) -> io::Result<SnapshotMetaOf<Types<RT>>> {
     fairhold_codec::decode(SNAPSHOT_HEADER_FORMAT, header)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("the snapshot's header: {error}")))

@@ -1,4 +1,4 @@
-//! Snapshots in memory: of a simulator, whose states are small, and of tests.
+//! Snapshots in memory: for a simulator, whose states are small, and for tests.
 
 use super::{SnapshotDraft, SnapshotStore, StoredSnapshot};
 use bytes::Bytes;
@@ -14,9 +14,9 @@ pub struct SnapshotImage {
     pub blocks: Vec<Bytes>,
 }
 
-/// A store that takes and gives whole images. It is a `SnapshotStore`.
+/// A store for whole images. It implements `SnapshotStore`.
 pub trait ImageStore: Clone + Send + Sync + 'static {
-    /// Makes this the newest snapshot. When it returns, it survives a loss of power.
+    /// Makes this the newest snapshot. Once it returns, the snapshot survives a power loss.
     fn save(&self, image: SnapshotImage) -> BoxFuture<'static, io::Result<()>>;
 
     /// The newest snapshot.
@@ -65,7 +65,7 @@ impl<S: ImageStore> StoredSnapshot for Stored<S> {
 
     fn block(&self, index: u32) -> io::Result<Bytes> {
         let block = usize::try_from(index).ok().and_then(|index| self.image.blocks.get(index));
-        block.cloned().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "there is no such block"))
+        block.cloned().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no such block"))
     }
 
     fn fetch(self: Arc<Self>, index: u32) -> BoxFuture<'static, io::Result<Bytes>> {

@@ -11,19 +11,19 @@ fn command(number: u64) -> Command {
 
 #[test]
 fn a_full_queue_refuses_at_once() {
-    let (queue, mut outlet) = new(BYTES);
+    let (queue, mut batcher) = new(BYTES);
     let waiting: Vec<_> = (0..QUEUE_COMMANDS_MAX).map(|_| queue.submit(command(1), false).unwrap()).collect();
     assert_eq!(queue.submit(command(2), false).err(), Some(NotProposed::Overloaded));
 
-    let first = outlet.next(0).unwrap();
-    assert_eq!(outlet.gather(first).len(), BATCH_COMMANDS_MAX);
+    let first = batcher.next(0).unwrap();
+    assert_eq!(batcher.gather(first).len(), BATCH_COMMANDS_MAX);
     assert!(queue.submit(command(3), false).is_ok(), "there is room again");
     drop(waiting);
 }
 
 #[test]
 fn the_queue_is_bounded_by_bytes_too() {
-    let (queue, _outlet) = new(BYTES);
+    let (queue, _batcher) = new(BYTES);
     queue.bytes.store(BYTES, Ordering::Relaxed);
     assert_eq!(queue.submit(command(1), false).err(), Some(NotProposed::Overloaded));
 }
@@ -34,31 +34,31 @@ fn release() -> Command {
 
 #[test]
 fn a_flood_of_writes_holds_up_no_release() {
-    let (queue, mut outlet) = new(BYTES);
+    let (queue, mut batcher) = new(BYTES);
     let writes: Vec<_> = (0..QUEUE_COMMANDS_MAX).map(|_| queue.submit(command(1), false).unwrap()).collect();
     queue.bytes.store(BYTES, Ordering::Relaxed);
     assert_eq!(queue.submit(command(2), false).err(), Some(NotProposed::Overloaded));
     let _released = queue.submit(release(), false).expect("there is room for what ends something");
-    let first = outlet.next(0).unwrap();
+    let first = batcher.next(0).unwrap();
     assert_eq!(first.command, release());
     drop(writes);
 }
 
 #[test]
 fn a_flood_of_releases_shuts_out_no_write() {
-    let (queue, mut outlet) = new(BYTES);
+    let (queue, mut batcher) = new(BYTES);
     let releases: Vec<_> = (0..QUEUE_COMMANDS_MAX).map(|_| queue.submit(release(), false).unwrap()).collect();
     assert_eq!(queue.submit(release(), false).err(), Some(NotProposed::Overloaded));
     let _written = queue.submit(command(1), false).unwrap();
-    let first = outlet.next(0).unwrap();
-    let batch = outlet.gather(first);
+    let first = batcher.next(0).unwrap();
+    let batch = batcher.gather(first);
     assert_eq!(batch.iter().filter(|proposal| proposal.command == command(1)).count(), 1);
     drop(releases);
 }
 
 #[test]
 fn a_batch_ends_at_its_bytes() {
-    let (queue, mut outlet) = new(BYTES);
+    let (queue, mut batcher) = new(BYTES);
     let large = || {
         Command::Transact(fairhold_state::command::Transact {
             key: None,
@@ -74,20 +74,20 @@ fn a_batch_ends_at_its_bytes() {
         })
     };
     let waiting: Vec<_> = (0..6).map(|_| queue.submit(large(), false).unwrap()).collect();
-    let first = outlet.next(0).unwrap();
+    let first = batcher.next(0).unwrap();
     let bytes = first.bytes;
-    assert_eq!(outlet.gather(first).len(), BATCH_BYTES_MAX.div_ceil(bytes), "one command has {bytes} bytes");
+    assert_eq!(batcher.gather(first).len(), BATCH_BYTES_MAX.div_ceil(bytes), "one command has {bytes} bytes");
     drop(waiting);
 }
 
 #[test]
 fn what_its_caller_took_back_is_not_proposed() {
-    let (queue, mut outlet) = new(BYTES);
+    let (queue, mut batcher) = new(BYTES);
     let (stays, leaves) = (queue.submit(command(1), false).unwrap(), queue.submit(command(2), false).unwrap());
     drop(leaves);
-    let first = outlet.next(0).unwrap();
-    let batch = outlet.gather(first);
+    let first = batcher.next(0).unwrap();
+    let batch = batcher.gather(first);
     assert_eq!(batch.iter().map(|proposal| &proposal.command).collect::<Vec<_>>(), [&command(1)]);
     assert_eq!(queue.bytes.load(Ordering::Relaxed), 0, "both are out of the queue");
-    assert!(!stays.ticket.settle(WITHDRAWN), "it was handed over: its caller cannot take it back");
+    assert!(!stays.hand_off.settle(WITHDRAWN), "it was handed over: its caller cannot take it back");
 }

@@ -1,8 +1,9 @@
-//! Where this node reaches the members: where its configuration says, and as the cluster was formed where it says nothing.
+//! The addresses at which this node reaches the members: the configured ones, or else those with which the cluster was
+//! formed.
 //!
-//! The replicated membership keeps the addresses with which the cluster was formed. Machines are given new addresses, so a node
-//! that is started with others uses those. A wrong one does no harm: a connection begins with the number and the data directory
-//! of the node that answers, and those are compared with the replicated ones.
+//! The replicated membership keeps the addresses with which the cluster was formed. Machines get new addresses, so a
+//! node that is started with other addresses uses those. A wrong address does no harm: a connection begins with the id
+//! and the data directory of the node that answers, and these are checked against the replicated membership.
 
 use crate::base::{config::MemberAddress, peer::Target, types::Member};
 use fairhold_types::NodeId;
@@ -10,14 +11,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 /// The configured addresses. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct Addresses(Arc<BTreeMap<NodeId, MemberAddress>>);
+pub(crate) struct MemberAddresses(Arc<BTreeMap<NodeId, MemberAddress>>);
 
-impl Addresses {
+impl MemberAddresses {
     pub(crate) fn new(configured: &BTreeMap<NodeId, MemberAddress>) -> Self {
-        Addresses(Arc::new(configured.clone()))
+        MemberAddresses(Arc::new(configured.clone()))
     }
 
-    /// A member with the addresses that count here.
+    /// A member with the addresses that this node uses.
     pub(crate) fn of(&self, id: NodeId, replicated: &Member) -> Member {
         match self.0.get(&id) {
             Some(MemberAddress { url, address }) => {
@@ -27,21 +28,21 @@ impl Addresses {
         }
     }
 
-    /// A member as the transport knows it.
+    /// A member as the transport addresses it.
     pub(crate) fn target(&self, id: NodeId, replicated: &Member) -> Target {
         let Member { address, incarnation, .. } = self.of(id, replicated);
         Target { id, address, incarnation: Some(incarnation) }
     }
 
-    /// Says which addresses are not those with which the cluster was formed.
-    pub(crate) fn tell_changes<'a>(&self, members: impl Iterator<Item = (&'a NodeId, &'a Member)>) {
+    /// Warns of each address that differs from the one with which the cluster was formed.
+    pub(crate) fn log_differences<'a>(&self, members: impl Iterator<Item = (&'a NodeId, &'a Member)>) {
         for (&id, formed) in members {
             let here = self.of(id, formed);
             if here != *formed {
                 tracing::warn!(
                     node = id,
-                    "node {id} joined as {},{} but this node's configuration has {},{} for it, and uses that. Start every node \
-                     with the same list of members",
+                    "node {id} joined as {},{} but this node's configuration has {},{} for it. This node uses the configured \
+                     addresses. Start every node with the same list of members",
                     formed.url,
                     formed.address,
                     here.url,
@@ -58,10 +59,10 @@ mod tests {
     use fairhold_types::Incarnation;
 
     #[test]
-    fn the_configured_address_counts_and_the_replicated_data_directory() {
+    fn the_configured_address_and_the_replicated_data_directory_win() {
         let formed = Member { url: "http://old:1".to_owned(), address: "old:2".to_owned(), incarnation: Incarnation(7) };
         let configured = MemberAddress { url: "http://new:1".to_owned(), address: "new:2".to_owned() };
-        let addresses = Addresses::new(&BTreeMap::from([(1, configured)]));
+        let addresses = MemberAddresses::new(&BTreeMap::from([(1, configured)]));
         let target = addresses.target(1, &formed);
         assert_eq!((target.address.as_str(), target.incarnation), ("new:2", Some(Incarnation(7))));
         assert_eq!(addresses.of(1, &formed).url, "http://new:1");
