@@ -1,4 +1,5 @@
-//! How a replica starts: the snapshot, the log, the tasks, and the cluster in the background.
+//! How a replica starts: it loads the snapshot, opens the log, starts its tasks, and forms the cluster in the
+//! background.
 
 use crate::{
     background::{
@@ -40,9 +41,10 @@ use std::{
 };
 
 impl<RT: AsyncRuntime> Replica<RT> {
-    /// Starts with what is in the log and in the newest snapshot, and forms the cluster or joins it in the background.
+    /// Starts with the newest snapshot and the log, and forms or joins the cluster in the background.
     ///
-    /// The transport's server has to listen with `peer_service.service()` soon after: the other nodes ask this one who it is.
+    /// Start the transport's server over `peer_service.service()` soon after: the other nodes request this node's
+    /// introduction.
     pub async fn start<L>(
         config: ReplicaConfig,
         peer_service: PeerService<RT>,
@@ -56,7 +58,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         L: RaftLogStorage<Types<RT>>,
     {
         if !config.members.contains_key(&config.id) {
-            return Err(StartError::Config(format!("node {} is not among its own members", config.id)));
+            return Err(StartError::Config(format!("the list of members lacks this node, node {}", config.id)));
         }
         let openraft_config = config.openraft().map_err(|error| StartError::Config(error.to_string()))?;
         let defects = Defects::load(defects).map_err(StartError::Defects)?;
@@ -66,7 +68,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
         let shared = machine.shared();
         failpoint!(RaftStartOpen, RT).map_err(|error| StartError::Log(error.to_string()))?;
         let losses = Losses::default();
-        let (addresses, ballots) = (MemberAddresses::new(&config.members), Ballots::default());
+        let addresses = MemberAddresses::new(&config.members);
+        let ballots = Ballots::default();
         let round_trips = RoundTrips::default();
         let network =
             Network::<RT>::new(config.id, peer.clone(), addresses.clone(), ballots.clone(), losses.clone(), round_trips.clone());
@@ -74,7 +77,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         let raft: RaftOf<RT> = Raft::new(config.id, Arc::new(openraft_config), network, log, machine)
             .await
             .map_err(|error| shared.broken.get().cloned().map_or(StartError::Log(error.to_string()), StartError::Broken))?;
-        // openraft tells its metrics before it answers anything; until then they are those of a node without a log.
+        // openraft publishes its metrics before it answers; until then they are those of a node without a log.
         let vote = raft.with_raft_state(|state| *state.vote_ref()).await.map_err(|error| StartError::Log(error.to_string()))?;
 
         let core = Arc::new(Core {
@@ -105,13 +108,14 @@ impl<RT: AsyncRuntime> Replica<RT> {
         drop(RT::spawn(batcher::run(batcher_queue, core.clone())));
         drop(RT::spawn(barrier::run(barrier_queue, core.clone())));
         spawn_tasks(&core, &queues, &config);
-        let (told, formation) = Types::<RT>::watch_channel(None);
-        let (forming, member) = (formation::form(core.clone(), config), core.clone());
+        let (report, formation) = Types::<RT>::watch_channel(None);
+        let forming = formation::form(core.clone(), config);
+        let member = core.clone();
         drop(RT::spawn(async move {
             let result = forming.await;
             member.with_metrics(|metrics| member.addresses.log_differences(metrics.membership_config.nodes()));
-            // Nobody may be left who would want to know.
-            told.send(Some(result)).ok();
+            // The receiver may be gone; then the result is dropped.
+            report.send(Some(result)).ok();
         }));
         if let Err(error) = failpoint!(RaftStartServe, RT) {
             core.stop().await;
@@ -119,13 +123,13 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
         if !peer_service.open(&core, queues.clone()) {
             core.stop().await;
-            return Err(StartError::Config("another replica was started with this peer_service".to_owned()));
+            return Err(StartError::Config("another replica was started with this peer service".to_owned()));
         }
         Ok(Replica { core, queues, peer_service, formation })
     }
 }
 
-/// Starts what runs for as long as the replica does.
+/// Starts the tasks that run for as long as the replica does.
 fn spawn_tasks<RT: AsyncRuntime>(core: &Arc<Core<RT>>, queues: &Queues, config: &ReplicaConfig) {
     drop(RT::spawn(Elections::new(core.clone(), config.election_timeout_ms).run()));
     drop(RT::spawn(round_trip_watch::run(core.clone(), Duration::from_millis(config.heartbeat_ms))));
@@ -137,7 +141,7 @@ fn spawn_tasks<RT: AsyncRuntime>(core: &Arc<Core<RT>>, queues: &Queues, config: 
     drop(RT::spawn(formation::name_cluster(core.clone(), queues.clone())));
 }
 
-/// A node with a log that lists this node with another data directory has somebody else's log.
+/// Fails if the log lists this node with another data directory: the log belongs to another node.
 fn check_incarnation<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -> Result<(), FormationError> {
     match core.with_metrics(incarnations).get(&config.id) {
         Some(&expected) if expected != config.incarnation => {

@@ -124,7 +124,7 @@ impl IncomingSnapshot {
     fn give_up(&self, store: &dyn SnapshotStore, is_over: impl Fn(&Partial) -> bool) {
         if let Some(Partial { from, arriving, .. }) = self.partial.lock().take_if(|partial| is_over(partial)) {
             tracing::info!(from, "discarded an incomplete snapshot from the leader");
-            // Runs after the pending writes. If the process ends first, the next start removes the draft.
+            // Runs after the pending writes. If the process ends first, that removes the draft too.
             drop(store.run_blocking(Box::new(move || drop(arriving))));
         }
     }

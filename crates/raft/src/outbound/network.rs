@@ -35,7 +35,7 @@ use openraft::{
 use std::{future::Future, sync::Arc};
 use tokio::sync::oneshot;
 
-/// Makes the clients.
+/// Creates the clients.
 pub(crate) struct Network<RT: AsyncRuntime> {
     id: NodeId,
     peer: Arc<dyn Peer>,
@@ -58,23 +58,21 @@ impl<RT: AsyncRuntime> Network<RT> {
         Network { id, peer, addresses, ballots, losses, round_trips, outgoing_snapshots: OutgoingSnapshots::default() }
     }
 
-    /// Which snapshots its clients are outgoing_snapshots.
+    /// The count of snapshots that its clients are sending.
     pub(crate) fn outgoing_snapshots(&self) -> OutgoingSnapshots {
         self.outgoing_snapshots.clone()
     }
 
     fn client(&self, id: NodeId, member: &Member, lane: Lane) -> RaftClient<RT> {
-        let (peer, ballots, losses) = (self.peer.clone(), self.ballots.clone(), self.losses.clone());
-        let (round_trips, outgoing_snapshots) = (self.round_trips.clone(), self.outgoing_snapshots.clone());
         RaftClient {
             from: self.id,
             to: self.addresses.target(id, member),
             lane,
-            peer,
-            ballots,
-            losses,
-            round_trips,
-            outgoing_snapshots,
+            peer: self.peer.clone(),
+            ballots: self.ballots.clone(),
+            losses: self.losses.clone(),
+            round_trips: self.round_trips.clone(),
+            outgoing_snapshots: self.outgoing_snapshots.clone(),
         }
     }
 }
@@ -128,10 +126,10 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
         let request = wire::encode(&PeerRequest::Vote(rpc)).map_err(|error| unreadable(&error))?;
         let answer = self.send(Lane::Heartbeat, request, RPCTypes::Vote, VOTE_LIMIT);
         let ballots = self.ballots.clone();
-        let (answered, in_time) = oneshot::channel();
+        let (respond, response) = oneshot::channel();
         let asked = RT::Instant::now();
         ballots.requested(vote, last_log_id, to, asked);
-        // openraft may not wait for as long as the voter's disk needs.
+        // openraft may stop waiting before the voter's disk has written the vote.
         drop(RT::spawn(async move {
             let response = match answer.await {
                 Ok(PeerReply::Vote(response)) => Ok(response),
@@ -139,10 +137,10 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
                 Err(error) => Err(error),
             };
             let granted = response.as_ref().is_ok_and(|response| grants(response, vote));
-            let unheard = answered.send(response).is_err();
-            ballots.answered(vote, to, granted, unheard || asked.elapsed() >= option.soft_ttl());
+            let openraft_gave_up = respond.send(response).is_err();
+            ballots.answered(vote, to, granted, openraft_gave_up || asked.elapsed() >= option.soft_ttl());
         }));
-        in_time.await.unwrap_or_else(|_| Err(unexpected()))
+        response.await.unwrap_or_else(|_| Err(unexpected()))
     }
 
     async fn pre_vote(

@@ -1,9 +1,9 @@
-//! Pipelined replication: many append requests under way to one follower, answered in order, up to the first error.
+//! Pipelined replication: many append requests in flight to one follower, answered in order, up to the first error.
 //!
-//! openraft takes an answer for proof that this node led when it sent the *newest* request that ends no later than what the
-//! answer says is matched (`InflightAppendQueue::drain_acked`). Where a request without entries follows, which only tells how
-//! far the log is committed, that is not the request that was answered. So an answer is passed on only where no request under
-//! way ends that early: the answer to the last of them is true for all (decision 0029).
+//! openraft takes an answer as proof that this node led when it sent the *newest* request that ends no later than the
+//! matched entry (`InflightAppendQueue::drain_acked`). If a request without entries follows, which only carries the
+//! commit index, that is not the request that was answered. So an answer is passed on only if no request in flight ends
+//! that early: the answer to the last such request holds for all of them (decision 0029).
 
 use crate::{
     base::{
@@ -26,36 +26,35 @@ use openraft::{
 };
 use std::{collections::VecDeque, time::Duration};
 
-/// Append requests under way to one follower.
+/// Maximum number of append requests in flight to one follower.
 const IN_FLIGHT_MAX: usize = 64;
-/// Bytes of the append requests under way to one follower, above which nothing more is sent; one request is sent always.
+/// Bytes of append requests in flight to one follower above which no more are sent. One request is always sent.
 const IN_FLIGHT_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Bytes of one append request, above which it is cut, if it has more than one entry.
+/// Bytes of one append request above which it is cut, if it has more than one entry.
 const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The time for one answer. A follower writes to its disk before it answers: it may be slow, and outgoing_snapshots again would not help
-/// it.
+/// Time limit for one answer. A follower writes to disk before it answers: it may be slow, and resending would not
+/// help.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 type Output<RT> = Result<StreamAppendResult<Types<RT>>, RpcError<RT>>;
 
 struct Pipeline<'s, RT: AsyncRuntime, S> {
     client: &'s RaftClient<RT>,
-    /// `None` once nothing more is to be sent.
+    /// `None` once no more requests will be sent.
     input: Option<S>,
     in_flight: FuturesOrdered<BoxFuture<'static, (usize, Output<RT>)>>,
-    /// Where each request in flight ends.
+    /// The last entry of each request in flight.
     ends: VecDeque<Option<LogId>>,
     bytes: usize,
 }
 
-/// Sends what comes from `input`, and yields the answers in the same order.
+/// Sends the requests from `input`, and yields the answers in the same order.
 pub(super) fn run<'s, RT, S>(client: &'s RaftClient<RT>, input: S) -> BoxStream<'s, Output<RT>>
 where
     RT: AsyncRuntime,
     S: Stream<Item = AppendEntriesRequest<Types<RT>>> + Send + Unpin + 'static,
 {
-    let (in_flight, ends) = (FuturesOrdered::new(), VecDeque::new());
-    let pipeline = Pipeline { client, input: Some(input), in_flight, ends, bytes: 0 };
+    let pipeline = Pipeline { client, input: Some(input), in_flight: FuturesOrdered::new(), ends: VecDeque::new(), bytes: 0 };
     stream::unfold(pipeline, Pipeline::next).boxed()
 }
 
@@ -74,10 +73,10 @@ where
                     self.bytes -= bytes;
                     self.ends.pop_front();
                     match &output {
-                        Ok(Ok(matched)) if self.has_younger(matched) => continue,
+                        Ok(Ok(matched)) if self.has_newer(matched) && !trusts_old_answers() => continue,
                         Ok(Ok(_)) => {}
                         Ok(Err(_)) | Err(_) => {
-                            // What was sent after it will be sent again: its answers say nothing.
+                            // Later requests will be sent again, so their answers are dropped.
                             self.input = None;
                             self.in_flight = FuturesOrdered::new();
                             self.ends.clear();
@@ -94,9 +93,9 @@ where
         }
     }
 
-    /// Whether a request under way ends no later than what an older one's answer says is matched.
-    fn has_younger(&self, matched: &Option<LogId>) -> bool {
-        !planted::has(Bug::OldAnswersProveMore) && self.ends.iter().any(|end| end <= matched)
+    /// Whether a request in flight ends no later than the matched entry of an older request.
+    fn has_newer(&self, matched: &Option<LogId>) -> bool {
+        self.ends.iter().any(|end| end <= matched)
     }
 
     fn send(&mut self, mut request: AppendEntriesRequest<Types<RT>>) {
@@ -110,10 +109,12 @@ where
             }
         };
         if cut {
-            // What follows does not continue from where this request ends now: openraft goes on from its answer.
+            // The next request no longer continues from the end of this one: openraft resumes from its answer.
             self.input = None;
         }
-        let (previous, last, size) = (request.prev_log_id, last_of(&request), bytes.len());
+        let previous = request.prev_log_id;
+        let last = last_of(&request);
+        let size = bytes.len();
         self.bytes += size;
         self.ends.push_back(last);
         let answer = self.client.send(self.client.lane, bytes, RPCTypes::AppendEntries, ANSWER_LIMIT);
@@ -134,19 +135,19 @@ fn output<RT: AsyncRuntime>(
     last: Option<LogId>,
 ) -> Output<RT> {
     let PeerReply::Append(response) = reply? else { return Err(unexpected()) };
-    // A conflict is about the entry before the request; a request without one conflicts with nothing.
+    // A conflict concerns the entry before the request; without such an entry, none is possible.
     if response.is_conflict() && previous.is_none() {
         return Err(unexpected());
     }
     let output = response.into_stream_result(previous, last);
-    // What goes beyond the request is about another one.
+    // An answer beyond the request belongs to another one.
     if matches!(output, Ok(matched) if matched > last) {
         return Err(unexpected());
     }
     Ok(output)
 }
 
-/// Encodes a request, and drops entries from its end until it is small enough; says whether it did.
+/// Encodes a request, dropping entries from its end until it is small enough. Returns whether it dropped any.
 fn encode<RT: AsyncRuntime>(request: &mut AppendEntriesRequest<Types<RT>>) -> Result<(Bytes, bool), RpcError<RT>> {
     let mut cut = false;
     loop {
@@ -170,6 +171,11 @@ fn encode<RT: AsyncRuntime>(request: &mut AppendEntriesRequest<Types<RT>>) -> Re
             }
         }
     }
+}
+
+/// Whether an answer is passed on too early, as a planted bug does.
+fn trusts_old_answers() -> bool {
+    planted::has(Bug::OldAnswersProveMore)
 }
 
 #[cfg(test)]
@@ -211,7 +217,7 @@ mod tests {
         LogId { leader_id: LEADER, index }
     }
 
-    /// With one entry after the given one.
+    /// A request with one entry after the given one.
     fn with_entry(previous: u64) -> AppendEntriesRequest<Types<TokioRuntime>> {
         let mut request = request(1, 1);
         request.prev_log_id = Some(log_id(previous));
@@ -219,23 +225,23 @@ mod tests {
         request
     }
 
-    /// With nothing but how far the log is committed.
+    /// A request with no entries, only a commit index.
     fn with_commit(last: u64) -> AppendEntriesRequest<Types<TokioRuntime>> {
         AppendEntriesRequest { prev_log_id: Some(log_id(last)), leader_commit: Some(log_id(last)), ..request(0, 0) }
     }
 
-    /// A peer that answers when it is told to.
+    /// A peer that answers on demand.
     #[derive(Default)]
-    struct Slow(Mutex<VecDeque<oneshot::Sender<Result<Bytes, PeerError>>>>);
+    struct ManualPeer(Mutex<VecDeque<oneshot::Sender<Result<Bytes, PeerError>>>>);
 
-    impl Slow {
+    impl ManualPeer {
         fn answer(&self, answer: Result<AppendEntriesResponse<Types<TokioRuntime>>, PeerError>) {
             let answer = answer.map(|answer| wire::encode(&PeerReply::<TokioRuntime>::Append(answer)).unwrap());
             self.0.lock().unwrap().pop_front().unwrap().send(answer).unwrap();
         }
     }
 
-    impl Peer for Slow {
+    impl Peer for ManualPeer {
         fn call(&self, _: &Target, _: Lane, _: Bytes) -> BoxFuture<'static, Result<Bytes, PeerError>> {
             let (answer, answered) = oneshot::channel();
             self.0.lock().unwrap().push_back(answer);
@@ -251,29 +257,27 @@ mod tests {
         }
     }
 
-    /// Sends these requests, and nothing more; then looks at what `told` makes of the answers.
+    /// Sends these requests and no more, then runs `check` on the answers.
     async fn pipelined<const N: usize>(
         requests: [AppendEntriesRequest<Types<TokioRuntime>>; N],
-        told: impl AsyncFnOnce(&Slow, BoxStream<'_, Output<TokioRuntime>>),
+        check: impl AsyncFnOnce(&ManualPeer, BoxStream<'_, Output<TokioRuntime>>),
     ) {
-        let peer = Arc::new(Slow::default());
+        let peer = Arc::new(ManualPeer::default());
         let to = Target { id: 2, address: String::new(), incarnation: None };
-        let (ballots, losses, round_trips) = (Ballots::default(), Losses::default(), RoundTrips::default());
-        let (lane, outgoing_snapshots) = (Lane::Append, OutgoingSnapshots::default());
         let client = RaftClient::<TokioRuntime> {
             from: 1,
             to,
-            lane,
+            lane: Lane::Append,
             peer: peer.clone(),
-            ballots,
-            losses,
-            round_trips,
-            outgoing_snapshots,
+            ballots: Ballots::default(),
+            losses: Losses::default(),
+            round_trips: RoundTrips::default(),
+            outgoing_snapshots: OutgoingSnapshots::default(),
         };
         let mut answers = run(&client, stream::iter(requests).chain(stream::pending()));
         assert!(answers.next().now_or_never().is_none(), "nothing is answered yet");
-        assert_eq!(peer.0.lock().unwrap().len(), N, "and everything is under way");
-        told(&peer, answers).await;
+        assert_eq!(peer.0.lock().unwrap().len(), N, "and all requests are in flight");
+        check(&peer, answers).await;
     }
 
     fn matched(output: Option<Output<TokioRuntime>>) -> u64 {
@@ -286,7 +290,7 @@ mod tests {
         pipelined(requests, async |peer, mut answers| {
             for _ in 0..2 {
                 peer.answer(Ok(AppendEntriesResponse::Success));
-                assert!(answers.next().now_or_never().is_none(), "a younger request that ends with entry 10 has no answer");
+                assert!(answers.next().now_or_never().is_none(), "a newer request that ends with entry 10 has no answer");
             }
             peer.answer(Ok(AppendEntriesResponse::Success));
             assert_eq!(matched(answers.next().await), 10);
@@ -297,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_waits_for_no_request_with_later_entries() {
+    async fn an_answer_does_not_wait_for_requests_with_later_entries() {
         pipelined([with_entry(9), with_entry(10)], async |peer, mut answers| {
             peer.answer(Ok(AppendEntriesResponse::Success));
             assert_eq!(matched(answers.next().await), 10);
@@ -306,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_the_last_such_request_is_lost_the_answers_before_it_prove_nothing() {
+    async fn if_the_last_request_with_the_same_end_is_lost_the_earlier_answers_are_dropped() {
         pipelined([with_entry(9), with_commit(10)], async |peer, mut answers| {
             peer.answer(Ok(AppendEntriesResponse::Success));
             peer.answer(Err(PeerError::Lost(String::new())));
@@ -317,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_that_goes_beyond_its_request_is_none() {
+    async fn an_answer_beyond_its_request_is_an_error() {
         pipelined([with_entry(9), with_entry(10)], async |peer, mut answers| {
             peer.answer(Ok(AppendEntriesResponse::PartialSuccess(Some(log_id(11)))));
             assert!(matches!(answers.next().await, Some(Err(_))));
@@ -326,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_for_one_request_is_cut_and_still_sent() {
+    fn a_request_that_is_too_large_is_cut_and_still_sent() {
         let mut small = request(64, 1_000);
         assert!(!encode(&mut small).unwrap().1 && small.entries.len() == 64);
 
@@ -334,9 +338,9 @@ mod tests {
         let (bytes, cut) = encode(&mut large).unwrap();
         assert!(cut && bytes.len() <= REQUEST_BYTES_MAX, "{} bytes", bytes.len());
         assert_eq!(large.entries.len(), 2);
-        assert_eq!(last_of(&large).map(|last| last.index), Some(1), "the answer is about what was sent");
+        assert_eq!(last_of(&large).map(|last| last.index), Some(1), "the answer concerns the sent entries");
 
         let mut single = request(1, 5 * 1024 * 1024);
-        assert!(!encode(&mut single).unwrap().1, "a single entry goes, whatever it weighs");
+        assert!(!encode(&mut single).unwrap().1, "a single entry is sent whatever its size");
     }
 }

@@ -1,4 +1,4 @@
-//! Speaks to one node on one lane: a request there, its answer back, and what its failure means to openraft.
+//! Sends requests to one node on one lane, and translates failures for openraft.
 
 use crate::{
     base::{
@@ -21,12 +21,12 @@ use openraft::{
 };
 use std::{future::Future, sync::Arc, time::Duration};
 
-/// Blocks of a snapshot under way to one peer at a time.
+/// Maximum number of snapshot blocks in flight to one peer.
 const SNAPSHOT_BLOCKS_IN_FLIGHT: usize = 4;
 
 pub(super) type RpcError<RT> = RPCError<Types<RT>>;
 
-/// Speaks to one node on one lane.
+/// Sends requests to one node on one lane.
 pub(crate) struct RaftClient<RT: AsyncRuntime> {
     pub(super) from: NodeId,
     pub(super) to: Target,
@@ -39,7 +39,8 @@ pub(crate) struct RaftClient<RT: AsyncRuntime> {
 }
 
 impl<RT: AsyncRuntime> RaftClient<RT> {
-    /// Sends at once, in the order of the calls; the future only waits for the answer.
+    /// Sends the request during this call, so requests keep the order of the calls; the future only waits for the
+    /// answer.
     pub(super) fn send(
         &self,
         lane: Lane,
@@ -104,7 +105,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
         limit: Duration,
     ) -> Result<SnapshotResponse<Types<RT>>, RpcError<RT>> {
         failpoint!(RaftSnapshotSend, RT).map_err(|error| unreadable(&error))?;
-        let _sent = self.outgoing_snapshots.begin();
+        let _sending = self.outgoing_snapshots.begin();
         let SnapshotData::Stored(stored) = snapshot.snapshot else {
             return Err(unexpected());
         };
@@ -115,8 +116,9 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
             members: snapshot.meta.last_membership,
             blocks: count,
         });
-        taken(self.call(Lane::Snapshot, begin, RPCTypes::InstallSnapshot, limit).await?)?;
-        // Read one after the other; and `buffered` makes the calls in the order of the blocks, so they arrive in it.
+        expect_taken(self.call(Lane::Snapshot, begin, RPCTypes::InstallSnapshot, limit).await?)?;
+        // Reads one block after the other. `buffered` calls `send` in the order of the blocks, so they arrive in that
+        // order.
         let read = stream::iter(0..count).then(move |index| {
             let block = stored.clone().fetch(index);
             async move { (index, block.await) }
@@ -126,7 +128,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
                 wire::encode(&PeerRequest::<RT>::SnapshotBlock { index, block: block.into() }).map_err(|error| unreadable(&error))
             });
             let answer = request.map(|request| self.send(Lane::Snapshot, request, RPCTypes::InstallSnapshot, limit));
-            async move { taken(answer?.await?) }
+            async move { expect_taken(answer?.await?) }
         });
         let mut sent = std::pin::pin!(sent.buffered(SNAPSHOT_BLOCKS_IN_FLIGHT));
         while let Some(result) = sent.next().await {
@@ -141,7 +143,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
     }
 }
 
-/// The last log entry of an append request, or the one before it where it has none.
+/// The last log entry of an append request, or the entry before it if the request has none.
 pub(super) fn last_of<RT: AsyncRuntime>(rpc: &AppendEntriesRequest<Types<RT>>) -> Option<LogId> {
     rpc.entries.last().map(|entry| entry.log_id).or(rpc.prev_log_id)
 }
@@ -149,7 +151,7 @@ pub(super) fn last_of<RT: AsyncRuntime>(rpc: &AppendEntriesRequest<Types<RT>>) -
 pub(super) fn peer_error<RT: AsyncRuntime>(error: PeerError) -> RpcError<RT> {
     match error {
         PeerError::Unreachable(_) | PeerError::Refused(_) => RPCError::Unreachable(Unreachable::new(&error)),
-        // It was there a moment ago: one more try finds out whether it still is.
+        // The peer was connected a moment ago: one more attempt shows whether it still is.
         PeerError::Lost(_) => RPCError::Network(NetworkError::new(&error)),
     }
 }
@@ -163,9 +165,9 @@ pub(super) fn unreadable<RT: AsyncRuntime>(error: &(impl std::error::Error + 'st
 }
 
 pub(super) fn unexpected<RT: AsyncRuntime>() -> RpcError<RT> {
-    RPCError::Unreachable(Unreachable::from_string("an answer to another question"))
+    RPCError::Unreachable(Unreachable::from_string("the answer does not match the request"))
 }
 
-pub(super) fn taken<RT: AsyncRuntime>(reply: PeerReply<RT>) -> Result<(), RpcError<RT>> {
+pub(super) fn expect_taken<RT: AsyncRuntime>(reply: PeerReply<RT>) -> Result<(), RpcError<RT>> {
     if let PeerReply::SnapshotTaken = reply { Ok(()) } else { Err(unexpected()) }
 }

@@ -1,4 +1,4 @@
-//! Hands batches of commands over: into a log entry on the leader, in one request to the leader elsewhere.
+//! Hands over batches of commands: into a log entry on the leader, into one request to the leader elsewhere.
 
 use crate::{
     base::{
@@ -20,15 +20,19 @@ use openraft::{AsyncRuntime, Instant, errors::ClientWriteError, impls::ProgressR
 use std::{sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
-/// Entries, or batches to the leader, in flight at a time. More made the slowest answers slower and nothing faster.
+/// Maximum number of entries, or of batches to the leader, in flight. More made the slowest answers slower and nothing
+/// faster.
 const BATCHES_IN_FLIGHT: usize = 2;
+/// Time limit for a batch sent to the leader. Callers have deadlines of their own; this one frees the slot in flight.
+const FORWARD_LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs until Raft stops; then everything that waits is surely not proposed.
+/// Runs until Raft stops. All commands that still wait then are definitely not proposed.
 pub(crate) async fn run<RT: AsyncRuntime>(mut batcher: ProposalBatcher, core: Arc<Core<RT>>) {
     let mut in_flight: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
     let mut stopped = std::pin::pin!(core.stopped());
-    // How many came together the last time; and the first of a batch that waits for linger.
-    let (mut together, mut begun) = (0, None);
+    let mut last_batch = 0;
+    // The first command of a batch that lingers.
+    let mut lingering = None;
     let linger = Arc::clone(&batcher.linger);
     let mut gathered = std::pin::pin!(linger.wait_for::<RT>(0));
     loop {
@@ -36,33 +40,33 @@ pub(crate) async fn run<RT: AsyncRuntime>(mut batcher: ProposalBatcher, core: Ar
             biased;
             () = &mut stopped => break,
             Some(()) = in_flight.next(), if !in_flight.is_empty() => continue,
-            () = &mut gathered, if begun.is_some() => match begun.take() {
+            () = &mut gathered, if lingering.is_some() => match lingering.take() {
                 Some(first) => batcher.gather(first),
                 None => continue,
             },
-            Some(first) = batcher.first(), if begun.is_none() && in_flight.len() < BATCHES_IN_FLIGHT => {
-                if let Some(wanted) = linger.target(together) {
-                    begun = Some(first);
-                    gathered.set(linger.wait_for::<RT>(wanted));
+            Some(first) = batcher.first(), if lingering.is_none() && in_flight.len() < BATCHES_IN_FLIGHT => {
+                if let Some(target) = linger.target(last_batch) {
+                    lingering = Some(first);
+                    gathered.set(linger.wait_for::<RT>(target));
                     continue;
                 }
                 batcher.gather(first)
             }
         };
-        together = batch.len();
+        last_batch = batch.len();
         if !batch.is_empty() {
             core.shared.metrics.batch.observe_size(batch.len());
             in_flight.push(hand_over(core.clone(), batch).boxed());
         }
     }
-    if let Some(first) = begun {
+    if let Some(first) = lingering {
         first.resolve(Err(NotProposed::ShuttingDown.into()));
     }
     batcher.close();
     while let Some(proposal) = batcher.first().await {
         proposal.resolve(Err(NotProposed::ShuttingDown.into()));
     }
-    // Raft has dropped what was in flight, or the leader answers it; either way each caller is told.
+    // Raft has dropped the batches in flight, or the leader answers them: either way each caller gets an outcome.
     while let Some(()) = in_flight.next().await {}
 }
 
@@ -72,7 +76,7 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
             let (ready, early) = if core.shared.read().cluster().is_some() {
                 (batch, Vec::new())
             } else {
-                // Naming the cluster is its first change. This state may also just be behind the log, after a start.
+                // Naming the cluster is its first change. After a start, this state may also just lag behind the log.
                 batch.into_iter().partition(|proposal| matches!(proposal.command, Command::FormCluster { .. }))
             };
             fail_all(early, NotProposed::NoLeader.into());
@@ -93,10 +97,11 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
     }
 }
 
-/// Refuses commands that need space while too few disks have it, and large commands while the log grows faster than snapshots
-/// free it; returns the others.
+/// Refuses commands that need disk space while too few nodes have it, and large commands while the log grows faster
+/// than snapshots free it; returns the others.
 fn refuse_for_room<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Vec<Proposal> {
-    let (disks_short, log_room) = (core.too_few_disks_have_room(), core.log_room());
+    let disks_short = core.too_few_disks_have_room();
+    let log_room = core.log_room();
     if !disks_short && log_room == LogRoom::All {
         return batch;
     }
@@ -119,7 +124,7 @@ fn refuse_for_room<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> V
     others
 }
 
-/// Answers those of which it is known that the machine panics at them; gives the others.
+/// Answers the commands at which the state machine is known to panic; returns the others.
 fn refuse_defects<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Vec<Proposal> {
     if !core.shared.defects.has_left_out() {
         return batch;
@@ -134,7 +139,7 @@ fn refuse_defects<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Ve
     others.into_iter().map(|(_, proposal)| proposal).collect()
 }
 
-/// Appends one entry with all commands, and gives each its answer.
+/// Appends one entry with all commands, and answers each caller.
 async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) {
     let (commands, callers) = split(batch);
     let begun = RT::Instant::now();
@@ -152,15 +157,15 @@ async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) {
             answer_each(callers, response.data);
         }
         Some(Ok(Err(error))) => answer_all(callers, Err(write_error(&error))),
-        // Raft stopped, or another node leads and this one was never told what became of the entry.
+        // Raft stopped, or another node leads and the fate of the entry is unknown.
         Some(Err(_)) | None => answer_all(callers, Err(UnknownReason::Deposed.into())),
     }
 }
 
-/// What an entry's failure says about its commands.
+/// What the failure of an entry means for its commands.
 pub(crate) fn write_error<RT: AsyncRuntime>(error: &ClientWriteError<Types<RT>>) -> ProposeError {
     match error {
-        // It was in the log when another leader's log took its place; another copy of it may have been committed.
+        // The entry was in the log when another leader's log replaced it; another copy of it may have been committed.
         ClientWriteError::LogEntryDiscarded(_) => UnknownReason::Deposed.into(),
         ClientWriteError::ForwardToLeader(_)
         | ClientWriteError::ChangeMembershipError(_)
@@ -168,7 +173,7 @@ pub(crate) fn write_error<RT: AsyncRuntime>(error: &ClientWriteError<Types<RT>>)
     }
 }
 
-/// Passes commands on to the leader, which gathers them with its own.
+/// Forwards commands to the leader, which batches them with its own.
 async fn forward<RT: AsyncRuntime>(core: &Core<RT>, leader: &Target, batch: Vec<Proposal>) {
     let (commands, callers) = split(batch);
     if failpoint!(RaftProposeForward, RT).is_err() {
@@ -189,9 +194,6 @@ async fn forward<RT: AsyncRuntime>(core: &Core<RT>, leader: &Target, batch: Vec<
     }
 }
 
-/// How long a batch may be under way to the leader. Callers have deadlines of their own; this one frees the place in flight.
-const FORWARD_LIMIT: Duration = Duration::from_secs(10);
-
 type Caller = oneshot::Sender<ProposalOutcome>;
 
 fn split(batch: Vec<Proposal>) -> (Vec<Command>, Vec<Caller>) {
@@ -211,7 +213,7 @@ fn answer_all(callers: Vec<Caller>, outcome: ProposalOutcome) {
 }
 
 fn answer_each(callers: Vec<Caller>, BatchResults(answers): BatchResults) {
-    debug_assert_eq!(callers.len(), answers.len(), "the machine answers each command");
+    debug_assert_eq!(callers.len(), answers.len(), "each command has an answer");
     for (caller, answer) in callers.into_iter().zip(answers) {
         caller.send(Ok(answer)).ok();
     }

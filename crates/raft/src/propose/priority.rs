@@ -1,11 +1,13 @@
-//! Which commands go before others while they wait, and which need space on the disk.
+//! Which commands are urgent, and which need disk space.
 
 use fairhold_state::command::Command;
 
-/// A command that only removes or checks needs no room up to this size. A larger one could fill the log with what is in it.
+/// Size up to which a command that only removes or checks needs no disk space. A larger one could fill the log with its
+/// own text.
 const FREEING_BYTES_MAX: usize = 64 * 1024;
 
-/// Whether a command goes before others: what ends something, or sets how long it lives. All else begins or writes something.
+/// Whether a command is urgent: it ends something, or sets how long something lives. All other commands begin or write
+/// something.
 pub(crate) fn is_urgent(command: &Command) -> bool {
     match command {
         Command::Release { .. }
@@ -38,8 +40,9 @@ pub(crate) fn is_urgent(command: &Command) -> bool {
     }
 }
 
-/// Whether a command needs space on the disk: it makes the state larger, or is large itself. It is refused while the disk is
-/// nearly full. A small command that ends or removes something frees space, once a snapshot without it replaces the log.
+/// Whether a command needs disk space: it makes the state larger, or is large itself. It is refused while the disk is
+/// nearly full. A small command that ends or removes something frees space, once a snapshot without it replaces the
+/// log.
 pub(crate) fn needs_room(command: &Command, bytes: usize) -> bool {
     command.creates() || matches!(command, Command::Upgrade { .. } | Command::Proclaim(_)) || bytes > FREEING_BYTES_MAX
 }
@@ -50,14 +53,18 @@ mod tests {
     use fairhold_state::command::{Operation, Transact};
     use fairhold_types::{Path, time::WallMillis};
 
-    /// Transactions that only check once filled the disks of all nodes, because they were taken for deletes.
+    /// Transactions that only check once filled the disks of all nodes, because they were treated as deletes.
     #[test]
-    fn a_large_transaction_needs_room_even_if_it_only_checks_or_removes() {
+    fn a_large_transaction_needs_space_even_if_it_only_checks_or_removes() {
         let path = Path::parse(&format!("/{}", "p".repeat(1_000))).unwrap();
         let transact = |count| {
-            let (key, conditions, otherwise, at) = (None, Vec::new(), None, WallMillis(0));
-            let then = vec![Operation::Check { path: path.clone(), version: None }; count];
-            let command = Command::Transact(Transact { key, conditions, then, otherwise, at });
+            let command = Command::Transact(Transact {
+                key: None,
+                conditions: Vec::new(),
+                then: vec![Operation::Check { path: path.clone(), version: None }; count],
+                otherwise: None,
+                at: WallMillis(0),
+            });
             let bytes = command.size();
             needs_room(&command, bytes)
         };

@@ -1,11 +1,12 @@
-//! Gathers commands into log entries: many in one entry while others are in flight. Where many come at a time, a moment is
-//! waited for them (`linger`).
+//! The queues of commands that wait to be proposed. Commands that wait while others are in flight share a log entry; if
+//! many arrive at a time, a batch lingers for more (`linger`).
 //!
-//! On a follower the same queue gathers what is passed on to the leader. Each command keeps its own answer, and until it is
-//! handed over its caller can still take it back: so a deadline in the queue is "surely not proposed".
+//! On a follower the same queues gather the commands to forward to the leader. Each command keeps its own answer, and
+//! its caller can withdraw it until it is handed over: so a deadline that passes in the queue means "definitely not
+//! proposed".
 //!
-//! There are two queues. What ends something or keeps it alive goes before what begins or writes something, and has room of its
-//! own: a flood of writes holds up no release.
+//! There are two queues. Commands that end something or keep it alive go before those that begin or write something,
+//! and have room of their own: a flood of writes delays no release.
 
 use crate::{
     base::error::{NotProposed, ProposeError, UnknownReason},
@@ -19,13 +20,13 @@ use std::sync::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// Commands of one entry.
+/// Maximum number of commands in one entry.
 const BATCH_COMMANDS_MAX: usize = 1_024;
-/// Bytes of an entry's commands, above which no further one is added.
+/// Bytes of an entry's commands above which no more are added.
 const BATCH_BYTES_MAX: usize = 512 * 1024;
-/// Of an entry's commands, those that may go before others: what goes first must not shut out the rest.
+/// Maximum number of urgent commands in one entry: they must not starve the others.
 const BATCH_URGENT_MAX: usize = BATCH_COMMANDS_MAX / 4 * 3;
-/// Commands that wait in each of the two queues to be proposed on one node.
+/// Maximum number of commands in each of the two queues of a node.
 const QUEUE_COMMANDS_MAX: usize = 16_384;
 
 pub(crate) type ProposalOutcome = Result<Answer, ProposeError>;
@@ -34,7 +35,7 @@ const WAITING: u8 = 0;
 const HANDED_OVER: u8 = 1;
 const WITHDRAWN: u8 = 2;
 
-/// Whether a command was handed over already, which its caller and the batcher decide between them.
+/// Decides between a command's caller and the batcher: the command is either handed over or withdrawn.
 #[derive(Debug, Default)]
 struct HandOff(AtomicU8);
 
@@ -48,7 +49,7 @@ impl HandOff {
 pub(crate) struct Proposal {
     pub(crate) command: Command,
     pub(crate) bytes: usize,
-    /// Came from another node: it is not passed on once more.
+    /// Forwarded by another node: it is not forwarded again.
     pub(crate) forwarded: bool,
     hand_off: Arc<HandOff>,
     pub(crate) answer: oneshot::Sender<ProposalOutcome>,
@@ -56,12 +57,12 @@ pub(crate) struct Proposal {
 
 impl Proposal {
     pub(crate) fn resolve(self, outcome: ProposalOutcome) {
-        // A caller that went away wants no answer.
+        // The caller may be gone; then the answer is dropped.
         self.answer.send(outcome).ok();
     }
 }
 
-/// The queues' entrance.
+/// The sending side of the queues.
 #[derive(Clone)]
 pub(crate) struct ProposalQueue {
     urgent: mpsc::Sender<Proposal>,
@@ -71,7 +72,7 @@ pub(crate) struct ProposalQueue {
     linger: Arc<BatchLinger>,
 }
 
-/// The queues' exit.
+/// The receiving side of the queues.
 pub(crate) struct ProposalBatcher {
     urgent: mpsc::Receiver<Proposal>,
     ordinary: mpsc::Receiver<Proposal>,
@@ -79,28 +80,36 @@ pub(crate) struct ProposalBatcher {
     pub(crate) linger: Arc<BatchLinger>,
 }
 
-/// A command that was submitted. Dropping it takes the command back, if it was not handed over yet.
+/// A submitted command. Dropping it withdraws the command, if it was not handed over yet.
 pub(crate) struct Submitted {
     hand_off: Arc<HandOff>,
     answer: oneshot::Receiver<ProposalOutcome>,
 }
 
-/// Takes at most this many bytes of commands. Urgent commands are small, so this limit does not apply to them.
+/// Creates the queues. They hold at most `bytes_max` bytes of commands. Urgent commands are small, so this limit does
+/// not apply to them.
 pub(crate) fn new(bytes_max: usize) -> (ProposalQueue, ProposalBatcher) {
-    let (first, urgent) = mpsc::channel(QUEUE_COMMANDS_MAX);
-    let (second, ordinary) = mpsc::channel(QUEUE_COMMANDS_MAX);
+    let (urgent_sender, urgent) = mpsc::channel(QUEUE_COMMANDS_MAX);
+    let (ordinary_sender, ordinary) = mpsc::channel(QUEUE_COMMANDS_MAX);
     let bytes = Arc::new(AtomicUsize::new(0));
     let linger = Arc::new(BatchLinger::default());
-    let queue = ProposalQueue { urgent: first, ordinary: second, bytes: bytes.clone(), bytes_max, linger: linger.clone() };
+    let queue = ProposalQueue {
+        urgent: urgent_sender,
+        ordinary: ordinary_sender,
+        bytes: bytes.clone(),
+        bytes_max,
+        linger: linger.clone(),
+    };
     (queue, ProposalBatcher { urgent, ordinary, bytes, linger })
 }
 
 impl ProposalQueue {
     pub(crate) fn submit(&self, command: Command, forwarded: bool) -> Result<Submitted, NotProposed> {
         let bytes = command.size();
-        let (hand_off, (answer, receiver)) = (Arc::new(HandOff::default()), oneshot::channel());
+        let hand_off = Arc::new(HandOff::default());
+        let (answer, receiver) = oneshot::channel();
         let urgent = is_urgent(&command);
-        // The count may pass the bound by what others add at the same time, which is harmless.
+        // Concurrent submissions may exceed the limit a little, which is harmless.
         if !urgent && self.bytes.load(Ordering::Relaxed) >= self.bytes_max {
             return Err(NotProposed::Overloaded);
         }
@@ -121,18 +130,18 @@ impl ProposalQueue {
 }
 
 impl Submitted {
-    /// Waits for what becomes of the command.
+    /// Waits for the outcome of the command.
     pub(crate) async fn outcome<RT: AsyncRuntime>(mut self, deadline: RT::Instant) -> ProposalOutcome {
-        let (answered, not_handed_over, handed_over) = match RT::timeout_at(deadline, &mut self.answer).await {
+        let (answered, if_withdrawn, if_handed_over) = match RT::timeout_at(deadline, &mut self.answer).await {
             Ok(Ok(outcome)) => return outcome,
             Ok(Err(_)) => (None, NotProposed::ShuttingDown, UnknownReason::Deposed),
-            // The answer may have come at the last moment.
+            // The answer may have arrived at the last moment.
             Err(_) => (self.answer.try_recv().ok(), NotProposed::NoLeader, UnknownReason::Deadline),
         };
         match answered {
             Some(outcome) => outcome,
-            None if self.hand_off.settle(WITHDRAWN) => Err(not_handed_over.into()),
-            None => Err(handed_over.into()),
+            None if self.hand_off.settle(WITHDRAWN) => Err(if_withdrawn.into()),
+            None => Err(if_handed_over.into()),
         }
     }
 }
@@ -154,7 +163,8 @@ impl ProposalBatcher {
         }
     }
 
-    /// The next one without waiting, if the batch has `gathered` already: the urgent ones first, up to their share.
+    /// The next command that is already waiting, if any: urgent ones first, up to their share of a batch that has
+    /// `gathered` commands.
     fn next(&mut self, gathered: usize) -> Option<Proposal> {
         let urgent = if gathered < BATCH_URGENT_MAX { self.urgent.try_recv().ok() } else { None };
         urgent.or_else(|| self.ordinary.try_recv().ok())
@@ -166,9 +176,10 @@ impl ProposalBatcher {
         self.ordinary.close();
     }
 
-    /// Takes what waits, as much as fits into one batch, without waiting for more.
+    /// Takes the waiting commands that fit into one batch, without waiting for more.
     pub(crate) fn gather(&mut self, first: Proposal) -> Vec<Proposal> {
-        let (mut batch, mut bytes) = (Vec::new(), 0);
+        let mut batch = Vec::new();
+        let mut bytes = 0;
         let mut next = Some(first);
         while let Some(proposal) = next {
             self.bytes.fetch_sub(proposal.bytes, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Makes the barriers, one after the other: on the leader by a round of heartbeats, elsewhere by asking the leader.
+//! Runs the read barriers one after the other: on the leader as a round of heartbeats, elsewhere as a request to the
+//! leader.
 
 use crate::{
     base::{
@@ -12,16 +13,16 @@ use fairhold_types::failpoint;
 use openraft::{AsyncRuntime, ReadPolicy};
 use std::{sync::Arc, time::Duration};
 
-/// The time for one barrier, after which all that wait for it are told to ask again.
+/// Time limit for one barrier. After it, all waiting reads are told to retry.
 const ROUND_LIMIT: Duration = Duration::from_secs(1);
 
-/// Makes barriers until Raft stops.
+/// Runs barriers until Raft stops.
 pub(crate) async fn run<RT: AsyncRuntime>(BarrierReceiver(mut queue): BarrierReceiver, core: Arc<Core<RT>>) {
     let mut stopped = std::pin::pin!(core.stopped());
     loop {
         let round = async {
             let first = queue.recv().await?;
-            // All of these asked before this barrier starts.
+            // All of these were requested before this barrier starts.
             let mut waiting = vec![first];
             while let Ok(next) = queue.try_recv() {
                 waiting.push(next);
@@ -48,18 +49,18 @@ async fn run_round<RT: AsyncRuntime>(core: &Core<RT>, waiting: Vec<BarrierWaiter
             if own.is_empty() {
                 return;
             }
-            let asked = async {
+            let answer = async {
                 match core.call(&leader, &PeerRequest::ReadIndex).await {
                     Ok(PeerReply::ReadIndex(outcome)) => outcome,
                     Ok(_) | Err(_) => Err(NotProposed::NoLeader),
                 }
             };
-            // Reading changes nothing: where another node leads now, it is asked at once.
+            // A read changes nothing: if another node leads now, retry there at once.
             let moved = core.until(|metrics| (metrics.current_leader != Some(leader.id)).then_some(()));
             let either = async {
                 tokio::select! {
                     biased;
-                    outcome = asked => outcome,
+                    outcome = answer => outcome,
                     _ = moved => Err(NotProposed::NoLeader),
                 }
             };
@@ -77,14 +78,14 @@ async fn read_index<RT: AsyncRuntime>(core: &Core<RT>) -> Outcome {
     match core.raft.get_read_linearizer(ReadPolicy::ReadIndex).await {
         Ok(_) if failpoint!(RaftBarrierProved, RT).is_err() => Err(NotProposed::NoLeader),
         Ok(linearizer) => Ok(linearizer.read_log_id().index()),
-        // Deposed, just elected, or no majority in time: all of them may pass.
+        // Deposed, just elected, or no majority in time: all of these may pass.
         Err(_) => Err(NotProposed::NoLeader),
     }
 }
 
 fn answer_all(waiting: Vec<BarrierWaiter>, outcome: Outcome) {
     for one in waiting {
-        // A reader that went away wants no answer.
+        // The reader may be gone; then the outcome is dropped.
         one.answer.send(outcome).ok();
     }
 }

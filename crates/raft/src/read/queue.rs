@@ -1,27 +1,29 @@
-//! Read barriers: proof, after the asking, that the leader still leads, and up to where a read must have applied the log.
+//! The queue of reads that wait for a read barrier: proof that the leader still leads after the read was requested, and
+//! the log index that the read must have applied.
 //!
-//! One is in flight at a time and serves all that asked before it started; who asks later waits for the next.
+//! One barrier is in flight at a time, and serves all reads requested before it started. Later reads wait for the next
+//! one.
 
 use crate::base::error::NotProposed;
 use tokio::sync::{mpsc, oneshot};
 
-/// Reads that wait for a barrier on one node.
+/// Maximum number of reads that wait for a barrier on one node.
 const QUEUE_MAX: usize = 65_536;
 
-/// The index up to which a read must have applied the log.
+/// The log index that a read must have applied.
 pub(crate) type Outcome = Result<u64, NotProposed>;
 
 pub(crate) struct BarrierWaiter {
-    /// Came from another node: the barrier is not asked of a third one.
+    /// Forwarded by another node: the barrier is not forwarded again.
     pub(crate) forwarded: bool,
     pub(crate) answer: oneshot::Sender<Outcome>,
 }
 
-/// Where reads ask for a barrier.
+/// The sending side of the queue.
 #[derive(Clone)]
 pub(crate) struct BarrierQueue(mpsc::Sender<BarrierWaiter>);
 
-/// Where the barriers are made.
+/// The receiving side of the queue.
 pub(crate) struct BarrierReceiver(pub(crate) mpsc::Receiver<BarrierWaiter>);
 
 pub(crate) fn new() -> (BarrierQueue, BarrierReceiver) {
@@ -30,7 +32,7 @@ pub(crate) fn new() -> (BarrierQueue, BarrierReceiver) {
 }
 
 impl BarrierQueue {
-    /// The outcome of a barrier that starts after this call.
+    /// Returns the outcome of a barrier that starts after this call.
     pub(crate) async fn next(&self, forwarded: bool) -> Outcome {
         let (answer, outcome) = oneshot::channel();
         self.0.try_send(BarrierWaiter { forwarded, answer }).map_err(|error| match error {

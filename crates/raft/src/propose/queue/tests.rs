@@ -1,4 +1,4 @@
-//! Tests of `proposals`.
+//! Tests of the proposal queues.
 
 use super::*;
 use fairhold_types::{GrantId, Revision, time::WallMillis};
@@ -33,19 +33,19 @@ fn release() -> Command {
 }
 
 #[test]
-fn a_flood_of_writes_holds_up_no_release() {
+fn a_flood_of_writes_delays_no_release() {
     let (queue, mut batcher) = new(BYTES);
     let writes: Vec<_> = (0..QUEUE_COMMANDS_MAX).map(|_| queue.submit(command(1), false).unwrap()).collect();
     queue.bytes.store(BYTES, Ordering::Relaxed);
     assert_eq!(queue.submit(command(2), false).err(), Some(NotProposed::Overloaded));
-    let _released = queue.submit(release(), false).expect("there is room for what ends something");
+    let _released = queue.submit(release(), false).expect("there is room for urgent commands");
     let first = batcher.next(0).unwrap();
     assert_eq!(first.command, release());
     drop(writes);
 }
 
 #[test]
-fn a_flood_of_releases_shuts_out_no_write() {
+fn a_flood_of_releases_starves_no_write() {
     let (queue, mut batcher) = new(BYTES);
     let releases: Vec<_> = (0..QUEUE_COMMANDS_MAX).map(|_| queue.submit(release(), false).unwrap()).collect();
     assert_eq!(queue.submit(release(), false).err(), Some(NotProposed::Overloaded));
@@ -57,7 +57,7 @@ fn a_flood_of_releases_shuts_out_no_write() {
 }
 
 #[test]
-fn a_batch_ends_at_its_bytes() {
+fn a_batch_is_limited_by_bytes() {
     let (queue, mut batcher) = new(BYTES);
     let large = || {
         Command::Transact(fairhold_state::command::Transact {
@@ -81,13 +81,13 @@ fn a_batch_ends_at_its_bytes() {
 }
 
 #[test]
-fn what_its_caller_took_back_is_not_proposed() {
+fn a_withdrawn_command_is_not_proposed() {
     let (queue, mut batcher) = new(BYTES);
     let (stays, leaves) = (queue.submit(command(1), false).unwrap(), queue.submit(command(2), false).unwrap());
     drop(leaves);
     let first = batcher.next(0).unwrap();
     let batch = batcher.gather(first);
     assert_eq!(batch.iter().map(|proposal| &proposal.command).collect::<Vec<_>>(), [&command(1)]);
-    assert_eq!(queue.bytes.load(Ordering::Relaxed), 0, "both are out of the queue");
-    assert!(!stays.hand_off.settle(WITHDRAWN), "it was handed over: its caller cannot take it back");
+    assert_eq!(queue.bytes.load(Ordering::Relaxed), 0, "both have left the queue");
+    assert!(!stays.hand_off.settle(WITHDRAWN), "it was handed over, so its caller cannot withdraw it");
 }
