@@ -137,15 +137,15 @@ impl<RT: AsyncRuntime> Core<RT> {
         self.with_metrics(|metrics| metrics.running_state.is_err())
     }
 
-    /// Reads who leads and who is a member, as far as this node knows; `None` once Raft has stopped.
+    /// Reads the leader and the members, as far as this node knows them; `None` once Raft has stopped.
     pub(crate) fn with_server_metrics<T>(&self, read: impl FnOnce(&ServerMetrics<RT>) -> Option<T>) -> Option<T> {
         if self.has_stopped() { None } else { read(&self.raft.server_metrics().borrow_watched()) }
     }
 
-    /// Waits until `find` finds something in who leads and who is a member; `None` if Raft stops first.
+    /// Waits until `find` finds something in the leader and the members; `None` if Raft stops first.
     ///
-    /// openraft updates its other metrics after every message: a task that waits on those would wake some six times for
-    /// each log entry.
+    /// openraft updates its other metrics after every message: a task that waits on those would wake about six times
+    /// for each log entry.
     pub(crate) async fn until<T>(&self, mut find: impl FnMut(&ServerMetrics<RT>) -> Option<T>) -> Option<T> {
         let mut metrics = self.raft.server_metrics();
         loop {
@@ -301,7 +301,7 @@ impl<RT: AsyncRuntime> Core<RT> {
     }
 }
 
-/// Who leads and who is a member, as far as this node knows: the metrics that rarely change.
+/// The leader and the members, as far as this node knows: the metrics that rarely change.
 pub(crate) type ServerMetrics<RT> = RaftServerMetrics<Types<RT>>;
 
 pub(crate) fn leader_in<RT: AsyncRuntime>(metrics: &ServerMetrics<RT>) -> Option<(NodeId, Member)> {

@@ -1,4 +1,4 @@
-//! Logs who leads.
+//! Logs changes of the leader.
 
 use crate::core::Core;
 use fairhold_types::NodeId;

@@ -157,7 +157,7 @@ mod tests {
 
     type Moment = <TokioRuntime as openraft::AsyncRuntime>::Instant;
 
-    fn asked(term: u64) -> Ballots<Moment> {
+    fn requested(term: u64) -> Ballots<Moment> {
         let ballots = Ballots::default();
         (2..=5).for_each(|id| ballots.requested(vote(term), None, id, Instant::now()));
         ballots
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_late_vote_wins_if_it_makes_a_majority_of_every_configuration() {
-        let ballots = asked(7);
+        let ballots = requested(7);
         ballots.answered(vote(7), 2, true, true);
         assert!(ballots.won_late(1, &members(&[&[1, 2, 3, 4, 5]])).is_none(), "two of five");
         assert!(ballots.won_late(1, &members(&[&[1, 2, 3]])).is_none(), "each late vote is checked once");
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn votes_in_time_refusals_and_votes_of_another_term_win_nothing() {
         let three = members(&[&[1, 2, 3]]);
-        let ballots = asked(7);
+        let ballots = requested(7);
         ballots.answered(vote(7), 2, true, false);
         assert!(ballots.won_late(1, &three).is_none(), "openraft counts this vote");
         ballots.answered(vote(6), 3, true, true);

@@ -121,7 +121,7 @@ impl ReplicaMetrics {
         registry.register("raft_batch_commands", help, self.batch.clone());
         let help = "Work of the applied commands, in steps of about a microsecond";
         registry.register("raft_apply_steps", help, self.steps.clone());
-        registry.register("raft_read_barriers", "Read barriers asked of the leader", self.barriers.clone());
+        registry.register("raft_read_barriers", "Read barriers requested from the leader", self.barriers.clone());
         registry.register("raft_barrier_reads", "Reads served by these barriers", self.barrier_reads.clone());
         let snapshots = [("built", self.snapshots_built.clone()), ("installed", self.snapshots_installed.clone())];
         let help = "Snapshots built here or installed from the leader";

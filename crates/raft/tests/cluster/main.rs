@@ -328,9 +328,9 @@ async fn every_node_reports_the_same_events_at_the_same_revisions() {
     for node in cluster.nodes.values() {
         node.wait_for_revision(last, soon()).await.unwrap();
     }
-    let heard: Vec<_> = cluster.recorders.values().map(|recorder| recorder.events.lock().unwrap().clone()).collect();
-    assert_eq!(heard[0].len(), 60);
-    assert!(heard[0] == heard[1] && heard[1] == heard[2]);
+    let events: Vec<_> = cluster.recorders.values().map(|recorder| recorder.events.lock().unwrap().clone()).collect();
+    assert_eq!(events[0].len(), 60);
+    assert!(events[0] == events[1] && events[1] == events[2]);
 }
 
 /// The simulator checks the state after every change, so it must learn of changes without events too.
@@ -339,9 +339,9 @@ async fn a_change_without_events_is_reported_and_a_command_without_a_change_is_n
     let cluster = Cluster::form(1, 1_000).await;
     let reports = |revision| cluster.recorders[&1].changes.lock().unwrap().iter().filter(|change| **change == revision).count();
     let release = Command::Release { grant: GrantId::from_ulid(7), session: None, at: WallMillis(0) };
-    let heard = cluster.recorders[&1].events.lock().unwrap().len();
+    let events_before = cluster.recorders[&1].events.lock().unwrap().len();
     let remembered = cluster.node(1).propose(release, soon()).await.unwrap().revision;
-    assert_eq!((reports(remembered), cluster.recorders[&1].events.lock().unwrap().len()), (1, heard));
+    assert_eq!((reports(remembered), cluster.recorders[&1].events.lock().unwrap().len()), (1, events_before));
     let abandon = Command::Abandon { grant: GrantId::from_ulid(8), attempt: 1, at: WallMillis(0) };
     let nothing = cluster.node(1).propose(abandon, soon()).await.unwrap().revision;
     assert_eq!((nothing, reports(remembered)), (remembered, 1), "there was nothing to abandon");
@@ -452,7 +452,7 @@ async fn a_false_alarm_about_a_dead_leader_deposes_no_leader() {
 
     // It requests votes after each attempt but the last.
     cluster.net.reject(leader, mistaken);
-    cluster.net.asked(8).await;
+    cluster.net.refusal_checks(8).await;
     cluster.open_session(mistaken).await.unwrap();
     assert_eq!(cluster.node(leader).leadership(), leadership);
 }
@@ -468,10 +468,10 @@ async fn a_false_alarm_ends_when_the_leader_is_heard_again() {
     let [mistaken, deaf] = cluster.others(leader)[..] else { unreachable!("three nodes") };
     cluster.open_session(mistaken).await.unwrap();
     cluster.net.reject(leader, mistaken);
-    cluster.net.asked(8).await;
+    cluster.net.refusal_checks(8).await;
     cluster.open_session(mistaken).await.unwrap();
 
-    // It no longer hears the leader, and asks the other node for a vote.
+    // It no longer hears the leader, and requests the other node's vote.
     cluster.net.part(leader, deaf);
     let questions = (deaf, mistaken, Lane::Heartbeat);
     let before = cluster.net.answered_so_far(questions);

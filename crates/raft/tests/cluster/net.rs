@@ -28,7 +28,7 @@ struct Cables {
     /// Running nodes that refuse new connections.
     rejecting: BTreeSet<NodeId>,
     /// How often `is_refused` was called.
-    asked: watch::Sender<u32>,
+    refusal_checks: watch::Sender<u32>,
     cut: broadcast::Sender<NodeId>,
     /// Nodes whose requests get no answer for now: the answers stay in flight.
     answers_held: BTreeSet<NodeId>,
@@ -64,7 +64,7 @@ impl Net {
             pulled: BTreeSet::new(),
             deaf: BTreeSet::new(),
             rejecting: BTreeSet::new(),
-            asked: watch::Sender::new(0),
+            refusal_checks: watch::Sender::new(0),
             cut,
             answers_held: BTreeSet::new(),
             requests_held: BTreeSet::new(),
@@ -133,9 +133,9 @@ impl Net {
     }
 
     /// Waits until `is_refused` was called this often.
-    pub(crate) async fn asked(&self, times: u32) {
-        let mut asked = self.0.lock().unwrap().asked.subscribe();
-        asked.wait_for(|asked| *asked >= times).await.unwrap();
+    pub(crate) async fn refusal_checks(&self, times: u32) {
+        let mut checks = self.0.lock().unwrap().refusal_checks.subscribe();
+        checks.wait_for(|checks| *checks >= times).await.unwrap();
     }
 
     /// Holds the answers to a node's requests in flight from now on.
@@ -286,7 +286,7 @@ impl Peer for Cable {
 
     fn is_refused(&self, to: &Target) -> BoxFuture<'static, bool> {
         let cables = self.net.0.lock().unwrap();
-        cables.asked.send_modify(|asked| *asked += 1);
+        cables.refusal_checks.send_modify(|checks| *checks += 1);
         let gone = !cables.services.contains_key(&to.id) || cables.rejecting.contains(&to.id);
         ready(gone).boxed()
     }
