@@ -85,15 +85,15 @@ impl<I: Instant> Contact<I> {
         inner.leader.as_ref().filter(is_current).is_some_and(|heard| now < heard.last + lease)
     }
 
-    /// Records that this node granted its vote, requested at `asked`.
-    pub(crate) fn voted(&self, vote: Vote<LeaderId>, asked: I, now: I) {
+    /// Records that this node granted its vote, requested at `requested_at`.
+    pub(crate) fn voted(&self, vote: Vote<LeaderId>, requested_at: I, now: I) {
         let mut inner = self.locked();
         if !inner.is_older(vote) {
             inner.highest = Some(vote);
         }
         inner.voted_at = Some(now);
         drop(inner);
-        self.wrote_within(now.saturating_duration_since(asked));
+        self.wrote_within(now.saturating_duration_since(requested_at));
     }
 
     /// Records how long writing a vote took, or another write that Raft waits for.

@@ -5,6 +5,7 @@ use crate::{
         config::ReplicaConfig,
         log_limit::LogLimit,
         peer::{Introduction, Lane, Refusal, Service},
+        types::Types,
         wire::{self, Declined, PeerReply, PeerRequest},
     },
     core::{
@@ -26,7 +27,7 @@ use futures_util::{
     FutureExt,
     future::{BoxFuture, ready},
 };
-use openraft::{AsyncRuntime, Instant};
+use openraft::{AsyncRuntime, Instant, raft::VoteRequest};
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -239,29 +240,8 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
         match request {
             PeerRequest::Append(rpc) if lane == Lane::Append => self.appenders.append(&core, from, rpc),
             PeerRequest::Append(rpc) => heartbeat::answer(core, rpc).boxed(),
-            PeerRequest::Vote(rpc) => async move {
-                if failpoint!(RaftVoteReceive, RT).is_err() {
-                    return PeerReply::Declined(Declined::Busy);
-                }
-                let vote = rpc.vote;
-                let asked = RT::Instant::now();
-                let response = core.raft.vote(rpc).await;
-                if response.as_ref().is_ok_and(|response| grants(response, vote)) {
-                    core.contact.voted(vote, asked, RT::Instant::now());
-                }
-                let reply = answer(response.map(PeerReply::Vote));
-                if failpoint!(RaftVoteAnswer, RT).is_ok() { reply } else { PeerReply::Declined(Declined::Busy) }
-            }
-            .boxed(),
-            PeerRequest::PreVote(rpc) => async move {
-                let mut response = core.raft.pre_vote(rpc).await;
-                // openraft does not restore a lease that `fast_election` has waived, even after a false alarm.
-                if let Ok(response) = &mut response {
-                    response.vote_granted &= !core.contact.hears_leader(core.lease, RT::Instant::now());
-                }
-                answer(response.map(PeerReply::Vote))
-            }
-            .boxed(),
+            PeerRequest::Vote(rpc) => async move { vote(&core, rpc).await }.boxed(),
+            PeerRequest::PreVote(rpc) => async move { pre_vote(&core, rpc).await }.boxed(),
             PeerRequest::TransferLeader(rpc) => async move {
                 if failpoint!(RaftTransferReceive, RT).is_err() {
                     return PeerReply::Declined(Declined::Busy);
@@ -332,6 +312,29 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
 /// A node that has lost log entries refuses every node, and reports the loss.
 fn takes_part<RT: AsyncRuntime>(core: &Core<RT>) -> Result<(), Refusal> {
     core.lost.get().map_or(Ok(()), |lost| Err(Refusal::LostEntries(lost.clone())))
+}
+
+async fn vote<RT: AsyncRuntime>(core: &Core<RT>, rpc: VoteRequest<Types<RT>>) -> PeerReply<RT> {
+    if failpoint!(RaftVoteReceive, RT).is_err() {
+        return PeerReply::Declined(Declined::Busy);
+    }
+    let vote = rpc.vote;
+    let requested_at = RT::Instant::now();
+    let response = core.raft.vote(rpc).await;
+    if response.as_ref().is_ok_and(|response| grants(response, vote)) {
+        core.contact.voted(vote, requested_at, RT::Instant::now());
+    }
+    let reply = answer(response.map(PeerReply::Vote));
+    if failpoint!(RaftVoteAnswer, RT).is_ok() { reply } else { PeerReply::Declined(Declined::Busy) }
+}
+
+async fn pre_vote<RT: AsyncRuntime>(core: &Core<RT>, rpc: VoteRequest<Types<RT>>) -> PeerReply<RT> {
+    let mut response = core.raft.pre_vote(rpc).await;
+    // openraft does not restore a lease that `fast_election` has waived, even after a false alarm.
+    if let Ok(response) = &mut response {
+        response.vote_granted &= !core.contact.hears_leader(core.lease, RT::Instant::now());
+    }
+    answer(response.map(PeerReply::Vote))
 }
 
 /// openraft answers every request until it has stopped.

@@ -84,9 +84,9 @@ impl<RT: AsyncRuntime> Elections<RT> {
             return Some(());
         }
         // The answer arrives after pending disk writes, perhaps of a vote. Meanwhile a leader may have been heard.
-        let asked = RT::Instant::now();
+        let requested_at = RT::Instant::now();
         let vote = core.raft.with_raft_state(|state| *state.vote_ref()).await.ok()?;
-        core.contact.wrote_within(asked.elapsed());
+        core.contact.wrote_within(requested_at.elapsed());
         self.note_own_vote(vote);
         if RT::Instant::now() < self.due(vote) {
             return Some(());
@@ -123,7 +123,7 @@ impl<RT: AsyncRuntime> Elections<RT> {
     fn due(&self, vote: Vote<LeaderId>) -> RT::Instant {
         let quiet_since = self.core.contact.quiet_since(self.core.lease).map_or(self.since, |quiet| quiet.max(self.since));
         let due = quiet_since + self.core.contact.election_delay(self.random, vote.leader_id.term);
-        self.core.ballots.waits_since(vote).map_or(due, |asked| due.max(asked + VOTE_LIMIT))
+        self.core.ballots.waits_since(vote).map_or(due, |requested_at| due.max(requested_at + VOTE_LIMIT))
     }
 
     /// If the votes for this node make a majority that includes late votes, commits its vote.

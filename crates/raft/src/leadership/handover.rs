@@ -34,7 +34,7 @@ pub(crate) async fn hand_over<RT: AsyncRuntime>(
     deadline: RT::Instant,
 ) -> Result<(), HandoverError> {
     let done = loop {
-        let asked = match core.route() {
+        let result = match core.route() {
             ForwardRoute::Here => Some(serve(core, queues, to, key, deadline).await),
             ForwardRoute::There(leader) => {
                 let within_ms = duration::millis(deadline.saturating_duration_since(RT::Instant::now()));
@@ -48,7 +48,7 @@ pub(crate) async fn hand_over<RT: AsyncRuntime>(
             }
             ForwardRoute::Unknown => None,
         };
-        match asked {
+        match result {
             Some(Err(HandoverError::NoLeader)) | None if core.pause(deadline).await => {}
             Some(done) => break done,
             None => break Err(HandoverError::NoLeader),
@@ -102,7 +102,7 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
     }
     core.with_metrics(|metrics| may_take_over(core.lease, metrics, to))?;
     if let Some(key) = key
-        && !note(queues, to, key, deadline).await?
+        && !note::<RT>(queues, to, key, deadline).await?
     {
         return Ok(HandedOver::Before);
     }

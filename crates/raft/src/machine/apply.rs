@@ -7,7 +7,7 @@ use crate::{
         types::{Batch, BatchResults, Types},
     },
     machine::{
-        defect::{DefectAction, Defects, caught},
+        defect::{DefectAction, Defects, catch_panic},
         shared::{Progress, Shared},
         snapshot::{SnapshotStore, run_blocking},
         snapshot_writer::{Builder, SnapshotData, SnapshotWriter, state_of},
@@ -328,7 +328,7 @@ fn replace_state(current: &mut State, state: State) -> State {
 
 /// The batch as it is, unless a planted bug changes it on the nodes that do not answer its callers.
 fn with_planted_bugs(mut batch: Batch, index: u64, has_no_caller: bool) -> Batch {
-    if planted::has(Bug::LosesAnEntry) && has_no_caller && index % 16 == 0 {
+    if planted::has(Bug::LosesAnEntry) && has_no_caller && index.is_multiple_of(16) {
         return Batch(Vec::new());
     }
     if planted::has(Bug::AppliesOutOfOrder) && has_no_caller {

@@ -127,8 +127,8 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
         let answer = self.send(Lane::Heartbeat, request, RPCTypes::Vote, VOTE_LIMIT);
         let ballots = self.ballots.clone();
         let (respond, response) = oneshot::channel();
-        let asked = RT::Instant::now();
-        ballots.requested(vote, last_log_id, to, asked);
+        let requested_at = RT::Instant::now();
+        ballots.requested(vote, last_log_id, to, requested_at);
         // openraft may stop waiting before the voter's disk has written the vote.
         drop(RT::spawn(async move {
             let response = match answer.await {
@@ -138,7 +138,7 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
             };
             let granted = response.as_ref().is_ok_and(|response| grants(response, vote));
             let openraft_gave_up = respond.send(response).is_err();
-            ballots.answered(vote, to, granted, openraft_gave_up || asked.elapsed() >= option.soft_ttl());
+            ballots.answered(vote, to, granted, openraft_gave_up || requested_at.elapsed() >= option.soft_ttl());
         }));
         response.await.unwrap_or_else(|_| Err(unexpected()))
     }
