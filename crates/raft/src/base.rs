@@ -1,4 +1,4 @@
-//! The words that all parts share: types, errors, configuration, and the messages between nodes.
+//! What all other parts build on: types, errors, configuration, and the messages between nodes.
 
 pub(crate) mod aliases;
 pub(crate) mod config;

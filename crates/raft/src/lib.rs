@@ -17,14 +17,15 @@
 //!
 //! # Folders
 //!
-//! From the bottom up; each imports only those above it.
+//! Each folder imports only folders that are listed before it.
 //!
 //! - `base`: types, errors, configuration, and the messages between nodes.
 //! - `machine`: applies log entries, writes and reads snapshots.
 //! - `core`: what all parts of a running replica share.
 //! - `propose`, `read`: commands and read barriers on their way to the leader.
-//! - `background`, `leadership`, `outbound`, `inbound`: tasks, elections and handover, requests to other nodes and from
-//!   them.
+//! - `background`: tasks that run for as long as the replica does.
+//! - `leadership`: formation of the cluster, elections, handover.
+//! - `outbound`, `inbound`: Raft's requests to other nodes, and requests from other nodes.
 
 mod background;
 mod base;

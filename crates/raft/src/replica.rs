@@ -79,7 +79,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         if let Err(rejection) = command.validate() {
             return Ok(self.core.shared.rejected(rejection));
         }
-        let begun = RT::Instant::now();
+        let started_at = RT::Instant::now();
         loop {
             let outcome = match self.queues.proposals.submit(command.clone(), false) {
                 Ok(submitted) => submitted.outcome::<RT>(deadline).await,
@@ -95,7 +95,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
                 }
                 outcome => {
                     if outcome.is_ok() {
-                        metrics.proposal.observe(begun.elapsed());
+                        metrics.proposal.observe(started_at.elapsed());
                     }
                     return outcome;
                 }
@@ -235,7 +235,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
     /// The commands at which this node's state machine panicked, oldest first; almost always none.
     #[must_use]
     pub fn defects(&self) -> Vec<Defect> {
-        self.core.shared.defects.noted()
+        self.core.shared.defects.recorded()
     }
 
     /// Registers this replica's metrics.

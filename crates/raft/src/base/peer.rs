@@ -28,7 +28,7 @@ pub enum Lane {
 /// A node to send requests to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Its number.
+    /// Its id.
     pub id: NodeId,
     /// Its address for peers: `host:port`.
     pub address: String,
@@ -50,7 +50,7 @@ pub enum PeerError {
     Refused(Refusal),
 }
 
-/// The outgoing_snapshots side.
+/// The sending side.
 pub trait Peer: Send + Sync + 'static {
     /// Sends one request. The request enters the lane's queue during this call, not when the future is first polled,
     /// and requests of one lane to one node arrive in that order. Dropping the future gives up the answer, not the
@@ -84,7 +84,7 @@ pub trait Service: Send + Sync + 'static {
 /// The first message of a node: its identity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Introduction {
-    /// Its number.
+    /// Its id.
     pub id: NodeId,
     /// Its cluster, once it knows it.
     pub cluster: Option<ClusterId>,

@@ -20,7 +20,7 @@ impl RoundTrips {
     /// Starts a timer for a request, if it is a heartbeat.
     pub(crate) fn timer<I: Instant>(&self, to: NodeId, lane: Lane, action: &RPCTypes) -> Option<Timer<I>> {
         let is_heartbeat = lane == Lane::Heartbeat && matches!(action, RPCTypes::AppendEntries);
-        is_heartbeat.then(|| Timer { round_trips: self.clone(), to, begun: I::now(), failed: false })
+        is_heartbeat.then(|| Timer { round_trips: self.clone(), to, started_at: I::now(), failed: false })
     }
 
     /// The mean round trip to a node, in whole milliseconds, rounded up.
@@ -55,7 +55,7 @@ impl RoundTrips {
 pub(crate) struct Timer<I: Instant> {
     round_trips: RoundTrips,
     to: NodeId,
-    begun: I,
+    started_at: I,
     failed: bool,
 }
 
@@ -70,7 +70,7 @@ impl<I: Instant> Timer<I> {
 impl<I: Instant> Drop for Timer<I> {
     fn drop(&mut self) {
         if !self.failed {
-            self.round_trips.note(self.to, self.begun.elapsed());
+            self.round_trips.note(self.to, self.started_at.elapsed());
         }
     }
 }

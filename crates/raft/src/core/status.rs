@@ -25,7 +25,7 @@ pub enum Role {
     Leader,
     /// It follows a leader, or waits for one.
     Follower,
-    /// It runs for leader.
+    /// It is a candidate in an election.
     Candidate,
     /// It has no vote, or no cluster yet.
     Learner,

@@ -101,10 +101,10 @@ impl<RT: AsyncRuntime> Elections<RT> {
     /// Waits until this node has a vote and does not lead.
     async fn until_electable(&mut self) -> Option<Voter> {
         let led = self.core.leadership();
-        let begun = RT::Instant::now();
+        let started_at = RT::Instant::now();
         let voter = self.core.until(voter_in).await?;
         if let Some(led) = led {
-            self.core.contact.led(led.term(), begun.elapsed());
+            self.core.contact.led(led.term(), started_at.elapsed());
             self.since = RT::Instant::now();
         }
         Some(voter)

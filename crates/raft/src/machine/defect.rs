@@ -29,7 +29,7 @@ use std::{
 const PANICS_MAX: u8 = 2;
 /// Maximum number of recorded defects. The oldest are dropped first, but none that a restart meets again: without its
 /// record, the command would panic once more, its record would replace another, and so on for ever.
-const NOTED_MAX: usize = 64;
+const RECORDED_MAX: usize = 64;
 /// After this many defects in verdicts of one kind, the leader's clock proposes no more of that kind: each verdict is a
 /// different command, and the next one would panic too.
 const VERDICTS_MAX: usize = 3;
@@ -114,7 +114,7 @@ impl DefectBook for NoDefectBook {
 /// The defects that this node knows.
 pub(crate) struct Defects {
     book: Arc<dyn DefectBook>,
-    noted: Mutex<Vec<Defect>>,
+    recorded: Mutex<Vec<Defect>>,
     /// The last log entry of the snapshot with which the state machine started. Later entries are applied again at each
     /// start.
     snapshot_index: AtomicU64,
@@ -133,10 +133,10 @@ pub(crate) enum DefectAction {
 
 impl Defects {
     pub(crate) fn load(book: Arc<dyn DefectBook>) -> io::Result<Defects> {
-        let noted = book.load()?;
+        let recorded = book.load()?;
         let left_out = Gauge::default();
-        left_out.set(count(&noted));
-        Ok(Defects { book, noted: Mutex::new(noted), snapshot_index: AtomicU64::new(0), left_out })
+        left_out.set(count(&recorded));
+        Ok(Defects { book, recorded: Mutex::new(recorded), snapshot_index: AtomicU64::new(0), left_out })
     }
 
     /// Sets the last log entry of the snapshot with which the state machine started.
@@ -145,7 +145,7 @@ impl Defects {
     }
 
     /// All recorded defects, oldest first.
-    pub(crate) fn noted(&self) -> Vec<Defect> {
+    pub(crate) fn recorded(&self) -> Vec<Defect> {
         self.locked().clone()
     }
 
@@ -156,8 +156,8 @@ impl Defects {
 
     /// What to do with the command at a position that has a recorded defect.
     pub(crate) fn decide(&self, index: u64, position: u64, command: &Command) -> DefectAction {
-        let mut noted = self.locked();
-        let Some(defect) = noted.iter_mut().find(|defect| defect.is_at(index, position)) else { return DefectAction::Try };
+        let mut recorded = self.locked();
+        let Some(defect) = recorded.iter_mut().find(|defect| defect.is_at(index, position)) else { return DefectAction::Try };
         if defect.is_left_out() {
             return DefectAction::Skip { fingerprint: defect.fingerprint, checked: defect.checked };
         }
@@ -188,15 +188,15 @@ impl Defects {
     pub(crate) fn note_panic(&self, index: u64, position: u64, panic: &(dyn Any + Send)) -> io::Error {
         let message = message(panic);
         let saved = {
-            let mut noted = self.locked();
-            match noted.iter_mut().find(|defect| defect.is_at(index, position)) {
+            let mut recorded = self.locked();
+            match recorded.iter_mut().find(|defect| defect.is_at(index, position)) {
                 Some(defect) => {
                     // The retry once succeeded here, as on the other nodes: count from the beginning.
                     defect.panics = if defect.passed { 1 } else { PANICS_MAX.min(defect.panics + 1) };
                     defect.passed = false;
                     (defect.message, defect.version) = (message.clone(), VERSION.to_owned());
                 }
-                None => noted.push(Defect {
+                None => recorded.push(Defect {
                     index,
                     position,
                     panics: 1,
@@ -209,13 +209,13 @@ impl Defects {
                 }),
             }
             let snapshot_index = self.snapshot_index.load(Ordering::Relaxed);
-            let mut surplus = noted.len().saturating_sub(NOTED_MAX);
-            noted.retain(|defect| {
+            let mut surplus = recorded.len().saturating_sub(RECORDED_MAX);
+            recorded.retain(|defect| {
                 let goes = surplus > 0 && (defect.passed || defect.index <= snapshot_index);
                 surplus -= usize::from(goes);
                 !goes
             });
-            self.book.save(&noted)
+            self.book.save(&recorded)
         };
         tracing::error!(index, position, message, "a defect in fairhold: a command panicked. This node restarts");
         match saved {
@@ -238,27 +238,27 @@ impl Defects {
         if !self.has_left_out() {
             return None;
         }
-        let (noted, kind) = (self.locked(), kind(command));
+        let (recorded, kind) = (self.locked(), kind(command));
         let ours = |defect: &&Defect| defect.is_left_out() && defect.version == VERSION && defect.kind == kind;
         // Computing a fingerprint takes time proportional to the command.
-        noted.iter().find(ours)?;
+        recorded.iter().find(ours)?;
         let fingerprint = fingerprint(command);
-        let (same, alike): (Vec<_>, Vec<_>) = noted.iter().filter(ours).partition(|defect| defect.fingerprint == fingerprint);
+        let (same, alike): (Vec<_>, Vec<_>) = recorded.iter().filter(ours).partition(|defect| defect.fingerprint == fingerprint);
         let too_many = is_verdict(command) && alike.len() >= VERDICTS_MAX;
         (!same.is_empty() || too_many).then_some(fingerprint)
     }
 
     /// Updates a record, except for its number of panics: the number of skipped commands does not change.
     fn change(&self, index: u64, position: u64, change: impl FnOnce(&mut Defect)) -> io::Result<()> {
-        let mut noted = self.locked();
-        if let Some(defect) = noted.iter_mut().find(|defect| defect.is_at(index, position)) {
+        let mut recorded = self.locked();
+        if let Some(defect) = recorded.iter_mut().find(|defect| defect.is_at(index, position)) {
             change(defect);
         }
-        self.book.save(&noted)
+        self.book.save(&recorded)
     }
 
     fn locked(&self) -> MutexGuard<'_, Vec<Defect>> {
-        self.noted.lock()
+        self.recorded.lock()
     }
 }
 
@@ -285,8 +285,8 @@ impl fmt::Display for Hex {
     }
 }
 
-fn count(noted: &[Defect]) -> i64 {
-    i64::try_from(noted.iter().filter(|defect| defect.is_left_out()).count()).unwrap_or(i64::MAX)
+fn count(recorded: &[Defect]) -> i64 {
+    i64::try_from(recorded.iter().filter(|defect| defect.is_left_out()).count()).unwrap_or(i64::MAX)
 }
 
 /// The command's variant, as the code names it.

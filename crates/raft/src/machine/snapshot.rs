@@ -22,7 +22,7 @@ pub trait SnapshotStore: Send + Sync + 'static {
 
     /// Whether a snapshot of about this many bytes fits without filling the disk, which would end the node.
     fn has_room_for(&self, bytes: u64) -> bool {
-        let _always = bytes;
+        let _: u64 = bytes;
         true
     }
 

@@ -133,7 +133,7 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder<RT> {
     async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<Types<RT>, SnapshotData>> {
         failpoint!(RaftSnapshotBuild, RT)?;
         let meta = SnapshotMetaOf::<Types<RT>> { last_log_id: self.last_applied, last_membership: self.members.clone() };
-        let begun = RT::Instant::now();
+        let started_at = RT::Instant::now();
         // The copy is also freed there: it owns by now whatever has changed meanwhile.
         let state = std::mem::take(&mut self.state);
         let draft = self.writer.store.draft(header::encode::<RT>(&meta)?);
@@ -142,7 +142,7 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder<RT> {
         self.writer.keep::<RT>(&meta, &snapshot).await?;
         failpoint!(RaftSnapshotSaved, RT)?;
         let metrics = &self.shared.metrics;
-        metrics.snapshot_build.observe(begun.elapsed());
+        metrics.snapshot_build.observe(started_at.elapsed());
         metrics.note_snapshot(&metrics.snapshots_built, snapshot.bytes());
         self.shared.note_snapshot(self.made_at, snapshot.bytes());
         Ok(openraft::Snapshot { meta, snapshot: SnapshotData::Stored(snapshot) })

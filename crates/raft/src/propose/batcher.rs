@@ -142,7 +142,7 @@ fn refuse_defects<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Ve
 /// Appends one entry with all commands, and answers each caller.
 async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) {
     let (commands, callers) = split(batch);
-    let begun = RT::Instant::now();
+    let started_at = RT::Instant::now();
     if failpoint!(RaftProposeWrite, RT).is_err() {
         return answer_all(callers, Err(NotProposed::Overloaded.into()));
     }
@@ -153,7 +153,7 @@ async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) {
     match core.while_led(completed).await {
         Some(Ok(Ok(_))) if failpoint!(RaftProposeDone, RT).is_err() => answer_all(callers, Err(UnknownReason::Deposed.into())),
         Some(Ok(Ok(response))) => {
-            core.shared.metrics.commit.observe(begun.elapsed());
+            core.shared.metrics.commit.observe(started_at.elapsed());
             answer_each(callers, response.data);
         }
         Some(Ok(Err(error))) => answer_all(callers, Err(write_error(&error))),

@@ -47,7 +47,7 @@ fn a_command_is_skipped_after_its_second_panic_and_refused_if_it_is_proposed_aga
     assert!(matches!(defects.decide(7, 0, &close(1, 10)), DefectAction::Skip { checked: true, .. }));
     assert!(defects.refuses(&close(1, 99)).is_some(), "the time is not part of the request");
     assert!(defects.refuses(&close(2, 10)).is_none());
-    assert_eq!((defects.left_out.get(), defects.noted()[0].kind.as_str()), (1, "CloseSession"));
+    assert_eq!((defects.left_out.get(), defects.recorded()[0].kind.as_str()), (1, "CloseSession"));
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_panic_that_does_not_recur_skips_nothing_and_resets_the_count() {
     assert!(defects.in_entry(7).is_empty() && defects.refuses(&close(1, 10)).is_none());
     drop(defects.note_panic(7, 0, &"again, much later"));
     let defects = Defects::load(book).unwrap();
-    assert_eq!((defects.noted()[0].panics, defects.noted()[0].passed), (1, false));
+    assert_eq!((defects.recorded()[0].panics, defects.recorded()[0].passed), (1, false));
 }
 
 #[test]
@@ -101,18 +101,18 @@ fn requests_are_tried_however_many_others_of_their_kind_panicked() {
 fn only_the_newest_are_recorded_and_messages_are_cut() {
     let defects = Defects::load(Arc::<MemoryBook>::default()).unwrap();
     defects.set_snapshot_index(1_000);
-    for index in 0..NOTED_MAX as u64 + 5 {
+    for index in 0..RECORDED_MAX as u64 + 5 {
         drop(defects.note_panic(index, 0, &"é".repeat(MESSAGE_BYTES_MAX)));
     }
-    let noted = defects.noted();
-    assert_eq!((noted.len(), noted[0].index), (NOTED_MAX, 5));
-    assert_eq!(noted[0].message.len(), MESSAGE_BYTES_MAX);
+    let recorded = defects.recorded();
+    assert_eq!((recorded.len(), recorded[0].index), (RECORDED_MAX, 5));
+    assert_eq!(recorded[0].message.len(), MESSAGE_BYTES_MAX);
 }
 
 /// A restarted node applies all entries since its snapshot. Each command that is not skipped panics.
 #[test]
 fn a_node_reaches_the_end_of_its_log_however_many_commands_panic() {
-    let (book, entries) = (Arc::<MemoryBook>::default(), NOTED_MAX as u64 * 2);
+    let (book, entries) = (Arc::<MemoryBook>::default(), RECORDED_MAX as u64 * 2);
     for _ in 0..=entries * u64::from(PANICS_MAX) {
         let defects = Defects::load(book.clone()).unwrap();
         let left_out = |index: &u64| {
