@@ -113,7 +113,8 @@ pub fn decode<T: DeserializeOwned>(version: u8, bytes: &[u8]) -> Result<T, Decod
     let Some((found_version, body)) = covered.split_first() else {
         return Err(DecodeError::Truncated { length });
     };
-    let (expected, found) = (u32::from_le_bytes(*checksum), crc32fast::hash(covered));
+    let expected = u32::from_le_bytes(*checksum);
+    let found = crc32fast::hash(covered);
     if expected != found {
         return Err(DecodeError::Checksum { expected, found });
     }

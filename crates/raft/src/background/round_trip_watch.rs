@@ -19,7 +19,8 @@ pub(crate) async fn run<RT: AsyncRuntime>(core: Arc<Core<RT>>, interval: Duratio
         let took =
             core.with_server_metrics(|metrics| core.round_trips.of_majority(core.id, metrics.membership_config.voter_ids()));
         let Some(took) = took.filter(|took| alarm.update(*took, interval)) else { continue };
-        let (took_ms, interval_ms) = (took.as_millis(), interval.as_millis());
+        let took_ms = took.as_millis();
+        let interval_ms = interval.as_millis();
         if alarm.too_long {
             tracing::warn!(
                 took_ms,

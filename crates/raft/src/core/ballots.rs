@@ -197,7 +197,8 @@ mod tests {
 
     #[test]
     fn only_nodes_that_granted_the_pre_vote_are_waited_for() {
-        let (ballots, now): (_, Moment) = (Ballots::default(), Instant::now());
+        let ballots = Ballots::default();
+        let now: Moment = Instant::now();
         ballots.would_grant(vote(7), 2);
         ballots.requested(vote(7), None, 2, now);
         ballots.requested(vote(7), None, 3, now);

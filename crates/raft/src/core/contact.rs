@@ -170,7 +170,8 @@ mod tests {
 
     #[test]
     fn messages_of_a_deposed_leader_do_not_count() {
-        let (contact, start) = (Contact::new(0), start());
+        let contact = Contact::new(0);
+        let start = start();
         assert_eq!(contact.quiet_since(LEASE), None);
         contact.heard(vote(2, 1), start);
         contact.heard(vote(1, 3), start + LEASE);
@@ -186,7 +187,8 @@ mod tests {
 
     #[test]
     fn a_leader_is_heard_for_its_lease_unless_it_seems_dead_or_has_a_successor() {
-        let (contact, start) = (Contact::new(0), start());
+        let contact = Contact::new(0);
+        let start = start();
         assert!(!contact.hears_leader(LEASE, start));
         contact.heard(vote(2, 1), start);
         assert!(contact.hears_leader(LEASE, start + LEASE / 2) && !contact.hears_leader(LEASE, start + LEASE));
@@ -200,7 +202,8 @@ mod tests {
 
     #[test]
     fn only_a_leader_that_lasts_settles_a_term() {
-        let (contact, start) = (Contact::new(4), start());
+        let contact = Contact::new(4);
+        let start = start();
         contact.heard(vote(5, 1), start);
         contact.heard(vote(6, 2), start + SETTLED_AFTER / 2);
         contact.heard(vote(6, 2), start + SETTLED_AFTER);

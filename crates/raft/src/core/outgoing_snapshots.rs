@@ -44,7 +44,8 @@ mod tests {
     fn sending_is_active_until_the_last_snapshot_has_ended() {
         let outgoing_snapshots = OutgoingSnapshots::default();
         assert!(!outgoing_snapshots.is_active());
-        let (first, second) = (outgoing_snapshots.begin(), outgoing_snapshots.clone().begin());
+        let first = outgoing_snapshots.begin();
+        let second = outgoing_snapshots.clone().begin();
         drop(first);
         assert!(outgoing_snapshots.is_active());
         drop(second);

@@ -37,7 +37,8 @@ impl Schedule {
 
     /// Which commands the log behind the newest snapshot still has room for.
     pub(crate) fn log_room(self, newest: &NewestSnapshot, now: &Progress) -> LogRoom {
-        let (enough, behind) = (self.enough_bytes(newest), now.log_bytes - newest.made_at.log_bytes);
+        let enough = self.enough_bytes(newest);
+        let behind = now.log_bytes - newest.made_at.log_bytes;
         if behind >= 2 * enough {
             LogRoom::Nothing
         } else if 2 * behind >= 3 * enough {

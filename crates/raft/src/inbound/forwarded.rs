@@ -71,7 +71,8 @@ mod tests {
     #[test]
     fn verdicts_and_commands_over_the_limits_may_not_be_forwarded() {
         let order = |name: &str| {
-            let (lock, reason) = (LockName::parse(name).unwrap(), String::new());
+            let lock = LockName::parse(name).unwrap();
+            let reason = String::new();
             let key = fairhold_state::command::WriteKey { key: fairhold_types::GrantId::from_ulid(1), fingerprint: [0; 16] };
             Command::Break(fairhold_state::command::Break {
                 key,

@@ -21,7 +21,8 @@ const REPORTS_FOR: Duration = Duration::from_millis(500);
 
 /// Answers a heartbeat. If it shows that this node has lost entries, the node stops.
 pub(crate) async fn answer<RT: AsyncRuntime>(core: Arc<Core<RT>>, rpc: AppendEntriesRequest<Types<RT>>) -> PeerReply<RT> {
-    let (acknowledged, leader) = (rpc.prev_log_id, rpc.vote.leader_id.node_id);
+    let acknowledged = rpc.prev_log_id;
+    let leader = rpc.vote.leader_id.node_id;
     match (core.raft.append_entries(rpc).await, acknowledged) {
         (Ok(AppendEntriesResponse::Conflict), Some(acknowledged)) if reports_loss() => {
             let has = core.with_metrics(|metrics| metrics.last_log_index);

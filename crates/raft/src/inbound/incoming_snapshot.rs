@@ -185,7 +185,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_dead_leaders_partial_snapshot_is_dropped_when_its_connection_breaks() {
-        let (incoming, drafts) = (IncomingSnapshot::default(), Drafts::default());
+        let incoming = IncomingSnapshot::default();
+        let drafts = Drafts::default();
         assert!(begins(&incoming, &drafts, 1, 1).await);
         incoming.hung_up(&drafts, 2);
         assert_eq!(drafts.alive(), 1, "it was another node's connection");
@@ -196,7 +197,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_replaced_leaders_partial_snapshot_is_dropped() {
-        let (incoming, drafts) = (IncomingSnapshot::default(), Drafts::default());
+        let incoming = IncomingSnapshot::default();
+        let drafts = Drafts::default();
         assert!(begins(&incoming, &drafts, 1, 1).await);
         incoming.on_leader_vote(&drafts, vote(1, 1));
         assert_eq!(drafts.alive(), 1, "it is the same leader");

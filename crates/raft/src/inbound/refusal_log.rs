@@ -39,7 +39,8 @@ mod tests {
 
     #[test]
     fn a_node_that_retries_is_logged_once_and_strangers_share_one_line() {
-        let (refused, configured) = (RefusalLog::default(), BTreeSet::from([1, 2, 3]));
+        let refused = RefusalLog::default();
+        let configured = BTreeSet::from([1, 2, 3]);
         let is_news = |other, refusal: &Refusal| refused.is_news(&configured, other, refusal);
         let wiped = |found| Refusal::Incarnation { id: 2, expected: Incarnation(1), found: Incarnation(found) };
         assert!(!is_news(2, &Refusal::Starting), "it passes in a moment");

@@ -161,9 +161,10 @@ impl Defects {
         if defect.is_left_out() {
             return DefectAction::Skip { fingerprint: defect.fingerprint, checked: defect.checked };
         }
-        (defect.kind, defect.fingerprint) = (kind(command), fingerprint(command));
-        let (kind, fingerprint) = (&defect.kind, defect.fingerprint);
-        let fingerprint = Hex(fingerprint);
+        defect.kind = kind(command);
+        defect.fingerprint = fingerprint(command);
+        let kind = &defect.kind;
+        let fingerprint = Hex(defect.fingerprint);
         tracing::warn!(index, position, kind, %fingerprint, "retrying a command at which this node panicked");
         DefectAction::Try
     }
@@ -194,7 +195,8 @@ impl Defects {
                     // The retry once succeeded here, as on the other nodes: count from the beginning.
                     defect.panics = if defect.passed { 1 } else { PANICS_MAX.min(defect.panics + 1) };
                     defect.passed = false;
-                    (defect.message, defect.version) = (message.clone(), VERSION.to_owned());
+                    defect.message = message.clone();
+                    defect.version = VERSION.to_owned();
                 }
                 None => recorded.push(Defect {
                     index,
@@ -238,7 +240,8 @@ impl Defects {
         if !self.has_left_out() {
             return None;
         }
-        let (recorded, kind) = (self.locked(), kind(command));
+        let recorded = self.locked();
+        let kind = kind(command);
         let ours = |defect: &&Defect| defect.is_left_out() && defect.version == VERSION && defect.kind == kind;
         // Computing a fingerprint takes time proportional to the command.
         recorded.iter().find(ours)?;

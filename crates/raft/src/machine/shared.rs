@@ -74,7 +74,8 @@ impl<RT: AsyncRuntime> Shared<RT> {
     /// The state with which a node starts: that of its snapshot, or empty.
     pub(crate) fn new(state: State, applied: Option<u64>, snapshot_bytes: u64, log_kept_bytes: u64, defects: Defects) -> Self {
         let log_bytes = LogBytes::begin(applied, log_kept_bytes);
-        let (revision, weight) = (state.revision(), state.snapshot_weight());
+        let revision = state.revision();
+        let weight = state.snapshot_weight();
         let progress = Progress { applied, revision, work: 0, weight, log_bytes: log_bytes.total() };
         let newest = NewestSnapshot { index: applied, bytes: snapshot_bytes, made_at: progress };
         let (publish, progress) = Types::<RT>::watch_channel(progress);

@@ -122,7 +122,9 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
 
     async fn vote(&mut self, rpc: VoteRequest<Types<RT>>, option: RPCOption) -> Result<VoteResponse<Types<RT>>, RpcError<RT>> {
         failpoint!(RaftVoteAsk, RT).map_err(|error| unreadable(&error))?;
-        let (vote, last_log_id, to) = (rpc.vote, rpc.last_log_id, self.to.id);
+        let vote = rpc.vote;
+        let last_log_id = rpc.last_log_id;
+        let to = self.to.id;
         let request = wire::encode(&PeerRequest::Vote(rpc)).map_err(|error| unreadable(&error))?;
         let answer = self.send(Lane::Heartbeat, request, RPCTypes::Vote, VOTE_LIMIT);
         let ballots = self.ballots.clone();

@@ -66,7 +66,8 @@ where
     async fn next(mut self) -> Option<(Output<RT>, Self)> {
         loop {
             let room = self.in_flight.len() < IN_FLIGHT_MAX && self.bytes < IN_FLIGHT_BYTES_MAX;
-            let (input, in_flight) = (&mut self.input, &mut self.in_flight);
+            let input = &mut self.input;
+            let in_flight = &mut self.in_flight;
             tokio::select! {
                 biased;
                 Some((bytes, output)) = in_flight.next(), if !in_flight.is_empty() => {

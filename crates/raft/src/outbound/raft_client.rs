@@ -50,7 +50,8 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
     ) -> impl Future<Output = Result<PeerReply<RT>, RpcError<RT>>> + Send + 'static {
         let timer = self.round_trips.timer::<RT::Instant>(self.to.id, lane, &action);
         let answer = self.peer.call(&self.to, lane, request);
-        let (to, losses) = (self.to.id, self.losses.clone());
+        let to = self.to.id;
+        let losses = self.losses.clone();
         let timeout = Timeout { action, id: self.from, target: to, timeout: limit };
         async move {
             let bytes = match RT::timeout(limit, answer).await {

@@ -70,7 +70,8 @@ fn delete(path: &str) -> Command {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deleting_large_values_frees_the_disk() {
     let cluster = Cluster::form(1, 40).await;
-    let (node, soon) = (cluster.node(1), after(Duration::from_secs(30)));
+    let node = cluster.node(1);
+    let soon = after(Duration::from_secs(30));
     let bytes = 1024 * 1024;
     for number in 0..10 {
         node.propose(put(&format!("/large/{number}"), bytes), soon).await.unwrap().result.unwrap();
@@ -92,7 +93,9 @@ async fn deleting_large_values_frees_the_disk() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_snapshot_that_becomes_due_while_another_is_saved_is_taken_later() {
     let cluster = Cluster::form(1, 40).await;
-    let (node, snapshots, soon) = (cluster.node(1), &cluster.disks[&1].snapshots, after(Duration::from_secs(30)));
+    let node = cluster.node(1);
+    let snapshots = &cluster.disks[&1].snapshots;
+    let soon = after(Duration::from_secs(30));
     snapshots.hold(true);
     for number in 0..10 {
         node.propose(put(&format!("/large/{number}"), 1024 * 1024), soon).await.unwrap().result.unwrap();
@@ -109,7 +112,9 @@ async fn a_snapshot_that_becomes_due_while_another_is_saved_is_taken_later() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_that_grows_faster_than_snapshots_are_written_refuses_more_until_one_is_written() {
     let cluster = Cluster::tuned(1, 1_000_000, |config| config.snapshot_every_bytes = 4 * 1024 * 1024).await;
-    let (node, snapshots, soon) = (cluster.node(1), &cluster.disks[&1].snapshots, after(Duration::from_secs(60)));
+    let node = cluster.node(1);
+    let snapshots = &cluster.disks[&1].snapshots;
+    let soon = after(Duration::from_secs(60));
     let full = Err(ProposeError::NotProposed(NotProposed::Overloaded));
     snapshots.hold(true);
     let mut taken = 0;
@@ -148,7 +153,8 @@ async fn written_until(cluster: &Cluster, node: NodeId, refused: bool) {
 async fn with_too_few_free_disks_removals_succeed_and_other_writes_are_refused() {
     let cluster = Cluster::form(3, 1_000).await;
     let leader = cluster.leader_among(1..=3).await;
-    let (first, second) = (cluster.others(leader)[0], cluster.others(leader)[1]);
+    let first = cluster.others(leader)[0];
+    let second = cluster.others(leader)[1];
     let soon = after(Duration::from_secs(60));
     cluster.node(leader).propose(put("/one", 10), soon).await.unwrap().result.unwrap();
 
@@ -186,10 +192,12 @@ async fn an_absent_node_counts_as_full() {
 async fn a_leader_hands_over_to_a_node_with_free_space() {
     let cluster = Cluster::form(3, 1_000).await;
     let leader = cluster.leader_among(1..=3).await;
-    let (first, second) = (cluster.others(leader)[0], cluster.others(leader)[1]);
+    let first = cluster.others(leader)[0];
+    let second = cluster.others(leader)[1];
     cluster.node(leader).set_disk_low(true);
     // If both have the whole log, the leader would otherwise choose the other one by its id.
-    let (low, roomy) = (first.max(second), first.min(second));
+    let low = first.max(second);
+    let roomy = first.min(second);
     cluster.node(low).set_disk_low(true);
     written_until(&cluster, leader, true).await;
     cluster.node(leader).transfer_leadership().await;

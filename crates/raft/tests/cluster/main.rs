@@ -73,7 +73,8 @@ impl MemorySnapshots {
 
 impl ImageStore for MemorySnapshots {
     fn save(&self, image: SnapshotImage) -> BoxFuture<'static, io::Result<()>> {
-        let (kept, held) = (self.clone(), self.2.clone());
+        let kept = self.clone();
+        let held = self.2.clone();
         async move {
             held.subscribe().wait_for(|held| !held).await.unwrap();
             let bytes = image.blocks.iter().map(Bytes::len).sum();
@@ -485,7 +486,8 @@ async fn a_false_alarm_ends_when_the_leader_is_heard_again() {
 async fn the_leader_measures_its_heartbeats_including_dropped_ones() {
     let cluster = Cluster::patient(3).await;
     let leader = cluster.leader_among(1..=3).await;
-    let (near, far) = (Duration::from_millis(30), Duration::from_millis(200));
+    let near = Duration::from_millis(30);
+    let far = Duration::from_millis(200);
     let round_trip = || {
         let others = cluster.node(leader).status().members.into_iter().filter(|member| member.id != leader);
         others.map(|member| member.round_trip).min().flatten()
@@ -609,7 +611,9 @@ async fn a_stranger_is_refused_before_its_first_request() {
 
     assert_eq!(other(2, 200, ours), Ok(()));
     assert_eq!(other(2, 200, None), Ok(()), "it may not know the cluster's name yet");
-    let (id, expected, found) = (2, Incarnation(200), Incarnation(7));
+    let id = 2;
+    let expected = Incarnation(200);
+    let found = Incarnation(7);
     assert_eq!(other(2, 7, None), Err(Refusal::Incarnation { id, expected, found }));
     assert_eq!(other(9, 900, None), Err(Refusal::Stranger { id: 9 }));
     let theirs = ClusterId(ours.unwrap().0 ^ 1);

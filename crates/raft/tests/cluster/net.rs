@@ -244,7 +244,8 @@ impl Peer for Cable {
     fn call(&self, to: &Target, lane: Lane, request: Bytes) -> BoxFuture<'static, Result<Bytes, PeerError>> {
         let from = self.own.introduction().id;
         let to = to.id;
-        let (net, path) = (self.net.clone(), (from, to, lane));
+        let net = self.net.clone();
+        let path = (from, to, lane);
         let (service, mut cut) = match self.dial(to) {
             Ok(dialled) => dialled,
             Err(error) => return ready(Err(error)).boxed(),

@@ -112,7 +112,8 @@ fn only_the_newest_are_recorded_and_messages_are_cut() {
 /// A restarted node applies all entries since its snapshot. Each command that is not skipped panics.
 #[test]
 fn a_node_reaches_the_end_of_its_log_however_many_commands_panic() {
-    let (book, entries) = (Arc::<MemoryBook>::default(), RECORDED_MAX as u64 * 2);
+    let book = Arc::<MemoryBook>::default();
+    let entries = RECORDED_MAX as u64 * 2;
     for _ in 0..=entries * u64::from(PANICS_MAX) {
         let defects = Defects::load(book.clone()).unwrap();
         let left_out = |index: &u64| {

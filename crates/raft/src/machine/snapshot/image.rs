@@ -34,7 +34,8 @@ impl<S: ImageStore> SnapshotStore for S {
     }
 
     fn newest(&self) -> BoxFuture<'static, io::Result<Option<Arc<dyn StoredSnapshot>>>> {
-        let (store, loading) = (self.clone(), self.load());
+        let store = self.clone();
+        let loading = self.load();
         async move { Ok(loading.await?.map(|image| Arc::new(Stored { store, image }) as Arc<dyn StoredSnapshot>)) }.boxed()
     }
 }

@@ -83,7 +83,8 @@ fn a_batch_is_limited_by_bytes() {
 #[test]
 fn a_withdrawn_command_is_not_proposed() {
     let (queue, mut batcher) = new(BYTES);
-    let (stays, leaves) = (queue.submit(command(1), false).unwrap(), queue.submit(command(2), false).unwrap());
+    let stays = queue.submit(command(1), false).unwrap();
+    let leaves = queue.submit(command(2), false).unwrap();
     drop(leaves);
     let first = batcher.next(0).unwrap();
     let batch = batcher.gather(first);
