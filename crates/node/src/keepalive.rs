@@ -212,7 +212,7 @@ pub(crate) struct KeepaliveService<RT: AsyncRuntime> {
 }
 
 impl<RT: AsyncRuntime> LeaderHandler for KeepaliveService<RT> {
-    fn attend(&self, request: Vec<u8>, from: NodeId) -> BoxFuture<'static, Vec<u8>> {
+    fn handle(&self, request: Vec<u8>, from: NodeId) -> BoxFuture<'static, Vec<u8>> {
         let (replica, clock) = (self.replica.clone(), Arc::clone(&self.clock));
         // Decoding and moving the deadlines are done now, on arrival; only the proof is waited for.
         let decoded = fairhold_codec::decode::<Vec<Renewal>>(KEEPALIVE_FORMAT, &request);

@@ -137,7 +137,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let NodeParts { hub, clock } = prelude;
         let (keepalives, gatherer) = Keepalives::new(hub.metrics.keepalives.clone());
         let (tasks, stop) = (Tasks::default(), Stop::default());
-        replica.set_attendant(Arc::new(KeepaliveService { replica: replica.clone(), clock: Arc::clone(&clock) }));
+        replica.set_leader_handler(Arc::new(KeepaliveService { replica: replica.clone(), clock: Arc::clone(&clock) }));
         tasks.spawn::<RT>(gatherer.run(replica.clone(), stop.clone()));
         let (watchers, crier_stop) = (Arc::clone(&hub.watchers), stop.clone());
         tasks.spawn::<RT>(async move {
