@@ -16,8 +16,8 @@ use bytes::{Bytes, BytesMut};
 use fairhold_node::{
     Node,
     api::{Freshness, ReadOptions},
-    scope::WatchFilter,
     watch::WatchBatch,
+    watch_filter::WatchFilter,
 };
 use fairhold_types::{
     Code, GrantId, Revision,

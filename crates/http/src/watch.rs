@@ -21,8 +21,8 @@ use bytes::Bytes;
 use fairhold_node::{
     Node,
     change::Change,
-    scope::WatchFilter,
     watch::{NodeWatch, TellResult, There, WatchItem, WatchStart},
+    watch_filter::WatchFilter,
 };
 use fairhold_types::{
     Path, Revision, SessionNumber, duration,

@@ -3,7 +3,7 @@
 //! Apply and the crier find them and wake them; then each looks for itself, in a task of its own, which is not part of this.
 
 use divan::Bencher;
-use fairhold_node::workbench::WatchBench;
+use fairhold_node::bench_support::WatchBench;
 use fairhold_types::Path;
 use std::cell::RefCell;
 

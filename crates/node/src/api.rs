@@ -1,14 +1,14 @@
 //! The calls of `http` to a node and their answers: the boundary between the API and the behaviour.
 
-mod ahead;
-mod orders;
+mod admin;
 mod pages;
+mod queue_position;
 mod sessions;
 mod tree;
 
-pub use ahead::{Ahead, InTheWay};
-pub use orders::{BreakCall, RevokeCall, SetLockCall};
+pub use admin::{BreakCall, RevokeCall, SetLockCall};
 pub use pages::{OwnedAfter, PageQuery};
+pub use queue_position::{Ahead, InTheWay};
 pub use sessions::{OpenSessionCall, OpenedSession, Renewal, SessionRef, SessionView};
 pub use tree::{Children, Fence, NodeRow, NodeView, Operated, Precondition, TransactCall, Transacted, WriteCall};
 
@@ -110,8 +110,14 @@ impl CallError {
     }
 }
 
-impl From<crate::ring::Compacted> for CallError {
-    fn from(compacted: crate::ring::Compacted) -> CallError {
+/// The events that a watch needs are no longer kept: it can begin at this revision or a later one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Compacted {
+    pub(crate) oldest: Revision,
+}
+
+impl From<Compacted> for CallError {
+    fn from(compacted: Compacted) -> CallError {
         CallError::Compacted { oldest: compacted.oldest }
     }
 }

@@ -3,7 +3,11 @@
 //! A request registers first and looks at the state then; events come before the state can be read again. So whatever happens
 //! after the look wakes it, and nothing that happened before is missed. The wake-up carries nothing: the woken one looks again.
 
-use crate::{change::Changes, expiry::LeaderClock, metrics::NodeMetrics, watchers::Watchers};
+use crate::{
+    base::metrics::NodeMetrics,
+    feed::{change::Changes, dispatcher::Watchers},
+    leader::clock::LeaderClock,
+};
 use fairhold_raft::ApplyObserver;
 use fairhold_state::{State, command::Event};
 use fairhold_types::{GrantNumber, Revision};

@@ -4,19 +4,17 @@ use tokio::task::yield_now;
 
 use crate::{
     api::{At, CallError, ClusterView, Freshness, ReadOptions},
+    base::{memory::MemoryShortage, stop::Stop, tasks::Tasks, walks::Walks},
     clock::wall_now,
-    expiry::{self, LeaderClock},
     hub::Hub,
-    keepalive::{KeepaliveService, Keepalives},
-    memory::MemoryShortage,
-    stop::Stop,
-    tasks::Tasks,
-    turns::Walks,
-    write_key::write_key,
+    leader::{
+        clock::{self, LeaderClock},
+        keepalive::{KeepaliveService, Keepalives},
+    },
 };
 use fairhold_raft::{ApplyObserver, Replica};
 use fairhold_types::{
-    ClusterId, GrantId, NodeId, Revision, SessionId,
+    ClusterId, GrantId, Revision, SessionId,
     limits::{EVENT_RING_BYTES, TIMEOUT_DEFAULT},
     time::WallMillis,
 };
@@ -152,7 +150,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             tokio::select! {
                 biased;
                 () = clock_stop.requested() => {}
-                () = expiry::run(clock, clock_replica) => {}
+                () = clock::run(clock, clock_replica) => {}
             }
         });
         let (walks, memory, warnings) = (Walks::new(), MemoryShortage::default(), Mutex::default());
@@ -162,19 +160,6 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// From now on the node is not ready, and takes no new request for a grant. Those that wait go on waiting.
     pub fn announce_shutdown(&self) {
         self.0.stop.announce();
-    }
-
-    /// Hands the leadership to a member, from whichever node leads. With a key it is done once: when the same request comes
-    /// again, the current leader stays.
-    pub async fn hand_over(&self, to: NodeId, key: Option<GrantId>, timeout: Duration) -> Result<(), CallError> {
-        let key = write_key(key, &("lead", to))?;
-        Ok(self.0.replica.hand_over(to, key, RT::Instant::now() + timeout).await?)
-    }
-
-    /// Takes a snapshot of this node's state, unless there is one of it, and waits until it is stored. Gives the index of the
-    /// last log entry that it covers. Past the timeout it is written all the same.
-    pub async fn take_snapshot(&self, timeout: Duration) -> Result<u64, CallError> {
-        Ok(self.0.replica.take_snapshot(RT::Instant::now() + timeout).await?)
     }
 
     /// Ends all that waits here with `CallError::Detached`, and the node's own work. Nobody loses a place in a queue by it.

@@ -10,8 +10,8 @@ use crate::{host::HostRuntime, plan::StoryPlan, tally::Tally, world::World};
 use fairhold_node::{
     Node,
     api::{Freshness, ReadOptions, WriteCall},
-    scope::WatchFilter,
     watch::{WatchItem, WatchStart},
+    watch_filter::WatchFilter,
 };
 use fairhold_state::{
     command::{Lifetime, Operation},

@@ -1,0 +1,230 @@
+//! Reads: made fresh enough first, then answered from the state here. A look-up is made in it, a listing from a copy.
+
+use crate::{
+    api::{
+        At, CallError, Freshness, GrantLookup, LockInfo, NodeView, OwnedAfter, PageQuery, QueueView, ReadOptions, SessionRef,
+        SessionView,
+    },
+    base::walks::{Walked, count_in_turns, find_in_turns, look_in_turns},
+    node::Node,
+    views,
+};
+use fairhold_raft::error::NotProposed;
+use fairhold_state::{
+    State,
+    command::Rejection,
+    history_page::{HistoryPage, HistoryQuery},
+    listing::{LockPage, LockQuery, LockSort},
+    queue_view::{Before, QueueKey},
+    read::GrantStatus,
+};
+use fairhold_types::{
+    EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber, limits::SESSION_ROW_MAX,
+};
+use openraft_rt::{AsyncRuntime, Instant};
+use std::time::Duration;
+
+impl<RT: AsyncRuntime> Node<RT> {
+    /// A copy of the state for a walk that takes as long as the state is large, once there is a place for it, as fresh as that.
+    pub(crate) async fn walk(&self, read: ReadOptions) -> Result<Walked, CallError> {
+        let deadline = RT::Instant::now() + read.timeout;
+        self.freshen_by(read.freshness, deadline).await?;
+        let begun = RT::timeout_at(deadline, self.0.walks.begin(|| self.0.replica.state())).await;
+        begun.map_err(|_| CallError::Read(NotProposed::Overloaded.into()))
+    }
+
+    /// A lock with a page of its holders; a lock that was never used has nobody.
+    pub async fn lock(
+        &self,
+        name: &LockName,
+        page: PageQuery<GrantNumber>,
+        read: ReadOptions,
+    ) -> Result<At<LockInfo>, CallError> {
+        let state = self.fresh_copy(read).await?;
+        let count = match page.after.map(QueueKey::Holder) {
+            Some(key) => before(&state, name, key).await.count,
+            None => 0,
+        };
+        Ok(At { value: views::lock_page(&state, name, page, count), revision: state.revision() })
+    }
+
+    /// A page of a lock's contenders, in order.
+    pub async fn queue(&self, name: &LockName, page: PageQuery<QueueKey>, read: ReadOptions) -> Result<At<QueueView>, CallError> {
+        let state = self.fresh_copy(read).await?;
+        let before = match page.after {
+            Some(key) => before(&state, name, key).await,
+            None => Before::default(),
+        };
+        Ok(At { value: views::queue_page(&state, name, page, before), revision: state.revision() })
+    }
+
+    /// Passes exactly while a held grant of the lock has that token, and is that grant where one is named.
+    pub async fn verify_fence(
+        &self,
+        name: &LockName,
+        token: FencingToken,
+        grant: Option<GrantId>,
+        read: ReadOptions,
+    ) -> Result<Revision, CallError> {
+        let state = self.fresh_copy(read).await?;
+        state.verify_fence(name, token, grant.as_ref())?;
+        Ok(state.revision())
+    }
+
+    /// A grant by its id; where it waits, the answer may wait for its turn.
+    pub async fn grant(&self, id: GrantId, wait: Duration, read: ReadOptions) -> Result<At<GrantLookup>, CallError> {
+        self.freshen(read).await?;
+        let until = RT::Instant::now() + wait;
+        loop {
+            // Parked before the look, so that whatever happens after it is noticed.
+            let mut place = self.0.replica.read(|state| waiting(state, &id)).map(|number| self.0.hub.park(number));
+            let state = self.0.replica.state();
+            let found = At { value: lookup(&state, &id), revision: state.revision() };
+            drop(state);
+            let waits = matches!(&found.value, GrantLookup::Live(view) if view.token.is_none());
+            let (Some(place), true) = (place.as_mut(), waits && RT::Instant::now() < until) else {
+                return Ok(found);
+            };
+            tokio::select! {
+                biased;
+                () = self.0.stop.requested() => return Err(CallError::ShuttingDown),
+                () = place.woken() => {}
+                () = RT::sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// One page of the locks.
+    pub async fn locks(&self, query: &LockQuery, read: ReadOptions) -> Result<At<LockPage>, CallError> {
+        let looks_at_all = query.sort != LockSort::Name;
+        if looks_at_all {
+            let walked = self.walk(read).await?;
+            return Ok(page_of_locks(&walked.state, query).await);
+        }
+        Ok(page_of_locks(&self.fresh_copy(read).await?, query).await)
+    }
+
+    /// One page of a lock's history.
+    pub async fn history(&self, query: &HistoryQuery, read: ReadOptions) -> Result<At<HistoryPage>, CallError> {
+        let looks_at_all = query.when.is_some();
+        if looks_at_all {
+            let walked = self.walk(read).await?;
+            return Ok(page_of_history(&walked.state, query).await);
+        }
+        Ok(page_of_history(&self.fresh_copy(read).await?, query).await)
+    }
+
+    /// The refusal of a grant that has ended so, with what is known of it here.
+    pub(crate) fn grant_ended(&self, grant: &GrantId, reason: EndReason) -> CallError {
+        Rejection::GrantEnded { reason, note: self.0.replica.read(|state| state.break_note(grant)) }.into()
+    }
+
+    /// A page of the sessions, by number, each with the first of what it owns.
+    pub async fn sessions(
+        &self,
+        page: PageQuery<SessionNumber>,
+        read: ReadOptions,
+    ) -> Result<At<(Vec<SessionView>, Option<SessionNumber>)>, CallError> {
+        let state = self.fresh_copy(read).await?;
+        let (sessions, has_more) = page.cut(state.sessions_after(page.after.unwrap_or_default()));
+        let next = sessions.last().filter(|_| has_more).map(|last| last.number);
+        let (mut left, mut views) = (sessions.into_iter(), Vec::new());
+        let shown = PageQuery { after: None, limit: SESSION_ROW_MAX };
+        look_in_turns(|count| {
+            // Each of them is a page by itself.
+            let turn = left.by_ref().take((count / SESSION_ROW_MAX).max(1));
+            views.extend(turn.map(|session| views::session(&state, session, &shown)));
+            left.len() == 0
+        })
+        .await;
+        Ok(At { value: (views, next), revision: state.revision() })
+    }
+
+    /// One session, with a page of what it owns.
+    pub async fn session(
+        &self,
+        which: SessionRef,
+        page: &PageQuery<OwnedAfter>,
+        read: ReadOptions,
+    ) -> Result<At<Option<SessionView>>, CallError> {
+        let state = self.fresh_copy(read).await?;
+        let session = match which {
+            SessionRef::Id(id) => state.session_by_id(&id),
+            SessionRef::Number(number) => state.session(number),
+        };
+        Ok(At { value: session.map(|session| views::session(&state, session, page)), revision: state.revision() })
+    }
+
+    /// A node of the tree.
+    pub async fn get_node(&self, path: &Path, read: ReadOptions) -> Result<At<NodeView>, CallError> {
+        let found = self.read(read, |state| state.node(path).cloned()).await?;
+        let node = found.value.ok_or_else(|| CallError::NoNode { path: path.clone() })?;
+        Ok(At { value: NodeView { node }, revision: found.revision })
+    }
+
+    /// A look-up in the state itself. Nothing is applied meanwhile: what walks over anything takes a copy.
+    pub(crate) async fn read<T>(&self, options: ReadOptions, look: impl FnOnce(&State) -> T) -> Result<At<T>, CallError> {
+        self.freshen(options).await?;
+        Ok(self.0.replica.read(|state| At { value: look(state), revision: state.revision() }))
+    }
+
+    /// A copy of the state, as fresh as that. It costs next to nothing, and apply goes on while it is looked at.
+    pub(crate) async fn fresh_copy(&self, options: ReadOptions) -> Result<State, CallError> {
+        self.freshen(options).await?;
+        Ok(self.0.replica.state())
+    }
+
+    pub(crate) async fn freshen(&self, options: ReadOptions) -> Result<(), CallError> {
+        self.freshen_by(options.freshness, RT::Instant::now() + options.timeout).await
+    }
+
+    pub(crate) async fn freshen_by(&self, freshness: Freshness, deadline: RT::Instant) -> Result<(), CallError> {
+        match freshness {
+            Freshness::Linearizable => self.0.replica.read_barrier(deadline).await?,
+            Freshness::Local => {}
+            Freshness::AtLeast(revision) => self.0.replica.wait_for_revision(revision, deadline).await?,
+            Freshness::LinearizableAtLeast(revision) => {
+                self.0.replica.read_barrier(deadline).await?;
+                self.0.replica.wait_for_revision(revision, deadline).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn waiting(state: &State, id: &GrantId) -> Option<GrantNumber> {
+    match state.grant(id) {
+        GrantStatus::Live(contender) if contender.granted_at.is_none() => Some(contender.number),
+        GrantStatus::Live(_) | GrantStatus::Ended(_) | GrantStatus::Unknown => None,
+    }
+}
+
+fn lookup(state: &State, id: &GrantId) -> GrantLookup {
+    match state.grant(id) {
+        GrantStatus::Live(_) => {
+            views::grant_in_queue(state, id).map_or(GrantLookup::Unknown, |view| GrantLookup::Live(Box::new(view)))
+        }
+        GrantStatus::Ended(reason) => GrantLookup::Ended { reason, note: state.break_note(id) },
+        GrantStatus::Unknown => GrantLookup::Unknown,
+    }
+}
+
+async fn page_of_locks(state: &State, query: &LockQuery) -> At<LockPage> {
+    let mut listing = state.lock_listing(query);
+    look_in_turns(|count| listing.look_at(count)).await;
+    At { value: listing.into_page(), revision: state.revision() }
+}
+
+async fn page_of_history(state: &State, query: &HistoryQuery) -> At<HistoryPage> {
+    let mut listing = state.history_listing(query);
+    look_in_turns(|count| listing.look_at(count)).await;
+    At { value: listing.into_page(), revision: state.revision() }
+}
+
+/// What a page of a queue that begins behind a place has to know of those before it.
+async fn before<'a>(state: &'a State, name: &LockName, key: QueueKey) -> Before<'a> {
+    let (counted, left) = state.queue_through(name, key);
+    let count = counted + count_in_turns(left).await;
+    let blocker = find_in_turns(state.waiters_back_from(name, key), |waiter| waiter.holds_readers_back()).await;
+    Before { count, blocker }
+}
