@@ -7,5 +7,6 @@ mod idle_locks;
 pub(crate) mod keepalive;
 mod revision_clock;
 mod scheduled;
+mod session_deadlines;
 mod sweeps;
 mod timers;

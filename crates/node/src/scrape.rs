@@ -1,42 +1,42 @@
-//! What a node shows at a scrape: what it counted, and what its state has.
+//! What a node serves at a scrape: its counters, and the numbers of its state.
 
-use crate::{feed::dispatcher::Watchers, hub::Hub, node::Node};
+use crate::{feed::dispatcher::WatchDispatcher, hub::Hub, node::Node};
 use fairhold_metrics::{Registry, Scrape, collect};
 use fairhold_state::{read::Census, statistics::Statistics};
 use openraft_rt::AsyncRuntime;
 use std::{fmt, sync::Arc, time::Duration};
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// Registers all that the node counts, and what its state has at a scrape.
+    /// Registers the node's counters, and the numbers of its state, which are read at each scrape.
     pub fn register_metrics(&self, registry: &mut Registry) {
-        let parts = &self.0;
-        parts.hub.metrics.register(registry);
+        let inner = &self.0;
+        inner.hub.metrics.register(registry);
         let help = "Watches that this node ended because their readers were too slow, or because its event history had a gap";
-        registry.register("watchers_cut", help, parts.hub.watchers.cut.clone());
-        let parts = Arc::clone(parts);
+        registry.register("watchers_cut", help, inner.hub.dispatcher.cut.clone());
+        let inner = Arc::clone(inner);
         collect(registry, move |scrape| {
-            let (census, totals) = parts.replica.read(|state| (state.census(), state.totals().clone()));
-            let (bytes, max) = parts.replica.read(|state| (state.bytes(), state.bytes_max()));
+            let (census, totals) = inner.replica.read(|state| (state.census(), state.totals().clone()));
+            let (bytes, max) = inner.replica.read(|state| (state.bytes(), state.bytes_max()));
             write_census(scrape, census)?;
             scrape.gauge("state_bytes", "Size of the state in bytes, as counted against its budget", bytes)?;
             let help = "The state's budget in bytes: the smallest amount that any node can hold; 0 until a node has reported its \
                     amount";
             scrape.gauge("state_bytes_max", help, max.unwrap_or(0))?;
             write_totals(scrape, &totals)?;
-            scrape.gauge("waiters_parked", "Requests that wait at this node", Hub::waiting(&parts.hub))?;
-            write_watching(scrape, &parts.hub.watchers)
+            scrape.gauge("waiters_parked", "Requests that wait at this node", Hub::waiting(&inner.hub))?;
+            write_watches(scrape, &inner.hub.dispatcher)
         });
     }
 }
 
-fn write_watching(scrape: &mut Scrape<'_>, watchers: &Watchers) -> fmt::Result {
-    let (bytes, revisions) = watchers.ring.kept();
-    scrape.gauge("watchers_open", "Watches and long polls that are open at this node", watchers.count())?;
+fn write_watches(scrape: &mut Scrape<'_>, dispatcher: &WatchDispatcher) -> fmt::Result {
+    let (bytes, revisions) = dispatcher.ring.kept();
+    scrape.gauge("watchers_open", "Watches and long polls that are open at this node", dispatcher.count())?;
     scrape.gauge("watch_ring_bytes", "Bytes of recent events, kept for watches", bytes)?;
     scrape.gauge("watch_ring_revisions", "Revisions whose events are kept", revisions)
 }
 
-/// What the state itself counts: unlike this node's counters it goes on over restarts.
+/// The totals that the state itself counts: unlike this node's counters, they survive restarts.
 fn write_totals(scrape: &mut Scrape<'_>, totals: &Statistics) -> fmt::Result {
     let lost = totals.expired + totals.broken + totals.abandoned;
     scrape.counter("history_grants_lost", "Held grants that ended without a release, since the cluster was formed", lost)?;

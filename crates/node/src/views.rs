@@ -1,9 +1,9 @@
-//! Views: what callers are shown of the state. Ids go to their owners only.
+//! Views: what callers see of the state. Only owners see ids.
 
 use crate::{
     api::{GrantView, InTheWay, LockInfo, OwnedAfter, PageQuery, QueueItem, QueueView, SessionView},
     views::{
-        estimate::{Usual, facts},
+        estimate::{WaitEstimator, facts},
         positions,
     },
 };
@@ -51,7 +51,7 @@ pub(crate) fn grant_of(state: &State, id: &GrantId) -> Option<GrantView> {
     })
 }
 
-/// A live grant for its owner, with its place in the queue where it waits.
+/// A live grant for its owner, with its place in the queue if it waits.
 pub(crate) fn grant_in_queue(state: &State, id: &GrantId) -> Option<GrantView> {
     let mut view = grant_of(state, id)?;
     if view.token.is_none() {
@@ -64,29 +64,29 @@ pub(crate) fn grant_in_queue(state: &State, id: &GrantId) -> Option<GrantView> {
     Some(view)
 }
 
-/// Who would stand ahead of one who does not wait, of so many in all: in the lock of which it was told that holder.
+/// The contenders ahead of a caller that does not wait, `ahead` of them, in the lock with this holder.
 pub(crate) fn front<'a>(
     state: &State,
     mut locks: impl Iterator<Item = &'a LockName> + Clone,
     holder: &HolderFacts,
     ahead: u64,
 ) -> InTheWay {
-    let is_it = |lock: &&LockName| state.front(lock, 1).any(|first| first.number == holder.number);
-    let lock = locks.clone().find(is_it).or_else(|| locks.next());
+    let has_holder = |lock: &&LockName| state.front(lock, 1).any(|first| first.number == holder.number);
+    let lock = locks.clone().find(has_holder).or_else(|| locks.next());
     lock.map_or_else(InTheWay::default, |lock| positions::of(state, lock, ahead.saturating_add(1)))
 }
 
-/// The first of those who hold a lock.
+/// The first holder of a lock.
 pub(crate) fn holder(state: &State, lock: &LockName) -> Option<HolderFacts> {
     state.first_holder(lock).map(facts)
 }
 
-/// A lock with the first of its holders.
+/// A lock with the first page of its holders.
 pub(crate) fn lock(state: &State, name: &LockName) -> LockInfo {
     lock_page(state, name, PageQuery::first(), 0)
 }
 
-/// The same with another page of its holders, behind so many others.
+/// A lock with a page of its holders, which begins after `count` others.
 pub(crate) fn lock_page(state: &State, name: &LockName, page: PageQuery<GrantNumber>, count: u64) -> LockInfo {
     let lock = state.lock_summary(name);
     let entries = state.queue_after(name, page.after.map(QueueKey::Holder), Before { count, blocker: None });
@@ -105,16 +105,18 @@ pub(crate) fn lock_page(state: &State, name: &LockName, page: PageQuery<GrantNum
     }
 }
 
-/// The contenders of a page that have not ended. Ended ones are removed in pieces, and are not shown in the meantime.
+/// The contenders of a page that have not ended. Those that have ended are removed in pieces, and are not shown in the
+/// meantime.
 fn live<'e, 'a>(state: &'e State, entries: &'e [QueueEntry<'a>]) -> impl Iterator<Item = &'e QueueEntry<'a>> {
     entries.iter().filter(|entry| !state.is_dead(entry.contender))
 }
 
-/// A page of a lock's queue. `before` is what is known of the contenders ahead of it.
+/// A page of a lock's queue. `before` describes the contenders ahead of it.
 pub(crate) fn queue_page(state: &State, name: &LockName, page: PageQuery<QueueKey>, before: Before<'_>) -> QueueView {
-    let (lock, usual) = (state.lock_summary(name), Usual::of(state, name));
+    let lock = state.lock_summary(name);
+    let estimator = WaitEstimator::of(state, name);
     let (entries, has_more) = page.cut(state.queue_after(name, page.after, before));
-    let shown = |entry: &QueueEntry<'_>| item(entry, entry.waits_for.and(usual.estimate(entry.position)));
+    let shown = |entry: &QueueEntry<'_>| item(entry, entry.waits_for.and(estimator.estimate(entry.position)));
     QueueView {
         items: live(state, &entries).map(shown).collect(),
         next: entries.last().filter(|_| has_more).map(|last| QueueKey::of(last.contender)),

@@ -1,48 +1,48 @@
-//! The orders of an administrator, at the boundary.
+//! The calls of administrators.
 
 use fairhold_types::{FencingToken, GrantId, LockName};
 use std::time::Duration;
 
-/// An administrator's order to take a lock from those who hold it.
+/// Takes a lock from its holders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BreakCall {
     /// Its idempotency key.
     pub key: GrantId,
     /// The lock.
     pub lock: LockName,
-    /// Only while a held grant has this token.
+    /// Only if a held grant has this token.
     pub token: Option<FencingToken>,
     /// The administrator's client, such as `curl@127.0.0.1`.
     pub by: String,
     /// The reason; may be empty.
     pub reason: String,
-    /// How long the server may work on it.
+    /// How long the server may work on the call.
     pub timeout: Duration,
 }
 
-/// An administrator's order to set what a lock allows. What is not named stays as it is.
+/// Sets the limits of a lock. A limit of `None` stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetLockCall {
-    /// Its idempotency key, where the caller gave one.
+    /// The caller's idempotency key, if any.
     pub key: Option<GrantId>,
     /// The lock.
     pub lock: LockName,
-    /// How many permits it has.
+    /// The number of its permits.
     pub limit: Option<u32>,
-    /// How many may wait for it.
+    /// How many contenders may wait for it.
     pub max_waiters: Option<u64>,
-    /// How long a grant may hold it that is given from now on; zero: as long as it likes.
+    /// How long a later grant may hold it; zero: without a limit.
     pub max_hold: Option<Duration>,
     /// The administrator's client, such as `curl@127.0.0.1`.
     pub by: String,
-    /// How long the server may work on it.
+    /// How long the server may work on the call.
     pub timeout: Duration,
 }
 
-/// An administrator's request that the holders of a lock give it back.
+/// Asks the holders of a lock to release it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RevokeCall {
-    /// Its idempotency key, where the caller gave one.
+    /// The caller's idempotency key, if any.
     pub key: Option<GrantId>,
     /// The lock.
     pub lock: LockName,
@@ -50,6 +50,6 @@ pub struct RevokeCall {
     pub by: String,
     /// The reason; may be empty.
     pub reason: String,
-    /// How long the server may work on it.
+    /// How long the server may work on the call.
     pub timeout: Duration,
 }

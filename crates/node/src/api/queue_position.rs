@@ -1,24 +1,24 @@
-//! What a caller is told of those who stand ahead of it.
+//! What a waiter learns of the contenders ahead of it.
 
 use fairhold_state::command::{HolderFacts, Meta};
 use std::time::Duration;
 
-/// Who stands ahead of a caller, as far as this node knows: for people.
+/// A waiter's position and the contenders ahead, as far as this node knows: for people to read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InTheWay {
-    /// Those ahead and 1; 0 where it is not known.
+    /// The number of contenders ahead, plus 1; 0 if unknown.
     pub position: u64,
-    /// The first of those ahead, in order, holders first.
+    /// The first contenders ahead, in order, holders first.
     pub ahead: Vec<Ahead>,
-    /// How long those ahead may take yet, by what was usual.
+    /// The estimated waiting time, from the usual holding time.
     pub estimate: Option<Duration>,
 }
 
-/// A grant ahead of the caller.
+/// A contender ahead of the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ahead {
-    /// The waiter's owner.
+    /// Its public facts.
     pub facts: HolderFacts,
-    /// Its pairs of text, for people; of the first one only.
+    /// Its metadata, for people to read; of the first contender only.
     pub meta: Meta,
 }

@@ -1,9 +1,10 @@
-//! Whether this process is short of memory. The caller measures it; here it decides which requests the node still accepts.
+//! Whether this process is short of memory. The caller measures it; the node only decides which requests it still
+//! accepts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set while the process is short of memory. Then this node begins nothing that creates something, and says `Overloaded`: what
-/// frees, and what keeps something alive, goes on.
+/// Set while the process is short of memory. Then this node refuses requests that create something, with `Overloaded`.
+/// Releases, deletions and keepalives continue.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryShortage(AtomicBool);
 

@@ -1,7 +1,7 @@
-//! What a node measures of locks, sessions and those who wait.
+//! The metrics of locks, sessions and waiting requests.
 //!
-//! What is counted from events is counted on every node, from its own apply: the figures of two nodes that run equally long are
-//! the same, and are not to be added up. What is counted from calls is each node's own.
+//! Each node counts events from its own apply: two nodes that run equally long show the same figures, so do not add
+//! them up. Calls are counted only at the node that received them.
 
 use crate::api::{Acquired, CallError};
 use fairhold_metrics::{ByLabel, Counter, Gauge, Histogram, Registry, WAIT_SECONDS};
@@ -11,7 +11,7 @@ use openraft_rt::Instant;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a node counts.
+/// The counters of a node.
 pub(crate) struct NodeMetrics<I> {
     pub(crate) granted: Counter,
     pub(crate) wakeups: Counter,
@@ -26,21 +26,21 @@ pub(crate) struct NodeMetrics<I> {
     acquires: Acquires,
     waited: Histogram,
     held: Histogram,
-    /// Since when each live grant waits, or holds. As many as the state has, less those that are older than this node's start.
+    /// Since when each live grant waits or holds: all grants of the state that are not older than this node's start.
     since: Mutex<BTreeMap<GrantNumber, Phase<I>>>,
 }
 
-/// What a grant does, and since when, by this node's clock.
+/// The phase of a grant, and since when, by this node's clock.
 #[derive(Debug, Clone, Copy)]
 enum Phase<I> {
     Waits(I),
     Holds(I),
 }
 
-/// Keepalives that were asked for at this node, and the messages to the leader in which they went.
+/// Keepalives at this node, and the messages to the leader that carried them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KeepaliveMetrics {
-    pub(crate) asked: Counter,
+    pub(crate) requested: Counter,
     pub(crate) batches: Counter,
 }
 
@@ -59,7 +59,7 @@ struct SessionMetrics {
     closed: Counter,
 }
 
-/// Requests for a grant, by what came of them.
+/// Requests for a grant, by result.
 #[derive(Debug, Default)]
 struct Acquires {
     held: Counter,
@@ -93,27 +93,31 @@ impl<I> Default for NodeMetrics<I> {
 }
 
 impl<I: Instant> NodeMetrics<I> {
-    /// Counts what a command did.
+    /// Counts the events of a command.
     ///
-    /// A grant of several locks has an event for each, and is counted once; an upgrade is no further grant.
+    /// A grant of several locks has an event for each of them, and counts once. An upgrade does not count as another
+    /// grant.
     pub(crate) fn observe(&self, events: &[Event]) {
-        let (mut new, mut given, mut over, mut cooled) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let mut queued = BTreeSet::new();
+        let mut granted = BTreeSet::new();
+        let mut ended = BTreeSet::new();
+        let mut cooled = BTreeSet::new();
         for event in events {
             match event {
                 Event::SessionOpened { .. } => self.sessions.opened.inc(),
                 Event::SessionExpired { .. } => self.sessions.expired.inc(),
                 Event::SessionClosed { .. } => self.sessions.closed.inc(),
-                Event::Queued { grant, .. } if new.insert(*grant) => {
+                Event::Queued { grant, .. } if queued.insert(*grant) => {
                     self.note_phase(*grant, Phase::Waits(I::now()));
                     self.queued.inc()
                 }
                 Event::Attached { .. } => self.attached.inc(),
-                Event::Granted { grant, .. } if given.insert(*grant) && !self.is_held(*grant) => {
-                    self.handed_over.inc_by(u64::from(!new.contains(grant)));
+                Event::Granted { grant, .. } if granted.insert(*grant) && !self.is_held(*grant) => {
+                    self.handed_over.inc_by(u64::from(!queued.contains(grant)));
                     self.note_phase(*grant, Phase::Holds(I::now()));
                     self.granted.inc()
                 }
-                Event::Ended { grant, reason, .. } if over.insert(*grant) => {
+                Event::Ended { grant, reason, .. } if ended.insert(*grant) => {
                     self.note_end(*grant);
                     self.ended.of(*reason).inc()
                 }
@@ -142,7 +146,7 @@ impl<I: Instant> NodeMetrics<I> {
         }
     }
 
-    /// Another state took the place of the one whose events were counted: since when its grants stand is not known here.
+    /// A snapshot replaced the state: since when its grants wait or hold is unknown here.
     pub(crate) fn forget_phases(&self) {
         self.phases().clear();
     }
@@ -154,7 +158,7 @@ impl<I: Instant> NodeMetrics<I> {
         }
     }
 
-    /// Whether it is known to hold already: then it was granted anew by an upgrade.
+    /// Whether the grant is known to hold already: then an upgrade granted it again.
     fn is_held(&self, grant: GrantNumber) -> bool {
         matches!(self.phases().get(&grant), Some(Phase::Holds(_)))
     }
@@ -170,7 +174,7 @@ impl<I: Instant> NodeMetrics<I> {
         self.since.lock()
     }
 
-    /// Counts what a request for a grant came to; `None` where its caller had gone by then.
+    /// Counts the result of a request for a grant; `None` if its caller had disconnected by then.
     pub(crate) fn note_acquire(&self, outcome: Option<Result<&Acquired, &CallError>>) {
         let acquires = &self.acquires;
         match outcome {
@@ -196,12 +200,12 @@ impl<I: Instant> NodeMetrics<I> {
         .inc();
     }
 
-    /// The same for a stream, by its first event.
+    /// Counts a stream whose first event is `held`.
     pub(crate) fn note_held(&self) {
         self.acquires.held.inc();
     }
 
-    /// The same for a stream that begins in the queue.
+    /// Counts a stream whose first event is `queued`.
     pub(crate) fn note_queued(&self) {
         self.acquires.queued.inc();
     }
@@ -241,7 +245,7 @@ impl<I: Instant> NodeMetrics<I> {
         registry.register("sessions_expired", help, self.sessions.expired.clone());
         registry.register("sessions_closed", "Sessions that their owners closed", self.sessions.closed.clone());
         let help = "Keepalives at this node, including its own for open requests";
-        registry.register("keepalives", help, self.keepalives.asked.clone());
+        registry.register("keepalives", help, self.keepalives.requested.clone());
         let help = "Messages to the leader that carried this node's keepalives";
         registry.register("keepalive_batches", help, self.keepalives.batches.clone());
         registry.register("waiters_woken", "Waiting requests that were woken at this node", self.wakeups.clone());
@@ -260,7 +264,7 @@ impl PhaseEnd {
     }
 }
 
-/// A stream, counted as long as this is kept.
+/// An open stream, counted until this is dropped.
 pub(crate) struct OpenStream(Gauge);
 
 impl OpenStream {

@@ -1,4 +1,5 @@
-//! The request to stop: announced first, so that nothing new begins; then made once, and seen by everything that waits.
+//! Shutdown in two steps: it is announced, so that no new work starts; then it is requested, and everything that waits
+//! ends.
 
 use tokio_util::sync::CancellationToken;
 
@@ -9,7 +10,7 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// What waits goes on waiting; nothing new is to begin.
+    /// No new work is to start. Waiting requests continue to wait.
     pub(crate) fn announce(&self) {
         self.announced.cancel();
     }
@@ -27,7 +28,7 @@ impl Stop {
         self.requested.is_cancelled()
     }
 
-    /// Waits until it is requested.
+    /// Waits for the request.
     pub(crate) async fn requested(&self) {
         self.requested.cancelled().await;
     }

@@ -10,14 +10,14 @@ use std::{
 };
 use tokio_util::task::{TaskTracker, task_tracker::TrackedFuture};
 
-/// Counts the tasks that run, and tells when the last has ended.
+/// Counts the running tasks, and can wait for the last one to end.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tasks(TaskTracker);
 
-/// Work that its caller drives while it is there. Dropped before its end it becomes a task: that costs a task and its wake-ups
-/// only where a caller does go away.
+/// Work that its caller drives. If the caller drops it before its end, it becomes a task: only a caller that
+/// disconnects costs a task and its wake-ups.
 pub(crate) struct Work<RT: AsyncRuntime> {
-    /// `None` once it has ended.
+    /// `None` after its end.
     future: Option<BoxFuture<'static, ()>>,
     runtime: PhantomData<fn() -> RT>,
 }
@@ -35,13 +35,13 @@ impl<RT: AsyncRuntime> Future for Work<RT> {
 }
 
 impl<RT: AsyncRuntime> Work<RT> {
-    /// Drives it until it has brought something about; `None` where it ended without.
-    pub(crate) async fn until<T>(&mut self, mut brought: impl FnMut() -> Option<T>) -> Option<T> {
+    /// Drives the work until `result` returns something; `None` if the work ended without a result.
+    pub(crate) async fn until<T>(&mut self, mut result: impl FnMut() -> Option<T>) -> Option<T> {
         poll_fn(|cx| {
             let ended = Pin::new(&mut *self).poll(cx).is_ready();
-            match brought() {
+            match result() {
                 None if !ended => Poll::Pending,
-                brought => Poll::Ready(brought),
+                result => Poll::Ready(result),
             }
         })
         .await
@@ -50,7 +50,7 @@ impl<RT: AsyncRuntime> Work<RT> {
 
 impl<RT: AsyncRuntime> Drop for Work<RT> {
     fn drop(&mut self) {
-        // What panicked cannot go on.
+        // Work that panicked cannot continue.
         if let Some(future) = self.future.take()
             && !std::thread::panicking()
         {
@@ -62,16 +62,16 @@ impl<RT: AsyncRuntime> Drop for Work<RT> {
 impl Tasks {
     /// Starts a task that ends by itself.
     pub(crate) fn spawn<RT: AsyncRuntime>(&self, future: impl Future<Output = ()> + Send + 'static) {
-        // The handle only carries the end, which the tracker knows.
+        // The handle only tells the end, which the tracker knows.
         drop(RT::spawn(self.counted(future)));
     }
 
-    /// Begins work that goes on, as a task, also where its caller goes away before its end.
+    /// Begins work that continues as a task if its caller disconnects before its end.
     pub(crate) fn begin<RT: AsyncRuntime>(&self, future: impl Future<Output = ()> + Send + 'static) -> Work<RT> {
         Work { future: Some(Box::pin(self.counted(future))), runtime: PhantomData }
     }
 
-    /// Work that counts from now on, to be run as a task by the caller.
+    /// Counts this work as running from now on; the caller runs it as a task.
     pub(crate) fn counted<F: Future<Output = ()> + Send + 'static>(&self, future: F) -> TrackedFuture<F> {
         self.0.track_future(future)
     }
@@ -91,22 +91,24 @@ mod tests {
 
     #[tokio::test]
     async fn work_brings_its_result_to_its_driver_and_continues_without_it() {
-        let (tasks, (first, mut brought), (go, gone), (last, done)) =
-            (Tasks::default(), oneshot::channel(), oneshot::channel::<()>(), oneshot::channel());
+        let tasks = Tasks::default();
+        let (first, mut first_result) = oneshot::channel();
+        let (go, gone) = oneshot::channel::<()>();
+        let (last, last_result) = oneshot::channel();
         let mut work = tasks.begin::<TokioRuntime>(async move {
             first.send(1).unwrap();
             gone.await.unwrap();
             last.send(2).unwrap();
         });
-        assert_eq!(work.until(|| brought.try_recv().ok()).await, Some(1));
+        assert_eq!(work.until(|| first_result.try_recv().ok()).await, Some(1));
         drop(work);
         go.send(()).unwrap();
-        assert_eq!(done.await, Ok(2));
+        assert_eq!(last_result.await, Ok(2));
         tasks.ended().await;
     }
 
     #[tokio::test]
-    async fn work_that_ends_without_a_result_says_so() {
+    async fn work_that_ends_without_a_result_returns_none() {
         let tasks = Tasks::default();
         let mut work = tasks.begin::<TokioRuntime>(async {});
         assert_eq!(work.until(|| None::<()>).await, None);

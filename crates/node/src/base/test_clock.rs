@@ -1,8 +1,8 @@
-//! A clock for tests of what only compares and adds.
+//! A clock for tests of code that only compares instants and adds to them.
 
 use std::{ops::Add, time::Duration};
 
-/// Seconds on an imagined clock.
+/// Seconds on an imaginary clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AtOffset(pub(crate) u64);
 

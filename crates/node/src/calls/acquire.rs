@@ -1,13 +1,13 @@
-//! Taking a grant: one proposal, then waiting at this node until it is granted, given up or abandoned.
+//! Acquires a grant: one proposal, then a wait at this node until the grant is granted, withdrawn or abandoned.
 //!
-//! The work outlives a caller that goes away, as a task: only when it knows whether and as which attempt the caller stands in the
-//! queue can it take it out again.
+//! The work outlives a caller that disconnects, as a task: it can take the caller out of the queue only after it knows
+//! whether the caller is in the queue, and as which attempt.
 
 use crate::{
     api::{AcquireCall, Acquired, At, CallError, GrantView, Renewal},
     calls::{
-        attempt::{CallerStanding, GrantLook, OwnGrant, look},
-        keep_alive_guard::OpenRequest,
+        attempt::{AttemptStatus, CommittedAttempt, OwnGrant, attempt_status},
+        keep_alive_guard::KeepAliveGuard,
     },
     clock::wall_now,
     leader::keepalive::Renewed,
@@ -27,18 +27,18 @@ use tokio::sync::oneshot;
 
 pub(crate) type GrantAnswer = Result<At<Acquired>, CallError>;
 
-/// An answer on its way to the caller.
+/// An answer for the caller.
 struct Delivery {
     answer: GrantAnswer,
-    /// Used when the caller has taken it; dropped with it when nobody has.
+    /// Used when the caller has received the answer; dropped if it never does.
     taken: oneshot::Sender<()>,
 }
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// Takes a grant, or attaches again to the one that was taken with the same id.
+    /// Acquires a grant, or attaches to the grant that was acquired with the same id.
     ///
-    /// Dropping the future means that the caller went away: unless it named a session or asked to be answered later, its
-    /// grant ends soon after, queued or held.
+    /// Dropping the future means that the caller disconnected. Then its grant ends soon, queued or held, unless the
+    /// caller named a session or wants the answer later.
     pub async fn acquire(&self, call: AcquireCall) -> GrantAnswer {
         if self.is_shutting_down() {
             return Err(CallError::ShuttingDown);
@@ -48,9 +48,9 @@ impl<RT: AsyncRuntime> Node<RT> {
         let mut work = self.0.tasks.begin::<RT>(request.run(answer));
         match work.until(|| answered.try_recv().ok()).await {
             Some(Delivery { answer, taken }) => {
-                // The other end is gone only when the runtime ends.
+                // The receiver is gone only if the runtime ends.
                 let _nobody_may_care = taken.send(());
-                // It waited only to learn that.
+                // The work only waited to learn that.
                 work.now_or_never();
                 answer
             }
@@ -68,42 +68,44 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
     async fn run(self, mut answer: oneshot::Sender<Delivery>) {
         let begun = RT::Instant::now();
         let deadline = begun + self.call.timeout;
-        let (claimed, gone) = self.claim_while_wanted(deadline, answer.closed()).await;
-        let (result, claim) = match claimed {
+        let (outcome, gone) = self.commit_and_watch_caller(deadline, answer.closed()).await;
+        let (result, own) = match outcome {
             Err(error) => {
-                let claim = if error.is_unknown() { OwnGrant::Unknown } else { OwnGrant::Nothing };
-                (Some(Err(error)), claim)
+                let own = if error.is_unknown() { OwnGrant::Unknown } else { OwnGrant::Nothing };
+                (Some(Err(error)), own)
             }
-            // Its caller may have come again elsewhere, and been the first to arrive.
-            Ok(standing) if gone && standing.attempt > 1 => (None, OwnGrant::Nothing),
-            Ok(standing) => (self.after_claim(standing, begun, deadline, &mut answer).await, OwnGrant::Committed(standing)),
+            // The caller may have retried elsewhere, and that request may have arrived first.
+            Ok(committed) if gone && committed.attempt > 1 => (None, OwnGrant::Nothing),
+            Ok(committed) => {
+                (self.answer_committed(committed, begun, deadline, &mut answer).await, OwnGrant::Committed(committed))
+            }
         };
-        let outcome = result.as_ref().map(|result| result.as_ref().map(|acquired| &acquired.value));
-        self.node.0.hub.metrics.note_acquire(outcome);
+        let counted = result.as_ref().map(|result| result.as_ref().map(|acquired| &acquired.value));
+        self.node.0.hub.metrics.note_acquire(counted);
         let delivered = match result {
             Some(result) => deliver(answer, result).await,
             None => false,
         };
         if !delivered {
-            self.give_up(claim).await;
+            self.give_up(own).await;
         }
     }
 
-    /// Commits the acquire, and notes whether the caller went away before its outcome was known.
-    pub(crate) async fn claim_while_wanted(
+    /// Commits the acquire. Also returns whether the caller disconnected before the outcome was known.
+    pub(crate) async fn commit_and_watch_caller(
         &self,
         deadline: RT::Instant,
         gone: impl Future<Output = ()>,
-    ) -> (Result<CallerStanding, CallError>, bool) {
-        let mut claim = std::pin::pin!(self.claim(deadline));
+    ) -> (Result<CommittedAttempt, CallError>, bool) {
+        let mut commit = std::pin::pin!(self.commit(deadline));
         tokio::select! {
             biased;
-            claimed = &mut claim => (claimed, false),
-            () = gone => (claim.await, true),
+            outcome = &mut commit => (outcome, false),
+            () = gone => (commit.await, true),
         }
     }
 
-    async fn claim(&self, deadline: RT::Instant) -> Result<CallerStanding, CallError> {
+    async fn commit(&self, deadline: RT::Instant) -> Result<CommittedAttempt, CallError> {
         failpoint!(NodeAcquireClaim, RT).map_err(|_| ProposeError::from(NotProposed::Overloaded))?;
         let at_once = self.call.wait.is_zero() && !self.call.respond_async;
         let if_busy = if at_once { IfBusy::Refuse } else { IfBusy::Queue };
@@ -121,10 +123,10 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
         };
         match outcome {
             Outcome::Held(HeldGrant { number, token, session, attempt }) => {
-                Ok(CallerStanding { number, session, attempt, token: Some(token), revision })
+                Ok(CommittedAttempt { number, session, attempt, token: Some(token), revision })
             }
             Outcome::Queued(Queued { number, session, attempt }) => {
-                Ok(CallerStanding { number, session, attempt, token: None, revision })
+                Ok(CommittedAttempt { number, session, attempt, token: None, revision })
             }
             outcome @ (Outcome::Nothing
             | Outcome::Done
@@ -138,85 +140,85 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
         }
     }
 
-    /// The answer to one whose acquire is committed; `None` where the caller went away first. Whatever fails from here on is
-    /// never "surely nothing happened".
-    async fn after_claim(
+    /// The answer after the commit; `None` if the caller disconnected first. A failure from here on never means that
+    /// nothing happened.
+    async fn answer_committed(
         &self,
-        standing: CallerStanding,
+        committed: CommittedAttempt,
         begun: RT::Instant,
         deadline: RT::Instant,
         answer: &mut oneshot::Sender<Delivery>,
     ) -> Option<GrantAnswer> {
-        let result = match standing.token {
-            // The leader's answer is enough: this node need not have applied it yet.
-            Some(token) if standing.attempt == 1 => {
-                Ok(At { value: Acquired::Held(self.view_of_new(standing, token)), revision: standing.revision })
+        let result = match committed.token {
+            // The leader's answer is enough: this node may not have applied it yet.
+            Some(token) if committed.attempt == 1 => {
+                Ok(At { value: Acquired::Held(self.view_of_new(committed, token)), revision: committed.revision })
             }
-            Some(_) => self.answer_held(standing, standing.revision, None, deadline).await,
-            None => self.wait(standing, begun, deadline, answer).await?,
+            Some(_) => self.answer_held(committed, committed.revision, None, deadline).await,
+            None => self.wait(committed, begun, deadline, answer).await?,
         };
         Some(result.map_err(uncertain))
     }
 
-    /// Waits for the grant; `None` where the caller went away first.
+    /// Waits for the grant; `None` if the caller disconnected first.
     async fn wait(
         &self,
-        standing: CallerStanding,
+        committed: CommittedAttempt,
         begun: RT::Instant,
         deadline: RT::Instant,
         answer: &mut oneshot::Sender<Delivery>,
     ) -> Option<GrantAnswer> {
         let since = RT::Instant::now();
         let until = since + self.call.wait;
-        let open = self.own_timeout().map(|timeout| OpenRequest::keep(&self.node, standing, timeout, begun));
-        let proved = || open.as_ref().and_then(OpenRequest::proved);
+        let open = self.own_timeout().map(|timeout| KeepAliveGuard::start(&self.node, committed, timeout, begun));
+        let confirmed_at = || open.as_ref().and_then(KeepAliveGuard::confirmed_at);
         loop {
-            let mut place = self.node.0.hub.park(standing.number);
-            match self.node.0.replica.read(|state| look(state, &self.call.acquire.grant, standing)) {
-                GrantLook::Held => {
+            let mut waiter = self.node.0.hub.register(committed.number);
+            match self.node.0.replica.read(|state| attempt_status(state, &self.call.acquire.grant, committed)) {
+                AttemptStatus::Held => {
                     let deadline = after_waiting(deadline, since);
-                    return Some(self.answer_held(standing, standing.revision, proved(), deadline).await);
+                    return Some(self.answer_held(committed, committed.revision, confirmed_at(), deadline).await);
                 }
-                GrantLook::Ended(reason) => return Some(Err(self.node.grant_ended(&self.call.acquire.grant, reason))),
-                GrantLook::Superseded => return Some(Err(CallError::Superseded)),
-                GrantLook::Waiting if self.call.respond_async && self.call.wait.is_zero() => {
-                    return Some(self.answer_queued(standing, deadline).await);
+                AttemptStatus::Ended(reason) => return Some(Err(self.node.grant_ended(&self.call.acquire.grant, reason))),
+                AttemptStatus::Superseded => return Some(Err(CallError::Superseded)),
+                AttemptStatus::Waiting if self.call.respond_async && self.call.wait.is_zero() => {
+                    return Some(self.answer_queued(committed, deadline).await);
                 }
-                GrantLook::Waiting => {}
+                AttemptStatus::Waiting => {}
             }
             tokio::select! {
                 biased;
                 () = self.node.0.stop.requested() => return Some(Err(CallError::Detached)),
                 () = answer.closed() => return None,
-                () = place.woken() => {}
+                () = waiter.woken() => {}
                 () = RT::sleep_until(until) => {
                     let deadline = after_waiting(deadline, since);
                     return Some(if self.call.respond_async {
-                        self.answer_queued(standing, deadline).await
+                        self.answer_queued(committed, deadline).await
                     } else {
-                        self.withdraw(standing, proved(), deadline).await
+                        self.withdraw(committed, confirmed_at(), deadline).await
                     });
                 }
             }
         }
     }
 
-    /// Gives up waiting, unless it was granted by then.
+    /// Withdraws from the queue, unless the grant was granted by then.
     pub(crate) async fn withdraw(
         &self,
-        standing: CallerStanding,
-        proved: Option<RT::Instant>,
+        committed: CommittedAttempt,
+        confirmed_at: Option<RT::Instant>,
         deadline: RT::Instant,
     ) -> GrantAnswer {
-        let in_the_way = positions::of_grant(&self.node.0.replica.state(), self.locks(), standing.number).unwrap_or_default();
-        let command = Command::Withdraw { grant: self.call.acquire.grant, attempt: standing.attempt, at: wall_now() };
+        let in_the_way = positions::of_grant(&self.node.0.replica.state(), self.locks(), committed.number).unwrap_or_default();
+        let command = Command::Withdraw { grant: self.call.acquire.grant, attempt: committed.attempt, at: wall_now() };
         let answer = self.node.propose_until_answered(command, deadline).await?;
         match answer.result {
             Ok(Outcome::Done) | Err(Rejection::GrantEnded { reason: EndReason::Withdrawn, .. }) => {
                 let holder = self.node.0.replica.read(|state| self.locks().find_map(|lock| views::holder(state, lock)));
                 Err(CallError::WaitTimeout { holder, in_the_way: Box::new(in_the_way) })
             }
-            Ok(Outcome::Held(_)) => self.answer_held(standing, answer.revision, proved, deadline).await,
+            Ok(Outcome::Held(_)) => self.answer_held(committed, answer.revision, confirmed_at, deadline).await,
             Ok(Outcome::Nothing) => Err(CallError::Superseded),
             Ok(
                 outcome @ (Outcome::Queued(_)
@@ -232,64 +234,66 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
         }
     }
 
-    /// The answer to one who holds, at that revision at the latest. A grant of its own that nobody has proved alive in this
-    /// request is renewed first; and it is read again from the state, because its session may have ended in the same batch.
+    /// The answer `held`, at this revision or a later one. If this request has not kept an anonymous grant alive, it
+    /// renews the grant first. Then it reads the grant from the state, because the session may have ended in the same
+    /// batch.
     pub(crate) async fn answer_held(
         &self,
-        standing: CallerStanding,
+        committed: CommittedAttempt,
         revision: Revision,
-        proved: Option<RT::Instant>,
+        confirmed_at: Option<RT::Instant>,
         deadline: RT::Instant,
     ) -> GrantAnswer {
-        let proved = match proved {
-            Some(proved) => proved,
-            None if self.is_anonymous() => self.renew(standing, deadline).await?,
+        let confirmed_at = match confirmed_at {
+            Some(confirmed_at) => confirmed_at,
+            None if self.is_anonymous() => self.renew(committed, deadline).await?,
             None => RT::Instant::now(),
         };
         self.node.0.replica.wait_for_revision(revision, deadline).await?;
         let grant = self.call.acquire.grant;
-        self.node.0.replica.read(|state| match look(state, &grant, standing) {
-            GrantLook::Held => {
+        self.node.0.replica.read(|state| match attempt_status(state, &grant, committed) {
+            AttemptStatus::Held => {
                 let mut value = views::grant_of(state, &grant).ok_or(UNKNOWN)?;
-                value.expires_in = expires_in::<RT>(state, &value, proved);
-                value.leaves_with_caller = Some(standing.attempt).filter(|_| self.leaves_with_caller() && !standing.was_held());
+                value.expires_in = expires_in::<RT>(state, &value, confirmed_at);
+                value.leaves_with_caller = Some(committed.attempt).filter(|_| self.leaves_with_caller() && !committed.was_held());
                 Ok(At { value: Acquired::Held(value), revision: state.revision() })
             }
-            GrantLook::Ended(reason) => Err(Rejection::GrantEnded { reason, note: state.break_note(&grant) }.into()),
-            GrantLook::Superseded => Err(CallError::Superseded),
-            GrantLook::Waiting => Err(UNKNOWN.into()),
+            AttemptStatus::Ended(reason) => Err(Rejection::GrantEnded { reason, note: state.break_note(&grant) }.into()),
+            AttemptStatus::Superseded => Err(CallError::Superseded),
+            AttemptStatus::Waiting => Err(UNKNOWN.into()),
         })
     }
 
-    /// Renews a grant of its own; says from when on it has its full time.
-    async fn renew(&self, standing: CallerStanding, deadline: RT::Instant) -> Result<RT::Instant, CallError> {
+    /// Renews an anonymous grant. Returns from when on it has its full timeout.
+    async fn renew(&self, committed: CommittedAttempt, deadline: RT::Instant) -> Result<RT::Instant, CallError> {
         let sent = RT::Instant::now();
-        match self.node.0.keepalives.renew::<RT>(Renewal::Number(standing.session), deadline).await?.value {
+        match self.node.0.keepalives.renew::<RT>(Renewal::Number(committed.session), deadline).await?.value {
             Renewed::Alive { .. } => Ok(sent),
             Renewed::Ended { .. } => Err(self.node.grant_ended(&self.call.acquire.grant, EndReason::Expired)),
-            Renewed::SessionOwned { .. } | Renewed::Unproved => Err(UNKNOWN.into()),
+            Renewed::SessionOwned { .. } | Renewed::Unconfirmed => Err(UNKNOWN.into()),
         }
     }
 
-    async fn answer_queued(&self, standing: CallerStanding, deadline: RT::Instant) -> GrantAnswer {
-        self.node.0.replica.wait_for_revision(standing.revision, deadline).await?;
+    async fn answer_queued(&self, committed: CommittedAttempt, deadline: RT::Instant) -> GrantAnswer {
+        self.node.0.replica.wait_for_revision(committed.revision, deadline).await?;
         let state = self.node.0.replica.state();
         let value = views::grant_in_queue(&state, &self.call.acquire.grant).ok_or(UNKNOWN)?;
         let acquired = if value.token.is_some() { Acquired::Held(value) } else { Acquired::Queued(value) };
         Ok(At { value: acquired, revision: state.revision() })
     }
 
-    /// A grant that was given by this very request, as the request has it.
-    pub(crate) fn view_of_new(&self, standing: CallerStanding, token: FencingToken) -> GrantView {
-        let (acquire, at) = (&self.call.acquire, wall_now());
+    /// The view of a grant that this request created, from the request itself.
+    pub(crate) fn view_of_new(&self, committed: CommittedAttempt, token: FencingToken) -> GrantView {
+        let acquire = &self.call.acquire;
+        let at = wall_now();
         GrantView {
             id: acquire.grant,
-            number: standing.number,
+            number: committed.number,
             lock: acquire.wants[0].lock.clone(),
             others: acquire.wants[1..].to_vec(),
             holds: 1,
             revoked: None,
-            session: standing.session,
+            session: committed.session,
             anonymous: self.is_anonymous(),
             token: Some(token),
             mode: acquire.wants[0].mode,
@@ -302,7 +306,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
             queued_at: at,
             held_since: Some(at),
             expires_in: self.own_timeout(),
-            leaves_with_caller: self.leaves_with_caller().then_some(standing.attempt),
+            leaves_with_caller: self.leaves_with_caller().then_some(committed.attempt),
         }
     }
 
@@ -310,7 +314,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
         matches!(self.call.acquire.claimant, Claimant::Anonymous { .. })
     }
 
-    /// The timeout of the grant's own session, where it has one.
+    /// The timeout of an anonymous grant's own session.
     pub(crate) fn own_timeout(&self) -> Option<Duration> {
         match &self.call.acquire.claimant {
             Claimant::Anonymous { timeout_ms } => Some(Duration::from_millis(*timeout_ms)),
@@ -323,21 +327,21 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
     }
 }
 
-/// It may have happened: what an answer says that should have come and did not.
+/// The outcome is unknown because the expected answer did not come.
 pub(crate) const UNKNOWN: ProposeError = ProposeError::Unknown(UnknownReason::Deadline);
 
-/// Until when the server may work on a request that has waited since that moment: waiting is no work.
+/// The deadline of a request that has waited since that moment: waiting does not count.
 pub(crate) fn after_waiting<I: Instant>(deadline: I, since: I) -> I {
     deadline + I::now().saturating_duration_since(since)
 }
 
-/// Hands an answer over, and says whether the caller was there to take it.
+/// Delivers the answer, and returns whether the caller received it.
 async fn deliver(caller: oneshot::Sender<Delivery>, answer: GrantAnswer) -> bool {
     let (taken, was_taken) = oneshot::channel();
     caller.send(Delivery { answer, taken }).is_ok() && was_taken.await.is_ok()
 }
 
-/// After the acquire is committed, a step that surely did nothing does not mean that nothing was done.
+/// After the commit of the acquire, a step that did nothing does not mean that nothing happened.
 pub(crate) fn uncertain(error: CallError) -> CallError {
     match error {
         CallError::Propose(ProposeError::NotProposed(NotProposed::ShuttingDown)) => CallError::Detached,
@@ -356,8 +360,8 @@ pub(crate) fn uncertain(error: CallError) -> CallError {
     }
 }
 
-/// How long a grant of its own lives yet, counted from the last keepalive that was proved.
-pub(crate) fn expires_in<RT: AsyncRuntime>(state: &State, view: &GrantView, proved: RT::Instant) -> Option<Duration> {
+/// How long an anonymous grant lives without a renewal, counted from the last confirmed keepalive.
+pub(crate) fn expires_in<RT: AsyncRuntime>(state: &State, view: &GrantView, confirmed_at: RT::Instant) -> Option<Duration> {
     let session = state.session(view.session).filter(|_| view.anonymous)?;
-    Some(Duration::from_millis(session.timeout_ms).saturating_sub(RT::Instant::now().saturating_duration_since(proved)))
+    Some(Duration::from_millis(session.timeout_ms).saturating_sub(RT::Instant::now().saturating_duration_since(confirmed_at)))
 }

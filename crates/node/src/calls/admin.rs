@@ -1,4 +1,5 @@
-//! The calls for administrators. The HTTP layer checks the token; this module logs who asked, and why.
+//! The calls of administrators. The HTTP layer checks their token; this module logs which client called, and its
+//! reason.
 
 use crate::{
     api::{At, BreakCall, CallError, LockInfo, RevokeCall, SetLockCall},
@@ -13,18 +14,20 @@ use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// Takes a lock from all its holders; if there are none, nothing changes. The same key again does nothing, even if there
+    /// Takes a lock from all its holders; without holders nothing changes. A repeated key does nothing, even if there
     /// are new holders by then.
     pub async fn break_lock(&self, call: BreakCall) -> Result<Revision, CallError> {
         let BreakCall { key, lock, token, by, reason, timeout } = call;
         let key = WriteKey { key, fingerprint: fingerprint(&("break", &lock, token, &reason))? };
-        let order = Break { key, lock: lock.clone(), token, by: by.clone(), reason: reason.clone(), at: wall_now() };
+        let command = Break { key, lock: lock.clone(), token, by: by.clone(), reason: reason.clone(), at: wall_now() };
         let deadline = RT::Instant::now() + timeout;
-        let answer = self.0.replica.propose(Command::Break(order), deadline).await?;
+        let answer = self.0.replica.propose(Command::Break(command), deadline).await?;
         match answer.result? {
             Outcome::Broken { holders, named } => {
                 let named: Vec<String> = named.iter().map(|number| format!("#{number}")).collect();
-                let (lock, grants, revision) = (lock.as_str(), named.join(" "), answer.revision.0);
+                let grants = named.join(" ");
+                let lock = lock.as_str();
+                let revision = answer.revision.0;
                 tracing::info!(lock, holders, %grants, revision, by, reason, "an administrator broke a lock");
             }
             Outcome::Nothing => {}
@@ -36,32 +39,33 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::WrittenBefore { .. }
             | Outcome::Judged { .. }) => unreachable!("a break was answered with {outcome:?}"),
         }
-        Ok(self.settled(answer.revision, deadline, |state| !state.is_settling(&lock)).await)
+        Ok(self.wait_until_settled(answer.revision, deadline, |state| !state.is_settling(&lock)).await)
     }
 
-    /// Sets what a lock allows, and gives what it allows then. With a key it is set once.
+    /// Sets the limits of a lock, and returns the lock with its new limits. With a key, it happens once.
     pub async fn set_lock(&self, call: SetLockCall) -> Result<At<LockInfo>, CallError> {
         let deadline = RT::Instant::now() + call.timeout;
         let SetLockCall { key, lock, limit, max_waiters, max_hold, by, timeout } = call;
         let max_hold_ms = max_hold.map(duration::millis);
         let key = write_key(key, &("allow", &lock, limit, max_waiters, max_hold_ms))?;
-        let order = SetLock { key, lock: lock.clone(), limit, max_waiters, max_hold_ms, by: by.clone(), at: wall_now() };
-        let answer = self.propose(Command::SetLock(order), timeout).await?;
+        let command = SetLock { key, lock: lock.clone(), limit, max_waiters, max_hold_ms, by: by.clone(), at: wall_now() };
+        let answer = self.propose(Command::SetLock(command), timeout).await?;
         answer.result?;
-        let (name, revision) = (lock.as_str(), answer.revision.0);
-        tracing::info!(lock = name, limit, max_waiters, max_hold_ms, revision, by, "an administrator set what a lock allows");
+        let name = lock.as_str();
+        let revision = answer.revision.0;
+        tracing::info!(lock = name, limit, max_waiters, max_hold_ms, revision, by, "an administrator set the limits of a lock");
         self.0.replica.wait_for_revision(answer.revision, deadline).await?;
-        self.settled(answer.revision, deadline, |state| !state.is_settling(&lock)).await;
+        self.wait_until_settled(answer.revision, deadline, |state| !state.is_settling(&lock)).await;
         Ok(self.0.replica.read(|state| At { value: views::lock(state, &lock), revision: state.revision() }))
     }
 
-    /// Asks the holders of a lock to give it back. With a key, it asks once.
+    /// Asks the holders of a lock to release it. With a key, it asks once.
     pub async fn revoke(&self, call: RevokeCall) -> Result<Revision, CallError> {
         let RevokeCall { key, lock, by, reason, timeout } = call;
         let deadline = RT::Instant::now() + timeout;
         let key = write_key(key, &("revoke", &lock, &reason))?;
-        let order = Revoke { key, lock: lock.clone(), by: by.clone(), reason: reason.clone(), at: wall_now() };
-        let answer = self.0.replica.propose(Command::Revoke(order), deadline).await?;
+        let command = Revoke { key, lock: lock.clone(), by: by.clone(), reason: reason.clone(), at: wall_now() };
+        let answer = self.0.replica.propose(Command::Revoke(command), deadline).await?;
         answer.result?;
         tracing::info!(
             lock = lock.as_str(),
@@ -70,10 +74,10 @@ impl<RT: AsyncRuntime> Node<RT> {
             reason,
             "an administrator asked the holders to release a lock"
         );
-        Ok(self.settled(answer.revision, deadline, |state| !state.is_settling(&lock)).await)
+        Ok(self.wait_until_settled(answer.revision, deadline, |state| !state.is_settling(&lock)).await)
     }
 
-    /// Ends a session by its number, with all that it owns.
+    /// Ends a session by its number, with everything that it owns.
     pub async fn end_session(
         &self,
         session: SessionNumber,
@@ -86,18 +90,18 @@ impl<RT: AsyncRuntime> Node<RT> {
         let answer = self.0.replica.propose(command, deadline).await?;
         answer.result?;
         tracing::info!(session = session.0, revision = answer.revision.0, by, reason, "an administrator ended a session");
-        Ok(self.settled(answer.revision, deadline, |state| !state.is_ending(session)).await)
+        Ok(self.wait_until_settled(answer.revision, deadline, |state| !state.is_ending(session)).await)
     }
 
-    /// Hands the leadership to a member, from whichever node leads. With a key it is done once: when the same request comes
-    /// again, the current leader stays.
+    /// Transfers the leadership to a member, from any node. With a key it happens once: a repeated request leaves the
+    /// current leader in place.
     pub async fn hand_over(&self, to: NodeId, key: Option<GrantId>, timeout: Duration) -> Result<(), CallError> {
         let key = write_key(key, &("lead", to))?;
         Ok(self.0.replica.hand_over(to, key, RT::Instant::now() + timeout).await?)
     }
 
-    /// Takes a snapshot of this node's state, unless there is one of it, and waits until it is stored. Gives the index of the
-    /// last log entry that it covers. Past the timeout it is written all the same.
+    /// Takes a snapshot of this node's state, unless one exists for it, and waits until it is stored. Returns the index
+    /// of the last log entry in the snapshot. After the timeout the snapshot is still written.
     pub async fn take_snapshot(&self, timeout: Duration) -> Result<u64, CallError> {
         Ok(self.0.replica.take_snapshot(RT::Instant::now() + timeout).await?)
     }

@@ -1,55 +1,55 @@
-//! What an acquire came to, and what its request sees of the grant when it looks while it waits.
+//! An attempt of a caller on a grant: its outcome, and its status while the request waits.
 
 use fairhold_state::{State, read::GrantStatus};
 use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, Revision, SessionNumber};
 
-/// A caller's standing, once its acquire is committed.
+/// An attempt after its commit.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct CallerStanding {
+pub(crate) struct CommittedAttempt {
     pub(crate) number: GrantNumber,
     pub(crate) session: SessionNumber,
     pub(crate) attempt: u64,
-    /// Its token, where it was granted at once.
+    /// The token, if the grant was granted at once.
     pub(crate) token: Option<FencingToken>,
-    /// The revision of the answer.
+    /// The revision of the commit.
     pub(crate) revision: Revision,
 }
 
-impl CallerStanding {
-    /// Whether the grant was held before this request was committed: an earlier one may have been answered so.
+impl CommittedAttempt {
+    /// Whether the grant was held before this attempt: an earlier request may have reported so.
     pub(crate) fn was_held(self) -> bool {
         self.attempt > 1 && self.token.is_some()
     }
 }
 
-/// What came of an acquire.
+/// What this request has to give up if its caller disconnects.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum OwnGrant {
-    /// Nothing stands in a queue because of it, or it stands there for somebody else.
+    /// Nothing: the acquire did nothing, or the grant belongs to another request.
     Nothing,
-    /// It may stand there, or come to.
+    /// The outcome of the acquire is unknown.
     Unknown,
-    /// It stands there.
-    Committed(CallerStanding),
+    /// The grant of this attempt.
+    Committed(CommittedAttempt),
 }
 
-/// What a waiting request sees of its grant.
-pub(crate) enum GrantLook {
+/// The status of a grant for one attempt.
+pub(crate) enum AttemptStatus {
     Waiting,
     Held,
     Ended(EndReason),
     Superseded,
 }
 
-pub(crate) fn look(state: &State, grant: &GrantId, standing: CallerStanding) -> GrantLook {
+pub(crate) fn attempt_status(state: &State, grant: &GrantId, committed: CommittedAttempt) -> AttemptStatus {
     match state.grant(grant) {
-        GrantStatus::Live(contender) if contender.attempt_of(grant) > standing.attempt => GrantLook::Superseded,
-        GrantStatus::Live(contender) if contender.granted_at.is_some() => GrantLook::Held,
-        GrantStatus::Live(_) => GrantLook::Waiting,
-        GrantStatus::Ended(reason) => GrantLook::Ended(reason),
-        // This node has not applied the acquire yet, which the leader has: it will, and wakes us then.
-        GrantStatus::Unknown if state.revision().0 < standing.number.0 => GrantLook::Waiting,
-        // Remembered no more, so it ended long ago; how is not known.
-        GrantStatus::Unknown => GrantLook::Ended(EndReason::Expired),
+        GrantStatus::Live(contender) if contender.attempt_of(grant) > committed.attempt => AttemptStatus::Superseded,
+        GrantStatus::Live(contender) if contender.granted_at.is_some() => AttemptStatus::Held,
+        GrantStatus::Live(_) => AttemptStatus::Waiting,
+        GrantStatus::Ended(reason) => AttemptStatus::Ended(reason),
+        // The leader has applied the acquire, but this node has not yet: when it does, it wakes the request.
+        GrantStatus::Unknown if state.revision().0 < committed.number.0 => AttemptStatus::Waiting,
+        // The state has forgotten the grant, so it ended long ago, for an unknown reason.
+        GrantStatus::Unknown => AttemptStatus::Ended(EndReason::Expired),
     }
 }

@@ -1,9 +1,9 @@
-//! Elections: the leader, the values that it proclaims, and the observers of both.
+//! Elections: the leader, its proclaimed values, and observers.
 
 use crate::{
     api::{At, CallError, ReadOptions},
     calls::{
-        watch::{NodeWatch, TellResult, WatchItem, WatchStart},
+        watch::{NodeWatch, RevisionChanges, WatchItem, WatchStart},
         write_key::fingerprint,
     },
     clock::wall_now,
@@ -22,28 +22,28 @@ use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, Revision, Ses
 use openraft_rt::AsyncRuntime;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-/// Who leads an election, as everybody may see it.
+/// The leader of an election, as everybody may see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaderView {
-    /// The grant's public number.
+    /// The public number of its grant.
     pub number: GrantNumber,
-    /// Its session's public number.
+    /// The public number of its session.
     pub session: SessionNumber,
     /// Its owner, for people to read.
     pub owner: Arc<str>,
-    /// Since when it leads, where that is known here.
+    /// When its grant was granted, if this node knows.
     pub held_since: Option<WallMillis>,
-    /// Its fencing token, which is the revision at which it was elected.
+    /// Its fencing token, which is the revision of its election.
     pub token: FencingToken,
-    /// What it proclaims.
+    /// The value that it proclaims.
     pub value: Value,
-    /// How often the leader has proclaimed a new value since it took the lead.
+    /// How many new values the leader has proclaimed since its election.
     pub version: i32,
-    /// Since which revision that value stands.
+    /// The revision at which it proclaimed this value.
     pub value_since: Revision,
 }
 
-/// The leader's order to be known by another value.
+/// The leader proclaims another value.
 #[derive(Debug, Clone)]
 pub struct ProclaimCall {
     /// Its idempotency key.
@@ -52,58 +52,58 @@ pub struct ProclaimCall {
     pub election: LockName,
     /// The leader's grant.
     pub grant: GrantId,
-    /// The value.
+    /// The new value.
     pub value: Value,
     /// How long the server may work on it.
     pub timeout: Duration,
 }
 
-/// What one who observes an election sees.
+/// What an observer of an election sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaderEvent {
-    /// How it stood when the observation began: the leader, or nobody.
+    /// The leader when the observation began, if any.
     Initial(Option<LeaderView>),
     /// A new leader.
     Elected(LeaderView),
-    /// The leader proclaims another value.
+    /// The leader proclaimed another value.
     Proclaimed(LeaderView),
-    /// Nobody leads any more.
+    /// The election has no leader any more.
     Vacant,
-    /// Everything up to its revision was seen.
+    /// The observer has seen everything up to this revision.
     Bookmark,
-    /// The server stops; everything up to its revision was seen. It is the last.
+    /// The server shuts down. The observer has seen everything up to this revision. It is the last event.
     GoAway,
-    /// The observation cannot go on. It is the last.
+    /// The observation cannot continue. It is the last event.
     Failed(CallError),
 }
 
 /// An open observation; dropping it ends it.
 pub struct Observation<RT: AsyncRuntime> {
     watch: NodeWatch<RT>,
-    /// Up to there, what happened is in what was there.
-    there: Revision,
-    seen: VecDeque<At<LeaderEvent>>,
+    /// The initial event includes all changes up to this revision.
+    initial_revision: Revision,
+    pending: VecDeque<At<LeaderEvent>>,
 }
 
 impl<RT: AsyncRuntime> std::fmt::Debug for Observation<RT> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Observation").field("there", &self.there).finish_non_exhaustive()
+        f.debug_struct("Observation").field("initial_revision", &self.initial_revision).finish_non_exhaustive()
     }
 }
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// Who leads an election; refused where the name is a lock's.
+    /// The leader of an election; refused if the name belongs to a lock.
     pub async fn leader(&self, election: &LockName, read: ReadOptions) -> Result<At<Option<LeaderView>>, CallError> {
         let found = self.read(read, |state| leader(state, election)).await?;
         Ok(At { value: found.value?, revision: found.revision })
     }
 
-    /// Has the leader known by another value; gives how often that has happened. The same key again does nothing more.
+    /// Proclaims another value of the leader, and returns how many it has proclaimed. A repeated key does nothing more.
     pub async fn proclaim(&self, call: ProclaimCall) -> Result<At<i32>, CallError> {
         let ProclaimCall { key, election, grant, value, timeout } = call;
         let key = WriteKey { key, fingerprint: fingerprint(&("proclaim", &election, &grant, &value))? };
-        let order = Proclaim { key, election, grant, value, at: wall_now() };
-        let answer = self.propose(Command::Proclaim(order), timeout).await?;
+        let command = Proclaim { key, election, grant, value, at: wall_now() };
+        let answer = self.propose(Command::Proclaim(command), timeout).await?;
         match answer.result? {
             Outcome::Written { results, .. } => match results.as_slice() {
                 [OperationResult::Set { version }] => Ok(At { value: *version, revision: answer.revision }),
@@ -120,8 +120,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
     }
 
-    /// Observes an election: how it stands, then each leader and each value that is proclaimed, once and in order; or, from a
-    /// revision on, those alone.
+    /// Observes an election: first the current leader, then each new leader and each proclaimed value, once and in
+    /// order. From a revision on, only the latter.
     pub async fn observe(
         &self,
         election: &LockName,
@@ -131,41 +131,43 @@ impl<RT: AsyncRuntime> Node<RT> {
         let begin = from.map_or(WatchStart::Now, WatchStart::From);
         let watch = self.watch(vec![WatchFilter::Leader(election.clone())], begin, read).await?;
         if from.is_some() {
-            return Ok(Observation { there: Revision(0), seen: VecDeque::new(), watch });
+            return Ok(Observation { initial_revision: Revision(0), pending: VecDeque::new(), watch });
         }
-        // The state is looked at after the watch began, so what happened in between is in both: it is told once.
-        let (there, revision) = self.0.replica.read(|state| (leader(state, election), state.revision()));
-        let first = At { value: LeaderEvent::Initial(there?), revision };
-        Ok(Observation { watch, there: revision, seen: VecDeque::from([first]) })
+        // The watch began before this look at the state. A change in between is in both: `initial_revision` drops it
+        // from the watch.
+        let (leader, revision) = self.0.replica.read(|state| (leader(state, election), state.revision()));
+        let first = At { value: LeaderEvent::Initial(leader?), revision };
+        Ok(Observation { watch, initial_revision: revision, pending: VecDeque::from([first]) })
     }
 }
 
 impl<RT: AsyncRuntime> Observation<RT> {
-    /// The revision up to which everything was seen when it began.
+    /// The revision up to which the observer has seen everything.
     #[must_use]
     pub fn revision(&self) -> Revision {
-        self.watch.revision().max(self.there)
+        self.watch.revision().max(self.initial_revision)
     }
 
-    /// What is seen next; nothing after the last. It waits for it, and is not to be dropped and asked again in between.
+    /// Waits for the next event; `None` after the last one. It is not cancel-safe: do not drop the future before its
+    /// end.
     pub async fn next(&mut self) -> Option<At<LeaderEvent>> {
         loop {
-            if let Some(seen) = self.seen.pop_front() {
-                return Some(seen);
+            if let Some(event) = self.pending.pop_front() {
+                return Some(event);
             }
             match self.watch.next().await? {
-                WatchItem::There(..) => {}
-                WatchItem::Changes(told) => {
-                    let news = told.into_iter().filter(|told| told.revision > self.there);
-                    self.seen.extend(news.filter_map(sight));
+                WatchItem::Initial(..) => {}
+                WatchItem::Changes(changes) => {
+                    let new = changes.into_iter().filter(|changes| changes.revision > self.initial_revision);
+                    self.pending.extend(new.filter_map(leader_event));
                 }
                 WatchItem::Bookmark(revision) => {
-                    self.seen.push_back(At { value: LeaderEvent::Bookmark, revision: revision.max(self.there) });
+                    self.pending.push_back(At { value: LeaderEvent::Bookmark, revision: revision.max(self.initial_revision) });
                 }
                 WatchItem::GoAway(revision) => {
-                    self.seen.push_back(At { value: LeaderEvent::GoAway, revision: revision.max(self.there) })
+                    self.pending.push_back(At { value: LeaderEvent::GoAway, revision: revision.max(self.initial_revision) })
                 }
-                WatchItem::Failed(revision, error) => self.seen.push_back(At { value: LeaderEvent::Failed(error), revision }),
+                WatchItem::Failed(revision, error) => self.pending.push_back(At { value: LeaderEvent::Failed(error), revision }),
             }
         }
     }
@@ -187,19 +189,19 @@ fn leader(state: &State, election: &LockName) -> Result<Option<LeaderView>, Call
     }))
 }
 
-/// What is seen of the changes of one revision: where one leader follows another in it, the new one alone.
-fn sight(told: TellResult) -> Option<At<LeaderEvent>> {
-    let revision = told.revision;
-    let mut seen = None;
-    for change in told.changes {
-        // The scope has no other changes than these two.
+/// The event for the changes of one revision: if a new leader follows the old one, only the new one.
+fn leader_event(of: RevisionChanges) -> Option<At<LeaderEvent>> {
+    let revision = of.revision;
+    let mut event = None;
+    for change in of.changes {
+        // The filter selects no other changes than these two.
         if let Change::Proclaimed { leader: ChangedContender { lock: _, number, session, owner }, token, version, value } = change
         {
             let view = LeaderView { number, session, owner, held_since: None, token, value, version, value_since: revision };
-            seen = Some(if version == 0 { LeaderEvent::Elected(view) } else { LeaderEvent::Proclaimed(view) });
-        } else if matches!(change, Change::Vacated { .. }) && seen.is_none() {
-            seen = Some(LeaderEvent::Vacant);
+            event = Some(if version == 0 { LeaderEvent::Elected(view) } else { LeaderEvent::Proclaimed(view) });
+        } else if matches!(change, Change::Vacated { .. }) && event.is_none() {
+            event = Some(LeaderEvent::Vacant);
         }
     }
-    seen.map(|value| At { value, revision })
+    event.map(|value| At { value, revision })
 }

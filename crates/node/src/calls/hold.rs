@@ -1,16 +1,17 @@
-//! Holding a grant for as long as its caller listens: the connection is the session.
+//! Holds a grant as long as its caller listens: the connection is the session.
 //!
-//! One task a caller. It takes the grant, tells what becomes of it, and ends it when the caller goes away. Telling never waits: a
-//! caller that does not read misses signs of life first, and is given up when it has read nothing for its grant's timeout. One
-//! that fell silent, or does not read, keeps its grant for the timeout: it may be alive, and believe that it holds.
+//! Each caller has one task. It acquires the grant, sends its events, and ends it when the caller disconnects. Sending
+//! never waits: a caller that does not read first misses signs of life, and is given up after its grant's timeout. A
+//! caller that fell silent or does not read keeps its grant for the timeout, because it may be alive and believe that
+//! it holds.
 
 use crate::{
     api::{AcquireCall, Acquired, At, CallError, GrantView, HoldCall, HoldEvent, Silence},
     base::metrics::OpenStream,
     calls::{
         acquire::{OpenAcquire, UNKNOWN, after_waiting, uncertain},
-        attempt::{CallerStanding, GrantLook, OwnGrant, look},
-        keep_alive_guard::OpenRequest,
+        attempt::{AttemptStatus, CommittedAttempt, OwnGrant, attempt_status},
+        keep_alive_guard::KeepAliveGuard,
     },
     node::Node,
     views::{self, positions},
@@ -22,14 +23,14 @@ use tokio::sync::mpsc;
 
 /// Events that may wait for one caller.
 const EVENTS_MAX: usize = 16;
-/// Of those, kept free for what must not be missed: `Queued`, `Held`, and the one that ends it.
+/// Room of these that signs of life leave free: for `Queued`, `Held`, and the last event.
 const EVENTS_RESERVED: usize = 3;
-/// A sign of life comes at least so often, and three times in the grant's timeout.
+/// The interval between signs of life; a third of the grant's timeout if that is shorter.
 const ALIVE_EVERY_MAX: Duration = Duration::from_secs(3);
 
 type Events = mpsc::Sender<At<HoldEvent>>;
 
-/// What the caller was told so far.
+/// What the caller knows so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HoldStage {
     Nothing,
@@ -37,31 +38,31 @@ enum HoldStage {
     Held,
 }
 
-/// How telling ended.
+/// How a stream ends.
 enum HoldEnd {
-    /// All is told.
-    Told,
-    /// The caller went away.
+    /// The last event was sent.
+    Finished,
+    /// The caller disconnected.
     Gone {
-        /// Whether it had been told that it holds.
+        /// Whether `held` was sent before.
         held: bool,
     },
 }
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// Takes a grant, or attaches again to the one that was taken with the same id, and holds it as long as the caller listens.
-    /// It is for a grant without a named session, which has its own life.
+    /// Acquires a grant, or attaches to the grant that was acquired with the same id, and holds it as long as the
+    /// caller listens. The grant must be anonymous: a named session has a life of its own.
     ///
-    /// Dropping the future or what it gives means that the caller went away. A server that stops ends nothing.
+    /// Dropping the future or its result means that the caller disconnected. A server that shuts down ends no grant.
     pub async fn hold(&self, call: AcquireCall) -> Result<HoldCall, CallError> {
         if self.is_shutting_down() {
             return Err(CallError::ShuttingDown);
         }
-        let (tell, mut events) = mpsc::channel(EVENTS_MAX);
-        // The connection is what the grant lives by: there is no later answer.
+        let (send, mut events) = mpsc::channel(EVENTS_MAX);
+        // The grant lives by the connection, so there is no later answer.
         let call = AcquireCall { respond_async: false, ..call };
         let silence = Silence::default();
-        let holder = OpenHold { request: OpenAcquire { node: self.clone(), call }, events: tell, silence: silence.clone() };
+        let holder = OpenHold { request: OpenAcquire { node: self.clone(), call }, events: send, silence: silence.clone() };
         self.0.tasks.spawn::<RT>(holder.run());
         let first = events.recv().await;
         self.note_first(first.as_ref().map(|first| &first.value));
@@ -96,79 +97,83 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
         let _open = OpenStream::count(&self.request.node.0.hub.metrics.streams);
         let begun = RT::Instant::now();
         let deadline = begun + self.request.call.timeout;
-        let (claimed, gone) = self.request.claim_while_wanted(deadline, self.events.closed()).await;
-        let standing = match claimed {
-            Ok(standing) => standing,
+        let (outcome, gone) = self.request.commit_and_watch_caller(deadline, self.events.closed()).await;
+        let committed = match outcome {
+            Ok(committed) => committed,
             Err(error) if gone && error.is_unknown() => return self.request.give_up(OwnGrant::Unknown).await,
-            Err(error) => return self.tell_now(HoldEvent::Failed(error)),
+            Err(error) => return self.send_now(HoldEvent::Failed(error)),
         };
         let end = match gone {
-            // A caller that left before it had an attempt cannot have been followed by a later one, unless this one is the
-            // later: then the grant that stands there now is left alone.
-            true if standing.attempt > 1 => HoldEnd::Told,
+            // If this is the first attempt, the caller disconnected before any later one could follow. If it is a later
+            // one, the grant may belong to another request, and stays.
+            true if committed.attempt > 1 => HoldEnd::Finished,
             true => HoldEnd::Gone { held: false },
-            false => self.follow(standing, begun, deadline).await.unwrap_or_else(|error| {
+            false => self.follow(committed, begun, deadline).await.unwrap_or_else(|error| {
                 let error = uncertain(error);
-                self.tell_last(if error == CallError::Detached { HoldEvent::GoAway } else { HoldEvent::Failed(error) })
+                self.send_last(if error == CallError::Detached { HoldEvent::GoAway } else { HoldEvent::Failed(error) })
             }),
         };
-        let (node, grant) = (&self.request.node, self.request.call.acquire.grant);
+        let node = &self.request.node;
+        let grant = self.request.call.acquire.grant;
         match end {
-            HoldEnd::Told => {}
+            HoldEnd::Finished => {}
             HoldEnd::Gone { .. } if self.silence.is_noted() => {}
-            // Others wait for what it held, and it was said to end with the connection. A place in a queue holds nobody up: its
-            // caller may come again on another connection, as may one whose stream was ended by this one.
-            HoldEnd::Gone { held: true } if standing.attempt == 1 => node.abandon_at_once(grant, standing.attempt).await,
-            HoldEnd::Gone { .. } => node.abandon(grant, standing.attempt).await,
+            // Other requests wait for the lock, and the grant ends with the connection by contract. A place in a queue
+            // blocks nobody: its caller may return on another connection, and so may a caller whose stream this one
+            // ended.
+            HoldEnd::Gone { held: true } if committed.attempt == 1 => node.abandon_at_once(grant, committed.attempt).await,
+            HoldEnd::Gone { .. } => node.abandon(grant, committed.attempt).await,
         }
     }
 
-    /// Tells what becomes of the grant, until there is nothing more to tell.
-    async fn follow(&self, standing: CallerStanding, begun: RT::Instant, deadline: RT::Instant) -> Result<HoldEnd, CallError> {
+    /// Sends the events of the grant until the last one.
+    async fn follow(&self, committed: CommittedAttempt, begun: RT::Instant, deadline: RT::Instant) -> Result<HoldEnd, CallError> {
         let OpenAcquire { node, call } = &self.request;
         let mut since = RT::Instant::now();
         let until = since + call.wait;
         let timeout = self.request.own_timeout().unwrap_or(SESSION_TIMEOUT_DEFAULT);
-        let open = OpenRequest::keep(node, standing, timeout, begun);
+        let open = KeepAliveGuard::start(node, committed, timeout, begun);
         let pause = (timeout / 3).min(ALIVE_EVERY_MAX);
         let mut alive_at = RT::Instant::now() + pause;
-        let mut told = self.tell_granted_at_once(standing);
-        let (mut position, mut all_read_at, mut revoked) = (None, RT::Instant::now(), None);
+        let mut stage = self.send_held_at_once(committed);
+        let mut position = None;
+        let mut all_read_at = RT::Instant::now();
+        let mut revoked = None;
         loop {
-            let mut place = node.0.hub.park(standing.number);
-            let seen = node.0.replica.read(|state| look(state, &call.acquire.grant, standing));
-            told = match (seen, told) {
-                (GrantLook::Ended(reason), _) => return Ok(self.tell_last(HoldEvent::Lost(reason))),
-                (GrantLook::Superseded, _) => return Err(CallError::Superseded),
-                (GrantLook::Held, HoldStage::Nothing | HoldStage::Queued) => {
+            let mut waiter = node.0.hub.register(committed.number);
+            let status = node.0.replica.read(|state| attempt_status(state, &call.acquire.grant, committed));
+            stage = match (status, stage) {
+                (AttemptStatus::Ended(reason), _) => return Ok(self.send_last(HoldEvent::Lost(reason))),
+                (AttemptStatus::Superseded, _) => return Err(CallError::Superseded),
+                (AttemptStatus::Held, HoldStage::Nothing | HoldStage::Queued) => {
                     position = None;
                     let deadline = after_waiting(deadline, since);
-                    self.tell_held(self.request.answer_held(standing, standing.revision, open.proved(), deadline).await?)
+                    self.send_held(self.request.answer_held(committed, committed.revision, open.confirmed_at(), deadline).await?)
                 }
-                (GrantLook::Waiting, HoldStage::Nothing) => {
-                    position = self.tell_queued(standing, deadline).await?;
+                (AttemptStatus::Waiting, HoldStage::Nothing) => {
+                    position = self.send_queued(committed, deadline).await?;
                     since = RT::Instant::now();
                     if position.is_some() { HoldStage::Queued } else { HoldStage::Nothing }
                 }
-                (GrantLook::Held, HoldStage::Held) | (GrantLook::Waiting, HoldStage::Queued | HoldStage::Held) => told,
+                (AttemptStatus::Held, HoldStage::Held) | (AttemptStatus::Waiting, HoldStage::Queued | HoldStage::Held) => stage,
             };
-            if told == HoldStage::Nothing {
+            if stage == HoldStage::Nothing {
                 continue;
             }
-            if told == HoldStage::Held {
-                revoked = self.tell_revoked(standing, revoked);
+            if stage == HoldStage::Held {
+                revoked = self.send_revocation(committed, revoked);
             }
             tokio::select! {
                 biased;
-                () = node.0.stop.requested() => return Ok(self.tell_last(HoldEvent::GoAway)),
-                () = self.events.closed() => return Ok(HoldEnd::Gone { held: told == HoldStage::Held }),
-                () = place.woken() => {}
-                () = RT::sleep_until(until), if told == HoldStage::Queued => {
+                () = node.0.stop.requested() => return Ok(self.send_last(HoldEvent::GoAway)),
+                () = self.events.closed() => return Ok(HoldEnd::Gone { held: stage == HoldStage::Held }),
+                () = waiter.woken() => {}
+                () = RT::sleep_until(until), if stage == HoldStage::Queued => {
                     let deadline = after_waiting(deadline, since);
-                    told = self.tell_held(self.request.withdraw(standing, open.proved(), deadline).await?);
+                    stage = self.send_held(self.request.withdraw(committed, open.confirmed_at(), deadline).await?);
                 }
                 () = RT::sleep_until(alive_at.min(open.doubtful_from())) => {
-                    // Cut off from the others, this node cannot know: another node can tell.
+                    // This node is cut off from the others and cannot know: the caller must ask another node.
                     if open.doubtful_from() <= RT::Instant::now() {
                         return Err(UNKNOWN.into());
                     }
@@ -178,101 +183,103 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
                     } else if all_read_at + timeout <= RT::Instant::now() {
                         return Err(UNKNOWN.into());
                     }
-                    position = self.tell_alive(standing, position);
+                    position = self.send_alive(committed, position);
                 }
             }
         }
     }
 
-    /// Tells of a grant that was given by this very request: the leader's answer is enough, this node need not have applied it.
-    fn tell_granted_at_once(&self, standing: CallerStanding) -> HoldStage {
-        match standing.token {
-            Some(token) if standing.attempt == 1 => {
-                let value = Acquired::Held(self.request.view_of_new(standing, token));
-                self.tell_held(At { value, revision: standing.revision })
+    /// Sends `held` for a grant that this request created: the leader's answer is enough, this node may not have
+    /// applied it yet.
+    fn send_held_at_once(&self, committed: CommittedAttempt) -> HoldStage {
+        match committed.token {
+            Some(token) if committed.attempt == 1 => {
+                let value = Acquired::Held(self.request.view_of_new(committed, token));
+                self.send_held(At { value, revision: committed.revision })
             }
             Some(_) | None => HoldStage::Nothing,
         }
     }
 
-    /// Tells of an administrator's word that was not told yet, and gives the revision of the last one that was.
-    fn tell_revoked(&self, standing: CallerStanding, told: Option<Revision>) -> Option<Revision> {
+    /// Sends a revocation that was not sent before. Returns the revision of the last one that was sent.
+    fn send_revocation(&self, committed: CommittedAttempt, sent: Option<Revision>) -> Option<Revision> {
         let state = self.request.node.0.replica.state();
-        let word = state.contender(standing.number).and_then(|contender| contender.revoked.clone());
+        let revocation = state.contender(committed.number).and_then(|contender| contender.revoked.clone());
         drop(state);
-        match word {
-            Some(word) if Some(word.revision) > told && self.events.capacity() > EVENTS_RESERVED => {
-                let revision = word.revision;
-                self.tell_now(HoldEvent::Revoke(word));
+        match revocation {
+            Some(revocation) if Some(revocation.revision) > sent && self.events.capacity() > EVENTS_RESERVED => {
+                let revision = revocation.revision;
+                self.send_now(HoldEvent::Revoke(revocation));
                 Some(revision)
             }
-            Some(_) | None => told,
+            Some(_) | None => sent,
         }
     }
 
-    /// Tells that it holds, which is not certain before it was asked for. Only a request to be answered later is told `Queued`.
-    fn tell_held(&self, acquired: At<Acquired>) -> HoldStage {
+    /// Sends `held`. Only a request that wants the answer later is answered with `Acquired::Queued`.
+    fn send_held(&self, acquired: At<Acquired>) -> HoldStage {
         let (Acquired::Held(view) | Acquired::Queued(view)) = acquired.value;
-        self.tell(At { value: HoldEvent::Held(Box::new(view)), revision: acquired.revision });
+        self.send(At { value: HoldEvent::Held(Box::new(view)), revision: acquired.revision });
         HoldStage::Held
     }
 
-    /// Tells where it stands in the queue, as soon as this node knows, and gives that position; nothing where it waits no more by
-    /// then.
-    async fn tell_queued(&self, standing: CallerStanding, deadline: RT::Instant) -> Result<Option<u64>, CallError> {
-        self.request.node.0.replica.wait_for_revision(standing.revision, deadline).await?;
-        let queued = self.queued(standing);
+    /// Sends the place in the queue when this node has applied the acquire. Returns the position; `None` if the grant
+    /// does not wait any more.
+    async fn send_queued(&self, committed: CommittedAttempt, deadline: RT::Instant) -> Result<Option<u64>, CallError> {
+        self.request.node.0.replica.wait_for_revision(committed.revision, deadline).await?;
+        let queued = self.queued(committed);
         let position = queued.as_ref().map(|(position, _)| *position);
         if let Some((_, event)) = queued {
-            self.tell(event);
+            self.send(event);
         }
         Ok(position)
     }
 
-    /// Its place in the queue and the event that tells it, while it waits.
-    fn queued(&self, standing: CallerStanding) -> Option<(u64, At<HoldEvent>)> {
+    /// The position in the queue, and the event for it, while the grant waits.
+    fn queued(&self, committed: CommittedAttempt) -> Option<(u64, At<HoldEvent>)> {
         let OpenAcquire { node, call } = &self.request;
         let state = node.0.replica.state();
         let grant = &call.acquire.grant;
-        if !matches!(look(&state, grant, standing), GrantLook::Waiting) {
+        if !matches!(attempt_status(&state, grant, committed), AttemptStatus::Waiting) {
             return None;
         }
         let view = views::grant_of(&state, grant)?;
-        let in_the_way = positions::of_grant(&state, self.request.locks(), standing.number)?;
+        let in_the_way = positions::of_grant(&state, self.request.locks(), committed.number)?;
         let position = in_the_way.position;
         let view = Box::new(GrantView { in_the_way: Some(in_the_way), ..view });
         Some((position, At { value: HoldEvent::Queued { view }, revision: state.revision() }))
     }
 
-    /// Shows that the connection stands: by the place in the queue where that is another one than was told last, and gives the
-    /// one that is told by now. Left out where the caller does not read.
-    fn tell_alive(&self, standing: CallerStanding, told: Option<u64>) -> Option<u64> {
+    /// Sends a sign of life: the place in the queue if it has changed, otherwise `Alive`. Returns the last position
+    /// that was sent. Sends nothing if the caller does not read.
+    fn send_alive(&self, committed: CommittedAttempt, sent: Option<u64>) -> Option<u64> {
         if self.events.capacity() <= EVENTS_RESERVED {
-            return told;
+            return sent;
         }
-        match told.and_then(|_| self.queued(standing)) {
-            Some((position, event)) if told != Some(position) => {
-                self.tell(event);
+        match sent.and_then(|_| self.queued(committed)) {
+            Some((position, event)) if sent != Some(position) => {
+                self.send(event);
                 Some(position)
             }
             Some(_) | None => {
-                self.tell_now(HoldEvent::Alive);
-                told
+                self.send_now(HoldEvent::Alive);
+                sent
             }
         }
     }
 
-    fn tell_last(&self, event: HoldEvent) -> HoldEnd {
-        self.tell_now(event);
-        HoldEnd::Told
+    fn send_last(&self, event: HoldEvent) -> HoldEnd {
+        self.send_now(event);
+        HoldEnd::Finished
     }
 
-    fn tell_now(&self, event: HoldEvent) {
-        self.tell(At { value: event, revision: self.request.node.revision() });
+    fn send_now(&self, event: HoldEvent) {
+        self.send(At { value: event, revision: self.request.node.revision() });
     }
 
-    /// Never waits: room is kept for every event but the signs of life. A caller that is gone is noticed where it is waited for.
-    fn tell(&self, event: At<HoldEvent>) {
+    /// Never waits: there is always room for all events but signs of life. Elsewhere the task notices a caller that is
+    /// gone.
+    fn send(&self, event: At<HoldEvent>) {
         let _caller_may_be_gone = self.events.try_send(event);
     }
 }

@@ -1,4 +1,4 @@
-//! What is there when a watch begins: read from a copy of the state, page by page, in the time that a reader is given.
+//! The initial state of a watch: read page by page from a copy of the state, within a time limit for the reader.
 
 use crate::{
     api::CallError,
@@ -16,24 +16,24 @@ use parking_lot::Mutex;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
-/// Nodes, sessions or grants that are looked at for one page.
+/// Nodes, sessions or grants that are read for one page.
 const PAGE: usize = 256;
 
-/// Something that was there when a watch began.
+/// An item of the initial state of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum There {
+pub enum InitialItem {
     /// A node of the tree.
     Node {
-        /// The node.
+        /// Its path.
         path: Path,
         /// Its version.
         version: i32,
     },
-    /// A holder or waiter of a lock.
-    Contender(ThereContender),
+    /// A contender of a lock.
+    Contender(InitialContender),
     /// A session.
     Session {
-        /// Its number.
+        /// Its public number.
         number: SessionNumber,
         /// Its timeout.
         timeout: Duration,
@@ -42,43 +42,43 @@ pub enum There {
     },
 }
 
-/// A holder or waiter of a lock.
+/// A contender of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ThereContender {
+pub struct InitialContender {
     /// The lock.
     pub lock: LockName,
-    /// The grant.
+    /// The public number of its grant.
     pub number: GrantNumber,
     /// Whether it holds, waits or cools.
-    pub standing: GrantState,
+    pub state: GrantState,
     /// Its token while it holds the lock.
     pub token: Option<FencingToken>,
-    /// Its session.
+    /// The public number of its session.
     pub session: SessionNumber,
     /// Its owner, for people to read.
     pub owner: String,
 }
 
-/// What is still to be told of it.
-pub(crate) struct Initial {
-    /// Taken away from a reader that is too slow: an old state costs more, the more has changed since.
+/// The pages that are left.
+pub(crate) struct InitialPages {
+    /// Dropped if the reader is too slow: an old state costs more memory, the more has changed since.
     state: Arc<Mutex<Option<State>>>,
     left: VecDeque<InitialPart>,
-    _reading: oneshot::Sender<()>,
+    _open: oneshot::Sender<()>,
 }
 
-/// A scope, and the last that was looked at in it.
+/// A filter, with the last item that was read for it.
 enum InitialPart {
     Tree {
-        scope: WatchFilter,
+        filter: WatchFilter,
         from: Path,
         after: Option<Path>,
     },
     Sessions {
-        scope: WatchFilter,
+        filter: WatchFilter,
         after: SessionNumber,
     },
-    /// The grants of one session, but for those that another scope tells of.
+    /// The grants of one session, except those that another filter selects.
     Grants {
         session: SessionNumber,
         after: Option<OwnedKey>,
@@ -86,24 +86,25 @@ enum InitialPart {
     },
 }
 
-impl Initial {
-    pub(crate) fn new<RT: AsyncRuntime>(node: &Node<RT>, state: State, scopes: Vec<WatchFilter>) -> Initial {
-        let (reading, mut read) = oneshot::channel();
+impl InitialPages {
+    pub(crate) fn new<RT: AsyncRuntime>(node: &Node<RT>, state: State, filters: Vec<WatchFilter>) -> InitialPages {
+        let (open, mut closed) = oneshot::channel();
         let state = Arc::new(Mutex::new(Some(state)));
-        let (lent, stop) = (Arc::clone(&state), node.0.stop.clone());
+        let lent = Arc::clone(&state);
+        let stop = node.0.stop.clone();
         node.0.tasks.spawn::<RT>(async move {
             tokio::select! {
                 biased;
-                _ = &mut read => {}
+                _ = &mut closed => {}
                 () = stop.requested() => {}
                 () = RT::sleep(INITIAL_WITHIN) => drop(lent.lock().take()),
             }
         });
-        Initial { state, left: scopes.iter().flat_map(|scope| InitialPart::of(scope, &scopes)).collect(), _reading: reading }
+        InitialPages { state, left: filters.iter().flat_map(|filter| InitialPart::of(filter, &filters)).collect(), _open: open }
     }
 
     /// The next page, which may be empty; `None` at the end.
-    pub(crate) fn page(&mut self) -> Result<Option<Vec<There>>, CallError> {
+    pub(crate) fn page(&mut self) -> Result<Option<Vec<InitialItem>>, CallError> {
         let Some(part) = self.left.front_mut() else { return Ok(None) };
         let state = self.state.lock();
         let state = state.as_ref().ok_or(CallError::WatcherTooSlow)?;
@@ -116,87 +117,91 @@ impl Initial {
 }
 
 impl InitialPart {
-    fn of(scope: &WatchFilter, all: &[WatchFilter]) -> Vec<InitialPart> {
-        let scope = scope.clone();
-        let from = match &scope {
+    fn of(filter: &WatchFilter, all: &[WatchFilter]) -> Vec<InitialPart> {
+        let filter = filter.clone();
+        let from = match &filter {
             WatchFilter::Node(path) | WatchFilter::Children(path) | WatchFilter::Subtree(path) => path.clone(),
             WatchFilter::Lock(lock) | WatchFilter::LocksBelow(lock) | WatchFilter::Leader(lock) => lock.path(),
             WatchFilter::Locks => Path::root().child("locks"),
             WatchFilter::Session(session) => {
-                let (session, after) = (*session, SessionNumber(session.0.saturating_sub(1)));
-                let others = all.iter().filter(|other| **other != scope).cloned().collect();
-                return vec![InitialPart::Sessions { scope, after }, InitialPart::Grants { session, after: None, others }];
+                let session = *session;
+                let after = SessionNumber(session.0.saturating_sub(1));
+                let others = all.iter().filter(|other| **other != filter).cloned().collect();
+                return vec![InitialPart::Sessions { filter, after }, InitialPart::Grants { session, after: None, others }];
             }
-            WatchFilter::Sessions => return vec![InitialPart::Sessions { scope, after: SessionNumber(0) }],
+            WatchFilter::Sessions => return vec![InitialPart::Sessions { filter, after: SessionNumber(0) }],
         };
-        vec![InitialPart::Tree { scope, from, after: None }]
+        vec![InitialPart::Tree { filter, from, after: None }]
     }
 
-    /// Its next page, and whether there is more.
-    fn page(&mut self, state: &State) -> (Vec<There>, bool) {
+    /// Its next page, and whether more pages follow.
+    fn page(&mut self, state: &State) -> (Vec<InitialItem>, bool) {
         match self {
-            InitialPart::Tree { scope, from, after } => {
-                let (mut page, mut seen) = (Vec::new(), 0);
-                let begin = after.clone();
-                let beginning = |path: &Path| path.as_str().starts_with(from.as_str());
-                let nodes = state.nodes_after(begin.as_ref(), from).take_while(|(path, _)| beginning(path));
+            InitialPart::Tree { filter, from, after } => {
+                let mut page = Vec::new();
+                let mut read = 0;
+                let start = after.clone();
+                let is_below = |path: &Path| path.as_str().starts_with(from.as_str());
+                let nodes = state.nodes_after(start.as_ref(), from).take_while(|(path, _)| is_below(path));
                 for (path, node) in nodes.take(PAGE) {
-                    seen += 1;
+                    read += 1;
                     *after = Some(path.clone());
-                    let there = match &node.role {
-                        NodeRole::Data if scope.covers(Subject::Node(path)) && !path.is_under_locks() => {
-                            There::Node { path: path.clone(), version: node.version }
+                    let item = match &node.role {
+                        NodeRole::Data if filter.covers(Subject::Node(path)) && !path.is_under_locks() => {
+                            InitialItem::Node { path: path.clone(), version: node.version }
                         }
-                        NodeRole::Contender(contender) if scope.covers(Subject::Lock(&contender.lock)) => {
-                            There::Contender(ThereContender::of(contender))
+                        NodeRole::Contender(contender) if filter.covers(Subject::Lock(&contender.lock)) => {
+                            InitialItem::Contender(InitialContender::of(contender))
                         }
                         NodeRole::Data | NodeRole::Contender(_) | NodeRole::Lock(_) => continue,
                     };
-                    page.push(there);
+                    page.push(item);
                 }
-                (page, seen == PAGE && !matches!(scope, WatchFilter::Node(_)))
+                (page, read == PAGE && !matches!(filter, WatchFilter::Node(_)))
             }
-            InitialPart::Sessions { scope, after } => {
-                let (mut page, mut seen) = (Vec::new(), 0);
+            InitialPart::Sessions { filter, after } => {
+                let mut page = Vec::new();
+                let mut read = 0;
                 for session in state.sessions_after(*after).take(PAGE) {
-                    seen += 1;
+                    read += 1;
                     *after = session.number;
-                    if scope.covers(Subject::Session(session.number)) {
+                    if filter.covers(Subject::Session(session.number)) {
                         let timeout = Duration::from_millis(session.timeout_ms);
-                        page.push(There::Session { number: session.number, timeout, name: session.name.to_string() });
+                        page.push(InitialItem::Session { number: session.number, timeout, name: session.name.to_string() });
                     }
                 }
-                (page, seen == PAGE && matches!(scope, WatchFilter::Sessions))
+                (page, read == PAGE && matches!(filter, WatchFilter::Sessions))
             }
             InitialPart::Grants { session, after, others } => {
-                let (mut page, mut seen) = (Vec::new(), 0);
+                let mut page = Vec::new();
+                let mut read = 0;
                 for (key, grant, _) in state.grants_after(*session, *after).take(PAGE) {
-                    seen += 1;
+                    read += 1;
                     *after = Some(key);
-                    // A grant of several locks is told once, with its first.
-                    let is_told = others.iter().any(|other| other.covers(Subject::Lock(&grant.lock)));
-                    if key.lock == 0 && !is_told {
-                        page.push(There::Contender(ThereContender::of(grant)));
+                    // A grant of several locks is one item, with its first lock.
+                    let is_selected_elsewhere = others.iter().any(|other| other.covers(Subject::Lock(&grant.lock)));
+                    if key.lock == 0 && !is_selected_elsewhere {
+                        page.push(InitialItem::Contender(InitialContender::of(grant)));
                     }
                 }
-                (page, seen == PAGE)
+                (page, read == PAGE)
             }
         }
     }
 }
 
-impl ThereContender {
-    fn of(contender: &Contender) -> ThereContender {
+impl InitialContender {
+    fn of(contender: &Contender) -> InitialContender {
         let token = contender.token();
-        let standing = match (contender.cooling, token) {
+        let state = match (contender.cooling, token) {
             (true, _) => GrantState::Cooling,
             (false, Some(_)) => GrantState::Held,
             (false, None) => GrantState::Queued,
         };
-        ThereContender {
+        InitialContender {
             lock: contender.lock.clone(),
             number: contender.number,
-            standing,
+            state,
             token,
             session: contender.session,
             owner: contender.owner.text.clone(),
@@ -217,11 +222,10 @@ mod tests {
         state.apply(command).answer.result.unwrap()
     }
 
-    /// A session that holds so many locks.
+    /// A session that holds this many locks.
     fn holder_of(locks: u32) -> (State, SessionNumber) {
         let mut state = State::new();
-        let (name, meta) = (String::new(), Meta::new());
-        let open = OpenSession { key: None, id: ID, timeout_ms: 10_000, name, meta, at: AT };
+        let open = OpenSession { key: None, id: ID, timeout_ms: 10_000, name: String::new(), meta: Meta::new(), at: AT };
         let Outcome::SessionOpened { number, .. } = applied(&mut state, Command::OpenSession(open)) else { panic!("not opened") };
         for lock in 0..locks {
             let acquire = Acquire {
@@ -246,10 +250,10 @@ mod tests {
         (state, number)
     }
 
-    /// All that is told, page by page.
-    fn told(state: &State, scopes: &[WatchFilter]) -> Vec<There> {
+    /// All items, page by page.
+    fn items(state: &State, filters: &[WatchFilter]) -> Vec<InitialItem> {
         let mut all = Vec::new();
-        for mut part in scopes.iter().flat_map(|scope| InitialPart::of(scope, scopes)) {
+        for mut part in filters.iter().flat_map(|filter| InitialPart::of(filter, filters)) {
             loop {
                 let (page, more) = part.page(state);
                 assert!(page.len() <= PAGE, "a page of {}", page.len());
@@ -263,25 +267,26 @@ mod tests {
     }
 
     #[test]
-    fn a_session_with_many_grants_is_told_page_by_page_each_grant_once() {
+    fn the_grants_of_a_session_come_page_by_page_each_once() {
         for locks in [0, 1, 255, 256, 257, 1_000] {
             let (state, number) = holder_of(locks);
-            let all = told(&state, &[WatchFilter::Session(number)]);
+            let all = items(&state, &[WatchFilter::Session(number)]);
             assert!(
-                matches!(all.first(), Some(There::Session { number: told, .. }) if *told == number),
+                matches!(all.first(), Some(InitialItem::Session { number: first, .. }) if *first == number),
                 "the session comes first"
             );
             let names: Vec<&str> = all[1..]
                 .iter()
-                .map(|there| match there {
-                    There::Contender(contender) => contender.lock.as_str(),
-                    There::Node { .. } | There::Session { .. } => panic!("{there:?}"),
+                .map(|item| match item {
+                    InitialItem::Contender(contender) => contender.lock.as_str(),
+                    InitialItem::Node { .. } | InitialItem::Session { .. } => panic!("{item:?}"),
                 })
                 .collect();
             let expected: Vec<String> = (0..locks).map(|lock| format!("l/{lock:06}")).collect();
             assert_eq!(names, expected);
-            let elsewhere = told(&state, &[WatchFilter::Session(number), WatchFilter::LocksBelow(LockName::parse("l").unwrap())]);
-            assert_eq!(elsewhere.len(), all.len(), "what another scope tells of is told once");
+            let elsewhere =
+                items(&state, &[WatchFilter::Session(number), WatchFilter::LocksBelow(LockName::parse("l").unwrap())]);
+            assert_eq!(elsewhere.len(), all.len(), "grants that two filters select come once");
         }
     }
 }

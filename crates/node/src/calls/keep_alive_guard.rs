@@ -1,45 +1,47 @@
-//! While a request that waits is open, its node keeps the grant alive; from the answer on, only the caller does.
+//! A node keeps the grant of a waiting request alive until it answers; after that only the caller does.
 
-use crate::{api::Renewal, calls::attempt::CallerStanding, leader::keepalive::Renewed, node::Node};
+use crate::{api::Renewal, calls::attempt::CommittedAttempt, leader::keepalive::Renewed, node::Node};
 use openraft_rt::{AsyncRuntime, Instant};
 use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
-/// Keeps the grant of an open request alive, as long as this is not dropped.
-pub(crate) struct OpenRequest<I> {
-    proved: Arc<Mutex<Proved<I>>>,
+/// Keeps the grant of an open request alive until it is dropped.
+pub(crate) struct KeepAliveGuard<I> {
+    liveness: Arc<Mutex<Liveness<I>>>,
     _open: oneshot::Sender<()>,
 }
 
-/// What is known of a grant's life.
-struct Proved<I> {
-    /// When the last keepalive that was proved was sent.
-    sent: Option<I>,
-    /// When it becomes doubtful whether the grant lives, if nothing is proved by then.
+/// How long a grant is known to live.
+struct Liveness<I> {
+    /// When the last confirmed keepalive was sent.
+    confirmed_at: Option<I>,
+    /// From when on the grant may have expired, unless another keepalive is confirmed by then.
     doubtful_from: I,
 }
 
-impl<I: Instant> OpenRequest<I> {
-    /// Begins. A session that was made by this very request is as young as the request; an older one is renewed at once.
-    pub(crate) fn keep<RT: AsyncRuntime<Instant = I>>(
+impl<I: Instant> KeepAliveGuard<I> {
+    /// Starts the keepalives. If this request created the session, its timeout started with the request; an older
+    /// session is renewed at once.
+    pub(crate) fn start<RT: AsyncRuntime<Instant = I>>(
         node: &Node<RT>,
-        standing: CallerStanding,
+        committed: CommittedAttempt,
         timeout: Duration,
         begun: I,
-    ) -> OpenRequest<I> {
+    ) -> KeepAliveGuard<I> {
         let (open, mut closed) = oneshot::channel::<()>();
-        let is_new = standing.attempt == 1;
-        let proved = Proved { sent: is_new.then_some(begun), doubtful_from: I::now() + timeout };
-        let proved = Arc::new(Mutex::new(proved));
-        let (shared, node) = (Arc::clone(&proved), node.clone());
+        let is_new = committed.attempt == 1;
+        let confirmed_at = is_new.then_some(begun);
+        let liveness = Arc::new(Mutex::new(Liveness { confirmed_at, doubtful_from: I::now() + timeout }));
+        let shared = Arc::clone(&liveness);
+        let node = node.clone();
         node.clone().0.tasks.spawn::<RT>(async move {
             let mut pause = if is_new { timeout / 3 } else { Duration::ZERO };
             loop {
                 let sent = RT::Instant::now() + pause;
                 let renewed = async {
                     RT::sleep(pause).await;
-                    node.0.keepalives.renew::<RT>(Renewal::Number(standing.session), sent + timeout / 3).await
+                    node.0.keepalives.renew::<RT>(Renewal::Number(committed.session), sent + timeout / 3).await
                 };
                 tokio::select! {
                     biased;
@@ -47,30 +49,29 @@ impl<I: Instant> OpenRequest<I> {
                     () = node.0.stop.requested() => return,
                     renewed = renewed => pause = match renewed.map(|renewed| renewed.value) {
                         Ok(Renewed::Alive { timeout_ms }) => {
-                            // An older session may have a timeout of its own.
+                            // An older session may have another timeout.
                             let timeout = Duration::from_millis(timeout_ms);
-                            let proved = Proved { sent: Some(sent), doubtful_from: sent + timeout };
-                            *shared.lock() = proved;
+                            *shared.lock() = Liveness { confirmed_at: Some(sent), doubtful_from: sent + timeout };
                             timeout / 3
                         }
-                        // What became of the grant is seen in the state.
-                        Ok(Renewed::Ended { .. } | Renewed::SessionOwned { .. } | Renewed::Unproved) => timeout / 3,
-                        // A third of the time is lost already, perhaps to an election.
+                        // The state tells what happened to the grant.
+                        Ok(Renewed::Ended { .. } | Renewed::SessionOwned { .. } | Renewed::Unconfirmed) => timeout / 3,
+                        // The keepalive has already cost a third of the timeout, perhaps because of an election.
                         Err(_) => timeout / 30,
                     },
                 }
             }
         });
-        OpenRequest { proved, _open: open }
+        KeepAliveGuard { liveness, _open: open }
     }
 
-    /// When the last keepalive that was proved was sent.
-    pub(crate) fn proved(&self) -> Option<I> {
-        self.proved.lock().sent
+    /// When the last confirmed keepalive was sent.
+    pub(crate) fn confirmed_at(&self) -> Option<I> {
+        self.liveness.lock().confirmed_at
     }
 
-    /// When it becomes doubtful whether the grant lives, if nothing is proved by then.
+    /// From when on the grant may have expired, unless another keepalive is confirmed by then.
     pub(crate) fn doubtful_from(&self) -> I {
-        self.proved.lock().doubtful_from
+        self.liveness.lock().doubtful_from
     }
 }

@@ -1,11 +1,12 @@
-//! Reads: made fresh enough first, then answered from the state here. A look-up is made in it, a listing from a copy.
+//! Reads: the node makes its state fresh enough, then answers from it. A look-up reads the state itself, a listing
+//! reads a copy.
 
 use crate::{
     api::{
         At, CallError, Freshness, GrantLookup, LockInfo, NodeView, OwnedAfter, PageQuery, QueueView, ReadOptions, SessionRef,
         SessionView,
     },
-    base::walks::{Walked, count_in_turns, find_in_turns, look_in_turns},
+    base::walks::{Walk, count_in_turns, find_in_turns, walk_in_turns},
     node::Node,
     views,
 };
@@ -25,15 +26,15 @@ use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// A copy of the state for a walk that takes as long as the state is large, once there is a place for it, as fresh as that.
-    pub(crate) async fn walk(&self, read: ReadOptions) -> Result<Walked, CallError> {
+    /// A copy of the state for a walk over all of it, after it is as fresh as required and a slot is free.
+    pub(crate) async fn walk(&self, read: ReadOptions) -> Result<Walk, CallError> {
         let deadline = RT::Instant::now() + read.timeout;
         self.freshen_by(read.freshness, deadline).await?;
         let begun = RT::timeout_at(deadline, self.0.walks.begin(|| self.0.replica.state())).await;
         begun.map_err(|_| CallError::Read(NotProposed::Overloaded.into()))
     }
 
-    /// A lock with a page of its holders; a lock that was never used has nobody.
+    /// A lock with a page of its holders. A lock that was never used has none.
     pub async fn lock(
         &self,
         name: &LockName,
@@ -58,7 +59,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(At { value: views::queue_page(&state, name, page, before), revision: state.revision() })
     }
 
-    /// Passes exactly while a held grant of the lock has that token, and is that grant where one is named.
+    /// Succeeds only while a held grant of the lock has this token and, if one is given, is this grant.
     pub async fn verify_fence(
         &self,
         name: &LockName,
@@ -71,24 +72,24 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(state.revision())
     }
 
-    /// A grant by its id; where it waits, the answer may wait for its turn.
+    /// A grant by its id. If it waits in the queue, the answer may wait for the grant too.
     pub async fn grant(&self, id: GrantId, wait: Duration, read: ReadOptions) -> Result<At<GrantLookup>, CallError> {
         self.freshen(read).await?;
         let until = RT::Instant::now() + wait;
         loop {
-            // Parked before the look, so that whatever happens after it is noticed.
-            let mut place = self.0.replica.read(|state| waiting(state, &id)).map(|number| self.0.hub.park(number));
+            // Registered before the look, so that no event after it is missed.
+            let mut waiter = self.0.replica.read(|state| waiting(state, &id)).map(|number| self.0.hub.register(number));
             let state = self.0.replica.state();
             let found = At { value: lookup(&state, &id), revision: state.revision() };
             drop(state);
             let waits = matches!(&found.value, GrantLookup::Live(view) if view.token.is_none());
-            let (Some(place), true) = (place.as_mut(), waits && RT::Instant::now() < until) else {
+            let (Some(waiter), true) = (waiter.as_mut(), waits && RT::Instant::now() < until) else {
                 return Ok(found);
             };
             tokio::select! {
                 biased;
                 () = self.0.stop.requested() => return Err(CallError::ShuttingDown),
-                () = place.woken() => {}
+                () = waiter.woken() => {}
                 () = RT::sleep_until(until) => {}
             }
         }
@@ -96,30 +97,30 @@ impl<RT: AsyncRuntime> Node<RT> {
 
     /// One page of the locks.
     pub async fn locks(&self, query: &LockQuery, read: ReadOptions) -> Result<At<LockPage>, CallError> {
-        let looks_at_all = query.sort != LockSort::Name;
-        if looks_at_all {
-            let walked = self.walk(read).await?;
-            return Ok(page_of_locks(&walked.state, query).await);
+        let needs_walk = query.sort != LockSort::Name;
+        if needs_walk {
+            let walk = self.walk(read).await?;
+            return Ok(page_of_locks(&walk.state, query).await);
         }
         Ok(page_of_locks(&self.fresh_copy(read).await?, query).await)
     }
 
     /// One page of a lock's history.
     pub async fn history(&self, query: &HistoryQuery, read: ReadOptions) -> Result<At<HistoryPage>, CallError> {
-        let looks_at_all = query.when.is_some();
-        if looks_at_all {
-            let walked = self.walk(read).await?;
-            return Ok(page_of_history(&walked.state, query).await);
+        let needs_walk = query.when.is_some();
+        if needs_walk {
+            let walk = self.walk(read).await?;
+            return Ok(page_of_history(&walk.state, query).await);
         }
         Ok(page_of_history(&self.fresh_copy(read).await?, query).await)
     }
 
-    /// The refusal of a grant that has ended so, with what is known of it here.
+    /// The refusal for a grant that has ended, with the note that this node has of it.
     pub(crate) fn grant_ended(&self, grant: &GrantId, reason: EndReason) -> CallError {
         Rejection::GrantEnded { reason, note: self.0.replica.read(|state| state.break_note(grant)) }.into()
     }
 
-    /// A page of the sessions, by number, each with the first of what it owns.
+    /// A page of the sessions, by number, each with the first entries of what it owns.
     pub async fn sessions(
         &self,
         page: PageQuery<SessionNumber>,
@@ -128,10 +129,11 @@ impl<RT: AsyncRuntime> Node<RT> {
         let state = self.fresh_copy(read).await?;
         let (sessions, has_more) = page.cut(state.sessions_after(page.after.unwrap_or_default()));
         let next = sessions.last().filter(|_| has_more).map(|last| last.number);
-        let (mut left, mut views) = (sessions.into_iter(), Vec::new());
+        let mut left = sessions.into_iter();
+        let mut views = Vec::new();
         let shown = PageQuery { after: None, limit: SESSION_ROW_MAX };
-        look_in_turns(|count| {
-            // Each of them is a page by itself.
+        walk_in_turns(|count| {
+            // Each session costs a page of its own.
             let turn = left.by_ref().take((count / SESSION_ROW_MAX).max(1));
             views.extend(turn.map(|session| views::session(&state, session, &shown)));
             left.len() == 0
@@ -155,20 +157,21 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(At { value: session.map(|session| views::session(&state, session, page)), revision: state.revision() })
     }
 
-    /// A node of the tree.
+    /// A node of the tree, with its value.
     pub async fn get_node(&self, path: &Path, read: ReadOptions) -> Result<At<NodeView>, CallError> {
         let found = self.read(read, |state| state.node(path).cloned()).await?;
         let node = found.value.ok_or_else(|| CallError::NoNode { path: path.clone() })?;
         Ok(At { value: NodeView { node }, revision: found.revision })
     }
 
-    /// A look-up in the state itself. Nothing is applied meanwhile: what walks over anything takes a copy.
-    pub(crate) async fn read<T>(&self, options: ReadOptions, look: impl FnOnce(&State) -> T) -> Result<At<T>, CallError> {
+    /// A look-up in the state itself, which blocks apply meanwhile. A walk over several entries takes a copy instead.
+    pub(crate) async fn read<T>(&self, options: ReadOptions, read: impl FnOnce(&State) -> T) -> Result<At<T>, CallError> {
         self.freshen(options).await?;
-        Ok(self.0.replica.read(|state| At { value: look(state), revision: state.revision() }))
+        Ok(self.0.replica.read(|state| At { value: read(state), revision: state.revision() }))
     }
 
-    /// A copy of the state, as fresh as that. It costs next to nothing, and apply goes on while it is looked at.
+    /// A copy of the state, as fresh as required. It costs almost nothing, and apply continues while the caller reads
+    /// it.
     pub(crate) async fn fresh_copy(&self, options: ReadOptions) -> Result<State, CallError> {
         self.freshen(options).await?;
         Ok(self.0.replica.state())
@@ -211,17 +214,17 @@ fn lookup(state: &State, id: &GrantId) -> GrantLookup {
 
 async fn page_of_locks(state: &State, query: &LockQuery) -> At<LockPage> {
     let mut listing = state.lock_listing(query);
-    look_in_turns(|count| listing.look_at(count)).await;
+    walk_in_turns(|count| listing.look_at(count)).await;
     At { value: listing.into_page(), revision: state.revision() }
 }
 
 async fn page_of_history(state: &State, query: &HistoryQuery) -> At<HistoryPage> {
     let mut listing = state.history_listing(query);
-    look_in_turns(|count| listing.look_at(count)).await;
+    walk_in_turns(|count| listing.look_at(count)).await;
     At { value: listing.into_page(), revision: state.revision() }
 }
 
-/// What a page of a queue that begins behind a place has to know of those before it.
+/// What a page in the middle of a queue must know of the contenders before it.
 async fn before<'a>(state: &'a State, name: &LockName, key: QueueKey) -> Before<'a> {
     let (counted, left) = state.queue_through(name, key);
     let count = counted + count_in_turns(left).await;

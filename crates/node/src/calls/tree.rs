@@ -1,4 +1,4 @@
-//! Writes to the tree, and reads of more than one node of it.
+//! Writes to the tree, and listings of its nodes.
 
 use crate::{
     api::{At, CallError, Children, Fence, NodeRow, Operated, Precondition, ReadOptions, TransactCall, Transacted, WriteCall},
@@ -14,7 +14,7 @@ use fairhold_types::{Path, limits};
 use openraft_rt::AsyncRuntime;
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// Does one operation on the tree, where its fence and its precondition hold.
+    /// Performs one operation on the tree if its fence and its precondition hold.
     pub async fn write_node(&self, call: WriteCall) -> Result<At<Operated>, CallError> {
         let WriteCall { key, operation, precondition, fence, timeout } = call;
         let conditions = fence.map(fenced).into_iter().chain(precondition.map(|wanted| wanted.condition())).collect();
@@ -24,13 +24,13 @@ impl<RT: AsyncRuntime> Node<RT> {
                 Ok([result]) => Ok(At { value: Operated { result, at: value.at }, revision }),
                 Err(results) => unreachable!("one operation was answered with {results:?}"),
             },
-            // Who asked for one thing need not be told which.
+            // The call has only one step, so the step's number says nothing.
             Err(CallError::Rejected(Rejection::Step { reason, .. })) => Err(CallError::Rejected(*reason)),
             Err(error) => Err(error),
         }
     }
 
-    /// Checks conditions and does operations in one step.
+    /// Checks conditions and performs operations in one step.
     pub async fn transact(&self, call: TransactCall) -> Result<At<Transacted>, CallError> {
         let TransactCall { key, conditions, then, otherwise, timeout } = call;
         let key = Some(WriteKey { key, fingerprint: fingerprint(&(&conditions, &then, &otherwise))? });
@@ -53,7 +53,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
     }
 
-    /// The children of a node, or all nodes below it, in their order: at most `limit`, from behind the path `after` on.
+    /// The children of a node, or all nodes below it, in the order of their paths: at most `limit`, after the path
+    /// `after`.
     pub async fn list_nodes(
         &self,
         path: &Path,
@@ -72,7 +73,7 @@ impl<RT: AsyncRuntime> Node<RT> {
 fn list(state: &State, path: &Path, recursive: bool, after: Option<&str>, limit: usize) -> Option<Children> {
     let parent = state.node(path)?.clone();
     let row = |(path, node): (&Path, &fairhold_state::record::Znode)| NodeRow { path: path.clone(), node: node.clone() };
-    // One more than asked for tells whether there is more.
+    // One more row than the page has tells whether more follow.
     let mut rows: Vec<NodeRow> = if recursive {
         state.descendants(path, after).take(limit + 1).map(row).collect()
     } else {

@@ -1,12 +1,10 @@
-//! Watching: the events of what one asked for, from a revision on, each once and in order, or the news that some are gone.
-//! The task that writes a watch to its connection fetches the next events, so a slow reader is not written to and costs nothing:
-//! it comes back to a position in the ring, or to find that the position is gone.
-
-use tokio::task::yield_now;
+//! Watches: the changes that a filter selects, from a revision on, each once and in order, or an error if some are
+//! gone. The task that writes to the watch's connection fetches the next changes itself. So a slow reader costs
+//! nothing: it resumes at its position in the ring, or learns that the position is gone.
 
 use crate::{
     api::{CallError, Freshness, ReadOptions},
-    calls::initial::Initial,
+    calls::initial::InitialPages,
     feed::{dispatcher::Watcher, watch_filter::WatchFilter},
     node::Node,
 };
@@ -14,10 +12,11 @@ use fairhold_raft::error::NotProposed;
 use fairhold_types::{Revision, failpoint, limits::BOOKMARK_EVERY};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
+use tokio::task::yield_now;
 
 pub use crate::{
-    calls::initial::{There, ThereContender},
-    feed::dispatcher::TellResult,
+    calls::initial::{InitialContender, InitialItem},
+    feed::dispatcher::RevisionChanges,
 };
 
 /// Where a watch begins.
@@ -25,24 +24,24 @@ pub use crate::{
 pub enum WatchStart {
     /// With the next change.
     Now,
-    /// With what is there now, then the next change.
+    /// With the current state, then the next change.
     Initial,
-    /// With the changes of that revision.
+    /// With the changes of this revision.
     From(Revision),
 }
 
-/// What a watch tells next.
+/// An item of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchItem {
-    /// Some of what was there when the watch began; told before anything else.
-    There(Revision, Vec<There>),
-    /// Changes, those of one revision together. Of a large revision it is a part, and the next part comes next.
-    Changes(Vec<TellResult>),
-    /// Everything up to this revision has been told.
+    /// A part of the initial state, before anything else.
+    Initial(Revision, Vec<InitialItem>),
+    /// Changes, those of one revision together. A large revision comes in parts.
+    Changes(Vec<RevisionChanges>),
+    /// The watch has reported everything up to this revision.
     Bookmark(Revision),
-    /// The server stops. Everything up to this revision has been told. It is the last.
+    /// The server shuts down. The watch has reported everything up to this revision. It is the last item.
     GoAway(Revision),
-    /// The watch cannot go on. It is the last.
+    /// The watch cannot continue. It is the last item.
     Failed(Revision, CallError),
 }
 
@@ -50,38 +49,38 @@ pub enum WatchItem {
 pub struct NodeWatch<RT: AsyncRuntime> {
     node: Node<RT>,
     watcher: Watcher,
-    initial: Option<Initial>,
-    /// Where it began now or with what is there: the revision after which changes come, which is said before the first of them.
+    initial: Option<InitialPages>,
+    /// The revision at which a watch with `Now` or `Initial` began; reported as a bookmark before the first change.
     begun_at: Option<Revision>,
-    /// All events up to this revision were sent.
-    told: Revision,
-    /// When a bookmark is due; `None`: as soon as all that is known was told.
+    /// The watch has reported everything up to this revision.
+    reported: Revision,
+    /// When a bookmark is due; `None`: after the last known change.
     bookmark_at: Option<RT::Instant>,
     ended: bool,
 }
 
 impl<RT: AsyncRuntime> std::fmt::Debug for NodeWatch<RT> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watch").field("told", &self.told).finish_non_exhaustive()
+        f.debug_struct("NodeWatch").field("reported", &self.reported).finish_non_exhaustive()
     }
 }
 
-/// Whether something is newer than what a caller knows.
+/// The result of a long poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WatchBatch {
-    /// It is, or that is no longer known.
+pub enum LongPollResult {
+    /// Something is newer than the caller's revision, or this node no longer knows.
     Newer,
-    /// It is not, up to this revision.
+    /// Nothing is newer, up to this revision.
     Nothing(Revision),
 }
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// Watches. Where it begins now or with what is there, the state is made as fresh as the caller wants it first; where it
-    /// begins with a revision that this node does not have yet, it waits for that.
+    /// Starts a watch. `Now` and `Initial` first make the state as fresh as `read` requires. `From` waits until this
+    /// node has reached that revision.
     pub async fn watch(
         &self,
-        scopes: Vec<WatchFilter>,
-        begin: WatchStart,
+        filters: Vec<WatchFilter>,
+        start: WatchStart,
         read: ReadOptions,
     ) -> Result<NodeWatch<RT>, CallError> {
         if self.is_shutting_down() {
@@ -90,7 +89,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         failpoint!(NodeWatchBegin, RT).map_err(|_| CallError::Read(NotProposed::Overloaded.into()))?;
         let mut initial = None;
         let deadline = RT::Instant::now() + read.timeout;
-        let told = match begin {
+        let reported = match start {
             WatchStart::Now | WatchStart::Initial => {
                 self.freshen_by(read.freshness, deadline).await?;
                 Revision(0)
@@ -100,62 +99,63 @@ impl<RT: AsyncRuntime> Node<RT> {
                 Revision(from.0.saturating_sub(1))
             }
         };
-        let mut watcher = self.enter(scopes.clone())?;
-        let told = match begin {
+        let mut watcher = self.register_watcher(filters.clone())?;
+        let reported = match start {
             WatchStart::From(from) => {
                 watcher.start_at(from)?;
-                told
+                reported
             }
-            // While the state is read nothing is added to the ring, so the two are of one revision.
+            // Nothing is added to the ring while the state is read, so both are at the same revision.
             WatchStart::Now | WatchStart::Initial => self.0.replica.read(|state| {
                 watcher.start_after(state.revision());
-                initial = (begin == WatchStart::Initial).then(|| Initial::new::<RT>(self, state.clone(), scopes));
+                initial = (start == WatchStart::Initial).then(|| InitialPages::new::<RT>(self, state.clone(), filters));
                 state.revision()
             }),
         };
-        let begun_at = match begin {
-            WatchStart::Now | WatchStart::Initial => Some(told),
+        let begun_at = match start {
+            WatchStart::Now | WatchStart::Initial => Some(reported),
             WatchStart::From(_) => None,
         };
-        Ok(NodeWatch { node: self.clone(), watcher, initial, begun_at, told, bookmark_at: None, ended: false })
+        Ok(NodeWatch { node: self.clone(), watcher, initial, begun_at, reported, bookmark_at: None, ended: false })
     }
 
-    /// Waits until something in the scope is newer than a revision (than what is there now, where none is given), for so long
-    /// at most. First the state is made as fresh as the caller wants it.
-    pub async fn wait_for_news(
+    /// Waits up to `wait` until something that the filter selects is newer than `after`, or than the current state
+    /// without `after`. First it makes the state as fresh as `read` requires.
+    pub async fn wait_for_change(
         &self,
-        scope: WatchFilter,
+        filter: WatchFilter,
         after: Option<Revision>,
         wait: Duration,
         read: ReadOptions,
-    ) -> Result<WatchBatch, CallError> {
+    ) -> Result<LongPollResult, CallError> {
         let begun = RT::Instant::now();
-        let (until, deadline) = (begun + wait, begun + read.timeout);
+        let until = begun + wait;
+        let deadline = begun + read.timeout;
         self.freshen_by(read.freshness, deadline).await?;
         if let Some(after) = after {
             self.reach(after.next(), deadline).await?;
         }
-        let mut watcher = self.enter(vec![scope])?;
+        let mut watcher = self.register_watcher(vec![filter])?;
         match after {
-            Some(after) if watcher.start_at(after.next()).is_err() => return Ok(WatchBatch::Newer),
+            Some(after) if watcher.start_at(after.next()).is_err() => return Ok(LongPollResult::Newer),
             Some(_) => {}
             None => self.0.replica.read(|state| watcher.start_after(state.revision())),
         }
         loop {
-            match watcher.look() {
+            match watcher.next_changes() {
                 Ok(None) => {}
-                Ok(Some(told)) if told.is_empty() => {
+                Ok(Some(changes)) if changes.is_empty() => {
                     yield_now().await;
                     continue;
                 }
-                Ok(Some(_)) | Err(_) => return Ok(WatchBatch::Newer),
+                Ok(Some(_)) | Err(_) => return Ok(LongPollResult::Newer),
             }
             if RT::Instant::now() >= until {
-                // Looked at together with the state, so that its revision is exactly the one up to which there is nothing.
-                match self.0.replica.read(|state| (watcher.look(), state.revision())) {
-                    (Ok(None), revision) => return Ok(WatchBatch::Nothing(revision)),
-                    (Ok(Some(told)), _) if told.is_empty() => continue,
-                    (Ok(Some(_)) | Err(_), _) => return Ok(WatchBatch::Newer),
+                // Reads both together, so that nothing is newer up to exactly this revision.
+                match self.0.replica.read(|state| (watcher.next_changes(), state.revision())) {
+                    (Ok(None), revision) => return Ok(LongPollResult::Nothing(revision)),
+                    (Ok(Some(changes)), _) if changes.is_empty() => continue,
+                    (Ok(Some(_)) | Err(_), _) => return Ok(LongPollResult::Newer),
                 }
             }
             tokio::select! {
@@ -167,8 +167,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
     }
 
-    /// Waits until the state here is so far that the next change can be that revision. A revision that is further than anything
-    /// that was ever acknowledged belongs to another history: waiting for it would be waiting for something else.
+    /// Waits until the next change of this node can have this revision. A revision that the cluster has not reached
+    /// belongs to another history, so it is an error.
     async fn reach(&self, from: Revision, deadline: RT::Instant) -> Result<(), CallError> {
         let reached = || self.revision().next() >= from;
         if !reached() {
@@ -177,50 +177,51 @@ impl<RT: AsyncRuntime> Node<RT> {
         if reached() { Ok(()) } else { Err(CallError::FutureRevision { from, revision: self.revision() }) }
     }
 
-    fn enter(&self, scopes: Vec<WatchFilter>) -> Result<Watcher, CallError> {
-        let watcher = self.0.hub.watchers.enter(scopes);
+    fn register_watcher(&self, filters: Vec<WatchFilter>) -> Result<Watcher, CallError> {
+        let watcher = self.0.hub.dispatcher.register(filters);
         watcher.ok_or_else(|| CallError::Read(NotProposed::Overloaded.into()))
     }
 }
 
 impl<RT: AsyncRuntime> NodeWatch<RT> {
-    /// The revision up to which everything was told, or is not asked for.
+    /// The watch has reported everything up to this revision, or was not asked for it.
     #[must_use]
     pub fn revision(&self) -> Revision {
-        self.told
+        self.reported
     }
 
-    /// What comes next; nothing after the last. It waits for it, and is not to be dropped and asked again in between.
+    /// Waits for the next item; `None` after the last one. It is not cancel-safe: do not drop the future before its
+    /// end.
     pub async fn next(&mut self) -> Option<WatchItem> {
         if self.ended {
             return None;
         }
-        let next = self.find().await;
-        let next = next.unwrap_or_else(|error| WatchItem::Failed(self.node.revision(), error));
-        match &next {
-            WatchItem::There(..) => {}
-            WatchItem::Changes(told) => {
-                let complete = told.iter().rev().find(|told| told.complete);
-                self.told = complete.map_or(self.told, |told| told.revision.max(self.told));
+        let item = self.next_item().await;
+        let item = item.unwrap_or_else(|error| WatchItem::Failed(self.node.revision(), error));
+        match &item {
+            WatchItem::Initial(..) => {}
+            WatchItem::Changes(changes) => {
+                let complete = changes.iter().rev().find(|changes| changes.complete);
+                self.reported = complete.map_or(self.reported, |changes| changes.revision.max(self.reported));
             }
             WatchItem::Bookmark(revision) => {
-                self.told = *revision;
+                self.reported = *revision;
                 self.bookmark_at = Some(RT::Instant::now() + BOOKMARK_EVERY);
             }
             WatchItem::GoAway(_) => self.ended = true,
             WatchItem::Failed(..) => {
-                self.node.0.hub.watchers.cut.inc();
+                self.node.0.hub.dispatcher.cut.inc();
                 self.ended = true;
             }
         }
-        Some(next)
+        Some(item)
     }
 
-    async fn find(&mut self) -> Result<WatchItem, CallError> {
+    async fn next_item(&mut self) -> Result<WatchItem, CallError> {
         if let Some(initial) = &mut self.initial {
             while let Some(page) = initial.page()? {
                 if !page.is_empty() {
-                    return Ok(WatchItem::There(self.told, page));
+                    return Ok(WatchItem::Initial(self.reported, page));
                 }
                 yield_now().await;
             }
@@ -231,28 +232,28 @@ impl<RT: AsyncRuntime> NodeWatch<RT> {
         }
         loop {
             if self.node.is_shutting_down() {
-                return Ok(WatchItem::GoAway(self.told));
+                return Ok(WatchItem::GoAway(self.reported));
             }
             failpoint!(NodeWatchLook, RT).map_err(|_| CallError::Read(NotProposed::Overloaded.into()))?;
-            match self.watcher.look()? {
+            match self.watcher.next_changes()? {
                 None => {}
-                Some(told) if told.is_empty() => {
+                Some(changes) if changes.is_empty() => {
                     yield_now().await;
                     continue;
                 }
-                Some(told) => return Ok(WatchItem::Changes(told)),
+                Some(changes) => return Ok(WatchItem::Changes(changes)),
             }
             let now = RT::Instant::now();
             let due = self.bookmark_at.is_none_or(|at| at <= now);
-            if due && let Some(revision) = self.watcher.pass_over() {
-                return Ok(WatchItem::Bookmark(revision.max(self.told)));
+            if due && let Some(revision) = self.watcher.skip_unrelated() {
+                return Ok(WatchItem::Bookmark(revision.max(self.reported)));
             }
             let stop = self.node.0.stop.clone();
             tokio::select! {
                 biased;
                 () = stop.requested() => {}
                 () = self.watcher.woken() => {}
-                // Where one is due already, it waits for changes that are about to wake this watch.
+                // A due bookmark waits for changes that are about to wake this watch.
                 () = RT::sleep_until(self.bookmark_at.unwrap_or(now)), if !due => {}
             }
         }

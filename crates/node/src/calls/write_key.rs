@@ -1,4 +1,4 @@
-//! The idempotency key of a write, with a hash of what was asked: the same key with another request is refused.
+//! The idempotency key of a write, with a hash of the request: the same key with another request is refused.
 
 use crate::api::CallError;
 use fairhold_state::command::{Rejection, WriteKey};
@@ -6,15 +6,15 @@ use fairhold_types::GrantId;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-/// The version byte of the bytes under a write's fingerprint, which are never stored.
+/// The version byte of the bytes that are hashed. They are never stored.
 const FINGERPRINT_FORMAT: u8 = 1;
 
-/// The key of a call, with what was asked; none where the caller gave none.
+/// The key of a call with the fingerprint of its request; `None` if the caller sent no key.
 pub(crate) fn write_key(key: Option<GrantId>, asked: &impl Serialize) -> Result<Option<WriteKey>, CallError> {
     key.map(|key| Ok(WriteKey { key, fingerprint: fingerprint(asked)? })).transpose()
 }
 
-/// What tells one write from another, for its key: the first half of a hash over all that was asked.
+/// Tells requests with the same key apart: the first half of a hash over the whole request.
 pub(crate) fn fingerprint(asked: &impl Serialize) -> Result<[u8; 16], CallError> {
     let bytes = fairhold_codec::encode(FINGERPRINT_FORMAT, asked)
         .map_err(|error| Rejection::Unsupported { what: format!("a write of this size ({error})") })?;

@@ -1,81 +1,81 @@
-//! Changes as they are kept for those who watch: what happened to what, with numbers and versions, without ids and, but for what
-//! elections proclaim, without values.
+//! Changes as the ring keeps them for watches: numbers and versions, but no secret ids, and no values except those that
+//! leaders procontender.
 
 use fairhold_state::{State, command::Event, record::Contender, value::Value};
 use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber, watch::SessionEnd};
 use std::sync::Arc;
 
-/// A change that watches tell of.
+/// A change that watches report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// A node of the tree was created.
     NodeCreated(Path),
-    /// A node's value was written.
+    /// The value of a node of the tree was written.
     NodeChanged {
-        /// The node.
+        /// Its path.
         path: Path,
-        /// Its version now.
+        /// The new version.
         version: i32,
     },
-    /// A node was removed.
+    /// A node of the tree was deleted.
     NodeDeleted(Path),
-    /// A contender took its place in a queue.
+    /// A contender entered a queue.
     Queued(ChangedContender),
     /// A contender became a holder.
     Granted(ChangedContender, FencingToken),
     /// A grant ended.
     GrantEnded {
-        /// The lock.
+        /// Its lock.
         lock: LockName,
-        /// The grant.
+        /// Its public number.
         number: GrantNumber,
         /// The session that owned it.
         session: SessionNumber,
-        /// How.
+        /// How it ended.
         reason: EndReason,
     },
-    /// A grant expired, and its lock stays blocked.
+    /// A holder expired, and its lock delay starts.
     Cooling {
-        /// The lock.
+        /// The lock, which stays blocked.
         lock: LockName,
         /// The grant that expired.
         number: GrantNumber,
-        /// For how long.
+        /// The lock delay in milliseconds.
         delay_ms: u64,
     },
-    /// An exclusive holder shares from now on.
+    /// An exclusive holder became a shared one.
     Downgraded {
-        /// The lock.
+        /// Its lock.
         lock: LockName,
-        /// The grant.
+        /// Its grant.
         number: GrantNumber,
     },
-    /// An administrator set what a lock allows.
+    /// An administrator changed the limits of a lock.
     LockSet {
         /// The lock.
         lock: LockName,
         /// The administrator's client, such as `curl@127.0.0.1`.
         by: Arc<str>,
     },
-    /// An administrator asks a holder to give the lock back.
+    /// An administrator asks a holder to release the lock.
     Revoked {
         /// The lock.
         lock: LockName,
-        /// The grant.
+        /// The holder's grant.
         number: GrantNumber,
         /// The administrator's client, such as `curl@127.0.0.1`.
         by: Arc<str>,
         /// The reason; may be empty.
         reason: Arc<str>,
     },
-    /// A lock delay has ended.
+    /// A lock delay ended.
     Cooled {
         /// The lock.
         lock: LockName,
         /// The grant that had expired.
         number: GrantNumber,
     },
-    /// An administrator took the lock from those who held it; each of their grants ends with a change of its own.
+    /// An administrator took the lock from its holders. Each of their grants ends with a change of its own.
     Broken {
         /// The lock.
         lock: LockName,
@@ -84,63 +84,63 @@ pub enum Change {
         /// The reason; may be empty.
         reason: Arc<str>,
     },
-    /// An election has a leader with that value: a new one where the version is 0.
+    /// The leader of an election proclaimed a value: a new leader if the version is 0.
     Proclaimed {
         /// The leader.
         leader: ChangedContender,
-        /// Its token.
+        /// The leader's fencing token.
         token: FencingToken,
-        /// How often it has proclaimed.
+        /// How many values the leader has proclaimed since it was elected, not counting the first.
         version: i32,
-        /// The value, which the state and all who are told of it share.
+        /// The value, shared with the state and all watchers.
         value: Value,
     },
-    /// The leader of an election no longer leads it.
+    /// An election lost its leader.
     Vacated {
         /// The election.
         lock: LockName,
-        /// The grant that led it.
+        /// The grant of the former leader.
         number: GrantNumber,
     },
-    /// A lock that nobody used was forgotten.
+    /// The cluster forgot an unused lock.
     LockForgotten(LockName),
-    /// A session began.
+    /// A session was opened.
     SessionOpened {
-        /// The session.
+        /// Its public number.
         session: SessionNumber,
-        /// Its timeout.
+        /// Its timeout in milliseconds.
         timeout_ms: u64,
     },
-    /// A session has another timeout.
+    /// A session has a new timeout.
     SessionChanged {
-        /// The session.
+        /// Its public number.
         session: SessionNumber,
-        /// Its timeout now.
+        /// The new timeout in milliseconds.
         timeout_ms: u64,
     },
     /// A session ended.
     SessionEnded {
-        /// The session.
+        /// Its public number.
         session: SessionNumber,
-        /// How.
+        /// How it ended.
         reason: SessionEnd,
     },
 }
 
-/// A grant as those who watch its lock know it.
+/// A contender, as watchers of its lock see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedContender {
     /// The lock.
     pub lock: LockName,
-    /// The grant.
+    /// The public number of its grant.
     pub number: GrantNumber,
-    /// Its session.
+    /// The public number of its session.
     pub session: SessionNumber,
     /// Its owner, for people to read.
     pub owner: Arc<str>,
 }
 
-/// What a change happened to.
+/// The object of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject<'a> {
     Node(&'a Path),
@@ -152,14 +152,14 @@ pub(crate) enum Subject<'a> {
 }
 
 impl Change {
-    /// What watches tell of an event; `state` is the one right after it. Attempts are the affair of those who attach.
+    /// What watches report for an event, if anything. `state` is the state right after it.
     pub(crate) fn of(state: &State, event: &Event) -> Option<Change> {
-        let claim = |lock: &LockName, number: GrantNumber| ChangedContender::of(state.contender(number), lock, number);
+        let contender = |lock: &LockName, number: GrantNumber| ChangedContender::of(state.contender(number), lock, number);
         Some(match event {
             Event::NodeCreated { path } => Change::NodeCreated(path.clone()),
             Event::NodeChanged { path, version } => Change::NodeChanged { path: path.clone(), version: *version },
-            Event::Queued { lock, grant } => Change::Queued(claim(lock, *grant)),
-            Event::Granted { lock, grant, token } => Change::Granted(claim(lock, *grant), *token),
+            Event::Queued { lock, grant } => Change::Queued(contender(lock, *grant)),
+            Event::Granted { lock, grant, token } => Change::Granted(contender(lock, *grant), *token),
             Event::Ended { lock, grant, session, reason } => {
                 Change::GrantEnded { lock: lock.clone(), number: *grant, session: *session, reason: *reason }
             }
@@ -172,7 +172,7 @@ impl Change {
                 Change::Broken { lock: lock.clone(), by: by.as_str().into(), reason: reason.as_str().into() }
             }
             Event::Proclaimed { lock, grant, token, version, value } => {
-                Change::Proclaimed { leader: claim(lock, *grant), token: *token, version: *version, value: value.clone() }
+                Change::Proclaimed { leader: contender(lock, *grant), token: *token, version: *version, value: value.clone() }
             }
             Event::Vacated { lock, grant } => Change::Vacated { lock: lock.clone(), number: *grant },
             Event::LockSet { lock, by } => Change::LockSet { lock: lock.clone(), by: by.as_str().into() },
@@ -187,7 +187,7 @@ impl Change {
             Event::SessionClosed { session } => Change::SessionEnded { session: *session, reason: SessionEnd::Closed },
             Event::SessionExpired { session } => Change::SessionEnded { session: *session, reason: SessionEnd::Expired },
             Event::NodeDeleted { path, .. } => Change::NodeDeleted(path.clone()),
-            // The child's own event tells it; a wish to be the only holder is told when it comes true.
+            // The child's own event reports it; an upgrade is reported when it is granted; attempts concern only their callers.
             Event::Upgrading { .. }
             | Event::UpgradeEnded { .. }
             | Event::Holds { .. }
@@ -199,7 +199,7 @@ impl Change {
     pub(crate) fn subject(&self) -> Subject<'_> {
         match self {
             Change::NodeCreated(path) | Change::NodeChanged { path, .. } | Change::NodeDeleted(path) => Subject::Node(path),
-            Change::Queued(claim) | Change::Granted(claim, _) => Subject::Grant(&claim.lock, claim.session),
+            Change::Queued(contender) | Change::Granted(contender, _) => Subject::Grant(&contender.lock, contender.session),
             Change::GrantEnded { lock, session, .. } => Subject::Grant(lock, *session),
             Change::Cooling { lock, .. }
             | Change::Cooled { lock, .. }
@@ -217,10 +217,10 @@ impl Change {
         }
     }
 
-    /// About how many bytes it occupies.
+    /// Its approximate size in memory.
     fn bytes(&self) -> usize {
         let text = match self {
-            Change::Queued(claim) | Change::Granted(claim, _) => claim.lock.as_str().len() + claim.owner.len(),
+            Change::Queued(contender) | Change::Granted(contender, _) => contender.lock.as_str().len() + contender.owner.len(),
             Change::LockSet { lock, by } => lock.as_str().len() + by.len(),
             Change::Broken { lock, by, reason } | Change::Revoked { lock, by, reason, .. } => {
                 lock.as_str().len() + by.len() + reason.len()
@@ -247,13 +247,14 @@ impl Change {
     }
 }
 
-/// What a text costs besides its bytes: two counters, and what the allocator rounds up.
+/// The overhead of a text: two counters, and the allocator's rounding.
 const TEXT_OVERHEAD: usize = 32;
-/// What the changes of one revision cost besides themselves: two allocations and the place in the queue.
+/// The overhead of a revision: two allocations and the entry in the queue.
 const REVISION_OVERHEAD: usize = 80;
 
 impl ChangedContender {
-    /// A contender that was granted or queued is there right after it, but for one whose own revision ended it again.
+    /// A contender that was queued or granted exists in the state right after the event, unless the same revision also
+    /// ended it.
     fn of(contender: Option<&Contender>, lock: &LockName, number: GrantNumber) -> ChangedContender {
         ChangedContender {
             lock: lock.clone(),
@@ -264,7 +265,7 @@ impl ChangedContender {
     }
 }
 
-/// The changes of one revision, in order: they are told together or not at all.
+/// The changes of one revision, in order. The ring keeps them together or not at all.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Changes {
     pub(crate) revision: Revision,
@@ -276,7 +277,7 @@ impl Changes {
         Changes { revision, list: events.iter().filter_map(|event| Change::of(state, event)).collect() }
     }
 
-    /// About how many bytes they occupy.
+    /// Their approximate size in memory.
     pub(crate) fn bytes(&self) -> usize {
         REVISION_OVERHEAD + self.list.iter().map(Change::bytes).sum::<usize>()
     }

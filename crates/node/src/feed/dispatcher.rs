@@ -1,8 +1,8 @@
-//! The watchers of this node, indexed by what they watch: a change wakes only the watchers that it concerns.
+//! Tells watchers of changes: a change wakes only the watchers whose filters select it.
 //!
-//! Apply does not look for them. It adds to the ring and rings a bell; a task of its own, the crier, goes through what is new,
-//! marks whom it concerns with the position of the first such change, and wakes them. So a watcher costs apply nothing, has no
-//! queue, and skips all that does not concern it.
+//! Apply only adds a change to the ring and notifies the dispatcher, a task of its own. The dispatcher goes through the new
+//! changes, marks the watchers of each with the position of the first change for them, and wakes them. So a watcher costs apply
+//! nothing, needs no queue, and skips all changes that its filters do not select.
 
 use crate::{
     api::Compacted,
@@ -25,85 +25,86 @@ use std::{
 };
 use tokio::{sync::Notify, task::yield_now};
 
-/// Revisions that are gone through at once; others get their turn in between.
-const AT_ONCE: usize = 256;
+/// Revisions, or wake-ups, between two yields to other tasks.
+const BATCH: usize = 256;
 
-pub(crate) struct Watchers {
+pub(crate) struct WatchDispatcher {
     pub(crate) ring: Ring,
-    /// Watches that were cut off because events are missing.
+    /// Watches that this node ended because it no longer has their events.
     pub(crate) cut: Counter,
-    bell: Notify,
+    /// Notified after every addition to the ring.
+    added: Notify,
     table: Mutex<Table>,
 }
 
 #[derive(Default)]
 struct Table {
-    next: u64,
+    next_id: u64,
     watchers: BTreeMap<u64, Slot>,
-    by_scope: BTreeMap<WatchFilter, BTreeSet<u64>>,
-    /// Up to where the crier has looked for those concerned.
-    cried: Position,
+    by_filter: BTreeMap<WatchFilter, BTreeSet<u64>>,
+    /// The watchers of all changes before this position are marked.
+    dispatched: Position,
     /// The last revision before that position.
     revision: Revision,
 }
 
 struct Slot {
-    /// The first position that concerns it and that it does not know of.
+    /// The first position with a change for this watcher that it has not learned of yet.
     pending: Option<Position>,
     wake: Arc<Notify>,
 }
 
-impl Watchers {
-    pub(crate) fn new(ring_bytes: u64) -> Watchers {
-        Watchers { ring: Ring::new(ring_bytes), cut: Counter::default(), bell: Notify::new(), table: Mutex::default() }
+impl WatchDispatcher {
+    pub(crate) fn new(ring_bytes: u64) -> WatchDispatcher {
+        WatchDispatcher { ring: Ring::new(ring_bytes), cut: Counter::default(), added: Notify::new(), table: Mutex::default() }
     }
 
-    /// Adds what a revision changed. Nobody is waited for.
+    /// Adds the changes of a revision, without waiting for anybody.
     pub(crate) fn push(&self, changes: Changes) {
         self.ring.push(changes);
-        self.bell.notify_one();
+        self.added.notify_one();
     }
 
-    /// A snapshot took the place of the state.
+    /// A snapshot replaced the state.
     pub(crate) fn reset(&self, revision: Revision) {
         self.ring.reset(revision);
-        self.bell.notify_one();
+        self.added.notify_one();
     }
 
-    /// Begins to watch, from the end of what is known; `None` where too many watch already. Whatever is added to the ring after
-    /// this call wakes the watcher, so the ring is looked at only afterwards.
-    pub(crate) fn enter(self: &Arc<Self>, scopes: Vec<WatchFilter>) -> Option<Watcher> {
+    /// Registers a watcher that starts at the end of the ring; `None` if there are too many. Everything that is added to the
+    /// ring after this call wakes the watcher, so the watcher reads the ring only after it.
+    pub(crate) fn register(self: &Arc<Self>, filters: Vec<WatchFilter>) -> Option<Watcher> {
         let wake = Arc::new(Notify::new());
         let mut table = self.table();
         if table.watchers.len() >= WATCHERS_MAX {
             return None;
         }
-        table.next += 1;
-        let id = table.next;
+        table.next_id += 1;
+        let id = table.next_id;
         table.watchers.insert(id, Slot { pending: None, wake: Arc::clone(&wake) });
-        for scope in &scopes {
-            table.by_scope.entry(scope.clone()).or_default().insert(id);
+        for filter in &filters {
+            table.by_filter.entry(filter.clone()).or_default().insert(id);
         }
         drop(table);
         let position = self.ring.end();
-        Some(Watcher { watchers: Arc::clone(self), id, wake, scopes, position, within: 0, from: Revision(0) })
+        Some(Watcher { dispatcher: Arc::clone(self), id, wake, filters, position, offset: 0, from: Revision(0) })
     }
 
-    /// How many watch here.
+    /// The number of watchers.
     pub(crate) fn count(&self) -> usize {
         self.table().watchers.len()
     }
 
-    /// The crier: wakes those whom new changes concern, until it is dropped.
-    pub(crate) async fn cry(self: Arc<Self>) {
+    /// Wakes the watchers of new changes until it is dropped.
+    pub(crate) async fn run(self: Arc<Self>) {
         loop {
-            self.bell.notified().await;
+            self.added.notified().await;
             if let Err(error) = failpoint!(NodeWatchCry) {
                 tracing::debug!(%error, "watchers are waiting for changes and must be woken");
             }
             loop {
-                let (more, wake) = self.round();
-                for chunk in wake.chunks(AT_ONCE) {
+                let (more, wake) = self.dispatch_batch();
+                for chunk in wake.chunks(BATCH) {
                     chunk.iter().for_each(|wake| wake.notify_one());
                     yield_now().await;
                 }
@@ -114,11 +115,11 @@ impl Watchers {
         }
     }
 
-    /// The crier's work up to the end of what is new, without a turn for others in between; says how many it woke.
-    pub(crate) fn cry_at_once(&self) -> usize {
+    /// Wakes the watchers of all new changes without yielding, and returns how many it woke.
+    pub(crate) fn dispatch_now(&self) -> usize {
         let mut woken = 0;
         loop {
-            let (more, wake) = self.round();
+            let (more, wake) = self.dispatch_batch();
             woken += wake.len();
             wake.iter().for_each(|wake| wake.notify_one());
             if !more {
@@ -127,26 +128,27 @@ impl Watchers {
         }
     }
 
-    /// Goes through the next changes; says whether there may be more, and whom they concern.
-    fn round(&self) -> (bool, Vec<Arc<Notify>>) {
+    /// Marks the watchers of the next changes. Returns whether more changes may follow, and the watchers to wake.
+    fn dispatch_batch(&self) -> (bool, Vec<Arc<Notify>>) {
         let mut wake = Vec::new();
         let mut guard = self.table();
         let table = &mut *guard;
-        let Ok(news) = self.ring.from(table.cried, AT_ONCE) else {
-            // What was dropped before anybody was told of it, or never seen here, may concern anybody.
-            let lost = table.cried;
+        let Ok(new) = self.ring.from(table.dispatched, BATCH) else {
+            // The lost changes may concern any watcher: the ring dropped them before they were dispatched, or a snapshot
+            // replaced them.
+            let lost = table.dispatched;
             for slot in table.watchers.values_mut() {
                 slot.mark(lost, &mut wake);
             }
             let (first, oldest) = self.ring.first();
-            table.cried = first;
+            table.dispatched = first;
             table.revision = Revision(oldest.0.saturating_sub(1));
             return (true, wake);
         };
-        for (position, changes) in (table.cried..).zip(&news) {
+        for (position, changes) in (table.dispatched..).zip(&new) {
             let subjects = changes.list.iter().map(Change::subject);
-            for scope in subjects.filter(|_| !table.by_scope.is_empty()).flat_map(WatchFilter::of) {
-                for id in table.by_scope.get(&scope).into_iter().flatten() {
+            for filter in subjects.filter(|_| !table.by_filter.is_empty()).flat_map(WatchFilter::of) {
+                for id in table.by_filter.get(&filter).into_iter().flatten() {
                     if let Some(slot) = table.watchers.get_mut(id) {
                         slot.mark(position, &mut wake);
                     }
@@ -154,8 +156,8 @@ impl Watchers {
             }
             table.revision = changes.revision;
         }
-        table.cried += news.len() as u64;
-        (news.len() == AT_ONCE, wake)
+        table.dispatched += new.len() as u64;
+        (new.len() == BATCH, wake)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -172,116 +174,130 @@ impl Slot {
     }
 }
 
-/// A watcher; dropping it ends the watch.
+/// A registered watcher; dropping it ends the registration.
 pub(crate) struct Watcher {
-    watchers: Arc<Watchers>,
+    dispatcher: Arc<WatchDispatcher>,
     id: u64,
     wake: Arc<Notify>,
-    scopes: Vec<WatchFilter>,
-    /// The next that it has to look at.
+    filters: Vec<WatchFilter>,
+    /// The next position to read.
     position: Position,
-    /// How many changes of it are looked at already.
-    within: usize,
-    /// Older changes are not its affair.
+    /// How many changes at that position it has read already.
+    offset: usize,
+    /// It reports no earlier changes.
     from: Revision,
 }
 
-/// The changes of one revision that somebody watches, in order.
+/// The changes of one revision that a watcher's filters select, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TellResult {
+pub struct RevisionChanges {
     /// The revision.
     pub revision: Revision,
     /// The changes.
     pub changes: Vec<Change>,
-    /// Whether nothing more of this revision is to come.
+    /// Whether these are the last changes of the revision for this watcher.
     pub complete: bool,
 }
 
 impl Watcher {
-    /// Begins at a revision.
+    /// Starts with the changes of a revision.
     pub(crate) fn start_at(&mut self, from: Revision) -> Result<(), Compacted> {
-        let from = if planted::has(Bug::WatchSkipsOne) { from.next() } else { from };
-        self.position = self.watchers.ring.position_of(from)?;
+        let from = first_reported(from);
+        self.position = self.dispatcher.ring.position_of(from)?;
         self.from = from;
         Ok(())
     }
 
-    /// Begins after the last event that is known here, which must be one of that revision or before it.
+    /// Starts at the end of the ring, with the changes after a revision. No event in the ring may be later than that revision.
     pub(crate) fn start_after(&mut self, revision: Revision) {
-        self.position = self.watchers.ring.end();
+        self.position = self.dispatcher.ring.end();
         self.from = revision.next();
     }
 
-    /// Looks at the next changes, so many of its own at most; `None` at the end of what is known. What it looked at may well not
-    /// concern it. Of a revision that it has seen in part it keeps nothing but the place.
-    pub(crate) fn look(&mut self) -> Result<Option<Vec<TellResult>>, Compacted> {
-        let news = self.watchers.ring.from(self.position, AT_ONCE)?;
-        if news.is_empty() {
+    /// Reads the next changes, at most `CHANGES_AT_ONCE` of its own; `None` at the end of the ring. The result is empty if its
+    /// filters select none of the changes that it read. The rest of a large revision follows in the next call.
+    pub(crate) fn next_changes(&mut self) -> Result<Option<Vec<RevisionChanges>>, Compacted> {
+        let new = self.dispatcher.ring.from(self.position, BATCH)?;
+        if new.is_empty() {
             return Ok(None);
         }
-        let (mut told, mut left) = (Vec::new(), CHANGES_AT_ONCE);
-        for changes in news {
-            let mine = if changes.revision >= self.from { self.look_at(&changes, left) } else { None };
+        let mut selected = Vec::new();
+        let mut room = CHANGES_AT_ONCE;
+        for changes in new {
+            let mine = if changes.revision >= self.from { self.select(&changes, room) } else { None };
             let complete = mine.as_ref().is_none_or(|mine| mine.complete);
-            left = left.saturating_sub(mine.as_ref().map_or(0, |mine| mine.changes.len()));
-            told.extend(mine);
+            room = room.saturating_sub(mine.as_ref().map_or(0, |mine| mine.changes.len()));
+            selected.extend(mine);
             if complete {
-                (self.position, self.within) = (self.position + 1, 0);
+                self.position += 1;
+                self.offset = 0;
             }
-            if !complete || left == 0 {
+            if !complete || room == 0 {
                 break;
             }
         }
-        Ok(Some(told))
+        Ok(Some(selected))
     }
 
-    /// The next changes of one revision that concern it, so many at most; none where none does.
-    fn look_at(&mut self, changes: &Changes, most: usize) -> Option<TellResult> {
-        let covered = |change: &Change| self.scopes.iter().any(|scope| scope.covers(change.subject()));
-        let mut mine = (self.within..).zip(changes.list.iter().skip(self.within)).filter(|(_, change)| covered(change));
-        let list: Vec<Change> = mine.by_ref().take(most).map(|(_, change)| change.clone()).collect();
+    /// The next changes of one revision that its filters select, at most `max`; `None` if there are none.
+    fn select(&mut self, changes: &Changes, max: usize) -> Option<RevisionChanges> {
+        let is_selected = |change: &Change| self.filters.iter().any(|filter| filter.covers(change.subject()));
+        let unread = (self.offset..).zip(changes.list.iter().skip(self.offset));
+        let mut mine = unread.filter(|(_, change)| is_selected(change));
+        let list: Vec<Change> = mine.by_ref().take(max).map(|(_, change)| change.clone()).collect();
         let next = mine.next().map(|(index, _)| index);
-        self.within = next.unwrap_or(0);
-        (!list.is_empty()).then_some(TellResult { revision: changes.revision, changes: list, complete: next.is_none() })
+        self.offset = next.unwrap_or(0);
+        (!list.is_empty()).then_some(RevisionChanges { revision: changes.revision, changes: list, complete: next.is_none() })
     }
 
-    /// Waits until something may concern it. Only after it has looked up to the end: then what lies between is known not to.
+    /// Waits for a change that its filters select, and skips all changes before it. The watcher must have read up to the end of
+    /// the ring.
     pub(crate) async fn woken(&mut self) {
         self.wake.notified().await;
-        if let Some(slot) = self.watchers.table().watchers.get_mut(&self.id)
+        if let Some(slot) = self.dispatcher.table().watchers.get_mut(&self.id)
             && let Some(pending) = slot.pending.take()
         {
             self.position = self.position.max(pending);
         }
     }
 
-    /// Passes over all that is known not to concern it, and says up to which revision that is; `None` where something may.
-    /// Only after it has looked up to the end.
-    pub(crate) fn pass_over(&mut self) -> Option<Revision> {
-        let table = self.watchers.table();
-        let early = planted::has(Bug::BookmarkTooEarly);
-        if !early && table.watchers.get(&self.id).is_none_or(|slot| slot.pending.is_some()) {
+    /// Skips all dispatched changes, and returns the last revision that it skipped; `None` if a change for it is pending. The
+    /// watcher must have read up to the end of the ring.
+    pub(crate) fn skip_unrelated(&mut self) -> Option<Revision> {
+        let table = self.dispatcher.table();
+        let is_pending = table.watchers.get(&self.id).is_none_or(|slot| slot.pending.is_some());
+        if is_pending && !skips_pending() {
             return None;
         }
-        self.position = self.position.max(table.cried);
+        self.position = self.position.max(table.dispatched);
         Some(table.revision)
     }
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        let mut guard = self.watchers.table();
+        let mut guard = self.dispatcher.table();
         let table = &mut *guard;
         table.watchers.remove(&self.id);
-        for scope in &self.scopes {
-            if let Some(ids) = table.by_scope.get_mut(scope) {
+        for filter in &self.filters {
+            if let Some(ids) = table.by_filter.get_mut(filter) {
                 ids.remove(&self.id);
                 if ids.is_empty() {
-                    table.by_scope.remove(scope);
+                    table.by_filter.remove(filter);
                 }
             }
         }
     }
+}
+
+/// The revision itself, unless a bug is planted.
+fn first_reported(from: Revision) -> Revision {
+    if planted::has(Bug::WatchSkipsOne) { from.next() } else { from }
+}
+
+/// Whether a bookmark may skip a pending change: only as a planted bug.
+fn skips_pending() -> bool {
+    planted::has(Bug::BookmarkTooEarly)
 }
 
 #[cfg(test)]
@@ -293,27 +309,27 @@ mod tests {
     /// Room for a few revisions.
     const SMALL: u64 = 1_000;
 
-    fn watchers(bytes: u64) -> Arc<Watchers> {
-        Arc::new(Watchers::new(bytes))
+    fn dispatcher(bytes: u64) -> Arc<WatchDispatcher> {
+        Arc::new(WatchDispatcher::new(bytes))
     }
 
     fn path(text: &str) -> Path {
         Path::parse(text).unwrap()
     }
 
-    fn push(watchers: &Watchers, revision: u64, text: &str) {
-        watchers.push(Changes { revision: Revision(revision), list: [Change::NodeCreated(path(text))].into() });
+    fn push(dispatcher: &WatchDispatcher, revision: u64, text: &str) {
+        dispatcher.push(Changes { revision: Revision(revision), list: [Change::NodeCreated(path(text))].into() });
     }
 
-    fn watch(watchers: &Arc<Watchers>, text: &str) -> Watcher {
-        let mut watcher = watchers.enter(vec![WatchFilter::Subtree(path(text))]).unwrap();
+    fn watch(dispatcher: &Arc<WatchDispatcher>, text: &str) -> Watcher {
+        let mut watcher = dispatcher.register(vec![WatchFilter::Subtree(path(text))]).unwrap();
         watcher.start_after(Revision(0));
-        assert_eq!(watcher.look(), Ok(None));
+        assert_eq!(watcher.next_changes(), Ok(None));
         watcher
     }
 
-    fn cry(watchers: &Watchers) -> usize {
-        watchers.cry_at_once()
+    fn dispatch(dispatcher: &WatchDispatcher) -> usize {
+        dispatcher.dispatch_now()
     }
 
     fn is_woken(watcher: &mut Watcher) -> bool {
@@ -321,124 +337,125 @@ mod tests {
     }
 
     fn revisions(watcher: &mut Watcher) -> Result<Vec<u64>, Compacted> {
-        let told = watcher.look()?;
-        Ok(told.into_iter().flatten().map(|told| told.revision.0).collect())
+        let read = watcher.next_changes()?;
+        Ok(read.into_iter().flatten().map(|read| read.revision.0).collect())
     }
 
     #[test]
-    fn a_change_wakes_those_whom_it_concerns_and_the_others_know_that_it_did_not() {
-        let watchers = watchers(u64::MAX);
-        let (mut a, mut b) = (watch(&watchers, "/a"), watch(&watchers, "/b"));
-        push(&watchers, 1, "/a/x");
-        push(&watchers, 2, "/a/y");
-        assert_eq!(cry(&watchers), 1, "once for both");
-        assert_eq!((a.pass_over(), is_woken(&mut b)), (None, false));
+    fn a_change_wakes_only_its_watchers_and_the_others_skip_it() {
+        let dispatcher = dispatcher(u64::MAX);
+        let (mut a, mut b) = (watch(&dispatcher, "/a"), watch(&dispatcher, "/b"));
+        push(&dispatcher, 1, "/a/x");
+        push(&dispatcher, 2, "/a/y");
+        assert_eq!(dispatch(&dispatcher), 1, "once for both");
+        assert_eq!((a.skip_unrelated(), is_woken(&mut b)), (None, false));
         assert!(is_woken(&mut a));
         assert_eq!(revisions(&mut a), Ok(vec![1, 2]));
-        assert_eq!((b.pass_over(), a.pass_over()), (Some(Revision(2)), Some(Revision(2))));
+        assert_eq!((b.skip_unrelated(), a.skip_unrelated()), (Some(Revision(2)), Some(Revision(2))));
         drop(a);
-        push(&watchers, 3, "/a/z");
-        assert_eq!(cry(&watchers), 0, "nobody watches it any more");
+        push(&dispatcher, 3, "/a/z");
+        assert_eq!(dispatch(&dispatcher), 0, "its watcher is gone");
     }
 
     #[test]
-    fn a_change_between_entering_and_looking_is_seen_and_its_wake_up_finds_nothing_new() {
-        let watchers = watchers(u64::MAX);
-        let mut watcher = watchers.enter(vec![WatchFilter::Subtree(path("/a"))]).unwrap();
-        push(&watchers, 1, "/a");
+    fn a_change_between_registration_and_the_first_read_is_seen_once() {
+        let dispatcher = dispatcher(u64::MAX);
+        let mut watcher = dispatcher.register(vec![WatchFilter::Subtree(path("/a"))]).unwrap();
+        push(&dispatcher, 1, "/a");
         watcher.start_at(Revision(1)).unwrap();
         assert_eq!(revisions(&mut watcher), Ok(vec![1]));
-        assert_eq!(cry(&watchers), 1);
+        assert_eq!(dispatch(&dispatcher), 1);
         assert!(is_woken(&mut watcher));
-        assert_eq!(watcher.look(), Ok(None), "not twice");
+        assert_eq!(watcher.next_changes(), Ok(None), "it has seen the change");
     }
 
     #[test]
-    fn a_watcher_of_something_quiet_is_never_too_far_behind() {
-        let watchers = watchers(SMALL);
-        let mut quiet = watch(&watchers, "/quiet");
+    fn a_watcher_of_a_quiet_node_never_falls_behind() {
+        let dispatcher = dispatcher(SMALL);
+        let mut quiet = watch(&dispatcher, "/quiet");
         for revision in 1..1_000 {
-            push(&watchers, revision, "/busy");
-            cry(&watchers);
+            push(&dispatcher, revision, "/busy");
+            dispatch(&dispatcher);
         }
-        push(&watchers, 1_000, "/quiet");
-        assert_eq!(cry(&watchers), 1);
+        push(&dispatcher, 1_000, "/quiet");
+        assert_eq!(dispatch(&dispatcher), 1);
         assert!(is_woken(&mut quiet));
         assert_eq!(revisions(&mut quiet), Ok(vec![1_000]));
     }
 
     #[test]
     fn a_watcher_that_does_not_read_learns_that_events_are_gone() {
-        let watchers = watchers(SMALL);
-        let mut slow = watch(&watchers, "/busy");
+        let dispatcher = dispatcher(SMALL);
+        let mut slow = watch(&dispatcher, "/busy");
         let woken: usize = (1..1_000)
             .map(|revision| {
-                push(&watchers, revision, "/busy");
-                cry(&watchers)
+                push(&dispatcher, revision, "/busy");
+                dispatch(&dispatcher)
             })
             .sum();
-        assert_eq!(woken, 1, "it is not woken again before it looks");
+        assert_eq!(woken, 1, "it is not woken again before it reads");
         assert!(is_woken(&mut slow));
-        let Err(Compacted { oldest }) = slow.look() else { panic!("it missed something and was not told") };
+        let Err(Compacted { oldest }) = slow.next_changes() else { panic!("it missed changes without an error") };
         assert!(slow.start_at(Revision(oldest.0 - 1)).is_err() && slow.start_at(oldest).is_ok());
     }
 
     #[test]
-    fn what_the_crier_could_not_look_at_may_have_concerned_anybody() {
-        let watchers = watchers(SMALL);
-        let mut quiet = watch(&watchers, "/quiet");
-        (1..1_000).for_each(|revision| push(&watchers, revision, "/busy"));
-        let mut late = watch(&watchers, "/quiet");
-        assert_eq!(cry(&watchers), 2);
+    fn changes_that_are_lost_before_they_are_dispatched_wake_every_watcher() {
+        let dispatcher = dispatcher(SMALL);
+        let mut quiet = watch(&dispatcher, "/quiet");
+        (1..1_000).for_each(|revision| push(&dispatcher, revision, "/busy"));
+        let mut late = watch(&dispatcher, "/quiet");
+        assert_eq!(dispatch(&dispatcher), 2);
         assert!(is_woken(&mut quiet) && is_woken(&mut late));
-        assert!(quiet.look().is_err());
-        assert_eq!(late.look(), Ok(None), "it came after what was lost");
+        assert!(quiet.next_changes().is_err());
+        assert_eq!(late.next_changes(), Ok(None), "it was registered after the loss");
     }
 
     #[test]
     fn a_snapshot_cuts_off_all_earlier_watchers() {
-        let watchers = watchers(u64::MAX);
-        let mut before = watch(&watchers, "/a");
-        watchers.reset(Revision(50));
-        let mut after = watch(&watchers, "/a");
-        assert_eq!(cry(&watchers), 2);
+        let dispatcher = dispatcher(u64::MAX);
+        let mut before = watch(&dispatcher, "/a");
+        dispatcher.reset(Revision(50));
+        let mut after = watch(&dispatcher, "/a");
+        assert_eq!(dispatch(&dispatcher), 2);
         assert!(is_woken(&mut before) && is_woken(&mut after));
-        assert_eq!(before.look(), Err(Compacted { oldest: Revision(51) }));
-        assert_eq!((after.look(), after.pass_over()), (Ok(None), Some(Revision(50))));
+        assert_eq!(before.next_changes(), Err(Compacted { oldest: Revision(51) }));
+        assert_eq!((after.next_changes(), after.skip_unrelated()), (Ok(None), Some(Revision(50))));
     }
 
     #[test]
-    fn a_large_revision_is_fetched_in_parts_of_which_only_the_last_completes_it() {
-        let watchers = watchers(u64::MAX);
-        let mut watcher = watch(&watchers, "/a");
+    fn a_large_revision_is_read_in_parts_and_only_the_last_one_is_complete() {
+        let dispatcher = dispatcher(u64::MAX);
+        let mut watcher = watch(&dispatcher, "/a");
         let mut list: Vec<Change> =
             (0..CHANGES_AT_ONCE * 2).map(|number| Change::NodeDeleted(path(&format!("/a/{number}")))).collect();
         let all = list.clone();
-        // What is another's lies between, and behind.
+        // Changes for other watchers, in between and at the end.
         list.insert(CHANGES_AT_ONCE, Change::NodeDeleted(path("/b")));
         list.push(Change::NodeDeleted(path("/b")));
-        push(&watchers, 1, "/a");
-        watchers.push(Changes { revision: Revision(2), list: list.into() });
-        push(&watchers, 3, "/a");
-        let (mut seen, mut ends) = (Vec::new(), Vec::new());
-        while let Some(told) = watcher.look().unwrap() {
-            assert!(told.iter().map(|told| told.changes.len()).sum::<usize>() <= CHANGES_AT_ONCE);
-            for TellResult { revision, changes, complete } in told {
+        push(&dispatcher, 1, "/a");
+        dispatcher.push(Changes { revision: Revision(2), list: list.into() });
+        push(&dispatcher, 3, "/a");
+        let mut seen = Vec::new();
+        let mut ends = Vec::new();
+        while let Some(read) = watcher.next_changes().unwrap() {
+            assert!(read.iter().map(|read| read.changes.len()).sum::<usize>() <= CHANGES_AT_ONCE);
+            for RevisionChanges { revision, changes, complete } in read {
                 ends.push((revision.0, complete));
                 seen.extend(changes.into_iter().filter(|_| revision.0 == 2));
             }
         }
         assert_eq!(ends, [(1, true), (2, false), (2, false), (2, true), (3, true)]);
-        assert_eq!(seen, all, "each once and in order");
+        assert_eq!(seen, all, "each change once and in order");
     }
 
     #[test]
-    fn there_is_a_most_of_watchers() {
-        let watchers = watchers(SMALL);
-        let enter = || watchers.enter(vec![WatchFilter::Locks]);
-        let mut all: Vec<Watcher> = std::iter::from_fn(enter).take(WATCHERS_MAX + 1).collect();
+    fn the_number_of_watchers_is_limited() {
+        let dispatcher = dispatcher(SMALL);
+        let register = || dispatcher.register(vec![WatchFilter::Locks]);
+        let mut all: Vec<Watcher> = std::iter::from_fn(register).take(WATCHERS_MAX + 1).collect();
         assert_eq!(all.len(), WATCHERS_MAX);
         all.pop();
-        assert!(enter().is_some() && enter().is_some());
+        assert!(register().is_some() && register().is_some());
     }
 }

@@ -1,6 +1,6 @@
-//! The events that a node keeps for those who watch: the newest, as many as fit into a bound of bytes.
-//! Apply adds to it and waits for nobody. A watcher has a position in it and fetches from there; a position that is no longer
-//! kept is an error, never a gap.
+//! The ring: the newest events, kept for watches, up to a number of bytes. Apply adds to it without waiting for
+//! anybody. A watcher has a position in it and reads from there. A position that is no longer kept is an error, never a
+//! gap.
 
 use crate::{api::Compacted, feed::change::Changes};
 use fairhold_types::{
@@ -10,33 +10,33 @@ use fairhold_types::{
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::{collections::VecDeque, sync::Arc};
 
-/// Positions count the revisions with events that this node has seen since it started; one is left out where a snapshot took
-/// the place of what would have been seen.
+/// Counts the revisions with events that this node has seen since it started. A snapshot that replaces events skips one
+/// position.
 pub(crate) type Position = u64;
 
 pub(crate) struct Ring {
     bytes_max: usize,
-    kept: RwLock<RingEntry>,
+    kept: RwLock<Kept>,
 }
 
-struct RingEntry {
+struct Kept {
     list: VecDeque<Arc<Changes>>,
-    /// The position of the first of them.
+    /// The position of the first entry.
     first: Position,
     bytes: usize,
-    /// All events of this revision and of later ones are kept.
+    /// All events of this revision and later ones are kept.
     oldest: Revision,
-    /// The last revision that is known here.
+    /// The last revision known here.
     newest: Revision,
 }
 
 impl Ring {
     pub(crate) fn new(bytes_max: u64) -> Ring {
-        let kept = RingEntry { list: VecDeque::new(), first: 0, bytes: 0, oldest: Revision(1), newest: Revision(0) };
+        let kept = Kept { list: VecDeque::new(), first: 0, bytes: 0, oldest: Revision(1), newest: Revision(0) };
         Ring { bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX), kept: RwLock::new(kept) }
     }
 
-    /// Adds the changes of the next revision, in place of the oldest where they do not fit.
+    /// Adds the changes of the next revision, and drops the oldest ones if they do not fit.
     pub(crate) fn push(&self, changes: Changes) {
         let mut kept = self.write();
         kept.newest = changes.revision;
@@ -52,18 +52,18 @@ impl Ring {
             dropped.push(oldest);
         }
         drop(kept);
-        // Freed only now: readers need not wait for it.
+        // Freed after the lock is released, so that readers do not wait for it.
         drop(dropped);
     }
 
-    /// A snapshot took the place of the state: what happened up to its revision is not known here.
+    /// A snapshot replaced the state: the events up to its revision are unknown here.
     pub(crate) fn reset(&self, revision: Revision) {
         let mut kept = self.write();
         if revision == kept.newest {
             return;
         }
         let dropped = std::mem::take(&mut kept.list);
-        // No position of before may look as if it went on.
+        // The skipped position makes every earlier one invalid, even the one after the last event.
         kept.first += dropped.len() as u64 + 1;
         kept.bytes = 0;
         kept.oldest = revision.next();
@@ -80,47 +80,51 @@ impl Ring {
     /// The position of the first event of a revision or of a later one.
     pub(crate) fn position_of(&self, revision: Revision) -> Result<Position, Compacted> {
         let kept = self.read();
-        if revision < kept.oldest && !planted::has(Bug::WatchHidesGap) {
+        if revision < kept.oldest && !hides_gaps() {
             return Err(Compacted { oldest: kept.oldest });
         }
         Ok(kept.first + kept.list.partition_point(|changes| changes.revision < revision) as u64)
     }
 
-    /// What is at a position and after it, so many revisions at most; nothing at the end.
+    /// The entries from a position on, at most `max` revisions; none at the end.
     pub(crate) fn from(&self, position: Position, max: usize) -> Result<Vec<Arc<Changes>>, Compacted> {
         let kept = self.read();
-        let position = if planted::has(Bug::WatchHidesGap) { position.max(kept.first) } else { position };
+        let position = if hides_gaps() { position.max(kept.first) } else { position };
         let skip = position.checked_sub(kept.first).ok_or(Compacted { oldest: kept.oldest })?;
         let skip = usize::try_from(skip).unwrap_or(usize::MAX).min(kept.list.len());
         Ok(kept.list.range(skip..).take(max).cloned().collect())
     }
 
-    /// How much is kept: bytes, of so many at most, and revisions.
+    /// The number of bytes and of revisions that are kept.
     pub(crate) fn kept(&self) -> (usize, usize) {
         let kept = self.read();
         (kept.bytes, kept.list.len())
     }
 
-    /// The first position that is kept, and the revision before which nothing is.
+    /// The first position that is kept, and the revision from which on everything is kept.
     pub(crate) fn first(&self) -> (Position, Revision) {
         let kept = self.read();
         (kept.first, kept.oldest)
     }
 
-    // Nothing in here panics halfway, so a poisoned lock has whole contents.
-    fn read(&self) -> RwLockReadGuard<'_, RingEntry> {
+    fn read(&self) -> RwLockReadGuard<'_, Kept> {
         self.kept.read()
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, RingEntry> {
+    fn write(&self) -> RwLockWriteGuard<'_, Kept> {
         self.kept.write()
     }
 }
 
-impl RingEntry {
+impl Kept {
     fn end(&self) -> Position {
         self.first + self.list.len() as u64
     }
+}
+
+/// Whether a reader may skip events that are no longer kept: only as a planted bug.
+fn hides_gaps() -> bool {
+    planted::has(Bug::WatchHidesGap)
 }
 
 #[cfg(test)]
@@ -145,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_that_fit_are_kept_and_not_one_more() {
+    fn the_newest_revisions_that_fit_are_kept() {
         let each = changes(1).bytes();
         for (bytes_max, kept) in [(each * 3 - 1, 2), (each * 3, 3), (each * 3 + 1, 3)] {
             let ring = filled(bytes_max, 1..=10);
@@ -157,14 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn one_revision_that_is_larger_than_the_ring_is_not_kept_and_is_not_passed_over() {
+    fn a_revision_that_is_larger_than_the_ring_is_lost_with_an_error() {
         let ring = filled(changes(1).bytes() - 1, 1..=1);
         assert_eq!(ring.from(0, 1), Err(Compacted { oldest: Revision(2) }));
         assert_eq!(ring.position_of(Revision(2)), Ok(ring.end()));
     }
 
     #[test]
-    fn reading_goes_on_where_it_stopped() {
+    fn reading_continues_where_it_stopped() {
         let ring = filled(usize::MAX, 1..=10);
         let mut position = ring.position_of(Revision(3)).unwrap();
         let mut read = Vec::new();
@@ -180,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_without_events_is_found_by_the_next_that_has_some() {
+    fn a_revision_without_events_starts_at_the_next_one_with_events() {
         let ring = filled(usize::MAX, 1..=2);
         ring.push(changes(5));
         assert_eq!(revisions(&ring, ring.position_of(Revision(3)).unwrap()), [5]);
@@ -188,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watcher_from_before_a_snapshot_learns_of_it_at_any_position() {
+    fn every_position_from_before_a_snapshot_is_an_error() {
         let ring = filled(usize::MAX, 1..=4);
         let at_the_end = ring.end();
         ring.reset(Revision(9));
@@ -201,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_of_what_is_known_changes_nothing() {
+    fn a_snapshot_of_the_known_revision_changes_nothing() {
         let ring = filled(usize::MAX, 1..=4);
         ring.reset(Revision(4));
         assert_eq!(revisions(&ring, 0), [1, 2, 3, 4]);

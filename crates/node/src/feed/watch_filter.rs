@@ -1,33 +1,33 @@
-//! What somebody watches.
+//! What a watch is about.
 
 use crate::feed::change::Subject;
 use fairhold_types::{LockName, Path, SessionNumber};
 
-/// Something that can be watched.
+/// Selects the changes that a watch reports.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WatchFilter {
-    /// A node of the tree, whether it is there or not.
+    /// A node of the tree, whether it exists or not.
     Node(Path),
-    /// A node and its direct children.
+    /// A node and its children.
     Children(Path),
-    /// A node and all below it.
+    /// A node and everything below it.
     Subtree(Path),
     /// A lock, whether it was ever used or not.
     Lock(LockName),
-    /// Who leads an election, and nothing else of it.
+    /// Only the leader of an election.
     Leader(LockName),
-    /// A lock and all those whose names go on from it with a `/`.
+    /// A lock, and every lock whose name continues its name with a `/`.
     LocksBelow(LockName),
     /// Every lock.
     Locks,
-    /// A session, and what becomes of its grants.
+    /// A session and its grants.
     Session(SessionNumber),
     /// Every session.
     Sessions,
 }
 
 impl WatchFilter {
-    /// Whether what happens to that is watched.
+    /// Whether the filter selects changes of this object.
     pub(crate) fn covers(&self, subject: Subject<'_>) -> bool {
         match (self, subject) {
             (WatchFilter::Node(path), Subject::Node(other)) => path == other,
@@ -57,42 +57,44 @@ impl WatchFilter {
         }
     }
 
-    /// All scopes that cover it: as many as it has levels, and a few. So its watchers are found without asking everybody.
+    /// All filters that select changes of this object: a few, and one for each level of its path. So the watchers of a
+    /// change are found without a look at every watcher.
     pub(crate) fn of(subject: Subject<'_>) -> Vec<WatchFilter> {
         match subject {
             Subject::Node(path) => {
-                let mut scopes = vec![WatchFilter::Node(path.clone()), WatchFilter::Children(path.clone())];
-                scopes.extend(path.parent().map(WatchFilter::Children));
+                let mut filters = vec![WatchFilter::Node(path.clone()), WatchFilter::Children(path.clone())];
+                filters.extend(path.parent().map(WatchFilter::Children));
                 let mut level = Some(path.clone());
                 while let Some(path) = level {
                     level = path.parent();
-                    scopes.push(WatchFilter::Subtree(path));
+                    filters.push(WatchFilter::Subtree(path));
                 }
-                scopes
+                filters
             }
             Subject::Lock(lock) => {
-                let mut scopes = vec![WatchFilter::Lock(lock.clone()), WatchFilter::LocksBelow(lock.clone()), WatchFilter::Locks];
-                // A name's beginning, up to a slash, is a name too.
+                let mut filters =
+                    vec![WatchFilter::Lock(lock.clone()), WatchFilter::LocksBelow(lock.clone()), WatchFilter::Locks];
+                // The part of a name before a slash is a name too.
                 let above = lock.as_str().match_indices('/').filter_map(|(at, _)| LockName::parse(&lock.as_str()[..at]).ok());
-                scopes.extend(above.map(WatchFilter::LocksBelow));
-                scopes
+                filters.extend(above.map(WatchFilter::LocksBelow));
+                filters
             }
             Subject::Grant(lock, session) => {
-                let mut scopes = WatchFilter::of(Subject::Lock(lock));
-                scopes.push(WatchFilter::Session(session));
-                scopes
+                let mut filters = WatchFilter::of(Subject::Lock(lock));
+                filters.push(WatchFilter::Session(session));
+                filters
             }
             Subject::Leader(lock) => {
-                let mut scopes = WatchFilter::of(Subject::Lock(lock));
-                scopes.push(WatchFilter::Leader(lock.clone()));
-                scopes
+                let mut filters = WatchFilter::of(Subject::Lock(lock));
+                filters.push(WatchFilter::Leader(lock.clone()));
+                filters
             }
             Subject::Session(session) => vec![WatchFilter::Session(session), WatchFilter::Sessions],
         }
     }
 }
 
-/// Whether `other` goes on from `above` with a slash; the root ends with one.
+/// Whether `other` continues `above` after a slash. The root ends with a slash itself.
 fn is_below(above: &str, other: &str) -> bool {
     let rest = other.strip_prefix(above);
     rest.is_some_and(|rest| !rest.is_empty() && (above.ends_with('/') || rest.starts_with('/')))
@@ -103,18 +105,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_subject_finds_exactly_the_watchers_whose_scope_covers_it() {
+    fn the_filters_of_a_subject_are_exactly_those_that_cover_it() {
         let paths: Vec<Path> = ["/", "/a", "/ab", "/a/b", "/a/b/c", "/a-b"].map(|path| Path::parse(path).unwrap()).into();
         let locks: Vec<LockName> = ["a", "ab", "a/b", "a/b/c", "a-b"].map(|lock| LockName::parse(lock).unwrap()).into();
         let sessions = [SessionNumber(1), SessionNumber(2)];
-        let mut scopes = vec![WatchFilter::Locks, WatchFilter::Sessions];
-        scopes.extend(paths.iter().flat_map(|path| {
+        let mut filters = vec![WatchFilter::Locks, WatchFilter::Sessions];
+        filters.extend(paths.iter().flat_map(|path| {
             [WatchFilter::Node(path.clone()), WatchFilter::Children(path.clone()), WatchFilter::Subtree(path.clone())]
         }));
-        scopes.extend(locks.iter().flat_map(|lock| {
+        filters.extend(locks.iter().flat_map(|lock| {
             [WatchFilter::Lock(lock.clone()), WatchFilter::LocksBelow(lock.clone()), WatchFilter::Leader(lock.clone())]
         }));
-        scopes.extend(sessions.map(WatchFilter::Session));
+        filters.extend(sessions.map(WatchFilter::Session));
         let subjects =
             paths.iter().map(Subject::Node).chain(locks.iter().flat_map(|lock| [Subject::Lock(lock), Subject::Leader(lock)]));
         let grants = locks.iter().flat_map(|lock| sessions.map(|session| Subject::Grant(lock, session)));
@@ -122,21 +124,21 @@ mod tests {
         let mut covered = 0;
         for subject in subjects.chain(sessions.map(Subject::Session)) {
             let found = WatchFilter::of(subject);
-            for scope in &scopes {
-                assert_eq!(scope.covers(subject), found.contains(scope), "{scope:?} and {subject:?}");
-                covered += usize::from(scope.covers(subject));
+            for filter in &filters {
+                assert_eq!(filter.covers(subject), found.contains(filter), "{filter:?} and {subject:?}");
+                covered += usize::from(filter.covers(subject));
             }
         }
         assert!(covered > 30, "{covered}");
     }
 
     #[test]
-    fn a_subtree_is_what_is_below_a_slash() {
-        let covers = |scope: &str, other: &str| {
-            let (scope, other) = (Path::parse(scope).unwrap(), Path::parse(other).unwrap());
+    fn a_subtree_begins_after_a_slash() {
+        let covers = |filter: &str, other: &str| {
+            let (filter, other) = (Path::parse(filter).unwrap(), Path::parse(other).unwrap());
             (
-                WatchFilter::Subtree(scope.clone()).covers(Subject::Node(&other)),
-                WatchFilter::Children(scope).covers(Subject::Node(&other)),
+                WatchFilter::Subtree(filter.clone()).covers(Subject::Node(&other)),
+                WatchFilter::Children(filter).covers(Subject::Node(&other)),
             )
         };
         assert_eq!(covers("/a", "/a/b"), (true, true));

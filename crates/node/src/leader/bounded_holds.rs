@@ -1,4 +1,4 @@
-//! Grants that may hold for a bounded time: the leader's clock counts from when it saw them granted, or began to lead.
+//! Grants with a `max_hold`. The leader's clock counts it from the grant, or from the start of its leadership.
 
 use crate::leader::deadlines::Deadlines;
 use fairhold_state::{State, record::Contender};
@@ -11,15 +11,15 @@ pub(crate) struct BoundedHolds<I> {
 }
 
 impl<I: Copy + Ord + Add<Duration, Output = I>> BoundedHolds<I> {
-    /// A new leader gives each its full time again: nobody is ended early.
+    /// A new leader gives each grant its full time again: none ends early.
     pub(crate) fn load(state: &State, now: I) -> BoundedHolds<I> {
         let mut holds = BoundedHolds { deadlines: Deadlines::new(), tokens: BTreeMap::new() };
         state.bounded_holds().for_each(|holder| holds.add(holder, now));
         holds
     }
 
-    /// A grant was given, the first time or with a new token.
-    pub(crate) fn note(&mut self, state: &State, grant: GrantNumber, now: I) {
+    /// A grant was granted, for the first time or with a new token.
+    pub(crate) fn granted(&mut self, state: &State, grant: GrantNumber, now: I) {
         if let Some(holder) = state.contender(grant) {
             self.add(holder, now);
         }
@@ -32,8 +32,8 @@ impl<I: Copy + Ord + Add<Duration, Output = I>> BoundedHolds<I> {
         }
     }
 
-    /// A verdict on this hold was answered: it has ended, or was over before.
-    pub(crate) fn judged(&mut self, grant: GrantNumber, token: FencingToken) {
+    /// A command for this hold was answered: the hold has ended.
+    pub(crate) fn answered(&mut self, grant: GrantNumber, token: FencingToken) {
         if self.tokens.get(&grant) == Some(&token) {
             self.remove(grant);
         }
@@ -60,26 +60,29 @@ mod tests {
     const HOLD: Duration = Duration::from_secs(3);
 
     fn holds() -> BoundedHolds<AtOffset> {
-        let (mut deadlines, grant) = (Deadlines::new(), GrantNumber(7));
+        let mut deadlines = Deadlines::new();
+        let grant = GrantNumber(7);
         deadlines.insert(grant, HOLD, AtOffset(0));
         BoundedHolds { deadlines, tokens: BTreeMap::from([(grant, FencingToken(7))]) }
     }
 
     #[test]
-    fn a_hold_is_due_until_its_verdict_is_answered() {
-        let (now, due) = (AtOffset(3), vec![(GrantNumber(7), FencingToken(7))]);
+    fn a_hold_is_due_until_its_command_is_answered() {
+        let now = AtOffset(3);
+        let due = vec![(GrantNumber(7), FencingToken(7))];
         let mut holds = holds();
         assert_eq!(holds.due_at_most(AtOffset(2), 9), []);
         assert_eq!(holds.due_at_most(now, 9), due);
-        holds.judged(GrantNumber(7), FencingToken(6));
-        assert_eq!(holds.due_at_most(now, 9), due, "that verdict was on an earlier hold");
-        holds.judged(GrantNumber(7), FencingToken(7));
+        holds.answered(GrantNumber(7), FencingToken(6));
+        assert_eq!(holds.due_at_most(now, 9), due, "that command was for an earlier hold");
+        holds.answered(GrantNumber(7), FencingToken(7));
         assert_eq!(holds.due_at_most(now, 9), []);
     }
 
     #[test]
-    fn nothing_is_kept_of_a_hold_that_has_ended() {
-        let (now, mut holds) = (AtOffset(3), holds());
+    fn a_hold_that_has_ended_leaves_nothing_behind() {
+        let now = AtOffset(3);
+        let mut holds = holds();
         holds.remove(GrantNumber(8));
         assert_eq!((holds.tokens.len(), holds.deadlines.due_at_most(now, 9).len()), (1, 1));
         holds.remove(GrantNumber(7));

@@ -1,4 +1,4 @@
-//! Deadlines by which something must be heard of, as a pure structure: touched, and asked what is due.
+//! A set of deadlines, as a pure structure. Each one moves when its object is touched.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-/// Deadlines of things of kind `K`, on a clock with instants `I`.
+/// The deadlines of objects `K`, on a clock with instants `I`.
 #[derive(Debug)]
 pub(crate) struct Deadlines<K, I> {
     by_key: BTreeMap<K, (I, Duration)>,
@@ -18,14 +18,14 @@ impl<K: Clone + Ord, I: Copy + Ord + Add<Duration, Output = I>> Deadlines<K, I> 
         Deadlines { by_key: BTreeMap::new(), by_time: BTreeSet::new() }
     }
 
-    /// Gives a thing its full time from now on; it replaces what it had.
+    /// Sets a deadline this long after `now`, in place of an earlier one.
     pub(crate) fn insert(&mut self, key: K, timeout: Duration, now: I) {
         self.remove(key.clone());
         self.by_key.insert(key.clone(), (now + timeout, timeout));
         self.by_time.insert((now + timeout, key));
     }
 
-    /// Gives a known thing its full time again, and says how much that is.
+    /// Moves a known object's deadline to its full timeout from `now`. Returns the timeout.
     pub(crate) fn touch(&mut self, key: K, now: I) -> Option<Duration> {
         let (deadline, timeout) = self.by_key.get_mut(&key)?;
         self.by_time.remove(&(*deadline, key.clone()));
@@ -40,12 +40,12 @@ impl<K: Clone + Ord, I: Copy + Ord + Add<Duration, Output = I>> Deadlines<K, I> 
         }
     }
 
-    /// Those whose deadline is past, earliest first.
+    /// The objects whose deadline has passed, earliest first.
     pub(crate) fn due(&self, now: I) -> Vec<K> {
         self.by_time.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, key)| key.clone()).collect()
     }
 
-    /// The same, and no more than so many.
+    /// The same, but at most this many.
     pub(crate) fn due_at_most(&self, now: I, most: usize) -> Vec<K> {
         self.by_time.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, key)| key.clone()).take(most).collect()
     }
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_due_before_its_full_time() {
+    fn nothing_is_due_before_its_full_timeout() {
         let deadlines = two();
         assert_eq!(
             (deadlines.due(AtOffset(9)), deadlines.due(AtOffset(10)), deadlines.due(AtOffset(20))),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_touch_gives_the_full_time_again() {
+    fn a_touch_gives_the_full_timeout_again() {
         let mut deadlines = two();
         assert_eq!(deadlines.touch(1, AtOffset(9)), Some(Duration::from_secs(10)));
         assert_eq!((deadlines.due(AtOffset(18)), deadlines.due(AtOffset(19))), (vec![], vec![1]));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_is_never_due() {
+    fn a_removed_object_is_never_due() {
         let mut deadlines = two();
         deadlines.remove(1);
         assert_eq!(deadlines.due(AtOffset(100)), vec![2]);

@@ -1,8 +1,8 @@
-//! Locks that nobody uses, and when the cluster forgets them, as a pure structure.
+//! Unused locks, and when the cluster forgets them, as a pure structure.
 //!
-//! A lock is forgotten when nobody has used it for `LOCK_IDLE_MAX`. Unused locks take at most a part of the state's budget:
-//! beyond it, the locks that were unused for longest go first, once nobody has used them for `LOCK_IDLE_MIN`. Otherwise, clients
-//! that take and release ever new names would fill the state for all others.
+//! The cluster forgets a lock that was unused for `LOCK_IDLE_MAX`. Unused locks take at most a part of the state's
+//! budget: beyond that, the locks that were unused for longest go first, but not before `LOCK_IDLE_MIN`. Otherwise
+//! clients that keep taking and releasing new names would fill the state.
 
 use crate::leader::deadlines::Deadlines;
 use fairhold_state::weight::unused_lock_bytes;
@@ -14,14 +14,14 @@ use openraft_rt::Instant;
 use std::collections::BTreeMap;
 
 /// Unused locks take at most the budget divided by this.
-const IDLE_PART: u64 = 8;
+const IDLE_SHARE: u64 = 8;
 
-/// The unused locks, each with the revision since when.
+/// The unused locks, each with the revision since which it is unused.
 #[derive(Debug)]
 pub(crate) struct IdleLocks<I> {
     deadlines: Deadlines<LockName, I>,
     since: BTreeMap<LockName, Revision>,
-    /// What they count of the state's budget.
+    /// Their share of the state's budget.
     bytes: u64,
 }
 
@@ -30,7 +30,7 @@ impl<I: Instant> IdleLocks<I> {
         IdleLocks { deadlines: Deadlines::new(), since: BTreeMap::new(), bytes: 0 }
     }
 
-    /// Nobody uses it since that revision, which was reached by now.
+    /// The lock is unused since this revision, which was reached just now.
     pub(crate) fn insert(&mut self, lock: LockName, since: Revision, now: I) {
         self.deadlines.insert(lock.clone(), LOCK_IDLE_MAX, now);
         let bytes = unused_lock_bytes(&lock);
@@ -39,7 +39,7 @@ impl<I: Instant> IdleLocks<I> {
         }
     }
 
-    /// It is used, or forgotten.
+    /// The lock is used again, or forgotten.
     pub(crate) fn remove(&mut self, lock: &LockName) {
         if self.since.remove(lock).is_some() {
             self.bytes -= unused_lock_bytes(lock);
@@ -47,19 +47,19 @@ impl<I: Instant> IdleLocks<I> {
         }
     }
 
-    /// Whether nobody has used it since exactly that revision.
+    /// Whether the lock is unused since exactly this revision.
     pub(crate) fn is_since(&self, lock: &LockName, since: Revision) -> bool {
         self.since.get(lock) == Some(&since)
     }
 
-    /// The locks to forget, as many as one verdict may name, in a state with that budget.
+    /// The locks to forget, as many as one command may cover. `budget` is the state's.
     pub(crate) fn due(&self, budget: Option<u64>, now: I) -> Vec<(LockName, Revision)> {
         let with_since = |lock: LockName| self.since.get(&lock).map(|since| (lock, *since));
         let due = self.deadlines.due_at_most(now, VERDICT_OBJECTS_MAX);
         if !due.is_empty() {
             return due.into_iter().filter_map(with_since).collect();
         }
-        let mut excess = budget.map_or(0, |budget| self.bytes.saturating_sub(budget / IDLE_PART));
+        let mut excess = budget.map_or(0, |budget| self.bytes.saturating_sub(budget / IDLE_SHARE));
         if excess == 0 {
             return Vec::new();
         }
@@ -86,13 +86,14 @@ mod tests {
         LockName::parse(&format!("lock-{number:04}")).unwrap()
     }
 
-    /// Ten locks; each of them was used a second after the one before.
+    /// Ten locks, last used one second apart.
     fn ten() -> (IdleLocks<Moment>, Moment) {
-        let (mut idle, begun) = (IdleLocks::new(), Moment::now());
+        let mut idle = IdleLocks::new();
+        let start = Moment::now();
         for number in 0..10 {
-            idle.insert(name(number), Revision(number), begun + Duration::from_secs(number));
+            idle.insert(name(number), Revision(number), start + Duration::from_secs(number));
         }
-        (idle, begun)
+        (idle, start)
     }
 
     fn numbers(due: Vec<(LockName, Revision)>) -> Vec<u64> {
@@ -104,21 +105,21 @@ mod tests {
     }
 
     #[test]
-    fn unused_locks_within_their_part_of_the_budget_stay_for_their_full_time() {
-        let (idle, begun) = ten();
+    fn unused_locks_within_their_share_of_the_budget_stay_for_their_full_time() {
+        let (idle, start) = ten();
         let room = 8 * 10 * unused_lock_bytes(&name(0));
-        let after = |span| numbers(idle.due(Some(room), begun + span));
+        let after = |span| numbers(idle.due(Some(room), start + span));
         assert_eq!(after(LOCK_IDLE_MAX - Duration::from_millis(1)), [0; 0]);
         assert_eq!(after(LOCK_IDLE_MAX + Duration::from_secs(2)), [0, 1, 2]);
-        assert_eq!(numbers(idle.due(None, begun + Duration::from_secs(500))), [0; 0], "without a budget nothing is too much");
+        assert_eq!(numbers(idle.due(None, start + Duration::from_secs(500))), [0; 0], "without a budget there is no excess");
     }
 
     #[test]
-    fn beyond_their_part_the_longest_unused_go_early_and_no_more_than_must() {
-        let (mut idle, begun) = ten();
+    fn beyond_their_share_only_as_many_locks_as_needed_go_early_the_longest_unused_first() {
+        let (mut idle, start) = ten();
         // Room for seven of them.
         let room = 8 * 7 * unused_lock_bytes(&name(0));
-        let after = |idle: &IdleLocks<Moment>, span| numbers(idle.due(Some(room), begun + span));
+        let after = |idle: &IdleLocks<Moment>, span| numbers(idle.due(Some(room), start + span));
         assert_eq!(after(&idle, LOCK_IDLE_MIN - Duration::from_millis(1)), [0; 0], "the last user may come back");
         assert_eq!(after(&idle, LOCK_IDLE_MIN + Duration::from_secs(1)), [0, 1]);
         assert_eq!(after(&idle, LOCK_IDLE_MIN + Duration::from_secs(60)), [0, 1, 2]);
@@ -130,15 +131,15 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_counted_once_whatever_comes_twice() {
-        let (mut idle, begun) = ten();
+    fn repeated_inserts_and_removals_count_the_bytes_once() {
+        let (mut idle, start) = ten();
         for number in 0..10 {
-            idle.insert(name(number), Revision(20 + number), begun);
+            idle.insert(name(number), Revision(20 + number), start);
         }
         for number in (0..10).chain(0..10) {
             idle.remove(&name(number));
         }
         assert_eq!(idle.bytes, 0);
-        assert_eq!(numbers(idle.due(Some(0), begun + LOCK_IDLE_MAX)), [0; 0]);
+        assert_eq!(numbers(idle.due(Some(0), start + LOCK_IDLE_MAX)), [0; 0]);
     }
 }

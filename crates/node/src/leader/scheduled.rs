@@ -1,10 +1,10 @@
-//! The verdicts of the leader's clock that end nobody's session.
+//! The commands of the leader's clock that expire no session.
 
 use crate::clock::wall_now;
 use fairhold_state::command::{Command, Sweepable};
 use fairhold_types::{FencingToken, GrantNumber, LockName, Revision};
 
-/// A verdict that needs no proof of who is alive, because its object cannot come back.
+/// A command that needs no confirmation of the leadership, because no keepalive can save its objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scheduled {
     EndCooling(Vec<GrantNumber>),
@@ -13,12 +13,12 @@ pub(crate) enum Scheduled {
     Forget(Revision),
     Sweep(Vec<Sweepable>),
     ForgetHistory(Revision),
-    /// The next piece of what is pending in the state.
+    /// The next piece of the work that the state has left over.
     Continue,
 }
 
-/// Of each kind there is one on its way at a time. The next one follows when it is answered, so many objects are many verdicts
-/// in a row and not a flood.
+/// At most one command of each kind is in flight. The next one follows when it is answered, so many objects make a
+/// sequence of commands and not a flood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ScheduledKind {
     EndCooling,

@@ -1,7 +1,7 @@
-//! Which containers and TTL nodes have stayed without children and without a change for long enough, as a pure structure.
+//! Containers and TTL nodes that have had no children and no change for long enough, as a pure structure.
 //!
-//! The state says which nodes may go at all, from an index of its own; the leader's clock adds for how long. A new leader
-//! gives each its full time again, so a node goes late, never early.
+//! The state has an index of the nodes that may be swept at all; the leader's clock adds the time. A new leader gives
+//! each node its full time again, so a node is swept late, never early.
 
 use crate::leader::deadlines::Deadlines;
 use fairhold_state::{
@@ -11,7 +11,7 @@ use fairhold_state::{
 use fairhold_types::{Path, Revision, limits};
 use std::{collections::BTreeMap, ops::Add, time::Duration};
 
-/// The nodes that may go, each with the instant from which on it does.
+/// The nodes that may be swept, each with its deadline.
 #[derive(Debug)]
 pub(crate) struct Sweeps<I> {
     deadlines: Deadlines<Path, I>,
@@ -19,11 +19,11 @@ pub(crate) struct Sweeps<I> {
 }
 
 impl<I: Copy + Ord + Add<Duration, Output = I>> Sweeps<I> {
-    /// Begins with all nodes that may go now.
+    /// Starts with all nodes that may be swept now.
     pub(crate) fn load(state: &State, now: I) -> Self {
         let mut sweeps = Sweeps { deadlines: Deadlines::new(), since: BTreeMap::new() };
         for node in state.sweepable() {
-            sweeps.look(state, &node.path, now);
+            sweeps.update(state, &node.path, now);
         }
         sweeps
     }
@@ -35,17 +35,17 @@ impl<I: Copy + Ord + Add<Duration, Output = I>> Sweeps<I> {
         | Event::NodeDeleted { path, .. }
         | Event::ChildrenChanged { path, .. } = event
         {
-            self.look(state, path, now);
+            self.update(state, path, now);
         }
     }
 
-    /// Nodes whose time is over, as many as one verdict may name.
+    /// The nodes that are due, as many as one command may cover.
     pub(crate) fn due(&self, now: I) -> Vec<Sweepable> {
         let due = self.deadlines.due_at_most(now, limits::NODES_SWEPT_MAX).into_iter();
         due.filter_map(|path| Some(Sweepable { since: *self.since.get(&path)?, path })).collect()
     }
 
-    fn look(&mut self, state: &State, path: &Path, now: I) {
+    fn update(&mut self, state: &State, path: &Path, now: I) {
         match state.sweepable_at(path) {
             Some(since) if self.since.get(path) == Some(&since) => {}
             Some(since) => {
@@ -105,11 +105,11 @@ mod tests {
             self.sweeps.due(AtOffset(now)).iter().map(|node| node.path.to_string()).collect()
         }
 
-        /// Carries the verdict out, and says how many nodes are left.
+        /// Applies the command, and returns how many nodes are left.
         fn sweep(&mut self, now: u64) -> usize {
             let nodes = self.sweeps.due(AtOffset(now));
             self.apply(Command::Sweep { nodes, at: WallMillis(0) }, now);
-            assert!(self.due(now).is_empty(), "what was swept is due no more");
+            assert!(self.due(now).is_empty(), "swept nodes are not due any more");
             self.state.node_count()
         }
     }
@@ -121,7 +121,7 @@ mod tests {
     const TTL: Lifetime = Lifetime::Ttl { ttl_ms: 10_000 };
 
     #[test]
-    fn a_container_goes_a_minute_after_its_last_child_and_never_before_its_first() {
+    fn a_container_is_swept_a_minute_after_its_last_child_and_never_before_its_first() {
         let mut tree = Tree::new();
         tree.put("/c", Lifetime::Container, 0);
         assert!(tree.due(1_000).is_empty(), "it never had a child");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ttl_node_goes_when_it_was_not_changed_for_so_long_and_has_no_children() {
+    fn a_ttl_node_is_swept_after_its_ttl_without_a_change_and_without_children() {
         let mut tree = Tree::new();
         tree.put("/t", TTL, 0);
         tree.put("/t", Lifetime::Persistent, 9);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_that_is_late_removes_nothing() {
+    fn a_stale_command_removes_nothing() {
         let mut tree = Tree::new();
         tree.put("/t", TTL, 0);
         let late = Command::Sweep { nodes: tree.sweeps.due(AtOffset(10)), at: WallMillis(0) };
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_leader_gives_the_full_time_again() {
+    fn a_new_leader_gives_each_node_its_full_time_again() {
         let mut tree = Tree::new();
         tree.put("/t", TTL, 0);
         tree.sweeps = Sweeps::load(&tree.state, AtOffset(5));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn one_verdict_names_no_more_nodes_than_it_may() {
+    fn one_command_covers_a_limited_number_of_nodes() {
         let mut tree = Tree::new();
         for number in 0..=limits::NODES_SWEPT_MAX {
             tree.sweeps.deadlines.insert(path(&format!("/{number}")), Duration::ZERO, AtOffset(0));

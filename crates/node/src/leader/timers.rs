@@ -1,4 +1,4 @@
-//! What a leader's clock watches, as a pure structure: deadlines, what was judged, and which verdicts are on their way.
+//! Everything that ends by itself, with its deadline, as a pure structure: what is due now, and which commands are in flight.
 
 use crate::leader::{
     bounded_holds::BoundedHolds,
@@ -6,6 +6,7 @@ use crate::leader::{
     idle_locks::IdleLocks,
     revision_clock::RevisionClock,
     scheduled::{Scheduled, ScheduledKind},
+    session_deadlines::{SessionDeadlines, Touched},
     sweeps::Sweeps,
 };
 use fairhold_raft::Leadership;
@@ -21,113 +22,103 @@ use fairhold_types::{
 use openraft_rt::Instant;
 use std::{collections::BTreeSet, time::Duration};
 
-/// How often it notes the revision, for what may be forgotten.
-const MARK_EVERY: Duration = Duration::from_secs(5);
-/// How often it does so for the history.
-const HISTORY_MARK_EVERY: Duration = Duration::from_secs(3_600);
-/// Expiries on their way at one time: each is an entry of its own.
-const EXPIRIES_IN_FLIGHT_MAX: usize = 1_024;
+/// How often the current revision is noted, to know later what is old enough to be forgotten.
+const NOTE_EVERY: Duration = Duration::from_secs(5);
+/// The same for the history.
+const NOTE_HISTORY_EVERY: Duration = Duration::from_secs(3_600);
 
-/// All that may come to its end by itself.
-pub(crate) struct Verdicts<I> {
+/// All timers of one leadership.
+pub(crate) struct Timers<I> {
     leadership: Leadership,
-    /// For how long in all nobody could be heard. It does not count: all deadlines are on a clock that stood still for as long.
-    deaf: Duration,
-    sessions: Deadlines<SessionNumber, I>,
-    /// Whether a proof of leadership is on its way for sessions that were judged.
-    proving: bool,
-    /// Sessions that were judged before a proof which has passed: if they are due yet at the next tick, they end.
-    condemned: BTreeSet<SessionNumber>,
-    /// Sessions whose expiry is proposed and not answered yet: they get no acknowledgement.
-    expiring: BTreeSet<SessionNumber>,
-    /// Other verdicts that are proposed and not answered yet.
-    chores: BTreeSet<ScheduledKind>,
+    /// How long the process was paused in all. Pauses do not count: all deadlines are on a clock that stood still meanwhile.
+    paused: Duration,
+    sessions: SessionDeadlines<I>,
+    /// Scheduled commands that are proposed and not answered yet.
+    in_flight: BTreeSet<ScheduledKind>,
     cooling: Deadlines<GrantNumber, I>,
     bounded: BoundedHolds<I>,
     idle: IdleLocks<I>,
     sweeps: Sweeps<I>,
-    /// Which revision was current when, oldest first.
+    /// Tells the age of what the state remembers without a session.
     remembered: RevisionClock<I>,
-    /// The same over the time that the history is kept.
+    /// Tells the age of the history.
     history: RevisionClock<I>,
 }
 
-/// What a keepalive came to at the leader's clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Touched {
-    /// The deadline was moved; it is as long as that.
-    Moved(Duration),
-    /// Its expiry is on the way.
-    Expiring,
-    /// No such session is known to the clock.
-    Unknown,
-}
-
-impl<I: Instant> Verdicts<I> {
+impl<I: Instant> Timers<I> {
+    /// Every timer starts in full.
     pub(crate) fn load(leadership: Leadership, state: &State, now: I) -> Self {
-        let mut verdicts = Verdicts {
+        let mut timers = Timers {
             leadership,
-            deaf: Duration::ZERO,
-            sessions: Deadlines::new(),
-            proving: false,
-            condemned: BTreeSet::new(),
-            expiring: BTreeSet::new(),
-            chores: BTreeSet::new(),
+            paused: Duration::ZERO,
+            sessions: SessionDeadlines::new(),
+            in_flight: BTreeSet::new(),
             cooling: Deadlines::new(),
             bounded: BoundedHolds::load(state, now),
             idle: IdleLocks::new(),
             sweeps: Sweeps::load(state, now),
-            remembered: RevisionClock::new(MARK_EVERY, limits::REMEMBERED_FOR),
-            history: RevisionClock::new(HISTORY_MARK_EVERY, limits::HISTORY_KEPT_FOR),
+            remembered: RevisionClock::new(NOTE_EVERY, limits::REMEMBERED_FOR),
+            history: RevisionClock::new(NOTE_HISTORY_EVERY, limits::HISTORY_KEPT_FOR),
         };
         for session in state.sessions() {
-            let timeout_ms = if planted::has(Bug::NewLeaderIsImpatient) { session.timeout_ms / 8 } else { session.timeout_ms };
-            verdicts.sessions.insert(session.number, Duration::from_millis(timeout_ms), now);
+            timers.sessions.insert(session.number, timeout_at_load(session.timeout_ms), now);
         }
         for contender in state.cooling() {
-            verdicts.cool(contender.number, contender.lock_delay_ms, now);
+            timers.cool(contender.number, contender.lock_delay_ms, now);
         }
         for (lock, since) in state.idle_locks() {
-            verdicts.idle.insert(lock, since, now);
+            timers.idle.insert(lock, since, now);
         }
-        verdicts
+        timers
     }
 
     pub(crate) fn leadership(&self) -> Leadership {
         self.leadership
     }
 
-    /// Nobody could be heard for so long.
-    pub(crate) fn was_deaf(&mut self, span: Duration) {
-        self.deaf += span;
+    /// The process was paused for this long: all deadlines move by it.
+    pub(crate) fn paused_for(&mut self, pause: Duration) {
+        self.paused += pause;
     }
 
-    /// A keepalive came.
+    /// This instant on the clock of the deadlines.
+    fn on_clock(&self, now: I) -> I {
+        now - self.paused
+    }
+
+    /// A keepalive arrived.
     pub(crate) fn touch(&mut self, session: SessionNumber, now: I) -> Touched {
-        if self.is_expiring(session) {
-            return Touched::Expiring;
-        }
-        let now = self.heard(now);
-        self.sessions.touch(session, now).map_or(Touched::Unknown, Touched::Moved)
+        self.sessions.touch(session, self.on_clock(now))
     }
 
-    /// Whether its expiry is proposed and not answered yet.
+    /// Whether an expiry of the session is proposed and not answered yet.
     pub(crate) fn is_expiring(&self, session: SessionNumber) -> bool {
-        self.expiring.contains(&session)
+        self.sessions.is_expiring(session)
     }
 
-    /// Its expiry was answered.
-    pub(crate) fn expiry_done(&mut self, session: SessionNumber) {
-        self.expiring.remove(&session);
+    /// The sessions that are due: their expiry needs a confirmation of the leadership.
+    pub(crate) fn take_due(&mut self, now: I) -> Vec<SessionNumber> {
+        self.sessions.take_due(self.on_clock(now))
     }
 
-    /// That instant on the clock of the deadlines.
-    fn heard(&self, now: I) -> I {
-        now - self.deaf
+    /// The confirmation for these sessions has succeeded or failed.
+    pub(crate) fn confirm(&mut self, due: Vec<SessionNumber>, leads: bool) {
+        self.sessions.confirm(due, leads);
     }
 
+    /// The confirmed sessions that are still due: their expiry is proposed now.
+    pub(crate) fn take_expirable(&mut self, now: I) -> Vec<SessionNumber> {
+        self.sessions.take_expirable(self.on_clock(now))
+    }
+
+    /// The expiry of a session was answered, or has failed.
+    pub(crate) fn expiry_answered(&mut self, session: SessionNumber) {
+        self.sessions.answered(session);
+    }
+
+    /// Follows a change. `state` is the state after it.
     pub(crate) fn observe(&mut self, state: &State, event: &Event, now: I) {
-        let now = self.heard(now);
+        let now = self.on_clock(now);
         match event {
             Event::SessionOpened { session, timeout_ms } | Event::SessionRetimed { session, timeout_ms } => {
                 self.sessions.insert(*session, Duration::from_millis(*timeout_ms), now);
@@ -147,11 +138,11 @@ impl<I: Instant> Verdicts<I> {
                 self.idle.remove(lock);
                 self.note_idle(state, lock, now);
             }
-            Event::Granted { grant, .. } => self.bounded.note(state, *grant, now),
+            Event::Granted { grant, .. } => self.bounded.granted(state, *grant, now),
             Event::Holds { .. } | Event::Revoked { .. } => {}
             Event::LockForgotten { lock } => {
                 self.idle.remove(lock);
-                // The level above may have been kept by this one alone.
+                // This lock may have been the only one that kept the level above in use.
                 if let Some(above) = lock.path().parent().and_then(|path| path.lock_name()) {
                     self.note_idle(state, &above, now);
                 }
@@ -166,8 +157,7 @@ impl<I: Instant> Verdicts<I> {
     }
 
     fn cool(&mut self, grant: GrantNumber, delay_ms: u64, now: I) {
-        let delay_ms = if planted::has(Bug::DelayEndsAtOnce) { 0 } else { delay_ms };
-        self.cooling.insert(grant, Duration::from_millis(delay_ms), now);
+        self.cooling.insert(grant, lock_delay(delay_ms), now);
     }
 
     fn note_idle(&mut self, state: &State, lock: &LockName, now: I) {
@@ -176,77 +166,50 @@ impl<I: Instant> Verdicts<I> {
         }
     }
 
-    /// Sessions that are due for the first time, to be proved; none while a proof is on its way.
-    pub(crate) fn judge(&mut self, now: I) -> Vec<SessionNumber> {
-        if self.proving {
-            return Vec::new();
-        }
-        let judged: Vec<_> =
-            self.sessions.due(self.heard(now)).into_iter().filter(|session| !self.expiring.contains(session)).collect();
-        self.proving = !judged.is_empty();
-        judged
-    }
-
-    /// The proof of leadership for judged sessions is there, or failed.
-    pub(crate) fn prove(&mut self, judged: Vec<SessionNumber>, proved: bool) {
-        self.proving = false;
-        if proved {
-            self.condemned.extend(judged);
-        }
-    }
-
-    /// Condemned sessions that are due yet, as many as may be on their way; the others are judged again.
-    pub(crate) fn execute(&mut self, now: I) -> Vec<SessionNumber> {
-        let room = EXPIRIES_IN_FLIGHT_MAX.saturating_sub(self.expiring.len());
-        let (condemned, now) = (std::mem::take(&mut self.condemned), self.heard(now));
-        let due: Vec<_> = condemned.into_iter().filter(|session| self.sessions.is_due(*session, now)).take(room).collect();
-        self.expiring.extend(due.iter().copied());
-        due
-    }
-
-    /// What else is due, one of each kind that is not on its way.
-    pub(crate) fn chores(&mut self, due: &Due, now: I) -> Vec<Scheduled> {
-        let heard = self.heard(now);
-        let cooled = self.cooling.due_at_most(heard, VERDICT_OBJECTS_MAX);
-        let ended = self.bounded.due_at_most(heard, VERDICT_OBJECTS_MAX);
-        let forgotten = self.idle.due(due.budget, heard);
-        let swept = self.sweeps.due(heard);
-        // These two note the present revision on their way, so they are asked each time.
-        let remembered = self.remembered.passed(now, due.revision);
-        let history = self.history.passed(now, due.revision);
+    /// The scheduled commands that are due, one of each kind unless that kind is in flight.
+    pub(crate) fn take_scheduled(&mut self, facts: &StateFacts, now: I) -> Vec<Scheduled> {
+        let on_clock = self.on_clock(now);
+        let cooled = self.cooling.due_at_most(on_clock, VERDICT_OBJECTS_MAX);
+        let ended = self.bounded.due_at_most(on_clock, VERDICT_OBJECTS_MAX);
+        let forgotten = self.idle.due(facts.budget, on_clock);
+        let swept = self.sweeps.due(on_clock);
+        // Both calls also note the current revision, so they happen every time.
+        let remembered = self.remembered.passed(now, facts.revision);
+        let history = self.history.passed(now, facts.revision);
         let old =
             |passed: Option<Revision>, oldest: Option<Revision>| passed.filter(|passed| oldest.is_some_and(|it| it <= *passed));
-        let chores = [
+        let scheduled = [
             (!cooled.is_empty()).then_some(Scheduled::EndCooling(cooled)),
             (!ended.is_empty()).then_some(Scheduled::EndHolds(ended)),
             (!forgotten.is_empty()).then_some(Scheduled::ForgetLocks(forgotten)),
             (!swept.is_empty()).then_some(Scheduled::Sweep(swept)),
-            old(remembered, due.oldest_remembered).map(Scheduled::Forget),
-            old(history, due.oldest_history).map(Scheduled::ForgetHistory),
-            due.is_pending.then_some(Scheduled::Continue),
+            old(remembered, facts.oldest_remembered).map(Scheduled::Forget),
+            old(history, facts.oldest_history).map(Scheduled::ForgetHistory),
+            facts.is_pending.then_some(Scheduled::Continue),
         ];
-        chores.into_iter().flatten().filter(|chore| self.chores.insert(chore.kind())).collect()
+        scheduled.into_iter().flatten().filter(|command| self.in_flight.insert(command.kind())).collect()
     }
 
-    /// The next piece of what is pending in the state, where none is on its way.
-    pub(crate) fn next_piece(&mut self) -> Option<Scheduled> {
-        self.chores.insert(ScheduledKind::Continue).then_some(Scheduled::Continue)
+    /// The command for the next piece of the work that the state has left over, unless one is in flight.
+    pub(crate) fn take_continue(&mut self) -> Option<Scheduled> {
+        self.in_flight.insert(ScheduledKind::Continue).then_some(Scheduled::Continue)
     }
 
-    /// A chore was answered, or nobody knows what became of it. Says whether there may be more to do of its kind at once.
+    /// A scheduled command was answered, or its outcome is unknown (`None`). Returns whether another one of its kind may follow
+    /// at once.
     ///
-    /// What a verdict judged is not judged again, also where the machine found nothing to do; what it had no room for is.
-    pub(crate) fn done(&mut self, chore: &Scheduled, answer: Option<&Answer>) -> bool {
-        self.chores.remove(&chore.kind());
+    /// Objects that the command covered are not due again, even if it changed nothing. Those that it had no room for still are.
+    pub(crate) fn answered(&mut self, command: &Scheduled, answer: Option<&Answer>) -> bool {
+        self.in_flight.remove(&command.kind());
         let objects = match answer.map(|answer| &answer.result) {
             Some(Ok(Outcome::Judged { objects })) => usize::try_from(*objects).unwrap_or(usize::MAX),
             Some(Ok(Outcome::Done)) => return true,
             Some(_) | None => return false,
         };
-        match chore {
+        match command {
             Scheduled::EndCooling(grants) => grants.iter().take(objects).for_each(|grant| self.cooling.remove(*grant)),
             Scheduled::EndHolds(holds) => {
-                holds.iter().take(objects).for_each(|(grant, token)| self.bounded.judged(*grant, *token));
+                holds.iter().take(objects).for_each(|(grant, token)| self.bounded.answered(*grant, *token));
             }
             Scheduled::ForgetLocks(locks) => {
                 for (lock, since) in locks.iter().take(objects) {
@@ -261,24 +224,23 @@ impl<I: Instant> Verdicts<I> {
     }
 }
 
-/// What the state says of what may be due.
+/// What `take_scheduled` needs to know of the state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Due {
-    /// Its revision.
+pub(crate) struct StateFacts {
     pub(crate) revision: Revision,
-    /// The oldest thing that it remembers without a session.
+    /// The oldest entry that the state remembers without a session.
     pub(crate) oldest_remembered: Option<Revision>,
-    /// The oldest thing in its history.
+    /// The oldest entry of the history.
     pub(crate) oldest_history: Option<Revision>,
     /// Whether work is left for `Command::Continue`.
     pub(crate) is_pending: bool,
-    /// How many bytes it may count.
+    /// The state's budget in bytes.
     pub(crate) budget: Option<u64>,
 }
 
-impl Due {
-    pub(crate) fn of(state: &State) -> Due {
-        Due {
+impl StateFacts {
+    pub(crate) fn of(state: &State) -> StateFacts {
+        StateFacts {
             revision: state.revision(),
             oldest_remembered: state.remembered_span().map(|(oldest, _)| oldest),
             oldest_history: state.oldest_history(),
@@ -286,6 +248,15 @@ impl Due {
             budget: state.bytes_max(),
         }
     }
+}
+
+/// The timeout of a session that a new leader finds.
+fn timeout_at_load(timeout_ms: u64) -> Duration {
+    Duration::from_millis(if planted::has(Bug::NewLeaderIsImpatient) { timeout_ms / 8 } else { timeout_ms })
+}
+
+fn lock_delay(delay_ms: u64) -> Duration {
+    Duration::from_millis(if planted::has(Bug::DelayEndsAtOnce) { 0 } else { delay_ms })
 }
 
 #[cfg(test)]

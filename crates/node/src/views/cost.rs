@@ -1,4 +1,4 @@
-//! What a caller is shown costs as much as what is shown of it, beside very many of everything: whoever reads holds up nobody.
+//! The cost of a view depends on what it shows, not on how large the state is: no reader holds up the others.
 
 #[expect(dead_code, reason = "the dearest form of each command is for the tests of the state")]
 #[path = "../../../state/tests/bounded/crowd.rs"]
@@ -11,11 +11,11 @@ use super::*;
 use crowd::Crowd;
 use fairhold_types::SessionNumber;
 
-/// Reads something, and says how much of it is shown.
+/// Reads a view, and returns how many entries it shows.
 type Read<'a> = &'a dyn Fn(&State) -> usize;
 
 fn owned(state: &State, number: SessionNumber) -> usize {
-    let of = state.session(number).expect("it is open");
+    let of = state.session(number).expect("the session is open");
     let view = session(state, of, &PageQuery::first());
     view.grants.len() + view.ephemeral_nodes.len()
 }
@@ -35,9 +35,11 @@ fn ahead(state: &State, id: &GrantId) -> usize {
 }
 
 #[test]
-fn what_is_shown_beside_very_many_costs_no_more_than_what_is_shown() {
+fn a_view_of_a_large_state_costs_no_more_than_what_it_shows() {
     let crowd = Crowd::new();
-    let (locks_of, nodes_of, last) = (crowd.locks_of.1, crowd.nodes_of.1, crowd.last);
+    let locks_of = crowd.locks_of.1;
+    let nodes_of = crowd.nodes_of.1;
+    let last = crowd.last;
     let reads: [(&str, Read<'_>); 7] = [
         ("a session with 100,000 locks", &|state| owned(state, locks_of)),
         ("a session with 100,000 ephemeral nodes", &|state| owned(state, nodes_of)),
@@ -49,16 +51,17 @@ fn what_is_shown_beside_very_many_costs_no_more_than_what_is_shown() {
     ];
     for (what, read) in reads {
         let shown = read(&crowd.state);
-        assert!((1..=PageQuery::<()>::first().limit).contains(&shown), "{what}: {shown} are shown");
+        assert!((1..=PageQuery::<()>::first().limit).contains(&shown), "{what} shows {shown}");
         let complaint = crowd.meter.complaint_of_read(shown, || read(&crowd.state));
-        assert_eq!(complaint, None, "{what}, of which {shown} are shown");
+        assert_eq!(complaint, None, "{what}, which shows {shown}");
     }
 }
 
 #[test]
-fn so_many_are_named_as_are_ahead_and_sixteen_at_most() {
+fn all_contenders_ahead_are_listed_but_at_most_sixteen() {
     let crowd = Crowd::new();
-    let (written, map) = (LockName::parse("written").expect("a name"), LockName::parse("map").expect("a name"));
+    let written = LockName::parse("written").expect("a name");
+    let map = LockName::parse("map").expect("a name");
     for (position, named) in [(1, 0), (2, 1), (4, 3), (17, 16), (9_000, 16)] {
         assert_eq!(positions::of(&crowd.state, &written, position).ahead.len(), named, "at position {position}");
     }

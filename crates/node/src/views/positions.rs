@@ -2,15 +2,15 @@
 
 use crate::{
     api::InTheWay,
-    views::estimate::{self, Usual},
+    views::estimate::{self, WaitEstimator},
 };
 use fairhold_state::State;
 use fairhold_types::{GrantNumber, LockName};
 
-/// How many of those ahead are named.
+/// How many of the contenders ahead are listed.
 pub(crate) const AHEAD_MAX: usize = 16;
 
-/// The lock of a waiting grant in whose queue most are ahead of it, with its position there.
+/// The lock of a waiting grant with the most contenders ahead, and its position there.
 pub(crate) fn farthest<'a>(
     state: &State,
     locks: impl Iterator<Item = &'a LockName>,
@@ -20,7 +20,7 @@ pub(crate) fn farthest<'a>(
     positions.max_by_key(|(_, position)| *position)
 }
 
-/// The contenders ahead of a waiting grant in that queue.
+/// The contenders ahead of a waiting grant, in the lock with the most of them.
 pub(crate) fn of_grant<'a>(state: &State, locks: impl Iterator<Item = &'a LockName>, number: GrantNumber) -> Option<InTheWay> {
     farthest(state, locks, number).map(|(lock, position)| of(state, lock, position))
 }
@@ -31,7 +31,7 @@ pub(crate) fn of(state: &State, lock: &LockName, position: u64) -> InTheWay {
     InTheWay {
         position,
         ahead: estimate::first_ahead(state.front(lock, count)),
-        estimate: Usual::of(state, lock).estimate(position),
+        estimate: WaitEstimator::of(state, lock).estimate(position),
     }
 }
 
