@@ -92,7 +92,7 @@ fn state_warning(bytes: u64, max: u64) -> Option<String> {
 /// A running node. Clones are handles of the same node.
 pub struct Node<RT: AsyncRuntime>(pub(crate) Arc<NodeInner<RT>>);
 
-pub(crate) struct Parts<RT: AsyncRuntime> {
+pub(crate) struct NodeInner<RT: AsyncRuntime> {
     pub(crate) replica: Replica<RT>,
     pub(crate) hub: Arc<Hub<RT>>,
     pub(crate) keepalives: Keepalives,

@@ -2,10 +2,7 @@
 
 use crate::{
     api::{GrantView, InTheWay, LockInfo, OwnedAfter, PageQuery, QueueItem, QueueView, SessionView},
-    views::{
-        estimate::{WaitEstimator, facts},
-        positions,
-    },
+    views::estimate::{WaitEstimator, facts},
 };
 use fairhold_state::{
     State,
