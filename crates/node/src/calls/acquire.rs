@@ -66,8 +66,8 @@ pub(crate) struct OpenAcquire<RT: AsyncRuntime> {
 
 impl<RT: AsyncRuntime> OpenAcquire<RT> {
     async fn run(self, mut answer: oneshot::Sender<Delivery>) {
-        let begun = RT::Instant::now();
-        let deadline = begun + self.call.timeout;
+        let started_at = RT::Instant::now();
+        let deadline = started_at + self.call.timeout;
         let (outcome, gone) = self.commit_and_watch_caller(deadline, answer.closed()).await;
         let (result, own) = match outcome {
             Err(error) => {
@@ -77,7 +77,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
             // The caller may have retried elsewhere, and that request may have arrived first.
             Ok(committed) if gone && committed.attempt > 1 => (None, OwnGrant::Nothing),
             Ok(committed) => {
-                (self.answer_committed(committed, begun, deadline, &mut answer).await, OwnGrant::Committed(committed))
+                (self.answer_committed(committed, started_at, deadline, &mut answer).await, OwnGrant::Committed(committed))
             }
         };
         let counted = result.as_ref().map(|result| result.as_ref().map(|acquired| &acquired.value));
@@ -145,7 +145,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
     async fn answer_committed(
         &self,
         committed: CommittedAttempt,
-        begun: RT::Instant,
+        started_at: RT::Instant,
         deadline: RT::Instant,
         answer: &mut oneshot::Sender<Delivery>,
     ) -> Option<GrantAnswer> {
@@ -155,7 +155,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
                 Ok(At { value: Acquired::Held(self.view_of_new(committed, token)), revision: committed.revision })
             }
             Some(_) => self.answer_held(committed, committed.revision, None, deadline).await,
-            None => self.wait(committed, begun, deadline, answer).await?,
+            None => self.wait(committed, started_at, deadline, answer).await?,
         };
         Some(result.map_err(uncertain))
     }
@@ -164,13 +164,13 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
     async fn wait(
         &self,
         committed: CommittedAttempt,
-        begun: RT::Instant,
+        started_at: RT::Instant,
         deadline: RT::Instant,
         answer: &mut oneshot::Sender<Delivery>,
     ) -> Option<GrantAnswer> {
         let since = RT::Instant::now();
         let until = since + self.call.wait;
-        let open = self.own_timeout().map(|timeout| KeepAliveGuard::start(&self.node, committed, timeout, begun));
+        let open = self.own_timeout().map(|timeout| KeepAliveGuard::start(&self.node, committed, timeout, started_at));
         let confirmed_at = || open.as_ref().and_then(KeepAliveGuard::confirmed_at);
         loop {
             let mut waiter = self.node.0.hub.register(committed.number);

@@ -128,8 +128,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         from: Option<Revision>,
         read: ReadOptions,
     ) -> Result<Observation<RT>, CallError> {
-        let begin = from.map_or(WatchStart::Now, WatchStart::From);
-        let watch = self.watch(vec![WatchFilter::Leader(election.clone())], begin, read).await?;
+        let start = from.map_or(WatchStart::Now, WatchStart::From);
+        let watch = self.watch(vec![WatchFilter::Leader(election.clone())], start, read).await?;
         if from.is_some() {
             return Ok(Observation { initial_revision: Revision(0), pending: VecDeque::new(), watch });
         }

@@ -95,8 +95,8 @@ struct OpenHold<RT: AsyncRuntime> {
 impl<RT: AsyncRuntime> OpenHold<RT> {
     async fn run(self) {
         let _open = OpenStream::count(&self.request.node.0.hub.metrics.streams);
-        let begun = RT::Instant::now();
-        let deadline = begun + self.request.call.timeout;
+        let started_at = RT::Instant::now();
+        let deadline = started_at + self.request.call.timeout;
         let (outcome, gone) = self.request.commit_and_watch_caller(deadline, self.events.closed()).await;
         let committed = match outcome {
             Ok(committed) => committed,
@@ -108,7 +108,7 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
             // one, the grant may belong to another request, and stays.
             true if committed.attempt > 1 => HoldEnd::Finished,
             true => HoldEnd::Gone { held: false },
-            false => self.follow(committed, begun, deadline).await.unwrap_or_else(|error| {
+            false => self.follow(committed, started_at, deadline).await.unwrap_or_else(|error| {
                 let error = uncertain(error);
                 self.send_last(if error == CallError::Detached { HoldEvent::GoAway } else { HoldEvent::Failed(error) })
             }),
@@ -127,12 +127,17 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
     }
 
     /// Sends the events of the grant until the last one.
-    async fn follow(&self, committed: CommittedAttempt, begun: RT::Instant, deadline: RT::Instant) -> Result<HoldEnd, CallError> {
+    async fn follow(
+        &self,
+        committed: CommittedAttempt,
+        started_at: RT::Instant,
+        deadline: RT::Instant,
+    ) -> Result<HoldEnd, CallError> {
         let OpenAcquire { node, call } = &self.request;
         let mut since = RT::Instant::now();
         let until = since + call.wait;
         let timeout = self.request.own_timeout().unwrap_or(SESSION_TIMEOUT_DEFAULT);
-        let open = KeepAliveGuard::start(node, committed, timeout, begun);
+        let open = KeepAliveGuard::start(node, committed, timeout, started_at);
         let pause = (timeout / 3).min(ALIVE_EVERY_MAX);
         let mut alive_at = RT::Instant::now() + pause;
         let mut stage = self.send_held_at_once(committed);

@@ -27,11 +27,11 @@ impl<I: Instant> KeepAliveGuard<I> {
         node: &Node<RT>,
         committed: CommittedAttempt,
         timeout: Duration,
-        begun: I,
+        started_at: I,
     ) -> KeepAliveGuard<I> {
         let (open, mut closed) = oneshot::channel::<()>();
         let is_new = committed.attempt == 1;
-        let confirmed_at = is_new.then_some(begun);
+        let confirmed_at = is_new.then_some(started_at);
         let liveness = Arc::new(Mutex::new(Liveness { confirmed_at, doubtful_from: I::now() + timeout }));
         let shared = Arc::clone(&liveness);
         let node = node.clone();

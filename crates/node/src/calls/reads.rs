@@ -30,8 +30,8 @@ impl<RT: AsyncRuntime> Node<RT> {
     pub(crate) async fn walk(&self, read: ReadOptions) -> Result<Walk, CallError> {
         let deadline = RT::Instant::now() + read.timeout;
         self.freshen_by(read.freshness, deadline).await?;
-        let begun = RT::timeout_at(deadline, self.0.walks.begin(|| self.0.replica.state())).await;
-        begun.map_err(|_| CallError::Read(NotProposed::Overloaded.into()))
+        let walk = RT::timeout_at(deadline, self.0.walks.begin(|| self.0.replica.state())).await;
+        walk.map_err(|_| CallError::Read(NotProposed::Overloaded.into()))
     }
 
     /// A lock with a page of its holders. A lock that was never used has none.

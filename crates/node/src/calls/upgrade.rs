@@ -125,7 +125,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         until: RT::Instant,
         deadline: RT::Instant,
     ) -> Answer {
-        let started = RT::Instant::now();
+        let started_at = RT::Instant::now();
         self.0.replica.wait_for_revision(committed.revision, deadline).await.map_err(|error| uncertain(error.into()))?;
         let own_timeout = self.0.replica.read(|state| {
             let session = state.session(committed.session).filter(|session| session.id.is_none());
@@ -133,7 +133,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         });
         // The grant is older than this request, so it is renewed at once.
         let renewed = CommittedAttempt { attempt: committed.attempt.max(2), ..committed };
-        let open = own_timeout.map(|timeout| KeepAliveGuard::start(self, renewed, timeout, started));
+        let open = own_timeout.map(|timeout| KeepAliveGuard::start(self, renewed, timeout, started_at));
         let confirmed_at = || open.as_ref().and_then(KeepAliveGuard::confirmed_at);
         let since = RT::Instant::now();
         loop {

@@ -51,7 +51,7 @@ pub struct NodeWatch<RT: AsyncRuntime> {
     watcher: Watcher,
     initial: Option<InitialPages>,
     /// The revision at which a watch with `Now` or `Initial` began; reported as a bookmark before the first change.
-    begun_at: Option<Revision>,
+    initial_bookmark: Option<Revision>,
     /// The watch has reported everything up to this revision.
     reported: Revision,
     /// When a bookmark is due; `None`: after the last known change.
@@ -112,11 +112,11 @@ impl<RT: AsyncRuntime> Node<RT> {
                 state.revision()
             }),
         };
-        let begun_at = match start {
+        let initial_bookmark = match start {
             WatchStart::Now | WatchStart::Initial => Some(reported),
             WatchStart::From(_) => None,
         };
-        Ok(NodeWatch { node: self.clone(), watcher, initial, begun_at, reported, bookmark_at: None, ended: false })
+        Ok(NodeWatch { node: self.clone(), watcher, initial, initial_bookmark, reported, bookmark_at: None, ended: false })
     }
 
     /// Waits up to `wait` until something that the filter selects is newer than `after`, or than the current state
@@ -128,9 +128,9 @@ impl<RT: AsyncRuntime> Node<RT> {
         wait: Duration,
         read: ReadOptions,
     ) -> Result<LongPollResult, CallError> {
-        let begun = RT::Instant::now();
-        let until = begun + wait;
-        let deadline = begun + read.timeout;
+        let started_at = RT::Instant::now();
+        let until = started_at + wait;
+        let deadline = started_at + read.timeout;
         self.freshen_by(read.freshness, deadline).await?;
         if let Some(after) = after {
             self.reach(after.next(), deadline).await?;
@@ -227,7 +227,7 @@ impl<RT: AsyncRuntime> NodeWatch<RT> {
             }
             self.initial = None;
         }
-        if let Some(revision) = self.begun_at.take() {
+        if let Some(revision) = self.initial_bookmark.take() {
             return Ok(WatchItem::Bookmark(revision));
         }
         loop {
