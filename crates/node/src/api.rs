@@ -287,7 +287,7 @@ pub enum GrantLookup {
     Unknown,
 }
 
-/// A lock, as everybody may see it.
+/// The public view of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockInfo {
     /// A page of its holders.
@@ -310,7 +310,7 @@ pub struct LockInfo {
     pub statistics: Option<Statistics>,
 }
 
-/// A page of a lock's queue, as everybody may see it.
+/// The public view of a page of a lock's queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueView {
     /// Its entries, in order.
@@ -323,7 +323,7 @@ pub struct QueueView {
     pub waiting: u64,
 }
 
-/// An entry of a queue, as everybody may see it.
+/// The public view of an entry of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueItem {
     /// The public number of the grant.

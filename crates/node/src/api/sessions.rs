@@ -44,7 +44,7 @@ pub enum Renewal {
     Number(SessionNumber),
 }
 
-/// A session, as everybody may see it.
+/// The public view of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionView {
     /// Its public number.

@@ -22,7 +22,7 @@ use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, Revision, Ses
 use openraft_rt::AsyncRuntime;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-/// The leader of an election, as everybody may see it.
+/// The public view of the leader of an election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaderView {
     /// The public number of its grant.

@@ -59,7 +59,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             return Err(CallError::ShuttingDown);
         }
         let (send, mut events) = mpsc::channel(EVENTS_MAX);
-        // The grant lives by the connection, so there is no later answer.
+        // The connection keeps the grant alive, so no answer comes later.
         let call = AcquireCall { respond_async: false, ..call };
         let silence = Silence::default();
         let holder = OpenHold { request: OpenAcquire { node: self.clone(), call }, events: send, silence: silence.clone() };
@@ -282,8 +282,7 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
         self.send(At { value: event, revision: self.request.node.revision() });
     }
 
-    /// Never waits: there is always room for all events but signs of life. Elsewhere the task notices a caller that is
-    /// gone.
+    /// Never waits: there is always room for all events but signs of life. `follow` notices a caller that is gone.
     fn send(&self, event: At<HoldEvent>) {
         let _caller_may_be_gone = self.events.try_send(event);
     }

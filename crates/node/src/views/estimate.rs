@@ -21,9 +21,9 @@ pub(crate) fn facts(contender: &Contender) -> HolderFacts {
 
 /// The contenders ahead, for a caller.
 pub(crate) fn first_ahead<'a>(contenders: impl Iterator<Item = &'a Contender>) -> Vec<Ahead> {
-    let with_meta = |(place, contender): (usize, &Contender)| Ahead {
+    let with_meta = |(index, contender): (usize, &Contender)| Ahead {
         facts: facts(contender),
-        meta: if place == 0 { contender.meta.clone() } else { Meta::default() },
+        meta: if index == 0 { contender.meta.clone() } else { Meta::default() },
     };
     contenders.enumerate().map(with_meta).collect()
 }
