@@ -70,7 +70,7 @@ impl Batches {
 
     /// Sends a call to one node, once, together with others. Dropping the future takes it back as far as it is not sent yet.
     pub(crate) async fn send(&self, endpoint: &Endpoint, call: &Call, limit: Duration) -> Attempted {
-        let unknown = |why: &str| Attempted::Unknown { why: format!("{endpoint}: {why}") };
+        let unknown = |why: &str| Attempted::unknown(format!("{endpoint}: {why}"));
         let (tell, told) = oneshot::channel();
         let asked = async {
             // It ends with the runtime alone, and then nobody answers.
@@ -181,7 +181,7 @@ fn apart(tried: Attempted, length: usize) -> Vec<Attempted> {
         // What became of the whole became of each.
         tried @ (Attempted::Answered(_) | Attempted::Nothing { .. } | Attempted::Unknown { .. }) => return vec![tried; length],
     };
-    let unknown = |why: String| Attempted::Unknown { why: format!("the answer to a batch is not understood: {why}") };
+    let unknown = |why: String| Attempted::unknown(format!("the answer to a batch is not understood: {why}"));
     match serde_json::from_slice::<RawAnswers<'_>>(&reply.body) {
         Ok(RawAnswers { answers }) if answers.len() == length => {
             answers.iter().map(|answer| one(&reply, answer).unwrap_or_else(|| unknown("a status".to_owned()))).collect()
@@ -203,5 +203,5 @@ fn one(whole: &Reply, answer: &RawAnswer<'_>) -> Option<Attempted> {
         headers.insert(header::RETRY_AFTER, seconds.into());
     }
     let body = answer.body.map(|body| body.get().as_bytes().to_vec()).unwrap_or_default();
-    Some(Attempted::of(Reply { status, headers, body, sent: whole.sent, may_be_done: false }))
+    Some(Attempted::of(Reply { status, headers, body, is_whole: true, sent: whole.sent, may_be_done: false }))
 }

@@ -2,7 +2,7 @@
 
 use fairhold_types::{GrantId, LockName, SessionId};
 use reqwest::Method;
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 /// How long one node may take to answer before the next one is asked.
 pub(crate) const TRY_MAX: Duration = Duration::from_secs(3);
@@ -15,12 +15,22 @@ pub(crate) struct Call {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) key: Option<GrantId>,
-    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) headers: Vec<(Cow<'static, str>, String)>,
     pub(crate) body: Option<CallBody>,
     /// What it is as a part of a batch, where it can be one.
     pub(crate) part: Option<BatchPart>,
-    /// It asks one server for what that server says of itself, whichever cluster it is of.
-    pub(crate) of_server: bool,
+    pub(crate) kind: CallKind,
+}
+
+/// Which server may answer, and which of its answers are definite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallKind {
+    /// A node of the cluster. A node at a limit (`429`) may accept the call later.
+    Typed,
+    /// One server, about itself, whichever cluster it belongs to.
+    Server,
+    /// A node of the cluster, or a server whose cluster has not formed yet. The caller decides about a `429`.
+    Raw,
 }
 
 /// What is sent along.
@@ -32,7 +42,7 @@ pub(crate) enum CallBody {
 
 impl Call {
     pub(crate) fn new(method: Method, path: String) -> Call {
-        Call { method, path, key: None, headers: Vec::new(), body: None, part: None, of_server: false }
+        Call { method, path, key: None, headers: Vec::new(), body: None, part: None, kind: CallKind::Typed }
     }
 
     pub(crate) fn key(self, key: GrantId) -> Call {
@@ -48,8 +58,8 @@ impl Call {
         Call { part: Some(part), ..self }
     }
 
-    pub(crate) fn header(mut self, name: &'static str, value: String) -> Call {
-        self.headers.push((name, value));
+    pub(crate) fn header(mut self, name: impl Into<Cow<'static, str>>, value: String) -> Call {
+        self.headers.push((name.into(), value));
         self
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     call::{ANSWER_GRACE, Call, TRY_MAX},
     endpoints::{Endpoint, Endpoints, Prefer},
     error::Error,
-    exchange::{Attempted, Caller, Connections, Opened},
+    exchange::{Attempted, Caller, Connections, Opened, StreamLines},
     identity::Identity,
     reply::{Reply, leader_of},
 };
@@ -102,23 +102,35 @@ impl Transport {
 
     /// Opens an answer that goes on, at one node, once.
     pub(crate) async fn open_at(&self, endpoint: &Endpoint, call: &Call, within: Duration) -> Opened {
-        match self.connections.open(endpoint, call, within).await {
-            Ok((lines, revision)) => {
+        match self.stream_at(endpoint, call, within, within).await {
+            Ok(lines) => Opened::Stream { revision: lines.revision(), lines },
+            Err(Attempted::Answered(reply)) => Opened::Refused(reply),
+            Err(Attempted::Nothing { retry_after, .. }) => Opened::Not { retry_after },
+            Err(Attempted::Unknown { .. }) => Opened::Not { retry_after: None },
+        }
+    }
+
+    /// The same with its head. `work` bounds the server's work, `within` the time until the head is there.
+    pub(crate) async fn stream_at(
+        &self,
+        endpoint: &Endpoint,
+        call: &Call,
+        work: Duration,
+        within: Duration,
+    ) -> Result<StreamLines, Attempted> {
+        match self.connections.open(endpoint, call, work, within).await {
+            Ok(lines) => {
                 self.endpoints.answered(endpoint, None);
-                Opened::Stream { lines, revision }
+                Ok(lines)
             }
-            Err(tried) => match self.noted(endpoint, tried) {
-                Attempted::Answered(reply) => Opened::Refused(reply),
-                Attempted::Nothing { retry_after, .. } => Opened::Not { retry_after },
-                Attempted::Unknown { .. } => Opened::Not { retry_after: None },
-            },
+            Err(tried) => Err(self.noted(endpoint, tried)),
         }
     }
 
     fn noted(&self, endpoint: &Endpoint, tried: Attempted) -> Attempted {
         match &tried {
             Attempted::Answered(reply) => self.endpoints.answered(endpoint, leader_of(reply)),
-            Attempted::Nothing { why, .. } | Attempted::Unknown { why } => {
+            Attempted::Nothing { why, .. } | Attempted::Unknown { why, .. } => {
                 tracing::debug!(%endpoint, why, "no definite answer");
                 self.endpoints.failed(endpoint);
             }
@@ -155,7 +167,7 @@ impl LastError {
                 self.busy = busy.then_some(retry_after);
                 retry_after
             }
-            Attempted::Unknown { why } => {
+            Attempted::Unknown { why, .. } => {
                 self.may_have_happened = true;
                 self.last = why;
                 None

@@ -53,6 +53,7 @@ pub struct ClientBuilder {
     timeout: Duration,
     owner: Option<String>,
     auth_token: Option<AuthToken>,
+    user_agent: Option<String>,
     discover: bool,
     cluster: Option<ClusterId>,
 }
@@ -77,6 +78,11 @@ impl ClientBuilder {
     /// Shows this token with every request, as `Authorization: Bearer`.
     pub fn auth_token(self, token: impl Into<String>) -> ClientBuilder {
         ClientBuilder { auth_token: Some(AuthToken(token.into())), ..self }
+    }
+
+    /// How this program names itself in the `User-Agent` header of each request. Without it: the program's file name.
+    pub fn user_agent(self, program: impl Into<String>) -> ClientBuilder {
+        ClientBuilder { user_agent: Some(program.into()), ..self }
     }
 
     /// Whether the addresses that the cluster names of itself are used besides those given here; they are, if this is not
@@ -105,7 +111,8 @@ impl ClientBuilder {
         })?;
         let given = self.endpoints.iter().map(|url| Endpoint::parse(url)).collect::<Result<Vec<_>, _>>()?;
         let program = program();
-        let caller = Caller { program: program.clone(), auth_token: self.auth_token };
+        let user_agent = self.user_agent.unwrap_or_else(|| program.clone());
+        let caller = Caller { program: user_agent, auth_token: self.auth_token };
         let (endpoints, identity) = (Arc::new(Endpoints::new(given, self.discover)?), Identity::new(self.cluster));
         let calls = Transport::new(Arc::clone(&endpoints), &identity, &caller, runtime.clone())?;
         Ok(Client(Arc::new(ClientInner {
@@ -147,6 +154,7 @@ impl Client {
             timeout: TIMEOUT_DEFAULT,
             owner: None,
             auth_token: None,
+            user_agent: None,
             discover: true,
             cluster: None,
         }

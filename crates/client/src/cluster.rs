@@ -1,7 +1,7 @@
 //! The cluster and its servers, and the sessions of all clients: to look at, and what administrators do.
 
 use crate::{
-    call::Call,
+    call::{Call, CallKind},
     client::Client,
     endpoints::Endpoint,
     error::Error,
@@ -137,7 +137,7 @@ impl Cluster {
 
     async fn at(&self, url: &str, call: &Call) -> Result<Attempted, Error> {
         let inner = self.client.inner();
-        let call = Call { of_server: true, ..call.clone() };
+        let call = Call { kind: CallKind::Server, ..call.clone() };
         Ok(inner.calls.try_at(&Endpoint::parse(url)?, &call, inner.timeout).await)
     }
 }
@@ -149,7 +149,7 @@ fn get(path: &str) -> Call {
 fn definite(tried: Attempted) -> Result<Reply, Error> {
     match tried {
         Attempted::Answered(reply) => reply.done().map(|()| reply),
-        Attempted::Nothing { why, .. } | Attempted::Unknown { why } => Err(Error::Unavailable { last: why }),
+        Attempted::Nothing { why, .. } | Attempted::Unknown { why, .. } => Err(Error::Unavailable { last: why }),
     }
 }
 

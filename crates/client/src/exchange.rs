@@ -1,7 +1,7 @@
 //! One request at one node, and what its answer means: done, refused, surely nothing, or unknown.
 
 use crate::{
-    call::{BatchPart, Call, CallBody},
+    call::{BatchPart, Call, CallBody, CallKind},
     clock::Moment,
     endpoints::Endpoint,
     error::Error,
@@ -10,7 +10,7 @@ use crate::{
     reply::{REVISION, Reply},
 };
 use fairhold_types::{Code, Revision, duration, problem::Effect};
-use reqwest::header;
+use reqwest::{StatusCode, header};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -42,7 +42,11 @@ pub(crate) enum Attempted {
     /// Surely nothing was done.
     Nothing { why: String, retry_after: Option<Duration>, busy: bool },
     /// It may have been done, or may yet be.
-    Unknown { why: String },
+    Unknown {
+        why: String,
+        /// The server that answered is not a node of this cluster.
+        foreign: bool,
+    },
 }
 
 /// What came of opening an answer that goes on.
@@ -58,6 +62,8 @@ pub(crate) enum Opened {
 /// An answer that goes on, line by line.
 #[derive(Debug)]
 pub(crate) struct StreamLines {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: header::HeaderMap,
     response: reqwest::Response,
     read: Vec<u8>,
     /// How much of it was given out.
@@ -65,6 +71,27 @@ pub(crate) struct StreamLines {
 }
 
 impl StreamLines {
+    /// The revision with which it begins, if its head names one.
+    pub(crate) fn revision(&self) -> Option<Revision> {
+        let named = self.headers.get(REVISION)?.to_str().ok()?;
+        named.parse().ok().map(Revision)
+    }
+
+    /// The next bytes; nothing at the end of the body.
+    pub(crate) async fn chunk(&mut self, silent_max: Duration) -> Result<Option<Vec<u8>>, String> {
+        if self.taken < self.read.len() {
+            let rest = self.read.split_off(self.taken);
+            self.read.clear();
+            self.taken = 0;
+            return Ok(Some(rest));
+        }
+        match timeout(silent_max, self.response.chunk()).await {
+            Ok(Ok(chunk)) => Ok(chunk.map(|chunk| chunk.to_vec())),
+            Ok(Err(error)) => Err(chain(&error)),
+            Err(_) => Err(format!("nothing came for {silent_max:?}")),
+        }
+    }
+
     /// The next line without its end; or why there is none.
     pub(crate) async fn next(&mut self, silent_max: Duration) -> Result<Vec<u8>, String> {
         loop {
@@ -134,19 +161,20 @@ impl Connections {
         Ok(Connections { http, identity })
     }
 
-    /// Opens an answer that goes on; its first bytes must come within that time. Says at which revision it begins.
+    /// Opens an answer that goes on. `work` bounds the server's work, `within` the time until the head is there.
     pub(crate) async fn open(
         &self,
         endpoint: &Endpoint,
         call: &Call,
+        work: Duration,
         within: Duration,
-    ) -> Result<(StreamLines, Option<Revision>), Attempted> {
+    ) -> Result<StreamLines, Attempted> {
         let sent = Moment::now();
-        let unknown = |why: &str| Attempted::Unknown { why: self.failed(endpoint, why) };
-        let request = self.request(endpoint, call, within);
-        let response = match timeout(within, request.send()).await {
+        let unknown = |why: &str| Attempted::unknown(self.failed(endpoint, why));
+        let request = self.request(endpoint, call, work);
+        let mut response = match timeout(within, request.send()).await {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(unknown(&chain(&error))),
+            Ok(Err(error)) => return Err(self.unanswered(endpoint, &error)),
             Err(_) => return Err(unknown("no answer in time")),
         };
         if !response.status().is_success() {
@@ -156,9 +184,10 @@ impl Connections {
                 Err(_) => Err(unknown("the answer was not whole in time")),
             };
         }
-        self.identity.check(endpoint, response.headers()).map_err(|why| Attempted::Unknown { why })?;
-        let revision = response.headers().get(REVISION).and_then(|value| value.to_str().ok()?.parse().ok());
-        Ok((StreamLines { response, read: Vec::new(), taken: 0 }, revision.map(Revision)))
+        self.check(endpoint, call, response.headers())?;
+        let status = response.status();
+        let headers = std::mem::take(response.headers_mut());
+        Ok(StreamLines { status, headers, response, read: Vec::new(), taken: 0 })
     }
 
     /// Sends a call once. `work` bounds the server's work, `limit` the whole.
@@ -167,14 +196,17 @@ impl Connections {
         let sent = Moment::now();
         match receive(request, sent).await {
             Ok(reply) => self.judged(endpoint, call, reply),
-            Err(error) => {
-                let why = self.failed(endpoint, &chain(&error));
-                if error.is_connect() || error.is_builder() {
-                    Attempted::Nothing { why, retry_after: None, busy: false }
-                } else {
-                    Attempted::Unknown { why }
-                }
-            }
+            Err(error) => self.unanswered(endpoint, &error),
+        }
+    }
+
+    /// Without a connection, surely nothing was done; after that, it is unknown.
+    fn unanswered(&self, endpoint: &Endpoint, error: &reqwest::Error) -> Attempted {
+        let why = self.failed(endpoint, &chain(error));
+        if error.is_connect() || error.is_builder() {
+            Attempted::Nothing { why, retry_after: None, busy: false }
+        } else {
+            Attempted::unknown(why)
         }
     }
 
@@ -183,14 +215,21 @@ impl Connections {
         if is_unformed(&reply) {
             return meaning(reply);
         }
-        let checked = match call.of_server {
-            true => self.identity.check_server(endpoint, &reply.headers),
-            false => self.identity.check(endpoint, &reply.headers),
-        };
-        match checked {
+        match self.check(endpoint, call, &reply.headers) {
+            Ok(()) if call.kind == CallKind::Raw && reply.status == StatusCode::TOO_MANY_REQUESTS => Attempted::Answered(reply),
             Ok(()) => meaning(reply),
-            Err(why) => Attempted::Unknown { why },
+            Err(foreign) => foreign,
         }
+    }
+
+    /// Whether a server that may answer this call answered it.
+    fn check(&self, endpoint: &Endpoint, call: &Call, headers: &header::HeaderMap) -> Result<(), Attempted> {
+        let checked = match call.kind {
+            CallKind::Typed => self.identity.check(endpoint, headers),
+            CallKind::Server => self.identity.check_server(endpoint, headers),
+            CallKind::Raw => self.identity.check_or_unformed(endpoint, headers),
+        };
+        checked.map_err(|why| Attempted::Unknown { why, foreign: true })
     }
 
     /// No answer came; says where, and why.
@@ -210,11 +249,11 @@ impl Connections {
             request = request.header(IDEMPOTENCY_KEY, key.to_string());
         }
         // A node of another cluster does nothing then, instead of giving a lock of its own.
-        if let Some(cluster) = self.identity.cluster().filter(|_| !call.of_server) {
+        if let Some(cluster) = self.identity.cluster().filter(|_| call.kind != CallKind::Server) {
             request = request.header(CLUSTER, cluster.to_hex());
         }
         for (name, value) in &call.headers {
-            request = request.header(*name, value);
+            request = request.header(name.as_ref(), value);
         }
         match &call.body {
             Some(CallBody::Json(text)) => request.header(header::CONTENT_TYPE, "application/json").body(text.clone()),
@@ -232,16 +271,32 @@ async fn receive(request: reqwest::RequestBuilder, sent: Moment) -> Result<Reply
 async fn whole(mut response: reqwest::Response, sent: Moment) -> Result<Reply, reqwest::Error> {
     let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
     let mut body = Vec::new();
+    let mut is_whole = true;
     while let Some(chunk) = response.chunk().await? {
         if body.len() + chunk.len() > BODY_BYTES_MAX {
+            is_whole = false;
             break;
         }
         body.extend_from_slice(&chunk);
     }
-    Ok(Reply { status, headers, body, sent, may_be_done: false })
+    Ok(Reply { status, headers, body, is_whole, sent, may_be_done: false })
 }
 
 impl Attempted {
+    /// It may have been done, or may yet be.
+    pub(crate) fn unknown(why: String) -> Attempted {
+        Attempted::Unknown { why, foreign: false }
+    }
+
+    /// Why there is no definite answer, and whether a foreign server answered.
+    pub(crate) fn why(&self) -> (&str, bool) {
+        match self {
+            Attempted::Answered(_) => ("", false),
+            Attempted::Nothing { why, .. } => (why, false),
+            Attempted::Unknown { why, foreign } => (why, *foreign),
+        }
+    }
+
     /// What an answer means.
     pub(crate) fn of(reply: Reply) -> Attempted {
         meaning(reply)
@@ -265,10 +320,10 @@ fn meaning(reply: Reply) -> Attempted {
             let problem = reply.problem();
             match problem.outcome {
                 Some(Effect::None) => Attempted::Nothing { why: why(&problem), retry_after, busy: false },
-                Some(Effect::Unknown) | None => Attempted::Unknown { why: why(&problem) },
+                Some(Effect::Unknown) | None => Attempted::unknown(why(&problem)),
             }
         }
-        500.. if reply.problem().code != Some(Code::Internal) => Attempted::Unknown { why: why(&reply.problem()) },
+        500.. if reply.problem().code != Some(Code::Internal) => Attempted::unknown(why(&reply.problem())),
         _ => Attempted::Answered(reply),
     }
 }
@@ -302,7 +357,5 @@ fn lacks_descriptors(error: &reqwest::Error) -> bool {
 
 /// Whether a server of Fairhold says that it surely did nothing, though it knows no cluster yet.
 fn is_unformed(reply: &Reply) -> bool {
-    reply.status == reqwest::StatusCode::SERVICE_UNAVAILABLE
-        && !reply.headers.contains_key(CLUSTER)
-        && reply.problem().code.is_some()
+    reply.status == StatusCode::SERVICE_UNAVAILABLE && !reply.headers.contains_key(CLUSTER) && reply.problem().code.is_some()
 }

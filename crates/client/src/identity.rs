@@ -101,6 +101,12 @@ impl Identity {
         }
     }
 
+    /// The same for a call whose answer may also come from a server whose cluster has not formed yet.
+    pub(crate) fn check_or_unformed(&self, endpoint: &Endpoint, headers: &HeaderMap) -> Result<(), String> {
+        let is_unformed = !headers.contains_key(CLUSTER) && headers.contains_key(REQUEST_ID);
+        if is_unformed { Ok(()) } else { self.check(endpoint, headers) }
+    }
+
     fn heard(&self) {
         *self.0.heard.lock() = LastContact { at: Moment::now(), failure: None };
     }

@@ -271,7 +271,7 @@ mod tests {
 
     fn reply(status: u16, body: &str) -> Reply {
         let status = reqwest::StatusCode::from_u16(status).unwrap();
-        Reply { status, headers: Default::default(), body: body.into(), sent: Moment::now(), may_be_done: false }
+        Reply { status, headers: Default::default(), body: body.into(), is_whole: true, sent: Moment::now(), may_be_done: false }
     }
 
     #[test]

@@ -52,6 +52,7 @@
 //! - [`Client::watch`]: what happens, as a stream that goes on by itself over breaks and nodes.
 //! - [`Client::locks`], [`Client::sessions`], [`Client::cluster`]: who holds what, who waits, who leads; and what administrators
 //!   do.
+//! - [`Client::call`]: any call of the HTTP API, with this client's retries and deadlines; the answer is not parsed.
 //! - [`recipes`]: barriers, latches, queues, counters, groups and `once`.
 //! - `blocking`: the same without async code, with the feature of that name.
 //!
@@ -114,6 +115,7 @@ mod news;
 mod nodes;
 mod problem;
 mod queue;
+mod raw_call;
 mod reading;
 pub mod recipes;
 mod reply;
@@ -144,6 +146,8 @@ pub use identity::Contact;
 pub use locks::{ListLocks, Locks, SetLock};
 pub use nodes::{NodeValue, Nodes};
 pub use queue::QueuePlace;
+pub use raw_call::{CallEvent, RawCall, RawReply, RawResponse, RawStream};
+pub use reqwest::{Method, StatusCode, header::HeaderMap};
 pub use session::{OpenSession, Session};
 pub use transaction::Transaction;
 pub use upgrade::Upgrade;

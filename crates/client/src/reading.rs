@@ -101,6 +101,7 @@ pub(crate) fn page(path: &str, limit: usize, cursor: Option<&str>) -> String {
 mod tests {
     use super::*;
     use reqwest::Method;
+    use std::borrow::Cow;
 
     #[test]
     fn what_is_asked_of_a_read_stands_in_its_query_and_a_header() {
@@ -109,6 +110,6 @@ mod tests {
         assert_eq!(of("/v1/locks", true, None).path, "/v1/locks?consistency=local");
         let call = of("/v1/locks?limit=2", true, Some(Revision(42)));
         assert_eq!(call.path, "/v1/locks?limit=2&consistency=local");
-        assert_eq!(call.headers, [("fairhold-min-revision", "42".to_owned())]);
+        assert_eq!(call.headers, [(Cow::Borrowed("fairhold-min-revision"), "42".to_owned())]);
     }
 }

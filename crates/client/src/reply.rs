@@ -15,6 +15,8 @@ pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) headers: header::HeaderMap,
     pub(crate) body: Vec<u8>,
+    /// The body is all that was sent: it is not larger than this client reads.
+    pub(crate) is_whole: bool,
     /// From before it was sent.
     pub(crate) sent: Moment,
     /// An earlier try of the same call was not answered, and may have done it.

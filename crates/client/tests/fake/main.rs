@@ -6,6 +6,7 @@ mod blocking;
 mod grants;
 mod looking;
 mod pages;
+mod raw_calls;
 mod renewals;
 mod server;
 mod strangers;
