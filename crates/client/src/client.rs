@@ -1,15 +1,17 @@
 //! The client: where the cluster is, and what this program can ask of it.
 
 use crate::{
-    background::Background,
-    call::Call,
-    calls::{RetryBudget, Transport},
-    endpoints::{Endpoint, Endpoints, Prefer},
     error::Error,
-    exchange::{AuthToken, Caller},
-    identity::{Contact, Identity},
-    ids::Ids,
-    reply::Reply,
+    wire::{
+        background::Background,
+        call::Call,
+        endpoints::{Endpoint, Endpoints, Prefer},
+        http::{AuthToken, Caller},
+        identity::{Contact, Identity},
+        ids::Ids,
+        reply::Reply,
+        retry::{RetryBudget, Transport},
+    },
 };
 use fairhold_types::{ClusterId, limits::TIMEOUT_MAX};
 use std::{sync::Arc, time::Duration};

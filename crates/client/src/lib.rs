@@ -89,44 +89,18 @@
 //!   library, as `clippy::incompatible_msrv` has it. It is compiled and tested with the newest version alone.
 
 mod acquire;
-mod as_of;
-mod background;
-mod backoff;
-mod batches;
 #[cfg(feature = "blocking")]
 pub mod blocking;
-mod call;
-mod calls;
-mod claim;
 mod client;
-mod clock;
-mod cluster;
-mod election;
-mod endpoints;
 mod error;
-mod exchange;
-mod guard;
-mod identity;
-mod ids;
-mod lease;
-mod locks;
-mod lookout;
-mod news;
-mod nodes;
+mod hold;
 mod problem;
-mod queue;
 mod raw_call;
-mod reading;
 pub mod recipes;
-mod reply;
-mod session;
-mod terms;
-mod transaction;
-mod upgrade;
-mod url;
+mod tree;
+mod views;
 mod watch;
-mod wish;
-mod write;
+mod wire;
 
 /// What the API is about: ids, names, limits, codes and bodies.
 pub use fairhold_types as types;
@@ -134,22 +108,22 @@ pub use fairhold_types::{
     ClusterId, Code, FencingToken, GrantId, GrantNumber, LockName, Mode, NodeId, Revision, SessionNumber, dto::Contender,
 };
 
-pub use acquire::Acquire;
-pub use as_of::At;
+pub use acquire::builder::Acquire;
+pub use acquire::queue_place::QueuePlace;
 pub use client::{Client, ClientBuilder};
-pub use clock::{CLOCK_RATE_BOUND_PERCENT, MARGIN_MIN, margin};
-pub use cluster::{Cluster, Sessions};
-pub use election::{Observer, Seen};
 pub use error::{Error, Lost};
-pub use guard::{Guard, Held};
-pub use identity::Contact;
-pub use locks::{ListLocks, Locks, SetLock};
-pub use nodes::{NodeValue, Nodes};
-pub use queue::QueuePlace;
+pub use hold::guard::{Guard, Held};
+pub use hold::session::{OpenSession, Session};
+pub use hold::upgrade::Upgrade;
 pub use raw_call::{CallEvent, RawCall, RawReply, RawResponse, RawStream};
 pub use reqwest::{Method, StatusCode, header::HeaderMap};
-pub use session::{OpenSession, Session};
-pub use transaction::Transaction;
-pub use upgrade::Upgrade;
+pub use tree::nodes::{NodeValue, Nodes};
+pub use tree::transaction::Transaction;
+pub use tree::write::{Create, Delete, Put};
+pub use views::cluster::{Cluster, Sessions};
+pub use views::election::{Observer, Seen};
+pub use views::locks::{ListLocks, Locks, SetLock};
 pub use watch::{Watch, WatchEvent, Watching};
-pub use write::{Create, Delete, Put};
+pub use wire::at::At;
+pub use wire::clock::{CLOCK_RATE_BOUND_PERCENT, MARGIN_MIN, margin};
+pub use wire::identity::Contact;

@@ -2,15 +2,17 @@
 //! parsed.
 
 use crate::{
-    backoff::Backoff,
-    call::{Call, CallBody, CallKind, TRY_MAX},
-    calls::{LastError, Transport},
     client::Client,
-    endpoints::{Endpoint, Prefer},
     error::Error,
-    exchange::{Attempted, StreamLines},
-    reply::Reply,
-    url::{encode, with_query},
+    wire::{
+        backoff::Backoff,
+        call::{Call, CallBody, CallKind, TRY_MAX},
+        endpoints::{Endpoint, Prefer},
+        http::{Attempted, StreamLines},
+        reply::Reply,
+        retry::{LastError, Transport},
+        url::{encode, with_query},
+    },
 };
 use fairhold_types::{GrantId, duration};
 use futures_util::future::BoxFuture;

@@ -10,10 +10,12 @@ mod line;
 pub use event::WatchEvent;
 
 use crate::{
-    call::Call,
     client::Client,
     error::Error,
-    url::{encode, node_path},
+    wire::{
+        call::Call,
+        url::{encode, node_path},
+    },
 };
 use fairhold_types::{LockName, Revision, SessionNumber};
 use follow::{Follower, WatchStart};

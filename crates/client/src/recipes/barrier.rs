@@ -1,7 +1,7 @@
 //! Barriers: one that somebody raises and lowers, and one at which so many begin and end together.
 
 use super::tree::{self, Of, Where};
-use crate::{client::Client, error::Error, session::Session};
+use crate::{client::Client, error::Error, hold::session::Session};
 
 /// Tasks that arrive wait while it is up.
 ///

@@ -4,7 +4,7 @@ use super::tree::{self, Of, Where};
 use crate::{
     client::Client,
     error::{Error, Lost},
-    session::Session,
+    hold::session::Session,
 };
 
 /// A group.

@@ -1,16 +1,16 @@
 //! How recipes read, write and wait for the tree.
 
 use crate::{
-    backoff::Backoff,
-    call::Call,
     client::Client,
     error::Error,
-    guard::Held,
-    news::LongPoll,
-    reading::{PAGE, ReadOptions},
-    reply::Reply,
-    session::Session,
-    url::node_url,
+    hold::{guard::Held, session::Session},
+    views::{long_poll::LongPoll, read_options::ReadOptions},
+    wire::{
+        backoff::Backoff,
+        call::Call,
+        reply::Reply,
+        url::{PAGE, node_url},
+    },
 };
 use fairhold_types::{Code, Revision, dto};
 use reqwest::{Method, StatusCode};

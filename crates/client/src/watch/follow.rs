@@ -5,12 +5,14 @@ use super::{
     line::{self, Said},
 };
 use crate::{
-    backoff::Backoff,
-    call::Call,
-    calls::Transport,
-    endpoints::{Endpoint, Prefer},
     error::Error,
-    exchange::{Opened, StreamLines},
+    wire::{
+        backoff::Backoff,
+        call::Call,
+        endpoints::{Endpoint, Prefer},
+        http::{Opened, StreamLines},
+        retry::Transport,
+    },
 };
 use fairhold_types::{Code, Revision};
 use std::time::Duration;

@@ -1,20 +1,24 @@
 //! A claim of a session: the session keeps its place in the queue, and the session's one watch says when it is granted. So no
 //! request is open while it waits, and a thousand waits are a few connections.
 
-use super::{Acquisition, Attempt, InFlight, QueuedEvidence, WaitUntil};
 use crate::{
-    backoff::{Backoff, jitter},
-    call::Call,
-    calls::{LastError, RetryBudget},
-    clock::Moment,
-    endpoints::Prefer,
+    acquire::{
+        acquisition::{Acquisition, Attempt, InFlight},
+        bound::QueuedEvidence,
+        queue_place::{OnQueue, QueuePlace},
+        wait_until::WaitUntil,
+    },
     error::Error,
-    exchange::Attempted,
-    lease::RenewalProof,
-    lookout::GrantUpdate,
-    queue::{OnQueue, QueuePlace},
-    reply::Reply,
-    session::Session,
+    hold::{lease::RenewalProof, session::Session, session_watch::GrantUpdate},
+    wire::{
+        backoff::{Backoff, jitter},
+        call::Call,
+        clock::Moment,
+        endpoints::Prefer,
+        http::Attempted,
+        reply::Reply,
+        retry::{LastError, RetryBudget},
+    },
 };
 use fairhold_types::{Code, FencingToken, dto};
 use futures_util::{StreamExt, stream::FuturesUnordered};

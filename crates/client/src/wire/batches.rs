@@ -4,10 +4,10 @@
 //! A node has [`BATCHES_MAX`] such requests under way at a time. Whatever comes meanwhile waits for the next one, so the more
 //! is asked the larger they are, and who asks alone never waits. Only calls are put together that are answered at once.
 
-use crate::{
+use crate::wire::{
     call::{ANSWER_GRACE, BatchPart, Call, CallBody, TRY_MAX},
     endpoints::Endpoint,
-    exchange::{Attempted, Connections},
+    http::{Attempted, Connections},
     reply::Reply,
 };
 use fairhold_types::limits::{BATCH_CALLS_MAX, BODY_BYTES_MAX};

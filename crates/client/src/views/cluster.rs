@@ -1,14 +1,16 @@
 //! The cluster and its servers, and the sessions of all clients: to look at, and what administrators do.
 
 use crate::{
-    call::{Call, CallKind},
     client::Client,
-    endpoints::Endpoint,
     error::Error,
-    exchange::Attempted,
-    reading::{PAGE, ReadOptions, freshness, page},
-    reply::Reply,
-    url::encode,
+    views::read_options::{ReadOptions, freshness},
+    wire::{
+        call::{Call, CallKind},
+        endpoints::Endpoint,
+        http::Attempted,
+        reply::Reply,
+        url::{PAGE, encode, page},
+    },
 };
 use fairhold_types::{Code, NodeId, SessionNumber, dto};
 use reqwest::Method;

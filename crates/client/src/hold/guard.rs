@@ -3,10 +3,12 @@
 use crate::{
     client::Client,
     error::{Error, Lost},
-    lease::{Lease, RenewTarget},
-    lookout::{self, EndNotice, SessionWatcher},
-    session::Session,
-    terms::HoldState,
+    hold::{
+        hold_state::HoldState,
+        lease::{Lease, RenewTarget},
+        session::Session,
+        session_watch::{self, EndNotice, SessionWatcher},
+    },
 };
 use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, Revision, SessionNumber, dto};
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
@@ -118,7 +120,7 @@ impl Held {
 
     /// It has ended, for everybody who has it; says how, which is how it ended first.
     pub(crate) fn end(&self, lost: Lost) -> Lost {
-        lookout::end(&self.0.ended, lost);
+        session_watch::end(&self.0.ended, lost);
         self.0.ended.borrow().unwrap_or(lost)
     }
 
@@ -169,7 +171,7 @@ impl Guard {
         let token = terms.token();
         let terms = lookout.add(grant.number, &ended, terms);
         if lookout.may_have_missed(grant.number) {
-            let look = lookout::look_at(client.clone(), grant.id, grant.number, Arc::clone(&lookout), lease.clone());
+            let look = session_watch::look_at(client.clone(), grant.id, grant.number, Arc::clone(&lookout), lease.clone());
             tasks.push(inner.background.keep(look));
         }
         if session.is_none() {
@@ -251,5 +253,5 @@ impl Drop for Guard {
 async fn look_out(client: Client, session: SessionNumber, from: Revision, lookout: Arc<SessionWatcher>, lease: Lease) {
     sleep(LOOK_OUT_AFTER).await;
     let Ok(_place) = Arc::clone(&client.inner().lookouts).try_acquire_owned() else { return };
-    lookout::listen(client, session, from, lookout, lease).await;
+    session_watch::listen(client, session, from, lookout, lease).await;
 }

@@ -1,6 +1,9 @@
 //! The addresses of the cluster: those that the program gave, those that the cluster named, and who seems to lead.
 
-use crate::{backoff::jitter, clock::Moment, error::Error};
+use crate::{
+    error::Error,
+    wire::{backoff::jitter, clock::Moment},
+};
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     fmt,

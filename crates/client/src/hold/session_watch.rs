@@ -5,15 +5,16 @@
 //! One watch of a session tells of all its grants, however many they are.
 
 use crate::{
-    backoff::Backoff,
-    call::Call,
-    calls::RetryBudget,
     client::Client,
     error::{Error, Lost},
-    lease::Lease,
-    reading::{PAGE, page},
-    terms::HoldState,
+    hold::{hold_state::HoldState, lease::Lease},
     watch::WatchEvent,
+    wire::{
+        backoff::Backoff,
+        call::Call,
+        retry::RetryBudget,
+        url::{PAGE, page},
+    },
 };
 use fairhold_types::{
     Code, FencingToken, GrantId, GrantNumber, Revision, SessionNumber, dto,

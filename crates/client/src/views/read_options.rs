@@ -1,17 +1,16 @@
 //! Reads: how fresh they have to be and were, and listings that come in pages.
 
 use crate::{
-    call::Call,
     client::Client,
     error::Error,
-    url::{encode, with_query},
+    wire::{
+        call::Call,
+        url::{PAGE, page, with_query},
+    },
 };
 use fairhold_types::{Revision, dto};
 use reqwest::Method;
 use serde::de::DeserializeOwned;
-
-/// Entries that are asked for at a time.
-pub(crate) const PAGE: usize = 1_000;
 
 /// How fresh the answers of a handle are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -85,15 +84,6 @@ impl Client {
                 None => return Ok(()),
             }
         }
-    }
-}
-
-/// The path of a page of at most so many entries.
-pub(crate) fn page(path: &str, limit: usize, cursor: Option<&str>) -> String {
-    let path = with_query(path, &format!("limit={limit}"));
-    match cursor {
-        Some(cursor) => with_query(&path, &format!("cursor={}", encode(cursor))),
-        None => path,
     }
 }
 

@@ -4,7 +4,7 @@
 //! a server that took over an address, or another Fairhold cluster. Every answer of a node names its cluster. The client keeps
 //! the first id that it sees (or the id that its program named) and takes any other answer for silence: another node is asked.
 
-use crate::{clock::Moment, endpoints::Endpoint};
+use crate::wire::{clock::Moment, endpoints::Endpoint};
 use fairhold_types::ClusterId;
 use parking_lot::Mutex;
 use reqwest::header::HeaderMap;

@@ -4,15 +4,17 @@
 //! every leader and every proclaimed value once, in order, or [`Seen::Missed`] where a cluster no longer keeps some of them.
 
 use crate::{
-    acquire::Acquire,
-    backoff::Backoff,
-    call::Call,
+    acquire::builder::Acquire,
     client::Client,
-    endpoints::{Endpoint, Prefer},
     error::{Error, Lost},
-    exchange::{Opened, StreamLines},
-    guard::Held,
-    url::encode,
+    hold::guard::Held,
+    wire::{
+        backoff::Backoff,
+        call::Call,
+        endpoints::{Endpoint, Prefer},
+        http::{Opened, StreamLines},
+        url::encode,
+    },
 };
 use fairhold_types::{
     Code, FencingToken, LockName, Revision,

@@ -2,14 +2,16 @@
 //! caller's time is up.
 
 use crate::{
-    backoff::Backoff,
-    batches::Batches,
-    call::{ANSWER_GRACE, Call, TRY_MAX},
-    endpoints::{Endpoint, Endpoints, Prefer},
     error::Error,
-    exchange::{Attempted, Caller, Connections, Opened, StreamLines},
-    identity::Identity,
-    reply::{Reply, leader_of},
+    wire::{
+        backoff::Backoff,
+        batches::Batches,
+        call::{ANSWER_GRACE, Call, TRY_MAX},
+        endpoints::{Endpoint, Endpoints, Prefer},
+        http::{Attempted, Caller, Connections, Opened, StreamLines},
+        identity::Identity,
+        reply::{Reply, leader_of},
+    },
 };
 use fairhold_types::dto;
 use reqwest::Method;

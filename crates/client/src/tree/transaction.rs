@@ -1,6 +1,11 @@
 //! Several changes in one step: all of them or none.
 
-use crate::{call::Call, client::Client, error::Error, guard::Held, session::Session, url::node_path};
+use crate::{
+    client::Client,
+    error::Error,
+    hold::{guard::Held, session::Session},
+    wire::{call::Call, url::node_path},
+};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use fairhold_types::{
     Code, FencingToken,

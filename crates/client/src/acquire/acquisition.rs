@@ -6,28 +6,29 @@
 //! with the same id, goes to another node too. The first one is left open, because closing it would tell its node that the
 //! caller went away.
 
-mod bound;
-mod quiet;
-mod until;
-
-use bound::{QueuedEvidence, terms};
-pub(crate) use until::WaitUntil;
-
 use crate::{
-    backoff::Backoff,
-    call::Call,
-    calls::{LastError, RetryBudget},
+    acquire::{
+        acquire_request::AcquireRequest,
+        bound::{QueuedEvidence, terms},
+        queue_place::{OnQueue, QueuePlace},
+        wait_until::WaitUntil,
+    },
     client::Client,
-    clock::Moment,
-    endpoints::{Endpoint, Prefer},
     error::{Error, Lost},
-    exchange::Attempted,
-    guard::Guard,
-    lease::{Lease, RenewTarget, RenewalProof, renewal_due, try_max},
-    queue::{OnQueue, QueuePlace},
-    reply::Reply,
-    session::Session,
-    wish::AcquireRequest,
+    hold::{
+        guard::Guard,
+        lease::{Lease, RenewTarget, RenewalProof, renewal_due, try_max},
+        session::Session,
+    },
+    wire::{
+        backoff::Backoff,
+        call::Call,
+        clock::Moment,
+        endpoints::{Endpoint, Prefer},
+        http::Attempted,
+        reply::Reply,
+        retry::{LastError, RetryBudget},
+    },
 };
 use fairhold_types::{Code, FencingToken, GrantId, dto};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
@@ -73,17 +74,17 @@ enum ProbeOutcome {
 /// A claim. Dropped before it is settled, it is taken back in the background.
 #[derive(Debug)]
 pub(crate) struct Acquisition<'a> {
-    client: &'a Client,
-    session: Option<&'a Session>,
-    wish: &'a AcquireRequest,
-    id: GrantId,
-    posts_sent: usize,
+    pub(super) client: &'a Client,
+    pub(super) session: Option<&'a Session>,
+    pub(super) wish: &'a AcquireRequest,
+    pub(super) id: GrantId,
+    pub(super) posts_sent: usize,
     /// From before the first request was sent.
-    first_sent: Option<Moment>,
-    waited: QueuedEvidence,
+    pub(super) first_sent: Option<Moment>,
+    pub(super) waited: QueuedEvidence,
     /// All that was sent was answered: nothing of it may still arrive.
-    is_answered: bool,
-    is_settled: bool,
+    pub(super) is_answered: bool,
+    pub(super) is_settled: bool,
 }
 
 impl Drop for Acquisition<'_> {
@@ -96,7 +97,7 @@ impl Drop for Acquisition<'_> {
 }
 
 /// What is under way for a claim.
-struct InFlight {
+pub(super) struct InFlight {
     posts: FuturesUnordered<BoxFuture<'static, Attempted>>,
     probes: FuturesUnordered<BoxFuture<'static, Probed>>,
     /// The nodes that were not asked yet in this round.
@@ -115,7 +116,7 @@ struct InFlight {
 }
 
 impl InFlight {
-    fn new() -> InFlight {
+    pub(super) fn new() -> InFlight {
         let now = Instant::now();
         InFlight {
             posts: FuturesUnordered::new(),
@@ -198,7 +199,7 @@ impl<'a> Acquisition<'a> {
     }
 
     /// The caller's time is up, and there is no answer. Whatever was asked for is taken back.
-    fn too_late(&self, trouble: LastError, until: WaitUntil, begun: Instant) -> Error {
+    pub(super) fn too_late(&self, trouble: LastError, until: WaitUntil, begun: Instant) -> Error {
         match until {
             WaitUntil::At(_) if trouble.is_none() => {
                 Error::WaitTimeout { lock: self.wish.lock.clone(), holder: None, waited: begun.elapsed() }
@@ -208,7 +209,7 @@ impl<'a> Acquisition<'a> {
     }
 
     /// The request, the same for every node.
-    fn call(&self, body: &serde_json::Value) -> Call {
+    pub(super) fn call(&self, body: &serde_json::Value) -> Call {
         Call::new(Method::POST, self.wish.path()).key(self.id).json(body)
     }
 
@@ -296,7 +297,7 @@ impl<'a> Acquisition<'a> {
     }
 
     /// Judges a definite answer to the request; nothing where the claim goes on.
-    async fn answered(
+    pub(super) async fn answered(
         &mut self,
         reply: &Reply,
         way: &mut InFlight,
@@ -340,7 +341,7 @@ impl<'a> Acquisition<'a> {
     }
 
     /// A guard, once the grant is known to live for a while: from `proved` on, it has its full time.
-    async fn held(&mut self, grant: &dto::Grant, token: FencingToken, proved: RenewalProof) -> Attempt {
+    pub(super) async fn held(&mut self, grant: &dto::Grant, token: FencingToken, proved: RenewalProof) -> Attempt {
         let terms = terms(grant, token, self.wish.max_hold, self.first_sent, self.waited);
         let lease = match self.session {
             Some(session) => session.lease().clone(),

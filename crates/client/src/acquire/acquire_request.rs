@@ -1,6 +1,9 @@
 //! What is asked of a lock, as it travels.
 
-use crate::{call::BatchPart, session::Session, url::encode};
+use crate::{
+    hold::session::Session,
+    wire::{call::BatchPart, url::encode},
+};
 use fairhold_types::{LockName, Mode, dto::Meta, duration};
 use serde_json::{Value, json};
 use std::time::Duration;

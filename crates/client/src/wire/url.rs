@@ -8,6 +8,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 /// What stays as it is in one level of a path, and in a query.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
+/// Entries of one page of a listing.
+pub(crate) const PAGE: usize = 1_000;
+
 /// A text as one level of a path, or as a value in a query.
 pub(crate) fn encode(text: &str) -> String {
     utf8_percent_encode(text, PLAIN).to_string()
@@ -30,6 +33,15 @@ pub(crate) fn node_url(path: &str) -> Result<String, Error> {
     let path = node_path(path)?;
     let levels = path.as_str().split('/').map(encode);
     Ok(format!("/v1/nodes{}", levels.collect::<Vec<_>>().join("/")))
+}
+
+/// The path of a page of at most so many entries.
+pub(crate) fn page(path: &str, limit: usize, cursor: Option<&str>) -> String {
+    let path = with_query(path, &format!("limit={limit}"));
+    match cursor {
+        Some(cursor) => with_query(&path, &format!("cursor={}", encode(cursor))),
+        None => path,
+    }
 }
 
 #[cfg(test)]

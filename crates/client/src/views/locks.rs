@@ -1,14 +1,18 @@
 //! Locks as everybody may see them, and what administrators do with them. To take one: [`Client::lock`].
 
 use crate::{
-    as_of::At,
-    call::Call,
     client::Client,
     error::Error,
-    news::LongPoll,
-    reading::{PAGE, ReadOptions, freshness, page},
-    reply::Reply,
-    url::{encode, with_query},
+    views::{
+        long_poll::LongPoll,
+        read_options::{ReadOptions, freshness},
+    },
+    wire::{
+        at::At,
+        call::Call,
+        reply::Reply,
+        url::{PAGE, encode, page, with_query},
+    },
 };
 use fairhold_types::{Code, FencingToken, GrantId, LockName, Revision, dto, duration};
 use futures_util::future::BoxFuture;

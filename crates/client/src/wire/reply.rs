@@ -1,6 +1,10 @@
 //! The definite answer of one node to one request.
 
-use crate::{as_of::At, clock::Moment, error::Error, problem::ProblemBody};
+use crate::{
+    error::Error,
+    problem::ProblemBody,
+    wire::{at::At, clock::Moment},
+};
 use fairhold_types::Revision;
 use reqwest::{StatusCode, header};
 use serde::de::DeserializeOwned;

@@ -1,15 +1,12 @@
 //! Another mode for a lock that is held: shared to exclusive, with a new token, and back.
 
 use crate::{
-    backoff::Backoff,
-    call::Call,
-    calls::LastError,
-    endpoints::Prefer,
     error::{Error, Lost},
-    exchange::Attempted,
-    guard::{Guard, Held},
-    reply::Reply,
-    terms::PendingUpgrade,
+    hold::{
+        guard::{Guard, Held},
+        hold_state::PendingUpgrade,
+    },
+    wire::{backoff::Backoff, call::Call, endpoints::Prefer, http::Attempted, reply::Reply, retry::LastError},
 };
 use fairhold_types::{Code, FencingToken, GrantId, dto, duration, limits::WAIT_MAX};
 use futures_util::future::BoxFuture;

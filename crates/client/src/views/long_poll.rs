@@ -6,16 +6,18 @@
 //! between them, whichever node answers.
 
 use crate::{
-    backoff::Backoff,
-    call::{Call, TRY_MAX},
-    calls::LastError,
     client::Client,
-    endpoints::Prefer,
     error::Error,
-    exchange::Attempted,
-    reading::ReadOptions,
-    reply::Reply,
-    url::with_query,
+    views::read_options::ReadOptions,
+    wire::{
+        backoff::Backoff,
+        call::{Call, TRY_MAX},
+        endpoints::Prefer,
+        http::Attempted,
+        reply::Reply,
+        retry::LastError,
+        url::with_query,
+    },
 };
 use fairhold_types::{Code, Revision, duration};
 use reqwest::{Method, StatusCode};

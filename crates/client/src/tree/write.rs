@@ -1,13 +1,14 @@
 //! Changes of the tree. The key of each is made before it is sent, so that however often it is repeated, it is made once at most.
 
 use crate::{
-    call::{Call, CallBody},
     client::Client,
     error::Error,
-    guard::Held,
-    reply::Reply,
-    session::Session,
-    url::{encode, node_url},
+    hold::{guard::Held, session::Session},
+    wire::{
+        call::{Call, CallBody},
+        reply::Reply,
+        url::{encode, node_url},
+    },
 };
 use fairhold_types::{SessionId, dto, duration};
 use futures_util::future::BoxFuture;

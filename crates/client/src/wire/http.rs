@@ -1,13 +1,15 @@
 //! One request at one node, and what its answer means: done, refused, surely nothing, or unknown.
 
 use crate::{
-    call::{BatchPart, Call, CallBody, CallKind},
-    clock::Moment,
-    endpoints::Endpoint,
     error::Error,
-    identity::{CLUSTER, Identity},
     problem::ProblemBody,
-    reply::{REVISION, Reply},
+    wire::{
+        call::{BatchPart, Call, CallBody, CallKind},
+        clock::Moment,
+        endpoints::Endpoint,
+        identity::{CLUSTER, Identity},
+        reply::{REVISION, Reply},
+    },
 };
 use fairhold_types::{Code, Revision, duration, problem::Effect};
 use reqwest::{StatusCode, header};

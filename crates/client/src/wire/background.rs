@@ -1,9 +1,11 @@
 //! What goes on when the caller has left: places are given up and locks given back, with retries.
 
 use crate::{
-    call::{BatchPart, Call},
-    calls::{RetryBudget, Transport},
     error::Error,
+    wire::{
+        call::{BatchPart, Call},
+        retry::{RetryBudget, Transport},
+    },
 };
 use fairhold_types::{GrantId, SessionId};
 use parking_lot::Mutex;

@@ -2,7 +2,7 @@
 //!
 //! All holds of one grant have the same terms: an upgrade through one of them is one of all.
 
-use crate::clock::{self, Moment, valid_until};
+use crate::wire::clock::{self, Moment, valid_until};
 use fairhold_types::FencingToken;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;

@@ -5,12 +5,14 @@
 //! A renewal is proved by an answer that names what was renewed and says how long it lives, and by nothing else.
 
 use crate::{
-    backoff::jitter,
-    call::{BatchPart, Call},
-    calls::{RetryBudget, Transport},
-    clock::{self, Moment, margin, valid_until},
     error::{Error, Lost},
-    reply::Reply,
+    wire::{
+        backoff::jitter,
+        call::{BatchPart, Call},
+        clock::{self, Moment, margin, valid_until},
+        reply::Reply,
+        retry::{RetryBudget, Transport},
+    },
 };
 use fairhold_types::{
     Code, GrantId, SessionId,

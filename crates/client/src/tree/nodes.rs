@@ -1,14 +1,14 @@
 //! The tree of nodes: small values with versions. Reading is here, `write` has what changes it.
 
 use crate::{
-    call::Call,
     client::Client,
     error::Error,
-    news::LongPoll,
-    reading::{ReadOptions, freshness},
-    reply::Reply,
-    url::node_url,
-    write::{Create, Delete, Put},
+    tree::write::{Create, Delete, Put},
+    views::{
+        long_poll::LongPoll,
+        read_options::{ReadOptions, freshness},
+    },
+    wire::{call::Call, reply::Reply, url::node_url},
 };
 use fairhold_types::{Revision, dto};
 use reqwest::Method;

@@ -1,11 +1,13 @@
 //! A named session: one keepalive for any number of grants.
 
 use crate::{
-    call::Call,
     client::Client,
     error::{Error, Lost},
-    lease::{Lease, RenewTarget, RenewalProof},
-    lookout::{self, SessionWatcher},
+    hold::{
+        lease::{Lease, RenewTarget, RenewalProof},
+        session_watch::{self, SessionWatcher},
+    },
+    wire::call::Call,
 };
 use fairhold_types::{
     Revision, SessionId, SessionNumber,
@@ -175,7 +177,7 @@ impl Session {
         listener.get_or_init(|| {
             // Its number is the revision that opened it: there is no earlier news of it.
             let from = Revision(number.0);
-            let listen = lookout::listen(client.clone(), *number, from, Arc::clone(lookout), lease.clone());
+            let listen = session_watch::listen(client.clone(), *number, from, Arc::clone(lookout), lease.clone());
             client.inner().background.keep(listen)
         });
         Arc::clone(lookout)

@@ -1,6 +1,6 @@
 //! Up to when a grant may be held, as far as that is known here.
 
-use crate::{clock::Moment, terms::HoldState};
+use crate::{hold::hold_state::HoldState, wire::clock::Moment};
 use fairhold_types::{FencingToken, dto};
 use std::time::Duration;
 
