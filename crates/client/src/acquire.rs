@@ -1,9 +1,10 @@
 //! Acquiring a lock: the builder, and the requests and waits behind it.
 
-pub(crate) mod acquire_request;
-pub(crate) mod acquisition;
-pub(crate) mod bound;
+mod acquire_request;
+mod acquisition;
+mod bound;
 pub(crate) mod builder;
-pub(crate) mod by_session;
+mod by_request;
+mod by_session;
 pub(crate) mod queue_place;
-pub(crate) mod wait_until;
+mod wait_until;

@@ -1,9 +1,9 @@
-//! What is asked of a lock: a builder that is awaited.
+//! The builder of an acquire.
 
 use crate::{
     acquire::{
         acquire_request::AcquireRequest,
-        acquisition::{Acquisition, Attempt},
+        acquisition::acquire,
         queue_place::{OnQueue, QueuePlace},
         wait_until::WaitUntil,
     },
@@ -13,7 +13,6 @@ use crate::{
         guard::{Guard, Held},
         session::Session,
     },
-    wire::backoff::Backoff,
 };
 use fairhold_types::{
     LockName, Mode, ParsePathError,
@@ -30,11 +29,11 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use tracing::Instrument;
 
-/// A lock about to be taken: `.await` it. Dropping it, or the future that it becomes, at any moment leaves nothing behind: a
-/// place in the queue is given up and a lock that was just granted is given back, in the background.
+/// A lock to acquire: set options, then `.await` it. You can drop it, or its future, at any moment: the background gives up the
+/// place in the queue and releases a lock that was just granted.
 #[must_use = "a lock is taken when this is awaited"]
 pub struct Acquire {
     client: Client,
@@ -63,44 +62,44 @@ impl fmt::Debug for Acquire {
 }
 
 impl Client {
-    /// Takes a lock for this caller alone: `.await` it, or say more first. Without a `wait` it waits as long as it takes.
+    /// Acquires an exclusive lock. Without [`wait`](Acquire::wait) it waits as long as it takes.
     pub fn lock(&self, name: &str) -> Acquire {
         Acquire::new(self.clone(), name, Mode::Exclusive)
     }
 
-    /// Takes a lock together with other readers. A waiting writer holds later readers back.
+    /// Acquires a lock that readers share. A waiting writer blocks later readers.
     pub fn read_lock(&self, name: &str) -> Acquire {
         Acquire::new(self.clone(), name, Mode::Shared)
     }
 
-    /// Takes a lock alone, without any reader. The same as [`lock`](Client::lock).
+    /// Acquires a lock without any reader. The same as [`lock`](Client::lock).
     pub fn write_lock(&self, name: &str) -> Acquire {
         self.lock(name)
     }
 
-    /// Takes one permit of at most `limit`; more of them with [`Acquire::permits`].
+    /// Acquires one of `limit` permits. For more, use [`Acquire::permits`].
     pub fn semaphore(&self, name: &str, limit: u32) -> Acquire {
         self.lock(name).limit(limit)
     }
 }
 
 impl Session {
-    /// Takes a lock for this caller alone, kept alive by this session.
+    /// Acquires an exclusive lock that this session keeps alive.
     pub fn lock(&self, name: &str) -> Acquire {
         self.client().lock(name).of(self.clone())
     }
 
-    /// Takes a lock together with other readers.
+    /// Acquires a lock that readers share.
     pub fn read_lock(&self, name: &str) -> Acquire {
         self.client().read_lock(name).of(self.clone())
     }
 
-    /// Takes a lock alone, without any reader.
+    /// Acquires a lock without any reader.
     pub fn write_lock(&self, name: &str) -> Acquire {
         self.lock(name)
     }
 
-    /// Takes one permit of at most `limit`.
+    /// Acquires one of `limit` permits.
     pub fn semaphore(&self, name: &str, limit: u32) -> Acquire {
         self.lock(name).limit(limit)
     }
@@ -129,119 +128,130 @@ impl Acquire {
         }
     }
 
-    /// Makes it an election's, with what the candidate is known by when it leads.
+    /// Makes it a candidacy in an election. A leader shows this value.
     pub(crate) fn candidate(self, value: String) -> Acquire {
         Acquire { value: Some(value), ..self }
     }
 
-    /// Has a session keep it alive, instead of renewing it by itself.
+    /// Lets a session keep the grant alive, instead of renewing it separately.
     pub(crate) fn of(self, session: Session) -> Acquire {
         Acquire { ttl: session.ttl(), session: Some(session), ..self }
     }
 
-    /// How long it outlives this program, if this program ends without giving it back: 1 s to 1 h; 30 s if not set. It is
-    /// renewed at a third of it. A grant of a session has the session's.
+    /// How long the lock stays held if this program ends without releasing it: 1 s to 1 h, 30 s by default. The client renews
+    /// it after a third of this time. In a session, the session's `ttl` applies instead.
     pub fn ttl(self, ttl: Duration) -> Acquire {
         Acquire { ttl, ..self }
     }
 
-    /// How long to wait for it. Then the answer is [`Error::WaitTimeout`]. Waits over the server's longest of 10 minutes keep
-    /// their place too.
+    /// How long to wait for the lock. After that, the result is [`Error::WaitTimeout`]. A wait that is longer than the server's
+    /// maximum of 10 minutes keeps its place too.
     pub fn wait(self, wait: Duration) -> Acquire {
         Acquire { wait: Some(wait), ..self }
     }
 
-    /// Takes this lock too, in the same step and in the same mode, up to 64 in all: both or neither, with one token, and in one
-    /// order everywhere, so that those who take several so never wait for one another in a circle. Each has one permit then.
+    /// Acquires this lock too, in the same step and the same mode: all or none, up to 64 locks, with one token. All requests
+    /// take several locks in the same order, so such requests never deadlock. Each lock has one permit.
     pub fn and(mut self, name: impl Into<String>) -> Acquire {
         self.others.push((name.into(), self.mode));
         self
     }
 
-    /// The same for a lock that is shared with other readers, whatever the mode of the first one is.
+    /// Like [`and`](Acquire::and), for a lock that readers share, whatever the mode of the first lock.
     pub fn and_shared(mut self, name: impl Into<String>) -> Acquire {
         self.others.push((name.into(), Mode::Shared));
         self
     }
 
-    /// Who holds or waits, for people who read the queue: up to 256 bytes.
+    /// The name of the holder or waiter, for people who read the queue: up to 256 bytes.
     ///
-    /// In a session it also says who waits and lets go as one: where two such would wait for one another for ever, the server
-    /// refuses the one that asks last (`would_deadlock`). Do not give one name to two tasks that know nothing of one another.
+    /// In a session, all requests with the same owner count as one task for deadlock detection: if two owners would wait for
+    /// each other forever, the server refuses the later request (`would_deadlock`). Do not give the same name to two independent
+    /// tasks.
     pub fn owner(self, owner: impl Into<String>) -> Acquire {
         Acquire { owner: Some(owner.into()), ..self }
     }
 
-    /// A pair of text, for people who read the queue: up to 16 pairs and 1 KiB.
+    /// Adds a key and a value, for people who read the queue: up to 16 pairs and 1 KiB.
     pub fn meta(mut self, key: impl Into<String>, value: impl Into<String>) -> Acquire {
         self.meta.insert(key.into(), value.into());
         self
     }
 
-    /// How long the lock stays blocked if its holder *expires*, up to 1 h: time for what the holder began to come to an end.
+    /// How long the lock stays blocked if its holder *expires*, up to 1 h. This gives the holder's unfinished work time to end.
     pub fn lock_delay(self, delay: Duration) -> Acquire {
         Acquire { lock_delay: delay, ..self }
     }
 
-    /// For how long it may be held at most, 1 s to 30 days: then the cluster ends it, and [`Held::lost`] says
-    /// [`Lost::Expired`]. An upgrade begins anew: `client.lock("deploy").max_hold(Duration::from_secs(3600)).await?`.
+    /// The longest time that the lock may be held, 1 s to 30 days. Then the cluster ends the grant, and [`Held::lost`] returns
+    /// [`Lost::Expired`]. An upgrade restarts the time.
     ///
-    /// The cluster counts from the grant. A guard that was granted without waiting counts by itself, from before the first
-    /// request for it was sent, less [`margin`](crate::margin): so it is lost before the cluster ends it, without a network.
-    /// The moment in which one that *waited* was granted is not known here. It counts from the news of the grant, which is
-    /// later by what the news took, and is lost earlier where the cluster says so first, by a watch or at a renewal. Outside a
-    /// session, an answer that took longer than a tenth of this counts as a wait. For what an administrator bounds, and for a
-    /// further hold of a grant ([`reentrant`](Acquire::reentrant)) whose first guard is gone, the cluster's word alone counts.
+    /// The cluster counts from the grant. If the lock was granted without waiting, the guard counts on its own, from before the
+    /// first request was sent, and subtracts the [`margin`](crate::margin): it is lost before the cluster ends the grant, even
+    /// without a network. If the request *waited*, the client does not know the moment of the grant. It then counts from the
+    /// moment it learns of the grant, which is later. The guard is lost earlier if a watch or a renewal says so first. Outside a
+    /// session, an answer that took longer than a tenth of `max_hold` counts as a wait.
+    ///
+    /// The client does not count a bound that an administrator set, nor for a further hold ([`reentrant`](Acquire::reentrant))
+    /// whose first guard is gone: only the cluster ends those.
+    ///
+    /// ```no_run
+    /// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
+    /// let guard = client.lock("deploy").max_hold(std::time::Duration::from_secs(3600)).await?;
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn max_hold(self, max_hold: Duration) -> Acquire {
         Acquire { max_hold: Some(max_hold), ..self }
     }
 
-    /// Where this [`owner`](Acquire::owner) of this session holds the lock already, adds a further hold of the same grant, with
-    /// the same token: `session.lock("deploy").owner("ci-7").reentrant().await?`. Each guard gives its own hold back, and the
-    /// lock is free after the last. What was said of the first counts: a `max_hold` of a further hold bounds nothing.
+    /// If this [`owner`](Acquire::owner) of this session already holds the lock, adds a further hold of the same grant, with the
+    /// same token: `session.lock("deploy").owner("ci-7").reentrant().await?`. Each guard releases its own hold, and the lock is
+    /// free after the last one. The options of the first hold apply: `max_hold` of a further hold has no effect.
     ///
-    /// Without a session or a named owner there is nobody who could hold it already: that is [`Error::Invalid`], and so it is
-    /// for several locks at once and for an election.
+    /// It needs a session and an owner, and does not work for several locks at once or for an election: otherwise the result is
+    /// [`Error::Invalid`].
     pub fn reentrant(self) -> Acquire {
         Acquire { reentrant: true, ..self }
     }
 
-    /// Before waiters of lower priority; 0 if not set. A holder never loses the lock to it.
+    /// Queues before waiters of lower priority; 0 by default. A holder never loses its lock to a waiter of higher priority.
     pub fn priority(self, priority: i32) -> Acquire {
         Acquire { priority, ..self }
     }
 
-    /// How many permits the lock has in all; the first who names it sets it.
+    /// The number of permits that the lock has. The first request that names a limit sets it.
     pub fn limit(self, limit: u32) -> Acquire {
         Acquire { limit: Some(limit), ..self }
     }
 
-    /// How many permits to take; 1 if not set.
+    /// How many permits to acquire; 1 by default.
     pub fn permits(self, permits: u32) -> Acquire {
         Acquire { permits, ..self }
     }
 
-    /// Is told of the place in the queue when it waits, and again when the place has changed, at most every few seconds.
-    pub fn on_queue(self, told: impl FnMut(&QueuePlace) + Send + 'static) -> Acquire {
-        Acquire { on_queue: Some(Box::new(told)), ..self }
+    /// Calls this function with the place in the queue while the request waits, and again when the place has changed, at most
+    /// every few seconds.
+    pub fn on_queue(self, on_queue: impl FnMut(&QueuePlace) + Send + 'static) -> Acquire {
+        Acquire { on_queue: Some(Box::new(on_queue)), ..self }
     }
 
-    /// Takes it if it is free now, and stands in no queue.
+    /// Acquires the lock only if it is free now. Does not queue.
     ///
     /// # Errors
-    /// [`Error::LockHeld`] where another holds it; [`Error::Unavailable`] where the cluster gave no answer in the client's
-    /// time: then it is not held either.
+    /// [`Error::LockHeld`] if somebody else holds it; [`Error::Unavailable`] if the cluster did not answer within the client's
+    /// timeout: then this program does not hold it either.
     pub async fn try_now(self) -> Result<Guard, Error> {
         let until = WaitUntil::Now(Instant::now() + self.client.inner().timeout);
         self.take(until).await
     }
 
-    /// Takes it, does the work, and gives it back. **When it is lost, the work is dropped** where it stands, and the answer is
-    /// [`Error::Lost`]. Work that blocks its thread cannot be dropped; give its writes the token.
+    /// Acquires the lock, runs `work`, and releases the lock. **If the lock is lost, `work` is dropped** at its current `.await`,
+    /// and the result is [`Error::Lost`]. Work that blocks its thread cannot be dropped: pass the token with its writes.
     ///
     /// # Errors
-    /// Those of taking it; and [`Error::Lost`]. That it could not be given back is no error of the work: it is tried further
-    /// in the background.
+    /// The errors of acquiring the lock, and [`Error::Lost`]. A failed release is not an error: the background keeps trying.
     pub async fn run<T, Work: Future<Output = T>>(self, work: impl FnOnce(Held) -> Work) -> Result<T, Error> {
         let guard = self.await?;
         let held = guard.held().clone();
@@ -253,23 +263,49 @@ impl Acquire {
                 done = work => Ok(done),
             }
         };
-        // What is lost is given back in the background: the caller is to know at once.
+        // The background releases a lost lock: the caller must know at once.
         let done = done?;
         if let Err(error) = guard.release().await {
-            tracing::warn!(%error, "the work is done, and its lock is still being given back");
+            tracing::warn!(%error, "the work is done; the background is still releasing its lock");
         }
         Ok(done)
     }
 
     async fn take(mut self, until: WaitUntil) -> Result<Guard, Error> {
-        let wish = self.wish()?;
-        let span = tracing::debug_span!("acquire", lock = %wish.lock, mode = %wish.mode);
-        let mut told = self.on_queue.take();
-        pursue(&self.client, self.session.as_ref(), &wish, until, &mut told).instrument(span).await
+        let request = self.request()?;
+        let span = tracing::debug_span!("acquire", lock = %request.lock, mode = %request.mode);
+        let mut on_queue = self.on_queue.take();
+        acquire(&self.client, self.session.as_ref(), &request, until, &mut on_queue).instrument(span).await
     }
 
-    fn wish(&self) -> Result<AcquireRequest, Error> {
+    /// The request, if its options are usable.
+    fn request(&self) -> Result<AcquireRequest, Error> {
+        self.check()?;
         let lock = LockName::parse(&self.name).map_err(|error| Error::Invalid(format!("the lock's name: {error}")))?;
+        let others = self.others.iter().map(|(name, mode)| Ok((LockName::parse(name)?, *mode))).collect::<Result<_, _>>();
+        let others = others.map_err(|error: ParsePathError| Error::Invalid(format!("a lock's name: {error}")))?;
+        let owner = self.owner.clone().unwrap_or_else(|| match self.session {
+            Some(_) => distinct_owner(&self.client.inner().owner),
+            None => self.client.inner().owner.clone(),
+        });
+        Ok(AcquireRequest {
+            lock,
+            others,
+            mode: self.mode,
+            limit: self.limit,
+            permits: self.permits,
+            priority: self.priority,
+            owner,
+            meta: self.meta.clone(),
+            lock_delay: self.lock_delay,
+            max_hold: self.max_hold.map(whole_millis),
+            reentrant: self.reentrant,
+            ttl: whole_millis(self.ttl),
+            value: self.value.clone(),
+        })
+    }
+
+    fn check(&self) -> Result<(), Error> {
         if !(SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX).contains(&self.ttl) {
             return Err(Error::Invalid(format!("the ttl must be from {SESSION_TIMEOUT_MIN:?} to {SESSION_TIMEOUT_MAX:?}")));
         }
@@ -277,13 +313,15 @@ impl Acquire {
             return Err(Error::Invalid(format!("the lock delay must be at most {LOCK_DELAY_MAX:?}")));
         }
         if !self.others.is_empty() && (self.limit.is_some() || self.permits != 1) {
-            return Err(Error::Invalid("a request for several locks takes one permit of each, and has no limit".to_owned()));
+            return Err(Error::Invalid(
+                "a request for several locks takes one permit of each: leave out `limit` and `permits`".to_owned(),
+            ));
         }
         if !self.others.is_empty() && self.value.is_some() {
             return Err(Error::Invalid("an election has one name: you cannot combine it with others".to_owned()));
         }
         if self.max_hold.is_some_and(|max_hold| !(MAX_HOLD_MIN..=MAX_HOLD_MAX).contains(&max_hold)) {
-            return Err(Error::Invalid(format!("a lock is held for at most {MAX_HOLD_MIN:?} to {MAX_HOLD_MAX:?}")));
+            return Err(Error::Invalid(format!("max_hold must be from {MAX_HOLD_MIN:?} to {MAX_HOLD_MAX:?}")));
         }
         if self.reentrant && (self.session.is_none() || self.owner.is_none()) {
             return Err(Error::Invalid("a further hold needs the session and the owner: pass both for every hold".to_owned()));
@@ -291,41 +329,18 @@ impl Acquire {
         if self.reentrant && (!self.others.is_empty() || self.value.is_some()) {
             return Err(Error::Invalid("a further hold is only for one lock, not for several or for an election".to_owned()));
         }
-        let others = self.others.iter().map(|(name, mode)| Ok((LockName::parse(name)?, *mode))).collect::<Result<_, _>>();
-        let others = others.map_err(|error: ParsePathError| Error::Invalid(format!("a lock's name: {error}")))?;
-        let owner = self.owner.clone().unwrap_or_else(|| match self.session {
-            Some(_) => by_itself(&self.client.inner().owner),
-            None => self.client.inner().owner.clone(),
-        });
-        let (limit, meta, value) = (self.limit, self.meta.clone(), self.value.clone());
-        let (mode, permits, priority, lock_delay) = (self.mode, self.permits, self.priority, self.lock_delay);
-        let (ttl, max_hold, reentrant) = (as_it_travels(self.ttl), self.max_hold.map(as_it_travels), self.reentrant);
-        Ok(AcquireRequest {
-            lock,
-            others,
-            mode,
-            limit,
-            permits,
-            priority,
-            owner,
-            meta,
-            lock_delay,
-            max_hold,
-            reentrant,
-            ttl,
-            value,
-        })
+        Ok(())
     }
 }
 
-/// In whole milliseconds: the server must not have less than we count with.
-fn as_it_travels(time: Duration) -> Duration {
+/// As it is sent, in whole milliseconds: the server must not count with less than the client.
+fn whole_millis(time: Duration) -> Duration {
     Duration::from_millis(duration::millis(time))
 }
 
-/// The same owner as one who is alone: whoever names none may be two tasks of a session, one of which goes on while the
-/// other waits.
-fn by_itself(owner: &str) -> String {
+/// An owner that no other request has. Two requests of a session without an owner may come from two tasks: one may continue
+/// while the other waits.
+fn distinct_owner(owner: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(1);
     let suffix = format!("/{}", COUNT.fetch_add(1, Ordering::Relaxed));
     let mut end = owner.len().min(OWNER_BYTES_MAX - suffix.len());
@@ -333,36 +348,6 @@ fn by_itself(owner: &str) -> String {
         end -= 1;
     }
     format!("{}{suffix}", &owner[..end])
-}
-
-/// Claims it under one id after the other, until it is held or surely will not be.
-async fn pursue(
-    client: &Client,
-    session: Option<&Session>,
-    wish: &AcquireRequest,
-    until: WaitUntil,
-    told: &mut Option<OnQueue>,
-) -> Result<Guard, Error> {
-    client.learn();
-    let begun = Instant::now();
-    let mut backoff = Backoff::new();
-    loop {
-        let claim = Acquisition::new(client, session, wish);
-        match claim.pursue(until, begun, told).await? {
-            Attempt::Held(guard) => return Ok(guard),
-            Attempt::Again(why) if until.is_over() => {
-                return Err(match until {
-                    WaitUntil::At(_) => Error::WaitTimeout { lock: wish.lock.clone(), holder: None, waited: begun.elapsed() },
-                    WaitUntil::Held | WaitUntil::Now(_) => Error::Unavailable { last: why.to_owned() },
-                });
-            }
-            Attempt::Again(why) => tracing::info!(why, "the place in the queue is lost; the client queues again"),
-        }
-        if let Some(session) = session {
-            session.lease().check().map_err(Error::Lost)?;
-        }
-        sleep(backoff.next(None)).await;
-    }
 }
 
 impl IntoFuture for Acquire {

@@ -1,4 +1,4 @@
-//! Where a waiting grant stands.
+//! The place of a waiting grant in its queue.
 
 use fairhold_types::{
     dto::{Contender, Grant},
@@ -10,18 +10,19 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueuePlace {
-    /// Its position: the number of grants ahead, including holders, plus 1.
+    /// The number of grants ahead, including holders, plus 1.
     pub position: u64,
-    /// The one that it waits for: whose leaving makes it the holder.
+    /// The grant that this one waits for: when it leaves, this one is granted.
     pub waits_for: Option<Contender>,
-    /// The first of those ahead, in order, holders first.
+    /// The first grants ahead, in order, holders first.
     pub ahead: Vec<Contender>,
-    /// How long it may wait yet, as the server guesses by how long others held of late; none where nobody held it before.
+    /// The server's estimate of the remaining wait, from how long others held the lock recently. `None` if nobody has held it
+    /// before.
     pub estimate: Option<Duration>,
 }
 
 impl QueuePlace {
-    /// The place of a grant that waits.
+    /// The place of a waiting grant.
     pub(crate) fn of(grant: Grant) -> Option<QueuePlace> {
         let estimate = grant.estimate.and_then(|text| duration::parse(&text).ok());
         grant.position.map(|position| QueuePlace { position, waits_for: grant.waits_for, ahead: grant.ahead, estimate })
@@ -29,4 +30,4 @@ impl QueuePlace {
 }
 
 /// Called with each new place in the queue.
-pub(crate) type OnQueue = Box<dyn FnMut(&QueuePlace) + Send>;
+pub(super) type OnQueue = Box<dyn FnMut(&QueuePlace) + Send>;

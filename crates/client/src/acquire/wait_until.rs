@@ -1,20 +1,20 @@
-//! How long a claim is tried.
+//! How long an acquire keeps trying.
 
 use fairhold_types::limits::WAIT_MAX;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long after the caller's time the server's own "too late" may arrive.
+/// How long after the end of the caller's time the server's own "too late" may arrive.
 const LATE_ANSWER: Duration = Duration::from_secs(1);
 
 /// How long to try.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum WaitUntil {
-    /// Until it is held.
+pub(super) enum WaitUntil {
+    /// Wait until the lock is held.
     Held,
-    /// Waiting for it until then.
+    /// Wait for the lock until then.
     At(Instant),
-    /// Not waiting for it, only for an answer.
+    /// Do not wait for the lock; wait for an answer until then.
     Now(Instant),
 }
 
@@ -28,7 +28,7 @@ impl WaitUntil {
         }
     }
 
-    /// When no answer is waited for any more.
+    /// When to stop waiting for an answer.
     pub(super) fn give_up_at(self) -> Option<Instant> {
         match self {
             WaitUntil::Held => None,
@@ -37,7 +37,7 @@ impl WaitUntil {
         }
     }
 
-    pub(crate) fn is_over(self) -> bool {
+    pub(super) fn is_over(self) -> bool {
         match self {
             WaitUntil::Held => false,
             WaitUntil::At(until) | WaitUntil::Now(until) => Instant::now() >= until,
