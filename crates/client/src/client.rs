@@ -22,10 +22,10 @@ const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Claims of sessions that ask at a time, each over a connection, where they cannot be part of a batch. None of these requests
 /// waits for a lock, so the bound can hold nobody up for good.
-const ASKS_MAX: usize = 16;
+const ENQUEUES_MAX: usize = 16;
 /// Grants with a session of their own whose ends are listened for, each over an open request. A session that many grants share
 /// needs one for all of them.
-const LOOKOUTS_MAX: usize = 16;
+const SESSION_WATCHES_MAX: usize = 16;
 
 /// A client of one cluster. Cheap to clone; clones share connections and what is known of the cluster.
 #[derive(Debug, Clone)]
@@ -40,9 +40,9 @@ pub(crate) struct ClientInner {
     pub(crate) ids: Ids,
     pub(crate) background: Background,
     /// Places for requests that put claims into queues and are answered at once.
-    pub(crate) asks: Semaphore,
+    pub(crate) enqueues: Semaphore,
     /// Places for grants with a session of their own that are looked out for.
-    pub(crate) lookouts: Arc<Semaphore>,
+    pub(crate) session_watches: Arc<Semaphore>,
     pub(crate) timeout: Duration,
     pub(crate) owner: String,
 }
@@ -122,8 +122,8 @@ impl ClientBuilder {
             background: Background::new(runtime, calls.on_connections_of_its_own(&identity, &caller)?),
             identity,
             ids: Ids::default(),
-            asks: Semaphore::new(ASKS_MAX),
-            lookouts: Arc::new(Semaphore::new(LOOKOUTS_MAX)),
+            enqueues: Semaphore::new(ENQUEUES_MAX),
+            session_watches: Arc::new(Semaphore::new(SESSION_WATCHES_MAX)),
             timeout: self.timeout,
             owner: self.owner.unwrap_or_else(|| format!("{program}-{}", std::process::id())),
             calls,

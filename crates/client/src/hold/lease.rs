@@ -1,8 +1,9 @@
-//! What keeps a grant or a session alive, and knows until when it may be believed in.
-//! The answer comes from this client's own clock: no network is needed to find that a lease is over, and one that
-//! was found over never comes back, whatever is acknowledged later.
+//! Leases: the renewals of a grant or a session, and how long the client may still rely on it.
 //!
-//! A renewal is proved by an answer that names what was renewed and says how long it lives, and by nothing else.
+//! Only this client's own clock decides, so no network is needed to notice that a lease is over. A lease that was found over
+//! never comes back, whatever is acknowledged later.
+//!
+//! Only an answer that names the renewed grant or session, and says how long it lives, proves a renewal.
 
 use crate::{
     error::{Error, Lost},
@@ -25,12 +26,12 @@ use tokio::{sync::watch, time::Instant};
 
 /// The part of the ttl after which a renewal is due.
 const RENEWALS_PER_TTL: u32 = 3;
-/// The least part of that time: renewals of many clients spread.
+/// The least part of that time: the rest is random, so that the renewals of many clients spread.
 const JITTER_LEAST: f64 = 0.8;
-/// The part of the ttl that one node gets to answer a renewal.
-const TRIES_PER_TTL: u32 = 6;
-/// The longest that one node gets.
-const TRY_MAX: Duration = Duration::from_secs(3);
+/// The part of the ttl that one node has to answer a renewal.
+const ATTEMPTS_PER_TTL: u32 = 6;
+/// The longest time that one node has.
+const ATTEMPT_MAX: Duration = Duration::from_secs(3);
 
 /// What is renewed.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +41,7 @@ pub(crate) enum RenewTarget {
 }
 
 impl RenewTarget {
-    /// The call that renews it. To repeat it is the same as to make it later. Those of grants travel together.
+    /// The call that renews it. A repeated renewal is the same as a later one. Renewals of grants share batches.
     pub(crate) fn renewal(self) -> Call {
         match self {
             RenewTarget::Grant(id) => Call::new(Method::POST, format!("/v1/grants/{id}/renew")).key(id).part(BatchPart::Renew),
@@ -48,10 +49,7 @@ impl RenewTarget {
         }
     }
 
-    /// What an answer to that call proves.
-    ///
-    /// # Errors
-    /// Why it proves nothing.
+    /// What an answer to that call proves, or why it proves nothing.
     pub(crate) fn proof(self, reply: &Reply) -> Result<RenewalProof, Error> {
         let (is_named, ttl, expires_in) = match self {
             RenewTarget::Grant(id) => {
@@ -64,69 +62,70 @@ impl RenewTarget {
             }
         };
         if !is_named {
-            return Err(Error::NotUnderstood { why: "it names something else than was renewed".to_owned() });
+            return Err(Error::NotUnderstood { why: "it names something other than what was renewed".to_owned() });
         }
         let parse = |text: &str| duration::parse(text).map_err(|error| Error::NotUnderstood { why: error.to_string() });
         Ok(RenewalProof { sent: reply.sent, ttl: parse(&ttl)?.min(parse(&expires_in)?) })
     }
 }
 
-/// A keepalive that was acknowledged. The later one is the greater.
+/// An acknowledged keepalive. A later one compares as greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RenewalProof {
-    /// From before it was sent.
+    /// Taken before it was sent.
     pub(crate) sent: Moment,
-    /// For how long it holds from then on, as its answer says.
+    /// How long the lease lives from then on, as the answer says.
     pub(crate) ttl: Duration,
 }
 
-/// Whether it may be believed in, and how often it is to be renewed.
+/// Until when the client relies on the lease, and how often it renews it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LeaseBelief {
     until: Result<Moment, Lost>,
-    /// From before the newest keepalive that was acknowledged.
+    /// Taken before sending the newest acknowledged keepalive.
     sent: Moment,
-    /// What was asked for, or less where that keepalive's answer says less.
+    /// The requested ttl, or less if that keepalive's answer says less.
     ttl: Duration,
 }
 
-/// A lease, as this client knows it. Clones are the same lease.
+/// A lease as this client knows it. Clones are the same lease.
 #[derive(Debug, Clone)]
 pub(crate) struct Lease {
-    /// As it was asked for. Never is it believed in for longer.
-    most: Duration,
+    /// The requested ttl. The client never relies on the lease for longer.
+    ttl_max: Duration,
     belief: Arc<watch::Sender<LeaseBelief>>,
 }
 
 impl Lease {
-    /// A lease that was asked for with that ttl, and proved.
-    pub(crate) fn new(most: Duration, proof: RenewalProof) -> Lease {
-        let ttl = most.min(proof.ttl);
+    /// A lease that was requested with this ttl, and proved.
+    pub(crate) fn new(ttl_max: Duration, proof: RenewalProof) -> Lease {
+        let ttl = ttl_max.min(proof.ttl);
         let belief = LeaseBelief { until: Ok(valid_until(proof.sent, ttl)), sent: proof.sent, ttl };
-        Lease { most, belief: Arc::new(watch::Sender::new(belief)) }
+        Lease { ttl_max, belief: Arc::new(watch::Sender::new(belief)) }
     }
 
     pub(crate) fn ttl(&self) -> Duration {
         self.belief.borrow().ttl
     }
 
-    /// Whether it may be believed in now.
+    /// Whether the lease still holds.
     pub(crate) fn check(&self) -> Result<(), Lost> {
         self.left().map(|_| ())
     }
 
-    /// For how long it may be believed in from now on.
+    /// How long the lease still holds.
     pub(crate) fn left(&self) -> Result<Duration, Lost> {
         let now = Moment::now();
-        let believed = self.belief.borrow().until;
-        let until = believed?;
+        let belief = *self.belief.borrow();
+        let until = belief.until?;
         if now < until { Ok(now.until(until)) } else { Err(self.end(Lost::CutOff)) }
     }
 
-    /// A keepalive was acknowledged. The one that was sent last counts, also where it says less than those before: somebody may
-    /// have set another timeout.
+    /// Notes an acknowledged keepalive. The one that was sent last counts, even if it allows less time than earlier ones: somebody
+    /// may have changed the timeout.
     pub(crate) fn proved(&self, proof: RenewalProof) {
-        let (now, ttl) = (Moment::now(), self.most.min(proof.ttl));
+        let now = Moment::now();
+        let ttl = self.ttl_max.min(proof.ttl);
         self.belief.send_if_modified(|belief| match belief.until {
             Ok(until) if now >= until => {
                 belief.until = Err(Lost::CutOff);
@@ -140,7 +139,7 @@ impl Lease {
         });
     }
 
-    /// It is over; says how it ended, which is how it ended first.
+    /// Ends the lease. Returns how it ended first.
     pub(crate) fn end(&self, lost: Lost) -> Lost {
         let mut ended = lost;
         self.belief.send_if_modified(|belief| match belief.until {
@@ -161,24 +160,24 @@ impl Lease {
         clock::wait_for_end(self.belief.subscribe(), || self.left()).await
     }
 
-    /// How long one node gets to answer a renewal.
-    pub(crate) fn try_max(&self) -> Duration {
-        try_max(self.ttl())
+    /// How long one node has to answer a renewal.
+    fn attempt_max(&self) -> Duration {
+        attempt_max(self.ttl())
     }
 
-    /// Renews it until it is over. To be run as a task that is aborted before it is given back.
-    pub(crate) async fn keep(self, kept: RenewTarget, calls: Transport) {
-        // After an answer that proves nothing, it is asked again a little later.
+    /// Renews the lease until it is over. Runs as a task, which must be aborted before the release.
+    pub(crate) async fn keep(self, target: RenewTarget, calls: Transport) {
+        // After an answer that proves nothing, the client waits a little before it renews again.
         let mut at_least = Duration::ZERO;
         loop {
             let Ok(left) = self.left() else { return };
-            // Counted from the last keepalive, which may be older than this task.
+            // Count from the last keepalive, which may be older than this task.
             let ttl = self.ttl();
             let whole = ttl.saturating_sub(margin(ttl));
             let pause = left.saturating_sub(whole.saturating_sub(jitter(renewal_due(ttl), JITTER_LEAST)));
             let renewed = async {
                 tokio::time::sleep(pause.max(at_least)).await;
-                self.renew(kept, &calls).await
+                self.renew(target, &calls).await
             };
             tokio::select! {
                 biased;
@@ -186,16 +185,16 @@ impl Lease {
                     tracing::info!(%lost, "a lease is over");
                     return;
                 }
-                is_proved = renewed => at_least = if is_proved { Duration::ZERO } else { self.try_max() },
+                is_proved = renewed => at_least = if is_proved { Duration::ZERO } else { self.attempt_max() },
             }
         }
     }
 
-    /// Renews it once, over failures, for as long as it may be believed in. Says whether that is proved.
-    async fn renew(&self, kept: RenewTarget, calls: &Transport) -> bool {
+    /// Renews the lease once, with retries for as long as it holds. Returns whether the renewal is proved.
+    async fn renew(&self, target: RenewTarget, calls: &Transport) -> bool {
         let Ok(left) = self.left() else { return false };
-        let patience = RetryBudget { until: Instant::now() + left, each: self.try_max() };
-        let proof = calls.send(&kept.renewal(), patience).await.and_then(|reply| kept.proof(&reply));
+        let budget = RetryBudget { until: Instant::now() + left, each: self.attempt_max() };
+        let proof = calls.send(&target.renewal(), budget).await.and_then(|reply| target.proof(&reply));
         match proof {
             Ok(proof) => {
                 self.proved(proof);
@@ -203,19 +202,19 @@ impl Lease {
             }
             Err(Error::Lost(lost)) => drop(self.end(lost)),
             Err(Error::Refused { code: Some(Code::GrantNotFound), .. }) => drop(self.end(Lost::Expired)),
-            // It says nothing about the lease.
+            // The error says nothing about the lease.
             Err(error) => tracing::warn!(%error, "a renewal is not acknowledged"),
         }
         false
     }
 }
 
-/// The part of a ttl that one node gets to answer a renewal.
-pub(crate) fn try_max(ttl: Duration) -> Duration {
-    (ttl / TRIES_PER_TTL).min(TRY_MAX)
+/// How long one node has to answer a renewal.
+pub(crate) fn attempt_max(ttl: Duration) -> Duration {
+    (ttl / ATTEMPTS_PER_TTL).min(ATTEMPT_MAX)
 }
 
-/// When a renewal is due after the last one.
+/// The time from one renewal to the next.
 pub(crate) fn renewal_due(ttl: Duration) -> Duration {
     ttl / RENEWALS_PER_TTL
 }
@@ -257,13 +256,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_believed_in_for_no_longer_than_the_newest_answer_says_nor_than_was_asked_for() {
+    fn a_lease_holds_no_longer_than_the_newest_answer_says_nor_than_was_requested() {
         let now = Moment::now();
         let lease = Lease::new(60 * TTL, RenewalProof { sent: now, ttl: 60 * TTL });
         let later = |seconds: u32, ttl: Duration| RenewalProof { sent: now.plus(TTL * seconds), ttl };
         lease.proved(later(1, 10 * TTL));
         assert!(lease.left().unwrap() <= 11 * TTL && lease.ttl() == 10 * TTL, "{:?}", lease.left());
-        // Sent before the timeout was lowered, and answered after.
+        // Sent before the timeout was lowered, answered after.
         lease.proved(later(0, 60 * TTL));
         assert!(lease.left().unwrap() <= 11 * TTL, "{:?}", lease.left());
         lease.proved(later(2, 600 * TTL));
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_answer_that_names_what_was_renewed_and_its_time_proves_anything() {
+    fn only_an_answer_that_names_the_lease_and_its_time_proves_a_renewal() {
         let (id, other) = ("01ARZ3NDEKTSV4RRFFQ69G5FAV", "01ARZ3NDEKTSV4RRFFQ69G5FAW");
         let (grant, session) = (RenewTarget::Grant(id.parse().unwrap()), RenewTarget::Session("0".repeat(32).parse().unwrap()));
         let body = |id: &str, ttl: &str, left: &str| {
@@ -302,13 +301,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_over_does_not_come_back() {
+    fn a_lease_that_was_found_over_does_not_come_back() {
         let lease = Lease::new(TTL, proof(Moment::now()));
         assert_eq!(lease.end(Lost::Broken), Lost::Broken);
         lease.proved(proof(Moment::now().plus(TTL)));
         assert_eq!((lease.check(), lease.end(Lost::Expired)), (Err(Lost::Broken), Lost::Broken));
         let over = Lease::new(Duration::ZERO, proof(Moment::now()));
-        // Acknowledged after its time, and before anybody looked.
+        // Acknowledged after its time, and before anything checked.
         over.proved(proof(Moment::now().plus(TTL)));
         assert_eq!(over.check(), Err(Lost::CutOff));
     }
@@ -327,8 +326,8 @@ mod tests {
                 .collect();
             tokio::task::yield_now().await;
             lease.end(Lost::Broken);
-            for told in waiting {
-                assert_eq!(told.await.unwrap(), Lost::Broken);
+            for waiter in waiting {
+                assert_eq!(waiter.await.unwrap(), Lost::Broken);
             }
         });
     }

@@ -1,4 +1,4 @@
-//! A named session: one keepalive for any number of grants.
+//! Sessions: one keepalive for any number of grants.
 
 use crate::{
     client::Client,
@@ -29,13 +29,13 @@ use std::{
 use tokio::task::AbortHandle;
 
 impl Client {
-    /// Opens a session, which keeps any number of grants alive by one keepalive.
+    /// Opens a session, which keeps any number of grants alive with one keepalive.
     pub fn session(&self) -> OpenSession {
         OpenSession::new(self.clone())
     }
 }
 
-/// A session about to be opened: `.await` it.
+/// A session to open: set options, then `.await` it.
 #[derive(Debug, Clone)]
 #[must_use = "a session is opened when this is awaited"]
 pub struct OpenSession {
@@ -50,17 +50,18 @@ impl OpenSession {
         OpenSession { name: client.inner().owner.clone(), client, ttl: SESSION_TIMEOUT_DEFAULT, meta: Meta::new() }
     }
 
-    /// How long it lives without a keepalive: 1 s to 1 h; 30 s if not set. It is kept alive at a third of it.
+    /// How long the session lives without a keepalive: 1 s to 1 h, 30 s by default. The client renews it after a third of this
+    /// time.
     pub fn ttl(self, ttl: Duration) -> OpenSession {
         OpenSession { ttl, ..self }
     }
 
-    /// Its name, for people who read listings. Without it: the client's owner.
+    /// The name, for people who read listings. By default it is the client's owner.
     pub fn name(self, name: impl Into<String>) -> OpenSession {
         OpenSession { name: name.into(), ..self }
     }
 
-    /// A pair of text, for people who read listings.
+    /// Adds a key and a value, for people who read listings.
     pub fn meta(mut self, key: impl Into<String>, value: impl Into<String>) -> OpenSession {
         self.meta.insert(key.into(), value.into());
         self
@@ -78,11 +79,19 @@ impl OpenSession {
         let parsed = duration::parse(&opened.ttl).and_then(|ttl| Ok(ttl.min(duration::parse(&opened.expires_in)?)));
         let ttl = parsed.map_err(|error| Error::NotUnderstood { why: error.to_string() })?;
         let lease = Lease::new(self.ttl, RenewalProof { sent: reply.sent, ttl });
-        let keeper = inner.background.keep(lease.clone().keep(RenewTarget::Session(opened.id), inner.renewals.clone()));
+        let renew = lease.clone().keep(RenewTarget::Session(opened.id), inner.renewals.clone());
+        let renewer = inner.background.keep(renew);
         tracing::debug!(session = %opened.number, "opened");
-        let (id, number, client) = (opened.id, opened.number, self.client);
-        let (lookout, listener, is_closed) = (Arc::default(), OnceLock::new(), AtomicBool::new(false));
-        Ok(Session(Arc::new(SessionInner { client, id, number, lease, keeper, lookout, listener, is_closed })))
+        Ok(Session(Arc::new(SessionInner {
+            client: self.client,
+            id: opened.id,
+            number: opened.number,
+            lease,
+            renewer,
+            watcher: Arc::default(),
+            watch_task: OnceLock::new(),
+            is_closed: AtomicBool::new(false),
+        })))
     }
 }
 
@@ -95,8 +104,8 @@ impl IntoFuture for OpenSession {
     }
 }
 
-/// A session that is kept alive in the background. Clones are the same session. It is closed, and with it all that it owns is
-/// given back, when the last clone and the last guard of it are dropped.
+/// A session that the background keeps alive. Clones are the same session. When the last clone and the last guard are dropped,
+/// the session closes and everything that it owns is released.
 #[derive(Clone)]
 pub struct Session(Arc<SessionInner>);
 
@@ -105,10 +114,10 @@ struct SessionInner {
     id: SessionId,
     number: SessionNumber,
     lease: Lease,
-    keeper: AbortHandle,
-    lookout: Arc<SessionWatcher>,
-    /// The task that hears of grants that ended, once there is a grant.
-    listener: OnceLock<AbortHandle>,
+    renewer: AbortHandle,
+    watcher: Arc<SessionWatcher>,
+    /// The task that watches the session. It starts with the first grant.
+    watch_task: OnceLock<AbortHandle>,
     is_closed: AtomicBool,
 }
 
@@ -130,36 +139,36 @@ impl SessionInner {
     fn close(&self) -> tokio::task::JoinHandle<Result<(), Error>> {
         self.is_closed.store(true, Ordering::Relaxed);
         self.lease.end(Lost::Released);
-        self.keeper.abort();
-        if let Some(listener) = self.listener.get() {
-            listener.abort();
+        self.renewer.abort();
+        if let Some(watch_task) = self.watch_task.get() {
+            watch_task.abort();
         }
         self.client.inner().background.close(self.id)
     }
 }
 
 impl Session {
-    /// Its public number, as listings show it.
+    /// The public number, as listings show it.
     #[must_use]
     pub fn number(&self) -> SessionNumber {
         self.0.number
     }
 
-    /// Whether it may be believed in now.
+    /// Whether the session is alive, by this program's clock.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.0.lease.check().is_ok()
     }
 
-    /// Waits until it is lost, or closed; like [`Held::lost`](crate::Held::lost).
+    /// Waits until the session is lost or closed, like [`Held::lost`](crate::Held::lost).
     pub async fn lost(&self) -> Lost {
         self.0.lease.lost().await
     }
 
-    /// Closes it, and waits until the cluster has said so. All its guards are lost from this moment on.
+    /// Closes the session and waits for the cluster's confirmation. All its guards are lost at once.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] where no answer came in the client's time; it is tried further in the background.
+    /// [`Error::OutcomeUnknown`] if no answer came within the client's timeout; the background keeps trying.
     pub async fn close(self) -> Result<(), Error> {
         let timeout = self.0.client.inner().timeout;
         match tokio::time::timeout(timeout, self.0.close()).await {
@@ -171,16 +180,16 @@ impl Session {
         }
     }
 
-    /// Where its guards are told of their ends. With the first of them it begins to listen.
-    pub(crate) fn lookout(&self) -> Arc<SessionWatcher> {
-        let SessionInner { client, number, lease, lookout, listener, .. } = &*self.0;
-        listener.get_or_init(|| {
-            // Its number is the revision that opened it: there is no earlier news of it.
+    /// The watch that tells its guards of their ends. The first call starts it.
+    pub(crate) fn watcher(&self) -> Arc<SessionWatcher> {
+        let SessionInner { client, number, lease, watcher, watch_task, .. } = &*self.0;
+        watch_task.get_or_init(|| {
+            // The number is the revision that opened the session, so there are no earlier events.
             let from = Revision(number.0);
-            let listen = session_watch::listen(client.clone(), *number, from, Arc::clone(lookout), lease.clone());
-            client.inner().background.keep(listen)
+            let watch = session_watch::run(client.clone(), *number, from, Arc::clone(watcher), lease.clone());
+            client.inner().background.keep(watch)
         });
-        Arc::clone(lookout)
+        Arc::clone(watcher)
     }
 
     pub(crate) fn client(&self) -> &Client {

@@ -1,8 +1,8 @@
-//! Hears of grants that ended behind this program's back: broken by an administrator, or released by somebody else who has the
-//! id. A session's keepalive does not speak of single grants, and a grant's own renewal may be far away. And of those that wait,
-//! when they are granted.
+//! The watch of a session: reports which of its waiting grants were granted, and which grants ended without this program doing
+//! it, because an administrator took the lock or somebody else released it by its id. A session's keepalive says nothing about
+//! single grants, and a grant's own renewal may be far away.
 //!
-//! One watch of a session tells of all its grants, however many they are.
+//! One watch serves all grants of a session.
 
 use crate::{
     client::Client,
@@ -31,14 +31,14 @@ use tokio::{
     time::sleep,
 };
 
-/// Events that are kept for grants without a listener yet: an event may be faster than the answer to the acquire. For older
-/// events, the new listener looks at its grant.
+/// The most events that are kept for grants without a guard or waiter yet: an event can be faster than the answer to the
+/// acquire. If the event was dropped, the client reads the grant instead.
 const EARLY_MAX: usize = 1_024;
 
-/// How a single grant ended, if it did: what its guard looks at.
+/// How a grant ended, if it has: the guard reads it.
 pub(crate) type EndNotice = Arc<watch::Sender<Option<Lost>>>;
 
-/// Says that it ended; how it ended first, counts.
+/// Notes that it ended. The first reason counts.
 pub(crate) fn end(ended: &EndNotice, lost: Lost) {
     ended.send_if_modified(|ended| {
         let is_first = ended.is_none();
@@ -47,74 +47,74 @@ pub(crate) fn end(ended: &EndNotice, lost: Lost) {
     });
 }
 
-/// What a session's watch tells of a grant.
+/// What a session's watch says about a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GrantUpdate {
     Granted(FencingToken),
     Ended(Lost),
 }
 
-/// What a guard is told by.
+/// What the watch updates for a guard.
 #[derive(Debug)]
 struct Guarded {
     ended: EndNotice,
-    terms: HoldState,
+    state: HoldState,
 }
 
-/// The guards of a session, and those who wait.
+/// The guards and the waiters of a session.
 #[derive(Debug, Default)]
 pub(crate) struct SessionWatcher(Mutex<Watched>);
 
 #[derive(Debug, Default)]
 struct Watched {
-    /// More than one where a grant has several holds.
+    /// A grant with several holds has several guards.
     guards: BTreeMap<GrantNumber, Vec<Guarded>>,
     waiting: BTreeMap<GrantNumber, oneshot::Sender<GrantUpdate>>,
     early: VecDeque<(GrantNumber, GrantUpdate)>,
-    /// The greatest number whose news were passed over, for want of room. Numbers grow, so of later grants nothing was.
-    passed_over: Option<GrantNumber>,
+    /// The greatest number whose update was dropped. Numbers grow, so no update of a later grant was dropped.
+    dropped: Option<GrantNumber>,
 }
 
 impl SessionWatcher {
-    /// Looks out for a guard from now on. Says on which terms it holds: where another guard has the grant already, on its.
-    pub(crate) fn add(&self, number: GrantNumber, ended: &EndNotice, terms: HoldState) -> HoldState {
-        let mut known = self.known();
-        let early = known.early.iter().find_map(|(early, news)| match news {
+    /// Adds a guard. Returns the state that it must use: if another guard already has the grant, they share its state.
+    pub(crate) fn add(&self, number: GrantNumber, ended: &EndNotice, state: HoldState) -> HoldState {
+        let mut watched = self.watched();
+        let early = watched.early.iter().find_map(|(early, update)| match update {
             GrantUpdate::Ended(lost) if *early == number => Some(*lost),
             GrantUpdate::Ended(_) | GrantUpdate::Granted(_) => None,
         });
         if let Some(lost) = early {
             end(ended, lost);
-            return terms;
+            return state;
         }
-        let guards = known.guards.entry(number).or_default();
-        let common = guards.first().map_or_else(|| terms.clone(), |first| first.terms.clone());
-        common.granted(terms.token());
-        guards.push(Guarded { ended: Arc::clone(ended), terms: common.clone() });
+        let guards = watched.guards.entry(number).or_default();
+        let common = guards.first().map_or_else(|| state.clone(), |first| first.state.clone());
+        common.granted(state.token());
+        guards.push(Guarded { ended: Arc::clone(ended), state: common.clone() });
         common
     }
 
-    /// Listens for the next news of a grant that waits.
+    /// Waits for the next update of a grant in the queue.
     pub(crate) fn wait_for(self: &Arc<Self>, number: GrantNumber) -> GrantWaiter {
-        let (tell, news) = oneshot::channel();
-        let mut known = self.known();
-        // Where there are several, the last one counts.
-        match known.early.iter().rev().find(|(early, _)| *early == number) {
-            Some((_, early)) => drop(tell.send(*early)),
-            None => drop(known.waiting.insert(number, tell)),
+        let (sender, receiver) = oneshot::channel();
+        let mut watched = self.watched();
+        // If there are several updates, the last one counts.
+        match watched.early.iter().rev().find(|(early, _)| *early == number) {
+            Some((_, early)) => drop(sender.send(*early)),
+            None => drop(watched.waiting.insert(number, sender)),
         }
-        GrantWaiter { lookout: Arc::clone(self), number, news: Some(news) }
+        GrantWaiter { watcher: Arc::clone(self), number, receiver: Some(receiver) }
     }
 
-    /// Whether news of this grant may have been passed over: then its state has to be looked at, once it is listened for.
+    /// Whether an update of this grant may have been dropped. Then read the grant, after adding its guard or waiter.
     pub(crate) fn may_have_missed(&self, number: GrantNumber) -> bool {
-        self.known().passed_over >= Some(number)
+        self.watched().dropped >= Some(number)
     }
 
-    /// A guard of it is gone.
+    /// Removes a guard.
     pub(crate) fn remove(&self, number: GrantNumber, ended: &EndNotice) {
-        let mut known = self.known();
-        if let Entry::Occupied(mut guards) = known.guards.entry(number) {
+        let mut watched = self.watched();
+        if let Entry::Occupied(mut guards) = watched.guards.entry(number) {
             guards.get_mut().retain(|guard| !Arc::ptr_eq(&guard.ended, ended));
             if guards.get().is_empty() {
                 guards.remove();
@@ -123,70 +123,70 @@ impl SessionWatcher {
     }
 
     fn ended(&self, number: GrantNumber, lost: Lost) {
-        let mut known = self.known();
-        match known.guards.remove(&number) {
+        let mut watched = self.watched();
+        match watched.guards.remove(&number) {
             Some(guards) => guards.iter().for_each(|guard| end(&guard.ended, lost)),
-            None => known.tell(number, GrantUpdate::Ended(lost)),
+            None => watched.notify(number, GrantUpdate::Ended(lost)),
         }
     }
 
     fn granted(&self, number: GrantNumber, token: FencingToken) {
-        let mut known = self.known();
-        match known.guards.get(&number) {
+        let mut watched = self.watched();
+        match watched.guards.get(&number) {
             // An upgrade gives a new token.
-            Some(guards) => guards.iter().for_each(|guard| guard.terms.granted(token)),
-            None => known.tell(number, GrantUpdate::Granted(token)),
+            Some(guards) => guards.iter().for_each(|guard| guard.state.granted(token)),
+            None => watched.notify(number, GrantUpdate::Granted(token)),
         }
     }
 
-    /// Those that are guarded and are not among the living have ended; how, is not known any more.
+    /// Ends the grants of `before` that are not among the living. How they ended is no longer known.
     fn keep(&self, before: &BTreeSet<GrantNumber>, living: &BTreeSet<GrantNumber>) {
         before.difference(living).for_each(|number| self.ended(*number, Lost::Expired));
     }
 
-    /// All whose news may have been missed.
+    /// The grants whose updates may have been missed.
     fn guarded(&self) -> BTreeSet<GrantNumber> {
-        self.known().guards.keys().copied().collect()
+        self.watched().guards.keys().copied().collect()
     }
 
-    fn known(&self) -> MutexGuard<'_, Watched> {
+    fn watched(&self) -> MutexGuard<'_, Watched> {
         self.0.lock()
     }
 }
 
 impl Watched {
-    /// Tells who waits for it, or keeps it for who is about to. That of one that waits is kept too: its guard comes next.
-    fn tell(&mut self, number: GrantNumber, news: GrantUpdate) {
+    /// Sends an update to the waiter, and keeps it for a guard or waiter that comes later: the guard of a waiter comes next.
+    fn notify(&mut self, number: GrantNumber, update: GrantUpdate) {
         if let Some(waiting) = self.waiting.remove(&number) {
-            // The waiting task is gone: then nobody needs it.
-            waiting.send(news).ok();
+            // If the waiting task is gone, nobody needs the update.
+            waiting.send(update).ok();
         }
-        self.early.push_back((number, news));
+        self.early.push_back((number, update));
         if self.early.len() > EARLY_MAX
             && let Some((number, _)) = self.early.pop_front()
         {
-            self.passed_over = self.passed_over.max(Some(number));
+            self.dropped = self.dropped.max(Some(number));
         }
     }
 }
 
-/// One that waits; dropping it ends that.
+/// Waits for the update of a grant, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct GrantWaiter {
-    lookout: Arc<SessionWatcher>,
+    watcher: Arc<SessionWatcher>,
     number: GrantNumber,
-    /// Nothing once it was told.
-    news: Option<oneshot::Receiver<GrantUpdate>>,
+    /// `None` after the update.
+    receiver: Option<oneshot::Receiver<GrantUpdate>>,
 }
 
 impl GrantWaiter {
-    /// What is told of it first, once. Dropping the future loses nothing.
-    pub(crate) async fn news(&mut self) -> GrantUpdate {
-        if let Some(news) = &mut self.news {
-            let told = news.await;
-            self.news = None;
-            if let Ok(told) = told {
-                return told;
+    /// The first update, once. Dropping the future loses nothing.
+    pub(crate) async fn update(&mut self) -> GrantUpdate {
+        if let Some(receiver) = &mut self.receiver {
+            let update = receiver.await;
+            self.receiver = None;
+            if let Ok(update) = update {
+                return update;
             }
         }
         std::future::pending().await
@@ -195,12 +195,12 @@ impl GrantWaiter {
 
 impl Drop for GrantWaiter {
     fn drop(&mut self) {
-        self.lookout.known().waiting.remove(&self.number);
+        self.watcher.watched().waiting.remove(&self.number);
     }
 }
 
-/// Listens to what becomes of a session and its grants, from that revision on, until the session has ended. To be run as a task.
-pub(crate) async fn listen(client: Client, session: SessionNumber, from: Revision, lookout: Arc<SessionWatcher>, lease: Lease) {
+/// Watches a session and its grants, from this revision on, until the session has ended. Runs as a task.
+pub(crate) async fn run(client: Client, session: SessionNumber, from: Revision, watcher: Arc<SessionWatcher>, lease: Lease) {
     let mut backoff = Backoff::new();
     let mut watching = loop {
         match client.watch().session(session).from(from).await {
@@ -212,20 +212,20 @@ pub(crate) async fn listen(client: Client, session: SessionNumber, from: Revisio
             }
         }
     };
-    while let Some(told) = watching.next().await {
-        match told {
+    while let Some(event) = watching.next().await {
+        match event {
             Ok(WatchEvent::Change(line)) => {
                 if let What::GrantEnded { number, reason, .. } = line.what {
-                    lookout.ended(number, Lost::from(reason));
+                    watcher.ended(number, Lost::from(reason));
                 } else if let What::Granted { number, token, .. } = line.what {
-                    lookout.granted(number, token);
+                    watcher.granted(number, token);
                 } else if let What::SessionEnded { reason, .. } = line.what {
-                    // Not by this program, which stops listening first.
+                    // This program did not close it: it would have stopped this task first.
                     lease.end(if reason == SessionEnd::Closed { Lost::Broken } else { Lost::Expired });
                     return;
                 }
             }
-            Ok(WatchEvent::Compacted { .. }) => look(&client, session, &lookout, &lease).await,
+            Ok(WatchEvent::Compacted { .. }) => read_session(&client, session, &watcher, &lease).await,
             Ok(WatchEvent::Bookmark(_) | WatchEvent::Restarted) => {}
             Err(error) => {
                 tracing::warn!(%error, "the client will notice broken grants late: the watch of their session has ended");
@@ -234,11 +234,14 @@ pub(crate) async fn listen(client: Client, session: SessionNumber, from: Revisio
     }
 }
 
-/// Reads which grants are left, where events no longer tell which ended. They come page by page, in the order of their numbers.
-/// A grant that was there before and is on no page has ended.
-async fn look(client: &Client, session: SessionNumber, lookout: &SessionWatcher, lease: &Lease) {
-    let (inner, guarded, mut backoff) = (client.inner(), lookout.guarded(), Backoff::new());
-    let (mut left, mut cursor) = (BTreeSet::new(), None::<String>);
+/// Reads which grants are left, if events no longer say which ended. They come page by page, in the order of their numbers. A
+/// grant that existed before and is on no page has ended.
+async fn read_session(client: &Client, session: SessionNumber, watcher: &SessionWatcher, lease: &Lease) {
+    let inner = client.inner();
+    let guarded = watcher.guarded();
+    let mut backoff = Backoff::new();
+    let mut left = BTreeSet::new();
+    let mut cursor = None::<String>;
     loop {
         let call = Call::new(Method::GET, page(&format!("/v1/sessions/{session}"), PAGE, cursor.as_deref()));
         let reply = match inner.renewals.send(&call, RetryBudget::within(inner.timeout)).await {
@@ -256,7 +259,7 @@ async fn look(client: &Client, session: SessionNumber, lookout: &SessionWatcher,
                 if cursor.is_some() {
                     continue;
                 }
-                lookout.keep(&guarded, &left);
+                watcher.keep(&guarded, &left);
             }
             Err(_) if reply.problem().code == Some(Code::SessionNotFound) => drop(lease.end(Lost::Expired)),
             Err(error) => tracing::warn!(%error, "the grants of a session cannot be listed"),
@@ -265,15 +268,16 @@ async fn look(client: &Client, session: SessionNumber, lookout: &SessionWatcher,
     }
 }
 
-/// Reads one grant, whose events may have been dropped, until its state is known. Runs as a task.
-pub(crate) async fn look_at(client: Client, id: GrantId, number: GrantNumber, lookout: Arc<SessionWatcher>, lease: Lease) {
-    let (inner, mut backoff) = (client.inner(), Backoff::new());
+/// Reads one grant whose update may have been dropped, until its state is known. Runs as a task.
+pub(crate) async fn read_grant(client: Client, id: GrantId, number: GrantNumber, watcher: Arc<SessionWatcher>, lease: Lease) {
+    let inner = client.inner();
+    let mut backoff = Backoff::new();
     let call = Call::new(Method::GET, format!("/v1/grants/{id}"));
     while lease.check().is_ok() {
         match inner.renewals.send(&call, RetryBudget::within(inner.timeout)).await.and_then(|reply| reply.json::<dto::Grant>()) {
             Ok(_) => return,
-            Err(Error::Lost(lost)) => return lookout.ended(number, lost),
-            Err(Error::Refused { code: Some(Code::GrantNotFound), .. }) => return lookout.ended(number, Lost::Expired),
+            Err(Error::Lost(lost)) => return watcher.ended(number, lost),
+            Err(Error::Refused { code: Some(Code::GrantNotFound), .. }) => return watcher.ended(number, Lost::Expired),
             Err(error) => tracing::debug!(%error, "the state of a grant could not be read"),
         }
         sleep(backoff.next(None)).await;
@@ -285,9 +289,9 @@ mod tests {
     use super::*;
 
     impl GrantWaiter {
-        /// What was told so far.
+        /// The update, if it has arrived.
         fn now(&mut self) -> Option<GrantUpdate> {
-            self.news.as_mut().and_then(|news| news.try_recv().ok())
+            self.receiver.as_mut().and_then(|receiver| receiver.try_recv().ok())
         }
     }
 
@@ -295,62 +299,62 @@ mod tests {
         Arc::new(watch::Sender::new(None))
     }
 
-    fn terms(token: u64) -> HoldState {
+    fn state(token: u64) -> HoldState {
         HoldState::new(FencingToken(token), None)
     }
 
     #[test]
-    fn holds_of_one_grant_have_its_token_in_common_and_each_hears_of_its_end() {
-        let (lookout, first, second, third) = (SessionWatcher::default(), guard(), guard(), guard());
+    fn holds_of_one_grant_share_its_token_and_each_learns_of_its_end() {
+        let (watcher, first, second, third) = (SessionWatcher::default(), guard(), guard(), guard());
         let number = GrantNumber(1);
-        let of_first = lookout.add(number, &first, terms(1));
-        let of_second = lookout.add(number, &second, terms(1));
-        lookout.add(number, &third, terms(1));
+        let of_first = watcher.add(number, &first, state(1));
+        let of_second = watcher.add(number, &second, state(1));
+        watcher.add(number, &third, state(1));
         of_second.granted(FencingToken(5));
-        assert_eq!(of_first.token(), FencingToken(5), "an upgrade through one is one of all");
-        lookout.granted(number, FencingToken(8));
+        assert_eq!(of_first.token(), FencingToken(5), "an upgrade through one hold applies to all");
+        watcher.granted(number, FencingToken(8));
         assert_eq!((of_first.token(), of_second.token()), (FencingToken(8), FencingToken(8)));
-        lookout.remove(number, &second);
-        lookout.ended(number, Lost::Broken);
+        watcher.remove(number, &second);
+        watcher.ended(number, Lost::Broken);
         assert_eq!((*first.borrow(), *second.borrow(), *third.borrow()), (Some(Lost::Broken), None, Some(Lost::Broken)));
     }
 
     #[test]
-    fn a_guard_hears_of_its_own_end_also_where_the_news_was_faster() {
-        let (lookout, early, late, gone) = (SessionWatcher::default(), guard(), guard(), guard());
-        lookout.ended(GrantNumber(1), Lost::Broken);
-        lookout.add(GrantNumber(1), &early, terms(1));
-        lookout.add(GrantNumber(2), &late, terms(2));
-        lookout.add(GrantNumber(3), &gone, terms(3));
-        lookout.remove(GrantNumber(3), &gone);
+    fn a_guard_learns_of_its_end_even_if_the_event_came_before_the_guard() {
+        let (watcher, early, late, gone) = (SessionWatcher::default(), guard(), guard(), guard());
+        watcher.ended(GrantNumber(1), Lost::Broken);
+        watcher.add(GrantNumber(1), &early, state(1));
+        watcher.add(GrantNumber(2), &late, state(2));
+        watcher.add(GrantNumber(3), &gone, state(3));
+        watcher.remove(GrantNumber(3), &gone);
         assert_eq!((*early.borrow(), *late.borrow()), (Some(Lost::Broken), None));
-        [2, 3].into_iter().for_each(|number| lookout.ended(GrantNumber(number), Lost::Released));
+        [2, 3].into_iter().for_each(|number| watcher.ended(GrantNumber(number), Lost::Released));
         end(&late, Lost::Broken);
         assert_eq!((*late.borrow(), *gone.borrow()), (Some(Lost::Released), None));
     }
 
     #[test]
-    fn a_grant_that_is_no_longer_listed_has_ended_and_a_new_one_has_not() {
-        let (lookout, ended, lives, new) = (SessionWatcher::default(), guard(), guard(), guard());
-        lookout.add(GrantNumber(1), &ended, terms(1));
-        lookout.add(GrantNumber(2), &lives, terms(2));
-        let before = lookout.guarded();
-        lookout.add(GrantNumber(3), &new, terms(3));
-        lookout.keep(&before, &[GrantNumber(2)].into());
+    fn a_grant_that_is_no_longer_listed_has_ended_and_a_new_grant_has_not() {
+        let (watcher, ended, lives, new) = (SessionWatcher::default(), guard(), guard(), guard());
+        watcher.add(GrantNumber(1), &ended, state(1));
+        watcher.add(GrantNumber(2), &lives, state(2));
+        let before = watcher.guarded();
+        watcher.add(GrantNumber(3), &new, state(3));
+        watcher.keep(&before, &[GrantNumber(2)].into());
         assert_eq!((*ended.borrow(), *lives.borrow(), *new.borrow()), (Some(Lost::Expired), None, None));
-        let lookout = Arc::new(lookout);
-        lookout.granted(GrantNumber(4), FencingToken(9));
-        let (mut early, mut late) = (lookout.wait_for(GrantNumber(4)), lookout.wait_for(GrantNumber(5)));
+        let watcher = Arc::new(watcher);
+        watcher.granted(GrantNumber(4), FencingToken(9));
+        let (mut early, mut late) = (watcher.wait_for(GrantNumber(4)), watcher.wait_for(GrantNumber(5)));
         assert_eq!(early.now(), Some(GrantUpdate::Granted(FencingToken(9))));
         assert!(late.now().is_none());
-        lookout.ended(GrantNumber(5), Lost::Broken);
+        watcher.ended(GrantNumber(5), Lost::Broken);
         assert_eq!(late.now(), Some(GrantUpdate::Ended(Lost::Broken)));
-        drop(lookout.wait_for(GrantNumber(6)));
-        assert!(lookout.known().waiting.is_empty(), "who is gone is forgotten");
+        drop(watcher.wait_for(GrantNumber(6)));
+        assert!(watcher.watched().waiting.is_empty(), "a dropped waiter is forgotten");
         for number in 10..10 + EARLY_MAX as u64 + 5 {
-            lookout.ended(GrantNumber(number), Lost::Broken);
+            watcher.ended(GrantNumber(number), Lost::Broken);
         }
-        assert_eq!(lookout.known().early.len(), EARLY_MAX);
-        assert!(lookout.may_have_missed(GrantNumber(14)) && !lookout.may_have_missed(GrantNumber(15)));
+        assert_eq!(watcher.watched().early.len(), EARLY_MAX);
+        assert!(watcher.may_have_missed(GrantNumber(14)) && !watcher.may_have_missed(GrantNumber(15)));
     }
 }

@@ -1,4 +1,4 @@
-//! Another mode for a lock that is held: shared to exclusive, with a new token, and back.
+//! Changing the mode of a held lock: shared to exclusive, with a new token, and back.
 
 use crate::{
     error::{Error, Lost},
@@ -16,36 +16,39 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 impl Guard {
-    /// Makes a lock that is shared one that is held alone, as soon as no other holds it: `guard.upgrade().wait(minute).await?`.
-    /// The answer is a new token, which [`token`](Held::token) gives from then on.
+    /// Makes a shared lock exclusive once nobody else holds it: `guard.upgrade().wait(minute).await?`. The result is a new token,
+    /// which [`token`](Held::token) returns from then on.
     pub fn upgrade(&self) -> Upgrade {
         Upgrade::new(self.held().clone())
     }
 
-    /// Shares a lock that is held alone, with the token that it has: readers join at once. Shared already, it stays so:
-    /// `guard.downgrade().await?`.
+    /// Makes an exclusive lock shared and keeps its token. Readers join at once. A lock that is shared already stays shared.
     ///
     /// # Errors
-    /// [`Error::Lost`]; [`Error::Refused`] for an election, a semaphore, and several locks at once;
-    /// [`Error::OutcomeUnknown`] where no answer came in the client's time: then it may be shared.
+    /// [`Error::Lost`]; [`Error::Refused`] for an election, a semaphore, or several locks at once;
+    /// [`Error::OutcomeUnknown`] if no answer came within the client's timeout: then the lock may be shared.
     pub async fn downgrade(&self) -> Result<(), Error> {
         downgrade(self.held()).await
     }
 }
 
-/// An upgrade about to be asked for: `.await` it, for the new token. It goes on holding shared while it waits, before all who
-/// stand in line, and no reader joins meanwhile. Dropped, it is given up, and the lock stays shared.
+/// An upgrade to make: `.await` it for the new token. While it waits, the caller still holds the lock shared, queues before all
+/// other waiters, and no reader joins. If it is dropped, the lock stays shared.
 ///
 /// # Errors
-/// Those below leave it shared, with the token that it has:
-/// [`Error::WaitTimeout`] where others held it for longer than the caller waits, and [`Error::LockHeld`] where he does not wait;
-/// [`Error::Refused`] with [`Code::WouldDeadlock`] where another who shares it waits to be upgraded too: each would wait for the
-/// other, so give it back and take it anew; [`Error::Unavailable`] and [`Error::Busy`] where the cluster cannot now.
+/// After these errors the lock is still shared, with its old token:
+/// - [`Error::WaitTimeout`] if others held it for longer than the caller waits, and [`Error::LockHeld`] if the caller does not
+///   wait;
+/// - [`Error::Refused`] with [`Code::WouldDeadlock`] if another reader also waits for an upgrade: each would wait for the other,
+///   so release the lock and acquire it again;
+/// - [`Error::Unavailable`] and [`Error::Busy`] if the cluster cannot do it now.
 ///
-/// [`Error::Lost`]: it was lost, or given back, while it waited. [`Error::OutcomeUnknown`]: no answer came in time, and it may be
-/// upgraded; until that is known a token may be refused as stale without a loss of the lock. To ask again is safe, and tells.
+/// [`Error::Lost`]: the lock was lost or released during the wait.
+///
+/// [`Error::OutcomeUnknown`]: no answer came in time, and the lock may be exclusive. Until you know, a fence may refuse the token
+/// although the lock is not lost. You can safely upgrade again to find out.
 #[derive(Debug)]
-#[must_use = "an upgrade is asked for when this is awaited"]
+#[must_use = "an upgrade is sent when this is awaited"]
 pub struct Upgrade {
     held: Held,
     wait: Option<Duration>,
@@ -56,29 +59,33 @@ impl Upgrade {
         Upgrade { held, wait: None }
     }
 
-    /// How long to wait until no other holds it; without it, as long as it takes. Zero: only if it is so now.
+    /// How long to wait until nobody else holds the lock; without this, as long as it takes. With zero, the upgrade succeeds only
+    /// if nobody else holds it now.
     pub fn wait(self, wait: Duration) -> Upgrade {
         Upgrade { wait: Some(wait), ..self }
     }
 
     async fn send(self) -> Result<FencingToken, Error> {
-        // What is lost already is not asked for.
         self.held.token()?;
         tokio::select! {
             biased;
             lost = self.held.lost() => Err(Error::Lost(lost)),
-            upgraded = self.ask() => upgraded,
+            upgraded = self.request() => upgraded,
         }
     }
 
-    /// Asks one node after the other, always with the same key, until there is a definite answer or the caller's time is up.
-    async fn ask(&self) -> Result<FencingToken, Error> {
+    /// Sends the upgrade to one node after the other, always with the same key, until there is a definite answer or the caller's
+    /// time is up.
+    async fn request(&self) -> Result<FencingToken, Error> {
         let inner = self.held.client().inner();
-        let (begun, key, asked) = (Instant::now(), inner.ids.make(), self.held.terms().ask());
-        let until = self.wait.and_then(|wait| begun.checked_add(wait));
-        let (mut backoff, mut trouble) = (Backoff::new(), LastError::default());
+        let started_at = Instant::now();
+        let key = inner.ids.make();
+        let pending = self.held.state().start_upgrade();
+        let until = self.wait.and_then(|wait| started_at.checked_add(wait));
+        let mut backoff = Backoff::new();
+        let mut last_error = LastError::default();
         loop {
-            let mut pause = None;
+            let mut retry_after = None;
             for endpoint in inner.calls.endpoints.order(Prefer::Leader) {
                 let now = Instant::now();
                 let wait = until.map_or(WAIT_MAX, |until| until.saturating_duration_since(now).min(WAIT_MAX));
@@ -86,18 +93,22 @@ impl Upgrade {
                 let late = until.map_or(Duration::ZERO, |until| now.saturating_duration_since(until));
                 let work = inner.timeout.saturating_sub(late);
                 if work.is_zero() {
-                    return Err(self.given_up(trouble, &call));
+                    return Err(self.given_up(last_error, &call));
                 }
                 match inner.calls.wait_at(&endpoint, &call, wait, work).await {
-                    Attempted::Answered(reply) => match self.answered(&reply, asked, begun, trouble.may_arrive()) {
-                        // The server's longest wait is over, and the caller's is not.
-                        Err(Error::WaitTimeout { .. }) if until.is_none_or(|until| Instant::now() < until) => break,
-                        answer => return answer,
-                    },
-                    tried @ (Attempted::Nothing { .. } | Attempted::Unknown { .. }) => pause = trouble.note(tried).max(pause),
+                    Attempted::Answered(reply) => {
+                        match self.answered(&reply, pending, started_at, last_error.may_arrive()) {
+                            // The server's longest wait is over, and the caller's is not.
+                            Err(Error::WaitTimeout { .. }) if until.is_none_or(|until| Instant::now() < until) => break,
+                            answer => return answer,
+                        }
+                    }
+                    failed @ (Attempted::Nothing { .. } | Attempted::Unknown { .. }) => {
+                        retry_after = last_error.note(failed).max(retry_after);
+                    }
                 }
             }
-            sleep(backoff.next(pause)).await;
+            sleep(backoff.next(retry_after)).await;
         }
     }
 
@@ -106,32 +117,39 @@ impl Upgrade {
         Call::new(Method::POST, path).key(key).json(&json!({ "wait": duration::format(wait) }))
     }
 
-    fn given_up(&self, trouble: LastError, call: &Call) -> Error {
-        if !trouble.may_arrive() {
-            self.held.terms().refused();
+    fn given_up(&self, last_error: LastError, call: &Call) -> Error {
+        if !last_error.may_arrive() {
+            self.held.state().upgrade_refused();
         }
-        trouble.error(call)
+        last_error.error(call)
     }
 
-    /// Judges a definite answer; `may_arrive` says whether an earlier request may yet bring it about.
-    fn answered(&self, reply: &Reply, asked: PendingUpgrade, begun: Instant, may_arrive: bool) -> Result<FencingToken, Error> {
+    /// Judges a definite answer. `may_arrive` says whether an earlier attempt may still take effect.
+    fn answered(
+        &self,
+        reply: &Reply,
+        pending: PendingUpgrade,
+        started_at: Instant,
+        may_arrive: bool,
+    ) -> Result<FencingToken, Error> {
         if reply.status.is_success() {
             let grant: dto::Grant = reply.json()?;
             let token = grant.token.ok_or_else(|| Error::NotUnderstood { why: "it has no token".to_owned() })?;
-            self.held.terms().upgraded(asked, token);
+            self.held.state().upgraded(pending, token);
             tracing::debug!(lock = %self.held.lock(), contender = %self.held.number(), %token, "upgraded");
             return Ok(token);
         }
         if !may_arrive {
-            self.held.terms().refused();
+            self.held.state().upgrade_refused();
         }
         let problem = reply.problem();
-        let (lock, holder) = (self.held.lock().clone(), problem.holder.clone().map(Box::new));
+        let lock = self.held.lock().clone();
+        let holder = problem.holder.clone().map(Box::new);
         match problem.code {
             Some(Code::LockHeld | Code::WaitTimeout) if self.wait == Some(Duration::ZERO) => {
                 Err(Error::LockHeld { lock, holder })
             }
-            Some(Code::LockHeld | Code::WaitTimeout) => Err(Error::WaitTimeout { lock, holder, waited: begun.elapsed() }),
+            Some(Code::LockHeld | Code::WaitTimeout) => Err(Error::WaitTimeout { lock, holder, waited: started_at.elapsed() }),
             _ => Err(refused(&self.held, reply)),
         }
     }
@@ -146,7 +164,6 @@ impl IntoFuture for Upgrade {
     }
 }
 
-/// Has others share it.
 async fn downgrade(held: &Held) -> Result<(), Error> {
     held.token()?;
     let inner = held.client().inner();
@@ -159,7 +176,7 @@ async fn downgrade(held: &Held) -> Result<(), Error> {
     if reply.status.is_success() { Ok(()) } else { Err(refused(held, &reply)) }
 }
 
-/// A definite no; where it says that the grant is over, its holder is told.
+/// The error of a refusal. If it says that the grant has ended, the holder loses the lock.
 fn refused(held: &Held, reply: &Reply) -> Error {
     let problem = reply.problem();
     let error = match problem.code {
