@@ -6,7 +6,7 @@ use crate::{
     error::Error,
     wire::{
         backoff::Backoff,
-        call::{Call, CallBody, CallKind, TRY_MAX},
+        call::{ATTEMPT_MAX, Call, CallBody, CallKind},
         endpoints::{Endpoint, Prefer},
         http::{Attempted, StreamLines},
         reply::Reply,
@@ -125,7 +125,7 @@ impl Client {
             call: Call { kind: CallKind::Raw, ..Call::new(method, path) },
             wait: None,
             timeout: self.inner().timeout,
-            attempt_timeout: TRY_MAX,
+            attempt_timeout: ATTEMPT_MAX,
             endpoints: None,
             idempotent: None,
             on_event: None,
@@ -271,7 +271,7 @@ impl RawCall {
         let given = self.check()?;
         let inner = self.client.inner();
         if given.is_none() {
-            self.client.learn();
+            self.client.discover();
         }
         let until = Instant::now() + self.timeout + self.wait.unwrap_or_default();
         let mut backoff = Backoff::new();

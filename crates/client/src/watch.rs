@@ -139,7 +139,7 @@ impl Watch {
             self.parameters.push("recursive".to_owned());
         }
         let inner = self.client.inner();
-        self.client.learn();
+        self.client.discover();
         let (tell, told) = mpsc::channel(WAITING_MAX);
         let (begun, begins) = oneshot::channel();
         let call = Call::new(Method::GET, format!("/v1/watch?{}", self.parameters.join("&")));

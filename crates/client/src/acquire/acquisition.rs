@@ -70,7 +70,7 @@ pub(super) async fn acquire(
     until: WaitUntil,
     on_queue: &mut Option<OnQueue>,
 ) -> Result<Guard, Error> {
-    client.learn();
+    client.discover();
     let started_at = Instant::now();
     let mut backoff = Backoff::new();
     loop {

@@ -193,7 +193,7 @@ impl Observer {
     async fn open(&mut self) -> Result<(), Error> {
         let inner = self.client.inner();
         if self.order.is_empty() {
-            self.client.learn();
+            self.client.discover();
             self.order = inner.calls.endpoints.order(Prefer::Anybody).into();
         }
         let Some(endpoint) = self.order.pop_front() else { return Ok(()) };
@@ -212,7 +212,7 @@ impl Observer {
                 return Ok(());
             }
             Opened::Refused(reply) => return Err(Error::refused(reply.status.as_u16(), reply.problem())),
-            Opened::Not { retry_after } => retry_after,
+            Opened::Failed { retry_after } => retry_after,
         };
         if self.order.is_empty() {
             sleep(self.backoff.next(asked)).await;

@@ -11,7 +11,7 @@ use crate::{
     views::read_options::ReadOptions,
     wire::{
         backoff::Backoff,
-        call::{Call, TRY_MAX},
+        call::{ATTEMPT_MAX, Call},
         endpoints::Prefer,
         http::Attempted,
         reply::Reply,
@@ -51,10 +51,10 @@ impl Client {
             None => self.revision(news.reading).await?,
         };
         // Another node can be asked within the caller's time where one is silent.
-        let work_max = TRY_MAX.min(inner.timeout / 2);
+        let work_max = ATTEMPT_MAX.min(inner.timeout / 2);
         let (mut silence, mut backoff) = (SilentPolls::new(inner.timeout), Backoff::new());
         loop {
-            self.learn();
+            self.discover();
             let mut pause = None;
             for endpoint in inner.calls.endpoints.order(Prefer::Anybody) {
                 let asked = Instant::now();

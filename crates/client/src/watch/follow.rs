@@ -169,7 +169,7 @@ impl Follower {
                     _ => StreamEnd::Refused(Error::refused(reply.status.as_u16(), problem)),
                 };
             }
-            Opened::Not { retry_after } => return StreamEnd::Broke(retry_after),
+            Opened::Failed { retry_after } => return StreamEnd::Broke(retry_after),
         };
         let ended = self.read(lines).await;
         if matches!(ended, StreamEnd::Broke(_)) {

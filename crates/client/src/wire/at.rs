@@ -1,13 +1,13 @@
-//! A value together with the revision of the state that it shows.
+//! A value with its revision.
 
 use fairhold_types::Revision;
 
-/// What was read, and when: to go on from there, and to miss nothing in between.
+/// A value, and the revision at which it was read. Continue from that revision to miss nothing in between.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct At<T> {
-    /// The revision of the whole state that it shows: what comes later is newer.
+    /// The revision of the whole state that the value shows. Later changes have larger revisions.
     pub revision: Revision,
-    /// What was read.
+    /// The value.
     pub value: T,
 }

@@ -1,4 +1,4 @@
-//! What goes on when the caller has left: places are given up and locks given back, with retries.
+//! Work that continues after its caller has left: releasing locks and giving up places in queues, with retries.
 
 use crate::{
     error::Error,
@@ -19,33 +19,34 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
-/// How many of them send at a time.
-const AT_ONCE_MAX: usize = 256;
-/// How long it is tried before the timeout must do it.
-const TRY_FOR: Duration = Duration::from_secs(600);
+/// The most releases that send requests at a time.
+const RELEASES_MAX: usize = 256;
+/// How long a release is retried. After that, the grant or session ends with its ttl.
+const RETRY_FOR: Duration = Duration::from_secs(600);
 
-/// The tasks that give back.
+/// The background tasks of a client.
 #[derive(Debug, Clone)]
 pub(crate) struct Background {
     runtime: Handle,
-    /// Those of which some may still run, the newest last. A wait begins another, so that it does not wait for what comes later.
+    /// The trackers whose tasks may still run, the newest last. A wait closes the newest one, so that it does not wait for later
+    /// tasks.
     tasks: Arc<Mutex<Vec<TaskTracker>>>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     calls: Transport,
 }
 
-/// The call that ends a grant. Where its session is named, the id stays ended for as long as the session lives.
-fn end_of(id: GrantId, session: Option<SessionId>) -> Call {
+/// The call that ends a grant. If it names the session, the id stays ended for as long as the session lives.
+fn release_call(id: GrantId, session: Option<SessionId>) -> Call {
     let query = session.map(|session| format!("?session={}", session.to_hex())).unwrap_or_default();
     Call::new(Method::DELETE, format!("/v1/grants/{id}{query}")).key(id).part(BatchPart::Release(session))
 }
 
 impl Background {
     pub(crate) fn new(runtime: Handle, calls: Transport) -> Background {
-        Background { runtime, tasks: Arc::default(), places: Arc::new(Semaphore::new(AT_ONCE_MAX)), calls }
+        Background { runtime, tasks: Arc::default(), permits: Arc::new(Semaphore::new(RELEASES_MAX)), calls }
     }
 
-    /// Runs something that nobody waits for.
+    /// Runs a task that no caller waits for.
     pub(crate) fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
         let mut tasks = self.tasks.lock();
         match tasks.last() {
@@ -60,32 +61,32 @@ impl Background {
         }
     }
 
-    /// Runs what renews, until it is aborted; nobody waits for its end.
+    /// Runs a renewal or a watch until it is aborted. [`settled`](Background::settled) does not wait for it.
     pub(crate) fn keep(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         self.runtime.spawn(task).abort_handle()
     }
 
-    /// Gives a grant back, or its place in a queue. Goes on also where nobody waits for it. Name the session where a request of
-    /// that session may still arrive: it then takes nothing, however late it is.
+    /// Releases a grant, or gives up its place in a queue, even if no caller waits for the result. Name the session if a request
+    /// for this grant may still arrive: it then acquires nothing, however late it arrives.
     pub(crate) fn release(&self, id: GrantId, session: Option<SessionId>) -> JoinHandle<Result<(), Error>> {
-        let (background, call) = (self.clone(), end_of(id, session));
-        self.spawn(async move { background.delete(call, Instant::now() + TRY_FOR).await })
+        let (background, call) = (self.clone(), release_call(id, session));
+        self.spawn(async move { background.delete(call, Instant::now() + RETRY_FOR).await })
     }
 
-    /// Closes a session, with all that it owns.
+    /// Closes a session and releases everything that it owns.
     pub(crate) fn close(&self, id: SessionId) -> JoinHandle<Result<(), Error>> {
         let background = self.clone();
         let call = Call::new(Method::DELETE, format!("/v1/sessions/{}", id.to_hex()));
-        self.spawn(async move { background.delete(call, Instant::now() + TRY_FOR).await })
+        self.spawn(async move { background.delete(call, Instant::now() + RETRY_FOR).await })
     }
 
     async fn delete(&self, call: Call, until: Instant) -> Result<(), Error> {
-        // Never closed while this exists.
-        let _place = self.places.acquire().await.ok();
-        let patience = RetryBudget { until, ..RetryBudget::within(Duration::ZERO) };
-        let deleted = self.calls.send(&call, patience).await.and_then(|reply| reply.done());
+        // The semaphore is never closed.
+        let _permit = self.permits.acquire().await.ok();
+        let budget = RetryBudget { until, ..RetryBudget::within(Duration::ZERO) };
+        let deleted = self.calls.send(&call, budget).await.and_then(|reply| reply.done());
         match deleted {
-            // It is over already: that is what was wanted.
+            // It has ended already.
             Ok(()) | Err(Error::Lost(_)) => Ok(()),
             Err(error) => {
                 tracing::warn!(%error, "a grant or session could not be released; it ends with its timeout");
@@ -94,7 +95,7 @@ impl Background {
         }
     }
 
-    /// Waits until all that runs now is done; what begins later is not waited for.
+    /// Waits for the tasks that run now, and not for later ones.
     pub(crate) async fn settled(&self) {
         let running = {
             let mut tasks = self.tasks.lock();

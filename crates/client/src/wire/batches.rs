@@ -1,11 +1,11 @@
-//! Calls of many tasks in one request: what a request costs, on both sides, is paid once for all that ask at about the same time,
-//! and the cluster commits them together.
+//! Batches: one request carries the calls that many tasks make at about the same time. Client and server pay the cost of a request
+//! once, and the cluster commits the calls together.
 //!
-//! A node has [`BATCHES_MAX`] such requests under way at a time. Whatever comes meanwhile waits for the next one, so the more
-//! is asked the larger they are, and who asks alone never waits. Only calls are put together that are answered at once.
+//! A node has at most [`BATCHES_MAX`] such requests in flight. Later calls wait for the next one, so batches grow with the load,
+//! and a single call never waits. Only calls that the server answers at once share a batch.
 
 use crate::wire::{
-    call::{ANSWER_GRACE, BatchPart, Call, CallBody, TRY_MAX},
+    call::{ANSWER_GRACE, ATTEMPT_MAX, BatchPart, Call, CallBody},
     endpoints::Endpoint,
     http::{Attempted, Connections},
     reply::Reply,
@@ -24,14 +24,14 @@ use tokio::{
     time::timeout,
 };
 
-/// Batches that one node has under way at a time: as one is answered, the next is there.
+/// Batches in flight at one node: when one is answered, the next has already arrived.
 const BATCHES_MAX: usize = 2;
-/// Calls that wait for a batch; who comes on top waits for a place.
+/// Calls that wait for a batch. Further callers wait for room.
 const WAITING_MAX: usize = 4 * BATCH_CALLS_MAX;
-/// Nodes with a queue of their own; when there are more, all begin anew.
+/// Nodes with a queue. If there are more, the client drops all queues and starts again.
 const QUEUES_MAX: usize = 64;
 
-/// The queues of calls, one for each node. Clones are the same queues.
+/// The queues of calls, one per node. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Batches {
     connections: Connections,
@@ -39,14 +39,14 @@ pub(crate) struct Batches {
     queues: Arc<Mutex<Vec<Queue>>>,
 }
 
-/// Where the calls of a node wait.
+/// The queue of a node.
 type Queue = (Endpoint, mpsc::Sender<QueuedCall>);
 
 /// A call that waits for its answer.
 struct QueuedCall {
     call: Call,
     limit: Duration,
-    tell: oneshot::Sender<Attempted>,
+    answer: oneshot::Sender<Attempted>,
 }
 
 #[derive(Deserialize)]
@@ -68,18 +68,18 @@ impl Batches {
         Batches { connections, runtime, queues: Arc::default() }
     }
 
-    /// Sends a call to one node, once, together with others. Dropping the future takes it back as far as it is not sent yet.
+    /// Sends a call to one node, once, together with others. Dropping the future withdraws the call if it is not sent yet.
     pub(crate) async fn send(&self, endpoint: &Endpoint, call: &Call, limit: Duration) -> Attempted {
         let unknown = |why: &str| Attempted::unknown(format!("{endpoint}: {why}"));
-        let (tell, told) = oneshot::channel();
-        let asked = async {
-            // It ends with the runtime alone, and then nobody answers.
-            self.queue(endpoint).send(QueuedCall { call: call.clone(), limit, tell }).await.ok();
-            told.await
+        let (sender, receiver) = oneshot::channel();
+        let answer = async {
+            // The queue ends only with the runtime. Then the receiver fails.
+            self.queue(endpoint).send(QueuedCall { call: call.clone(), limit, answer: sender }).await.ok();
+            receiver.await
         };
-        match timeout(limit + ANSWER_GRACE, asked).await {
+        match timeout(limit + ANSWER_GRACE, answer).await {
             Ok(Ok(tried)) => tried,
-            Ok(Err(_)) => unknown("this program's runtime ends"),
+            Ok(Err(_)) => unknown("this program's runtime is shutting down"),
             Err(_) => unknown("no answer in time"),
         }
     }
@@ -99,41 +99,43 @@ impl Batches {
     }
 }
 
-/// Sends what waits for a node, until nobody can ask any more.
+/// Sends the calls that wait for a node, until the queue closes.
 async fn run(connections: Connections, runtime: Handle, endpoint: Endpoint, mut queue: mpsc::Receiver<QueuedCall>) {
-    let places = Arc::new(Semaphore::new(BATCHES_MAX));
+    let permits = Arc::new(Semaphore::new(BATCHES_MAX));
     let mut batch = Vec::new();
     while queue.recv_many(&mut batch, BATCH_CALLS_MAX).await > 0 {
-        // Never closed.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        // Tasks woken by the same answer as the first one join too.
+        // The semaphore is never closed.
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+        // Tasks that the same answer woke can join.
         yield_now().await;
         while batch.len() < BATCH_CALLS_MAX
             && let Ok(waiting) = queue.try_recv()
         {
             batch.push(waiting);
         }
-        let (connections, endpoint, batch) = (connections.clone(), endpoint.clone(), std::mem::take(&mut batch));
+        let connections = connections.clone();
+        let endpoint = endpoint.clone();
+        let batch = std::mem::take(&mut batch);
         drop(runtime.spawn(async move {
             send(&connections, &endpoint, batch).await;
-            drop(place);
+            drop(permit);
         }));
     }
 }
 
 async fn send(connections: &Connections, endpoint: &Endpoint, mut batch: Vec<QueuedCall>) {
-    // Of those who left meanwhile nothing is sent.
-    batch.retain(|waiting| !waiting.tell.is_closed());
+    // Callers that have left meanwhile send nothing.
+    batch.retain(|waiting| !waiting.answer.is_closed());
     let alone = async |waiting: QueuedCall| {
-        let tried = connections.send(endpoint, &waiting.call, waiting.limit, waiting.limit + ANSWER_GRACE).await;
-        // Who left meanwhile takes it back.
-        waiting.tell.send(tried).ok();
+        let attempted = connections.send(endpoint, &waiting.call, waiting.limit, waiting.limit + ANSWER_GRACE).await;
+        // A caller that has left releases what it may have acquired.
+        waiting.answer.send(attempted).ok();
     };
     if batch.len() < 2 {
         join_all(batch.into_iter().map(alone)).await;
         return;
     }
-    let limit = batch.iter().map(|waiting| waiting.limit).max().unwrap_or(TRY_MAX);
+    let limit = batch.iter().map(|waiting| waiting.limit).max().unwrap_or(ATTEMPT_MAX);
     let parts: Vec<String> = batch.iter().map(|waiting| part(&waiting.call)).collect();
     let text = format!("{{\"calls\":[{}]}}", parts.join(","));
     if text.len() > BODY_BYTES_MAX {
@@ -143,26 +145,27 @@ async fn send(connections: &Connections, endpoint: &Endpoint, mut batch: Vec<Que
         return;
     }
     let call = Call { body: Some(CallBody::Json(text)), ..Call::new(Method::POST, "/v1/batch".to_owned()) };
-    let tried = connections.send(endpoint, &call, limit, limit + ANSWER_GRACE).await;
+    let attempted = connections.send(endpoint, &call, limit, limit + ANSWER_GRACE).await;
     let alone_again = [StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED];
-    if matches!(&tried, Attempted::Answered(Reply { status, .. }) if alone_again.contains(status)) {
-        // One of them is not understood, and nothing was begun: which, each learns alone. Or it is a node of an older version.
+    if matches!(&attempted, Attempted::Answered(Reply { status, .. }) if alone_again.contains(status)) {
+        // The node did nothing: it did not understand one of the calls, or it has an older version. Send each call alone, so that
+        // each gets its own answer.
         join_all(batch.into_iter().map(alone)).await;
         return;
     }
-    let each = apart(tried, batch.len());
-    for (waiting, tried) in batch.into_iter().zip(each) {
-        waiting.tell.send(tried).ok();
+    let answers = split(attempted, batch.len());
+    for (waiting, answer) in batch.into_iter().zip(answers) {
+        waiting.answer.send(answer).ok();
     }
 }
 
-/// A call as it stands in a batch.
+/// A call as part of a batch.
 fn part(call: &Call) -> String {
     let id = call.key.map(|key| key.to_string()).unwrap_or_default();
     match (&call.part, &call.body) {
         (Some(BatchPart::Acquire(lock)), Some(CallBody::Json(body))) => {
             let lock = serde_json::Value::from(lock.as_str());
-            // The fields of its own body follow: it has one at least, its session.
+            // The fields of its own body follow. It has at least one: its session.
             let fields = body.trim_start_matches('{');
             format!("{{\"acquire\":{{\"id\":\"{id}\",\"lock\":{lock},\"queue\":true,{fields}}}")
         }
@@ -174,12 +177,12 @@ fn part(call: &Call) -> String {
     }
 }
 
-/// What each of so many calls was answered.
-fn apart(tried: Attempted, length: usize) -> Vec<Attempted> {
-    let reply = match tried {
+/// The answers to the calls of a batch.
+fn split(attempted: Attempted, length: usize) -> Vec<Attempted> {
+    let reply = match attempted {
         Attempted::Answered(reply) if reply.status.is_success() => reply,
-        // What became of the whole became of each.
-        tried @ (Attempted::Answered(_) | Attempted::Nothing { .. } | Attempted::Unknown { .. }) => return vec![tried; length],
+        // The result of the batch is the result of each call.
+        failed @ (Attempted::Answered(_) | Attempted::Nothing { .. } | Attempted::Unknown { .. }) => return vec![failed; length],
     };
     let unknown = |why: String| Attempted::unknown(format!("the answer to a batch is not understood: {why}"));
     match serde_json::from_slice::<RawAnswers<'_>>(&reply.body) {

@@ -1,15 +1,15 @@
-//! A request as a value: what is sent, and how long one node may take to answer it.
+//! A request as a value, and how long one node may take to answer it.
 
 use fairhold_types::{GrantId, LockName, SessionId};
 use reqwest::Method;
 use std::{borrow::Cow, time::Duration};
 
-/// How long one node may take to answer before the next one is asked.
-pub(crate) const TRY_MAX: Duration = Duration::from_secs(3);
+/// How long one node may take to answer before the client tries the next one.
+pub(crate) const ATTEMPT_MAX: Duration = Duration::from_secs(3);
 /// How much later than its own deadline a server's answer may arrive.
 pub(crate) const ANSWER_GRACE: Duration = Duration::from_millis(200);
 
-/// One request, which may be sent more than once, always with the same key.
+/// A request. Every attempt has the same key.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) method: Method,
@@ -17,7 +17,7 @@ pub(crate) struct Call {
     pub(crate) key: Option<GrantId>,
     pub(crate) headers: Vec<(Cow<'static, str>, String)>,
     pub(crate) body: Option<CallBody>,
-    /// What it is as a part of a batch, where it can be one.
+    /// Its kind in a batch, if it can be part of one.
     pub(crate) part: Option<BatchPart>,
     pub(crate) kind: CallKind,
 }
@@ -33,7 +33,7 @@ pub(crate) enum CallKind {
     Raw,
 }
 
-/// What is sent along.
+/// The body of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum CallBody {
     Json(String),
@@ -53,7 +53,7 @@ impl Call {
         Call { body: Some(CallBody::Json(body.to_string())), ..self }
     }
 
-    /// It may be sent together with others.
+    /// Allows it to be sent in a batch.
     pub(crate) fn part(self, part: BatchPart) -> Call {
         Call { part: Some(part), ..self }
     }
@@ -64,12 +64,12 @@ impl Call {
     }
 }
 
-/// What a call is as a part of a batch; the rest of it is its key and its body.
+/// The kind of a call in a batch. Its key and its body are the rest of it.
 #[derive(Debug, Clone)]
 pub(crate) enum BatchPart {
-    /// A claim of a session, which waits in the queue of that lock without a request.
+    /// An acquire in a session, which waits in this lock's queue without an open request.
     Acquire(LockName),
-    /// The end of the grant whose id is the key, and the session for whose life the id stays ended.
+    /// The release of the grant whose id is the key. If a session is named, the id stays ended for as long as the session lives.
     Release(Option<SessionId>),
     /// The renewal of the grant whose id is the key.
     Renew,

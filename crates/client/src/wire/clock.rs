@@ -1,23 +1,22 @@
-//! The clock by which a lease is judged, and the one rule of validity.
+//! The clock that decides whether a lease is valid, and the one rule of validity.
 //!
-//! A lease is believed in from a keepalive that *this* client sent and that was acknowledged, counted from **before** it was
-//! sent: the server gives the full time from its arrival on, which is later. What the server says of its own clock plays no part.
+//! A client relies on a lease because of a keepalive that *it* sent and that was acknowledged, counted from **before** the
+//! keepalive was sent: the server counts the full time from its arrival, which is later. The server's own clock plays no part.
 
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// The clock is looked at this often while somebody waits for the end of something: tokio's time stands still while the
-/// machine is suspended, ours does not.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often a wait for an end checks the clock: tokio's time stops while the machine is suspended, and this clock does not.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// By how much a clock may run too fast or too slow, in percent. Working hardware stays below a hundredth of this.
+/// How much too fast or too slow a clock may run, in percent. Working hardware stays below a hundredth of this.
 pub const CLOCK_RATE_BOUND_PERCENT: u32 = 1;
 
-/// The least margin: for the moment between looking at the clock and acting on it.
+/// The smallest margin: it covers the moment between reading the clock and acting on it.
 pub const MARGIN_MIN: Duration = Duration::from_millis(20);
 
-/// What is taken off a lease of this length: the client's clock may run slow by [`CLOCK_RATE_BOUND_PERCENT`] while the
-/// server's runs fast by as much.
+/// The time that the client subtracts from a lease of this length, because the client's clock may run slow by
+/// [`CLOCK_RATE_BOUND_PERCENT`] while the server's clock runs fast by as much.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -25,16 +24,15 @@ pub const MARGIN_MIN: Duration = Duration::from_millis(20);
 /// ```
 #[must_use]
 pub fn margin(ttl: Duration) -> Duration {
-    // Divided first: no time is too long for it. In nanoseconds nothing that matters is lost by that.
+    // Divide first, so that no time overflows. The rounding error is a few nanoseconds.
     (ttl / 100).saturating_mul(2 * CLOCK_RATE_BOUND_PERCENT).max(MARGIN_MIN)
 }
 
-/// A moment on a clock that never goes back and that counts the time in which the machine was suspended.
+/// A moment on a clock that never goes back and that counts time in which the machine is suspended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(Duration);
 
 impl Moment {
-    /// The present moment.
     pub(crate) fn now() -> Moment {
         Moment(since_boot())
     }
@@ -43,26 +41,26 @@ impl Moment {
         Moment(self.0.saturating_add(time))
     }
 
-    /// How long it is from this moment to a later one; zero where that is over.
+    /// The time from this moment to a later one; zero if the other one is earlier.
     pub(crate) fn until(self, later: Moment) -> Duration {
         later.0.saturating_sub(self.0)
     }
 }
 
-/// Up to when a lease of that length may be believed in, whose keepalive was sent at that moment.
+/// Until when the client may rely on a lease of this length whose keepalive was sent at that moment.
 pub(crate) fn valid_until(sent: Moment, ttl: Duration) -> Moment {
     sent.plus(ttl.saturating_sub(margin(ttl)))
 }
 
-/// Waits until there is nothing left, and says how it ended. What is left is asked again whenever something changes that it
-/// depends on; whoever changes it has to live as long as this wait.
+/// Waits until `left` reports the end, and returns it. It calls `left` again after each change. The sender of the changes must
+/// live as long as this wait.
 pub(crate) async fn wait_for_end<T, E>(mut changes: watch::Receiver<T>, left: impl Fn() -> Result<Duration, E>) -> E {
     loop {
         changes.mark_unchanged();
         match left() {
             Err(ended) => return ended,
-            // Whether it changed or time passed, it is looked at again.
-            Ok(left) => drop(tokio::time::timeout(left.min(LOOK_EVERY), changes.changed()).await),
+            // After a change or after that time, check again.
+            Ok(left) => drop(tokio::time::timeout(left.min(CHECK_EVERY), changes.changed()).await),
         }
     }
 }
@@ -70,11 +68,11 @@ pub(crate) async fn wait_for_end<T, E>(mut changes: watch::Receiver<T>, left: im
 #[cfg(target_os = "linux")]
 fn since_boot() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    // Neither part of a time since boot is negative.
+    // Both parts of a time since boot are non-negative.
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Where there is no such clock, the monotonic one: time in which the machine was suspended may not count there.
+/// The monotonic clock, on systems without a boot-time clock. It may not count time in which the machine is suspended.
 #[cfg(not(target_os = "linux"))]
 fn since_boot() -> Duration {
     static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
@@ -90,22 +88,23 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_believed_in_for_less_than_its_time_from_before_it_was_asked_for() {
+    fn a_lease_is_valid_for_less_than_its_time_from_before_it_was_sent() {
         let sent = Moment(ms(1_000));
-        for (ttl, margin_of_it) in [(1_000, 20), (2_000, 40), (30_000, 600), (3_600_000, 72_000)] {
-            assert_eq!(margin(ms(ttl)), ms(margin_of_it));
+        for (ttl, margin_of_ttl) in [(1_000, 20), (2_000, 40), (30_000, 600), (3_600_000, 72_000)] {
+            assert_eq!(margin(ms(ttl)), ms(margin_of_ttl));
             assert!(margin(Duration::MAX) < Duration::MAX / 49);
-            assert_eq!(valid_until(sent, ms(ttl)), Moment(ms(1_000 + ttl - margin_of_it)));
+            assert_eq!(valid_until(sent, ms(ttl)), Moment(ms(1_000 + ttl - margin_of_ttl)));
         }
     }
 
     #[test]
     fn with_both_clocks_at_their_bounds_the_client_gives_up_before_the_server() {
         for ttl in [ms(1_000), ms(30_000), ms(3_600_000)] {
-            // In true time: the client's clock is slow, so it believes for longer; the server's is fast, so it waits less.
-            let believes = (ttl - margin(ttl)).as_secs_f64() / (1.0 - f64::from(CLOCK_RATE_BOUND_PERCENT) / 100.0);
+            // In true time: the client's clock is slow, so it relies on the lease for longer; the server's clock is fast, so it
+            // waits less.
+            let relies = (ttl - margin(ttl)).as_secs_f64() / (1.0 - f64::from(CLOCK_RATE_BOUND_PERCENT) / 100.0);
             let waits = ttl.as_secs_f64() / (1.0 + f64::from(CLOCK_RATE_BOUND_PERCENT) / 100.0);
-            assert!(believes <= waits, "{ttl:?}: the client believes for {believes} s, the server waits {waits} s");
+            assert!(relies <= waits, "{ttl:?}: the client relies on it for {relies} s, the server waits {waits} s");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The addresses of the cluster: those that the program gave, those that the cluster named, and who seems to lead.
+//! The addresses of the cluster: those from the program, those that the cluster reports, and the probable leader.
 
 use crate::{
     error::Error,
@@ -14,19 +14,19 @@ use std::{
     time::Duration,
 };
 
-/// The most addresses that are kept.
+/// The most addresses that the client keeps.
 const ENDPOINTS_MAX: usize = 64;
-/// For how long an address that failed is asked after the others.
+/// How long an address that failed comes after the others.
 const SUSPECT_FOR: Duration = Duration::from_secs(3);
-/// How often the cluster is asked for its members, at most.
-const LEARN_EVERY: Duration = Duration::from_secs(10);
+/// How often, at most, the client reads the members of the cluster.
+const DISCOVER_EVERY: Duration = Duration::from_secs(10);
 
-/// The base of a node's URLs, without a slash at the end.
+/// The base of a node's URLs, without a trailing slash.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Endpoint(Arc<str>);
 
 impl Endpoint {
-    /// Checks an address: `http://host:port`.
+    /// Parses an address: `http://host:port`.
     pub(crate) fn parse(text: &str) -> Result<Endpoint, Error> {
         let text = text.trim().trim_end_matches('/');
         let url = reqwest::Url::parse(text).map_err(|error| Error::Invalid(format!("the endpoint {text:?}: {error}")))?;
@@ -40,7 +40,7 @@ impl Endpoint {
         Ok(Endpoint(Arc::from(text)))
     }
 
-    /// The URL of a path, which begins with a slash.
+    /// The URL of a path, which starts with a slash.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.0)
     }
@@ -61,6 +61,7 @@ impl fmt::Debug for Endpoint {
 #[derive(Debug)]
 struct KnownEndpoint {
     endpoint: Endpoint,
+    /// It comes from the program, not from the cluster.
     given: bool,
     failed_at: Option<Moment>,
 }
@@ -69,15 +70,15 @@ struct KnownEndpoint {
 struct EndpointState {
     known: Vec<KnownEndpoint>,
     leader: Option<Endpoint>,
-    learn_at: Moment,
+    discover_at: Moment,
 }
 
-/// Whom to ask first.
+/// Which nodes come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Prefer {
-    /// The leader, which answers without asking another.
+    /// The leader, which answers without another node.
     Leader,
-    /// Anybody, in turn: requests that wait would otherwise all wait at the leader.
+    /// Any node, in turn: otherwise all waiting requests would wait at the leader.
     Anybody,
 }
 
@@ -97,7 +98,7 @@ impl Endpoints {
         let turn = AtomicUsize::new(rand::random::<u16>().into());
         let known = given.into_iter().take(ENDPOINTS_MAX);
         let known = known.map(|endpoint| KnownEndpoint { endpoint, given: true, failed_at: None }).collect();
-        let state = EndpointState { known, leader: None, learn_at: Moment::now() };
+        let state = EndpointState { known, leader: None, discover_at: Moment::now() };
         Ok(Endpoints { state: Mutex::new(state), discover, turn })
     }
 
@@ -105,9 +106,10 @@ impl Endpoints {
         self.state.lock()
     }
 
-    /// Every address once, the most promising first.
+    /// Every address once, the best one first.
     pub(crate) fn order(&self, prefer: Prefer) -> Vec<Endpoint> {
-        let (state, now) = (self.state(), Moment::now());
+        let state = self.state();
+        let now = Moment::now();
         let first = self.turn.fetch_add(1, Ordering::Relaxed) % state.known.len();
         let mut order: Vec<&KnownEndpoint> = state.known[first..].iter().chain(&state.known[..first]).collect();
         let suspect = |known: &KnownEndpoint| known.failed_at.is_some_and(|at| now < at.plus(SUSPECT_FOR));
@@ -116,7 +118,7 @@ impl Endpoints {
         order.into_iter().map(|known| known.endpoint.clone()).collect()
     }
 
-    /// An answer came from there, perhaps with the leader's address.
+    /// Notes an answer, which may name the leader's address.
     pub(crate) fn answered(&self, endpoint: &Endpoint, leader: Option<&str>) {
         let mut state = self.state();
         if let Some(known) = state.known.iter_mut().find(|known| known.endpoint == *endpoint) {
@@ -127,7 +129,7 @@ impl Endpoints {
         }
     }
 
-    /// No answer came from there.
+    /// Notes an attempt without an answer.
     pub(crate) fn failed(&self, endpoint: &Endpoint) {
         let mut state = self.state();
         if let Some(known) = state.known.iter_mut().find(|known| known.endpoint == *endpoint) {
@@ -138,18 +140,19 @@ impl Endpoints {
         }
     }
 
-    /// Whether it is time to ask the cluster for its members; who is told so asks.
-    pub(crate) fn should_learn(&self) -> bool {
-        let (mut state, now) = (self.state(), Moment::now());
-        let due = self.discover && now >= state.learn_at;
+    /// Whether it is time to read the members of the cluster. A caller that gets `true` must do it.
+    pub(crate) fn should_discover(&self) -> bool {
+        let mut state = self.state();
+        let now = Moment::now();
+        let due = self.discover && now >= state.discover_at;
         if due {
-            state.learn_at = now.plus(jitter(LEARN_EVERY, 0.5));
+            state.discover_at = now.plus(jitter(DISCOVER_EVERY, 0.5));
         }
         due
     }
 
-    /// The members, as the cluster names them. What the program gave is kept in any case.
-    pub(crate) fn learned(&self, urls: &[String]) {
+    /// Notes the members that the cluster reports. The addresses from the program always stay.
+    pub(crate) fn discovered(&self, urls: &[String]) {
         let named: Vec<Endpoint> = urls.iter().filter_map(|url| Endpoint::parse(url).ok()).collect();
         let mut state = self.state();
         state.known.retain(|known| known.given || named.contains(&known.endpoint));
@@ -174,11 +177,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn an_unusable_address_is_refused() {
         for text in
             ["", "localhost:7171", "https://a:1", "http://a:1/path", "http://", "ftp://a", "http://a:1#x", "http://u:p@a:1"]
         {
-            assert!(matches!(Endpoint::parse(text), Err(Error::Invalid(_))), "{text} was taken");
+            assert!(matches!(Endpoint::parse(text), Err(Error::Invalid(_))), "{text} was accepted");
         }
         assert_eq!(Endpoint::parse(" http://a:7171/ ").unwrap().url("/livez"), "http://a:7171/livez");
         assert!(Endpoints::new(Vec::new(), true).is_err());
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_wait_are_spread() {
+    fn waiting_requests_are_spread_over_the_nodes() {
         let all = endpoints(&["http://a:1", "http://b:1", "http://c:1"]);
         let mut firsts: Vec<String> = (0..3).map(|_| names(all.order(Prefer::Anybody))[0].clone()).collect();
         firsts.sort();
@@ -207,12 +210,12 @@ mod tests {
     }
 
     #[test]
-    fn members_come_and_go_and_what_was_given_stays() {
+    fn members_come_and_go_and_given_addresses_stay() {
         let all = endpoints(&["http://a:1"]);
-        assert!(all.should_learn() && !all.should_learn());
-        all.learned(&["http://b:1".to_owned(), "nonsense".to_owned(), "http://a:1/".to_owned()]);
+        assert!(all.should_discover() && !all.should_discover());
+        all.discovered(&["http://b:1".to_owned(), "nonsense".to_owned(), "http://a:1/".to_owned()]);
         assert_eq!(all.order(Prefer::Anybody).len(), 2);
-        all.learned(&["http://c:1".to_owned()]);
+        all.discovered(&["http://c:1".to_owned()]);
         let mut now = names(all.order(Prefer::Anybody));
         now.sort();
         assert_eq!(now, ["http://a:1", "http://c:1"]);

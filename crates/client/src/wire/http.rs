@@ -1,4 +1,4 @@
-//! One request at one node, and what its answer means: done, refused, surely nothing, or unknown.
+//! One attempt: one request at one node, and what its answer means.
 
 use crate::{
     error::Error,
@@ -16,34 +16,33 @@ use reqwest::{StatusCode, header};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long a connection may take to stand.
+/// How long connecting may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
-/// A connection that nobody uses is given up after this: long before the servers do, so that no request meets its end.
+/// How long an unused connection stays open: much shorter than at the servers, so that no request meets a closing connection.
 const IDLE_MAX: Duration = Duration::from_secs(20);
-/// Connections to one node that are kept while nobody uses them: what a burst of requests opened is closed after it, so that
-/// descriptors are there for what comes next.
+/// The most unused connections to one node. The client closes the rest after a burst of requests, to free their descriptors.
 const IDLE_CONNECTIONS_MAX: usize = 32;
-/// How long what was sent may stay without acknowledgement, and how long a silent connection may go without a probe.
+/// How long sent data may stay unacknowledged, and how long a silent connection may go without a probe.
 const SILENT_MAX: Duration = Duration::from_secs(10);
-/// The longest line of an answer that goes on.
+/// The longest line of a stream.
 const LINE_BYTES_MAX: usize = 1024 * 1024;
-/// The largest body that is read: the largest value, and what stands around it as JSON.
+/// The largest body that the client reads: the largest value, with the JSON around it.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// `ENFILE` and `EMFILE`, which have these numbers everywhere.
+/// `ENFILE` and `EMFILE`, which have these numbers on all systems.
 const NO_DESCRIPTORS: [i32; 2] = [23, 24];
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const TIMEOUT: &str = "fairhold-timeout";
 
-/// What came of one try.
+/// The result of one attempt.
 #[derive(Debug, Clone)]
 pub(crate) enum Attempted {
     /// A definite answer.
     Answered(Reply),
-    /// Surely nothing was done.
+    /// Nothing was done.
     Nothing { why: String, retry_after: Option<Duration>, busy: bool },
-    /// It may have been done, or may yet be.
+    /// It may have been done, or may still be.
     Unknown {
         why: String,
         /// The server that answered is not a node of this cluster.
@@ -51,29 +50,29 @@ pub(crate) enum Attempted {
     },
 }
 
-/// What came of opening an answer that goes on.
+/// The result of opening a stream.
 pub(crate) enum Opened {
-    /// It goes on, from that revision where it says so.
+    /// The stream, and the revision at which it starts, if the node names one.
     Stream { lines: StreamLines, revision: Option<Revision> },
-    /// A definite no.
+    /// A refusal.
     Refused(Reply),
-    /// The node cannot now, or does not answer.
-    Not { retry_after: Option<Duration> },
+    /// The node cannot do it now, or does not answer.
+    Failed { retry_after: Option<Duration> },
 }
 
-/// An answer that goes on, line by line.
+/// A body that is read as it arrives.
 #[derive(Debug)]
 pub(crate) struct StreamLines {
     pub(crate) status: StatusCode,
     pub(crate) headers: header::HeaderMap,
     response: reqwest::Response,
     read: Vec<u8>,
-    /// How much of it was given out.
+    /// How many of these bytes were returned.
     taken: usize,
 }
 
 impl StreamLines {
-    /// The revision with which it begins, if its head names one.
+    /// The revision at which the stream starts, if its head names one.
     pub(crate) fn revision(&self) -> Option<Revision> {
         let named = self.headers.get(REVISION)?.to_str().ok()?;
         named.parse().ok().map(Revision)
@@ -90,11 +89,11 @@ impl StreamLines {
         match timeout(silent_max, self.response.chunk()).await {
             Ok(Ok(chunk)) => Ok(chunk.map(|chunk| chunk.to_vec())),
             Ok(Err(error)) => Err(chain(&error)),
-            Err(_) => Err(format!("nothing came for {silent_max:?}")),
+            Err(_) => Err(format!("nothing arrived for {silent_max:?}")),
         }
     }
 
-    /// The next line without its end; or why there is none.
+    /// The next line without its end, or why there is none.
     pub(crate) async fn next(&mut self, silent_max: Duration) -> Result<Vec<u8>, String> {
         loop {
             if let Some(length) = self.read[self.taken..].iter().position(|byte| *byte == b'\n') {
@@ -105,13 +104,13 @@ impl StreamLines {
             self.read.drain(..self.taken);
             self.taken = 0;
             if self.read.len() > LINE_BYTES_MAX {
-                return Err("a line has no end".to_owned());
+                return Err(format!("a line is longer than {LINE_BYTES_MAX} bytes"));
             }
             match timeout(silent_max, self.response.chunk()).await {
                 Ok(Ok(Some(chunk))) => self.read.extend_from_slice(&chunk),
-                Ok(Ok(None)) => return Err("the node ended it".to_owned()),
+                Ok(Ok(None)) => return Err("the node ended the stream".to_owned()),
                 Ok(Err(error)) => return Err(chain(&error)),
-                Err(_) => return Err(format!("nothing came for {silent_max:?}")),
+                Err(_) => return Err(format!("nothing arrived for {silent_max:?}")),
             }
         }
     }
@@ -124,7 +123,7 @@ pub(crate) struct Caller {
     pub(crate) auth_token: Option<AuthToken>,
 }
 
-/// What is shown as `Authorization: Bearer`.
+/// The token of `Authorization: Bearer`.
 #[derive(Clone)]
 pub(crate) struct AuthToken(pub(crate) String);
 
@@ -134,7 +133,7 @@ impl std::fmt::Debug for AuthToken {
     }
 }
 
-/// Connections of one kind of request. Each request over HTTP/1.1 has a connection for itself as long as it is open.
+/// A pool of connections. An open request over HTTP/1.1 uses a connection alone.
 #[derive(Debug, Clone)]
 pub(crate) struct Connections {
     http: reqwest::Client,
@@ -142,7 +141,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// What they bring counts only where it comes from a node of that cluster.
+    /// Answers count only if they come from a node of that cluster.
     pub(crate) fn new(caller: &Caller, identity: Identity) -> Result<Connections, Error> {
         let builder = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
         let builder = builder.connect_timeout(CONNECT_WITHIN).pool_idle_timeout(IDLE_MAX).tcp_nodelay(true);
@@ -163,7 +162,7 @@ impl Connections {
         Ok(Connections { http, identity })
     }
 
-    /// Opens an answer that goes on. `work` bounds the server's work, `within` the time until the head is there.
+    /// Opens a stream. `work` bounds the server's work, `within` the time until the head has arrived.
     pub(crate) async fn open(
         &self,
         endpoint: &Endpoint,
@@ -183,7 +182,7 @@ impl Connections {
             return match timeout(within, whole(response, sent)).await {
                 Ok(Ok(reply)) => Err(self.judged(endpoint, call, reply)),
                 Ok(Err(error)) => Err(unknown(&chain(&error))),
-                Err(_) => Err(unknown("the answer was not whole in time")),
+                Err(_) => Err(unknown("the answer was not complete in time")),
             };
         }
         self.check(endpoint, call, response.headers())?;
@@ -192,7 +191,7 @@ impl Connections {
         Ok(StreamLines { status, headers, response, read: Vec::new(), taken: 0 })
     }
 
-    /// Sends a call once. `work` bounds the server's work, `limit` the whole.
+    /// Sends a call once. `work` bounds the server's work, `limit` the whole attempt.
     pub(crate) async fn send(&self, endpoint: &Endpoint, call: &Call, work: Duration, limit: Duration) -> Attempted {
         let request = self.request(endpoint, call, work).timeout(limit);
         let sent = Moment::now();
@@ -202,7 +201,7 @@ impl Connections {
         }
     }
 
-    /// Without a connection, surely nothing was done; after that, it is unknown.
+    /// Without a connection, nothing was done. After that, the outcome is unknown.
     fn unanswered(&self, endpoint: &Endpoint, error: &reqwest::Error) -> Attempted {
         let why = self.failed(endpoint, &chain(error));
         if error.is_connect() || error.is_builder() {
@@ -212,7 +211,7 @@ impl Connections {
         }
     }
 
-    /// What an answer means, if a node of this cluster gave it; any other is none.
+    /// What an answer means. An answer from a foreign server does not count.
     fn judged(&self, endpoint: &Endpoint, call: &Call, reply: Reply) -> Attempted {
         if is_unformed(&reply) {
             return meaning(reply);
@@ -224,7 +223,7 @@ impl Connections {
         }
     }
 
-    /// Whether a server that may answer this call answered it.
+    /// Checks that the server may answer this call.
     fn check(&self, endpoint: &Endpoint, call: &Call, headers: &header::HeaderMap) -> Result<(), Attempted> {
         let checked = match call.kind {
             CallKind::Typed => self.identity.check(endpoint, headers),
@@ -234,7 +233,7 @@ impl Connections {
         checked.map_err(|why| Attempted::Unknown { why, foreign: true })
     }
 
-    /// No answer came; says where, and why.
+    /// Notes an attempt without an answer. Returns where it failed, and why.
     fn failed(&self, endpoint: &Endpoint, why: &str) -> String {
         let why = format!("{endpoint}: {why}");
         self.identity.failed(&why);
@@ -244,13 +243,13 @@ impl Connections {
     fn request(&self, endpoint: &Endpoint, call: &Call, work: Duration) -> reqwest::RequestBuilder {
         let mut request = self.http.request(call.method.clone(), endpoint.url(&call.path));
         request = request.header(TIMEOUT, duration::format(work.max(Duration::from_millis(1))));
-        // The end of a grant, and its renewal, have its id in their paths.
+        // A release or renewal has the id in its path.
         if let Some(key) = call.key
             && !matches!(call.part, Some(BatchPart::Release(_) | BatchPart::Renew))
         {
             request = request.header(IDEMPOTENCY_KEY, key.to_string());
         }
-        // A node of another cluster does nothing then, instead of giving a lock of its own.
+        // Then a node of another cluster refuses, instead of granting a lock of its own.
         if let Some(cluster) = self.identity.cluster().filter(|_| call.kind != CallKind::Server) {
             request = request.header(CLUSTER, cluster.to_hex());
         }
@@ -285,7 +284,7 @@ async fn whole(mut response: reqwest::Response, sent: Moment) -> Result<Reply, r
 }
 
 impl Attempted {
-    /// It may have been done, or may yet be.
+    /// An unknown outcome at a node of this cluster.
     pub(crate) fn unknown(why: String) -> Attempted {
         Attempted::Unknown { why, foreign: false }
     }
@@ -315,7 +314,7 @@ fn meaning(reply: Reply) -> Attempted {
             let busy = matches!(problem.code, Some(Code::Overloaded | Code::DiskLow));
             Attempted::Nothing { why: why(&problem), retry_after, busy }
         }
-        // Something must go before it can be done: asking again, here or elsewhere, makes no room.
+        // Something must be removed first: a retry, here or at another node, makes no room.
         429 if reply.problem().code == Some(Code::StateFull) => Attempted::Answered(reply),
         429 => Attempted::Nothing { why: why(&reply.problem()), retry_after, busy: true },
         504 => {
@@ -330,7 +329,7 @@ fn meaning(reply: Reply) -> Attempted {
     }
 }
 
-/// An error with its causes, and without the URL: it may hold a secret id.
+/// An error with its causes, and without the URL, which may contain a secret id.
 fn chain(error: &reqwest::Error) -> String {
     let kind = if lacks_descriptors(error) {
         "this program has reached its limit on open files and connections"
@@ -350,14 +349,14 @@ fn chain(error: &reqwest::Error) -> String {
     text
 }
 
-/// Whether it is this program that lacks something, and not the network or the node.
+/// Whether this program lacks file descriptors: then neither the network nor the node is at fault.
 fn lacks_descriptors(error: &reqwest::Error) -> bool {
     let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
     let numbers = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>()?.raw_os_error());
     numbers.into_iter().any(|number| NO_DESCRIPTORS.contains(&number))
 }
 
-/// Whether a server of Fairhold says that it surely did nothing, though it knows no cluster yet.
+/// Whether a Fairhold server without a cluster says that it did nothing.
 fn is_unformed(reply: &Reply) -> bool {
     reply.status == StatusCode::SERVICE_UNAVAILABLE && !reply.headers.contains_key(CLUSTER) && reply.problem().code.is_some()
 }

@@ -1,8 +1,9 @@
 //! Which cluster this client belongs to, and when it last answered.
 //!
-//! Not everything that answers at an address is a node of the cluster: a login page of a network, a load balancer's default page,
-//! a server that took over an address, or another Fairhold cluster. Every answer of a node names its cluster. The client keeps
-//! the first id that it sees (or the id that its program named) and takes any other answer for silence: another node is asked.
+//! Not every server that answers at an address is a node of the cluster. It can be the login page of a network, the default page of
+//! a load balancer, a server that took over an address, or another Fairhold cluster. Every answer of a node names its cluster. The
+//! client keeps the first id that it sees, or the one from its program, and treats any other answer as no answer: it tries another
+//! node.
 
 use crate::wire::{clock::Moment, endpoints::Endpoint};
 use fairhold_types::ClusterId;
@@ -13,22 +14,22 @@ use std::{
     time::Duration,
 };
 
-/// Names the cluster in every answer of its nodes, and in every request to them.
+/// Names the cluster in every answer of its nodes and in every request to them.
 pub(crate) const CLUSTER: &str = "fairhold-cluster";
-/// Has every answer of a server of this kind, also before its cluster has formed.
+/// Is in every answer of a Fairhold server, even before its cluster has formed.
 const REQUEST_ID: &str = "fairhold-request-id";
-/// Strangers that are remembered, so that each is spoken of once.
-const STRANGERS_MAX: usize = 64;
+/// Foreign servers that the client remembers, so that it logs each of them once.
+const FOREIGN_MAX: usize = 64;
 
-/// What a client knows of its cluster. Clones are the same.
+/// What a client knows about its cluster. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity(Arc<IdentityInner>);
 
 #[derive(Debug)]
 struct IdentityInner {
     cluster: OnceLock<ClusterId>,
-    strangers: Mutex<Vec<Endpoint>>,
-    heard: Mutex<LastContact>,
+    foreign: Mutex<Vec<Endpoint>>,
+    last_contact: Mutex<LastContact>,
 }
 
 #[derive(Debug)]
@@ -41,22 +42,22 @@ struct LastContact {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contact {
-    /// For how long no node has answered, whatever it said; since the client was made, where none has yet.
+    /// The time since a node last answered, whatever it said. If none has answered yet, the time since the client was created.
     pub silent_for: Duration,
-    /// What the newest try met that got no answer, where one failed after the newest answer: also what is missing on this
-    /// machine, like file descriptors.
+    /// Why the newest attempt failed, if one has failed since the last answer. The reason may be on this machine, such as missing
+    /// file descriptors.
     pub failure: Option<String>,
 }
 
 impl Identity {
-    /// Of the cluster that has this id; or of the first that answers.
+    /// Accepts only the cluster with this id, or else the first one that answers.
     pub(crate) fn new(cluster: Option<ClusterId>) -> Identity {
         let known = OnceLock::new();
         if let Some(cluster) = cluster {
             known.get_or_init(|| cluster);
         }
-        let heard = LastContact { at: Moment::now(), failure: None };
-        Identity(Arc::new(IdentityInner { cluster: known, strangers: Mutex::default(), heard: Mutex::new(heard) }))
+        let last_contact = LastContact { at: Moment::now(), failure: None };
+        Identity(Arc::new(IdentityInner { cluster: known, foreign: Mutex::default(), last_contact: Mutex::new(last_contact) }))
     }
 
     /// The cluster's id, once it is known.
@@ -64,29 +65,29 @@ impl Identity {
         self.0.cluster.get().copied()
     }
 
-    /// Whether a node of this cluster answered; else why that answer counts as none.
+    /// Checks that a node of this cluster answered. Otherwise, returns why the answer does not count.
     pub(crate) fn check(&self, endpoint: &Endpoint, headers: &HeaderMap) -> Result<(), String> {
         let named = named(headers).ok_or_else(|| "its answer does not name its cluster".to_owned());
         let checked = named.and_then(|named| {
             let known = *self.0.cluster.get_or_init(|| named);
-            if known == named { Ok(()) } else { Err(format!("it is one of the cluster {named}, and this client's is {known}")) }
+            if known == named { Ok(()) } else { Err(format!("it belongs to the cluster {named}, and this client to {known}")) }
         });
         match checked {
             Ok(()) => {
-                self.heard();
+                self.answered();
                 Ok(())
             }
             Err(why) => {
                 let why = format!("{endpoint} is not a node of this cluster: {why}");
                 self.failed(&why);
-                self.tell_once(endpoint, &why);
+                self.log_once(endpoint, &why);
                 Err(why)
             }
         }
     }
 
-    /// The same for what is asked of one server by its address, which may not have formed a cluster yet, and whose answer decides
-    /// nothing about the client's own cluster.
+    /// The same for a call to one server by its address. The server may have no cluster yet, and its answer does not decide which
+    /// cluster is the client's.
     pub(crate) fn check_server(&self, endpoint: &Endpoint, headers: &HeaderMap) -> Result<(), String> {
         match (named(headers), self.cluster()) {
             (Some(named), Some(known)) if named != known => {
@@ -94,7 +95,7 @@ impl Identity {
             }
             (None, _) if !headers.contains_key(REQUEST_ID) => Err(format!("{endpoint} is not a server of Fairhold")),
             (Some(_), Some(_)) => {
-                self.heard();
+                self.answered();
                 Ok(())
             }
             (Some(_), None) | (None, _) => Ok(()),
@@ -107,25 +108,25 @@ impl Identity {
         if is_unformed { Ok(()) } else { self.check(endpoint, headers) }
     }
 
-    fn heard(&self) {
-        *self.0.heard.lock() = LastContact { at: Moment::now(), failure: None };
+    fn answered(&self) {
+        *self.0.last_contact.lock() = LastContact { at: Moment::now(), failure: None };
     }
 
-    /// A request got no answer.
+    /// Notes that a request got no answer.
     pub(crate) fn failed(&self, why: &str) {
-        self.0.heard.lock().failure = Some(why.to_owned());
+        self.0.last_contact.lock().failure = Some(why.to_owned());
     }
 
     pub(crate) fn contact(&self) -> Contact {
-        let heard = self.0.heard.lock();
-        Contact { silent_for: heard.at.until(Moment::now()), failure: heard.failure.clone() }
+        let last = self.0.last_contact.lock();
+        Contact { silent_for: last.at.until(Moment::now()), failure: last.failure.clone() }
     }
 
-    fn tell_once(&self, endpoint: &Endpoint, why: &str) {
-        let mut strangers = self.0.strangers.lock();
-        if strangers.len() < STRANGERS_MAX && !strangers.contains(endpoint) {
+    fn log_once(&self, endpoint: &Endpoint, why: &str) {
+        let mut foreign = self.0.foreign.lock();
+        if foreign.len() < FOREIGN_MAX && !foreign.contains(endpoint) {
             tracing::warn!("{why}; the client ignores its answers");
-            strangers.push(endpoint.clone());
+            foreign.push(endpoint.clone());
         }
     }
 }
@@ -147,29 +148,29 @@ mod tests {
     }
 
     #[test]
-    fn the_first_cluster_that_answers_is_the_clients_and_no_other_counts() {
+    fn the_first_cluster_that_answers_is_the_clients_and_no_other_one_counts() {
         let (identity, node) = (Identity::new(None), Endpoint::parse("http://a:1").unwrap());
-        for silent in [headers(&[]), headers(&[(CLUSTER, "staging")]), headers(&[(CLUSTER, &"A".repeat(32))])] {
-            let why = identity.check(&node, &silent).unwrap_err();
+        for invalid in [headers(&[]), headers(&[(CLUSTER, "staging")]), headers(&[(CLUSTER, &"A".repeat(32))])] {
+            let why = identity.check(&node, &invalid).unwrap_err();
             assert!(why.starts_with("http://a:1 is not a node of this cluster"), "{why}");
         }
-        assert_eq!(identity.cluster(), None, "what is no id counts for nothing");
+        assert_eq!(identity.cluster(), None, "an invalid id does not count");
         identity.check(&node, &of(7)).unwrap();
         let why = identity.check(&node, &of(8)).unwrap_err();
         assert!(why.contains(&ClusterId(8).to_hex()) && why.contains(&ClusterId(7).to_hex()), "{why}");
         identity.check(&node, &of(7)).unwrap();
         assert_eq!(identity.cluster(), Some(ClusterId(7)));
-        assert_eq!(identity.0.strangers.lock().len(), 1, "one address is spoken of once");
+        assert_eq!(identity.0.foreign.lock().len(), 1, "each address is logged once");
     }
 
     #[test]
-    fn a_cluster_that_the_program_named_is_the_only_one() {
+    fn only_the_cluster_that_the_program_named_counts() {
         let (identity, node) = (Identity::new(Some(ClusterId(7))), Endpoint::parse("http://a:1").unwrap());
         assert!(identity.check(&node, &of(8)).is_err() && identity.check(&node, &of(7)).is_ok());
     }
 
     #[test]
-    fn a_server_that_is_asked_by_its_address_may_have_no_cluster_yet_and_decides_nothing() {
+    fn a_server_called_by_its_address_may_have_no_cluster_and_does_not_decide_the_clients() {
         let (identity, node) = (Identity::new(None), Endpoint::parse("http://a:1").unwrap());
         let unformed = headers(&[(REQUEST_ID, "1-abc-1")]);
         assert!(identity.check_server(&node, &unformed).is_ok() && identity.check_server(&node, &of(8)).is_ok());
@@ -180,12 +181,12 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_the_silence_and_a_failure_is_kept_until_the_next_one() {
+    fn a_failure_is_kept_until_the_next_answer() {
         let (identity, node) = (Identity::new(None), Endpoint::parse("http://a:1").unwrap());
         identity.failed("no descriptor");
         assert_eq!(identity.contact().failure.as_deref(), Some("no descriptor"));
         drop(identity.check(&node, &headers(&[])));
-        assert!(identity.contact().failure.is_some(), "a stranger's answer is none");
+        assert!(identity.contact().failure.is_some(), "a foreign answer does not count");
         identity.check(&node, &of(7)).unwrap();
         assert_eq!(identity.contact().failure, None);
     }

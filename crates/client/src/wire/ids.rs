@@ -1,4 +1,4 @@
-//! Makes ids before the first byte is sent, so that a request whose answer got lost can be asked again, or taken back.
+//! Makes ids before the first byte is sent, so that the client can repeat or take back a request whose answer was lost.
 
 use fairhold_types::{GrantId, duration};
 use std::{
@@ -6,11 +6,11 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Random bits of a ULID.
+/// The random bits of a ULID.
 const RANDOM_BITS: u32 = 80;
 
-/// Makes ULIDs whose time never goes back, also where the wall clock does: a session refuses ids that are older than those
-/// which it has forgotten.
+/// Makes ULIDs whose time never goes back, even if the wall clock does: a session refuses ids that are older than the ids that it
+/// has forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
     last_millis: AtomicU64,

@@ -10,7 +10,7 @@ use reqwest::{StatusCode, header};
 use serde::de::DeserializeOwned;
 
 const LEADER: &str = "fairhold-leader";
-/// Names the revision of the state that an answer shows.
+/// Names the revision that an answer shows.
 pub(crate) const REVISION: &str = "fairhold-revision";
 
 /// A definite answer.
@@ -19,22 +19,22 @@ pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) headers: header::HeaderMap,
     pub(crate) body: Vec<u8>,
-    /// The body is all that was sent: it is not larger than this client reads.
+    /// The body is complete: it is no larger than this client reads.
     pub(crate) is_whole: bool,
-    /// From before it was sent.
+    /// Taken before the request was sent.
     pub(crate) sent: Moment,
-    /// An earlier try of the same call was not answered, and may have done it.
+    /// An earlier attempt of the same call got no answer and may have been carried out.
     pub(crate) may_be_done: bool,
 }
 
 impl Reply {
-    /// The body, where the request was done; else the refusal.
+    /// The body of a success, or the refusal as an error.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         self.done()?;
         serde_json::from_slice(&self.body).map_err(|error| Error::NotUnderstood { why: error.to_string() })
     }
 
-    /// Nothing, where the request was done; else the refusal.
+    /// The refusal as an error, if it is one.
     pub(crate) fn done(&self) -> Result<(), Error> {
         if self.status.is_success() { Ok(()) } else { Err(Error::refused(self.status.as_u16(), self.problem())) }
     }
@@ -43,20 +43,20 @@ impl Reply {
         ProblemBody::read(&self.body)
     }
 
-    /// The revision that the answer shows. A refusal names one too, which may be later than what it speaks of.
+    /// The revision that the answer shows. A refusal names one too, which may be later than the state that it describes.
     pub(crate) fn revision(&self) -> Result<Revision, Error> {
         let named = self.headers.get(REVISION).and_then(|value| value.to_str().ok()?.parse().ok());
         named.map(Revision).ok_or_else(|| Error::NotUnderstood { why: "it names no revision".to_owned() })
     }
 
-    /// The body with the revision that it shows, where the request was done; else the refusal.
+    /// The body of a success with its revision, or the refusal as an error.
     pub(crate) fn as_of<T: DeserializeOwned>(&self) -> Result<At<T>, Error> {
         let value = self.json()?;
         Ok(At { revision: self.revision()?, value })
     }
 }
 
-/// The leader's address, as an answer names it.
+/// The leader's address, if the answer names it.
 pub(crate) fn leader_of(reply: &Reply) -> Option<&str> {
     reply.headers.get(LEADER).and_then(|value| value.to_str().ok())
 }
