@@ -1,4 +1,4 @@
-//! The tree of nodes: small values with versions. Reading is here, `write` has what changes it.
+//! Reads of the tree of nodes: small values with versions.
 
 use crate::{
     client::Client,
@@ -14,22 +14,22 @@ use fairhold_types::{Revision, dto};
 use reqwest::Method;
 use std::time::Duration;
 
-/// The tree of nodes, as this client reaches it.
+/// The tree of nodes.
 #[derive(Debug, Clone)]
 pub struct Nodes {
     client: Client,
-    reading: ReadOptions,
+    options: ReadOptions,
 }
 
-/// A node's value, as it was read.
+/// A node's value at one revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeValue {
-    /// Its bytes.
+    /// The bytes of the value.
     pub bytes: Vec<u8>,
-    /// How often it was written; for [`Put::version`].
+    /// How often it was written, for [`Put::version`].
     pub version: i32,
-    /// The revision of the whole tree that the answer shows.
+    /// The revision that the answer shows.
     pub revision: Revision,
 }
 
@@ -45,13 +45,14 @@ freshness!(Nodes);
 
 impl Nodes {
     pub(crate) fn new(client: Client) -> Nodes {
-        Nodes { client, reading: ReadOptions::default() }
+        Nodes { client, options: ReadOptions::default() }
     }
 
-    /// Reads a node, linearizably: all that was acknowledged to anybody before is seen. Nothing where it does not exist.
+    /// Reads a node's value, linearizably: the read sees every write that was acknowledged before it started. `None` if the node does
+    /// not exist.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where no answer came in the client's time.
+    /// [`Error::Unavailable`] if no answer came within the client's timeout.
     pub async fn get(&self, path: &str) -> Result<Option<NodeValue>, Error> {
         let reply = self.read(&node_url(path)?).await?;
         match value(reply) {
@@ -61,10 +62,10 @@ impl Nodes {
         }
     }
 
-    /// What is known of a node besides its value. Nothing where it does not exist.
+    /// Reads a node's metadata. `None` if it does not exist.
     ///
     /// # Errors
-    /// As [`get`](Nodes::get).
+    /// The errors of [`get`](Nodes::get).
     pub async fn stat(&self, path: &str) -> Result<Option<dto::Stat>, Error> {
         match self.read(&format!("{}?meta", node_url(path)?)).await?.json() {
             Ok(stat) => Ok(Some(stat)),
@@ -73,64 +74,64 @@ impl Nodes {
         }
     }
 
-    /// The names of a node's children, in the order of their bytes. Over 1,000 they come in pages, each of its own revision.
+    /// Reads the names of a node's children, in byte order. More than 1,000 children come in pages, each with its own revision.
     ///
     /// # Errors
-    /// [`Error::NoNode`] where the node does not exist; else as [`get`](Nodes::get).
+    /// [`Error::NoNode`] if the node does not exist; the errors of [`get`](Nodes::get).
     pub async fn children(&self, path: &str) -> Result<Vec<String>, Error> {
         self.list(path, "children").await
     }
 
-    /// The paths of all nodes below a node, in the order of their bytes; in pages as [`children`](Nodes::children).
+    /// Reads the paths of all nodes below a node, in byte order, in pages like [`children`](Nodes::children).
     ///
     /// # Errors
-    /// As [`children`](Nodes::children).
+    /// The errors of [`children`](Nodes::children).
     pub async fn descendants(&self, path: &str) -> Result<Vec<String>, Error> {
         self.list(path, "recursive").await
     }
 
-    /// The stats of a node's children, in the order of their names.
+    /// Reads the metadata of a node's children, in the order of their names.
     ///
     /// # Errors
-    /// As [`children`](Nodes::children).
+    /// The errors of [`children`](Nodes::children).
     pub async fn child_stats(&self, path: &str) -> Result<Vec<dto::Stat>, Error> {
-        self.client.pages(&format!("{}?children&meta", node_url(path)?), self.reading).await
+        self.client.pages(&format!("{}?children&meta", node_url(path)?), self.options).await
     }
 
-    /// A node's value once it is newer than what was read at that revision, or than it is now; nothing where that did not come in
-    /// that time. It is asked again at another node where one is gone. A watch tells more: each change, not the last one only.
+    /// Waits until a node's value is newer than at that revision, or than now, and reads it; `None` if it did not change in that time.
+    /// If a node of the cluster is gone, the client tries another one. This sees only the last change; a watch sees every change.
     ///
     /// # Errors
-    /// As [`get`](Nodes::get); [`Error::NoNode`] where it was removed, or there was none in all that time.
+    /// The errors of [`get`](Nodes::get); [`Error::NoNode`] if the node was removed, or did not exist during the whole wait.
     pub async fn get_next(&self, path: &str, after: Option<Revision>, wait: Duration) -> Result<Option<NodeValue>, Error> {
-        let news = LongPoll { path: &node_url(path)?, reading: self.reading, after, wait: Some(wait) };
-        self.client.news(&news).await?.map(value).transpose()
+        let poll = LongPoll { path: &node_url(path)?, options: self.options, after, wait: Some(wait) };
+        self.client.long_poll(&poll).await?.map(value).transpose()
     }
 
     async fn list(&self, path: &str, what: &str) -> Result<Vec<String>, Error> {
-        self.client.pages(&format!("{}?{what}", node_url(path)?), self.reading).await
+        self.client.pages(&format!("{}?{what}", node_url(path)?), self.options).await
     }
 
     async fn read(&self, path: &str) -> Result<Reply, Error> {
-        self.client.send(&self.reading.of(Call::new(Method::GET, path.to_owned()))).await
+        self.client.send(&self.options.apply(Call::new(Method::GET, path.to_owned()))).await
     }
 
-    /// Writes a node's value, and creates the node where it does not exist: say more, or `.await` it.
+    /// Writes a node's value, and creates the node if it does not exist: set options, then `.await` it.
     pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) -> Put {
         Put::new(self.client.clone(), path, value.into())
     }
 
-    /// Creates a node that must not exist: say more, or `.await` it. [`Error::NodeExists`] where it does.
+    /// Creates a node: set options, then `.await` it. [`Error::NodeExists`] if it exists.
     pub fn create(&self, path: &str, value: impl Into<Vec<u8>>) -> Create {
         Create::new(self.client.clone(), path, value.into())
     }
 
-    /// Creates a child whose name is this beginning and the next number of its parent, in ten digits: say more, or `.await` it.
+    /// Creates a child whose name is this prefix and the parent's next number, in ten digits: set options, then `.await` it.
     pub fn create_sequential(&self, parent: &str, name: &str, value: impl Into<Vec<u8>>) -> Create {
         self.create(parent, value).sequential(name)
     }
 
-    /// Removes a node: say more, or `.await` it.
+    /// Removes a node: set options, then `.await` it.
     pub fn delete(&self, path: &str) -> Delete {
         Delete::new(self.client.clone(), path)
     }

@@ -1,4 +1,4 @@
-//! Several changes in one step: all of them or none.
+//! Transactions: several changes in one step, all or none.
 
 use crate::{
     client::Client,
@@ -15,7 +15,7 @@ use fairhold_types::{
 use futures_util::future::BoxFuture;
 use reqwest::Method;
 
-/// Where operations go that are added next.
+/// The branch that gets the next operations.
 #[derive(Debug, Clone, Copy)]
 enum Branch {
     Then,
@@ -23,15 +23,15 @@ enum Branch {
 }
 
 impl Client {
-    /// Several changes of the tree in one step, on conditions.
+    /// Makes several changes to the tree in one step, under conditions.
     pub fn transaction(&self) -> Transaction {
         Transaction::new(self.clone())
     }
 }
 
-/// A transaction about to be made: say on what conditions and what is done, and `.await` it. All of it is one step and has
-/// one revision. What was added after [`otherwise`](Transaction::otherwise) is done where a condition does not hold; without it
-/// the transaction is refused then.
+/// A transaction to make: add conditions and operations, then `.await` it. All of it is one step with one revision. If a condition
+/// does not hold, the cluster does what was added after [`otherwise`](Transaction::otherwise); without that, it refuses the
+/// transaction.
 ///
 /// ```no_run
 /// # async fn example(client: fairhold_client::Client, held: fairhold_client::Held) -> Result<(), fairhold_client::Error> {
@@ -45,8 +45,8 @@ impl Client {
 pub struct Transaction {
     client: Client,
     body: txn::Transaction,
-    part: Branch,
-    /// Those whose fences are conditions, with the place of each and the token that it shows.
+    branch: Branch,
+    /// The grants whose fences are conditions, each with the index of its condition and its token.
     held: Vec<(usize, FencingToken, Held)>,
     invalid: Option<Error>,
 }
@@ -54,7 +54,7 @@ pub struct Transaction {
 impl Transaction {
     pub(crate) fn new(client: Client) -> Transaction {
         let body = txn::Transaction::default();
-        Transaction { client, body, part: Branch::Then, held: Vec::new(), invalid: None }
+        Transaction { client, body, branch: Branch::Then, held: Vec::new(), invalid: None }
     }
 
     fn condition(mut self, path: Option<&str>, condition: Condition) -> Transaction {
@@ -65,22 +65,22 @@ impl Transaction {
         self
     }
 
-    /// Only where this node has this version.
+    /// Only if this node has this version.
     pub fn if_version(self, path: &str, version: i32) -> Transaction {
         self.condition(Some(path), Condition { version: Some(version), ..Condition::default() })
     }
 
-    /// Only where this node exists.
+    /// Only if this node exists.
     pub fn if_exists(self, path: &str) -> Transaction {
         self.condition(Some(path), Condition { exists: Some(true), ..Condition::default() })
     }
 
-    /// Only where this node does not exist.
+    /// Only if this node does not exist.
     pub fn if_absent(self, path: &str) -> Transaction {
         self.condition(Some(path), Condition { exists: Some(false), ..Condition::default() })
     }
 
-    /// Only while this grant is held. One that is known to be lost is an error before anything is sent.
+    /// Only while this grant is held. If it is already lost, the transaction fails and nothing is sent.
     pub fn if_held(mut self, held: &Held) -> Transaction {
         match held.fence() {
             Ok((lock, token, id)) => {
@@ -98,15 +98,15 @@ impl Transaction {
         self.condition(None, Condition { session, ..Condition::default() })
     }
 
-    /// What is added from here on is done where a condition does not hold.
+    /// The operations added after this are done if a condition does not hold.
     pub fn otherwise(mut self) -> Transaction {
         self.body.otherwise.get_or_insert_default();
-        Transaction { part: Branch::Otherwise, ..self }
+        Transaction { branch: Branch::Otherwise, ..self }
     }
 
-    /// Adds an operation with all that it can say.
+    /// Adds an operation with all its options.
     pub fn operation(mut self, operation: Operation) -> Transaction {
-        match self.part {
+        match self.branch {
             Branch::Then => self.body.then.push(operation),
             Branch::Otherwise => self.body.otherwise.get_or_insert_default().push(operation),
         }
@@ -120,7 +120,7 @@ impl Transaction {
         }
     }
 
-    /// Writes a node's value, and creates the node where it does not exist.
+    /// Writes a node's value, and creates the node if it does not exist.
     pub fn put(self, path: &str, value: impl Into<Vec<u8>>) -> Transaction {
         let (value, value_base64) = text_or_base64(value.into());
         self.at(path, |path| {
@@ -128,13 +128,13 @@ impl Transaction {
         })
     }
 
-    /// Creates a node that must not exist.
+    /// Creates a node. If it exists, the transaction is refused.
     pub fn create(self, path: &str, value: impl Into<Vec<u8>>) -> Transaction {
         let (value, value_base64) = text_or_base64(value.into());
         self.at(path, |path| Operation::Create(txn::Create { path, value, value_base64, ..create() }))
     }
 
-    /// Creates a child whose name is this beginning and the next number of its parent; its path is among the results.
+    /// Creates a child whose name is this prefix and the parent's next number. Its path is among the results.
     pub fn create_sequential(self, parent: &str, name: &str, value: impl Into<Vec<u8>>) -> Transaction {
         let (value, value_base64) = text_or_base64(value.into());
         let name = (!name.is_empty()).then(|| name.to_owned());
@@ -187,7 +187,7 @@ impl IntoFuture for Transaction {
     }
 }
 
-/// A creation of nothing yet.
+/// A creation with default options.
 fn create() -> txn::Create {
     txn::Create {
         path: fairhold_types::Path::root(),
@@ -202,7 +202,7 @@ fn create() -> txn::Create {
     }
 }
 
-/// A value inside JSON.
+/// A value as JSON carries it: as text, or else in base64.
 fn text_or_base64(bytes: Vec<u8>) -> (Option<String>, Option<String>) {
     match String::from_utf8(bytes) {
         Ok(text) => (Some(text), None),

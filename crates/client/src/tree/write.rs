@@ -1,4 +1,5 @@
-//! Changes of the tree. The key of each is made before it is sent, so that however often it is repeated, it is made once at most.
+//! Writes to the tree. Each write gets its key before it is sent, so the cluster makes it at most once, however often the client
+//! repeats it.
 
 use crate::{
     client::Client,
@@ -15,15 +16,15 @@ use futures_util::future::BoxFuture;
 use reqwest::{Method, StatusCode};
 use std::time::Duration;
 
-/// How long a node that is created lives.
+/// How long a created node lives.
 #[derive(Debug, Clone, Copy)]
 enum NodeLife {
     UntilRemoved,
     /// Ephemeral: as long as that session.
-    With(SessionId),
-    /// Until it was not changed, and had no children, for so long.
+    Session(SessionId),
+    /// Until it has been unchanged and without children for this long.
     Idle(Duration),
-    /// Until its last child has gone.
+    /// Until its last child is gone.
     Container,
 }
 
@@ -31,7 +32,7 @@ impl NodeLife {
     fn parameter(self) -> Option<String> {
         match self {
             NodeLife::UntilRemoved => None,
-            NodeLife::With(session) => Some(format!("session={}", session.to_hex())),
+            NodeLife::Session(session) => Some(format!("session={}", session.to_hex())),
             NodeLife::Idle(ttl) => Some(format!("ttl={}", encode(&duration::format(ttl)))),
             NodeLife::Container => Some("container".to_owned()),
         }
@@ -55,7 +56,7 @@ impl WriteCondition {
     }
 }
 
-/// What all changes have in common.
+/// The common part of all writes.
 #[derive(Debug, Clone)]
 struct WriteCall {
     client: Client,
@@ -64,24 +65,24 @@ struct WriteCall {
 }
 
 impl WriteCall {
-    /// Sends it, until there is a definite answer or the client's time is up.
+    /// Sends the write until there is a definite answer or the client's time is up.
     async fn send(self, method: Method, parameters: &[Option<String>], more: impl FnOnce(Call) -> Call) -> Result<Reply, Error> {
         let inner = self.client.inner();
         let parameters: Vec<&str> = parameters.iter().flatten().map(String::as_str).collect();
         let mark = if parameters.is_empty() { "" } else { "?" };
         let target = format!("{}{mark}{}", node_url(&self.path)?, parameters.join("&"));
         let mut call = more(Call::new(method, target).key(inner.ids.make()));
-        let mut shown = None;
+        let mut fence = None;
         if let Some(held) = &self.held {
             let (lock, token, id) = held.fence()?;
             let lock = encode(lock.as_str());
             call = call.header("fairhold-fence", format!("{lock}={token};grant={id}"));
-            shown = Some((held, token));
+            fence = Some((held, token));
         }
         let reply = self.client.send(&call).await?;
-        // 412 alone is the fence of this write.
+        // Only a 412 comes from the fence of this write.
         if let (Some((held, token)), StatusCode::PRECONDITION_FAILED, Err(Error::StaleToken { .. })) =
-            (shown, reply.status, reply.done())
+            (fence, reply.status, reply.done())
         {
             held.fenced_out(token);
         }
@@ -90,14 +91,14 @@ impl WriteCall {
 }
 
 impl Held {
-    /// Writes a node's value on condition that this grant is still held when the write is made: the check and the write
-    /// are one step in the cluster. Say more, or `.await` it.
+    /// Writes a node's value if this grant is still held when the write takes effect: the cluster checks and writes in one step. Set
+    /// options, then `.await` it.
     pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) -> Put {
         Put::new(self.client().clone(), path, value.into()).fenced(self)
     }
 }
 
-/// A write about to be made: `.await` it.
+/// A write to make: `.await` it.
 #[derive(Debug, Clone)]
 #[must_use = "a write is made when this is awaited"]
 pub struct Put {
@@ -114,42 +115,42 @@ impl Put {
         Put { change, value, parents: false, life: NodeLife::UntilRemoved, condition: None }
     }
 
-    /// Only where the node has this version.
+    /// Only if the node has this version.
     pub fn version(self, version: i32) -> Put {
         Put { condition: Some(WriteCondition::Version(version)), ..self }
     }
 
-    /// Only where the node does not exist.
+    /// Only if the node does not exist.
     pub fn absent(self) -> Put {
         Put { condition: Some(WriteCondition::Absent), ..self }
     }
 
-    /// Only where the node exists.
+    /// Only if the node exists.
     pub fn present(self) -> Put {
         Put { condition: Some(WriteCondition::Present), ..self }
     }
 
-    /// Creates what is missing above it.
+    /// Creates missing parents.
     pub fn parents(self) -> Put {
         Put { parents: true, ..self }
     }
 
-    /// The node is to live as long as this session.
+    /// The node lives as long as this session.
     pub fn ephemeral(self, session: &Session) -> Put {
-        Put { life: NodeLife::With(session.id()), ..self }
+        Put { life: NodeLife::Session(session.id()), ..self }
     }
 
-    /// The node is to go when it was not changed, and had no children, for so long.
+    /// The cluster removes the node when it has been unchanged and without children for this long.
     pub fn ttl(self, ttl: Duration) -> Put {
         Put { life: NodeLife::Idle(ttl), ..self }
     }
 
-    /// The node is to go some time after its last child.
+    /// The cluster removes the node some time after its last child is gone.
     pub fn container(self) -> Put {
         Put { life: NodeLife::Container, ..self }
     }
 
-    /// Only while this grant is held; the same as [`Held::put`].
+    /// Only while this grant is held, like [`Held::put`].
     pub fn fenced(mut self, held: &Held) -> Put {
         self.change.held = Some(held.clone());
         self
@@ -169,7 +170,7 @@ impl Put {
     }
 }
 
-/// A creation about to be made: `.await` it. The answer has the node's path.
+/// A node to create: `.await` it. The result has the node's path.
 #[derive(Debug, Clone)]
 #[must_use = "a node is created when this is awaited"]
 pub struct Create {
@@ -182,22 +183,22 @@ impl Create {
         Create { put: Put::new(client, path, value).absent(), sequential: None }
     }
 
-    /// The path is the parent; the name is this beginning and the parent's next number.
+    /// The path is the parent's; the name is this prefix and the parent's next number.
     pub(crate) fn sequential(self, name: &str) -> Create {
         Create { sequential: Some(name.to_owned()), ..self }
     }
 
-    /// Creates what is missing above it.
+    /// Creates missing parents.
     pub fn parents(self) -> Create {
         Create { put: self.put.parents(), ..self }
     }
 
-    /// It is to live as long as this session.
+    /// The node lives as long as this session.
     pub fn ephemeral(self, session: &Session) -> Create {
         Create { put: self.put.ephemeral(session), ..self }
     }
 
-    /// It is to go when it was not changed, and had no children, for so long.
+    /// The cluster removes the node when it has been unchanged and without children for this long.
     pub fn ttl(self, ttl: Duration) -> Create {
         Create { put: self.put.ttl(ttl), ..self }
     }
@@ -224,7 +225,7 @@ impl Create {
     }
 }
 
-/// A removal about to be made: `.await` it.
+/// A node to remove: `.await` it.
 #[derive(Debug, Clone)]
 #[must_use = "a node is removed when this is awaited"]
 pub struct Delete {
@@ -238,12 +239,12 @@ impl Delete {
         Delete { change: WriteCall { client, path: path.to_owned(), held: None }, recursive: false, version: None }
     }
 
-    /// With all below it, up to 10,000 nodes in one step.
+    /// Removes the node with all its descendants, up to 10,000 nodes in one step.
     pub fn recursive(self) -> Delete {
         Delete { recursive: true, ..self }
     }
 
-    /// Only where the node has this version.
+    /// Only if the node has this version.
     pub fn version(self, version: i32) -> Delete {
         Delete { version: Some(version), ..self }
     }

@@ -1,4 +1,4 @@
-//! The cluster and its servers, and the sessions of all clients: to look at, and what administrators do.
+//! The cluster, its servers, and the sessions of all clients, with the operations of administrators.
 
 use crate::{
     client::Client,
@@ -23,10 +23,10 @@ use serde_json::json;
 /// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
 /// let cluster = client.cluster();
 /// println!("{:?} leads term {}", cluster.status().await?.leader, cluster.status().await?.term);
-/// let ready = cluster.readiness("http://n2:7171").await?; //  of one server, as of each that is named by its URL
-/// cluster.hand_over(2).await?; //                             administrators: another one is to lead,
-/// cluster.take_snapshot("http://n2:7171").await?; //          a snapshot now,
-/// client.sessions().end(41, "its host is gone").await?; //    and the end of a session by its number
+/// let ready = cluster.readiness("http://n2:7171").await?; //  of one server
+/// cluster.hand_over(2).await?; //                             administrators: make another voter the leader,
+/// cluster.take_snapshot("http://n2:7171").await?; //          take a snapshot now,
+/// client.sessions().end(41, "its host is gone").await?; //    and end a session by its number
 /// # Ok(())
 /// # }
 /// ```
@@ -35,11 +35,11 @@ pub struct Cluster {
     client: Client,
 }
 
-/// The sessions of all clients, as everybody may see them. To open one: [`Client::session`].
+/// The sessions of all clients. To open one, see [`Client::session`].
 #[derive(Debug, Clone)]
 pub struct Sessions {
     client: Client,
-    reading: ReadOptions,
+    options: ReadOptions,
 }
 
 impl Client {
@@ -52,82 +52,83 @@ impl Client {
     /// The sessions of all clients.
     #[must_use]
     pub fn sessions(&self) -> Sessions {
-        Sessions { client: self.clone(), reading: ReadOptions::default() }
+        Sessions { client: self.clone(), options: ReadOptions::default() }
     }
 }
 
 impl Cluster {
-    /// Members, roles, term, leader and revision, as the server sees it that answers; also without a quorum.
+    /// Reads members, roles, term, leader and revision, as the answering server sees them. It also works without a quorum.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where no server answered in the client's time.
+    /// [`Error::Unavailable`] if no server answered within the client's timeout.
     pub async fn status(&self) -> Result<dto::Cluster, Error> {
         self.client.send(&Call::new(Method::GET, "/v1/cluster".to_owned())).await?.json()
     }
 
-    /// The same of one server, with a digest of its whole state where that is wanted: two servers at one revision have the same.
+    /// The same from one server, optionally with a digest of its whole state: two servers at the same revision have the same digest.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where that is no URL of a server; [`Error::Unavailable`] where it does not answer.
+    /// [`Error::Invalid`] if `url` is not the URL of a server; [`Error::Unavailable`] if the server does not answer.
     pub async fn status_of(&self, url: &str, digest: bool) -> Result<dto::Cluster, Error> {
         self.of(url, if digest { "/v1/cluster?digest" } else { "/v1/cluster" }).await
     }
 
-    /// That a server can serve, with its machine as it sees it.
+    /// Reads the readiness report of one server, with its view of its machine.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where that is no URL of a server; [`Error::Unavailable`] where it cannot serve, or does not answer.
+    /// [`Error::Invalid`] if `url` is not the URL of a server; [`Error::Unavailable`] if the server is not ready or does not answer.
     pub async fn readiness(&self, url: &str) -> Result<dto::Readiness, Error> {
         self.of(url, "/readyz?verbose").await
     }
 
-    /// Whether the process of a server runs.
+    /// Whether a server's process runs.
     ///
     /// # Errors
-    /// As [`status_of`](Cluster::status_of).
+    /// The errors of [`status_of`](Cluster::status_of).
     pub async fn is_alive(&self, url: &str) -> Result<bool, Error> {
         Ok(matches!(self.at(url, &get("/livez")).await?, Attempted::Answered(reply) if reply.status.is_success()))
     }
 
-    /// The program of a server.
+    /// The version of a server's program.
     ///
     /// # Errors
-    /// As [`status_of`](Cluster::status_of).
+    /// The errors of [`status_of`](Cluster::status_of).
     pub async fn version(&self, url: &str) -> Result<dto::Version, Error> {
         self.of(url, "/version").await
     }
 
-    /// All that a server measures, in the text format of Prometheus.
+    /// The metrics of a server, in the text format of Prometheus.
     ///
     /// # Errors
-    /// As [`status_of`](Cluster::status_of).
+    /// The errors of [`status_of`](Cluster::status_of).
     pub async fn metrics(&self, url: &str) -> Result<String, Error> {
         let reply = definite(self.at(url, &get("/metrics")).await?)?;
         Ok(String::from_utf8_lossy(&reply.body).into_owned())
     }
 
-    /// The description of a server's API (OpenAPI).
+    /// The OpenAPI description of a server's API.
     ///
     /// # Errors
-    /// As [`status_of`](Cluster::status_of).
+    /// The errors of [`status_of`](Cluster::status_of).
     pub async fn description(&self, url: &str) -> Result<serde_json::Value, Error> {
         self.of(url, "/openapi.json").await
     }
 
-    /// For administrators: hands the leadership to this voter, and waits until it leads.
+    /// For administrators: hands the leadership to this voter and waits until it leads.
     ///
     /// # Errors
-    /// [`Error::Refused`] where it cannot lead, leads already (`already_leader`) or is behind (`not_caught_up`), or where the
+    /// [`Error::Refused`] if it cannot lead, leads already (`already_leader`) or is behind (`not_caught_up`), or if the
     /// [`auth_token`](crate::ClientBuilder::auth_token) is not the administrators'.
     pub async fn hand_over(&self, to: NodeId) -> Result<dto::Leader, Error> {
         let call = Call::new(Method::POST, "/v1/cluster/leader".to_owned()).key(self.client.inner().ids.make());
         self.client.send(&call.json(&json!({ "to": to }))).await?.json()
     }
 
-    /// For administrators: has a server take a snapshot of its state now, and waits until it is stored.
+    /// For administrators: makes a server take a snapshot of its state now, and waits until it is stored.
     ///
     /// # Errors
-    /// As [`status_of`](Cluster::status_of); [`Error::Refused`] as [`hand_over`](Cluster::hand_over).
+    /// The errors of [`status_of`](Cluster::status_of); [`Error::Refused`] if the
+    /// [`auth_token`](crate::ClientBuilder::auth_token) is not the administrators'.
     pub async fn take_snapshot(&self, url: &str) -> Result<dto::SnapshotTaken, Error> {
         let call = Call::new(Method::POST, "/v1/cluster/snapshot".to_owned()).key(self.client.inner().ids.make());
         definite(self.at(url, &call).await?)?.json()
@@ -148,8 +149,8 @@ fn get(path: &str) -> Call {
     Call::new(Method::GET, path.to_owned())
 }
 
-fn definite(tried: Attempted) -> Result<Reply, Error> {
-    match tried {
+fn definite(attempted: Attempted) -> Result<Reply, Error> {
+    match attempted {
         Attempted::Answered(reply) => reply.done().map(|()| reply),
         Attempted::Nothing { why, .. } | Attempted::Unknown { why, .. } => Err(Error::Unavailable { last: why }),
     }
@@ -158,19 +159,19 @@ fn definite(tried: Attempted) -> Result<Reply, Error> {
 freshness!(Sessions);
 
 impl Sessions {
-    /// All of them, by number, each with the first of what it owns.
+    /// Reads all sessions by number, each with the first of the grants and nodes that it owns.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where no answer came in the client's time.
+    /// [`Error::Unavailable`] if no answer came within the client's timeout.
     pub async fn list(&self) -> Result<Vec<dto::Session>, Error> {
-        self.client.pages("/v1/sessions", self.reading).await
+        self.client.pages("/v1/sessions", self.options).await
     }
 
-    /// One of them, with all that it owns. Nothing where none has this number, or it has ended. What it owns is read page after
-    /// page where there is very much of it.
+    /// Reads one session with everything that it owns, page by page if there is very much. `None` if no session has this number, or
+    /// it has ended.
     ///
     /// # Errors
-    /// As [`list`](Sessions::list).
+    /// The errors of [`list`](Sessions::list).
     pub async fn get(&self, number: SessionNumber) -> Result<Option<dto::Session>, Error> {
         let Some(mut session) = self.get_page(number, PAGE, None).await? else { return Ok(None) };
         while let Some(cursor) = session.next_cursor.take() {
@@ -182,11 +183,11 @@ impl Sessions {
         Ok(Some(session))
     }
 
-    /// The same with one page of at most so many of its grants, and of its nodes, 1 to 1,000, beginning where an earlier one
-    /// ended.
+    /// The same for one page of at most `limit` of its grants, and of its nodes (1 to 1,000). `cursor` continues after an earlier
+    /// page.
     ///
     /// # Errors
-    /// As [`list`](Sessions::list).
+    /// The errors of [`list`](Sessions::list).
     pub async fn get_page(
         &self,
         number: SessionNumber,
@@ -194,24 +195,24 @@ impl Sessions {
         cursor: Option<&str>,
     ) -> Result<Option<dto::Session>, Error> {
         let path = page(&format!("/v1/sessions/{number}"), limit, cursor);
-        let reply = self.client.send(&self.reading.of(get(&path))).await?;
+        let reply = self.client.send(&self.options.apply(get(&path))).await?;
         match reply.problem().code {
             Some(Code::SessionNotFound) => Ok(None),
             _ => reply.json().map(Some),
         }
     }
 
-    /// For administrators: ends a session, with all that it owns, in one step.
+    /// For administrators: ends a session and everything that it owns, in one step.
     ///
     /// # Errors
-    /// [`Error::Lost`] where none has this number, or it had ended before; [`Error::Refused`] where the
-    /// [`auth_token`](crate::ClientBuilder::auth_token) is not the administrators'; [`Error::OutcomeUnknown`] where no answer
-    /// came in the client's time.
+    /// [`Error::Lost`] if no session has this number, or it had ended before; [`Error::Refused`] if the
+    /// [`auth_token`](crate::ClientBuilder::auth_token) is not the administrators'; [`Error::OutcomeUnknown`] if no answer came
+    /// within the client's timeout.
     pub async fn end(&self, number: u64, reason: &str) -> Result<(), Error> {
         let call = Call::new(Method::DELETE, format!("/v1/sessions/{number}?reason={}", encode(reason)));
         let reply = self.client.send(&call).await?;
         match reply.problem().code {
-            // The call has no key: it is its own first try that the second one finds done.
+            // The call has no key, so a repeated attempt finds the effect of its own first attempt.
             Some(Code::SessionNotFound) if reply.may_be_done => Ok(()),
             _ => reply.done(),
         }

@@ -1,7 +1,7 @@
-//! Elections: standing, proclaiming, and seeing who leads.
+//! Elections: candidates, proclaimed values, and observers.
 //!
-//! An observer goes on over nodes that die: it comes back with the revision after the last that it was told, so that it sees
-//! every leader and every proclaimed value once, in order, or [`Seen::Missed`] where a cluster no longer keeps some of them.
+//! An observer continues over nodes that die. It resumes with the revision after the last one that it saw, so it sees every leader
+//! and every proclaimed value once, in order, or [`Seen::Missed`] if the cluster no longer keeps some of them.
 
 use crate::{
     acquire::builder::Acquire,
@@ -26,21 +26,21 @@ use serde::Deserialize;
 use std::collections::VecDeque;
 use tokio::time::sleep;
 
-/// What one who observes an election sees.
+/// An observation of an election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Seen {
-    /// This one leads: a new leader, or the one that led when the observation began.
+    /// This candidate leads: a new leader, or the leader at the start of the observation.
     Elected(Leader),
-    /// The leader proclaims another value.
+    /// The leader proclaimed another value.
     Proclaimed(Leader),
-    /// Nobody leads.
+    /// There is no leader.
     Vacant,
-    /// The observer was away for so long that leaders or values may have come and gone unseen. How it stands now comes next.
+    /// The observer was disconnected for so long that it may have missed leaders or values. The current state comes next.
     Missed,
 }
 
-/// Sees who leads an election, for as long as it is asked. Dropping it ends that.
+/// Observes the leaders of an election. Dropping it ends the observation.
 #[derive(Debug)]
 pub struct Observer {
     client: Client,
@@ -48,10 +48,10 @@ pub struct Observer {
     order: VecDeque<Endpoint>,
     backoff: Backoff,
     lines: Option<StreamLines>,
-    /// Go on with this revision; none: begin with how it stands.
+    /// Continue with this revision. `None`: start with the current state.
     from: Option<Revision>,
-    /// Token and version of the leader that was told last.
-    told: Option<(FencingToken, i32)>,
+    /// Token and version of the last leader that was returned.
+    last_seen: Option<(FencingToken, i32)>,
     missed: bool,
 }
 
@@ -65,16 +65,16 @@ struct ElectionLine {
 }
 
 impl Client {
-    /// Stands for an election: the guard leads, and is known by this value. Dropping the guard resigns.
+    /// Becomes a candidate in an election. The guard means leadership, and observers see this value. Dropping the guard resigns.
     pub fn elect(&self, name: &str, value: impl Into<String>) -> Acquire {
         self.lock(name).candidate(value.into())
     }
 
-    /// Who leads an election now.
+    /// The current leader of an election.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where that is no name; [`Error::Unavailable`] where no answer came in the client's time;
-    /// [`Error::Refused`] with `kind_mismatch` where the name is a lock's.
+    /// [`Error::Invalid`] if the name is not valid; [`Error::Unavailable`] if no answer came within the client's timeout;
+    /// [`Error::Refused`] with `kind_mismatch` if the name belongs to a lock.
     pub async fn leader(&self, name: &str) -> Result<Option<Leader>, Error> {
         let reply = self.send(&Call::new(Method::GET, url(&election(name)?))).await?;
         if reply.problem().code == Some(Code::NoLeader) {
@@ -86,7 +86,7 @@ impl Client {
     /// Observes an election.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where that is no name.
+    /// [`Error::Invalid`] if the name is not valid.
     pub fn observe(&self, name: &str) -> Result<Observer, Error> {
         Ok(Observer {
             client: self.clone(),
@@ -95,17 +95,17 @@ impl Client {
             backoff: Backoff::new(),
             lines: None,
             from: None,
-            told: None,
+            last_seen: None,
             missed: false,
         })
     }
 }
 
 impl Held {
-    /// Has the leader known by another value: all who observe are told once.
+    /// Proclaims another value for this leader. Every observer sees it once.
     ///
     /// # Errors
-    /// [`Error::Lost`] where it leads no more; [`Error::OutcomeUnknown`] where no answer came in the client's time.
+    /// [`Error::Lost`] if it no longer leads; [`Error::OutcomeUnknown`] if no answer came within the client's timeout.
     pub async fn proclaim(&self, value: impl Into<String>) -> Result<(), Error> {
         self.token()?;
         let client = self.client();
@@ -121,17 +121,18 @@ impl Held {
 }
 
 impl Observer {
-    /// Begins with what happened at this revision, instead of how it stands now; what no node keeps any more is [`Seen::Missed`].
+    /// Starts with the events of this revision instead of the current state. If no node still keeps them, the first observation is
+    /// [`Seen::Missed`].
     #[must_use]
     pub fn from(self, revision: Revision) -> Observer {
         Observer { from: Some(revision), ..self }
     }
 
-    /// What is seen next. It waits for it, over nodes that die and clusters that are out of reach; it may be dropped and asked
+    /// Waits for the next observation, over nodes that die and clusters that are unreachable. You can drop the future and call this
     /// again.
     ///
     /// # Errors
-    /// [`Error::Refused`] where the cluster says no, with `kind_mismatch` where the name is a lock's.
+    /// [`Error::Refused`] if the cluster refuses, with `kind_mismatch` if the name belongs to a lock.
     pub async fn next(&mut self) -> Result<Seen, Error> {
         loop {
             if std::mem::take(&mut self.missed) {
@@ -141,11 +142,11 @@ impl Observer {
                 self.open().await?;
                 continue;
             };
-            // A bookmark comes at least so often; what is silent for twice that is not there any more.
+            // A bookmark comes at least this often. A stream that is silent for twice as long is dead.
             let line = match lines.next(2 * BOOKMARK_EVERY).await {
                 Ok(line) => line,
                 Err(why) => {
-                    tracing::debug!(why, "the observation goes on elsewhere");
+                    tracing::debug!(why, "the observation continues at another node");
                     self.lines = None;
                     continue;
                 }
@@ -161,25 +162,25 @@ impl Observer {
         }
     }
 
-    /// What a line means to one who knows what was told before.
+    /// The observation that a line means after the earlier ones.
     fn take(&mut self, line: ElectionLine) -> Option<Seen> {
         match line.kind.as_str() {
             "leader" | "elected" | "proclaimed" | "vacant" | "bookmark" => self.from = Some(line.revision.next()),
-            // The next one is asked, from there on.
+            // Continue at the next node.
             "goaway" | "error" => {
                 self.lines = None;
                 return None;
             }
-            // A newer server may have more.
+            // An unknown line from a newer server.
             _ => return None,
         }
         match (line.kind.as_str(), line.leader) {
             ("vacant", _) => {
-                self.told = None;
+                self.last_seen = None;
                 Some(Seen::Vacant)
             }
             ("leader" | "elected" | "proclaimed", Some(leader)) => {
-                let before = self.told.replace((leader.token, leader.version));
+                let before = self.last_seen.replace((leader.token, leader.version));
                 match before {
                     Some(before) if before == (leader.token, leader.version) => None,
                     Some((token, _)) if token == leader.token => Some(Seen::Proclaimed(leader)),
@@ -200,7 +201,7 @@ impl Observer {
         let from = self.from.map_or_else(String::new, |from| format!("?from={from}"));
         let call = Call::new(Method::GET, format!("{}{from}", url(&self.election)));
         let call = call.header("accept", "application/x-ndjson".to_owned());
-        let asked = match inner.calls.open_at(&endpoint, &call, inner.timeout).await {
+        let retry_after = match inner.calls.open_at(&endpoint, &call, inner.timeout).await {
             Opened::Stream { lines, revision: _ } => {
                 self.backoff = Backoff::new();
                 self.order.clear();
@@ -208,14 +209,15 @@ impl Observer {
                 return Ok(());
             }
             Opened::Refused(reply) if reply.problem().code == Some(Code::Compacted) => {
-                (self.from, self.missed) = (None, true);
+                self.from = None;
+                self.missed = true;
                 return Ok(());
             }
             Opened::Refused(reply) => return Err(Error::refused(reply.status.as_u16(), reply.problem())),
             Opened::Failed { retry_after } => retry_after,
         };
         if self.order.is_empty() {
-            sleep(self.backoff.next(asked)).await;
+            sleep(self.backoff.next(retry_after)).await;
         }
         Ok(())
     }
@@ -238,33 +240,33 @@ mod tests {
         client.observe("primary").unwrap()
     }
 
-    fn hears(observer: &mut Observer, lines: &str) -> Vec<Seen> {
+    fn observe(observer: &mut Observer, lines: &str) -> Vec<Seen> {
         lines.lines().filter_map(|line| observer.take(serde_json::from_str(line).unwrap())).collect()
     }
 
-    fn leads(kind: &str, revision: u64, token: u64, version: i32) -> String {
+    fn leader_line(kind: &str, revision: u64, token: u64, version: i32) -> String {
         let rest = format!(r#""token":{token},"value":"v","version":{version},"number":1,"session":1,"owner":"o""#);
         format!("{{\"revision\":{revision},\"type\":\"{kind}\",{rest}}}\n")
     }
 
     #[tokio::test]
-    async fn what_is_told_again_after_a_new_beginning_is_seen_once() {
+    async fn a_leader_that_is_repeated_after_a_restart_is_seen_once() {
         let mut observer = observer();
-        let seen = hears(&mut observer, &(leads("leader", 9, 7, 0) + &leads("proclaimed", 10, 7, 1)));
+        let seen = observe(&mut observer, &(leader_line("leader", 9, 7, 0) + &leader_line("proclaimed", 10, 7, 1)));
         assert!(matches!(&seen[..], [Seen::Elected(_), Seen::Proclaimed(_)]), "{seen:?}");
         assert_eq!(observer.from, Some(Revision(11)));
         observer.from = None;
-        assert_eq!(hears(&mut observer, &leads("leader", 20, 7, 1)), [], "it is the same");
-        let seen = hears(&mut observer, &(leads("elected", 21, 21, 0) + "{\"revision\":22,\"type\":\"vacant\"}\n"));
+        assert_eq!(observe(&mut observer, &leader_line("leader", 20, 7, 1)), [], "it is the same leader");
+        let seen = observe(&mut observer, &(leader_line("elected", 21, 21, 0) + "{\"revision\":22,\"type\":\"vacant\"}\n"));
         assert!(matches!(&seen[..], [Seen::Elected(_), Seen::Vacant]), "{seen:?}");
     }
 
     #[tokio::test]
-    async fn what_a_newer_server_tells_is_passed_over_and_a_server_that_stops_is_left() {
+    async fn unknown_lines_are_ignored_and_a_stopping_server_is_left() {
         let mut observer = observer();
         let lines = "{\"revision\":3,\"type\":\"of_next_year\"}\n{\"revision\":4,\"type\":\"vacant\"}\n";
-        assert_eq!(hears(&mut observer, lines), [Seen::Vacant]);
-        assert_eq!(hears(&mut observer, "{\"revision\":9,\"type\":\"goaway\"}\n"), []);
-        assert_eq!(observer.from, Some(Revision(5)), "what was told before it stopped");
+        assert_eq!(observe(&mut observer, lines), [Seen::Vacant]);
+        assert_eq!(observe(&mut observer, "{\"revision\":9,\"type\":\"goaway\"}\n"), []);
+        assert_eq!(observer.from, Some(Revision(5)), "the last line before it stopped counts");
     }
 }

@@ -1,4 +1,4 @@
-//! Locks as everybody may see them, and what administrators do with them. To take one: [`Client::lock`].
+//! The state of locks, and the operations of administrators. To acquire a lock, see [`Client::lock`].
 
 use crate::{
     client::Client,
@@ -26,29 +26,29 @@ use std::time::Duration;
 /// # use std::time::Duration;
 /// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
 /// let locks = client.locks();
-/// let busy = locks.list().prefix("orders/").state("queued").sort("longest_wait").await?; //   page after page, or .page(…)
-/// let lock = locks.get("deploy").await?.value; //                  who holds it, and how many wait
-/// let queue = locks.queue("deploy").await?; //                     each waiter and what it waits for; or queue_page(…)
-/// let newer = locks.next_queue("deploy", Some(queue.revision), Duration::from_secs(60)).await?; //   what came since
-/// let past = locks.history("deploy", None).await?; //              who held it, and how that ended
-/// let current = locks.check_fence("deploy", 42, None).await?; //   whether a held grant has that token
-/// locks.revoke("deploy", "an upgrade").await?; //                  administrators: ask for it,
-/// locks.take_away("deploy", "ci-7 hangs").await?; //               take it from all who hold it,
-/// locks.set("gpu").limit(8).max_waiters(100).await?; //            and say what it allows
+/// let busy = locks.list().prefix("orders/").state("queued").sort("longest_wait").await?; //   all pages; or .page(…)
+/// let lock = locks.get("deploy").await?.value; //                  the holders and the number of waiters
+/// let queue = locks.queue("deploy").await?; //                     all contenders; or queue_page(…)
+/// let newer = locks.next_queue("deploy", Some(queue.revision), Duration::from_secs(60)).await?; //   the next change
+/// let past = locks.history("deploy", None).await?; //              past holders, and how they ended
+/// let current = locks.check_fence("deploy", 42, None).await?; //   whether a holder has this token now
+/// locks.revoke("deploy", "an upgrade").await?; //                  administrators: ask the holders to release it,
+/// locks.take_away("deploy", "ci-7 hangs").await?; //               take it from the holders,
+/// locks.set("gpu").limit(8).max_waiters(100).await?; //            and change its settings
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone)]
 pub struct Locks {
     client: Client,
-    reading: ReadOptions,
+    options: ReadOptions,
 }
 
 impl Client {
-    /// A grant by its secret id, wherever it was taken; none where no grant has it. To take one: [`Client::lock`].
+    /// Reads a grant by its secret id, whichever program acquired it. `None` if no grant has this id.
     ///
     /// # Errors
-    /// [`Error::Lost`] where it has ended; [`Error::Unavailable`] where no answer came in the client's time.
+    /// [`Error::Lost`] if it has ended; [`Error::Unavailable`] if no answer came within the client's timeout.
     pub async fn grant(&self, id: GrantId) -> Result<Option<dto::Grant>, Error> {
         let reply = self.send(&Call::new(Method::GET, format!("/v1/grants/{id}"))).await?;
         match reply.problem().code {
@@ -57,26 +57,26 @@ impl Client {
         }
     }
 
-    /// The locks: who holds them, who waits, and what administrators do with them.
+    /// The locks of the cluster: holders, waiters, history and settings.
     #[must_use]
     pub fn locks(&self) -> Locks {
-        Locks { client: self.clone(), reading: ReadOptions::default() }
+        Locks { client: self.clone(), options: ReadOptions::default() }
     }
 }
 
 freshness!(Locks);
 
 impl Locks {
-    /// The locks in which somebody stands, and those that were used of late: `.await` it for all, or say which first.
+    /// Lists the locks that are held or queued for, or were used recently: set filters, then `.await` it.
     pub fn list(&self) -> ListLocks {
         ListLocks { locks: self.clone(), query: Vec::new() }
     }
 
-    /// All holders of a lock, and the number of waiters. A lock that was never used has no holders. The client reads very many
-    /// holders page by page, and the revision is that of the first page.
+    /// Reads all holders of a lock, and the number of waiters. A lock that was never used has no holders. If there are very many
+    /// holders, the client reads them page by page; the revision is that of the first page.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where that is no name; [`Error::Unavailable`] where no answer came in the client's time.
+    /// [`Error::Invalid`] if the name is not valid; [`Error::Unavailable`] if no answer came within the client's timeout.
     pub async fn get(&self, name: &str) -> Result<At<dto::Lock>, Error> {
         let At { revision, value: mut lock } = self.get_page(name, PAGE, None).await?;
         if let Some(cursor) = lock.next_cursor.take() {
@@ -84,43 +84,42 @@ impl Locks {
                 lock.holders.extend(page.holders);
                 page.next_cursor
             };
-            self.client.follow(&url(name, "")?, self.reading, Some(cursor), take).await?;
+            self.client.follow(&url(name, "")?, self.options, Some(cursor), take).await?;
         }
         Ok(At { revision, value: lock })
     }
 
-    /// The same with one page of at most so many holders, 1 to 1,000, beginning where an earlier one ended.
+    /// The same for one page of at most `limit` holders (1 to 1,000). `cursor` continues after an earlier page.
     ///
     /// # Errors
-    /// As [`get`](Locks::get).
+    /// The errors of [`get`](Locks::get).
     pub async fn get_page(&self, name: &str, limit: usize, cursor: Option<&str>) -> Result<At<dto::Lock>, Error> {
         self.read(page(&url(name, "")?, limit, cursor)).await?.as_of()
     }
 
-    /// All contenders of a lock, in order, holders first. The client reads very many of them page by page, and the
+    /// Reads all contenders of a lock in order, holders first. If there are very many, the client reads them page by page; the
     /// revision is that of the first page.
     ///
     /// # Errors
-    /// As [`get`](Locks::get).
+    /// The errors of [`get`](Locks::get).
     pub async fn queue(&self, name: &str) -> Result<At<Vec<dto::QueueItem>>, Error> {
         let first = self.queue_page(name, PAGE, None).await?;
         self.whole_queue(name, first).await
     }
 
-    /// One page of a lock's contenders, at most so many, 1 to 1,000, beginning where an earlier page ended.
+    /// The same for one page of at most `limit` contenders (1 to 1,000). `cursor` continues after an earlier page.
     ///
     /// # Errors
-    /// As [`get`](Locks::get).
+    /// The errors of [`get`](Locks::get).
     pub async fn queue_page(&self, name: &str, limit: usize, cursor: Option<&str>) -> Result<At<dto::Queue>, Error> {
         self.read(page(&url(name, "/queue")?, limit, cursor)).await?.as_of()
     }
 
-    /// The same, once somebody's place has changed since a revision, or since now; nothing where none has in that time. It is
-    /// asked again at another node where one is gone. To look and then wait for what comes, give the revision of the look: what
-    /// came between the two is not missed.
+    /// Waits until the queue has changed since a revision, or since now, and reads it; `None` if it did not change in that time. If
+    /// a node is gone, the client tries another one. To miss no change, pass the revision of your last read.
     ///
     /// # Errors
-    /// As [`get`](Locks::get).
+    /// The errors of [`get`](Locks::get).
     pub async fn next_queue(
         &self,
         name: &str,
@@ -128,27 +127,28 @@ impl Locks {
         wait: Duration,
     ) -> Result<Option<At<Vec<dto::QueueItem>>>, Error> {
         let path = page(&url(name, "/queue")?, PAGE, None);
-        let news = LongPoll { path: &path, reading: self.reading, after, wait: Some(wait) };
-        match self.client.news(&news).await? {
+        let poll = LongPoll { path: &path, options: self.options, after, wait: Some(wait) };
+        match self.client.long_poll(&poll).await? {
             Some(reply) => self.whole_queue(name, reply.as_of()?).await.map(Some),
             None => Ok(None),
         }
     }
 
-    /// Who held a lock, the newest first and those who hold it now before all; only who held it then, where a revision or a
-    /// time (`2026-11-21T14:03:27Z`) is named.
+    /// Reads who held a lock: current holders first, then past ones, the newest first. With a revision or a time
+    /// (`2026-11-21T14:03:27Z`), only the holders at that moment.
     ///
     /// # Errors
-    /// As [`get`](Locks::get); [`Error::Refused`] where `at` is neither.
+    /// The errors of [`get`](Locks::get); [`Error::Refused`] if `at` is neither.
     pub async fn history(&self, name: &str, at: Option<&str>) -> Result<Vec<dto::Holding>, Error> {
         let at = at.map_or_else(String::new, |at| format!("?at={}", encode(at)));
-        self.client.pages(&format!("{}{at}", url(name, "/history")?), self.reading).await
+        self.client.pages(&format!("{}{at}", url(name, "/history")?), self.options).await
     }
 
-    /// Whether a held grant of the lock has this token now; with a grant's id, whether it is that one, to be exact among readers.
+    /// Whether a holder of the lock has this token now. With a grant's id, whether that grant is the one: this is exact even among
+    /// readers, who share a token.
     ///
     /// # Errors
-    /// As [`get`](Locks::get).
+    /// The errors of [`get`](Locks::get).
     pub async fn check_fence(&self, name: &str, token: u64, grant: Option<GrantId>) -> Result<bool, Error> {
         let grant = grant.map_or_else(String::new, |grant| format!("&grant={grant}"));
         let reply = self.read(format!("{}?token={token}{grant}", url(name, "/fence")?)).await?;
@@ -158,38 +158,38 @@ impl Locks {
         }
     }
 
-    /// The token of the one who holds it, or of the last one who did; none where it was never held, or is forgotten.
+    /// The token of the current holder, or of the last one. `None` if the lock was never held, or is forgotten.
     ///
     /// # Errors
-    /// As [`get`](Locks::get).
+    /// The errors of [`get`](Locks::get).
     pub async fn last_token(&self, name: &str) -> Result<Option<FencingToken>, Error> {
         Ok(self.get_page(name, 1, None).await?.value.last_token)
     }
 
-    /// For administrators: asks those who hold a lock to give it back. Nothing ends by it.
+    /// For administrators: asks the holders of a lock to release it. They keep it until they do.
     ///
     /// # Errors
-    /// [`Error::Refused`] where the [`auth_token`](crate::ClientBuilder::auth_token) is not the administrators';
-    /// [`Error::OutcomeUnknown`] where no answer came in the client's time.
+    /// [`Error::Refused`] if the [`auth_token`](crate::ClientBuilder::auth_token) is not the administrators';
+    /// [`Error::OutcomeUnknown`] if no answer came within the client's timeout.
     pub async fn revoke(&self, name: &str, reason: &str) -> Result<(), Error> {
         let call = Call::new(Method::POST, url(name, "/holders/revoke")?);
         self.change(call.json(&json!({ "reason": reason }))).await?.done()
     }
 
-    /// For administrators: takes a lock from all who hold it. The next in line get their turn in the same step.
+    /// For administrators: takes a lock from all its holders. The next waiters are granted in the same step.
     ///
     /// # Errors
-    /// As [`revoke`](Locks::revoke).
+    /// The errors of [`revoke`](Locks::revoke).
     pub async fn take_away(&self, name: &str, reason: &str) -> Result<(), Error> {
         self.change(Call::new(Method::DELETE, format!("{}?reason={}", url(name, "/holders")?, encode(reason)))).await?.done()
     }
 
-    /// For administrators: what a lock allows. Say what, and `.await` it; what is not said stays as it is.
+    /// For administrators: changes the settings of a lock. Set what to change, then `.await` it. Other settings stay.
     pub fn set(&self, name: &str) -> SetLock {
-        SetLock { locks: self.clone(), name: name.to_owned(), what: Map::new() }
+        SetLock { locks: self.clone(), name: name.to_owned(), settings: Map::new() }
     }
 
-    /// Adds to the first page what follows it.
+    /// Reads the rest of a queue after its first page.
     async fn whole_queue(&self, name: &str, first: At<dto::Queue>) -> Result<At<Vec<dto::QueueItem>>, Error> {
         let At { revision, value: dto::Queue { mut items, next_cursor, .. } } = first;
         if next_cursor.is_some() {
@@ -197,13 +197,13 @@ impl Locks {
                 items.extend(page.items);
                 page.next_cursor
             };
-            self.client.follow(&url(name, "/queue")?, self.reading, next_cursor, take).await?;
+            self.client.follow(&url(name, "/queue")?, self.options, next_cursor, take).await?;
         }
         Ok(At { revision, value: items })
     }
 
     async fn read(&self, path: String) -> Result<Reply, Error> {
-        self.client.send(&self.reading.of(Call::new(Method::GET, path))).await
+        self.client.send(&self.options.apply(Call::new(Method::GET, path))).await
     }
 
     async fn change(&self, call: Call) -> Result<Reply, Error> {
@@ -212,7 +212,7 @@ impl Locks {
     }
 }
 
-/// A listing of locks: `.await` it for all of them.
+/// A listing of locks: `.await` it to read all of them.
 #[derive(Debug, Clone)]
 #[must_use = "locks are listed when this is awaited"]
 pub struct ListLocks {
@@ -230,25 +230,25 @@ impl ListLocks {
         self.query.iter().fold("/v1/locks".to_owned(), |path, pair| with_query(&path, pair))
     }
 
-    /// Only locks whose name has this prefix.
+    /// Only locks whose names start with this prefix.
     pub fn prefix(self, prefix: &str) -> ListLocks {
         self.with("prefix", prefix)
     }
 
-    /// Only those that are `held`, `queued` (somebody waits), `cooling` or `idle`.
+    /// Only locks in this state: `held`, `queued` (with waiters), `cooling` or `idle`.
     pub fn state(self, state: &str) -> ListLocks {
         self.with("state", state)
     }
 
-    /// By `name`, or first those with most `waiters`, the `longest_wait`, most `wait`, `hold` or `contention`.
+    /// The order: by `name`, or by the most `waiters`, `longest_wait`, `wait`, `hold` or `contention`.
     pub fn sort(self, sort: &str) -> ListLocks {
         self.with("sort", sort)
     }
 
-    /// One page of at most so many, 1 to 1,000, beginning where an earlier one ended.
+    /// Reads one page of at most `limit` locks (1 to 1,000). `cursor` continues after an earlier page.
     ///
     /// # Errors
-    /// As [`Locks::get`]; [`Error::Refused`] where something that was said is not known.
+    /// The errors of [`Locks::get`]; [`Error::Refused`] if a filter or the order is unknown.
     pub async fn page(self, limit: usize, cursor: Option<&str>) -> Result<dto::Page<dto::ListedLock>, Error> {
         self.locks.read(page(&self.path(), limit, cursor)).await?.json()
     }
@@ -260,38 +260,38 @@ impl IntoFuture for ListLocks {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let Locks { client, reading } = &self.locks;
-            client.pages(&self.path(), *reading).await
+            let Locks { client, options } = &self.locks;
+            client.pages(&self.path(), *options).await
         })
     }
 }
 
-/// What a lock is to allow: `.await` it, for the lock as it is then.
+/// A change to the settings of a lock: `.await` it. The result is the lock after the change.
 #[derive(Debug, Clone)]
-#[must_use = "it is set when this is awaited"]
+#[must_use = "settings change when this is awaited"]
 pub struct SetLock {
     locks: Locks,
     name: String,
-    what: Map<String, Value>,
+    settings: Map<String, Value>,
 }
 
 impl SetLock {
     fn with(mut self, name: &str, value: Value) -> SetLock {
-        self.what.insert(name.to_owned(), value);
+        self.settings.insert(name.to_owned(), value);
         self
     }
 
-    /// How many permits it has. Who holds keeps what he has.
+    /// The number of permits. Holders keep theirs.
     pub fn limit(self, limit: u32) -> SetLock {
         self.with("limit", json!(limit))
     }
 
-    /// How many may wait for it.
+    /// The most waiters.
     pub fn max_waiters(self, most: u64) -> SetLock {
         self.with("max_waiters", json!(most))
     }
 
-    /// How long a grant may hold it that is given from now on; zero: as long as it likes.
+    /// The longest time that a new grant may hold the lock. Zero means no bound.
     pub fn max_hold(self, most: Duration) -> SetLock {
         self.with("max_hold", json!(duration::format(most)))
     }
@@ -303,7 +303,7 @@ impl IntoFuture for SetLock {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let call = Call::new(Method::PATCH, url(&self.name, "")?).json(&Value::Object(self.what));
+            let call = Call::new(Method::PATCH, url(&self.name, "")?).json(&Value::Object(self.settings));
             self.locks.client.send(&call).await?.json()
         })
     }

@@ -1,9 +1,9 @@
-//! Reads that wait for something newer, over nodes that die, sleep or lose their majority meanwhile.
+//! Long polls: reads that wait for something newer, over nodes that die, stop or lose their majority.
 //!
-//! A node that holds a request back is silent, and may have stopped, or have been cut off from the others: then it would say in
-//! the end that there is nothing newer, and not know. So it is asked to wait for a short while only, again and again, and at its
-//! beginning each of these requests is as fresh as every other read. They all name the same revision, so nothing is missed
-//! between them, whichever node answers.
+//! A node that delays its answer is silent. It may have stopped, or lost contact with the other nodes: then it would finally say
+//! that there is nothing newer without knowing it. So the client asks a node to wait only for a short time, again and again. Each
+//! of these requests starts as fresh as any other read. All of them name the same revision, so the client misses nothing between
+//! them, whichever node answers.
 
 use crate::{
     client::Client,
@@ -24,76 +24,79 @@ use reqwest::{Method, StatusCode};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long a node is asked to wait at a time.
-const WAIT_AT_A_TIME: Duration = Duration::from_secs(10);
+/// How long one request waits.
+const WAIT_PER_REQUEST: Duration = Duration::from_secs(10);
 
-/// What is waited for.
+/// A read that waits for something newer.
 #[derive(Debug)]
 pub(crate) struct LongPoll<'a> {
-    /// Where it is read: a path of a URL, with or without a query.
+    /// The path of the URL, with or without a query.
     pub(crate) path: &'a str,
-    /// How fresh.
-    pub(crate) reading: ReadOptions,
-    /// Newer than this; none: than it is now.
+    pub(crate) options: ReadOptions,
+    /// The answer must be newer than this revision. `None`: newer than now.
     pub(crate) after: Option<Revision>,
-    /// For so long; none: as long as it takes.
+    /// How long to wait. `None`: as long as it takes.
     pub(crate) wait: Option<Duration>,
 }
 
 impl Client {
-    /// The answer once there is something newer; nothing where nothing came in that time. Nodes that do not answer are left for
-    /// others; it fails where no node answered for the client's time.
-    pub(crate) async fn news(&self, news: &LongPoll<'_>) -> Result<Option<Reply>, Error> {
+    /// Waits for something newer. Returns `None` if nothing came in that time. The client leaves nodes that do not answer; it fails
+    /// if no node answers for the client's timeout.
+    pub(crate) async fn long_poll(&self, poll: &LongPoll<'_>) -> Result<Option<Reply>, Error> {
         let inner = self.inner();
-        let until = news.wait.and_then(|wait| Instant::now().checked_add(wait));
-        let mut after = match news.after {
+        let until = poll.wait.and_then(|wait| Instant::now().checked_add(wait));
+        let mut after = match poll.after {
             Some(after) => after,
-            None => self.revision(news.reading).await?,
+            None => self.revision(poll.options).await?,
         };
-        // Another node can be asked within the caller's time where one is silent.
+        // If one node is silent, there must be time for another one.
         let work_max = ATTEMPT_MAX.min(inner.timeout / 2);
-        let (mut silence, mut backoff) = (SilentPolls::new(inner.timeout), Backoff::new());
+        let mut silence = Silence::new(inner.timeout);
+        let mut backoff = Backoff::new();
         loop {
             self.discover();
-            let mut pause = None;
+            let mut retry_after = None;
             for endpoint in inner.calls.endpoints.order(Prefer::Anybody) {
-                let asked = Instant::now();
-                let wait = until.map_or(WAIT_AT_A_TIME, |until| until.saturating_duration_since(asked).min(WAIT_AT_A_TIME));
-                let late = until.map_or(Duration::ZERO, |until| asked.saturating_duration_since(until));
+                let sent_at = Instant::now();
+                let wait = until.map_or(WAIT_PER_REQUEST, |until| until.saturating_duration_since(sent_at).min(WAIT_PER_REQUEST));
+                let late = until.map_or(Duration::ZERO, |until| sent_at.saturating_duration_since(until));
                 let work = inner.timeout.saturating_sub(late).min(work_max);
-                let call = news.call(after, wait);
+                let call = poll.call(after, wait);
                 if work.is_zero() {
-                    return Err(silence.trouble.error(&call));
+                    return Err(silence.last_error.error(&call));
                 }
                 match inner.calls.read_at(&endpoint, &call, wait, work).await {
-                    Attempted::Answered(reply) if has_nothing_newer(&reply, asked.elapsed() >= wait) => {
+                    Attempted::Answered(reply) if has_nothing_newer(&reply, sent_at.elapsed() >= wait) => {
                         let is_over = until.is_some_and(|until| Instant::now() >= until);
                         match (is_over, reply.status == StatusCode::NOT_MODIFIED) {
                             (true, true) => return Ok(None),
                             (true, false) => return Ok(Some(reply)),
-                            // It is exactly the one up to which there is nothing.
+                            // The answer names the revision up to which there is nothing newer.
                             (false, true) => after = reply.revision()?.max(after),
                             (false, false) => {}
                         }
-                        (silence, backoff) = (SilentPolls::new(inner.timeout), Backoff::new());
+                        silence = Silence::new(inner.timeout);
+                        backoff = Backoff::new();
                         break;
                     }
                     Attempted::Answered(reply) => return Ok(Some(reply)),
-                    tried @ (Attempted::Nothing { .. } | Attempted::Unknown { .. }) => pause = silence.note(tried).max(pause),
+                    failed @ (Attempted::Nothing { .. } | Attempted::Unknown { .. }) => {
+                        retry_after = silence.note(failed).max(retry_after)
+                    }
                 }
             }
             if silence.is_too_long() {
-                return Err(silence.trouble.error(&news.call(after, Duration::ZERO)));
+                return Err(silence.last_error.error(&poll.call(after, Duration::ZERO)));
             }
-            if silence.begun.is_some() {
-                sleep(backoff.next(pause)).await;
+            if silence.since.is_some() {
+                sleep(backoff.next(retry_after)).await;
             }
         }
     }
 
-    /// The revision now, as fresh as it is asked for.
-    async fn revision(&self, reading: ReadOptions) -> Result<Revision, Error> {
-        let root = self.send(&reading.of(Call::new(Method::GET, "/v1/nodes/?meta".to_owned()))).await?;
+    /// The current revision, read with these options.
+    async fn revision(&self, options: ReadOptions) -> Result<Revision, Error> {
+        let root = self.send(&options.apply(Call::new(Method::GET, "/v1/nodes/?meta".to_owned()))).await?;
         root.done()?;
         root.revision()
     }
@@ -102,34 +105,33 @@ impl Client {
 impl LongPoll<'_> {
     fn call(&self, after: Revision, wait: Duration) -> Call {
         let query = format!("wait={}&after={after}", duration::format(wait));
-        self.reading.of(Call::new(Method::GET, with_query(self.path, &query)))
+        self.options.apply(Call::new(Method::GET, with_query(self.path, &query)))
     }
 }
 
-/// Whether nothing came in the time that the node waited. Where there is no such node in the tree, that is said as it would be
-/// if it had just been removed.
+/// Whether nothing came while the node waited. If the node never existed, the answer is the same as if it had just been removed.
 fn has_nothing_newer(reply: &Reply, waited: bool) -> bool {
     reply.status == StatusCode::NOT_MODIFIED || (waited && reply.problem().code == Some(Code::NoNode))
 }
 
-/// Since when no node answers, and why.
-struct SilentPolls {
-    begun: Option<Instant>,
-    most: Duration,
-    trouble: LastError,
+/// How long no node has answered, and why.
+struct Silence {
+    since: Option<Instant>,
+    limit: Duration,
+    last_error: LastError,
 }
 
-impl SilentPolls {
-    fn new(most: Duration) -> SilentPolls {
-        SilentPolls { begun: None, most, trouble: LastError::default() }
+impl Silence {
+    fn new(limit: Duration) -> Silence {
+        Silence { since: None, limit, last_error: LastError::default() }
     }
 
-    fn note(&mut self, tried: Attempted) -> Option<Duration> {
-        self.begun.get_or_insert_with(Instant::now);
-        self.trouble.note(tried)
+    fn note(&mut self, attempted: Attempted) -> Option<Duration> {
+        self.since.get_or_insert_with(Instant::now);
+        self.last_error.note(attempted)
     }
 
     fn is_too_long(&self) -> bool {
-        self.begun.is_some_and(|begun| begun.elapsed() >= self.most)
+        self.since.is_some_and(|since| since.elapsed() >= self.limit)
     }
 }

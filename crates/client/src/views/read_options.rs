@@ -1,4 +1,4 @@
-//! Reads: how fresh they have to be and were, and listings that come in pages.
+//! Read options, and listings that come in pages.
 
 use crate::{
     client::Client,
@@ -12,18 +12,18 @@ use fairhold_types::{Revision, dto};
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 
-/// How fresh the answers of a handle are.
+/// How fresh an answer must be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ReadOptions {
-    /// Without asking the leader.
+    /// The node may answer without the leader.
     pub(crate) local: bool,
-    /// With this revision at least.
+    /// The answer must show at least this revision.
     pub(crate) least: Option<Revision>,
 }
 
 impl ReadOptions {
-    /// Adds it to a read.
-    pub(crate) fn of(self, mut call: Call) -> Call {
+    /// Adds the options to a call.
+    pub(crate) fn apply(self, mut call: Call) -> Call {
         if self.local {
             call.path = with_query(&call.path, "consistency=local");
         }
@@ -34,21 +34,21 @@ impl ReadOptions {
     }
 }
 
-/// How fresh the reads of a handle are to be, which has a field `reading`.
+/// Methods that set the read options of a handle with a field `options`.
 macro_rules! freshness {
     ($handle:ident) => {
         impl $handle {
-            /// Takes what a node has, without asking the leader: faster, and it may be a little old.
+            /// Reads the node's own state without the leader: faster, but it may be slightly out of date.
             #[must_use]
             pub fn local(mut self) -> $handle {
-                self.reading.local = true;
+                self.options.local = true;
                 self
             }
 
-            /// Reads once the node that answers has this revision: read your own writes, from any node.
+            /// Waits until the node has this revision before it reads: read your own writes, from any node.
             #[must_use]
             pub fn at_least(mut self, revision: fairhold_types::Revision) -> $handle {
-                self.reading.least = Some(revision);
+                self.options.least = Some(revision);
                 self
             }
         }
@@ -57,28 +57,28 @@ macro_rules! freshness {
 pub(crate) use freshness;
 
 impl Client {
-    /// All of a listing, page after page.
-    pub(crate) async fn pages<T: DeserializeOwned>(&self, path: &str, reading: ReadOptions) -> Result<Vec<T>, Error> {
+    /// Reads a whole listing, page by page.
+    pub(crate) async fn pages<T: DeserializeOwned>(&self, path: &str, options: ReadOptions) -> Result<Vec<T>, Error> {
         let mut all = Vec::new();
         let take = |page: dto::Page<T>| {
             all.extend(page.items);
             page.next_cursor
         };
-        self.follow(path, reading, None, take).await?;
+        self.follow(path, options, None, take).await?;
         Ok(all)
     }
 
-    /// Page after page of an answer that comes in pages, from a cursor on. `take` has each, and says where the next one begins.
+    /// Reads an answer page by page, from a cursor on. `take` takes each page and returns the cursor of the next one.
     pub(crate) async fn follow<T: DeserializeOwned>(
         &self,
         path: &str,
-        reading: ReadOptions,
+        options: ReadOptions,
         cursor: Option<String>,
         mut take: impl FnMut(T) -> Option<String>,
     ) -> Result<(), Error> {
         let mut next = page(path, PAGE, cursor.as_deref());
         loop {
-            let read: T = self.send(&reading.of(Call::new(Method::GET, next))).await?.json()?;
+            let read: T = self.send(&options.apply(Call::new(Method::GET, next))).await?.json()?;
             match take(read) {
                 Some(cursor) => next = page(path, PAGE, Some(&cursor)),
                 None => return Ok(()),
@@ -94,8 +94,8 @@ mod tests {
     use std::borrow::Cow;
 
     #[test]
-    fn what_is_asked_of_a_read_stands_in_its_query_and_a_header() {
-        let of = |path: &str, local, least| ReadOptions { local, least }.of(Call::new(Method::GET, path.to_owned()));
+    fn read_options_become_a_query_and_a_header() {
+        let of = |path: &str, local, least| ReadOptions { local, least }.apply(Call::new(Method::GET, path.to_owned()));
         assert_eq!(of("/v1/locks", false, None).path, "/v1/locks");
         assert_eq!(of("/v1/locks", true, None).path, "/v1/locks?consistency=local");
         let call = of("/v1/locks?limit=2", true, Some(Revision(42)));
