@@ -185,7 +185,7 @@ impl Connections {
                 Err(_) => Err(unknown("the answer was not complete in time")),
             };
         }
-        self.check(endpoint, call, response.headers())?;
+        self.check(endpoint, call, response.headers()).map_err(Attempted::foreign)?;
         let status = response.status();
         let headers = std::mem::take(response.headers_mut());
         Ok(StreamLines { status, headers, response, read: Vec::new(), taken: 0 })
@@ -219,18 +219,17 @@ impl Connections {
         match self.check(endpoint, call, &reply.headers) {
             Ok(()) if call.kind == CallKind::Raw && reply.status == StatusCode::TOO_MANY_REQUESTS => Attempted::Answered(reply),
             Ok(()) => meaning(reply),
-            Err(foreign) => foreign,
+            Err(why) => Attempted::foreign(why),
         }
     }
 
     /// Checks that the server may answer this call.
-    fn check(&self, endpoint: &Endpoint, call: &Call, headers: &header::HeaderMap) -> Result<(), Attempted> {
-        let checked = match call.kind {
+    fn check(&self, endpoint: &Endpoint, call: &Call, headers: &header::HeaderMap) -> Result<(), String> {
+        match call.kind {
             CallKind::Typed => self.identity.check(endpoint, headers),
             CallKind::Server => self.identity.check_server(endpoint, headers),
             CallKind::Raw => self.identity.check_or_unformed(endpoint, headers),
-        };
-        checked.map_err(|why| Attempted::Unknown { why, foreign: true })
+        }
     }
 
     /// Notes an attempt without an answer. Returns where it failed, and why.
@@ -287,6 +286,11 @@ impl Attempted {
     /// An unknown outcome at a node of this cluster.
     pub(crate) fn unknown(why: String) -> Attempted {
         Attempted::Unknown { why, foreign: false }
+    }
+
+    /// A server that is not a node of this cluster answered.
+    fn foreign(why: String) -> Attempted {
+        Attempted::Unknown { why, foreign: true }
     }
 
     /// Why there is no definite answer, and whether a foreign server answered.
