@@ -364,7 +364,7 @@ struct Attempt {
     call: Call,
     /// How long the node may wait before it answers.
     wait: Duration,
-    /// How long it may work on the call besides.
+    /// How long it may then work on the call.
     work: Duration,
 }
 
