@@ -66,8 +66,8 @@ async fn all_attempts_together_wait_no_longer_than_one_would() {
 
 #[tokio::test]
 async fn a_raw_call_to_foreign_servers_alone_fails_at_once() {
-    let foreign = Server::start(|_, _| Act::Stranger(200, "", "<html>".to_owned())).await;
-    let unformed = Server::start(|_, _| Act::Stranger(200, "fairhold-request-id: 1-abc-1\r\n", "ok".to_owned())).await;
+    let foreign = Server::start(|_, _| Act::Foreign(200, "", "<html>".to_owned())).await;
+    let unformed = Server::start(|_, _| Act::Foreign(200, "fairhold-request-id: 1-abc-1\r\n", "ok".to_owned())).await;
     let client = Client::builder().endpoint(&unformed.url).discover(false).timeout(600 * SECOND).build().unwrap();
     let error = client.call(Method::GET, "/livez").endpoints([&foreign.url]).send().await.unwrap_err();
     assert!(error.to_string().contains("is not a node of this cluster"), "{error}");

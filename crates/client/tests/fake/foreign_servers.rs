@@ -9,8 +9,8 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// What strangers answer, whatever they are asked: (status, headers, body).
-const STRANGERS: [(u16, &str, &str); 8] = [
+/// Answers of foreign servers to any request: (status, headers, body).
+const FOREIGN_ANSWERS: [(u16, &str, &str); 8] = [
     (200, "content-type: text/html\r\n", "<html>please log in to use this network</html>"),
     (200, "", ""),
     (204, "", ""),
@@ -18,16 +18,16 @@ const STRANGERS: [(u16, &str, &str); 8] = [
     (404, "content-type: text/html\r\n", "<html><h1>404 Not Found</h1></html>"),
     (403, "content-type: application/json\r\n", r#"{"code":"denied","detail":"not for you"}"#),
     (502, "", "bad gateway"),
-    // A node of another cluster, which knows nothing of what was asked.
+    // A node of another cluster, which does not know the grant.
     (410, "fairhold-cluster: ffffffffffffffffffffffffffffffff\r\n", r#"{"code":"grant_gone","detail":"d","reason":"expired"}"#),
 ];
 
-async fn stranger((status, headers, body): (u16, &'static str, &'static str)) -> Server {
-    Server::start(move |_, _| Act::Stranger(status, headers, body.to_owned())).await
+async fn foreign_server((status, headers, body): (u16, &'static str, &'static str)) -> Server {
+    Server::start(move |_, _| Act::Foreign(status, headers, body.to_owned())).await
 }
 
-/// A node that does all that it is asked.
-fn does(seen: &Seen, ttl: &'static str) -> Act {
+/// A node that carries out every request.
+fn node(seen: &Seen, ttl: &'static str) -> Act {
     match &seen.line {
         line if line.starts_with("POST /v1/locks") => held(seen),
         line if line.starts_with("POST /v1/sessions ") => {
@@ -46,24 +46,24 @@ fn client_of(servers: &[&Server]) -> Client {
     servers.iter().fold(builder, |builder, server| builder.endpoint(&server.url)).build().expect("a client")
 }
 
-/// So that the client knows which cluster is its own: the other one was not asked first.
-async fn knows_its_cluster(node: &Server, stranger: &Server) -> Client {
+/// A client that knows its own cluster, because it did not try the foreign server first.
+async fn knows_its_cluster(node: &Server, foreign: &Server) -> Client {
     loop {
-        let client = client_of(&[node, stranger]);
-        let before = stranger.now("").len();
-        // Asked first, a node of another cluster is believed.
+        let client = client_of(&[node, foreign]);
+        let before = foreign.now("").len();
+        // If it is tried first, a node of another cluster counts as the client's own.
         let put = client.nodes().put("/x", "1").await;
-        if put.is_ok() && stranger.now("").len() == before {
+        if put.is_ok() && foreign.now("").len() == before {
             return client;
         }
     }
 }
 
 #[tokio::test]
-async fn no_stranger_among_the_endpoints_fails_a_call() {
-    for answer in STRANGERS {
-        let (stranger, node) = (stranger(answer).await, Server::start(|seen, _| does(seen, "30s")).await);
-        let client = knows_its_cluster(&node, &stranger).await;
+async fn a_foreign_server_among_the_endpoints_fails_no_call() {
+    for answer in FOREIGN_ANSWERS {
+        let (foreign, node) = (foreign_server(answer).await, Server::start(|seen, _| node(seen, "30s")).await);
+        let client = knows_its_cluster(&node, &foreign).await;
         for turn in 0..12 {
             let done = async {
                 let guard = client.lock("a").await?;
@@ -74,18 +74,18 @@ async fn no_stranger_among_the_endpoints_fails_a_call() {
             done.await.unwrap_or_else(|error: Error| panic!("turn {turn} beside {answer:?}: {error}"));
         }
         client.settled().await;
-        assert!(!stranger.now("").is_empty(), "{answer:?} was never asked");
+        assert!(!foreign.now("").is_empty(), "{answer:?} was never tried");
         let locks: std::collections::BTreeSet<_> = node.now("POST /v1/locks").into_iter().map(|seen| seen.key).collect();
         let given_back = node.now("DELETE /v1/grants").len();
-        assert_eq!((locks.len(), given_back), (12, 12), "beside {answer:?} each was taken and given back at the node");
+        assert_eq!((locks.len(), given_back), (12, 12), "with {answer:?}, the node granted and released each lock");
     }
 }
 
 #[tokio::test]
-async fn a_stranger_neither_keeps_a_guard_alive_nor_ends_it() {
-    join_all(STRANGERS.map(async |answer| {
-        let (stranger, node) = (stranger(answer).await, Server::start(|seen, _| does(seen, "1s")).await);
-        let client = knows_its_cluster(&node, &stranger).await;
+async fn a_foreign_server_neither_keeps_a_guard_alive_nor_ends_it() {
+    join_all(FOREIGN_ANSWERS.map(async |answer| {
+        let (foreign, node) = (foreign_server(answer).await, Server::start(|seen, _| node(seen, "1s")).await);
+        let client = knows_its_cluster(&node, &foreign).await;
         let session = client.session().ttl(SECOND).await.unwrap();
         let guard = client.lock("a").ttl(SECOND).await.unwrap();
         let lost = tokio::time::timeout(3 * SECOND, async { tokio::join!(guard.lost(), session.lost()) }).await;
@@ -96,12 +96,12 @@ async fn a_stranger_neither_keeps_a_guard_alive_nor_ends_it() {
 }
 
 #[tokio::test]
-async fn when_only_strangers_answer_a_guard_is_lost_in_time_and_the_error_names_them() {
-    join_all(STRANGERS.map(async |answer| {
-        // The node goes, and the stranger has its address.
+async fn if_only_foreign_servers_answer_a_guard_is_lost_in_time_and_the_error_names_them() {
+    join_all(FOREIGN_ANSWERS.map(async |answer| {
+        // The node is gone, and a foreign server has its address.
         let server = Server::start(move |seen, _| match seen.line.starts_with("POST /v1/locks") {
             true => held(seen),
-            false => Act::Stranger(answer.0, answer.1, answer.2.to_owned()),
+            false => Act::Foreign(answer.0, answer.1, answer.2.to_owned()),
         })
         .await;
         let client = client_of(&[&server]);
@@ -122,11 +122,11 @@ async fn when_only_strangers_answer_a_guard_is_lost_in_time_and_the_error_names_
 }
 
 #[tokio::test]
-async fn a_client_that_names_its_cluster_speaks_to_that_one_alone() {
-    let mine = Server::start(|seen, _| does(seen, "30s")).await;
+async fn a_client_that_names_its_cluster_accepts_no_other_one() {
+    let mine = Server::start(|seen, _| node(seen, "30s")).await;
     let (status, headers) = (201, "fairhold-cluster: ffffffffffffffffffffffffffffffff\r\n");
     let body = json!({"path": "/x", "version": 0, "revision": 7}).to_string();
-    let other = Server::start(move |_, _| Act::Stranger(status, headers, body.clone())).await;
+    let other = Server::start(move |_, _| Act::Foreign(status, headers, body.clone())).await;
     for turn in 0..8 {
         let builder = Client::builder().endpoint(&other.url).endpoint(&mine.url).discover(false).timeout(SECOND * 5);
         let client = builder.cluster_id("0123456789abcdef0123456789abcdef".parse().unwrap()).build().unwrap();
@@ -136,24 +136,24 @@ async fn a_client_that_names_its_cluster_speaks_to_that_one_alone() {
     let client = Client::builder().endpoint(&other.url).discover(false).build().unwrap();
     assert_eq!(client.cluster_id(), None);
     client.nodes().put("/x", "1").await.unwrap();
-    assert_eq!(client.cluster_id().unwrap().to_hex(), "f".repeat(32), "the first that answers");
+    assert_eq!(client.cluster_id().unwrap().to_hex(), "f".repeat(32), "the first cluster that answers");
 }
 
 #[tokio::test]
-async fn a_node_without_a_cluster_surely_does_nothing() {
+async fn a_node_without_a_cluster_does_nothing() {
     let body = r#"{"code":"no_quorum","detail":"the cluster has not formed yet"}"#;
-    let unformed = Server::start(move |_, _| Act::Stranger(503, "fairhold-request-id: 1-abc-1\r\n", body.to_owned())).await;
+    let unformed = Server::start(move |_, _| Act::Foreign(503, "fairhold-request-id: 1-abc-1\r\n", body.to_owned())).await;
     let client = Client::builder().endpoint(&unformed.url).discover(false).timeout(SECOND / 2).build().unwrap();
     let error = client.nodes().put("/x", "1").await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }) && error.to_string().contains("not formed yet"), "{error:?}");
 }
 
 #[tokio::test]
-async fn how_long_nobody_has_answered_and_why_is_known_also_while_a_lock_is_waited_for() {
-    let (stranger, nobody) = (stranger(STRANGERS[4]).await, "http://127.0.0.1:1");
-    let client = Client::builder().endpoint(&stranger.url).discover(false).build().unwrap();
+async fn contact_reports_the_silence_and_its_cause_while_the_client_waits_for_a_lock() {
+    let (foreign, nobody) = (foreign_server(FOREIGN_ANSWERS[4]).await, "http://127.0.0.1:1");
+    let client = Client::builder().endpoint(&foreign.url).discover(false).build().unwrap();
     let waits = tokio::spawn(client.lock("a").into_future());
-    stranger.until("POST /v1/locks", 2).await;
+    foreign.until("POST /v1/locks", 2).await;
     let contact = client.contact();
     assert!(contact.failure.unwrap().contains("is not a node of this cluster"), "{:?}", contact.silent_for);
     waits.abort();
