@@ -1,5 +1,4 @@
-//! Raw calls: any call of the HTTP API, with this client's endpoints, retries and deadlines, and with an answer that is not
-//! parsed.
+//! Raw calls: any call of the HTTP API, with this client's endpoints, retries and deadlines. The answer is not parsed.
 
 mod response;
 
@@ -36,8 +35,8 @@ type OnEvent = Arc<dyn Fn(CallEvent<'_>) + Send + Sync>;
 /// or [`open`](RawCall::open) it as a stream.
 ///
 /// The client repeats the call, at one node after the other, until a node gives a definite answer or the time is up. Every
-/// status is a definite answer except `503`, `504`, and a `5xx` that does not come from Fairhold. An answer from a server that
-/// is not a node of this client's cluster does not count.
+/// status below 500 is definite, and so is a `500` with the code `internal`. An answer from a server that is not a node of this
+/// client's cluster does not count.
 ///
 /// ```no_run
 /// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
@@ -222,7 +221,7 @@ impl RawCall {
     /// The call's times bound the time until the first answer, not the stream.
     ///
     /// # Errors
-    /// As [`send`](RawCall::send).
+    /// The errors of [`send`](RawCall::send).
     pub async fn open(self) -> Result<RawResponse, Error> {
         let attempt = |attempt: Attempt| -> BoxFuture<'static, Result<Result<StreamLines, Reply>, Attempted>> {
             Box::pin(async move {

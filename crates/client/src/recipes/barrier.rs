@@ -89,7 +89,8 @@ impl DoubleBarrier {
     /// The errors of a write and of a session; [`Error::Unavailable`] if no node answers for the client's timeout.
     pub async fn enter(&self) -> Result<Inside, Error> {
         let session = self.client.session().name(format!("double barrier {}", self.path)).await?;
-        let (members, ready) = (format!("{}/members", self.path), format!("{}/ready", self.path));
+        let members = format!("{}/members", self.path);
+        let ready = format!("{}/ready", self.path);
         let mine = format!("{members}/{}", session.number());
         tree::write(&self.client, &mine, Vec::new(), WriteIf::Any, Some(&session)).await?;
         let inside = Inside { client: self.client.clone(), path: members.clone(), session };

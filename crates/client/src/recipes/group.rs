@@ -130,7 +130,8 @@ impl Membership {
 impl Drop for Membership {
     fn drop(&mut self) {
         // A shared session continues, and keeps its nodes. So the background removes the node.
-        let (client, path) = (self.client.clone(), self.path.clone());
+        let client = self.client.clone();
+        let path = self.path.clone();
         let removing = async move { drop(tree::remove(&client, &path, None).await) };
         drop(self.client.inner().background.spawn(removing));
     }

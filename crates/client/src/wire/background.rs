@@ -69,7 +69,8 @@ impl Background {
     /// Releases a grant, or gives up its place in a queue, even if no caller waits for the result. Name the session if a request
     /// for this grant may still arrive: it then acquires nothing, however late it arrives.
     pub(crate) fn release(&self, id: GrantId, session: Option<SessionId>) -> JoinHandle<Result<(), Error>> {
-        let (background, call) = (self.clone(), release_call(id, session));
+        let background = self.clone();
+        let call = release_call(id, session);
         self.spawn(async move { background.delete(call, Instant::now() + RETRY_FOR).await })
     }
 

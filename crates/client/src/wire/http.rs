@@ -269,7 +269,8 @@ async fn receive(request: reqwest::RequestBuilder, sent: Moment) -> Result<Reply
 }
 
 async fn whole(mut response: reqwest::Response, sent: Moment) -> Result<Reply, reqwest::Error> {
-    let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
+    let status = response.status();
+    let headers = std::mem::take(response.headers_mut());
     let mut body = Vec::new();
     let mut is_whole = true;
     while let Some(chunk) = response.chunk().await? {
