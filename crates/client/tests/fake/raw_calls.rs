@@ -6,7 +6,10 @@ use crate::{
 };
 use fairhold_client::{CallEvent, Client, Error, Method, RawResponse, StatusCode};
 use serde_json::{Value, json};
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 
 #[tokio::test]
 async fn a_raw_call_is_repeated_with_its_key_and_returns_the_body_unchanged() {
@@ -56,7 +59,12 @@ async fn a_raw_call_that_is_not_idempotent_is_not_repeated_after_an_unknown_outc
 
 #[tokio::test]
 async fn all_attempts_together_wait_no_longer_than_one_would() {
-    let server = Server::start(|_, before| if before < 1 { Act::Close } else { Act::Answer(304, "", Value::Null) }).await;
+    let is_first = AtomicBool::new(true);
+    let server = Server::start(move |_, _| match is_first.swap(false, Ordering::SeqCst) {
+        true => Act::Close,
+        false => Act::Answer(304, "", Value::Null),
+    })
+    .await;
     let call = server.client(SECOND).call(Method::GET, "/v1/locks").flag("meta").wait(10 * SECOND);
     assert_eq!(call.send().await.unwrap().status, StatusCode::NOT_MODIFIED);
     let lines: Vec<String> = server.now("GET").into_iter().map(|seen| seen.line).collect();
