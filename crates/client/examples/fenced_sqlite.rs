@@ -1,5 +1,5 @@
-//! A write to SQLite that checks the fencing token in its own transaction, so that a holder that slept too long cannot overwrite
-//! the data of a later holder: `cargo run --example fenced_sqlite -- http://127.0.0.1:7171`
+//! A write to SQLite that checks the fencing token in its own transaction, so that a holder that slept too long cannot
+//! overwrite the data of a later holder: `cargo run --example fenced_sqlite -- http://127.0.0.1:7171`
 
 use fairhold_client::{Client, Error, FencingToken};
 use rusqlite::{Connection, params};
@@ -27,8 +27,9 @@ pub(crate) fn read(database: &Path) -> rusqlite::Result<String> {
     Connection::open(database)?.query_row("SELECT body FROM report WHERE name = 'today'", [], |row| row.get(0))
 }
 
-/// A holder that stops for three times its ttl between acquiring the lock and writing, like a paused machine: nothing in its
-/// program runs meanwhile. Returns whether it still relied on its lock when it woke, and whether its late write was made.
+/// A holder that stops for three times its ttl between acquiring the lock and writing, like a paused machine: nothing
+/// in its program runs meanwhile. Returns whether it still relied on its lock when it woke, and whether its late write
+/// was made.
 pub(crate) fn sleeper(endpoints: &str, database: &Path, holds: impl FnOnce()) -> Result<(bool, bool), Error> {
     // The runtime has one thread, so that blocking it stops the whole holder, including its renewals.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

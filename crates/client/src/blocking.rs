@@ -148,8 +148,8 @@ impl Taking {
         Ok(Guard { guard: Some(guard), runtime: self.runtime })
     }
 
-    /// Acquires the lock, runs `work`, and releases the lock. Unlike [`crate::Acquire::run`], it cannot stop running work: the work must
-    /// check [`Held::is_held`] or [`Held::token`] before each step.
+    /// Acquires the lock, runs `work`, and releases the lock. Unlike [`crate::Acquire::run`], it cannot stop running
+    /// work: the work must check [`Held::is_held`] or [`Held::token`] before each step.
     ///
     /// # Errors
     /// The errors of awaiting [`crate::Acquire`], and [`Error::Lost`] if the lock was lost before the work was done.
@@ -208,7 +208,8 @@ impl Guard {
         Request { builder: Held::put(self, path, value), runtime: Arc::clone(&self.runtime) }
     }
 
-    /// Like [`crate::Guard::upgrade`]; call [`send`](Request::send) to do it: `guard.upgrade().with(|up| up.wait(minute)).send()`.
+    /// Like [`crate::Guard::upgrade`]; call [`send`](Request::send) to do it: `guard.upgrade().with(|up|
+    /// up.wait(minute)).send()`.
     pub fn upgrade(&self) -> Request<Upgrade> {
         Request { builder: crate::Guard::upgrade(self), runtime: Arc::clone(&self.runtime) }
     }

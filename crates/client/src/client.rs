@@ -20,11 +20,11 @@ use tokio::{runtime::Handle, sync::Semaphore};
 /// The default time for a call that does not wait.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 
-/// The most acquires in sessions that enqueue at a time over a connection each, because they cannot be part of a batch. None of these
-/// requests waits for a lock, so the bound blocks no caller for good.
+/// The most acquires in sessions that enqueue at a time over a connection each, because they cannot be part of a batch.
+/// None of these requests waits for a lock, so the bound blocks no caller for good.
 const ENQUEUES_MAX: usize = 16;
-/// The most grants with a separate session that the client watches, over an open request each. A session that many grants share
-/// needs one watch for all of them.
+/// The most grants with a separate session that the client watches, over an open request each. A session that many
+/// grants share needs one watch for all of them.
 const SESSION_WATCHES_MAX: usize = 16;
 
 /// A client of one cluster. It is cheap to clone; clones share the connections and what they know about the cluster.
@@ -87,20 +87,21 @@ impl ClientBuilder {
         ClientBuilder { user_agent: Some(program.into()), ..self }
     }
 
-    /// Whether to use the addresses that the cluster reports, in addition to the given ones; `true` by default. Turn it off if
-    /// clients reach the nodes by other addresses, for example through a proxy.
+    /// Whether to use the addresses that the cluster reports, in addition to the given ones; `true` by default. Turn it
+    /// off if clients reach the nodes by other addresses, for example through a proxy.
     pub fn discover(self, discover: bool) -> ClientBuilder {
         ClientBuilder { discover, ..self }
     }
 
-    /// Accepts only the cluster with this id. By default, the client accepts the first cluster that answers. Set it if an address
-    /// may one day belong to another cluster: two programs that start with different addresses would hold the same lock at once.
+    /// Accepts only the cluster with this id. By default, the client accepts the first cluster that answers. Set it if
+    /// an address may one day belong to another cluster: two programs that start with different addresses would hold
+    /// the same lock at once.
     pub fn cluster_id(self, cluster: ClusterId) -> ClientBuilder {
         ClientBuilder { cluster: Some(cluster), ..self }
     }
 
-    /// Creates the client. It sends nothing yet. Call this within a tokio runtime with time and I/O: that runtime runs the renewals
-    /// and the release of dropped guards.
+    /// Creates the client. It sends nothing yet. Call this within a tokio runtime with time and I/O: that runtime runs
+    /// the renewals and the release of dropped guards.
     ///
     /// # Errors
     /// [`Error::Invalid`] if an address or the timeout is not usable, if there is no address, or outside a runtime.
@@ -141,8 +142,8 @@ fn program() -> String {
 }
 
 impl Client {
-    /// Creates a client of the cluster with a node at this address, like `http://10.0.0.1:7171`, or several, separated by commas.
-    /// It learns the other nodes from the first one that answers. It sends nothing yet.
+    /// Creates a client of the cluster with a node at this address, like `http://10.0.0.1:7171`, or several, separated
+    /// by commas. It learns the other nodes from the first one that answers. It sends nothing yet.
     ///
     /// # Errors
     /// The errors of [`ClientBuilder::build`].
@@ -163,8 +164,8 @@ impl Client {
         }
     }
 
-    /// The id of this client's cluster: the one that you named, or else the first one that answered. `None` before the first answer.
-    /// It never changes: an answer from another cluster counts as no answer.
+    /// The id of this client's cluster: the one that you named, or else the first one that answered. `None` before the
+    /// first answer. It never changes: an answer from another cluster counts as no answer.
     #[must_use]
     pub fn cluster_id(&self) -> Option<ClusterId> {
         self.0.identity.cluster()
@@ -176,14 +177,15 @@ impl Client {
         self.0.calls.endpoints.order(Prefer::Anybody).iter().map(Endpoint::to_string).collect()
     }
 
-    /// When the cluster last answered, and what has failed since. Check it while you wait for a lock without a time limit.
+    /// When the cluster last answered, and what has failed since. Check it while you wait for a lock without a time
+    /// limit.
     #[must_use]
     pub fn contact(&self) -> Contact {
         self.0.identity.contact()
     }
 
-    /// Waits until everything that was dropped before this call is released. Call it before the runtime ends; otherwise dropped
-    /// locks may stay held for their `ttl`.
+    /// Waits until everything that was dropped before this call is released. Call it before the runtime ends; otherwise
+    /// dropped locks may stay held for their `ttl`.
     pub async fn settled(&self) {
         self.0.background.settled().await;
     }

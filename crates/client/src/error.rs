@@ -17,8 +17,8 @@ pub enum Lost {
     Expired,
     /// An administrator took it away.
     Broken,
-    /// No keepalive was acknowledged in time. It may have ended, so do not use it. The process may have been paused, the machine
-    /// suspended, or the network cut.
+    /// No keepalive was acknowledged in time. It may have ended, so do not use it. The process may have been paused,
+    /// the machine suspended, or the network cut.
     CutOff,
     /// This program, or another one that knows its id, released it.
     Released,
@@ -50,9 +50,9 @@ impl std::fmt::Display for Lost {
     }
 }
 
-/// What went wrong. Each variant says what happened to the lock or the data, and so what the caller can do. New variants and fields
-/// may be added: match with `..`. The text is safe for terminals and logs: it escapes control characters in text from others. The
-/// fields keep that text unchanged.
+/// What went wrong. Each variant says what happened to the lock or the data, and so what the caller can do. New
+/// variants and fields may be added: match with `..`. The text is safe for terminals and logs: it escapes control
+/// characters in text from others. The fields keep that text unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -79,7 +79,8 @@ pub enum Error {
     /// The grant or session is lost: stop all work that needs it.
     #[error("lost: {0}")]
     Lost(Lost),
-    /// The write was not made, because the token does not belong to the current holder. Stop all work that needs the lock.
+    /// The write was not made, because the token does not belong to the current holder. Stop all work that needs the
+    /// lock.
     #[error("the fencing token is stale, and the write was not made")]
     #[non_exhaustive]
     StaleToken {
@@ -114,8 +115,8 @@ pub enum Error {
         /// Its path.
         path: String,
     },
-    /// No answer came in time, and **nothing was done**. For a lock: this program does not hold it, and the background takes back
-    /// any request that may still arrive. Try again later.
+    /// No answer came in time, and **nothing was done**. For a lock: this program does not hold it, and the background
+    /// takes back any request that may still arrive. Try again later.
     #[error("no answer from the cluster in time: {}", harmless(.last))]
     #[non_exhaustive]
     Unavailable {
@@ -131,16 +132,16 @@ pub enum Error {
         /// When to try again, if the server says so.
         retry_after: Option<Duration>,
     },
-    /// The cluster's state is full, and nothing was done. A retry helps only after something is removed or released (nodes, grants,
-    /// sessions), which still works, or after every node gets more memory.
+    /// The cluster's state is full, and nothing was done. A retry helps only after something is removed or released
+    /// (nodes, grants, sessions), which still works, or after every node gets more memory.
     #[error("the state is full: {detail}")]
     #[non_exhaustive]
     StateFull {
         /// How full, and what to do.
         detail: String,
     },
-    /// **It may have happened, or may still happen**: no answer came in time, although the client repeated the request with the same
-    /// key. Check the state before you try again.
+    /// **It may have happened, or may still happen**: no answer came in time, although the client repeated the request
+    /// with the same key. Check the state before you try again.
     #[error("it may have happened: no answer in time: {}", harmless(.last))]
     #[non_exhaustive]
     OutcomeUnknown {
@@ -160,8 +161,8 @@ pub enum Error {
         /// What is wrong with the request.
         detail: String,
     },
-    /// The cluster answered, and this version of the client cannot read the answer: the server may be newer. The request may have been
-    /// carried out.
+    /// The cluster answered, and this version of the client cannot read the answer: the server may be newer. The
+    /// request may have been carried out.
     #[error("the answer is not valid: {}", harmless(.why))]
     #[non_exhaustive]
     NotUnderstood {

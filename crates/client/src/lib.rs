@@ -39,54 +39,58 @@
 //!
 //! # Overview
 //!
-//! - [`Client::lock`], [`read_lock`](Client::read_lock), [`write_lock`](Client::write_lock), [`semaphore`](Client::semaphore)
-//!   return a builder, [`Acquire`]. `.await` it, call [`try_now`](Acquire::try_now), or [`run`](Acquire::run) work under the lock.
+//! - [`Client::lock`], [`read_lock`](Client::read_lock), [`write_lock`](Client::write_lock),
+//!   [`semaphore`](Client::semaphore) return a builder, [`Acquire`]. `.await` it, call [`try_now`](Acquire::try_now),
+//!   or [`run`](Acquire::run) work under the lock.
 //! - [`Client::elect`]: a guard that means leadership, with a value that observers see. [`leader`](Client::leader) and
 //!   [`observe`](Client::observe) show who leads.
-//! - [`Guard`] and [`Held`]: a held lock. [`token`](Held::token), [`lost`](Held::lost), fenced writes ([`put`](Held::put)),
-//!   [`release`](Guard::release), [`upgrade`](Guard::upgrade) and [`downgrade`](Guard::downgrade).
-//! - [`Client::session`]: a [`Session`] keeps many grants alive with one keepalive, and a thousand acquires wait through it over a
-//!   few connections.
+//! - [`Guard`] and [`Held`]: a held lock. [`token`](Held::token), [`lost`](Held::lost), fenced writes
+//!   ([`put`](Held::put)), [`release`](Guard::release), [`upgrade`](Guard::upgrade) and
+//!   [`downgrade`](Guard::downgrade).
+//! - [`Client::session`]: a [`Session`] keeps many grants alive with one keepalive, and a thousand acquires wait
+//!   through it over a few connections.
 //! - [`Client::nodes`]: the tree of [`Nodes`]. [`Client::transaction`]: several changes in one step.
 //! - [`Client::watch`]: changes as a stream, which resumes by itself after broken connections and nodes.
-//! - [`Client::locks`], [`Client::sessions`], [`Client::cluster`]: holders, waiters, members and the leader, with the operations of
-//!   administrators.
-//! - [`Client::call`]: any call of the HTTP API, with this client's retries and deadlines, and an answer that is not parsed.
+//! - [`Client::locks`], [`Client::sessions`], [`Client::cluster`]: holders, waiters, members and the leader, with the
+//!   operations of administrators.
+//! - [`Client::call`]: any call of the HTTP API, with this client's retries and deadlines, and an answer that is not
+//!   parsed.
 //! - [`recipes`]: barriers, latches, queues, counters, groups and `once`.
 //! - `blocking`: the same without async code, with the feature of that name.
 //!
 //! # Guarantees
 //!
-//! - **A guard is lost before the cluster can grant its lock to somebody else.** The client relies on a lock only because of
-//!   keepalives that it sent itself, counted from before each was sent, less a [`margin`]. That needs no network, and time in which
-//!   the process is stopped or the machine suspended counts (on Linux; elsewhere a suspension may not). It assumes that the rates of
-//!   the two clocks stay within [`CLOCK_RATE_BOUND_PERCENT`]. A program can still be stopped between checking the guard and writing:
-//!   **send the token with every write**, and check it where the data is.
-//! - **The client learns of a loss at once** if it can reach the cluster: [`Held::lost`] returns when an administrator breaks a
-//!   lock. (With more than 16 guards outside sessions, some learn of it only at their next renewal.)
-//! - **You can drop anything at any moment.** A dropped future leaves no place in a queue, and a dropped guard is released: in the
-//!   background, with retries. [`Client::settled`] waits for that.
-//! - **Retries are safe.** The client makes ids before it sends the first byte, and every retry has the same id. If no answer comes
-//!   in the caller's time, the error says whether nothing happened ([`Error::Unavailable`]) or something may have happened
-//!   ([`Error::OutcomeUnknown`]).
-//! - **Any node can answer.** The client learns all nodes from one of them, and moves to another node if one is gone, silent or
-//!   unable to serve.
-//! - **Only the client's own cluster counts.** The client ignores the answer of a login page, a load balancer or another cluster: it
-//!   neither keeps a guard alive nor ends it, and fails no call. The own cluster is the first one that answers, or the one that
-//!   [`ClientBuilder::cluster_id`] names.
+//! - **A guard is lost before the cluster can grant its lock to somebody else.** The client relies on a lock only
+//!   because of keepalives that it sent itself, counted from before each was sent, less a [`margin`]. That needs no
+//!   network, and time in which the process is stopped or the machine suspended counts (on Linux; elsewhere a
+//!   suspension may not). It assumes that the rates of the two clocks stay within [`CLOCK_RATE_BOUND_PERCENT`]. A
+//!   program can still be stopped between checking the guard and writing: **send the token with every write**, and
+//!   check it where the data is.
+//! - **The client learns of a loss at once** if it can reach the cluster: [`Held::lost`] returns when an administrator
+//!   breaks a lock. (With more than 16 guards outside sessions, some learn of it only at their next renewal.)
+//! - **You can drop anything at any moment.** A dropped future leaves no place in a queue, and a dropped guard is
+//!   released: in the background, with retries. [`Client::settled`] waits for that.
+//! - **Retries are safe.** The client makes ids before it sends the first byte, and every retry has the same id. If no
+//!   answer comes in the caller's time, the error says whether nothing happened ([`Error::Unavailable`]) or something
+//!   may have happened ([`Error::OutcomeUnknown`]).
+//! - **Any node can answer.** The client learns all nodes from one of them, and moves to another node if one is gone,
+//!   silent or unable to serve.
+//! - **Only the client's own cluster counts.** The client ignores the answer of a login page, a load balancer or
+//!   another cluster: it neither keeps a guard alive nor ends it, and fails no call. The own cluster is the first one
+//!   that answers, or the one that [`ClientBuilder::cluster_id`] names.
 //!
 //! # Many guards
 //!
-//! Each guard without a session is renewed separately; renewals that are due at the same time share a request. This works for
-//! thousands of guards. For more than a few hundred, a [`Session`] is better: it has one keepalive for all of them, and reports the
-//! loss of any of them at once.
+//! Each guard without a session is renewed separately; renewals that are due at the same time share a request. This
+//! works for thousands of guards. For more than a few hundred, a [`Session`] is better: it has one keepalive for all of
+//! them, and reports the loss of any of them at once.
 //!
 //! # Versions
 //!
-//! - The vocabulary of the API is in [`types`]; this crate re-exports the most used names. Structs that a server fills in, and codes,
-//!   may get more fields and values within a version.
-//! - **Rust 1.89.** The dependencies need it. The code itself needs 1.88 (`if let … && …`), and 1.83 of the standard library
-//!   according to `clippy::incompatible_msrv`. It is compiled and tested only with the newest version.
+//! - The vocabulary of the API is in [`types`]; this crate re-exports the most used names. Structs that a server fills
+//!   in, and codes, may get more fields and values within a version.
+//! - **Rust 1.89.** The dependencies need it. The code itself needs 1.88 (`if let … && …`), and 1.83 of the standard
+//!   library according to `clippy::incompatible_msrv`. It is compiled and tested only with the newest version.
 
 mod acquire;
 #[cfg(feature = "blocking")]

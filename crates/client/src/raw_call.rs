@@ -31,12 +31,12 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 type OnEvent = Arc<dyn Fn(CallEvent<'_>) + Send + Sync>;
 
-/// A call of the HTTP API, for everything that this crate has no method for. Set its options, then [`send`](RawCall::send) it
-/// or [`open`](RawCall::open) it as a stream.
+/// A call of the HTTP API, for everything that this crate has no method for. Set its options, then
+/// [`send`](RawCall::send) it or [`open`](RawCall::open) it as a stream.
 ///
-/// The client repeats the call, at one node after the other, until a node gives a definite answer or the time is up. Every
-/// status below 500 is definite, and so is a `500` with the code `internal`. An answer from a server that is not a node of this
-/// client's cluster does not count.
+/// The client repeats the call, at one node after the other, until a node gives a definite answer or the time is up.
+/// Every status below 500 is definite, and so is a `500` with the code `internal`. An answer from a server that is not
+/// a node of this client's cluster does not count.
 ///
 /// ```no_run
 /// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
@@ -155,22 +155,22 @@ impl RawCall {
         self.key(key)
     }
 
-    /// Whether it does no harm to carry the call out twice. If it does, the client does not repeat an attempt whose outcome is
-    /// unknown.
+    /// Whether it does no harm to carry the call out twice. If it does, the client does not repeat an attempt whose
+    /// outcome is unknown.
     ///
     /// Without this, a `POST` or `PATCH` without an idempotency key is not repeated then, and any other call is.
     pub fn idempotent(self, idempotent: bool) -> RawCall {
         RawCall { idempotent: Some(idempotent), ..self }
     }
 
-    /// Lets the cluster wait this long before it answers: the parameter `wait` of the query. A later attempt waits only for
-    /// what is left of it. The wait adds to the call's [`timeout`](RawCall::timeout).
+    /// Lets the cluster wait this long before it answers: the parameter `wait` of the query. A later attempt waits only
+    /// for what is left of it. The wait adds to the call's [`timeout`](RawCall::timeout).
     pub fn wait(self, wait: Duration) -> RawCall {
         RawCall { wait: Some(wait), ..self }
     }
 
-    /// How long the call may take, over all attempts and without its [`wait`](RawCall::wait). Without this, it is the client's
-    /// [`timeout`](crate::ClientBuilder::timeout).
+    /// How long the call may take, over all attempts and without its [`wait`](RawCall::wait). Without this, it is the
+    /// client's [`timeout`](crate::ClientBuilder::timeout).
     pub fn timeout(self, timeout: Duration) -> RawCall {
         RawCall { timeout, ..self }
     }
@@ -194,8 +194,8 @@ impl RawCall {
     ///
     /// # Errors
     /// [`Error::Unavailable`] or [`Error::Busy`] if no node gave a definite answer in time and nothing was done;
-    /// [`Error::OutcomeUnknown`] if something may have been done; [`Error::NotUnderstood`] if the answer is larger than 8 MiB;
-    /// [`Error::Invalid`] if the path, a header, an endpoint or the timeout is not usable.
+    /// [`Error::OutcomeUnknown`] if something may have been done; [`Error::NotUnderstood`] if the answer is larger than
+    /// 8 MiB; [`Error::Invalid`] if the path, a header, an endpoint or the timeout is not usable.
     ///
     /// If every endpoint belongs to another server or cluster, the call fails without waiting for its time to end.
     pub async fn send(self) -> Result<RawReply, Error> {

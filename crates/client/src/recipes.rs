@@ -1,8 +1,8 @@
 //! Recipes: barriers, latches, queues, counters, groups and `once`, built from locks and nodes.
 //!
 //! Each recipe keeps its state in the tree, under a name of its kind, so that people can inspect and repair it:
-//! `fairhold node ls /latches`. All of them wait for events; none of them polls. A name is one segment, or several with a `/` between
-//! them.
+//! `fairhold node ls /latches`. All of them wait for events; none of them polls. A name is one segment, or several with
+//! a `/` between them.
 
 mod barrier;
 mod counter;

@@ -1,7 +1,7 @@
 //! Watches: every change in the cluster, as it happens, over whichever nodes are available.
 //!
-//! A watch resumes by itself, at any node, so the program never sees a broken connection or node. It reports the one thing that it
-//! cannot hide: [`WatchEvent::Compacted`], if no node still has the history that the watch needs.
+//! A watch resumes by itself, at any node, so the program never sees a broken connection or node. It reports the one
+//! thing that it cannot hide: [`WatchEvent::Compacted`], if no node still has the history that the watch needs.
 
 mod event;
 mod follow;
@@ -84,8 +84,8 @@ impl Watch {
         Watch { below: true, ..self.path(path, "") }
     }
 
-    /// Watches a lock: grants that queue, are granted, and end. With a [`tree`](Watch::tree), it also watches the locks whose names
-    /// continue this one with a `/`.
+    /// Watches a lock: grants that queue, are granted, and end. With a [`tree`](Watch::tree), it also watches the locks
+    /// whose names continue this one with a `/`.
     pub fn lock(mut self, name: &str) -> Watch {
         match LockName::parse(name) {
             Ok(name) => self.parameters.push(format!("lock={}", encode(name.as_str()))),
@@ -123,7 +123,8 @@ impl Watch {
         Watch { start: WatchStart::Initial, ..self }
     }
 
-    /// Starts with the changes of this revision. Without this and [`initial`](Watch::initial), it starts with the next change.
+    /// Starts with the changes of this revision. Without this and [`initial`](Watch::initial), it starts with the next
+    /// change.
     pub fn from(self, revision: Revision) -> Watch {
         Watch { start: WatchStart::From(revision), ..self }
     }
@@ -164,8 +165,8 @@ impl IntoFuture for Watch {
     }
 }
 
-/// A running watch: a [`Stream`]. It ends only after an error, if the cluster refuses to continue. While no node is reachable, it
-/// is silent. Dropping it ends it.
+/// A running watch: a [`Stream`]. It ends only after an error, if the cluster refuses to continue. While no node is
+/// reachable, it is silent. Dropping it ends it.
 #[derive(Debug)]
 pub struct Watching {
     events: mpsc::Receiver<Result<WatchEvent, Error>>,

@@ -1,5 +1,5 @@
-//! One acquire: requests under one id until the lock is held or refused, or the caller's time is up; then, if necessary, under
-//! another id.
+//! One acquire: requests under one id until the lock is held or refused, or the caller's time is up; then, if
+//! necessary, under another id.
 
 use crate::{
     acquire::{
@@ -34,7 +34,8 @@ pub(super) enum Attempt {
     Again(&'static str),
 }
 
-/// The requests under one id. If it is dropped before it is settled, the background takes back what they may have acquired.
+/// The requests under one id. If it is dropped before it is settled, the background takes back what they may have
+/// acquired.
 #[derive(Debug)]
 pub(super) struct Acquisition<'a> {
     pub(super) client: &'a Client,
@@ -141,8 +142,8 @@ impl<'a> Acquisition<'a> {
         Call::new(Method::POST, self.request.path()).key(self.id).json(body)
     }
 
-    /// Judges a definite answer to the request; `None` if the grant is in the queue. `proved` is the newest acknowledged
-    /// keepalive of the grant.
+    /// Judges a definite answer to the request; `None` if the grant is in the queue. `proved` is the newest
+    /// acknowledged keepalive of the grant.
     pub(super) async fn answered(&mut self, reply: &Reply, proved: Option<RenewalProof>) -> Result<Option<Attempt>, Error> {
         if reply.status.is_success() {
             let grant: dto::Grant = reply.json()?;

@@ -18,8 +18,9 @@ pub(super) enum QueuedEvidence {
 /// The part of the longest hold that an answer may take before the grant counts as one that waited.
 const PROMPT_PER_MAX_HOLD: u32 = 10;
 
-/// The state of a grant that the client learned of just now. [`Acquire::max_hold`](crate::Acquire::max_hold) says which bound
-/// applies. `max_hold` is the longest hold that the caller asked for, `first_sent` the moment before the first request was sent.
+/// The state of a grant that the client learned of just now. [`Acquire::max_hold`](crate::Acquire::max_hold) says which
+/// bound applies. `max_hold` is the longest hold that the caller asked for, `first_sent` the moment before the first
+/// request was sent.
 pub(super) fn hold_state(
     grant: &dto::Grant,
     token: FencingToken,

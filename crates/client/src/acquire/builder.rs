@@ -32,8 +32,8 @@ use std::{
 use tokio::time::Instant;
 use tracing::Instrument;
 
-/// A lock to acquire: set options, then `.await` it. You can drop it, or its future, at any moment: the background gives up the
-/// place in the queue and releases a lock that was just granted.
+/// A lock to acquire: set options, then `.await` it. You can drop it, or its future, at any moment: the background
+/// gives up the place in the queue and releases a lock that was just granted.
 #[must_use = "a lock is taken when this is awaited"]
 pub struct Acquire {
     client: Client,
@@ -138,20 +138,20 @@ impl Acquire {
         Acquire { ttl: session.ttl(), session: Some(session), ..self }
     }
 
-    /// How long the lock stays held if this program ends without releasing it: 1 s to 1 h, 30 s by default. The client renews
-    /// it after a third of this time. In a session, the session's `ttl` applies instead.
+    /// How long the lock stays held if this program ends without releasing it: 1 s to 1 h, 30 s by default. The client
+    /// renews it after a third of this time. In a session, the session's `ttl` applies instead.
     pub fn ttl(self, ttl: Duration) -> Acquire {
         Acquire { ttl, ..self }
     }
 
-    /// How long to wait for the lock. After that, the result is [`Error::WaitTimeout`]. A wait that is longer than the server's
-    /// maximum of 10 minutes keeps its place too.
+    /// How long to wait for the lock. After that, the result is [`Error::WaitTimeout`]. A wait that is longer than the
+    /// server's maximum of 10 minutes keeps its place too.
     pub fn wait(self, wait: Duration) -> Acquire {
         Acquire { wait: Some(wait), ..self }
     }
 
-    /// Acquires this lock too, in the same step and the same mode: all or none, up to 64 locks, with one token. All requests
-    /// take several locks in the same order, so such requests never deadlock. Each lock has one permit.
+    /// Acquires this lock too, in the same step and the same mode: all or none, up to 64 locks, with one token. All
+    /// requests take several locks in the same order, so such requests never deadlock. Each lock has one permit.
     pub fn and(mut self, name: impl Into<String>) -> Acquire {
         self.others.push((name.into(), self.mode));
         self
@@ -165,9 +165,9 @@ impl Acquire {
 
     /// The name of the holder or waiter, for people who read the queue: up to 256 bytes.
     ///
-    /// In a session, all requests with the same owner count as one task for deadlock detection: if two owners would wait for
-    /// each other forever, the server refuses the later request (`would_deadlock`). Do not give the same name to two independent
-    /// tasks.
+    /// In a session, all requests with the same owner count as one task for deadlock detection: if two owners would
+    /// wait for each other forever, the server refuses the later request (`would_deadlock`). Do not give the same name
+    /// to two independent tasks.
     pub fn owner(self, owner: impl Into<String>) -> Acquire {
         Acquire { owner: Some(owner.into()), ..self }
     }
@@ -178,22 +178,24 @@ impl Acquire {
         self
     }
 
-    /// How long the lock stays blocked if its holder *expires*, up to 1 h. This gives the holder's unfinished work time to end.
+    /// How long the lock stays blocked if its holder *expires*, up to 1 h. This gives the holder's unfinished work time
+    /// to end.
     pub fn lock_delay(self, delay: Duration) -> Acquire {
         Acquire { lock_delay: delay, ..self }
     }
 
-    /// The longest time that the lock may be held, 1 s to 30 days. Then the cluster ends the grant, and [`Held::lost`] returns
-    /// [`Lost::Expired`]. An upgrade restarts the time.
+    /// The longest time that the lock may be held, 1 s to 30 days. Then the cluster ends the grant, and [`Held::lost`]
+    /// returns [`Lost::Expired`]. An upgrade restarts the time.
     ///
-    /// The cluster counts from the grant. If the lock was granted without waiting, the guard counts on its own, from before the
-    /// first request was sent, and subtracts the [`margin`](crate::margin): it is lost before the cluster ends the grant, even
-    /// without a network. If the request *waited*, the client does not know the moment of the grant. It then counts from the
-    /// moment it learns of the grant, which is later. The guard is lost earlier if a watch or a renewal says so first. Outside a
-    /// session, an answer that took longer than a tenth of `max_hold` counts as a wait.
+    /// The cluster counts from the grant. If the lock was granted without waiting, the guard counts on its own, from
+    /// before the first request was sent, and subtracts the [`margin`](crate::margin): it is lost before the cluster
+    /// ends the grant, even without a network. If the request *waited*, the client does not know the moment of the
+    /// grant. It then counts from the moment it learns of the grant, which is later. The guard is lost earlier if a
+    /// watch or a renewal says so first. Outside a session, an answer that took longer than a tenth of `max_hold`
+    /// counts as a wait.
     ///
-    /// The client does not count a bound that an administrator set, nor for a further hold ([`reentrant`](Acquire::reentrant))
-    /// whose first guard is gone: only the cluster ends those.
+    /// The client does not count a bound that an administrator set, nor for a further hold
+    /// ([`reentrant`](Acquire::reentrant)) whose first guard is gone: only the cluster ends those.
     ///
     /// ```no_run
     /// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
@@ -206,17 +208,19 @@ impl Acquire {
         Acquire { max_hold: Some(max_hold), ..self }
     }
 
-    /// If this [`owner`](Acquire::owner) of this session already holds the lock, adds a further hold of the same grant, with the
-    /// same token: `session.lock("deploy").owner("ci-7").reentrant().await?`. Each guard releases its own hold, and the lock is
-    /// free after the last one. The options of the first hold apply: `max_hold` of a further hold has no effect.
+    /// If this [`owner`](Acquire::owner) of this session already holds the lock, adds a further hold of the same grant,
+    /// with the same token: `session.lock("deploy").owner("ci-7").reentrant().await?`. Each guard releases its own
+    /// hold, and the lock is free after the last one. The options of the first hold apply: `max_hold` of a further hold
+    /// has no effect.
     ///
-    /// It needs a session and an owner, and does not work for several locks at once or for an election: otherwise the result is
-    /// [`Error::Invalid`].
+    /// It needs a session and an owner, and does not work for several locks at once or for an election: otherwise the
+    /// result is [`Error::Invalid`].
     pub fn reentrant(self) -> Acquire {
         Acquire { reentrant: true, ..self }
     }
 
-    /// Queues before waiters of lower priority; 0 by default. A holder never loses its lock to a waiter of higher priority.
+    /// Queues before waiters of lower priority; 0 by default. A holder never loses its lock to a waiter of higher
+    /// priority.
     pub fn priority(self, priority: i32) -> Acquire {
         Acquire { priority, ..self }
     }
@@ -231,8 +235,8 @@ impl Acquire {
         Acquire { permits, ..self }
     }
 
-    /// Calls this function with the place in the queue while the request waits, and again when the place has changed, at most
-    /// every few seconds.
+    /// Calls this function with the place in the queue while the request waits, and again when the place has changed,
+    /// at most every few seconds.
     pub fn on_queue(self, on_queue: impl FnMut(&QueuePlace) + Send + 'static) -> Acquire {
         Acquire { on_queue: Some(Box::new(on_queue)), ..self }
     }
@@ -240,18 +244,20 @@ impl Acquire {
     /// Acquires the lock only if it is free now. Does not queue.
     ///
     /// # Errors
-    /// [`Error::LockHeld`] if somebody else holds it; [`Error::Unavailable`] if the cluster did not answer within the client's
-    /// timeout: then this program does not hold it either.
+    /// [`Error::LockHeld`] if somebody else holds it; [`Error::Unavailable`] if the cluster did not answer within the
+    /// client's timeout: then this program does not hold it either.
     pub async fn try_now(self) -> Result<Guard, Error> {
         let until = WaitUntil::Now(Instant::now() + self.client.inner().timeout);
         self.take(until).await
     }
 
-    /// Acquires the lock, runs `work`, and releases the lock. **If the lock is lost, `work` is dropped** at its current `.await`,
-    /// and the result is [`Error::Lost`]. Work that blocks its thread cannot be dropped: pass the token with its writes.
+    /// Acquires the lock, runs `work`, and releases the lock. **If the lock is lost, `work` is dropped** at its current
+    /// `.await`, and the result is [`Error::Lost`]. Work that blocks its thread cannot be dropped: pass the token with
+    /// its writes.
     ///
     /// # Errors
-    /// The errors of acquiring the lock, and [`Error::Lost`]. A failed release is not an error: the background keeps trying.
+    /// The errors of acquiring the lock, and [`Error::Lost`]. A failed release is not an error: the background keeps
+    /// trying.
     pub async fn run<T, Work: Future<Output = T>>(self, work: impl FnOnce(Held) -> Work) -> Result<T, Error> {
         let guard = self.await?;
         let held = guard.held().clone();
@@ -338,8 +344,8 @@ fn whole_millis(time: Duration) -> Duration {
     Duration::from_millis(duration::millis(time))
 }
 
-/// An owner that no other request has. Two requests of a session without an owner may come from two tasks: one may continue
-/// while the other waits.
+/// An owner that no other request has. Two requests of a session without an owner may come from two tasks: one may
+/// continue while the other waits.
 fn distinct_owner(owner: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(1);
     let suffix = format!("/{}", COUNT.fetch_add(1, Ordering::Relaxed));

@@ -1,10 +1,10 @@
 //! Waits for a lock with an open request, for grants without a session.
 //!
-//! A request that waits is silent. So the client also asks its node, every few seconds, to renew the grant. That has two
-//! effects. A renewal proves that the grant is alive, so the answer, whenever it comes, is a guard without a further round
-//! trip. And a node that does not answer a renewal may not answer the request either: the client then sends the same request,
-//! with the same id, to another node too. It leaves the first request open, because closing it would tell its node that the
-//! caller has left.
+//! A request that waits is silent. So the client also asks its node, every few seconds, to renew the grant. That has
+//! two effects. A renewal proves that the grant is alive, so the answer, whenever it comes, is a guard without a
+//! further round trip. And a node that does not answer a renewal may not answer the request either: the client then
+//! sends the same request, with the same id, to another node too. It leaves the first request open, because closing it
+//! would tell its node that the caller has left.
 
 use crate::{
     acquire::{
@@ -180,7 +180,8 @@ impl Acquisition<'_> {
         in_flight.probe_at = now + FIRST_PROBE_AFTER.min(renewal_due(self.request.ttl));
     }
 
-    /// Asks the node of the newest request to renew the grant and, if the caller wants to know, for its place in the queue.
+    /// Asks the node of the newest request to renew the grant and, if the caller wants to know, for its place in the
+    /// queue.
     fn probe(&self, in_flight: &mut InFlight, wants_place: bool) {
         let Some(endpoint) = in_flight.newest.clone() else { return };
         let target = match self.session {
@@ -228,7 +229,8 @@ impl Acquisition<'_> {
             ProbeOutcome::NotThereYet => {}
             // The session's own keepalive finds that out too, and knows the reason.
             ProbeOutcome::Ended if self.session.is_some() => {}
-            // The open request is about to get the reason: a withdrawal at the end of a wait is answered after it happened.
+            // The open request is about to get the reason: a withdrawal at the end of a wait is answered after it
+            // happened.
             ProbeOutcome::Ended if !in_flight.seems_ended => {
                 in_flight.seems_ended = true;
                 in_flight.probe_at = Instant::now() + FIRST_PROBE_AFTER;

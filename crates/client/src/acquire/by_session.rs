@@ -1,5 +1,5 @@
-//! Waits for a lock through a session: the session keeps the place in the queue, and the session's watch reports the grant. So
-//! no request is open during the wait, and a thousand waits need only a few connections.
+//! Waits for a lock through a session: the session keeps the place in the queue, and the session's watch reports the
+//! grant. So no request is open during the wait, and a thousand waits need only a few connections.
 
 use crate::{
     acquire::{
@@ -127,8 +127,8 @@ impl Acquisition<'_> {
         Err(self.wait_timeout())
     }
 
-    /// Sends the request to one node after the other until one gives a definite answer. Without a `wait`, the node answers as
-    /// soon as the grant is in the queue.
+    /// Sends the request to one node after the other until one gives a definite answer. Without a `wait`, the node
+    /// answers as soon as the grant is in the queue.
     async fn request_at_nodes(
         &mut self,
         session: &Session,

@@ -16,8 +16,8 @@ pub struct QueuePlace {
     pub waits_for: Option<Contender>,
     /// The first grants ahead, in order, holders first.
     pub ahead: Vec<Contender>,
-    /// The server's estimate of the remaining wait, from how long others held the lock recently. `None` if nobody has held it
-    /// before.
+    /// The server's estimate of the remaining wait, from how long others held the lock recently. `None` if nobody has
+    /// held it before.
     pub estimate: Option<Duration>,
 }
 

@@ -57,9 +57,9 @@ impl Held {
         self.check().is_ok()
     }
 
-    /// Waits until the lock is lost or released. It needs no network, and returns before the cluster can grant the lock to
-    /// somebody else: at the latest, one `ttl` less the [`margin`](crate::margin) after the last acknowledged keepalive was
-    /// sent. A [`max_hold`](crate::Acquire::max_hold) can end it earlier.
+    /// Waits until the lock is lost or released. It needs no network, and returns before the cluster can grant the lock
+    /// to somebody else: at the latest, one `ttl` less the [`margin`](crate::margin) after the last acknowledged
+    /// keepalive was sent. A [`max_hold`](crate::Acquire::max_hold) can end it earlier.
     pub async fn lost(&self) -> Lost {
         let mut ended = self.0.ended.subscribe();
         tokio::select! {
@@ -79,14 +79,15 @@ impl Held {
         &self.0.lock
     }
 
-    /// The grant's secret id. Anyone who knows it can renew and release the grant: give it only to work under this lock.
+    /// The grant's secret id. Anyone who knows it can renew and release the grant: give it only to work under this
+    /// lock.
     #[must_use]
     pub fn id(&self) -> GrantId {
         self.0.id
     }
 
-    /// How long this program still holds the lock if no further keepalive is acknowledged. Like [`token`](Held::token), this
-    /// uses only this program's clock.
+    /// How long this program still holds the lock if no further keepalive is acknowledged. Like [`token`](Held::token),
+    /// this uses only this program's clock.
     ///
     /// # Errors
     /// How the lock was lost, or that it was released.
@@ -124,8 +125,8 @@ impl Held {
         self.0.ended.borrow().unwrap_or(lost)
     }
 
-    /// Notes that a fence refused this token. The holder has lost the lock, whatever its clock says, unless an upgrade replaced
-    /// the token during the write.
+    /// Notes that a fence refused this token. The holder has lost the lock, whatever its clock says, unless an upgrade
+    /// replaced the token during the write.
     pub(crate) fn fenced_out(&self, token: FencingToken) {
         if self.0.state.is_surely(token) {
             self.end(Lost::Fenced);
@@ -137,8 +138,8 @@ impl Held {
     }
 }
 
-/// A lock that this program holds. The background renews it, and releases it, with retries, when the guard is dropped. [`Held`]
-/// has the holder's methods.
+/// A lock that this program holds. The background renews it, and releases it, with retries, when the guard is dropped.
+/// [`Held`] has the holder's methods.
 #[must_use = "dropping a guard releases its lock at once"]
 pub struct Guard {
     held: Held,
@@ -218,8 +219,8 @@ impl Guard {
         }
     }
 
-    /// Stops renewing the lock and does **not** release it: the lock stays held until its `ttl` has passed or its session ends.
-    /// This program can no longer use it.
+    /// Stops renewing the lock and does **not** release it: the lock stays held until its `ttl` has passed or its
+    /// session ends. This program can no longer use it.
     pub fn forget(mut self) {
         self.stop_renewing();
         self.is_released = true;
@@ -248,8 +249,8 @@ impl Drop for Guard {
     }
 }
 
-/// Watches the separate session of one grant, if the client has room for one more such watch. Otherwise the client learns of
-/// the grant's end at its next renewal.
+/// Watches the separate session of one grant, if the client has room for one more such watch. Otherwise the client
+/// learns of the grant's end at its next renewal.
 async fn watch_grant(client: Client, session: SessionNumber, from: Revision, watcher: Arc<SessionWatcher>, lease: Lease) {
     sleep(WATCH_AFTER).await;
     let Ok(_permit) = Arc::clone(&client.inner().session_watches).try_acquire_owned() else { return };

@@ -82,7 +82,8 @@ impl HoldState {
         pending
     }
 
-    /// Notes the success of an upgrade. If the token is new, the time to hold restarts, counted from before the upgrade was sent.
+    /// Notes the success of an upgrade. If the token is new, the time to hold restarts, counted from before the upgrade
+    /// was sent.
     pub(crate) fn upgraded(&self, pending: PendingUpgrade, token: FencingToken) {
         self.0.send_modify(|facts| {
             facts.upgrade_sent = None;

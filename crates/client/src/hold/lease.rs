@@ -1,7 +1,7 @@
 //! Leases: the renewals of a grant or a session, and how long the client may still rely on it.
 //!
-//! Only this client's own clock decides, so no network is needed to notice that a lease is over. A lease that was found over
-//! never comes back, whatever is acknowledged later.
+//! Only this client's own clock decides, so no network is needed to notice that a lease is over. A lease that was found
+//! over never comes back, whatever is acknowledged later.
 //!
 //! Only an answer that names the renewed grant or session, and says how long it lives, proves a renewal.
 
@@ -121,8 +121,8 @@ impl Lease {
         if now < until { Ok(now.until(until)) } else { Err(self.end(Lost::CutOff)) }
     }
 
-    /// Notes an acknowledged keepalive. The one that was sent last counts, even if it allows less time than earlier ones: somebody
-    /// may have changed the timeout.
+    /// Notes an acknowledged keepalive. The one that was sent last counts, even if it allows less time than earlier
+    /// ones: somebody may have changed the timeout.
     pub(crate) fn proved(&self, proof: RenewalProof) {
         let now = Moment::now();
         let ttl = self.ttl_max.min(proof.ttl);

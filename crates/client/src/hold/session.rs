@@ -50,8 +50,8 @@ impl OpenSession {
         OpenSession { name: client.inner().owner.clone(), client, ttl: SESSION_TIMEOUT_DEFAULT, meta: Meta::new() }
     }
 
-    /// How long the session lives without a keepalive: 1 s to 1 h, 30 s by default. The client renews it after a third of this
-    /// time.
+    /// How long the session lives without a keepalive: 1 s to 1 h, 30 s by default. The client renews it after a third
+    /// of this time.
     pub fn ttl(self, ttl: Duration) -> OpenSession {
         OpenSession { ttl, ..self }
     }
@@ -104,8 +104,8 @@ impl IntoFuture for OpenSession {
     }
 }
 
-/// A session that the background keeps alive. Clones are the same session. When the last clone and the last guard are dropped,
-/// the session closes and everything that it owns is released.
+/// A session that the background keeps alive. Clones are the same session. When the last clone and the last guard are
+/// dropped, the session closes and everything that it owns is released.
 #[derive(Clone)]
 pub struct Session(Arc<SessionInner>);
 

@@ -1,6 +1,6 @@
-//! The watch of a session: reports which of its waiting grants were granted, and which grants ended without this program doing
-//! it, because an administrator took the lock or somebody else released it by its id. A session's keepalive says nothing about
-//! single grants, and a grant's own renewal may be far away.
+//! The watch of a session: reports which of its waiting grants were granted, and which grants ended without this
+//! program doing it, because an administrator took the lock or somebody else released it by its id. A session's
+//! keepalive says nothing about single grants, and a grant's own renewal may be far away.
 //!
 //! One watch serves all grants of a session.
 
@@ -31,8 +31,8 @@ use tokio::{
     time::sleep,
 };
 
-/// The most events that are kept for grants without a guard or waiter yet: an event can be faster than the answer to the
-/// acquire. If the event was dropped, the client reads the grant instead.
+/// The most events that are kept for grants without a guard or waiter yet: an event can be faster than the answer to
+/// the acquire. If the event was dropped, the client reads the grant instead.
 const EARLY_MAX: usize = 1_024;
 
 /// How a grant ended, if it has: the guard reads it.
@@ -155,7 +155,8 @@ impl SessionWatcher {
 }
 
 impl Watched {
-    /// Sends an update to the waiter, and keeps it for a guard or waiter that comes later: the guard of a waiter comes next.
+    /// Sends an update to the waiter, and keeps it for a guard or waiter that comes later: the guard of a waiter comes
+    /// next.
     fn notify(&mut self, number: GrantNumber, update: GrantUpdate) {
         if let Some(waiting) = self.waiting.remove(&number) {
             // If the waiting task is gone, nobody needs the update.
@@ -234,8 +235,8 @@ pub(crate) async fn run(client: Client, session: SessionNumber, from: Revision, 
     }
 }
 
-/// Reads which grants are left, if events no longer say which ended. They come page by page, in the order of their numbers. A
-/// grant that existed before and is on no page has ended.
+/// Reads which grants are left, if events no longer say which ended. They come page by page, in the order of their
+/// numbers. A grant that existed before and is on no page has ended.
 async fn read_session(client: &Client, session: SessionNumber, watcher: &SessionWatcher, lease: &Lease) {
     let inner = client.inner();
     let guarded = watcher.guarded();

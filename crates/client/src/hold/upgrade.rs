@@ -16,13 +16,14 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 impl Guard {
-    /// Makes a shared lock exclusive once nobody else holds it: `guard.upgrade().wait(minute).await?`. The result is a new token,
-    /// which [`token`](Held::token) returns from then on.
+    /// Makes a shared lock exclusive once nobody else holds it: `guard.upgrade().wait(minute).await?`. The result is a
+    /// new token, which [`token`](Held::token) returns from then on.
     pub fn upgrade(&self) -> Upgrade {
         Upgrade::new(self.held().clone())
     }
 
-    /// Makes an exclusive lock shared and keeps its token. Readers join at once. A lock that is shared already stays shared.
+    /// Makes an exclusive lock shared and keeps its token. Readers join at once. A lock that is shared already stays
+    /// shared.
     ///
     /// # Errors
     /// [`Error::Lost`]; [`Error::Refused`] for an election, a semaphore, or several locks at once;
@@ -32,21 +33,21 @@ impl Guard {
     }
 }
 
-/// An upgrade to make: `.await` it for the new token. While it waits, the caller still holds the lock shared, queues before all
-/// other waiters, and no reader joins. If it is dropped, the lock stays shared.
+/// An upgrade to make: `.await` it for the new token. While it waits, the caller still holds the lock shared, queues
+/// before all other waiters, and no reader joins. If it is dropped, the lock stays shared.
 ///
 /// # Errors
 /// After these errors the lock is still shared, with its old token:
-/// - [`Error::WaitTimeout`] if others held it for longer than the caller waits, and [`Error::LockHeld`] if the caller does not
-///   wait;
-/// - [`Error::Refused`] with [`Code::WouldDeadlock`] if another reader also waits for an upgrade: each would wait for the other,
-///   so release the lock and acquire it again;
+/// - [`Error::WaitTimeout`] if others held it for longer than the caller waits, and [`Error::LockHeld`] if the caller
+///   does not wait;
+/// - [`Error::Refused`] with [`Code::WouldDeadlock`] if another reader also waits for an upgrade: each would wait for
+///   the other, so release the lock and acquire it again;
 /// - [`Error::Unavailable`] and [`Error::Busy`] if the cluster cannot do it now.
 ///
 /// [`Error::Lost`]: the lock was lost or released during the wait.
 ///
-/// [`Error::OutcomeUnknown`]: no answer came in time, and the lock may be exclusive. Until you know, a fence may refuse the token
-/// although the lock is not lost. You can safely upgrade again to find out.
+/// [`Error::OutcomeUnknown`]: no answer came in time, and the lock may be exclusive. Until you know, a fence may refuse
+/// the token although the lock is not lost. You can safely upgrade again to find out.
 #[derive(Debug)]
 #[must_use = "an upgrade is sent when this is awaited"]
 pub struct Upgrade {
@@ -59,8 +60,8 @@ impl Upgrade {
         Upgrade { held, wait: None }
     }
 
-    /// How long to wait until nobody else holds the lock; without this, as long as it takes. With zero, the upgrade succeeds only
-    /// if nobody else holds it now.
+    /// How long to wait until nobody else holds the lock; without this, as long as it takes. With zero, the upgrade
+    /// succeeds only if nobody else holds it now.
     pub fn wait(self, wait: Duration) -> Upgrade {
         Upgrade { wait: Some(wait), ..self }
     }
@@ -74,8 +75,8 @@ impl Upgrade {
         }
     }
 
-    /// Sends the upgrade to one node after the other, always with the same key, until there is a definite answer or the caller's
-    /// time is up.
+    /// Sends the upgrade to one node after the other, always with the same key, until there is a definite answer or the
+    /// caller's time is up.
     async fn request(&self) -> Result<FencingToken, Error> {
         let inner = self.held.client().inner();
         let started_at = Instant::now();

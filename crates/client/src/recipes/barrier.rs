@@ -50,8 +50,8 @@ impl Barrier {
     }
 }
 
-/// A double barrier: a fixed number of parties start together and end together. A name is for one round: use another name for the
-/// next round.
+/// A double barrier: a fixed number of parties start together and end together. A name is for one round: use another
+/// name for the next round.
 ///
 /// ```no_run
 /// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
@@ -97,7 +97,8 @@ impl DoubleBarrier {
         let enough = async {
             tree::until(&self.client, &members, Of::Children, |view| Ok((view.names()?.len() >= self.size).then_some(())))
                 .await?;
-            // A party that reads later may find fewer members, because some have left or died. So a node records the start.
+            // A party that reads later may find fewer members, because some have left or died. So a node records the
+            // start.
             tree::write(&self.client, &ready, Vec::new(), WriteIf::Absent, None).await.map(|_| ())
         };
         let started = tree::until(&self.client, &ready, Of::Value, |view| Ok(view.value()?.map(|_| ())));

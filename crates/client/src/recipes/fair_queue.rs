@@ -3,8 +3,9 @@
 use super::tree::{self, Of};
 use crate::{client::Client, error::Error};
 
-/// A queue: first in, first out, and the consumer that waits longest takes the next value. At most one consumer takes each
-/// value. If it dies right afterwards, the value is lost: store a value elsewhere before you push it if you must not lose it.
+/// A queue: first in, first out, and the consumer that waits longest takes the next value. At most one consumer takes
+/// each value. If it dies right afterwards, the value is lost: store a value elsewhere before you push it if you must
+/// not lose it.
 ///
 /// ```no_run
 /// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
@@ -34,8 +35,8 @@ impl FairQueue {
         self.client.nodes().create_sequential(&self.path, "", value).parents().await.map(|_| ())
     }
 
-    /// Takes the first value; if there is none, waits for one. Dropping the future takes nothing, unless the value was just being
-    /// taken.
+    /// Takes the first value; if there is none, waits for one. Dropping the future takes nothing, unless the value was
+    /// just being taken.
     ///
     /// # Errors
     /// The errors of a lock and of a write.

@@ -34,7 +34,8 @@ pub struct GroupMember {
     pub value: Vec<u8>,
 }
 
-/// This program's membership in a group. Dropping it leaves the group. If the program dies, it leaves when its session expires.
+/// This program's membership in a group. Dropping it leaves the group. If the program dies, it leaves when its session
+/// expires.
 #[derive(Debug)]
 #[must_use = "dropping this leaves the group at once"]
 pub struct Membership {
@@ -76,8 +77,8 @@ impl Group {
         self.values(names).await
     }
 
-    /// Waits until the names of the members satisfy the condition, and returns the members. It checks again when a member joins or
-    /// leaves, but not when a value changes.
+    /// Waits until the names of the members satisfy the condition, and returns the members. It checks again when a
+    /// member joins or leaves, but not when a value changes.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if no node answers for the client's timeout.

@@ -36,8 +36,8 @@ impl Once {
         Once { client, path: format!("/once/{key}") }
     }
 
-    /// Tries to win, and leaves a value for later callers. Exactly one program wins, for ever, even if it dies before it does the work.
-    /// If the work must be done in any case, use a lock and record when the work is done.
+    /// Tries to win, and leaves a value for later callers. Exactly one program wins, for ever, even if it dies before
+    /// it does the work. If the work must be done in any case, use a lock and record when the work is done.
     ///
     /// # Errors
     /// The errors of a write. After [`Error::OutcomeUnknown`], this program may have won without knowing it:

@@ -113,8 +113,8 @@ pub(super) enum WriteIf {
     Version(i32),
 }
 
-/// Writes a node and creates missing parents. With a session, the node lives as long as the session. Returns the new version, or
-/// `None` if the condition does not hold.
+/// Writes a node and creates missing parents. With a session, the node lives as long as the session. Returns the new
+/// version, or `None` if the condition does not hold.
 pub(super) async fn write(
     client: &Client,
     path: &str,
@@ -160,8 +160,8 @@ pub(super) fn number<T: std::str::FromStr>(path: &str, value: &[u8]) -> Result<T
     text.ok_or_else(|| Error::Invalid(format!("{path} does not hold a number: somebody else has written it")))
 }
 
-/// Changes a number by a rule, and tries again if somebody else has written in between. The rule returns the new number, or `None`
-/// to leave it.
+/// Changes a number by a rule, and tries again if somebody else has written in between. The rule returns the new
+/// number, or `None` to leave it.
 pub(super) async fn change_number<T: std::str::FromStr + ToString>(
     client: &Client,
     path: &str,

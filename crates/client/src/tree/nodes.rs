@@ -48,8 +48,8 @@ impl Nodes {
         Nodes { client, options: ReadOptions::default() }
     }
 
-    /// Reads a node's value, linearizably: the read sees every write that was acknowledged before it started. `None` if the node does
-    /// not exist.
+    /// Reads a node's value, linearizably: the read sees every write that was acknowledged before it started. `None` if
+    /// the node does not exist.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if no answer came within the client's timeout.
@@ -74,7 +74,8 @@ impl Nodes {
         }
     }
 
-    /// Reads the names of a node's children, in byte order. More than 1,000 children come in pages, each with its own revision.
+    /// Reads the names of a node's children, in byte order. More than 1,000 children come in pages, each with its own
+    /// revision.
     ///
     /// # Errors
     /// [`Error::NoNode`] if the node does not exist; the errors of [`get`](Nodes::get).
@@ -98,11 +99,13 @@ impl Nodes {
         self.client.pages(&format!("{}?children&meta", node_url(path)?), self.options).await
     }
 
-    /// Waits until a node's value is newer than at that revision, or than now, and reads it; `None` if it did not change in that time.
-    /// If a node of the cluster is gone, the client tries another one. This sees only the last change; a watch sees every change.
+    /// Waits until a node's value is newer than at that revision, or than now, and reads it; `None` if it did not
+    /// change in that time. If a node of the cluster is gone, the client tries another one. This sees only the last
+    /// change; a watch sees every change.
     ///
     /// # Errors
-    /// The errors of [`get`](Nodes::get); [`Error::NoNode`] if the node was removed, or did not exist during the whole wait.
+    /// The errors of [`get`](Nodes::get); [`Error::NoNode`] if the node was removed, or did not exist during the whole
+    /// wait.
     pub async fn get_next(&self, path: &str, after: Option<Revision>, wait: Duration) -> Result<Option<NodeValue>, Error> {
         let poll = LongPoll { path: &node_url(path)?, options: self.options, after, wait: Some(wait) };
         self.client.long_poll(&poll).await?.map(value).transpose()
@@ -126,7 +129,8 @@ impl Nodes {
         Create::new(self.client.clone(), path, value.into())
     }
 
-    /// Creates a child whose name is this prefix and the parent's next number, in ten digits: set options, then `.await` it.
+    /// Creates a child whose name is this prefix and the parent's next number, in ten digits: set options, then
+    /// `.await` it.
     pub fn create_sequential(&self, parent: &str, name: &str, value: impl Into<Vec<u8>>) -> Create {
         self.create(parent, value).sequential(name)
     }

@@ -29,9 +29,9 @@ impl Client {
     }
 }
 
-/// A transaction to make: add conditions and operations, then `.await` it. All of it is one step with one revision. If a condition
-/// does not hold, the cluster does what was added after [`otherwise`](Transaction::otherwise); without that, it refuses the
-/// transaction.
+/// A transaction to make: add conditions and operations, then `.await` it. All of it is one step with one revision. If
+/// a condition does not hold, the cluster does what was added after [`otherwise`](Transaction::otherwise); without
+/// that, it refuses the transaction.
 ///
 /// ```no_run
 /// # async fn example(client: fairhold_client::Client, held: fairhold_client::Held) -> Result<(), fairhold_client::Error> {

@@ -1,5 +1,5 @@
-//! Writes to the tree. Each write gets its key before it is sent, so the cluster makes it at most once, however often the client
-//! repeats it.
+//! Writes to the tree. Each write gets its key before it is sent, so the cluster makes it at most once, however often
+//! the client repeats it.
 
 use crate::{
     client::Client,
@@ -91,8 +91,8 @@ impl WriteCall {
 }
 
 impl Held {
-    /// Writes a node's value if this grant is still held when the write takes effect: the cluster checks and writes in one step. Set
-    /// options, then `.await` it.
+    /// Writes a node's value if this grant is still held when the write takes effect: the cluster checks and writes in
+    /// one step. Set options, then `.await` it.
     pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) -> Put {
         Put::new(self.client().clone(), path, value.into()).fenced(self)
     }

@@ -57,7 +57,8 @@ impl Client {
 }
 
 impl Cluster {
-    /// Reads members, roles, term, leader and revision, as the answering server sees them. It also works without a quorum.
+    /// Reads members, roles, term, leader and revision, as the answering server sees them. It also works without a
+    /// quorum.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if no server answered within the client's timeout.
@@ -65,7 +66,8 @@ impl Cluster {
         self.client.send(&Call::new(Method::GET, "/v1/cluster".to_owned())).await?.json()
     }
 
-    /// The same from one server, optionally with a digest of its whole state: two servers at the same revision have the same digest.
+    /// The same from one server, optionally with a digest of its whole state: two servers at the same revision have the
+    /// same digest.
     ///
     /// # Errors
     /// [`Error::Invalid`] if `url` is not the URL of a server; [`Error::Unavailable`] if the server does not answer.
@@ -76,7 +78,8 @@ impl Cluster {
     /// Reads the readiness report of one server, with its view of its machine.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if `url` is not the URL of a server; [`Error::Unavailable`] if the server is not ready or does not answer.
+    /// [`Error::Invalid`] if `url` is not the URL of a server; [`Error::Unavailable`] if the server is not ready or
+    /// does not answer.
     pub async fn readiness(&self, url: &str) -> Result<dto::Readiness, Error> {
         self.of(url, "/readyz?verbose").await
     }
@@ -167,8 +170,8 @@ impl Sessions {
         self.client.pages("/v1/sessions", self.options).await
     }
 
-    /// Reads one session with everything that it owns, page by page if there is very much. `None` if no session has this number, or
-    /// it has ended.
+    /// Reads one session with everything that it owns, page by page if there is very much. `None` if no session has
+    /// this number, or it has ended.
     ///
     /// # Errors
     /// The errors of [`list`](Sessions::list).
@@ -183,8 +186,8 @@ impl Sessions {
         Ok(Some(session))
     }
 
-    /// The same for one page of at most `limit` of its grants, and of its nodes (1 to 1,000). `cursor` continues after an earlier
-    /// page.
+    /// The same for one page of at most `limit` of its grants, and of its nodes (1 to 1,000). `cursor` continues after
+    /// an earlier page.
     ///
     /// # Errors
     /// The errors of [`list`](Sessions::list).
@@ -206,8 +209,8 @@ impl Sessions {
     ///
     /// # Errors
     /// [`Error::Lost`] if no session has this number, or it had ended before; [`Error::Refused`] if the
-    /// [`auth_token`](crate::ClientBuilder::auth_token) is not the administrators'; [`Error::OutcomeUnknown`] if no answer came
-    /// within the client's timeout.
+    /// [`auth_token`](crate::ClientBuilder::auth_token) is not the administrators'; [`Error::OutcomeUnknown`] if no
+    /// answer came within the client's timeout.
     pub async fn end(&self, number: u64, reason: &str) -> Result<(), Error> {
         let call = Call::new(Method::DELETE, format!("/v1/sessions/{number}?reason={}", encode(reason)));
         let reply = self.client.send(&call).await?;

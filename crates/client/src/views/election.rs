@@ -1,7 +1,8 @@
 //! Elections: candidates, proclaimed values, and observers.
 //!
-//! An observer continues over nodes that die. It resumes with the revision after the last one that it saw, so it sees every leader
-//! and every proclaimed value once, in order, or [`Seen::Missed`] if the cluster no longer keeps some of them.
+//! An observer continues over nodes that die. It resumes with the revision after the last one that it saw, so it sees
+//! every leader and every proclaimed value once, in order, or [`Seen::Missed`] if the cluster no longer keeps some of
+//! them.
 
 use crate::{
     acquire::builder::Acquire,
@@ -36,7 +37,8 @@ pub enum Seen {
     Proclaimed(Leader),
     /// There is no leader.
     Vacant,
-    /// The observer was disconnected for so long that it may have missed leaders or values. The current state comes next.
+    /// The observer was disconnected for so long that it may have missed leaders or values. The current state comes
+    /// next.
     Missed,
 }
 
@@ -65,7 +67,8 @@ struct ElectionLine {
 }
 
 impl Client {
-    /// Becomes a candidate in an election. The guard means leadership, and observers see this value. Dropping the guard resigns.
+    /// Becomes a candidate in an election. The guard means leadership, and observers see this value. Dropping the guard
+    /// resigns.
     pub fn elect(&self, name: &str, value: impl Into<String>) -> Acquire {
         self.lock(name).candidate(value.into())
     }
@@ -73,8 +76,8 @@ impl Client {
     /// The current leader of an election.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the name is not valid; [`Error::Unavailable`] if no answer came within the client's timeout;
-    /// [`Error::Refused`] with `kind_mismatch` if the name belongs to a lock.
+    /// [`Error::Invalid`] if the name is not valid; [`Error::Unavailable`] if no answer came within the client's
+    /// timeout; [`Error::Refused`] with `kind_mismatch` if the name belongs to a lock.
     pub async fn leader(&self, name: &str) -> Result<Option<Leader>, Error> {
         let reply = self.send(&Call::new(Method::GET, url(&election(name)?))).await?;
         if reply.problem().code == Some(Code::NoLeader) {
@@ -121,15 +124,15 @@ impl Held {
 }
 
 impl Observer {
-    /// Starts with the events of this revision instead of the current state. If no node still keeps them, the first observation is
-    /// [`Seen::Missed`].
+    /// Starts with the events of this revision instead of the current state. If no node still keeps them, the first
+    /// observation is [`Seen::Missed`].
     #[must_use]
     pub fn from(self, revision: Revision) -> Observer {
         Observer { from: Some(revision), ..self }
     }
 
-    /// Waits for the next observation, over nodes that die and clusters that are unreachable. You can drop the future and call this
-    /// again.
+    /// Waits for the next observation, over nodes that die and clusters that are unreachable. You can drop the future
+    /// and call this again.
     ///
     /// # Errors
     /// [`Error::Refused`] if the cluster refuses, with `kind_mismatch` if the name belongs to a lock.

@@ -72,11 +72,12 @@ impl Locks {
         ListLocks { locks: self.clone(), query: Vec::new() }
     }
 
-    /// Reads all holders of a lock, and the number of waiters. A lock that was never used has no holders. If there are very many
-    /// holders, the client reads them page by page; the revision is that of the first page.
+    /// Reads all holders of a lock, and the number of waiters. A lock that was never used has no holders. If there are
+    /// very many holders, the client reads them page by page; the revision is that of the first page.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the name is not valid; [`Error::Unavailable`] if no answer came within the client's timeout.
+    /// [`Error::Invalid`] if the name is not valid; [`Error::Unavailable`] if no answer came within the client's
+    /// timeout.
     pub async fn get(&self, name: &str) -> Result<At<dto::Lock>, Error> {
         let At { revision, value: mut lock } = self.get_page(name, PAGE, None).await?;
         if let Some(cursor) = lock.next_cursor.take() {
@@ -97,8 +98,8 @@ impl Locks {
         self.read(page(&url(name, "")?, limit, cursor)).await?.as_of()
     }
 
-    /// Reads all contenders of a lock in order, holders first. If there are very many, the client reads them page by page; the
-    /// revision is that of the first page.
+    /// Reads all contenders of a lock in order, holders first. If there are very many, the client reads them page by
+    /// page; the revision is that of the first page.
     ///
     /// # Errors
     /// The errors of [`get`](Locks::get).
@@ -115,8 +116,9 @@ impl Locks {
         self.read(page(&url(name, "/queue")?, limit, cursor)).await?.as_of()
     }
 
-    /// Waits until the queue has changed since a revision, or since now, and reads it; `None` if it did not change in that time. If
-    /// a node is gone, the client tries another one. To miss no change, pass the revision of your last read.
+    /// Waits until the queue has changed since a revision, or since now, and reads it; `None` if it did not change in
+    /// that time. If a node is gone, the client tries another one. To miss no change, pass the revision of your last
+    /// read.
     ///
     /// # Errors
     /// The errors of [`get`](Locks::get).
@@ -144,8 +146,8 @@ impl Locks {
         self.client.pages(&format!("{}{at}", url(name, "/history")?), self.options).await
     }
 
-    /// Whether a holder of the lock has this token now. With a grant's id, whether that grant is the one: this is exact even among
-    /// readers, who share a token.
+    /// Whether a holder of the lock has this token now. With a grant's id, whether that grant is the one: this is exact
+    /// even among readers, who share a token.
     ///
     /// # Errors
     /// The errors of [`get`](Locks::get).

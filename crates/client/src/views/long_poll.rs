@@ -1,9 +1,9 @@
 //! Long polls: reads that wait for something newer, over nodes that die, stop or lose their majority.
 //!
-//! A node that delays its answer is silent. It may have stopped, or lost contact with the other nodes: then it would finally say
-//! that there is nothing newer without knowing it. So the client asks a node to wait only for a short time, again and again. Each
-//! of these requests starts as fresh as any other read. All of them name the same revision, so the client misses nothing between
-//! them, whichever node answers.
+//! A node that delays its answer is silent. It may have stopped, or lost contact with the other nodes: then it would
+//! finally say that there is nothing newer without knowing it. So the client asks a node to wait only for a short time,
+//! again and again. Each of these requests starts as fresh as any other read. All of them name the same revision, so
+//! the client misses nothing between them, whichever node answers.
 
 use crate::{
     client::Client,
@@ -40,8 +40,8 @@ pub(crate) struct LongPoll<'a> {
 }
 
 impl Client {
-    /// Waits for something newer. Returns `None` if nothing came in that time. The client leaves nodes that do not answer; it fails
-    /// if no node answers for the client's timeout.
+    /// Waits for something newer. Returns `None` if nothing came in that time. The client leaves nodes that do not
+    /// answer; it fails if no node answers for the client's timeout.
     pub(crate) async fn long_poll(&self, poll: &LongPoll<'_>) -> Result<Option<Reply>, Error> {
         let inner = self.inner();
         let until = poll.wait.and_then(|wait| Instant::now().checked_add(wait));
@@ -109,7 +109,8 @@ impl LongPoll<'_> {
     }
 }
 
-/// Whether nothing came while the node waited. If the node never existed, the answer is the same as if it had just been removed.
+/// Whether nothing came while the node waited. If the node never existed, the answer is the same as if it had just been
+/// removed.
 fn has_nothing_newer(reply: &Reply, waited: bool) -> bool {
     reply.status == StatusCode::NOT_MODIFIED || (waited && reply.problem().code == Some(Code::NoNode))
 }

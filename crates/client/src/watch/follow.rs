@@ -142,8 +142,8 @@ impl Follower {
         !self.lost.is_empty() && (waited || all.iter().all(has_lost_it))
     }
 
-    /// Reports lost events and moves to the first revision from which some node has everything. Returns whether the program still
-    /// reads the watch.
+    /// Reports lost events and moves to the first revision from which some node has everything. Returns whether the
+    /// program still reads the watch.
     async fn reset(&mut self) -> bool {
         let oldest = self.lost.drain(..).map(|(_, oldest)| oldest).min().unwrap_or_default();
         self.position = if self.starts_with_initial { Position::Initial(0) } else { Position::At(oldest, 0) };

@@ -28,8 +28,8 @@ const RETRY_FOR: Duration = Duration::from_secs(600);
 #[derive(Debug, Clone)]
 pub(crate) struct Background {
     runtime: Handle,
-    /// The trackers whose tasks may still run, the newest last. A wait closes the newest one, so that it does not wait for later
-    /// tasks.
+    /// The trackers whose tasks may still run, the newest last. A wait closes the newest one, so that it does not wait
+    /// for later tasks.
     tasks: Arc<Mutex<Vec<TaskTracker>>>,
     permits: Arc<Semaphore>,
     calls: Transport,
@@ -66,8 +66,8 @@ impl Background {
         self.runtime.spawn(task).abort_handle()
     }
 
-    /// Releases a grant, or gives up its place in a queue, even if no caller waits for the result. Name the session if a request
-    /// for this grant may still arrive: it then acquires nothing, however late it arrives.
+    /// Releases a grant, or gives up its place in a queue, even if no caller waits for the result. Name the session if
+    /// a request for this grant may still arrive: it then acquires nothing, however late it arrives.
     pub(crate) fn release(&self, id: GrantId, session: Option<SessionId>) -> JoinHandle<Result<(), Error>> {
         let background = self.clone();
         let call = release_call(id, session);

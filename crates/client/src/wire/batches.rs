@@ -1,8 +1,8 @@
-//! Batches: one request carries the calls that many tasks make at about the same time. Client and server pay the cost of a request
-//! once, and the cluster commits the calls together.
+//! Batches: one request carries the calls that many tasks make at about the same time. Client and server pay the cost
+//! of a request once, and the cluster commits the calls together.
 //!
-//! A node has at most [`BATCHES_MAX`] such requests in flight. Later calls wait for the next one, so batches grow with the load,
-//! and a single call never waits. Only calls that the server answers at once share a batch.
+//! A node has at most [`BATCHES_MAX`] such requests in flight. Later calls wait for the next one, so batches grow with
+//! the load, and a single call never waits. Only calls that the server answers at once share a batch.
 
 use crate::wire::{
     call::{ANSWER_GRACE, ATTEMPT_MAX, BatchPart, Call, CallBody},
@@ -68,7 +68,8 @@ impl Batches {
         Batches { connections, runtime, queues: Arc::default() }
     }
 
-    /// Sends a call to one node, once, together with others. Dropping the future withdraws the call if it is not sent yet.
+    /// Sends a call to one node, once, together with others. Dropping the future withdraws the call if it is not sent
+    /// yet.
     pub(crate) async fn send(&self, endpoint: &Endpoint, call: &Call, limit: Duration) -> Attempted {
         let unknown = |why: &str| Attempted::unknown(format!("{endpoint}: {why}"));
         let (sender, receiver) = oneshot::channel();
@@ -148,8 +149,8 @@ async fn send(connections: &Connections, endpoint: &Endpoint, mut batch: Vec<Que
     let attempted = connections.send(endpoint, &call, limit, limit + ANSWER_GRACE).await;
     let alone_again = [StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED];
     if matches!(&attempted, Attempted::Answered(Reply { status, .. }) if alone_again.contains(status)) {
-        // The node did nothing: it did not understand one of the calls, or it has an older version. Send each call alone, so that
-        // each gets its own answer.
+        // The node did nothing: it did not understand one of the calls, or it has an older version. Send each call
+        // alone, so that each gets its own answer.
         join_all(batch.into_iter().map(alone)).await;
         return;
     }

@@ -69,7 +69,8 @@ impl Call {
 pub(crate) enum BatchPart {
     /// An acquire in a session, which waits in this lock's queue without an open request.
     Acquire(LockName),
-    /// The release of the grant whose id is the key. If a session is named, the id stays ended for as long as the session lives.
+    /// The release of the grant whose id is the key. If a session is named, the id stays ended for as long as the
+    /// session lives.
     Release(Option<SessionId>),
     /// The renewal of the grant whose id is the key.
     Renew,

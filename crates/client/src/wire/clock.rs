@@ -1,12 +1,14 @@
 //! The clock that decides whether a lease is valid, and the one rule of validity.
 //!
-//! A client relies on a lease because of a keepalive that *it* sent and that was acknowledged, counted from **before** the
-//! keepalive was sent: the server counts the full time from its arrival, which is later. The server's own clock plays no part.
+//! A client relies on a lease because of a keepalive that *it* sent and that was acknowledged, counted from **before**
+//! the keepalive was sent: the server counts the full time from its arrival, which is later. The server's own clock
+//! plays no part.
 
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How often a wait for an end checks the clock: tokio's time stops while the machine is suspended, and this clock does not.
+/// How often a wait for an end checks the clock: tokio's time stops while the machine is suspended, and this clock does
+/// not.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// How much too fast or too slow a clock may run, in percent. Working hardware stays below a hundredth of this.
@@ -52,8 +54,8 @@ pub(crate) fn valid_until(sent: Moment, ttl: Duration) -> Moment {
     sent.plus(ttl.saturating_sub(margin(ttl)))
 }
 
-/// Waits until `left` reports the end, and returns it. It calls `left` again after each change. The sender of the changes must
-/// live as long as this wait.
+/// Waits until `left` reports the end, and returns it. It calls `left` again after each change. The sender of the
+/// changes must live as long as this wait.
 pub(crate) async fn wait_for_end<T, E>(mut changes: watch::Receiver<T>, left: impl Fn() -> Result<Duration, E>) -> E {
     loop {
         changes.mark_unchanged();
@@ -100,8 +102,8 @@ mod tests {
     #[test]
     fn with_both_clocks_at_their_bounds_the_client_gives_up_before_the_server() {
         for ttl in [ms(1_000), ms(30_000), ms(3_600_000)] {
-            // In true time: the client's clock is slow, so it relies on the lease for longer; the server's clock is fast, so it
-            // waits less.
+            // In true time: the client's clock is slow, so it relies on the lease for longer; the server's clock is
+            // fast, so it waits less.
             let relies = (ttl - margin(ttl)).as_secs_f64() / (1.0 - f64::from(CLOCK_RATE_BOUND_PERCENT) / 100.0);
             let waits = ttl.as_secs_f64() / (1.0 + f64::from(CLOCK_RATE_BOUND_PERCENT) / 100.0);
             assert!(relies <= waits, "{ttl:?}: the client relies on it for {relies} s, the server waits {waits} s");

@@ -18,9 +18,11 @@ use tokio::time::timeout;
 
 /// How long connecting may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
-/// How long an unused connection stays open: much shorter than at the servers, so that no request meets a closing connection.
+/// How long an unused connection stays open: much shorter than at the servers, so that no request meets a closing
+/// connection.
 const IDLE_MAX: Duration = Duration::from_secs(20);
-/// The most unused connections to one node. The client closes the rest after a burst of requests, to free their descriptors.
+/// The most unused connections to one node. The client closes the rest after a burst of requests, to free their
+/// descriptors.
 const IDLE_CONNECTIONS_MAX: usize = 32;
 /// How long sent data may stay unacknowledged, and how long a silent connection may go without a probe.
 const SILENT_MAX: Duration = Duration::from_secs(10);

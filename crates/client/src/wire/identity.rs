@@ -1,9 +1,9 @@
 //! Which cluster this client belongs to, and when it last answered.
 //!
-//! Not every server that answers at an address is a node of the cluster. It can be the login page of a network, the default page of
-//! a load balancer, a server that took over an address, or another Fairhold cluster. Every answer of a node names its cluster. The
-//! client keeps the first id that it sees, or the one from its program, and treats any other answer as no answer: it tries another
-//! node.
+//! Not every server that answers at an address is a node of the cluster. It can be the login page of a network, the
+//! default page of a load balancer, a server that took over an address, or another Fairhold cluster. Every answer of a
+//! node names its cluster. The client keeps the first id that it sees, or the one from its program, and treats any
+//! other answer as no answer: it tries another node.
 
 use crate::wire::{clock::Moment, endpoints::Endpoint};
 use fairhold_types::ClusterId;
@@ -42,10 +42,11 @@ struct LastContact {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contact {
-    /// The time since a node last answered, whatever it said. If none has answered yet, the time since the client was created.
+    /// The time since a node last answered, whatever it said. If none has answered yet, the time since the client was
+    /// created.
     pub silent_for: Duration,
-    /// Why the newest attempt failed, if one has failed since the last answer. The reason may be on this machine, such as missing
-    /// file descriptors.
+    /// Why the newest attempt failed, if one has failed since the last answer. The reason may be on this machine, such
+    /// as missing file descriptors.
     pub failure: Option<String>,
 }
 
@@ -86,8 +87,8 @@ impl Identity {
         }
     }
 
-    /// The same for a call to one server by its address. The server may have no cluster yet, and its answer does not decide which
-    /// cluster is the client's.
+    /// The same for a call to one server by its address. The server may have no cluster yet, and its answer does not
+    /// decide which cluster is the client's.
     pub(crate) fn check_server(&self, endpoint: &Endpoint, headers: &HeaderMap) -> Result<(), String> {
         match (named(headers), self.cluster()) {
             (Some(named), Some(known)) if named != known => {

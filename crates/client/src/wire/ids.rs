@@ -9,8 +9,8 @@ use std::{
 /// The random bits of a ULID.
 const RANDOM_BITS: u32 = 80;
 
-/// Makes ULIDs whose time never goes back, even if the wall clock does: a session refuses ids that are older than the ids that it
-/// has forgotten.
+/// Makes ULIDs whose time never goes back, even if the wall clock does: a session refuses ids that are older than the
+/// ids that it has forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
     last_millis: AtomicU64,

@@ -1,5 +1,5 @@
-//! Retries: sends a request with the same key to one node after the other, until there is a definite answer or the caller's time is
-//! up.
+//! Retries: sends a request with the same key to one node after the other, until there is a definite answer or the
+//! caller's time is up.
 
 use crate::{
     error::Error,
@@ -114,7 +114,8 @@ impl Transport {
         }
     }
 
-    /// The same for a caller that needs the head. `work` bounds the server's work, `within` the time until the head has arrived.
+    /// The same for a caller that needs the head. `work` bounds the server's work, `within` the time until the head has
+    /// arrived.
     pub(crate) async fn stream_at(
         &self,
         endpoint: &Endpoint,
