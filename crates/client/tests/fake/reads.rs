@@ -84,7 +84,7 @@ async fn a_node_that_falls_silent_during_a_long_poll_is_left_for_another_one() {
         let newer = locks.next_queue("a", Some(Revision(7)), 2 * SECOND).await;
         assert_eq!(newer.unwrap().unwrap().revision, Revision(8));
     }
-    assert_eq!(asked(&silent).len(), 1);
+    assert_eq!(queries(&silent).len(), 1);
     let nobody = silent.client(SECOND / 2).locks().next_queue("a", Some(Revision(7)), SECOND / 10).await;
     assert!(matches!(nobody, Err(Error::Unavailable { .. })), "{nobody:?}");
 }
