@@ -13,7 +13,7 @@ mod once;
 mod tree;
 
 pub use barrier::{Barrier, DoubleBarrier, Inside};
-pub use counter::Counter;
+pub use counter::SharedCounter;
 pub use fair_queue::FairQueue;
 pub use group::{Group, GroupMember, Membership};
 pub use latch::Latch;
@@ -48,8 +48,8 @@ impl Client {
 
     /// A shared counter.
     #[must_use]
-    pub fn counter(&self, name: &str) -> Counter {
-        Counter::new(self.clone(), name)
+    pub fn counter(&self, name: &str) -> SharedCounter {
+        SharedCounter::new(self.clone(), name)
     }
 
     /// A group of live programs, each with a value.

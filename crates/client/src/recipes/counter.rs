@@ -12,14 +12,14 @@ use crate::{client::Client, error::Error};
 /// # }
 /// ```
 #[derive(Debug, Clone)]
-pub struct Counter {
+pub struct SharedCounter {
     client: Client,
     path: String,
 }
 
-impl Counter {
-    pub(super) fn new(client: Client, name: &str) -> Counter {
-        Counter { client, path: format!("/counters/{name}") }
+impl SharedCounter {
+    pub(super) fn new(client: Client, name: &str) -> SharedCounter {
+        SharedCounter { client, path: format!("/counters/{name}") }
     }
 
     /// Adds a number, which may be negative, and returns the sum. The counter starts at 0.
