@@ -102,7 +102,8 @@ pub struct Introduction {
 pub enum Refusal {
     /// Another version of Fairhold.
     #[error(
-        "it uses peer protocol {theirs}, but this node uses {ours}: run versions of fairhold with the same peer protocol on both nodes"
+        "it uses peer protocol {theirs}, but this node uses {ours}: run versions of fairhold with the same peer protocol on both \
+         nodes"
     )]
     Version {
         /// The refused node's.
