@@ -41,8 +41,8 @@ pub fn text(registry: &Registry, format: Format) -> Result<String, fmt::Error> {
     })
 }
 
-/// OpenMetrics names a counter's family without the `_total` of its samples; the plain format names it like its samples.
-/// `# EOF` is a comment in the plain format. It stays, as a sign that the text is complete.
+/// OpenMetrics names a counter's family without the `_total` of its samples; the plain format names it like its
+/// samples. `# EOF` is a comment in the plain format. It stays, as a sign that the text is complete.
 fn plain(open: &str) -> String {
     let mut plain = String::with_capacity(open.len() + open.len() / 16);
     let mut lines = open.lines().peekable();

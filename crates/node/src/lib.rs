@@ -5,7 +5,8 @@
 //! - `feed`: the newest events, and the watchers that they concern.
 //! - `leader`: the leader's clock, keepalives, and everything that ends by itself.
 //! - `base`: tasks, shutdown, metrics, memory, and long walks over the state.
-//! - `node`: the parts of a node, started and stopped together. `scrape`: its metrics. `capacity`: how large a state it can hold.
+//! - `node`: the parts of a node, started and stopped together. `scrape`: its metrics. `capacity`: how large a state it
+//!   can hold.
 //! - `bench_support`: what the benchmarks of watches measure.
 //!
 //! The crate is generic over the runtime: time and tasks come only from it, so that a simulator can run a node.

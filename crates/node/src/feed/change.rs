@@ -187,7 +187,8 @@ impl Change {
             Event::SessionClosed { session } => Change::SessionEnded { session: *session, reason: SessionEnd::Closed },
             Event::SessionExpired { session } => Change::SessionEnded { session: *session, reason: SessionEnd::Expired },
             Event::NodeDeleted { path, .. } => Change::NodeDeleted(path.clone()),
-            // The child's own event reports it; an upgrade is reported when it is granted; attempts concern only their callers.
+            // The child's own event reports it; an upgrade is reported when it is granted; attempts concern only their
+            // callers.
             Event::Upgrading { .. }
             | Event::UpgradeEnded { .. }
             | Event::Holds { .. }

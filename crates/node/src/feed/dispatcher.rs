@@ -1,8 +1,8 @@
 //! Tells watchers of changes: a change wakes only the watchers whose filters select it.
 //!
-//! Apply only adds a change to the ring and notifies the dispatcher, a task of its own. The dispatcher goes through the new
-//! changes, marks the watchers of each with the position of the first change for them, and wakes them. So a watcher costs apply
-//! nothing, needs no queue, and skips all changes that its filters do not select.
+//! Apply only adds a change to the ring and notifies the dispatcher, a task of its own. The dispatcher goes through the
+//! new changes, marks the watchers of each with the position of the first change for them, and wakes them. So a watcher
+//! costs apply nothing, needs no queue, and skips all changes that its filters do not select.
 
 use crate::{
     api::Compacted,
@@ -71,8 +71,8 @@ impl WatchDispatcher {
         self.added.notify_one();
     }
 
-    /// Registers a watcher that starts at the end of the ring; `None` if there are too many. Everything that is added to the
-    /// ring after this call wakes the watcher, so the watcher reads the ring only after it.
+    /// Registers a watcher that starts at the end of the ring; `None` if there are too many. Everything that is added
+    /// to the ring after this call wakes the watcher, so the watcher reads the ring only after it.
     pub(crate) fn register(self: &Arc<Self>, filters: Vec<WatchFilter>) -> Option<Watcher> {
         let wake = Arc::new(Notify::new());
         let mut table = self.table();
@@ -134,8 +134,8 @@ impl WatchDispatcher {
         let mut guard = self.table();
         let table = &mut *guard;
         let Ok(new) = self.ring.from(table.dispatched, BATCH) else {
-            // The lost changes may concern any watcher: the ring dropped them before they were dispatched, or a snapshot
-            // replaced them.
+            // The lost changes may concern any watcher: the ring dropped them before they were dispatched, or a
+            // snapshot replaced them.
             let lost = table.dispatched;
             for slot in table.watchers.values_mut() {
                 slot.mark(lost, &mut wake);
@@ -208,14 +208,15 @@ impl Watcher {
         Ok(())
     }
 
-    /// Starts at the end of the ring, with the changes after a revision. No event in the ring may be later than that revision.
+    /// Starts at the end of the ring, with the changes after a revision. No event in the ring may be later than that
+    /// revision.
     pub(crate) fn start_after(&mut self, revision: Revision) {
         self.position = self.dispatcher.ring.end();
         self.from = revision.next();
     }
 
-    /// Reads the next changes, at most `CHANGES_AT_ONCE` of its own; `None` at the end of the ring. The result is empty if its
-    /// filters select none of the changes that it read. The rest of a large revision follows in the next call.
+    /// Reads the next changes, at most `CHANGES_AT_ONCE` of its own; `None` at the end of the ring. The result is empty
+    /// if its filters select none of the changes that it read. The rest of a large revision follows in the next call.
     pub(crate) fn next_changes(&mut self) -> Result<Option<Vec<RevisionChanges>>, Compacted> {
         let new = self.dispatcher.ring.from(self.position, BATCH)?;
         if new.is_empty() {
@@ -250,8 +251,8 @@ impl Watcher {
         (!list.is_empty()).then_some(RevisionChanges { revision: changes.revision, changes: list, complete: next.is_none() })
     }
 
-    /// Waits for a change that its filters select, and skips all changes before it. The watcher must have read up to the end of
-    /// the ring.
+    /// Waits for a change that its filters select, and skips all changes before it. The watcher must have read up to
+    /// the end of the ring.
     pub(crate) async fn woken(&mut self) {
         self.wake.notified().await;
         if let Some(slot) = self.dispatcher.table().watchers.get_mut(&self.id)
@@ -261,8 +262,8 @@ impl Watcher {
         }
     }
 
-    /// Skips all dispatched changes, and returns the last revision that it skipped; `None` if a change for it is pending. The
-    /// watcher must have read up to the end of the ring.
+    /// Skips all dispatched changes, and returns the last revision that it skipped; `None` if a change for it is
+    /// pending. The watcher must have read up to the end of the ring.
     pub(crate) fn skip_unrelated(&mut self) -> Option<Revision> {
         let table = self.dispatcher.table();
         let is_pending = table.watchers.get(&self.id).is_none_or(|slot| slot.pending.is_some());

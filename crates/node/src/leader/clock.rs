@@ -1,9 +1,9 @@
 //! The leader's clock: which sessions missed their keepalives, which lock delays are over, what may be forgotten.
 //!
-//! Only the leader keeps deadlines, in memory and on the monotonic clock. The followers see only its verdicts: commands that it
-//! proposes under the leadership in which it made them. A leader that was paused must not end a session when it wakes
-//! (etcd#15247). A new leader gives every session and every lock delay its full time again, because renewals are not replicated:
-//! it may only err late.
+//! Only the leader keeps deadlines, in memory and on the monotonic clock. The followers see only its verdicts: commands
+//! that it proposes under the leadership in which it made them. A leader that was paused must not end a session when it
+//! wakes (etcd#15247). A new leader gives every session and every lock delay its full time again, because renewals are
+//! not replicated: it may only err late.
 
 use crate::{
     clock::wall_now,
@@ -33,7 +33,8 @@ use tokio::sync::Notify;
 
 /// The time between two ticks.
 const TICK: Duration = Duration::from_millis(100);
-/// If a tick is later than this, the process was paused or starved and took no keepalives: all deadlines move by the delay.
+/// If a tick is later than this, the process was paused or starved and took no keepalives: all deadlines move by the
+/// delay.
 const TICK_LATE: Duration = Duration::from_millis(200);
 /// The longest pause between two scheduled commands of the same kind.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
@@ -88,8 +89,8 @@ impl<RT: AsyncRuntime> LeaderClock<RT> {
         self.with(|timers| timers.leadership() != leadership || timers.is_expiring(session)).unwrap_or(true)
     }
 
-    /// Loads the timers. The state can be large, and it cannot be written while it is read: so this reads a copy, and then
-    /// catches up with the events that happened in the meantime.
+    /// Loads the timers. The state can be large, and it cannot be written while it is read: so this reads a copy, and
+    /// then catches up with the events that happened in the meantime.
     fn start(&self, leadership: Leadership, replica: &Replica<RT>) {
         let copy = replica.read(|state| self.record(state));
         let started = RT::Instant::now();
@@ -135,8 +136,8 @@ pub(crate) async fn run<RT: AsyncRuntime>(clock: Arc<LeaderClock<RT>>, replica: 
     let mut known = None;
     loop {
         if let Some(leadership) = known {
-            // The state must have applied everything that earlier leaders committed before it is loaded. Later events are
-            // observed.
+            // The state must have applied everything that earlier leaders committed before it is loaded. Later events
+            // are observed.
             let caught_up = replica.read_barrier(RT::Instant::now() + BARRIER_TIMEOUT).await.is_ok();
             if caught_up && failpoint!(NodeClockBegin, RT).is_ok() {
                 clock.start(leadership, &replica);
@@ -161,8 +162,9 @@ enum Woken {
     Pending,
 }
 
-/// Ticks until the leadership is over. What a tick decides runs concurrently with the next ticks, so that no work holds up the
-/// clock. Objects that had no room in a command do not wait for the next tick, nor does pending work of the state.
+/// Ticks until the leadership is over. What a tick decides runs concurrently with the next ticks, so that no work holds
+/// up the clock. Objects that had no room in a command do not wait for the next tick, nor does pending work of the
+/// state.
 async fn lead<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<RT>, leadership: Leadership) {
     let mut work: FuturesUnordered<BoxFuture<'_, bool>> = FuturesUnordered::new();
     let mut last = RT::Instant::now();
@@ -221,8 +223,9 @@ fn decide<RT: AsyncRuntime>(clock: &LeaderClock<RT>, facts: &StateFacts, now: RT
     })
 }
 
-/// Confirms that this node still leads, with a barrier that starts after the sessions were due. The next tick checks again which
-/// of them are due: by then every keepalive that arrived before has moved its deadline, and so has every pause.
+/// Confirms that this node still leads, with a barrier that starts after the sessions were due. The next tick checks
+/// again which of them are due: by then every keepalive that arrived before has moved its deadline, and so has every
+/// pause.
 async fn confirm<RT: AsyncRuntime>(
     clock: &LeaderClock<RT>,
     replica: &Replica<RT>,
@@ -259,8 +262,8 @@ async fn expire<RT: AsyncRuntime>(
     false
 }
 
-/// Proposes a scheduled command, and returns whether another one of its kind may follow. It returns after a pause as long as the
-/// command took: consecutive commands leave half of the time to other work.
+/// Proposes a scheduled command, and returns whether another one of its kind may follow. It returns after a pause as
+/// long as the command took: consecutive commands leave half of the time to other work.
 async fn propose<RT: AsyncRuntime>(
     clock: &LeaderClock<RT>,
     replica: &Replica<RT>,

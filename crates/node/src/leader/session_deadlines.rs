@@ -2,10 +2,12 @@
 //!
 //! 1. **Due**: the deadline of the session has passed (`take_due`).
 //! 2. **Leadership confirmed**: a read barrier that started after step 1 proves that this node still leads (`confirm`).
-//! 3. **Still due at the next tick** (`take_expirable`): a keepalive that arrived in the meantime has moved the deadline, and so
-//!    has the tick itself if the process was paused.
-//! 4. **Proposed**: the expiry is on its way into the log. The keepalives of the session get no acknowledgement any more.
-//! 5. **Answered** (`answered`): the expiry was committed, or failed. A session that is still alive starts again at step 1.
+//! 3. **Still due at the next tick** (`take_expirable`): a keepalive that arrived in the meantime has moved the
+//!    deadline, and so has the tick itself if the process was paused.
+//! 4. **Proposed**: the expiry is on its way into the log. The keepalives of the session get no acknowledgement any
+//!    more.
+//! 5. **Answered** (`answered`): the expiry was committed, or failed. A session that is still alive starts again at
+//!    step 1.
 
 use crate::leader::deadlines::Deadlines;
 use fairhold_types::SessionNumber;

@@ -1,4 +1,5 @@
-//! Everything that ends by itself, with its deadline, as a pure structure: what is due now, and which commands are in flight.
+//! Everything that ends by itself, with its deadline, as a pure structure: what is due now, and which commands are in
+//! flight.
 
 use crate::leader::{
     bounded_holds::BoundedHolds,
@@ -30,7 +31,8 @@ const NOTE_HISTORY_EVERY: Duration = Duration::from_secs(3_600);
 /// All timers of one leadership.
 pub(crate) struct Timers<I> {
     leadership: Leadership,
-    /// How long the process was paused in all. Pauses do not count: all deadlines are on a clock that stood still meanwhile.
+    /// How long the process was paused in all. Pauses do not count: all deadlines are on a clock that stood still
+    /// meanwhile.
     paused: Duration,
     sessions: SessionDeadlines<I>,
     /// Scheduled commands that are proposed and not answered yet.
@@ -195,10 +197,11 @@ impl<I: Instant> Timers<I> {
         self.in_flight.insert(ScheduledKind::Continue).then_some(Scheduled::Continue)
     }
 
-    /// A scheduled command was answered, or its outcome is unknown (`None`). Returns whether another one of its kind may follow
-    /// at once.
+    /// A scheduled command was answered, or its outcome is unknown (`None`). Returns whether another one of its kind
+    /// may follow at once.
     ///
-    /// Objects that the command covered are not due again, even if it changed nothing. Those that it had no room for still are.
+    /// Objects that the command covered are not due again, even if it changed nothing. Those that it had no room for
+    /// still are.
     pub(crate) fn answered(&mut self, command: &Scheduled, answer: Option<&Answer>) -> bool {
         self.in_flight.remove(&command.kind());
         let objects = match answer.map(|answer| &answer.result) {
