@@ -54,7 +54,7 @@ fn a_node_with_an_older_copy_of_its_data_ends_with_advice_and_the_others_continu
         let ended = tokio::time::timeout(NOTICED_WITHIN, cluster.nodes[node].exited()).await;
         assert_eq!(ended.expect("it ends by itself").code(), Some(1));
         let log = cluster.nodes[node].log_text();
-        assert!(log.contains(&format!("the storage of node {id} has lost log entries that node {id} had acknowledged")), "{log}");
+        assert!(log.contains(&format!("node {id} has lost log entries that it had acknowledged")), "{log}");
         assert!(log.contains(&format!("Start node {id} with its newest data directory")), "{log}");
 
         // Also if another node leads by then and does not know of it.
@@ -68,7 +68,7 @@ fn a_node_with_an_older_copy_of_its_data_ends_with_advice_and_the_others_continu
         let doctor = Command::new(env!("CARGO_BIN_EXE_fairhold")).args(["doctor", "-e", &cluster.nodes[leader].url]).output();
         let text = String::from_utf8(doctor.await.expect("fairhold doctor runs").stdout).expect("text");
         assert!(text.contains(&format!("node {id} has lost {lost} log entries that it had acknowledged")), "{text}");
-        assert!(cluster.nodes[leader].log_text().contains(&format!("the storage of node {id} has lost log entries")));
+        assert!(cluster.nodes[leader].log_text().contains(&format!("node {id} has lost log entries")));
         client.write(&Call::put("/v1/nodes/kept", "meanwhile")).await;
 
         fs::remove_dir_all(&data).expect("it can be removed");

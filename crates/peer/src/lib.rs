@@ -13,7 +13,7 @@ pub mod lane;
 mod lane_context;
 mod log_limit;
 mod metrics;
-mod pending;
+pub mod pending;
 pub mod reader;
 pub mod server;
 pub mod slots;

@@ -405,8 +405,8 @@ impl Run {
                 continue;
             }
             for waiting in self.state.queue(lock).iter().filter(|entry| entry.contender.granted_at.is_none()) {
-                let (waiting, granted) = (waiting.contender, place(holder.standing, grant.0));
-                let behind = place(waiting.standing, waiting.number.0) > granted;
+                let (waiting, granted) = (waiting.contender, place(holder.effective_priority, grant.0));
+                let behind = place(waiting.effective_priority, waiting.number.0) > granted;
                 ensure(behind, || format!("#{grant} was granted before #{}, which was ahead of it", waiting.number))?;
             }
         }

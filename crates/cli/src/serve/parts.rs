@@ -164,12 +164,12 @@ impl Core {
         let peer = Arc::new(TcpPeer::new(Handle::current(), keys.clone()));
         let server = server.with_metrics(peer.metrics()).with_keys(keys);
         peer.set_service(reception.service());
-        let prelude = NodeParts::with_event_ring(config.event_ring_bytes);
-        let audience = prelude.audience();
+        let node_parts = NodeParts::with_event_ring(config.event_ring_bytes);
+        let audience = node_parts.apply_observer();
         let defects = Arc::new(DefectFile::new(&config.data, again::start_again));
         let replica =
             Replica::start(replica_config, reception, peer.clone(), log, Arc::new(snapshots), audience, defects).await?;
-        let (node, ticking) = Node::start_but_clock(prelude, replica.clone());
+        let (node, ticking) = Node::start_but_clock(node_parts, replica.clone());
         // It ends when the node is told to stop, which waits for it.
         drop(clock.spawn(ticking));
         let (stop, stopped) = oneshot::channel();

@@ -81,11 +81,11 @@ pub(crate) struct Entry {
     anonymous: bool,
     pub(crate) mode: Mode,
     pub(crate) upgrading: bool,
-    asked_limit: Option<u32>,
+    requested_limit: Option<u32>,
     pub(crate) permits: u32,
     pub(crate) priority: i32,
     /// The priority of its place in the queue.
-    pub(crate) standing: i32,
+    pub(crate) effective_priority: i32,
     overtaken: u32,
     /// All locks of its grant, with the requested modes.
     pub(crate) together: Vec<Want>,
@@ -95,7 +95,7 @@ pub(crate) struct Entry {
     /// Further holds, with their attempts.
     pub(crate) more: Vec<(Acquire, u64)>,
     /// Whether the first hold was released.
-    first_over: bool,
+    first_released: bool,
     upgrade_attempt: u64,
     upgrade_key: Option<GrantId>,
     /// The keys of its changes, and the newest key that was dropped.
@@ -128,7 +128,7 @@ impl Entry {
     }
 
     pub(crate) fn ids(&self) -> Vec<GrantId> {
-        let first = (!self.first_over).then_some(self.id);
+        let first = (!self.first_released).then_some(self.id);
         first.into_iter().chain(self.more.iter().map(|(acquire, _)| acquire.grant)).collect()
     }
 
@@ -584,7 +584,7 @@ impl Naive {
             self.entries.iter().filter(|entry| entry.lock == *lock && entry.granted.is_none()).collect();
         if !self.makes(Mistake::PriorityIgnored) {
             // Stable: equals stay in the order of arrival.
-            waiting.sort_by_key(|entry| -i64::from(entry.standing));
+            waiting.sort_by_key(|entry| -i64::from(entry.effective_priority));
         }
         waiting
     }
@@ -884,8 +884,8 @@ impl Naive {
         }
         let actor = session.filter(|_| acquire.owner.given).map(|session| self.named(session, &acquire.owner.text));
         let placed_before = |want: &Want| {
-            let standing = self.standing(&want.lock, acquire.priority);
-            self.waiting(&want.lock).iter().any(|entry| entry.standing < standing)
+            let effective_priority = self.effective_priority(&want.lock, acquire.priority);
+            self.waiting(&want.lock).iter().any(|entry| entry.effective_priority < effective_priority)
         };
         // No contender waits for an actor without a grant, except those that the new request overtakes.
         let passes = acquire.wants.iter().any(placed_before);
@@ -966,7 +966,9 @@ impl Naive {
                 let limit = left.limit(&entry.lock).unwrap_or(1);
                 entry.mode == Mode::Exclusive || other.mode == Mode::Exclusive || other.upgrading || limit > 1
             }
-            (false, false) => (-i64::from(other.standing), other.number) < (-i64::from(entry.standing), entry.number),
+            (false, false) => {
+                (-i64::from(other.effective_priority), other.number) < (-i64::from(entry.effective_priority), entry.number)
+            }
         };
         if let [only] = cycle
             && let Some(asks) = left.entries.iter().find(|entry| is_it(entry, only) && waits_in(entry, &only.lock))
@@ -1011,8 +1013,8 @@ impl Naive {
     /// The refusal of a newcomer that does not wait; `None` if it would hold the lock at once.
     fn busy(&self, want: &Want, acquire: &Acquire) -> Option<Rejection> {
         let (holders, waiting) = (self.holders(&want.lock), self.waiting(&want.lock));
-        let standing = self.standing(&want.lock, acquire.priority);
-        let before = waiting.iter().filter(|entry| entry.standing >= standing).count();
+        let effective_priority = self.effective_priority(&want.lock, acquire.priority);
+        let before = waiting.iter().filter(|entry| entry.effective_priority >= effective_priority).count();
         let limit = self.limit_in_force(want, acquire);
         let newcomer = self.newcomer(want, acquire, self.now(), 0);
         let closed = holders.iter().any(|holder| holder.upgrading);
@@ -1024,15 +1026,15 @@ impl Naive {
     }
 
     /// The priority of a newcomer's place: behind all that may not be overtaken.
-    fn standing(&self, lock: &LockName, priority: i32) -> i32 {
+    fn effective_priority(&self, lock: &LockName, priority: i32) -> i32 {
         let fixed = |entry: &&&Entry| {
             let several = entry.together.len() > 1 && !self.makes(Mistake::PriorityPassesSeveral);
             several || (entry.overtaken >= limits::OVERTAKEN_MAX && !self.makes(Mistake::PriorityNeverAges))
         };
-        self.waiting(lock).iter().filter(fixed).map(|entry| entry.standing).chain([priority]).min().expect("its own")
+        self.waiting(lock).iter().filter(fixed).map(|entry| entry.effective_priority).chain([priority]).min().expect("its own")
     }
 
-    fn newcomer(&self, want: &Want, acquire: &Acquire, session: u64, standing: i32) -> Entry {
+    fn newcomer(&self, want: &Want, acquire: &Acquire, session: u64, effective_priority: i32) -> Entry {
         Entry {
             number: self.now(),
             id: acquire.grant,
@@ -1041,17 +1043,17 @@ impl Naive {
             anonymous: matches!(acquire.claimant, Claimant::Anonymous { .. }),
             mode: want.mode,
             upgrading: false,
-            asked_limit: acquire.limit,
+            requested_limit: acquire.limit,
             permits: acquire.permits,
             priority: acquire.priority,
-            standing,
+            effective_priority,
             overtaken: 0,
             together: acquire.wants.clone(),
             owner: acquire.owner.clone(),
             meta: acquire.meta.clone(),
             attempt: 1,
             more: Vec::new(),
-            first_over: false,
+            first_released: false,
             upgrade_attempt: 0,
             upgrade_key: None,
             changes: Vec::new(),
@@ -1100,16 +1102,16 @@ impl Naive {
         for want in &acquire.wants {
             self.make_lock(&want.lock, acquire.limit);
             self.used.push(want.lock.clone());
-            let standing = self.standing(&want.lock, acquire.priority);
-            let oldest = self.waiting(&want.lock).iter().map(|entry| (entry.number, entry.standing)).min();
-            if let Some((oldest, _)) = oldest.filter(|(_, its)| *its < standing) {
+            let effective_priority = self.effective_priority(&want.lock, acquire.priority);
+            let oldest = self.waiting(&want.lock).iter().map(|entry| (entry.number, entry.effective_priority)).min();
+            if let Some((oldest, _)) = oldest.filter(|(_, its)| *its < effective_priority) {
                 let waits = |entry: &&mut Entry| entry.number == oldest && entry.lock == want.lock;
                 self.entries.iter_mut().filter(waits).for_each(|entry| entry.overtaken += 1);
             }
             for lock in self.locks.iter_mut().filter(|lock| lock.name == want.lock) {
                 lock.election = Some(acquire.value.is_some());
             }
-            let mut newcomer = self.newcomer(want, acquire, named.unwrap_or(number), standing);
+            let mut newcomer = self.newcomer(want, acquire, named.unwrap_or(number), effective_priority);
             let sequence = self.count_child(&want.lock);
             newcomer.path = want.lock.path().child(&format!("{}-lock-{sequence:010}", newcomer.session));
             self.entries.push(newcomer);
@@ -1139,7 +1141,7 @@ impl Naive {
             ("name", names(&entry.together) == names(&acquire.wants)),
             ("mode", modes(&entry.together) == modes(&acquire.wants)),
             ("value", entry.value.is_some() == acquire.value.is_some()),
-            ("limit", entry.asked_limit == acquire.limit),
+            ("limit", entry.requested_limit == acquire.limit),
             ("permits", entry.permits == acquire.permits),
             ("priority", entry.priority == acquire.priority),
             ("session", same_session),
@@ -1406,7 +1408,7 @@ impl Naive {
     fn end_hold(&mut self, entry: &Entry, id: GrantId, reason: EndReason) -> Outcome {
         for known in self.entries.iter_mut().filter(|known| known.number == entry.number) {
             known.more.retain(|(acquire, _)| acquire.grant != id);
-            known.first_over |= known.id == id;
+            known.first_released |= known.id == id;
         }
         self.remember_in_session(entry.session, id, reason);
         self.emit_holds(entry.number);

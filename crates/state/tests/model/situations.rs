@@ -131,7 +131,7 @@ pub(crate) const SITUATIONS: [Situation; 66] = [
     }),
     ("a waiter that was overtaken sixteen times is not overtaken again", |s| {
         s.newcomers().iter().any(|new| {
-            new.standing < new.priority
+            new.effective_priority < new.priority
                 && s.after.queue(&new.lock).iter().any(|entry| entry.contender.overtaken >= limits::OVERTAKEN_MAX)
         })
     }),
