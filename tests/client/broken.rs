@@ -1,9 +1,9 @@
 //! Grants that end without their holder's doing: the guard learns of it soon, long before its next renewal.
 
 use crate::{
+    basics::client_of,
     client::{Call, new_key},
     harness::{Cluster, SHORT, report, run_exclusive},
-    uses::client_of,
 };
 use fairhold_client::{Error, Lost};
 use std::time::{Duration, Instant};

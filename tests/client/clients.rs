@@ -2,9 +2,9 @@
 //! learn that they lost it, and get a refusal for a late write.
 
 use crate::{
+    basics::urls,
     client::{Call, new_key},
     harness::{Cluster, LONG, report, run_exclusive},
-    uses::urls,
     without::Need,
 };
 use std::{

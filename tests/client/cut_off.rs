@@ -2,9 +2,9 @@
 //! loss before the cluster grants to another client, and loses nothing without need.
 
 use crate::{
+    basics::client_of,
     harness::{Cluster, LONG, SHORT, pass_time, report, run_exclusive},
     trial,
-    uses::client_of,
 };
 use fairhold_client::{Client, Guard, Lost, margin};
 use std::{

@@ -1,8 +1,8 @@
 //! A dropped future leaves nothing behind, wherever it is dropped.
 
 use crate::{
+    basics::{client_of, wait_until_free},
     harness::{Cluster, LONG, report, run_exclusive},
-    uses::{client_of, wait_until_free},
 };
 use fairhold_client::{Client, Error, Guard};
 use futures_util::future::BoxFuture;

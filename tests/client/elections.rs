@@ -1,9 +1,9 @@
 //! An election while its leaders are killed: each observer sees every leader, and all observers see the same ones.
 
 use crate::{
+    basics::client_of,
     harness::{Cluster, NODES, SHORT, eventually, report, run_exclusive, run_parallel},
     trial,
-    uses::client_of,
 };
 use fairhold_client::{Client, Error, Lost, Seen};
 use std::{

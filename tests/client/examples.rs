@@ -1,8 +1,8 @@
 //! The examples of the client do what they claim.
 
 use crate::{
+    basics::{client_of, urls},
     harness::{Cluster, SHORT, run_exclusive, run_parallel},
-    uses::{client_of, urls},
 };
 use std::sync::{
     Arc,

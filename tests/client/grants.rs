@@ -1,8 +1,8 @@
 //! What a holder may do with a grant: change its mode, hold it twice, bound its hold.
 
 use crate::{
+    basics::client_of,
     harness::{Cluster, SHORT, run_parallel},
-    uses::client_of,
 };
 use fairhold_client::{Error, Guard, Lost};
 use fairhold_types::{Code, FencingToken};

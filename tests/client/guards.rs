@@ -1,9 +1,9 @@
 //! Many guards in one program with few file descriptors, on a healthy cluster: none is lost. A program without any reports that.
 
 use crate::{
+    basics::urls,
     harness::{Cluster, LONG, report, run_exclusive},
     trial,
-    uses::urls,
 };
 use fairhold_client::{Client, Error, Guard};
 use futures_util::future::{join_all, select_all};

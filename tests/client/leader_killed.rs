@@ -1,9 +1,9 @@
 //! The leader is killed repeatedly while many tasks work under one lock, and none of them notices.
 
 use crate::{
+    basics::{client_of, wait_until_free},
     harness::{Cluster, all, eventually, report, run_exclusive},
     trial,
-    uses::{client_of, wait_until_free},
 };
 use fairhold_client::Error;
 use std::{

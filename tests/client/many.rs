@@ -1,9 +1,9 @@
 //! A thousand waits of one client.
 
 use crate::{
+    basics::client_of,
     harness::{Cluster, LONG, all, eventually, report, run_exclusive},
     trial,
-    uses::client_of,
 };
 use fairhold_client::{Acquire, Client};
 use std::{

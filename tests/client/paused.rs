@@ -1,9 +1,9 @@
 //! A program that is paused for longer than its ttl finds its guard lost when it resumes, before it can use the token.
 
 use crate::{
+    basics::{client_of, urls},
     harness::{Cluster, LONG, SHORT, report, run_exclusive, run_parallel, signal_pid},
     trial,
-    uses::{client_of, urls},
 };
 use fairhold_client::{Client, Error};
 use rustix::process::Signal;

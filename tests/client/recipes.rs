@@ -1,8 +1,8 @@
 //! The recipes of the client: each keeps its promises with several programs' clients at a time.
 
 use crate::{
+    basics::client_of,
     harness::{Cluster, SHORT, all, eventually, run_parallel},
-    uses::client_of,
 };
 use fairhold_client::{Client, Error, recipes::Claimed};
 use std::{

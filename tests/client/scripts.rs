@@ -1,9 +1,9 @@
 //! The examples in `docs/examples`: for shells and for Python.
 
 use crate::{
+    basics::urls,
     client::{Call, new_key},
     harness::{Cluster, LONG, SHORT, eventually, run_exclusive, run_parallel},
-    uses::urls,
 };
 use std::{
     fs,

@@ -1,8 +1,8 @@
 //! Watches of the client: across nodes that are killed, and after history is gone.
 
 use crate::{
+    basics::client_of,
     harness::{Cluster, LONG, NODES, SHORT, report, run_exclusive, run_parallel},
-    uses::client_of,
 };
 use fairhold_client::{Client, WatchEvent, Watching};
 use fairhold_types::{

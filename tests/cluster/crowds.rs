@@ -123,7 +123,7 @@ impl Stage {
         let (leader, [follower, _]) = (cluster.leader().await, cluster.followers().await);
         let urls = cluster.nodes.iter().map(|node| node.url.clone()).collect();
         let bystanders = Bystanders::start(urls, [leader, follower]);
-        bystanders.go_on().await;
+        bystanders.wait_for_progress().await;
         report("Waits in milliseconds, each as: 99 of 100 are shorter / the longest.");
         report(&format!(
             "| while | took | steps | CPU of the leader | slowest sync, within | term | rounds | {} | \
@@ -153,7 +153,7 @@ impl Stage {
         let done = work.await;
         let took = from.elapsed();
         // Includes what is left to do afterwards, such as freeing memory.
-        self.bystanders.go_on().await;
+        self.bystanders.wait_for_progress().await;
         let to = Instant::now();
         let after = Figures::of(&self.cluster, self.leader).await;
         let waits = self.bystanders.between(from, to);
@@ -290,7 +290,7 @@ async fn measure_ends(stage: &mut Stage, sizes: Sizes, crowd: &Crowd) {
     fill::acquire(&client, &expiring, sizes.expiring, held).await;
     renewing.abort();
     // Its locks are freed before its end is complete.
-    stage.bystanders.go_on().await;
+    stage.bystanders.wait_for_progress().await;
     let expired = eventually("the session has expired, and its locks are free", LONG, || async {
         let session = client.send(&Call::get(&format!("/v1/sessions/{}?limit=1", expiring.number))).await;
         let page = client.once(&Call::get("/metrics")).await.expect_status(200);

@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Call, Grant, new_key},
-    going_away::ask_with,
+    disconnects::ask_with,
     harness::{Cluster, LONG, NODES, SHORT, run_exclusive, run_parallel},
     queue::wait_for_contenders,
 };

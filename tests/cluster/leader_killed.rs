@@ -21,8 +21,8 @@ const LOCK: &str = "counter";
 const COUNTER: &str = "counter";
 
 /// This many successful operations, and grants among them, show that the cluster works again.
-const AT_WORK: usize = 300;
-const AT_WORK_GRANTS: usize = 20;
+const BUSY: usize = 300;
+const BUSY_GRANTS: usize = 20;
 
 /// The longest silence that the median kill may cause.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -95,15 +95,15 @@ async fn assert_written(client: &Client, written: &[usize]) {
 async fn kill_leaders(cluster: &mut Cluster, load: &Load) -> (Vec<Instant>, BTreeSet<u64>) {
     let (mut killed, mut places) = (Vec::new(), BTreeSet::new());
     for _ in 0..kills() {
-        load.at_work(AT_WORK, AT_WORK_GRANTS).await;
+        load.wait_until_busy(BUSY, BUSY_GRANTS).await;
         let leader = cluster.leader().await;
         places.extend(cluster.client(leader).queue_numbers(LOCK).await);
         killed.push(Instant::now());
         cluster.nodes[leader].kill().await;
-        load.at_work(AT_WORK, AT_WORK_GRANTS).await;
+        load.wait_until_busy(BUSY, BUSY_GRANTS).await;
         cluster.restart(leader).await;
     }
-    load.at_work(AT_WORK, AT_WORK_GRANTS).await;
+    load.wait_until_busy(BUSY, BUSY_GRANTS).await;
     killed.push(Instant::now());
     (killed, places)
 }

@@ -50,7 +50,7 @@ impl Load {
     }
 
     /// Waits until this many more operations succeeded, and grants among them: the cluster works again.
-    pub(crate) async fn at_work(&self, operations: usize, grants: usize) {
+    pub(crate) async fn wait_until_busy(&self, operations: usize, grants: usize) {
         let now = || (self.count(), self.grants.load(SeqCst));
         let before = now();
         eventually("the clients are at work", Duration::from_secs(60), || async {

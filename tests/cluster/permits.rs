@@ -87,7 +87,7 @@ async fn poll_permits(client: Client, out: PermitsInUse) -> (usize, u64) {
 }
 
 /// Waits until this many more grants were made.
-async fn at_work(out: &PermitsInUse, grants: usize) {
+async fn wait_until_busy(out: &PermitsInUse, grants: usize) {
     let wanted = out.grants.load(Ordering::SeqCst) + grants;
     eventually("more grants are made", LONG, || async { (out.grants.load(Ordering::SeqCst) >= wanted).then_some(()) }).await;
 }
@@ -112,14 +112,14 @@ fn permits_never_exceed_the_limit_and_follow_the_queue_while_leaders_are_killed(
         let onlooker = tokio::spawn(poll_permits(cluster.client(0), out.clone()));
         let mut waited_at_kills = Vec::new();
         for _ in 0..kills() {
-            at_work(&out, clients()).await;
+            wait_until_busy(&out, clients()).await;
             let leader = cluster.leader().await;
             waited_at_kills.push(cluster.client(leader).queue(LOCK).await.len());
             cluster.nodes[leader].kill().await;
-            at_work(&out, clients()).await;
+            wait_until_busy(&out, clients()).await;
             cluster.restart(leader).await;
         }
-        at_work(&out, clients()).await;
+        wait_until_busy(&out, clients()).await;
         out.is_over.store(true, Ordering::SeqCst);
         let of_each = all(tasks).await;
         let (looks, most_told) = onlooker.await.expect("the onlooker's task");

@@ -19,8 +19,8 @@ const COUNTER: &str = "upgraded";
 const SEED: u64 = 0x0707_1199;
 
 /// This many successful operations, and grants among them, show that the cluster works again.
-const AT_WORK: usize = 60;
-const AT_WORK_GRANTS: usize = 10;
+const BUSY: usize = 60;
+const BUSY_GRANTS: usize = 10;
 
 /// The longest silence that the median restart may cause; it starts before the node gets the signal to stop.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -167,17 +167,17 @@ async fn restart_all(cluster: &mut Cluster, load: &Load) -> (Vec<(usize, bool, I
     let (mut stopped, mut places) = (Vec::new(), BTreeSet::new());
     for _ in 0..rounds() {
         for node in 0..NODES {
-            load.at_work(AT_WORK, AT_WORK_GRANTS).await;
+            load.wait_until_busy(BUSY, BUSY_GRANTS).await;
             let led = cluster.leader().await == node;
             places.extend(cluster.client(node).queue_numbers(LOCK).await);
             stopped.push((node, led, Instant::now()));
             let status = cluster.nodes[node].terminate().await;
             assert!(status.success(), "node {} ended with {status}", node + 1);
-            load.at_work(AT_WORK, AT_WORK_GRANTS).await;
+            load.wait_until_busy(BUSY, BUSY_GRANTS).await;
             cluster.restart(node).await;
         }
     }
-    load.at_work(AT_WORK, AT_WORK_GRANTS).await;
+    load.wait_until_busy(BUSY, BUSY_GRANTS).await;
     (stopped, places)
 }
 

@@ -125,7 +125,7 @@ impl Bystanders {
     }
 
     /// Waits until each client has completed some more rounds.
-    pub(super) async fn go_on(&self) {
+    pub(super) async fn wait_for_progress(&self) {
         let counts = || CLIENTS.iter().enumerate().map(|(client, _)| self.seen.counts[client].load(Relaxed));
         let enough: Vec<usize> = counts().map(|count| count + ROUNDS_AFTER).collect();
         eventually("each client makes progress", LONG, || async {

@@ -13,7 +13,7 @@ use std::sync::{
 };
 
 /// Requests in flight.
-const UNDER_WAY: usize = 6;
+const IN_FLIGHT: usize = 6;
 
 /// Sends calls for pieces of `0..count`, at most `piece` each.
 async fn in_pieces(
@@ -23,7 +23,7 @@ async fn in_pieces(
     call: impl Fn(std::ops::Range<usize>) -> Call + Send + Sync + 'static,
 ) {
     let (call, next) = (Arc::new(call), Arc::new(AtomicUsize::new(0)));
-    let tasks = (0..UNDER_WAY).map(|_| {
+    let tasks = (0..IN_FLIGHT).map(|_| {
         let (client, call, next) = (client.clone(), call.clone(), next.clone());
         tokio::spawn(async move {
             loop {

@@ -1,8 +1,8 @@
 //! Reads of locks, sessions and servers through the client, and an administrator's actions through it.
 
 use crate::{
+    basics::client_of,
     harness::{Cluster, LONG, run_parallel},
-    uses::client_of,
 };
 use fairhold_client::{Error, Lost, Seen, WatchEvent};
 use fairhold_types::{Code, Mode, watch::What};
