@@ -53,7 +53,7 @@ fn last_string(source: &Source, start: usize) -> Option<String> {
     }
     let arguments = &source.text[start..end];
     let close = arguments.rfind('"')?;
-    let open = arguments[..close].match_indices('"').filter(|(at, _)| !arguments[..*at].ends_with('\\')).next_back()?.0;
+    let open = arguments[..close].match_indices('"').rfind(|(at, _)| !arguments[..*at].ends_with('\\'))?.0;
     let mut text = arguments[open + 1..close].replace("\\\"", "\"");
     // A string that continues on the next line.
     while let Some(at) = text.find("\\\n") {
