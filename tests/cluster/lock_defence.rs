@@ -190,7 +190,7 @@ fn a_command_that_cannot_be_started_gives_its_lock_back_at_once() {
         let held = cluster.client(1).acquire("stuck", "wait=50s").await;
         assert!(begun.elapsed() < SOON, "it was given back only after {:?}", begun.elapsed());
         cluster.client(1).release(&held.id).await;
-        assert_code(&last.expect("some argument fits"), 126, "the command cannot be started: Argument list too long");
+        assert_code(&last.expect("some argument fits"), 126, "cannot start the command: Argument list too long");
     });
 }
 
@@ -293,7 +293,7 @@ fn the_lock_is_kept_for_a_process_of_another_user_and_where_it_is_lost_that_is_s
             let mut child = command.args(arguments).spawn().expect("it starts");
             let mut lines = said(&mut child);
             let left = root_process(folder.path()).await;
-            let line = until_said(&mut lines, "is kept until it has ended").await;
+            let line = until_said(&mut lines, "until it has ended").await;
             assert!(line.contains(&format!("process {left} ")) && line.contains("of root"), "{line}");
             let next = tokio::spawn({
                 let client = cluster.client(1);

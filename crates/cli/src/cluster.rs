@@ -1,4 +1,4 @@
-//! `fairhold cluster`: how the cluster is, and who its members are.
+//! `fairhold cluster`: the state of a node, the members, and calls for administrators.
 
 use crate::{
     look::{ClusterLook, Row},
@@ -14,11 +14,10 @@ use serde_json::Value;
 use std::{process::ExitCode, time::Duration};
 use tokio::time::{Instant, sleep};
 
-/// How long one look at the nodes may take, and the pause before the next.
+/// How long one probe of the nodes may take, and the pause before the next.
 const LOOK_WITHIN: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What `cluster` was told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ClusterArgs {
     #[command(subcommand)]
@@ -33,20 +32,21 @@ enum ClusterCommand {
     #[command(after_help = "Example:
   fairhold cluster status -e http://n2:7171")]
     Status {
-        /// Add a digest of the node's whole state: equal on all nodes at the same revision. The node reads all of its state for
-        /// it
+        /// Add a digest of the node's whole state, which is equal on all nodes at the same revision
+        ///
+        /// To compute it, the node reads its whole state.
         #[arg(long)]
         digest: bool,
     },
-    /// List the members: it asks each of them, and the leader how far the others are behind
+    /// List the members, each with its own answer, and how far they are behind the leader
     #[command(after_help = "Example:
   fairhold cluster members")]
     Members,
-    /// Check whether the node can serve: exits with 0 if it can, 69 if it cannot
+    /// Check whether the node can serve: exit with 0 if it can, 69 if it cannot
     #[command(after_help = "Example:
   fairhold cluster ready -e http://n2:7171 --timeout 1s")]
     Ready,
-    /// Print the metrics of the node, in the text format of Prometheus
+    /// Print the metrics of the node in the Prometheus text format
     #[command(after_help = "Example:
   fairhold cluster metrics -e http://n2:7171 | grep fairhold_leader")]
     Metrics,
@@ -58,16 +58,16 @@ enum ClusterCommand {
     #[command(after_help = "Example:
   fairhold cluster transfer-leader 2 --auth-token-file admin")]
     TransferLeader {
-        /// Its id
+        /// Number of the new leader
         to: u64,
     },
-    /// Take a snapshot of the node's state now (for administrators)
+    /// Take a snapshot of the node's state (for administrators)
     #[command(after_help = "Example:
   fairhold cluster snapshot -e http://n2:7171 --auth-token-file admin")]
     Snapshot,
 }
 
-/// Asks and writes.
+/// Runs the command.
 pub(crate) fn main(args: &ClusterArgs) -> ExitCode {
     remote::run(&args.remote, async |api| run(api, args).await)
 }
@@ -106,7 +106,7 @@ async fn run(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
     form::write(&table.take(OutputFormat::of(asked)))
 }
 
-/// Asks every member itself: what one node says of another may be old.
+/// Asks every member: what one node reports about another may be stale.
 async fn members(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
     let (asked, until) = (args.remote.output, Instant::now() + api.timeout());
     let seen = loop {
@@ -116,7 +116,7 @@ async fn members(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
         }
         sleep(PAUSE).await;
     };
-    // Where no node answers, this says why.
+    // If no node answers, this call fails with the reason.
     let best = seen.best_urls();
     let api = if best.is_empty() { api.clone() } else { api.at(best) };
     if OutputFormat::is_body(asked) {
@@ -139,7 +139,7 @@ async fn members(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
     }
     form::write(&table.take(OutputFormat::of(asked)))?;
     if seen.leader().is_none() && !args.remote.connect.quiet {
-        output::note("no leader answers, and only a leader knows how far the others are behind and for how long they are silent");
+        output::note("no leader answers: only the leader knows the LAG and SILENT FOR of the others");
     }
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! A whole cluster on this machine: real processes of this very program, watched over by this one.
+//! A whole cluster on this machine: real processes of this program, supervised by this one.
 //!
 //! ```text
-//! run ─┬─ keeper 1 ── node 1     a keeper starts its node, passes its logs on, starts it again when it died
-//!      ├─ keeper 2 ── node 2     and tells `run`, which alone writes to stdout
-//!      ├─ keeper 3 ── node 3
-//!      ├─ readiness              asks every node until all are ready
-//!      └─ demo                   clients and the live view, where asked for
+//! run ─┬─ supervisor 1 ── node 1     starts its node, forwards its log, restarts it when it has died,
+//!      ├─ supervisor 2 ── node 2     and reports to `run`, which alone writes to stdout
+//!      ├─ supervisor 3 ── node 3
+//!      ├─ readiness                  polls every node until all are ready
+//!      └─ demo                       clients and the live view, with --demo
 //! ```
 
 use self::error::ended_how;
@@ -38,12 +38,12 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-/// News of keepers that `run` has not read yet. A keeper waits where there are more.
+/// The most unread events of the supervisors. A supervisor with one more waits.
 const EVENTS_MAX: usize = 64;
-/// How long a node that died stays down.
+/// How long a node that has died stays down.
 const RESTART_PAUSE: Duration = Duration::from_secs(2);
 
-/// Runs the cluster until it is asked to end.
+/// Runs the cluster until a stop signal arrives.
 pub(crate) fn run(plan: DevPlan, args: DevArgs) -> Result<(), DevError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut signals = {
@@ -60,7 +60,7 @@ pub(crate) fn run(plan: DevPlan, args: DevArgs) -> Result<(), DevError> {
     result
 }
 
-/// Found out before any process starts, so that the message is one and says what to do.
+/// Checks all ports before any process starts: this gives one message, with advice.
 fn check_ports(plan: &DevPlan) -> Result<(), DevError> {
     for address in plan.nodes().flat_map(|node| [node.client_address(), node.peer_address()]) {
         TcpListener::bind(&address).map_err(|error| DevError::Port { address, error })?;
@@ -68,7 +68,7 @@ fn check_ports(plan: &DevPlan) -> Result<(), DevError> {
     Ok(())
 }
 
-/// Keepers and other tasks; all of them end when `stop` says so, or when this is dropped.
+/// The supervisors and other tasks. All of them end when `stop` becomes true, or when this is dropped.
 struct RunningDev {
     keepers: JoinSet<()>,
     stop: watch::Sender<bool>,
@@ -83,12 +83,12 @@ async fn supervise(plan: &DevPlan, args: &DevArgs, data: &Data, signals: &mut St
     let result = tokio::select! {
         biased;
         signal = signals.received() => {
-            eprintln!("dev: {signal}: ending all nodes");
+            eprintln!("dev: {signal}: stopping all nodes");
             Ok(())
         }
         ended = oversee(plan, args, data, &mut running, &mut events) => ended,
     };
-    // The keepers may be waiting for room for their news, which nobody reads any more.
+    // A supervisor may be waiting to send an event that nobody reads any more.
     drop(events);
     running.stop.send_replace(true);
     tokio::select! {
@@ -108,7 +108,7 @@ async fn supervise(plan: &DevPlan, args: &DevArgs, data: &Data, signals: &mut St
     }
 }
 
-/// Whether the demo draws a live view, on which nobody else may write.
+/// Whether the demo draws a live view, which nothing else may overwrite.
 fn has_screen(args: &DevArgs) -> bool {
     args.demo && io::stdout().is_terminal()
 }
@@ -138,8 +138,8 @@ fn start(plan: &DevPlan, args: &DevArgs, data: &Data, events: &mpsc::Sender<Chil
     Ok(RunningDev { keepers, stop, pids, demo: None })
 }
 
-/// Tells what happens, on stdout until the cluster is ready, on stderr from then on. Ends when the demo or stdout does, or
-/// when it makes no sense to go on.
+/// Reports events: on stdout until the cluster is ready, then on stderr. Returns when the demo ends, when stdout is closed, or
+/// when the cluster cannot run.
 async fn oversee(
     plan: &DevPlan,
     args: &DevArgs,
@@ -169,7 +169,7 @@ async fn oversee(
     }
 }
 
-/// Waits for the demo, where there is one.
+/// Waits for the demo to end; forever if there is none.
 async fn finished(demo: &mut Option<JoinHandle<io::Result<()>>>) -> Result<io::Result<()>, tokio::task::JoinError> {
     match demo {
         Some(handle) => {
@@ -198,7 +198,7 @@ fn note(plan: &DevPlan, args: &DevArgs, event: ChildEvent, ready: bool, pids: &w
             match (ready, has_screen(args)) {
                 (false, _) => write_stdout(&plan.node_line(id, pid))?,
                 (true, false) => eprintln!("dev: {}", plan.node_line(id, pid).trim_end()),
-                // The live view shows it.
+                // The live view shows the pid.
                 (true, true) => {}
             }
         }
@@ -208,7 +208,7 @@ fn note(plan: &DevPlan, args: &DevArgs, event: ChildEvent, ready: bool, pids: &w
                 return Err(DevError::NodeFailed { id, status });
             }
             if !has_screen(args) {
-                let next = if args.no_restart { "not started again" } else { "starting it again in 2 s" };
+                let next = if args.no_restart { "not restarting it" } else { "restarting it in 2 s" };
                 eprintln!("dev: node {id} (pid {pid}) {}; {next}", ended_how(status));
             }
         }

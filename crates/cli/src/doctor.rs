@@ -1,7 +1,6 @@
-//! `fairhold doctor`: looks at a cluster from outside, and says for each thing whether it is well, and what to do where it is
-//! not.
+//! `fairhold doctor`: checks a cluster from outside, and suggests a fix for each problem. It changes nothing, and needs no quorum.
 //!
-//! `crate::look` asks, `judge` decides without asking anything, `show` writes. It changes nothing, and needs no quorum.
+//! `crate::probe` collects the facts, `rules` evaluates them without any I/O, and `report` prints the findings.
 
 pub(crate) mod args;
 mod finding;
@@ -16,7 +15,7 @@ use crate::{
 use finding::{Grade, worst};
 use std::process::ExitCode;
 
-/// Looks, judges and writes. Warnings alone are no failure: they are for people, and a watchdog is to wake nobody for them.
+/// Runs the command. Warnings alone are not a failure: they are for people, and must not trigger an alert.
 pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,

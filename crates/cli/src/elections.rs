@@ -1,4 +1,4 @@
-//! `fairhold elections`: who leads, from now on too, and being known by another value. `fairhold elect` stands for one.
+//! `fairhold elections`: shows and watches the leader, and proclaims another value. `fairhold elect` campaigns.
 
 use crate::{
     output,
@@ -15,7 +15,6 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::{io, process::ExitCode};
 
-/// What `elections` was told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ElectionsArgs {
     #[command(subcommand)]
@@ -30,37 +29,36 @@ enum ElectionsCommand {
     #[command(after_help = "Example:
   fairhold elections show primary")]
     Show {
-        /// The election
+        /// Name of the election
         name: String,
-        /// Newer than what.
         #[command(flatten)]
         news: NewsArgs,
     },
-    /// Follow an election: every leader and every value, once and in order, until you stop it
+    /// Print every leader and every value as they change, once and in order
     #[command(after_help = "Example:
   fairhold elections watch primary -o ndjson")]
     Watch {
-        /// The election
+        /// Name of the election
         name: String,
-        /// Start at this revision, inclusive, instead of with the current leader
+        /// Start at this revision, inclusive [default: start with the current leader]
         #[arg(long, value_name = "REVISION")]
         from: Option<u64>,
     },
-    /// Proclaim another value, as the leader
+    /// Proclaim another value as the leader
     #[command(after_help = "Example:
   fairhold elections proclaim primary http://10.0.0.7:8081 --grant 01ARZ3NDEKTSV4RRFFQ69G5FAV")]
     Proclaim {
-        /// The election
+        /// Name of the election
         name: String,
-        /// What to proclaim
+        /// New value
         value: String,
-        /// The secret id of the leader's grant; `fairhold elect` passes it to its command
+        /// Prove the leadership with this grant's secret id; `fairhold elect` sets it for its command
         #[arg(long, value_name = "ID", env = "FAIRHOLD_GRANT", hide_env_values = true)]
         grant: String,
     },
 }
 
-/// Asks and writes.
+/// Runs the command.
 pub(crate) fn main(args: &ElectionsArgs) -> ExitCode {
     remote::run(&args.remote, async |api| run(api, args).await)
 }
@@ -101,7 +99,7 @@ async fn run(api: &Api, args: &ElectionsArgs) -> Result<(), Failure> {
     form::write(&table.take(OutputFormat::of(asked)))
 }
 
-/// Writes a line for each thing seen, until nobody reads.
+/// Prints a line for each event until the reader is gone.
 async fn follow(mut observer: Observer, asked: Option<OutputFormat>) -> Result<(), Failure> {
     loop {
         let seen = observer.next().await.map_err(|error| Failure::from_client(&error))?;

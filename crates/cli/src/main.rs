@@ -1,4 +1,4 @@
-//! `fairhold`: the one binary. Each command is a file; this one only chooses.
+//! `fairhold`: the one binary. Each command is a module; this file selects it.
 
 mod advice;
 mod args;
@@ -41,7 +41,7 @@ use crate::{
 use clap::{CommandFactory as _, Parser};
 use std::process::ExitCode;
 
-/// Gives pages back that are free: what the C library keeps of them grows with the hours (docs/internals/decisions/0019).
+/// Returns free pages to the system: those that the C library's allocator keeps grow over hours (docs/internals/decisions/0019).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! Answers that come in pages: one page that was asked for, or one after the other to the end, each written when it is there.
+//! Paginated answers: prints one requested page, or all pages, each when it arrives.
 
 use crate::remote::{
     Api, ApiRequest, Failure,
@@ -11,15 +11,15 @@ use serde_json::Value;
 /// Which page of a listing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PageArgs {
-    /// Show one page of at most so many [default: all; one page with -o json]
+    /// Show one page with at most this many items [default: all; with -o json, one page]
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
-    /// Begin where an earlier page ended: its next_cursor
+    /// Start after an earlier page, at its next_cursor
     #[arg(long, value_name = "CURSOR")]
     pub(crate) cursor: Option<String>,
 }
 
-/// Asks for one page after the other, or for the one that was asked for, and shows each.
+/// Requests the selected page, or all pages one after the other, and shows each.
 pub(crate) async fn follow(
     api: &Api,
     request: &ApiRequest,
@@ -27,7 +27,7 @@ pub(crate) async fn follow(
     asked: Option<OutputFormat>,
     mut show: impl FnMut(&ApiReply) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    // A body is what the caller asked for, and no more.
+    // With `-o json` the output is exactly one body.
     let is_one = page.limit.is_some() || asked == Some(OutputFormat::Json);
     let limit = page.limit.or((!is_one).then_some(PAGE_MAX));
     let (mut cursor, mut request) = (page.cursor.clone(), request.clone());
@@ -43,7 +43,7 @@ pub(crate) async fn follow(
     }
 }
 
-/// Writes the items of a listing, and says how many there were.
+/// Prints the items of a list, and returns their number.
 pub(crate) async fn list(
     api: &Api,
     request: &ApiRequest,
@@ -70,7 +70,7 @@ pub(crate) async fn list(
     Ok(count)
 }
 
-/// Headings, and the field below each; a dot goes one level down.
+/// The headings, and the field of each column; a dot separates a field of a nested object.
 pub(crate) struct PageFields(pub(crate) &'static [&'static str], pub(crate) &'static [&'static str]);
 
 impl PageFields {
@@ -83,7 +83,7 @@ impl PageFields {
     }
 }
 
-/// Writes one answer as one row.
+/// Prints an answer as one row.
 pub(crate) fn show_one(reply: &ApiReply, asked: Option<OutputFormat>, fields: &PageFields) -> Result<(), Failure> {
     if OutputFormat::is_body(asked) {
         return form::write_body(reply);

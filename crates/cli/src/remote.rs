@@ -1,4 +1,4 @@
-//! What all commands share that ask a cluster: where it is, how answers are written, and what the exit codes mean.
+//! What all commands that call a cluster share: the connection, the output formats, failures and their exit codes.
 
 pub(crate) mod api;
 mod args;
@@ -15,7 +15,7 @@ pub(crate) use request::ApiRequest;
 use fairhold_client::Client;
 use std::process::ExitCode;
 
-/// The Rust client, for what goes on over many nodes. Needs a runtime.
+/// The Rust client. Needs a runtime.
 pub(crate) fn client(connect: &ConnectArgs, owner: Option<String>) -> Result<Client, Failure> {
     let mut builder = Client::builder().timeout(connect.timeout);
     for url in &connect.endpoint {
@@ -33,8 +33,8 @@ pub(crate) fn client(connect: &ConnectArgs, owner: Option<String>) -> Result<Cli
     builder.build().map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// Runs what asks the cluster, on a runtime of one thread. What that leaves behind, like a name that is looked up still, holds up
-/// nobody.
+/// Runs a command's calls on a single-threaded runtime. Work that is left behind, such as a DNS lookup in progress, does not delay
+/// the exit.
 pub(crate) fn run(remote: &RemoteArgs, work: impl AsyncFnOnce(&Api) -> Result<(), Failure>) -> ExitCode {
     let done = (|| {
         let api = Api::new(&remote.connect)?;

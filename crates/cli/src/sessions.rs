@@ -1,4 +1,4 @@
-//! `fairhold sessions`: which clients are alive and what they own; opening one, keeping it alive, and ending one.
+//! `fairhold sessions`: lists and shows sessions, opens them, keeps them alive and ends them.
 
 use crate::{
     grants::RENEWED,
@@ -15,7 +15,6 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::{process::ExitCode, time::Duration};
 
-/// What `sessions` was told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SessionsArgs {
     #[command(subcommand)]
@@ -31,71 +30,70 @@ enum SessionsCommand {
   fairhold sessions ls")]
     #[command(alias = "list")]
     Ls {
-        /// The page to show.
         #[command(flatten)]
         page: PageArgs,
-        /// How fresh.
         #[command(flatten)]
         read: ReadArgs,
     },
-    /// Show what a session owns
+    /// Show the grants and nodes of a session
     #[command(after_help = "Example:
   fairhold sessions show 41")]
     Show {
-        /// Its number, or its secret id
+        /// Number or secret id of the session
         #[arg(value_name = "NUMBER|ID")]
         session: String,
-        /// The page to show.
         #[command(flatten)]
         page: PageArgs,
-        /// How fresh.
         #[command(flatten)]
         read: ReadArgs,
     },
-    /// Open a session and print its secret id and its number: it owns the grants and nodes that name it, and they end with it
-    #[command(after_help = "Keep the session alive well within its ttl: otherwise it expires.
+    /// Open a session and print its secret id and number
+    #[command(
+        after_help = "Grants and nodes can name the session as their owner: they end with it. Send keepalives well within its
+ttl: otherwise it expires.
 
 Example:
-  fairhold sessions open --ttl 1m --name worker-3 --meta host=n7")]
+  fairhold sessions open --ttl 1m --name worker-3 --meta host=n7"
+    )]
     Open {
-        /// How long it lives without a keepalive [default: 30s]
+        /// Expire after this long without a keepalive [default: 30s]
         #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
         ttl: Option<Duration>,
-        /// Its name, for people
+        /// Show people this name
         #[arg(long, value_name = "TEXT")]
         name: Option<String>,
-        /// A key and a value, for people; repeatable
+        /// Show people this key and value; repeatable
         #[arg(long, value_name = "KEY=VALUE", value_parser = remote::pair)]
         meta: Vec<(String, String)>,
     },
-    /// Keep sessions alive; exits with 1 if one of them has ended
+    /// Keep sessions alive; exit with 1 if one of them has ended
     #[command(after_help = "Example:
   fairhold sessions keepalive 5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e")]
     Keepalive {
-        /// Their secret ids
+        /// Secret ids of the sessions
         #[arg(value_name = "ID", required = true)]
         ids: Vec<String>,
     },
-    /// Close your session: this releases everything that it owns, in one step
+    /// Close your session and release everything that it owns, in one step
     #[command(after_help = "Example:
   fairhold sessions close 5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e")]
     Close {
-        /// Its secret id
+        /// Secret id of the session
         id: String,
     },
     /// End a session and everything that it owns (for administrators)
     #[command(after_help = "Example:
   fairhold sessions end 41 --reason 'its host is gone' --auth-token-file admin")]
     End {
-        /// Its number
+        /// Number of the session
         number: u64,
-        /// Why
+        /// Record this reason
         #[arg(long)]
         reason: Option<String>,
     },
 }
 
-/// Asks and writes.
+/// Runs the command.
 pub(crate) fn main(args: &SessionsArgs) -> ExitCode {
     remote::run(&args.remote, async |api| run(api, args).await)
 }
@@ -121,7 +119,7 @@ async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
         }
         SessionsCommand::Keepalive { ids } => keep_alive(api, ids, asked).await,
         SessionsCommand::Close { id } => {
-            // A number is an administrator's word for it, and another command.
+            // Only administrators can end a session by its number, with another command.
             if id.bytes().all(|byte| byte.is_ascii_digit()) && id.len() < 20 {
                 return Err(Failure::Usage(format!(
                     "close takes the secret id; to end a session by its number, use: sessions end {id}"
@@ -137,7 +135,7 @@ async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
     }
 }
 
-/// What it owns: a row each, of one page after the other.
+/// Prints a row for each grant and node of a session, page by page.
 async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, asked: Option<OutputFormat>) -> Result<(), Failure> {
     let (mut table, mut is_first) = (Table::new(&["WHAT", "NAME", "STATE"]), true);
     pages::follow(api, request, page, asked, |reply| {
@@ -159,7 +157,7 @@ async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, asked: Option<Ou
     .await
 }
 
-/// One by its own call, which says for how long it lives; several by one call.
+/// Renews one session by its own call, which returns its expiry, or several sessions by one call.
 async fn keep_alive(api: &Api, ids: &[String], asked: Option<OutputFormat>) -> Result<(), Failure> {
     if let [id] = ids {
         let reply = api.call(&ApiRequest::change(Method::POST, format!("/v1/sessions/{}/keepalive", encode(id)))).await?;
@@ -181,6 +179,6 @@ async fn keep_alive(api: &Api, ids: &[String], asked: Option<OutputFormat>) -> R
     }
     match kept["expired"].as_array().map_or(0, Vec::len) {
         0 => Ok(()),
-        ended => Err(Failure::Ended(format!("{ended} of {} sessions have ended, or were never opened", ids.len()))),
+        ended => Err(Failure::Ended(format!("{ended} of {} sessions have ended or never existed", ids.len()))),
     }
 }

@@ -1,7 +1,7 @@
-//! `fairhold top`: the locks for which is waited longest, who holds them, who waits, and the nodes, live.
+//! `fairhold top`: the nodes, the locks with the longest waits and one queue, live.
 //!
-//! One task looks at the cluster, the terminal's loop draws what it saw last: so keys work while nodes do not answer, and the
-//! age of what is shown is always shown too.
+//! One task polls the cluster, and the terminal loop draws its last result. Keys work while nodes do not answer, and the screen
+//! shows how old its content is.
 
 mod view;
 mod watcher;
@@ -19,12 +19,11 @@ use std::{
 use tokio::sync::watch;
 use watcher::{TopFrame, Watcher};
 
-/// How often keys and signals are looked for, and the screen is drawn.
+/// How often the loop checks keys and signals, and draws the screen.
 const KEYS_EVERY: Duration = Duration::from_millis(100);
 
-/// What `top` was told.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Keys: up and down select the lock whose queue is shown; q quits.
+#[command(after_help = "Keys: Up and Down select the lock whose queue is shown; q quits.
 
 Example:
   fairhold top -e http://n2:7171")]
@@ -33,7 +32,7 @@ pub(crate) struct TopArgs {
     connect: ConnectArgs,
 }
 
-/// Shows it until it is stopped.
+/// Runs until the user quits.
 pub(crate) fn main(args: &TopArgs) -> ExitCode {
     if !io::stdout().is_terminal() {
         let why = "top needs a terminal; in a pipe, use `fairhold locks ls --sort longest_wait`";
@@ -52,7 +51,7 @@ fn show(args: &TopArgs) -> Result<(), Failure> {
     let (tell, told) = watch::channel(TopFrame::default());
     let choice = watch::Sender::new(None);
     runtime.spawn(Watcher::new(api, &args.connect.endpoint).run(tell, choice.subscribe()));
-    // From here on the terminal is ours; it is restored on a panic too.
+    // Takes over the terminal; a panic restores it too.
     let mut terminal = ratatui::try_init()?;
     let shown = (|| {
         let mut chosen = 0_usize;
@@ -75,7 +74,7 @@ fn show(args: &TopArgs) -> Result<(), Failure> {
         }
     })();
     ratatui::restore();
-    // A look that is under way need not end.
+    // A request in flight need not finish.
     runtime.shutdown_background();
     shown
 }

@@ -1,4 +1,4 @@
-//! `fairhold watch`: what happens, as it happens, until it is stopped. It goes on by itself when a node is gone.
+//! `fairhold watch`: prints events until you stop it. It continues at another node when one is gone.
 
 use crate::{
     output,
@@ -18,38 +18,37 @@ use std::{
     process::ExitCode,
 };
 
-/// What `watch` was told.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  fairhold watch                                 everything
-  fairhold watch /app --initial                  a node and all below it, beginning with what is there
+  fairhold watch                                 all changes
+  fairhold watch /app --initial                  a node and all nodes below it, starting with the current state
   fairhold watch --lock orders --below -o ndjson     the lock orders and all locks below it
-  fairhold watch --session 41                    what becomes of a session and of its grants")]
+  fairhold watch --session 41                    a session and its grants")]
 pub(crate) struct WatchArgs {
-    /// A node of the tree, with all below it [default: everything]
+    /// Path of a node to watch with all nodes below it [default: everything]
     path: Option<String>,
-    /// The node of PATH alone
+    /// Watch only the node at PATH
     #[arg(long, requires = "path", conflicts_with = "children")]
     only: bool,
-    /// The node of PATH and its direct children
+    /// Watch the node at PATH and its direct children
     #[arg(long, requires = "path")]
     children: bool,
-    /// All locks
+    /// Watch all locks
     #[arg(long)]
     locks: bool,
-    /// One lock
+    /// Watch this lock
     #[arg(long, value_name = "NAME")]
     lock: Option<String>,
-    /// Also all locks below that of --lock
+    /// Watch all locks below that of --lock too
     #[arg(long, requires = "lock")]
     below: bool,
-    /// One session, by its number, and its grants
+    /// Watch the session with this number and its grants
     #[arg(long, value_name = "NUMBER")]
     session: Option<u64>,
-    /// All sessions
+    /// Watch all sessions
     #[arg(long)]
     sessions: bool,
-    /// Start at this revision, inclusive
+    /// Start at this revision, inclusive [default: now]
     #[arg(long, value_name = "REVISION", conflicts_with = "initial")]
     from: Option<u64>,
     /// Start with the current state
@@ -59,7 +58,7 @@ pub(crate) struct WatchArgs {
     remote: RemoteArgs,
 }
 
-/// Follows and writes.
+/// Runs the command.
 pub(crate) fn main(args: &WatchArgs) -> ExitCode {
     remote::run(&args.remote, async |_| {
         let mut watch = remote::client(&args.remote.connect, None)?.watch();
@@ -84,7 +83,7 @@ pub(crate) fn main(args: &WatchArgs) -> ExitCode {
     })
 }
 
-/// From a revision on, where one is named.
+/// Starts the watch at a revision, if there is one.
 pub(crate) fn beginning(watch: Watch, from: Option<u64>) -> Watch {
     match from {
         Some(from) => watch.from(Revision(from)),
@@ -92,15 +91,15 @@ pub(crate) fn beginning(watch: Watch, from: Option<u64>) -> Watch {
     }
 }
 
-/// Writes a line for each event, over whichever nodes are there, until nobody reads. If `is_told`, it says on stderr from where
-/// on it watches: an empty screen says nothing.
+/// Prints a line for each event until the reader is gone. With `is_told`, reports on stderr where the watch starts: without
+/// events, the screen stays empty.
 pub(crate) async fn follow(watch: Watch, asked: Option<OutputFormat>, mut is_told: bool) -> Result<(), Failure> {
     let mut watching = watch.await.map_err(|error| Failure::from_client(&error))?;
     while let Some(told) = watching.next().await {
-        // As the servers write them, and two more that the client has found out.
+        // The events of the servers, and two that the client adds.
         let told = told.map_err(|error| Failure::from_client(&error))?;
         if let (true, WatchEvent::Bookmark(revision)) = (is_told, &told) {
-            output::note(&format!("watching from revision {revision} on; Ctrl-C ends it"));
+            output::note(&format!("watching from revision {revision}; stop with Ctrl-C"));
         }
         is_told = false;
         let line = match told {
@@ -127,7 +126,7 @@ fn write_line(line: &str, asked: Option<OutputFormat>) -> io::Result<()> {
     }
 }
 
-/// Revision, type, path or lock or session, then the rest as `name=value`, parted by tabs.
+/// Revision, type, and path, lock or session, then the other fields as `name=value`, separated by tabs.
 fn describe(event: &Value) -> String {
     let subject = ["path", "lock", "session"].into_iter().find(|field| !event[*field].is_null()).unwrap_or("-");
     let mut cells = vec![cell(event, "revision"), cell(event, "type"), cell(event, subject)];
@@ -143,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_one_line_that_begins_with_its_revision() {
+    fn an_event_is_one_line_that_starts_with_its_revision() {
         let event = serde_json::json!({"revision": 7, "type": "granted", "lock": "deploy", "token": 7});
         assert_eq!(describe(&event), "7\tgranted\tdeploy\ttoken=7\n");
         assert_eq!(describe(&serde_json::json!({"revision": 8, "type": "deleted", "path": "/a"})), "8\tdeleted\t/a\n");

@@ -1,7 +1,7 @@
-//! One lock that all clients want, all the time: it is given on as soon as it is had. The latency is the wait for it, and the
+//! One lock that all clients want all the time, each of which releases it at once. The latency is the wait for the lock, and the
 //! rate is how often it changes hands.
 //!
-//! Tokens are looked at too: a lock that two have at a time, or in another order than by token, has no rate.
+//! It checks the tokens too: a lock held by two clients at a time, or out of token order, has no valid rate.
 
 use super::{
     grants,
@@ -21,10 +21,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long one request waits at most.
+/// The longest wait of one request.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// Runs it.
+/// Runs the workload.
 pub(super) async fn run(ground: &Target, load: &LoadArgs) -> Result<RunOutcome, Failure> {
     let plan = load.plan()?;
     let order = ContendedOrder::default();
@@ -49,12 +49,12 @@ pub(super) async fn run(ground: &Target, load: &LoadArgs) -> Result<RunOutcome, 
     }
 }
 
-/// Who had it last, as all clients saw it.
+/// The highest token so far, over all clients.
 #[derive(Debug, Clone, Default)]
 struct ContendedOrder(Arc<AtomicU64>);
 
 impl ContendedOrder {
-    /// Notes a token, while it is held.
+    /// Records a token while it is held.
     fn note(&self, token: u64) -> Result<(), String> {
         let last = self.0.fetch_max(token, SeqCst);
         if last < token { Ok(()) } else { Err(format!("token {token} was held after token {last}")) }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_that_does_not_grow_is_told() {
+    fn a_token_that_does_not_grow_is_an_error() {
         let order = ContendedOrder::default();
         assert!(order.note(4).is_ok() && order.note(9).is_ok());
         assert!(order.note(9).is_err() && order.note(5).is_err());

@@ -1,4 +1,4 @@
-//! Plain writes and reads of small nodes, each client its own.
+//! Plain writes and reads of small nodes, one for each client.
 
 use super::{
     load::{ClientKind, LoadArgs, up_to},
@@ -10,32 +10,31 @@ use crate::remote::{Failure, request::node_path};
 use fairhold_client::Nodes;
 use std::time::{Duration, Instant};
 
-/// What `bench kv` was told.
 #[derive(Debug, clap::Args)]
 pub(super) struct KvArgs {
-    /// What the clients do
+    /// Measure this operation
     #[arg(long, value_enum, default_value_t = KvOperation::Write)]
     pub(super) operation: KvOperation,
-    /// Bytes of each value
+    /// Write values of this many bytes, 1 to 1048576
     #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = up_to(1_048_576))]
     pub(super) value_bytes: usize,
     #[command(flatten)]
     pub(super) load: LoadArgs,
 }
 
-/// What the clients do.
+/// The operation of the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum KvOperation {
     /// Write the value of a node
     Write,
-    /// Read it, as it is after all that was written before anywhere
+    /// Read the value of a node, linearizable
     Read,
-    /// Read it as the node that was asked has it
+    /// Read the value from the node's own state
     LocalRead,
 }
 
 impl KvOperation {
-    /// Under which name its figures stand.
+    /// Its name in the report.
     pub(super) fn name(self) -> &'static str {
         match self {
             KvOperation::Write => "kv-write",
@@ -45,12 +44,12 @@ impl KvOperation {
     }
 }
 
-/// Runs it; the nodes are gone afterwards.
+/// Runs the workload, and removes its nodes afterwards.
 pub(super) async fn run(ground: &Target, args: &KvArgs) -> Result<RunOutcome, Failure> {
     run_within(ground, args, ground.connect.timeout).await
 }
 
-/// The same, of clients that give up an answer after a time of their own.
+/// The same with another request timeout.
 pub(super) async fn run_within(ground: &Target, args: &KvArgs, within: Duration) -> Result<RunOutcome, Failure> {
     let plan = args.load.plan()?;
     let root = format!("/{}", ground.name);
@@ -71,7 +70,7 @@ pub(super) async fn run_within(ground: &Target, args: &KvArgs, within: Duration)
             ground.drive(plan, works.collect()).await
         }
         ClientKind::Rust if args.operation == KvOperation::LocalRead => {
-            return Err(Failure::Usage("the Rust client has no local reads: leave --client out".to_owned()));
+            return Err(Failure::Usage("the Rust client has no local reads: leave out --client".to_owned()));
         }
         ClientKind::Rust => {
             let works = (0..args.load.clients).map(|client| KvOverRust {
@@ -133,5 +132,5 @@ impl Work for KvOverRust {
 }
 
 fn right(read: &[u8], written: &[u8]) -> Result<(), String> {
-    if read == written { Ok(()) } else { Err(format!("{} bytes were read that nobody wrote", read.len())) }
+    if read == written { Ok(()) } else { Err(format!("read {} bytes that nobody wrote", read.len())) }
 }

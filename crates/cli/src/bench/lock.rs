@@ -1,4 +1,4 @@
-//! Distinct locks: each client takes its own and gives it back. One operation is both.
+//! Distinct locks: each client acquires and releases its own. One operation is one such cycle.
 
 use super::{
     grants,
@@ -13,17 +13,16 @@ use crate::remote::{Failure, form::OutputFormat, request::encode};
 use fairhold_client::Session;
 use std::time::{Duration, Instant};
 
-/// What `bench lock` was told.
 #[derive(Debug, clap::Args)]
 pub(super) struct LockArgs {
     #[command(flatten)]
     pub(super) load: LoadArgs,
-    /// Also say where the time of a cycle goes: all load goes to the leader, whose metrics are read before and after
+    /// Report the parts of a cycle from the leader's metrics; sends all load to the leader
     #[arg(long)]
     profile: bool,
 }
 
-/// Runs it, and writes what came of it.
+/// Runs the workload and prints the figures.
 pub(super) async fn run(mut ground: Target, args: &LockArgs, output: Option<OutputFormat>) -> Result<(), Failure> {
     let profile = if args.profile { Some(Profile::begin(&mut ground).await?) } else { None };
     let outcome = drive(&ground, &args.load).await?;

@@ -1,4 +1,4 @@
-//! Many watch while one writes: how long it takes from the sending of a write until each of them is told.
+//! Many watchers and one writer: how long it takes from sending a write until each watcher receives its event.
 
 use super::{
     load::LoadArgs,
@@ -22,17 +22,17 @@ use std::{
 };
 use tokio::task::JoinHandle;
 
-/// Writes a second where nothing else is asked for.
+/// The default rate, in writes a second.
 const RATE: f64 = 100.0;
 /// How long the last event may take.
 const TAIL_MAX: Duration = Duration::from_secs(10);
-/// Each write's value.
+/// The value of each write.
 const VALUE: [u8; 100] = [b'v'; 100];
 
-/// When each write was sent.
+/// The scheduled time of each write.
 type Sent = Arc<Mutex<Vec<Instant>>>;
 
-/// Runs it; the nodes are gone afterwards.
+/// Runs the workload, and removes its nodes afterwards.
 pub(super) async fn run(ground: &Target, load: &LoadArgs, asked: Option<OutputFormat>) -> Result<(), Failure> {
     let plan = load.plan()?;
     let rate = plan.rate.unwrap_or(RATE);
@@ -40,7 +40,7 @@ pub(super) async fn run(ground: &Target, load: &LoadArgs, asked: Option<OutputFo
     let nodes = ground.rust()?.nodes();
     nodes.put(&root, Vec::new()).parents().await.map_err(|error| Failure::from_client(&error))?;
     let watches = watches(ground, load.clients, &root).await?;
-    // Only now: to open many watches takes time and work of its own.
+    // Starts the time only now: opening many watches takes a while.
     let (sent, begin) = (Sent::default(), Instant::now() + plan.warmup);
     let watchers = watches.into_iter().map(|watching| watcher(watching, format!("{root}/"), Arc::clone(&sent), begin));
     let watchers: Vec<_> = watchers.map(tokio::spawn).collect();
@@ -49,7 +49,7 @@ pub(super) async fn run(ground: &Target, load: &LoadArgs, asked: Option<OutputFo
     writer.until(begin).await?;
     let before = servers::sum(ground, servers::CPU_SECONDS).await?;
     let counted = writer.until(begin + plan.time).await?;
-    // A node that nobody counts says that all is told.
+    // The event of this uncounted node marks the end.
     nodes.put(&format!("{root}/last"), Vec::new()).await.map_err(|error| Failure::from_client(&error))?;
     let latency = told(watchers).await?;
     let servers_cpu = servers::sum(ground, servers::CPU_SECONDS).await? - before;
@@ -63,8 +63,8 @@ pub(super) async fn run(ground: &Target, load: &LoadArgs, asked: Option<OutputFo
     });
     let text = format!(
         "{counted} writes at {rate} a second, {} watchers: {told} events ({} missed), \
-         told after {:.2} ms (p50), {:.2} ms (p99)\nthe nodes that were asked used {servers_cpu:.2} s of processor time, \
-         {micros_each:.1} µs for each event, the writes included\n",
+         received after {:.2} ms (p50), {:.2} ms (p99)\nthe given nodes used {servers_cpu:.2} s of processor time, \
+         {micros_each:.1} µs per event, including the writes\n",
         load.clients,
         figures["missed"],
         latency.percentile(50.0),
@@ -74,7 +74,7 @@ pub(super) async fn run(ground: &Target, load: &LoadArgs, asked: Option<OutputFo
     form::write(&if is_json { format!("{figures}\n") } else { text })
 }
 
-/// Opens all watches, each of a client of its own; the nodes get them in turn.
+/// Opens all watches, each with its own client. They are spread over the nodes in turn.
 async fn watches(ground: &Target, count: usize, root: &str) -> Result<Vec<Watching>, Failure> {
     let mut watches = Vec::new();
     for index in 0..count {
@@ -87,7 +87,7 @@ async fn watches(ground: &Target, count: usize, root: &str) -> Result<Vec<Watchi
     Ok(watches)
 }
 
-/// Who creates one node after the other, each named by its number.
+/// Creates nodes one after the other, named by their numbers.
 struct Writer<'a> {
     wire: Wire,
     root: &'a str,
@@ -97,14 +97,14 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes all that should be sent before that moment, and says how many.
+    /// Sends all writes that are scheduled before this moment, and returns their number.
     async fn until(&mut self, end: Instant) -> Result<u64, Failure> {
         let mut count = 0;
         while self.next < end {
             tokio::time::sleep_until(self.next.into()).await;
             let number = {
                 let mut sent = self.sent.lock();
-                // From when it should have been sent, so that a writer that is held up hides nothing.
+                // The scheduled time: a delayed writer must not hide latency.
                 sent.push(self.next);
                 sent.len() - 1
             };
@@ -143,9 +143,9 @@ async fn watcher(mut watching: Watching, below: String, sent: Sent, begin: Insta
         if name == "last" {
             return Ok(times);
         }
-        let number: usize = name.parse().map_err(|_| format!("an event of {path}, which nobody wrote"))?;
+        let number: usize = name.parse().map_err(|_| format!("an event for {path}, which nobody wrote"))?;
         let at = sent.lock().get(number).copied();
-        let at = at.ok_or_else(|| format!("an event of {path} before it was written"))?;
+        let at = at.ok_or_else(|| format!("an event for {path} before it was written"))?;
         if at >= begin {
             times.record(now.saturating_duration_since(at));
         }

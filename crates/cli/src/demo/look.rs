@@ -46,7 +46,6 @@ pub(super) struct LockLook {
 /// Who holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DemoHolder {
-    /// Its name.
     pub(super) owner: String,
     /// Its token.
     pub(super) token: u64,

@@ -27,7 +27,7 @@ const INPUT: u8 = b'i';
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum SupervisorOrder {
-    /// The lock is surely held until this time since boot, in milliseconds. Shortly before it, the supervisor stops the command
+    /// The lock is certainly held until this time since boot, in milliseconds. Shortly before it, the supervisor stops the command
     /// without a further order.
     BelieveUntil(u64),
     /// Pass this signal on to the process group.
@@ -107,7 +107,7 @@ impl Channel {
 
     /// Sends a message. If the other side is gone, `hear` reports it.
     pub(super) async fn say(&mut self, message: impl Serialize) {
-        // Neither can a message fail to be JSON, nor does a lost one matter: the other side has ended then.
+        // Serialising cannot fail, and a lost message does not matter: the other side has ended then.
         let line = format!("{}\n", serde_json::to_string(&message).unwrap_or_default());
         self.writer.write_all(line.as_bytes()).await.ok();
     }

@@ -115,7 +115,7 @@ impl fmt::Display for Left {
 /// A text that describes the first of them and counts the others.
 pub(super) fn describe(left: &[Left]) -> String {
     match left {
-        [] => "nobody is left".to_owned(),
+        [] => "no process is left".to_owned(),
         [one] => one.to_string(),
         [first, rest @ ..] => format!("{first}; and {} more", rest.len()),
     }
@@ -292,7 +292,7 @@ pub(super) fn has_children() -> bool {
 pub(super) fn check() -> io::Result<()> {
     let shown = fs::read_link("/proc/self").ok().and_then(|link| link.to_str()?.parse().ok());
     if shown != Some(getpid().as_raw_nonzero().get()) {
-        return Err(io::Error::other("/proc is not there, or is that of another PID namespace"));
+        return Err(io::Error::other("/proc is missing, or belongs to another PID namespace"));
     }
     fs::File::open("/proc/self/exe").map(drop)
 }
@@ -304,7 +304,7 @@ mod tests {
     const STAT: &str = "12 (a) Z 1 9 ()) S 7 77 78 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 3 0 4711 1 1 1";
 
     #[test]
-    fn a_process_is_read_whatever_its_name_is() {
+    fn a_process_is_parsed_whatever_its_name_is() {
         let process = Process::parse(STAT).unwrap();
         assert_eq!((process.pid, process.name.as_str(), process.state), (12, "a) Z 1 9 ()", 'S'));
         assert_eq!((process.parent, process.group, process.threads, process.started), (7, 77, 3, 4_711));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn one_whose_first_thread_has_ended_lives_on() {
+    fn a_process_whose_first_thread_has_ended_is_alive() {
         let process = Process::parse(STAT).unwrap();
         let zombie = Process { state: 'Z', threads: 1, ..process.clone() };
         assert!(process.is_alive() && !zombie.is_alive());
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_got_the_number_of_a_child_that_has_ended_is_no_descendant() {
+    fn a_process_that_reuses_the_pid_of_an_ended_child_is_not_a_descendant() {
         let process = |pid, parent| Process { pid, parent, threads: 1, ..Process::parse(STAT).unwrap() };
         let children = |process: &Process| if process.pid == 20 { vec![21, 22, 23] } else { Vec::new() };
         // 22 has ended since the list was read, and is now a child of another process; 23 is gone.

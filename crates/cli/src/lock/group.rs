@@ -10,8 +10,8 @@ use tokio::{
 /// Signals that wait to be forwarded.
 const SIGNALS_MAX: usize = 64;
 
-/// The signals of this list as they arrive, except ignored ones: a signal that is ignored (by nohup, or by a shell for background
-/// jobs) stays ignored, also for the command. Needs a runtime.
+/// Receives these signals, except ignored ones: a signal that is ignored (by nohup, or by a shell for background jobs) stays
+/// ignored, also for the command. Needs a runtime.
 pub(super) fn listen(signals: &[Signal]) -> std::io::Result<mpsc::Receiver<Signal>> {
     let (tell, told) = mpsc::channel(SIGNALS_MAX);
     let ignored = ignored();
@@ -20,7 +20,7 @@ pub(super) fn listen(signals: &[Signal]) -> std::io::Result<mpsc::Receiver<Signa
         let tell = tell.clone();
         tokio::spawn(async move {
             while arrivals.recv().await.is_some() {
-                // The same signal many times is the same as once.
+                // If the channel is full, the signal is already waiting there.
                 tell.try_send(wanted).ok();
             }
         });

@@ -1,4 +1,4 @@
-//! Runs the command under the supervisor, and tells the supervisor until when the lock is surely held.
+//! Runs the command under the supervisor, and keeps the supervisor informed of how long the lock is certainly held.
 
 use crate::exit;
 
@@ -30,7 +30,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-/// How often this process tells the supervisor until when the lock is surely held.
+/// How often this process tells the supervisor how long the lock is certainly held.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 /// If the supervisor has not acted this long after it should have, this process acts. Only after the lock is lost: before that,
 /// `kill_before` decides.
@@ -50,8 +50,8 @@ const LOOK_EVERY_MAX: Duration = Duration::from_millis(250);
 const KILL_AFTER: Duration = Duration::from_secs(5);
 /// The same after a break, when another client already has the lock: for this long both may work.
 const KILL_AFTER_LOSS: Duration = Duration::from_millis(500);
-/// The last part of the ttl, in which all processes are killed and end, and its bounds. To find the processes takes time: a
-/// millisecond for each hundred processes of the machine.
+/// The last part of the ttl, in which all processes are killed and end, and its bounds. Finding the processes takes about a
+/// millisecond per hundred processes on the machine.
 const KILL_BEFORE_PER_TTL: u32 = 20;
 const KILL_BEFORE_MIN: Duration = Duration::from_millis(50);
 const KILL_BEFORE_MAX: Duration = Duration::from_millis(100);
@@ -70,7 +70,7 @@ fn grace_before_loss(args: &LockArgs) -> Duration {
     }
 }
 
-/// The command, as it runs.
+/// The running command.
 struct RunningCommand<'a> {
     args: &'a LockArgs,
     held: Held,
@@ -79,7 +79,7 @@ struct RunningCommand<'a> {
     group: Pid,
     descendants: Descendants,
     continued: Arrivals,
-    /// When it started, which is when the lock was held, or a little later.
+    /// When the command started: when the lock was acquired, or a little later.
     started: Instant,
     /// How the lock was lost.
     lost: Option<Lost>,
@@ -94,7 +94,7 @@ struct RunningCommand<'a> {
 /// Runs the command and returns the exit code. Afterwards no process of the command is left, or a message names it.
 ///
 /// # Errors
-/// Why it could not be started.
+/// The command cannot be started.
 pub(super) async fn run(args: &LockArgs, held: Held, signals: &mut mpsc::Receiver<Signal>) -> io::Result<u8> {
     let mut running = RunningCommand::start(args, held)?;
     let ended = running.follow(signals).await;
@@ -188,8 +188,8 @@ impl<'a> RunningCommand<'a> {
         }
     }
 
-    /// The time until the lock may pass, less the time it takes to kill: by then the supervisor has killed, if it runs. None if
-    /// this process has killed, or is not to kill.
+    /// The time until the lock may pass, minus the time to kill: by then the supervisor has killed, if it runs. None if this
+    /// process has already killed, or must not kill.
     fn last_moment(&self) -> Option<Duration> {
         if self.is_killed || self.args.on_lost == OnLost::Ignore {
             return None;
@@ -198,7 +198,7 @@ impl<'a> RunningCommand<'a> {
     }
 
     fn kill_in_the_last_moment(&mut self) {
-        // A renewal may have come meanwhile.
+        // A renewal may have arrived meanwhile.
         if self.last_moment().is_some_and(|moment| moment.is_zero()) {
             self.is_killed = true;
             self.lost.get_or_insert(Lost::CutOff);
@@ -210,8 +210,8 @@ impl<'a> RunningCommand<'a> {
     fn kill(&mut self) {
         group::send(self.group, Signal::KILL);
         self.await_supervisor();
-        // While the supervisor lives, it is the only child here, and `follow` waits for it. Afterwards its orphans come here: the
-        // zombies among them must go, or they fill the lists in which the others are found.
+        // While the supervisor is alive, it is the only child here, and `follow` waits for it. Afterwards its orphans become
+        // children of this process: it reaps the zombies among them, or they fill the lists that show the others.
         self.descendants.kill(|| {
             if matches!(self.supervisor.try_wait(), Ok(Some(_))) {
                 has_children();
@@ -224,17 +224,17 @@ impl<'a> RunningCommand<'a> {
     fn await_supervisor(&self) {
         let pid = self.supervisor.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(handle) = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) {
-            // If this fails, there are more zombies to look through.
+            // If this fails, the search only meets more zombies.
             poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&SUPERVISOR_GONE_WITHIN)).ok();
         }
     }
 
-    /// Tells the supervisor until when the lock is surely held, on a clock that counts suspension.
+    /// Tells the supervisor how long the lock is certainly held, on a clock that counts suspension.
     async fn tell_time(&mut self) {
         if self.args.on_lost == OnLost::Ignore {
             return;
         }
-        // It reads the clock first, so the result is too early rather than too late.
+        // Reads the clock first: the result can be too early, but never too late.
         let now = since_boot();
         if let Ok(left) = self.held.left() {
             self.channel.say(SupervisorOrder::BelieveUntil(duration::millis(now + left))).await;
@@ -276,7 +276,7 @@ impl<'a> RunningCommand<'a> {
                 say(&format!("the lock {} was lost, but the command keeps running: {lost}", self.held.lock()));
                 return;
             }
-            // The supervisor already had its time.
+            // The supervisor has already had its time.
             (OnLost::Term, Lost::CutOff) | (OnLost::Kill, _) => Duration::ZERO,
             (OnLost::Term, _) => self.args.kill_after.unwrap_or(KILL_AFTER_LOSS),
         };
@@ -292,13 +292,13 @@ impl<'a> RunningCommand<'a> {
         let terminal = Terminal::open();
         let has_it = terminal.as_ref().is_some_and(Terminal::is_ours);
         if by == Signal::TSTP.as_raw() || (wants_terminal && !has_it) {
-            say("suspended: the lock is not renewed meanwhile, and the command is stopped when it runs out");
+            say("suspended: fairhold does not renew the lock now, and stops the command when the lock runs out");
             kill_current_process_group(Signal::TSTP).ok();
             // Suspension takes a moment, and does not happen if nothing could wake this process.
             timeout(SUSPENDED_WITHIN, self.continued.recv()).await.ok();
         }
         if by == Signal::STOP.as_raw() {
-            // It was stopped from outside, and will be continued from there.
+            // Another process stopped it, and will continue it.
             return;
         }
         if self.held.left().is_ok() {
@@ -325,7 +325,7 @@ impl<'a> RunningCommand<'a> {
             match self.lost {
                 Some(_) if begun.elapsed() >= GONE_WITHIN => return left,
                 None if begun.elapsed() >= STUCK_AFTER && !is_said => {
-                    say(&format!("{}; the lock {} is kept until it has ended", describe(&left), self.held.lock()));
+                    say(&format!("{}; keeping the lock {} until it has ended", describe(&left), self.held.lock()));
                     is_said = true;
                 }
                 Some(_) | None => {}

@@ -32,7 +32,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// Signals for the command that would end or suspend this process.
+/// Signals for the command that would otherwise end or suspend this process.
 const PASSED_OVER: [Signal; 10] = [
     Signal::HUP,
     Signal::INT,
@@ -45,26 +45,25 @@ const PASSED_OVER: [Signal; 10] = [
     Signal::TTIN,
     Signal::TTOU,
 ];
-/// How often it checks for events that neither a signal nor the socket announces.
+/// How often it checks for changes that neither a signal nor the socket announces.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often it searches for new processes while it kills.
 const KILL_EVERY: Duration = Duration::from_millis(2);
 /// A killed process is gone by then, unless the kernel cannot end it or does not permit it.
 const STUCK_AFTER: Duration = Duration::from_millis(500);
 
-/// What the supervisor was told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SupervisorArgs {
-    /// The time from SIGTERM to SIGKILL when the lock is about to pass
+    /// Milliseconds from SIGTERM to SIGKILL when the lock is about to pass
     #[arg(long)]
     grace_ms: u64,
-    /// The time from SIGTERM to SIGKILL when the command has ended or `fairhold lock` is gone
+    /// Milliseconds from SIGTERM to SIGKILL when the command has ended or `fairhold lock` is gone
     #[arg(long)]
     kill_after_ms: u64,
-    /// How long before the lock may pass it sends SIGKILL
+    /// Milliseconds from SIGKILL to the time at which the lock may pass
     #[arg(long)]
     kill_before_ms: u64,
-    /// The command
+    /// Command and its arguments
     #[arg(required = true, last = true)]
     command: Vec<OsString>,
 }
@@ -72,10 +71,10 @@ pub(crate) struct SupervisorArgs {
 /// The arguments of the last process before the command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExecArgs {
-    /// The supervisor
+    /// Pid of the supervisor
     #[arg(long)]
     parent: i32,
-    /// The command
+    /// Command and its arguments
     #[arg(required = true, last = true)]
     command: Vec<OsString>,
 }
@@ -100,12 +99,12 @@ fn not_run(program: &str, error: &io::Error) -> String {
     format!("{program}: {error}{advice}")
 }
 
-/// Supervises.
+/// Runs the supervisor.
 pub(crate) fn main(args: &SupervisorArgs) -> ExitCode {
     match supervise(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            writeln!(io::stderr(), "fairhold: the command cannot be started: {error}").ok();
+            writeln!(io::stderr(), "fairhold: cannot start the command: {error}").ok();
             ExitCode::from(exit::CANNOT_RUN)
         }
     }
@@ -160,7 +159,7 @@ fn supervise(args: &SupervisorArgs) -> io::Result<()> {
 struct Supervisor {
     channel: Channel,
     starter: Option<Pid>,
-    /// The command's.
+    /// The process group of the command.
     group: Pid,
     command: Option<Pid>,
     descendants: Descendants,
@@ -312,7 +311,7 @@ impl Supervisor {
 
 /// What the kernel reports about the children.
 enum Reaped {
-    /// The command was suspended by this signal.
+    /// Command and its arguments was suspended by this signal.
     Suspended(i32),
     SomeAreLeft,
     NobodyIsLeft,
@@ -353,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_line_in_quotes_is_told_that_there_is_no_shell() {
+    fn an_error_about_a_quoted_command_line_explains_that_there_is_no_shell() {
         let not_found = io::Error::from(io::ErrorKind::NotFound);
         assert!(not_run("echo hi", &not_found).contains("; there is no shell here: leave out the quotes, or write sh -c"));
         assert!(!not_run("ehco", &not_found).contains("shell"));

@@ -1,4 +1,4 @@
-//! The messages on stderr while it waits for the lock.
+//! The messages on stderr during the wait for the lock.
 
 use crate::remote::form::{harmless, span};
 use fairhold_client::{Client, QueuePlace};
@@ -18,17 +18,17 @@ const SPIN_EVERY: Duration = Duration::from_millis(120);
 const SPINNER: [char; 4] = ['|', '/', '-', '\\'];
 /// Clears the line.
 const CLEAR: &str = "\r\x1b[K";
-/// How long a question for the holder may take.
+/// How long a request for the holder may take.
 const HOLDER_WITHIN: Duration = Duration::from_secs(2);
-/// How often it checks that a node answers, as a part of the time that all may be silent; and the longest interval.
+/// How many times per timeout it checks that a node answers, and the longest interval between checks.
 const LOOKS_PER_TIMEOUT: u32 = 4;
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
-/// After so long without any answer it says so.
+/// It reports a missing first answer after this time.
 const SILENT_MAX: Duration = Duration::from_secs(1);
 /// The shortest time limit of a check.
 const LOOK_TAKES_MIN: Duration = Duration::from_millis(100);
 
-/// Reports the place in the queue until it is dropped; never returns.
+/// Reports the place in the queue until it is dropped. Never returns.
 pub(super) async fn tell(client: &Client, name: &str, mut places: mpsc::Receiver<QueuePlace>, is_verbose: bool) {
     let Some(first) = places.recv().await else { return std::future::pending().await };
     let mut line = describe(client, name, &first).await;
@@ -69,7 +69,7 @@ impl Drop for ClearLine {
 
 fn say(text: &str) {
     let mut stderr = io::stderr().lock();
-    // Where it goes may be gone: the lock is what matters.
+    // Nobody may read stderr; the lock is what matters.
     stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()).ok();
 }
 
@@ -79,13 +79,13 @@ async fn describe(client: &Client, name: &str, place: &QueuePlace) -> String {
         let held_for = holder.held_for.map_or_else(String::new, |held| format!(" for {}", span(&held)));
         format!("held by {} (#{}){held_for}", harmless(&holder.owner), holder.number)
     });
-    let held = held.unwrap_or_else(|| "not held now".to_owned());
+    let held = held.unwrap_or_else(|| "not held at the moment".to_owned());
     let estimate = place.estimate.filter(|estimate| !estimate.is_zero());
     let estimate = estimate.map_or_else(String::new, |estimate| format!(", usually {} from here", rough(estimate)));
     format!("waiting for {}: {held}; your place is {}{estimate}", harmless(name), place.position)
 }
 
-/// An estimate, rounded to what it is worth.
+/// An estimate, rounded to its likely precision.
 fn rough(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
@@ -96,7 +96,7 @@ fn rough(span: Duration) -> String {
     }
 }
 
-/// Says once, after a second, that no node has ever answered; never returns.
+/// Reports once, after a second, that no node has answered yet. Never returns.
 pub(super) async fn tell_silence(client: &Client, within: Duration) {
     sleep(SILENT_MAX).await;
     if client.cluster_id().is_none() {
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guess_is_told_in_one_unit() {
+    fn an_estimate_has_one_unit() {
         for (millis, text) in [(40, "less than 1s"), (1_900, "1s"), (119_000, "119s"), (120_000, "2 min"), (7_200_000, "2 h")] {
             assert_eq!(rough(Duration::from_millis(millis)), text);
         }

@@ -1,4 +1,4 @@
-//! `fairhold locks break`: looks who holds the lock, takes it from that holder and from nobody else, and says so.
+//! `fairhold locks break`: reads the holder of the lock, and takes the lock from that holder only.
 
 use crate::{
     output,
@@ -13,24 +13,23 @@ use reqwest::Method;
 use serde_json::Value;
 use std::io::{self, IsTerminal as _};
 
-/// Which lock to break, and why.
 #[derive(Debug, clap::Args)]
 pub(super) struct BreakArgs {
-    /// The lock
+    /// Name of the lock
     name: String,
-    /// The reason, for the holder and the history; a terminal asks for one
+    /// Give this reason to the holder and the history; required on a terminal
     #[arg(long)]
     reason: Option<String>,
-    /// Break it only while a holder has this fencing token [default: the token of the holder that it shows]
+    /// Break it only while a holder has this fencing token [default: the token of the current holder]
     #[arg(long, value_name = "TOKEN")]
     token: Option<u64>,
 }
 
-/// Breaks it. Between the look and the break the lock may change hands: then nothing happens, and the exit code is 1.
+/// Breaks the lock. If it changes hands after the read, nothing happens, and the exit code is 1.
 pub(super) async fn run(api: &Api, args: &BreakArgs, is_quiet: bool) -> Result<(), Failure> {
     let BreakArgs { name, reason, token } = args;
     if reason.is_none() && io::stdin().is_terminal() {
-        let why = "say why, for the holder and the history: --reason 'ci-7 hangs'; without a terminal the reason is optional";
+        let why = "give the holder and the history a reason: --reason 'ci-7 hangs' (optional without a terminal)";
         return Err(Failure::Usage(why.to_owned()));
     }
     let say = |text: &str| {
@@ -51,7 +50,7 @@ pub(super) async fn run(api: &Api, args: &BreakArgs, is_quiet: bool) -> Result<(
         Ok(_) => {}
         Err(Failure::Refused { body, .. }) if is_stale(&body) => {
             return Err(Failure::Ended(format!(
-                "nothing was broken: the token is stale, {name} has changed hands. Look again: fairhold locks show {name}"
+                "nothing was broken: the token is stale, {name} has changed hands. To see its holder: fairhold locks show {name}"
             )));
         }
         Err(failure) => return Err(failure),
@@ -67,7 +66,7 @@ pub(super) async fn run(api: &Api, args: &BreakArgs, is_quiet: bool) -> Result<(
             say(&format!("broken: {count} holders of {name}, first {}", who(first)));
         }
     }
-    // Who has it now is news for a person, and no part of what was asked for.
+    // The next holder is extra information for people: a failure here does not count.
     if let Ok(reply) = api.call(&look).await {
         let after: Value = reply.read()?;
         match after["holders"].as_array().and_then(|holders| holders.first()) {

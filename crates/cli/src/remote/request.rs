@@ -121,7 +121,6 @@ impl ApiRequest {
         self.header("content-type", "application/json".to_owned()).body(body.to_string().into_bytes())
     }
 
-    /// The body.
     pub(crate) fn body(self, body: Vec<u8>) -> ApiRequest {
         ApiRequest { body: Some(body), ..self }
     }

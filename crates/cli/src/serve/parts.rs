@@ -1,4 +1,4 @@
-//! What a running node consists of, started and stopped in the order in which the parts need one another.
+//! The running node: starts its services in the order of their dependencies, and stops them in order.
 
 use super::{
     admin_token, again, allocator,
@@ -27,40 +27,40 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How long the node may take to write open answers when it stops. Waiting requests have their answers by then.
+/// How long the node may take to write the answers in flight when it stops. Waiting requests have their answers by then.
 const HTTP_STOP_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long any other part may take to stop.
+/// How long any other service may take to stop.
 const PART_STOP_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often it is looked whether the cluster has got its name, which it has for good at the first look of a restarted node.
+/// How often the node checks whether the cluster has its id. After a restart, the first check finds it.
 const NAME_LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A running node.
 pub(super) struct Parts {
     core: Core,
     http: Server,
-    /// Serves the node's status, if it has a listener for that.
+    /// The status listener, if one is configured.
     status: Option<Server>,
-    /// Read the administrators' token and the peer key again when their files change.
+    /// Reload the administrators' token and the peer key when their files change.
     secret_watches: Vec<JoinHandle<()>>,
 }
 
-/// All that runs on Raft's own thread and on the clock's.
+/// The services on the threads of Raft and of the clock.
 struct Core {
     node: Node<TokioRuntime>,
     replica: Replica<TokioRuntime>,
     peer: Arc<TcpPeer>,
     peers: Server,
-    /// Holds the lock of the data directory. Ends only when the directory belongs to another cluster.
+    /// Holds the lock on the data directory. Ends only if the directory belongs to another cluster.
     directory: JoinHandle<ServeError>,
-    /// Warns when the disk fills up.
+    /// Watches the free disk space.
     room: JoinHandle<()>,
-    /// Checks whether the process is short of memory.
+    /// Watches the memory of the process.
     memory: Option<JoinHandle<()>>,
     faults: Faults,
 }
 
 impl Parts {
-    /// Takes both ports, then starts everything. HTTP runs on the runtime in which this is called.
+    /// Binds both ports, then starts everything. HTTP runs on the runtime of the caller.
     pub(super) async fn start(
         config: &ServeConfig,
         storage: Storage,
@@ -97,7 +97,7 @@ impl Parts {
         Ok(Parts { core, http, status, secret_watches })
     }
 
-    /// Waits until something has gone wrong for good.
+    /// Waits for a failure from which the node cannot recover.
     pub(super) async fn failed(&mut self, config: &ServeConfig) -> ServeError {
         tokio::select! {
             biased;
@@ -122,8 +122,8 @@ impl Parts {
         }
     }
 
-    /// Ends in good order: another node leads first, so that those who waited here and are told now, and keep their places, find
-    /// one that serves them; then open answers are written.
+    /// Shuts down in order. First another node becomes the leader: clients that waited here keep their places in the queue, and
+    /// find a node that serves them. Then the node writes the answers in flight.
     pub(super) async fn stop(self) {
         let Parts { core, http, status, secret_watches } = self;
         let Core { node, replica, peer, peers, directory, room, memory, faults: _ } = core;
@@ -170,7 +170,7 @@ impl Core {
         let replica =
             Replica::start(replica_config, reception, peer.clone(), log, Arc::new(snapshots), audience, defects).await?;
         let (node, ticking) = Node::start_but_clock(prelude, replica.clone());
-        // It ends when the node is told to stop, which waits for it.
+        // It ends in `node.shutdown`, which waits for it.
         drop(clock.spawn(ticking));
         let (stop, stopped) = oneshot::channel();
         let serving = server.serve(replica.service(), told(stopped));
@@ -183,7 +183,7 @@ impl Core {
     }
 }
 
-/// Keeps the directory locked, and binds it to its cluster as soon as that has a name.
+/// Keeps the directory locked, and binds it to its cluster once the cluster has an id.
 async fn keep_directory(replica: Replica<TokioRuntime>, mut directory: DataDir) -> ServeError {
     let cluster = loop {
         match replica.read(|state| state.cluster()) {
@@ -203,13 +203,13 @@ async fn keep_directory(replica: Replica<TokioRuntime>, mut directory: DataDir) 
     }
 }
 
-/// A later leader would know nothing of what this node had acknowledged: the directory itself keeps it from taking part again.
+/// Marks the directory, so that this node cannot take part again: a later leader could lack entries that it had acknowledged.
 async fn mark_unusable(data: &Path, lost: &LostEntries) {
     let (data, why) = (data.to_owned(), lost.to_string());
     match spawn_blocking(move || mark_lost_entries(&data, &why)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::error!(%error, "the data directory could not be marked: do not start this node with it again"),
-        Err(error) => tracing::error!(%error, "the data directory could not be marked: do not start this node with it again"),
+        Ok(Err(error)) => tracing::error!(%error, "cannot mark the data directory: do not start this node with it again"),
+        Err(error) => tracing::error!(%error, "cannot mark the data directory: do not start this node with it again"),
     }
 }
 

@@ -1,8 +1,8 @@
-//! Free disk space: a node starts only with enough of it and otherwise waits, warns when it runs low, and refuses writes before
-//! the disk is full.
+//! Free disk space: a node waits for enough of it before it starts, warns when it runs low, and refuses writes before the disk
+//! is full.
 //!
-//! A node whose disk is full ends (`ServeError::Stopped`). When a supervisor or a person restarts it, the result is a process
-//! that lives, is not ready, and says why; it takes part as soon as there is room, without being told.
+//! A node whose disk is full stops (`ServeError::Stopped`). After a restart it is alive but not ready, and says why. It takes
+//! part by itself once there is enough space.
 
 use super::{
     error::ServeError,
@@ -25,20 +25,20 @@ use std::{
 };
 use tokio::{sync::oneshot, task::spawn_blocking, time::sleep};
 
-/// How often it is looked whether there is room again.
+/// How often a waiting node checks the free space.
 const ROOM_LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often a running node checks the free space: at full speed it writes some ten MiB in that time.
+/// How often a running node checks the free space. At full speed it writes about ten MiB in that time.
 const WATCH_EVERY: Duration = Duration::from_millis(500);
-/// Writes are accepted again when this much more is free, so that the state does not flap.
+/// Writes are accepted again when this much more is free. The difference prevents flapping.
 const WRITE_ROOM_AGAIN_BYTES: u64 = 64 * MIB;
-/// The warning is over when this many times as much is free, so that it does not come and go.
+/// The warning ends when this many times the space is free. The difference prevents flapping.
 const ROOM_AGAIN: u64 = 2;
-/// How long the answers of a server that waits may take to be written.
+/// How long a listener of a waiting node may take to write its answers.
 const WAITING_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 const MIB: u64 = 1024 * 1024;
 
-/// Opens the storage; where the disk is full, answers that and waits for room first.
+/// Opens the storage. If the disk is full, first waits for space, and meanwhile answers requests with the reason.
 pub(super) async fn open_storage(config: &ServeConfig) -> Result<Storage, ServeError> {
     let (mut waiting, mut is_first) = (Vec::<Server>::new(), true);
     loop {
@@ -69,11 +69,11 @@ pub(super) async fn open_storage(config: &ServeConfig) -> Result<Storage, ServeE
     }
 }
 
-/// The storage, or in words what is short. At first the node makes room itself, where it can.
+/// Returns the storage, or a text that says what is missing. The first attempt frees space if possible.
 async fn attempt(config: &ServeConfig, is_first: bool) -> Result<Result<Storage, String>, ServeError> {
     let (data, id) = (config.data.clone(), config.id);
     let opened = spawn_blocking(move || {
-        // Looked at first: a start that fails for want of room half-way would leave files behind each time.
+        // Checked first: a start that fails halfway because the disk is full would leave files behind each time.
         let is_short = || free_bytes(&data).is_ok_and(|free| free < START_ROOM_BYTES);
         if is_first && is_short() {
             make_room(&data, id)?;
@@ -85,7 +85,7 @@ async fn attempt(config: &ServeConfig, is_first: bool) -> Result<Result<Storage,
         }
         match Storage::open(&data, id) {
             Ok(storage) => Ok(Ok(storage)),
-            // A quota, which the look at the file system does not see.
+            // A quota, which the free space of the file system does not show.
             Err(error) if error.is_no_room() => Ok(Err(format!("no space on the disk: {error}"))),
             Err(error) => Err(ServeError::from(error)),
         }
@@ -109,8 +109,8 @@ fn make_room(data: &Path, id: NodeId) -> Result<(), ServeError> {
     }
 }
 
-/// Tells the replica while little space is left. Warns when even less is left, and then transfers the leadership: a follower that
-/// ends disturbs nobody.
+/// Informs the replica while free space is low. When it is even lower, warns and transfers the leadership: a follower can stop
+/// without disturbing clients.
 pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Replica<TokioRuntime>) {
     let (mut low, mut refuses) = (false, false);
     loop {
@@ -151,7 +151,7 @@ async fn look(data: &Path) -> Option<u64> {
     let path = data.to_owned();
     match spawn_blocking(move || free_bytes(&path)).await {
         Ok(Ok(free)) => Some(free),
-        // What cannot be looked at is not guessed: a write that fails says it all.
+        // Without a figure nothing happens: a write that fails reports the problem.
         Ok(Err(error)) => {
             tracing::debug!(%error, "the free space on the disk is unknown");
             None

@@ -1,4 +1,4 @@
-//! The screen of `fairhold top`: nodes above, locks in the middle, the chosen lock's queue below.
+//! The screen of `fairhold top`: nodes at the top, locks in the middle, the queue of the selected lock at the bottom.
 
 use super::watcher::TopFrame;
 use crate::{
@@ -16,12 +16,12 @@ use ratatui::{
 use serde_json::Value;
 use std::time::Duration;
 
-/// Rows for nodes at most, so that locks stay in sight.
+/// The most rows for nodes, so that locks stay visible.
 const NODES_MAX: usize = 7;
-/// From this age on, what is shown is marked as old.
+/// From this age on, the content is marked as old.
 const OLD: Duration = Duration::from_millis(2_000);
 
-/// Draws all of it.
+/// Draws the screen.
 pub(super) fn draw(frame: &mut Frame<'_>, look: &TopFrame, chosen: usize) {
     let shown = &look.nodes[..look.nodes.len().min(NODES_MAX)];
     let nodes_rows = u16::try_from(shown.len()).unwrap_or(0) + 2;
@@ -30,13 +30,13 @@ pub(super) fn draw(frame: &mut Frame<'_>, look: &TopFrame, chosen: usize) {
     let age = look.seen.map(|seen| seen.elapsed());
     frame.render_widget(Paragraph::new(heading(look, age)), head);
     draw_nodes(frame, nodes, shown);
-    // What is old must not look as if it were so now.
+    // Old content must not look current.
     let style = if age.is_some_and(|age| age >= OLD) { Style::new().dim() } else { Style::new() };
     draw_locks(frame, locks, look, chosen, style);
     draw_queue(frame, queue, look, style);
 }
 
-/// How the cluster is, and how old the rest of the screen is.
+/// The state of the cluster, and the age of the rest of the screen.
 fn heading(look: &TopFrame, age: Option<Duration>) -> Line<'static> {
     let summary = if look.summary.is_empty() { "asking the cluster" } else { &look.summary };
     match (&look.trouble, age) {
@@ -103,7 +103,7 @@ fn rows(items: &[Value], fields: &[&str]) -> Vec<Row<'static>> {
     items.iter().map(|item| Row::new(fields.iter().map(|field| text(item, field)).collect::<Vec<_>>())).collect()
 }
 
-/// A cell; a time without the fraction of its second, so that it is not cut in the middle.
+/// A cell. Drops the fraction of a second from a time, so that the column does not cut it.
 fn text(item: &Value, field: &str) -> String {
     let text = harmless(&cell(item, field));
     match (field, text.split_once('.')) {
@@ -150,11 +150,11 @@ mod tests {
     }
 
     #[test]
-    fn nodes_locks_and_the_queue_have_room_on_100_by_24() {
+    fn nodes_locks_and_the_queue_fit_on_100_by_24() {
         let drawn = screen(&look(), 100, 24);
         for text in ["node 2 leads", "http://10.0.0.3:7171", "deploy", "1m24s", "ci-7", "ci-1", "WAITING", "2026-11-22T04:48:55Z"]
         {
-            assert!(drawn.contains(text), "{text} is not on\n{drawn}");
+            assert!(drawn.contains(text), "{text} is missing on\n{drawn}");
         }
         for (columns, rows) in [(1, 1), (20, 5), (80, 24), (300, 100)] {
             screen(&look(), columns, rows);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_has_its_age() {
+    fn old_content_shows_its_age() {
         let seen = Instant::now().checked_sub(Duration::from_secs(7));
         let drawn = screen(&TopFrame { seen, trouble: Some("no answer within 1s".to_owned()), ..look() }, 160, 24);
         assert!(drawn.contains("locks seen 7s ago: no answer within 1s"), "{drawn}");

@@ -1,4 +1,4 @@
-//! Looks at the cluster once a second: at every node itself, and at the locks and a queue at the best node that answers.
+//! Polls the cluster once a second: every node for its own state, and the best node that answers for the locks and a queue.
 
 use crate::{
     look::{ClusterLook, Row},
@@ -8,39 +8,39 @@ use serde_json::Value;
 use std::time::{Duration, Instant};
 use tokio::{sync::watch, time::sleep};
 
-/// How often the cluster is looked at.
+/// The polling interval.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a node may take to answer. A node that takes longer is shown as one that does not answer.
+/// How long a node may take to answer. A slower node is shown as not answering.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// How many locks are looked at.
+/// The most locks on the screen.
 const LOCKS_MAX: usize = 50;
-/// How many of the chosen lock's queue are.
+/// The most entries of the selected lock's queue.
 const QUEUE_MAX: usize = 100;
 
-/// What was seen last.
+/// The last result.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TopFrame {
-    /// The cluster in one sentence; empty before the first look.
+    /// The cluster in one sentence; empty before the first result.
     pub(super) summary: String,
-    /// The members, each as it answers now.
+    /// The members, with their own answers.
     pub(super) nodes: Vec<Row>,
     /// The locks with the longest waits.
     pub(super) locks: Vec<Value>,
     /// The lock whose queue is shown.
     pub(super) queue_of: Option<String>,
-    /// Its queue, holders first.
+    /// That queue, holders first.
     pub(super) queue: Vec<Value>,
-    /// When the locks and the queue were seen; none before the first answer.
+    /// The time of the locks and the queue; none before the first answer.
     pub(super) seen: Option<Instant>,
-    /// Why there is nothing newer.
+    /// Why the last attempt failed.
     pub(super) trouble: Option<String>,
 }
 
-/// Asks, over and over.
+/// Polls the cluster.
 #[derive(Debug)]
 pub(super) struct Watcher {
     api: Api,
-    /// The endpoints that were given, and the members that they named: any of them may be dead.
+    /// The given endpoints, and the members that they list: any of them may be down.
     urls: Vec<String>,
     look: TopFrame,
 }
@@ -50,7 +50,7 @@ impl Watcher {
         Watcher { api: api.for_screen(ANSWER_WITHIN), urls: urls.to_vec(), look: TopFrame::default() }
     }
 
-    /// Tells what it sees until nobody listens. Another choice of the lock is looked at without delay.
+    /// Publishes results until the receiver is gone. Polls at once when the selection changes.
     pub(super) async fn run(mut self, tell: watch::Sender<TopFrame>, mut choice: watch::Receiver<Option<String>>) {
         while !tell.is_closed() {
             let begun = Instant::now();
@@ -86,12 +86,12 @@ impl Watcher {
         self.api = self.api.at(best);
     }
 
-    /// Keeps what was there before unless all of it is there anew.
+    /// Keeps the earlier result unless all requests succeed.
     async fn look_at_locks(&mut self, chosen: Option<String>) -> Result<(), Failure> {
         let request = ApiRequest::get(format!("/v1/locks?sort=longest_wait&consistency=local&limit={LOCKS_MAX}"));
         let listed: Value = self.api.call(&request).await?.read()?;
         let mut locks = listed["items"].as_array().cloned().unwrap_or_default();
-        // A lock that nobody holds or wants is not what is looked for here.
+        // An idle lock without waiters is of no interest here.
         locks.retain(|lock| lock["state"] != "idle" || lock["queue_length"] != 0);
         let name = chosen.or_else(|| locks.first().and_then(|lock| lock["lock"].as_str()).map(str::to_owned));
         let queue: Value = match &name {
