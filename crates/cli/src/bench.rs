@@ -104,7 +104,7 @@ async fn run(args: &BenchArgs) -> Result<(), Failure> {
         Workload::Failover(load) => (failover::run(&Target::new(connect).await?, load).await?, "failover", load.client.name()),
         Workload::Sessions(sessions) => return sessions::run(&Target::new(connect).await?, sessions, output).await,
         Workload::Watch(load) => return watch::run(&Target::new(connect).await?, load, output).await,
-        Workload::Log(log) => (log::run(log, progress::is_wanted(connect)).await?, "log", "none"),
+        Workload::Log(log) => (log::run(log, progress::is_shown(connect)).await?, "log", "none"),
     };
     written(&outcome, outcome.json(name, client), output)
 }

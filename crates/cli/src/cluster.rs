@@ -1,11 +1,11 @@
 //! `fairhold cluster`: the state of a node, the members, and calls for administrators.
 
 use crate::{
-    look::{ClusterLook, Row},
     output,
+    probe::{ClusterProbe, Row},
     remote::{
         self, Api, ApiRequest, Failure, RemoteArgs,
-        form::{self, OutputFormat, Table, cell, span},
+        format::{self, OutputFormat, Table, cell, rounded},
     },
 };
 use clap::Subcommand;
@@ -15,7 +15,7 @@ use std::{process::ExitCode, time::Duration};
 use tokio::time::{Instant, sleep};
 
 /// How long one probe of the nodes may take, and the pause before the next.
-const LOOK_WITHIN: Duration = Duration::from_secs(1);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Debug, clap::Args)]
@@ -73,7 +73,7 @@ pub(crate) fn main(args: &ClusterArgs) -> ExitCode {
 }
 
 async fn run(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
-    let asked = args.remote.output;
+    let requested = args.remote.output;
     if matches!(args.command, ClusterCommand::Members) {
         return members(api, args).await;
     }
@@ -88,29 +88,29 @@ async fn run(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
         ClusterCommand::Snapshot => order("snapshot"),
     };
     let reply = api.call(&request).await?;
-    if asked == Some(OutputFormat::Json) || matches!(args.command, ClusterCommand::Metrics | ClusterCommand::Openapi) {
-        return form::write_body(&reply);
+    if requested == Some(OutputFormat::Json) || matches!(args.command, ClusterCommand::Metrics | ClusterCommand::Openapi) {
+        return format::write_body(&reply);
     }
     let cluster: Value = reply.read()?;
-    if asked == Some(OutputFormat::Ndjson) {
-        return form::write_line(&cluster);
+    if requested == Some(OutputFormat::Ndjson) {
+        return format::write_line(&cluster);
     }
-    if matches!(args.command, ClusterCommand::Status { .. }) && OutputFormat::of(asked) == OutputFormat::Table {
-        let seen = ClusterLook::glance(&args.remote.connect.endpoint, LOOK_WITHIN.min(api.timeout())).await;
-        form::write(&format!("{}\n\n", seen.summary()))?;
+    if matches!(args.command, ClusterCommand::Status { .. }) && OutputFormat::resolve(requested) == OutputFormat::Table {
+        let seen = ClusterProbe::brief(&args.remote.connect.endpoint, PROBE_TIMEOUT.min(api.timeout())).await;
+        format::write(&format!("{}\n\n", seen.summary()))?;
     }
     let mut table = Table::new(&["FIELD", "VALUE"]);
     for name in cluster.as_object().into_iter().flatten().map(|(name, _)| name).filter(|name| *name != "members") {
         table.row(vec![name.clone(), cell(&cluster, name)]);
     }
-    form::write(&table.take(OutputFormat::of(asked)))
+    format::write(&table.take(OutputFormat::resolve(requested)))
 }
 
 /// Asks every member: what one node reports about another may be stale.
 async fn members(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
-    let (asked, until) = (args.remote.output, Instant::now() + api.timeout());
+    let (requested, until) = (args.remote.output, Instant::now() + api.timeout());
     let seen = loop {
-        let seen = ClusterLook::glance(&args.remote.connect.endpoint, LOOK_WITHIN.min(api.timeout())).await;
+        let seen = ClusterProbe::brief(&args.remote.connect.endpoint, PROBE_TIMEOUT.min(api.timeout())).await;
         if !seen.nodes().is_empty() || Instant::now() >= until {
             break seen;
         }
@@ -119,13 +119,13 @@ async fn members(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
     // If no node answers, this call fails with the reason.
     let best = seen.best_urls();
     let api = if best.is_empty() { api.clone() } else { api.at(best) };
-    if OutputFormat::is_body(asked) {
+    if OutputFormat::is_body(requested) {
         let reply = api.call(&ApiRequest::get("/v1/cluster")).await?;
-        if asked == Some(OutputFormat::Json) {
-            return form::write_body(&reply);
+        if requested == Some(OutputFormat::Json) {
+            return format::write_body(&reply);
         }
         let cluster: Value = reply.read()?;
-        return cluster["members"].as_array().into_iter().flatten().try_for_each(form::write_line);
+        return cluster["members"].as_array().into_iter().flatten().try_for_each(format::write_line);
     }
     if seen.nodes().is_empty() {
         return api.call(&ApiRequest::get("/v1/cluster")).await.map(|_| ());
@@ -135,9 +135,9 @@ async fn members(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
         let (role, answers) = role.map_or_else(|why| ("-".to_owned(), format!("no: {why}")), |role| (role, "yes".to_owned()));
         let dash = || "-".to_owned();
         let lag = lag.map_or_else(dash, |lag| lag.to_string());
-        table.row(vec![id.to_string(), role, url, peer, lag, silent_for.map_or_else(dash, |time| span(&time)), answers]);
+        table.row(vec![id.to_string(), role, url, peer, lag, silent_for.map_or_else(dash, |time| rounded(&time)), answers]);
     }
-    form::write(&table.take(OutputFormat::of(asked)))?;
+    format::write(&table.take(OutputFormat::resolve(requested)))?;
     if seen.leader().is_none() && !args.remote.connect.quiet {
         output::note("no leader answers: only the leader knows the LAG and SILENT FOR of the others");
     }

@@ -45,7 +45,7 @@ fn pages(mut command: Command) -> io::Result<Vec<u8>> {
 }
 
 fn written(result: io::Result<()>) -> ExitCode {
-    exit::ended(output::unless_closed(result))
+    exit::from_result(output::unless_closed(result))
 }
 
 #[cfg(test)]

@@ -307,18 +307,18 @@ fn read_file(path: &Path) -> Result<FileConfig, ConfigError> {
     let malformed = |error| ConfigError::File { path: name.clone(), error };
     let table: toml::Table = toml::from_str(&text).map_err(malformed)?;
     if let Some(key) = table.keys().find(|key| !FILE_KEYS.contains(&key.as_str())) {
-        return Err(ConfigError::UnknownKey { path: name, key: key.clone(), advice: advise(key) });
+        return Err(ConfigError::UnknownKey { path: name, key: key.clone(), advice: suggest(key) });
     }
     toml::from_str(&text).map_err(malformed)
 }
 
 /// Suggests the most similar key, or lists all keys if none is similar.
-fn advise(key: &str) -> String {
+fn suggest(key: &str) -> String {
     let written = key.to_lowercase().replace('_', "-");
-    let begun = FILE_KEYS.iter().find(|known| known.starts_with(&written)).copied();
+    let prefixed = FILE_KEYS.iter().find(|known| known.starts_with(&written)).copied();
     let near =
         || FILE_KEYS.iter().map(|known| (levenshtein(&written, known), *known)).min().filter(|(count, _)| *count <= EDITS_MAX);
-    match begun.or_else(|| near().map(|(_, known)| known)) {
+    match prefixed.or_else(|| near().map(|(_, known)| known)) {
         Some(known) => format!("did you mean `{known}`?"),
         None => format!("the valid keys are {}", FILE_KEYS.join(", ")),
     }

@@ -40,14 +40,14 @@ pub(crate) fn main(command: ConfigCommand) -> ExitCode {
         (Ok(_), None) => ExitCode::SUCCESS,
         (Ok(config), Some(origin)) => {
             let origins = origin.then(|| Origins::new(file, env::args().collect()));
-            exit::ended(output::unless_closed(output::write_stdout(&text(&config, origins.as_ref()))))
+            exit::from_result(output::unless_closed(output::write_stdout(&text(&config, origins.as_ref()))))
         }
         (Err(error), _) => fail(&error),
     }
 }
 
 fn fail(error: &ConfigError) -> ExitCode {
-    exit::failed(exit::USAGE, error)
+    exit::with_error(exit::USAGE, error)
 }
 
 /// The sources of values that are not defaults.

@@ -13,9 +13,9 @@ use self::error::ended_how;
 pub(crate) mod args;
 mod data;
 mod error;
-mod keeper;
 mod plan;
 mod readiness;
+mod supervisor;
 
 pub(crate) use error::DevError;
 pub(crate) use plan::DevPlan;
@@ -27,12 +27,12 @@ use crate::{
     signals::StopSignals,
 };
 use data::Data;
-use keeper::{ChildEvent, ChildSupervisor, LogTarget};
 use std::{
     io::{self, IsTerminal},
     net::TcpListener,
     time::Duration,
 };
+use supervisor::{ChildEvent, ChildSupervisor, LogTarget};
 use tokio::{
     sync::{mpsc, watch},
     task::{JoinHandle, JoinSet},
@@ -70,7 +70,7 @@ fn check_ports(plan: &DevPlan) -> Result<(), DevError> {
 
 /// The supervisors and other tasks. All of them end when `stop` becomes true, or when this is dropped.
 struct RunningDev {
-    keepers: JoinSet<()>,
+    supervisors: JoinSet<()>,
     stop: watch::Sender<bool>,
     pids: watch::Sender<Pids>,
     demo: Option<JoinHandle<io::Result<()>>>,
@@ -86,7 +86,7 @@ async fn supervise(plan: &DevPlan, args: &DevArgs, data: &Data, signals: &mut St
             eprintln!("dev: {signal}: stopping all nodes");
             Ok(())
         }
-        ended = oversee(plan, args, data, &mut running, &mut events) => ended,
+        ended = follow_events(plan, args, data, &mut running, &mut events) => ended,
     };
     // A supervisor may be waiting to send an event that nobody reads any more.
     drop(events);
@@ -95,9 +95,9 @@ async fn supervise(plan: &DevPlan, args: &DevArgs, data: &Data, signals: &mut St
         biased;
         signal = signals.received() => {
             eprintln!("dev: {signal} again: killing all nodes");
-            running.keepers.shutdown().await;
+            running.supervisors.shutdown().await;
         }
-        () = all_ended(&mut running.keepers) => {}
+        () = all_ended(&mut running.supervisors) => {}
     }
     if let Some(demo) = running.demo {
         ended_demo(demo.await)?;
@@ -109,20 +109,20 @@ async fn supervise(plan: &DevPlan, args: &DevArgs, data: &Data, signals: &mut St
 }
 
 /// Whether the demo draws a live view, which nothing else may overwrite.
-fn has_screen(args: &DevArgs) -> bool {
+fn has_live_view(args: &DevArgs) -> bool {
     args.demo && io::stdout().is_terminal()
 }
 
-async fn all_ended(keepers: &mut JoinSet<()>) {
-    while keepers.join_next().await.is_some() {}
+async fn all_ended(supervisors: &mut JoinSet<()>) {
+    while supervisors.join_next().await.is_some() {}
 }
 
 fn start(plan: &DevPlan, args: &DevArgs, data: &Data, events: &mpsc::Sender<ChildEvent>) -> Result<RunningDev, DevError> {
     let (stop, stopped) = watch::channel(false);
-    let mut keepers = JoinSet::new();
+    let mut supervisors = JoinSet::new();
     let peer_key = data.peer_key_file()?;
     for node in plan.nodes() {
-        let logs = if has_screen(args) && io::stderr().is_terminal() {
+        let logs = if has_live_view(args) && io::stderr().is_terminal() {
             LogTarget::File(data.log_file(node.id()))
         } else {
             LogTarget::Stderr
@@ -131,16 +131,16 @@ fn start(plan: &DevPlan, args: &DevArgs, data: &Data, events: &mpsc::Sender<Chil
         if let Some(file) = &args.admin_token_file {
             serve_args.extend(["--admin-token-file".into(), file.clone().into_os_string()]);
         }
-        let keeper = ChildSupervisor::new(node.id(), serve_args, logs, (!args.no_restart).then_some(RESTART_PAUSE))?;
-        keepers.spawn(keeper.keep(events.clone(), stopped.clone()));
+        let supervisor = ChildSupervisor::new(node.id(), serve_args, logs, (!args.no_restart).then_some(RESTART_PAUSE))?;
+        supervisors.spawn(supervisor.run(events.clone(), stopped.clone()));
     }
     let pids = watch::Sender::new(plan.nodes().map(|node| (node.id(), None)).collect());
-    Ok(RunningDev { keepers, stop, pids, demo: None })
+    Ok(RunningDev { supervisors, stop, pids, demo: None })
 }
 
 /// Reports events: on stdout until the cluster is ready, then on stderr. Returns when the demo ends, when stdout is closed, or
 /// when the cluster cannot run.
-async fn oversee(
+async fn follow_events(
     plan: &DevPlan,
     args: &DevArgs,
     data: &Data,
@@ -152,7 +152,7 @@ async fn oversee(
     loop {
         tokio::select! {
             biased;
-            Some(event) = events.recv() => note(plan, args, event, ready, &running.pids)?,
+            Some(event) = events.recv() => handle_event(plan, args, event, ready, &running.pids)?,
             () = &mut waiting, if !ready => {
                 ready = true;
                 write_stdout(&plan.ready_line())?;
@@ -186,7 +186,13 @@ fn ended_demo(ended: Result<io::Result<()>, tokio::task::JoinError>) -> Result<(
     crate::output::unless_closed(ended).map_err(DevError::Io)
 }
 
-fn note(plan: &DevPlan, args: &DevArgs, event: ChildEvent, ready: bool, pids: &watch::Sender<Pids>) -> Result<(), DevError> {
+fn handle_event(
+    plan: &DevPlan,
+    args: &DevArgs,
+    event: ChildEvent,
+    ready: bool,
+    pids: &watch::Sender<Pids>,
+) -> Result<(), DevError> {
     let set = |id, pid| {
         pids.send_modify(|pids| {
             pids.insert(id, pid);
@@ -195,7 +201,7 @@ fn note(plan: &DevPlan, args: &DevArgs, event: ChildEvent, ready: bool, pids: &w
     match event {
         ChildEvent::Started { id, pid } => {
             set(id, Some(pid));
-            match (ready, has_screen(args)) {
+            match (ready, has_live_view(args)) {
                 (false, _) => write_stdout(&plan.node_line(id, pid))?,
                 (true, false) => eprintln!("dev: {}", plan.node_line(id, pid).trim_end()),
                 // The live view shows the pid.
@@ -207,7 +213,7 @@ fn note(plan: &DevPlan, args: &DevArgs, event: ChildEvent, ready: bool, pids: &w
             if !ready && status.code().is_some() {
                 return Err(DevError::NodeFailed { id, status });
             }
-            if !has_screen(args) {
+            if !has_live_view(args) {
                 let next = if args.no_restart { "not restarting it" } else { "restarting it in 2 s" };
                 eprintln!("dev: node {id} (pid {pid}) {}; {next}", ended_how(status));
             }

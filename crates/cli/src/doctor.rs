@@ -4,13 +4,13 @@
 
 pub(crate) mod args;
 mod finding;
-mod judge;
-mod show;
+mod report;
+mod rules;
 
 use crate::{
     doctor::args::{DoctorArgs, DoctorOutput},
     exit,
-    look::ClusterLook,
+    probe::ClusterProbe,
 };
 use finding::{Grade, worst};
 use std::process::ExitCode;
@@ -19,17 +19,17 @@ use std::process::ExitCode;
 pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return exit::failed(exit::FAILURE, &error),
+        Err(error) => return exit::with_error(exit::FAILURE, &error),
     };
-    let seen = runtime.block_on(ClusterLook::look(&args.endpoint, args.timeout));
+    let seen = runtime.block_on(ClusterProbe::full(&args.endpoint, args.timeout));
     runtime.shutdown_background();
-    let findings = judge::judge(&seen);
+    let findings = rules::evaluate(&seen);
     let text = match args.output {
-        DoctorOutput::Table => show::table(&findings),
-        DoctorOutput::Json => show::json(&findings),
+        DoctorOutput::Table => report::table(&findings),
+        DoctorOutput::Json => report::json(&findings),
     };
     if let Err(error) = crate::output::unless_closed(crate::output::write_stdout(&text)) {
-        return exit::failed(exit::FAILURE, &error);
+        return exit::with_error(exit::FAILURE, &error);
     }
     if seen.answering().next().is_none() {
         return ExitCode::from(exit::UNAVAILABLE);

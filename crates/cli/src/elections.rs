@@ -3,8 +3,8 @@
 use crate::{
     output,
     remote::{
-        self, Api, ApiRequest, Failure, NewsArgs, RemoteArgs,
-        form::{self, OutputFormat, Table, cell, harmless},
+        self, Api, ApiRequest, Failure, LongPollArgs, RemoteArgs,
+        format::{self, OutputFormat, Table, cell, harmless},
         request::encode,
     },
 };
@@ -32,7 +32,7 @@ enum ElectionsCommand {
         /// Name of the election
         name: String,
         #[command(flatten)]
-        news: NewsArgs,
+        long_poll: LongPollArgs,
     },
     /// Print every leader and every value as they change, once and in order
     #[command(after_help = "Example:
@@ -64,11 +64,11 @@ pub(crate) fn main(args: &ElectionsArgs) -> ExitCode {
 }
 
 async fn run(api: &Api, args: &ElectionsArgs) -> Result<(), Failure> {
-    let asked = args.remote.output;
+    let requested = args.remote.output;
     let url = |name: &str| format!("/v1/elections/{}", encode(name));
     let (reply, fields): (_, &'static [&'static str]) = match &args.command {
-        ElectionsCommand::Show { name, news } => {
-            (api.call(&news.of(ApiRequest::get(url(name)))).await?, &["election", "value", "token", "version", "session"])
+        ElectionsCommand::Show { name, long_poll } => {
+            (api.call(&long_poll.apply(ApiRequest::get(url(name)))).await?, &["election", "value", "token", "version", "session"])
         }
         ElectionsCommand::Proclaim { name, value, grant } => {
             let request = ApiRequest::change(Method::PUT, url(name)).json(&json!({ "grant": grant, "value": value }));
@@ -81,11 +81,11 @@ async fn run(api: &Api, args: &ElectionsArgs) -> Result<(), Failure> {
                 Some(from) => observer.from(Revision(*from)),
                 None => observer,
             };
-            return follow(observer, asked).await;
+            return follow(observer, requested).await;
         }
     };
-    if OutputFormat::is_body(asked) {
-        return form::write_body(&reply);
+    if OutputFormat::is_body(requested) {
+        return format::write_body(&reply);
     }
     let answer: Value = reply.read()?;
     let mut table = Table::new(&["FIELD", "VALUE"]);
@@ -96,28 +96,28 @@ async fn run(api: &Api, args: &ElectionsArgs) -> Result<(), Failure> {
         table.row(vec!["leader".to_owned(), cell(&answer["leader"], "owner")]);
         table.row(vec!["held_for".to_owned(), cell(&answer["leader"], "held_for")]);
     }
-    form::write(&table.take(OutputFormat::of(asked)))
+    format::write(&table.take(OutputFormat::resolve(requested)))
 }
 
 /// Prints a line for each event until the reader is gone.
-async fn follow(mut observer: Observer, asked: Option<OutputFormat>) -> Result<(), Failure> {
+async fn follow(mut observer: Observer, requested: Option<OutputFormat>) -> Result<(), Failure> {
     loop {
         let seen = observer.next().await.map_err(|error| Failure::from_client(&error))?;
-        match output::write_stdout(&line(&seen, asked)) {
+        match output::write_stdout(&line(&seen, requested)) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             written => written?,
         }
     }
 }
 
-fn line(seen: &Seen, asked: Option<OutputFormat>) -> String {
+fn line(seen: &Seen, requested: Option<OutputFormat>) -> String {
     let (kind, leader) = match seen {
         Seen::Elected(leader) => ("elected", Some(leader)),
         Seen::Proclaimed(leader) => ("proclaimed", Some(leader)),
         Seen::Vacant => ("vacant", None),
         Seen::Missed | _ => ("missed", None),
     };
-    match (OutputFormat::of(asked), leader) {
+    match (OutputFormat::resolve(requested), leader) {
         (OutputFormat::Json | OutputFormat::Ndjson, Some(leader)) => format!("{}\n", as_json(kind, leader)),
         (OutputFormat::Json | OutputFormat::Ndjson, None) => format!("{}\n", json!({ "type": kind })),
         (OutputFormat::Table | OutputFormat::Plain, Some(leader)) => {

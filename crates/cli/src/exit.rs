@@ -27,15 +27,15 @@ pub(crate) const CANNOT_RUN: u8 = 126;
 pub(crate) const NOT_FOUND: u8 = 127;
 
 /// The exit code of a result; prints the error.
-pub(crate) fn ended<E: Error>(result: Result<(), E>) -> ExitCode {
+pub(crate) fn from_result<E: Error>(result: Result<(), E>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(FAILURE, &error),
+        Err(error) => with_error(FAILURE, &error),
     }
 }
 
 /// Prints the error and returns `code`.
-pub(crate) fn failed(code: u8, error: &dyn Error) -> ExitCode {
+pub(crate) fn with_error(code: u8, error: &dyn Error) -> ExitCode {
     // Stderr may be a file on a full disk; the exit code still tells the outcome.
     writeln!(io::stderr(), "fairhold: {error}").ok();
     ExitCode::from(code)

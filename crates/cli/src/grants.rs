@@ -4,7 +4,7 @@ mod take;
 
 use crate::{
     pages::{PageFields, show_one},
-    remote::{self, Api, ApiRequest, Failure, ReadArgs, RemoteArgs, form::OutputFormat, reply::ApiReply, request::encode},
+    remote::{self, Api, ApiRequest, Failure, ReadArgs, RemoteArgs, format::OutputFormat, reply::ApiReply, request::encode},
 };
 use clap::Subcommand;
 use fairhold_types::duration;
@@ -86,20 +86,20 @@ pub(crate) fn main(args: &GrantsArgs) -> ExitCode {
 }
 
 async fn run(api: &Api, args: &GrantsArgs) -> Result<(), Failure> {
-    let asked = args.remote.output;
+    let requested = args.remote.output;
     let change = |id: &str, what: &str| ApiRequest::change(Method::POST, format!("/v1/grants/{}/{what}", encode(id)));
     match &args.command {
-        GrantsCommand::Take(take) => show(&api.call(&take.request()?).await?, asked),
+        GrantsCommand::Take(take) => show(&api.call(&take.request()?).await?, requested),
         GrantsCommand::Show { id, wait, read } => {
             let request = ApiRequest::get(format!("/v1/grants/{}", encode(id))).wait(*wait);
-            show(&api.call(&read.of(request)).await?, asked)
+            show(&api.call(&read.apply(request)).await?, requested)
         }
         GrantsCommand::Renew { id, ttl } => {
             let request = change(id, "renew").parameter("ttl", ttl.map(duration::format));
-            show_one(&api.call(&request).await?, asked, &RENEWED)
+            show_one(&api.call(&request).await?, requested, &RENEWED)
         }
-        GrantsCommand::Upgrade { id, wait } => show(&api.call(&change(id, "upgrade").wait(*wait)).await?, asked),
-        GrantsCommand::Downgrade { id } => show(&api.call(&change(id, "downgrade")).await?, asked),
+        GrantsCommand::Upgrade { id, wait } => show(&api.call(&change(id, "upgrade").wait(*wait)).await?, requested),
+        GrantsCommand::Downgrade { id } => show(&api.call(&change(id, "downgrade")).await?, requested),
         GrantsCommand::Release { id, session } => {
             let request = ApiRequest::unkeyed(Method::DELETE, format!("/v1/grants/{}", encode(id)));
             let request = request.parameter("session", session.clone());
@@ -108,10 +108,10 @@ async fn run(api: &Api, args: &GrantsArgs) -> Result<(), Failure> {
     }
 }
 
-fn show(reply: &ApiReply, asked: Option<OutputFormat>) -> Result<(), Failure> {
+fn show(reply: &ApiReply, requested: Option<OutputFormat>) -> Result<(), Failure> {
     let fields = PageFields(
         &["ID", "LOCK", "STATE", "TOKEN", "MODE", "POSITION", "EXPIRES IN"],
         &["id", "lock", "state", "token", "mode", "position", "expires_in"],
     );
-    show_one(reply, asked, &fields)
+    show_one(reply, requested, &fields)
 }

@@ -6,8 +6,8 @@ use crate::{
     moment, output,
     pages::{self, PageArgs, PageFields, list},
     remote::{
-        self, Api, ApiRequest, Failure, NewsArgs, ReadArgs, RemoteArgs,
-        form::{self, OutputFormat, Table, cell},
+        self, Api, ApiRequest, Failure, LongPollArgs, ReadArgs, RemoteArgs,
+        format::{self, OutputFormat, Table, cell},
         request::encode,
     },
 };
@@ -59,7 +59,7 @@ enum LocksCommand {
         #[command(flatten)]
         page: PageArgs,
         #[command(flatten)]
-        news: NewsArgs,
+        long_poll: LongPollArgs,
     },
     /// Show the queue of a lock, in order, holders first
     #[command(after_help = "Example:
@@ -70,7 +70,7 @@ enum LocksCommand {
         #[command(flatten)]
         page: PageArgs,
         #[command(flatten)]
-        news: NewsArgs,
+        long_poll: LongPollArgs,
     },
     /// Check a fencing token: exit with 0 if a held grant has it, 1 if it is stale
     #[command(after_help = "Example:
@@ -142,7 +142,7 @@ pub(crate) fn main(args: &LocksArgs) -> ExitCode {
 }
 
 async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
-    let asked = args.remote.output;
+    let requested = args.remote.output;
     match &args.command {
         LocksCommand::Ls { prefix, state, sort, page, read } => {
             let request = ApiRequest::get("/v1/locks").parameter("prefix", prefix.as_ref());
@@ -151,23 +151,23 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
                 &["LOCK", "STATE", "OWNER", "HELD FOR", "HOLDERS", "WAITING", "LIMIT", "WAITED", "HELD", "HAND-OVERS"],
                 &["lock", "state", "owner", "held_for", "holders", "queue_length", "limit", "waited", "held", "hand_overs"],
             );
-            list(api, &read.of(request), page, asked, &fields).await.map(|_| ())
+            list(api, &read.apply(request), page, requested, &fields).await.map(|_| ())
         }
-        LocksCommand::Show { name, page, news } => {
-            show(api, &news.of(ApiRequest::get(format!("/v1/locks/{}", encode(name)))), page, &args.remote).await
+        LocksCommand::Show { name, page, long_poll } => {
+            show(api, &long_poll.apply(ApiRequest::get(format!("/v1/locks/{}", encode(name)))), page, &args.remote).await
         }
         LocksCommand::Fence { name, token, grant, read } => {
             let request = ApiRequest::get(format!("/v1/locks/{}/fence", encode(name))).parameter("token", Some(token));
-            let reply = api.call(&read.of(request.parameter("grant", grant.as_ref()))).await?;
-            if OutputFormat::is_body(asked) { form::write_body(&reply) } else { Ok(()) }
+            let reply = api.call(&read.apply(request.parameter("grant", grant.as_ref()))).await?;
+            if OutputFormat::is_body(requested) { format::write_body(&reply) } else { Ok(()) }
         }
-        LocksCommand::Queue { name, page, news } => {
+        LocksCommand::Queue { name, page, long_poll } => {
             let request = ApiRequest::get(format!("/v1/locks/{}/queue", encode(name)));
             let fields = PageFields(
                 &["PLACE", "GRANT", "SESSION", "STATE", "MODE", "OWNER", "SINCE", "WAITS FOR", "ESTIMATE"],
                 &["position", "number", "session", "state", "mode", "owner", "since", "waits_for.number", "estimate"],
             );
-            match list(api, &news.of(request), page, asked, &fields).await? {
+            match list(api, &long_poll.apply(request), page, requested, &fields).await? {
                 0 if !args.remote.connect.quiet => output::note(&format!("nobody holds {name} or waits for it")),
                 _ => {}
             }
@@ -179,7 +179,7 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
                 &["GRANT", "SESSION", "OWNER", "MODE", "TOKEN", "FROM", "TO", "HELD FOR", "ENDED", "BY", "REASON"],
                 &["number", "session", "owner", "mode", "token", "from", "to", "held_for", "ended", "by", "reason"],
             );
-            match list(api, &read.of(request), page, asked, &fields).await? {
+            match list(api, &read.apply(request), page, requested, &fields).await? {
                 0 if !args.remote.connect.quiet => output::note(&format!("the history of {name} is empty")),
                 _ => {}
             }
@@ -191,7 +191,7 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
         }
         LocksCommand::Set { name, limit, max_waiters, max_hold } => {
             let reply = api.call(&set(name, *limit, *max_waiters, max_hold.as_deref())).await?;
-            if OutputFormat::is_body(asked) { form::write_body(&reply) } else { Ok(()) }
+            if OutputFormat::is_body(requested) { format::write_body(&reply) } else { Ok(()) }
         }
         LocksCommand::Break(order) => breaking::run(api, order, args.remote.connect.quiet).await,
     }
@@ -209,11 +209,11 @@ fn set(name: &str, limit: Option<u32>, max_waiters: Option<u64>, max_hold: Optio
 
 /// Prints a row for each holder.
 async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, remote: &RemoteArgs) -> Result<(), Failure> {
-    let asked = remote.output;
+    let requested = remote.output;
     let mut table = Table::new(&["LOCK", "HOLDER", "OWNER", "MODE", "TOKEN", "HELD FOR", "WAITING"]);
-    pages::follow(api, request, page, asked, |reply| {
-        if OutputFormat::is_body(asked) {
-            return form::write_body(reply);
+    pages::follow(api, request, page, requested, |reply| {
+        if OutputFormat::is_body(requested) {
+            return format::write_body(reply);
         }
         let lock: Value = reply.read()?;
         if lock["last_token"].is_null() && !remote.connect.quiet {
@@ -225,7 +225,7 @@ async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, remote: &RemoteA
             let (name, waiting) = (cell(&lock, "lock"), cell(&lock, "queue_length"));
             table.row(vec![name, of("number"), of("owner"), of("mode"), of("token"), of("held_for"), waiting]);
         }
-        form::write(&table.take(OutputFormat::of(asked)))
+        format::write(&table.take(OutputFormat::resolve(requested)))
     })
     .await
 }

@@ -4,8 +4,8 @@ use crate::{
     output,
     pages::{PageArgs, PageFields, list, show_one},
     remote::{
-        self, Api, ApiRequest, Failure, NewsArgs, ReadArgs, RemoteArgs,
-        form::{self, OutputFormat, Table, cell},
+        self, Api, ApiRequest, Failure, LongPollArgs, ReadArgs, RemoteArgs,
+        format::{self, OutputFormat, Table, cell},
         request::node_path,
     },
     watch,
@@ -38,7 +38,7 @@ enum NodeCommand {
         /// Path of the node, such as /jobs/7
         path: String,
         #[command(flatten)]
-        news: NewsArgs,
+        long_poll: LongPollArgs,
     },
     /// Set a node's value; create the node if it does not exist
     #[command(after_help = "Examples:
@@ -86,7 +86,7 @@ enum NodeCommand {
         #[command(flatten)]
         page: PageArgs,
         #[command(flatten)]
-        news: NewsArgs,
+        long_poll: LongPollArgs,
     },
     /// List all nodes below a node
     #[command(after_help = "Example:
@@ -98,7 +98,7 @@ enum NodeCommand {
         #[command(flatten)]
         page: PageArgs,
         #[command(flatten)]
-        news: NewsArgs,
+        long_poll: LongPollArgs,
     },
     /// Show the metadata of a node
     #[command(after_help = "Example:
@@ -156,13 +156,13 @@ pub(crate) fn main(args: &NodeArgs) -> ExitCode {
 }
 
 async fn run(api: &Api, args: &NodeArgs) -> Result<(), Failure> {
-    let asked = args.remote.output;
+    let requested = args.remote.output;
     match &args.command {
-        NodeCommand::Get { path, news } => {
-            let reply = api.call(&news.of(ApiRequest::get(node_path(path)))).await?;
+        NodeCommand::Get { path, long_poll } => {
+            let reply = api.call(&long_poll.apply(ApiRequest::get(node_path(path)))).await?;
             Ok(output::unless_closed(output::write_bytes(&reply.body))?)
         }
-        NodeCommand::Put(put) => write(api, put, ApiRequest::change(Method::PUT, node_path(&put.path)), asked).await,
+        NodeCommand::Put(put) => write(api, put, ApiRequest::change(Method::PUT, node_path(&put.path)), requested).await,
         NodeCommand::Create { put, sequential: true, name } => {
             if put.version.is_some() || put.exists || put.container {
                 let why = "a sequential node is always new and cannot be a container: leave out --version, --exists and \
@@ -170,7 +170,7 @@ async fn run(api: &Api, args: &NodeArgs) -> Result<(), Failure> {
                 return Err(Failure::Usage(why.to_owned()));
             }
             let request = ApiRequest::change(Method::POST, node_path(&put.path)).flag("sequential", true);
-            write(api, put, request.parameter("name", name.as_ref()), asked).await
+            write(api, put, request.parameter("name", name.as_ref()), requested).await
         }
         NodeCommand::Create { put, sequential: false, .. } => {
             if put.version.is_some() || put.exists {
@@ -178,35 +178,35 @@ async fn run(api: &Api, args: &NodeArgs) -> Result<(), Failure> {
                 return Err(Failure::Usage(why.to_owned()));
             }
             let request = ApiRequest::change(Method::PUT, node_path(&put.path)).header("if-none-match", "*".to_owned());
-            write(api, put, request, asked).await
+            write(api, put, request, requested).await
         }
         NodeCommand::Rm { path, recursive, version, fence } => {
             let request = ApiRequest::change(Method::DELETE, node_path(path)).flag("recursive", *recursive);
             api.call(&conditions(request, *version, false, fence.as_ref())).await.map(|_| ())
         }
-        NodeCommand::Ls { path, page, news } => {
+        NodeCommand::Ls { path, page, long_poll } => {
             let request = ApiRequest::get(node_path(path)).flag("children", true).flag("meta", true);
-            list(api, &news.of(request), page, asked, &STATS).await.map(|_| ())
+            list(api, &long_poll.apply(request), page, requested, &STATS).await.map(|_| ())
         }
-        NodeCommand::Tree { path, page, news } => {
+        NodeCommand::Tree { path, page, long_poll } => {
             let request = ApiRequest::get(node_path(path)).flag("recursive", true).flag("meta", true);
-            list(api, &news.of(request), page, asked, &STATS).await.map(|_| ())
+            list(api, &long_poll.apply(request), page, requested, &STATS).await.map(|_| ())
         }
         NodeCommand::Stat { path, read } => {
-            let reply = api.call(&read.of(ApiRequest::get(node_path(path)).flag("meta", true))).await?;
-            if OutputFormat::is_body(asked) {
-                return form::write_body(&reply);
+            let reply = api.call(&read.apply(ApiRequest::get(node_path(path)).flag("meta", true))).await?;
+            if OutputFormat::is_body(requested) {
+                return format::write_body(&reply);
             }
             let stat: Value = reply.read()?;
             let mut table = Table::new(&["FIELD", "VALUE"]);
             for name in stat.as_object().into_iter().flatten().map(|(name, _)| name) {
                 table.row(vec![name.clone(), cell(&stat, name)]);
             }
-            form::write(&table.take(OutputFormat::of(asked)))
+            format::write(&table.take(OutputFormat::resolve(requested)))
         }
         NodeCommand::Watch { path, from } => {
             let watch = remote::client(&args.remote.connect, None)?.watch().tree(path);
-            watch::follow(watch::beginning(watch, *from), asked, false).await
+            watch::follow(watch::starting_at(watch, *from), requested, false).await
         }
     }
 }
@@ -228,7 +228,7 @@ fn conditions(request: ApiRequest, version: Option<i32>, exists: bool, fence: Op
     }
 }
 
-async fn write(api: &Api, put: &PutArgs, request: ApiRequest, asked: Option<OutputFormat>) -> Result<(), Failure> {
+async fn write(api: &Api, put: &PutArgs, request: ApiRequest, requested: Option<OutputFormat>) -> Result<(), Failure> {
     let value = match put.value.as_deref() {
         None | Some("-") => {
             let mut bytes = Vec::new();
@@ -240,5 +240,5 @@ async fn write(api: &Api, put: &PutArgs, request: ApiRequest, asked: Option<Outp
     let request = request.flag("parents", put.parents).parameter("session", put.session.as_ref());
     let request = request.parameter("ttl", put.ttl.map(duration::format)).flag("container", put.container).body(value);
     let reply = api.call(&conditions(request, put.version, put.exists, put.fence.as_ref())).await?;
-    show_one(&reply, asked, &PageFields(&["PATH", "VERSION", "REVISION"], &["path", "version", "revision"]))
+    show_one(&reply, requested, &PageFields(&["PATH", "VERSION", "REVISION"], &["path", "version", "revision"]))
 }

@@ -2,7 +2,7 @@
 
 use crate::remote::{
     Api, ApiRequest, Failure,
-    form::{self, OutputFormat, Table, cell},
+    format::{self, OutputFormat, Table, cell},
     reply::ApiReply,
 };
 use fairhold_types::limits::PAGE_MAX;
@@ -24,11 +24,11 @@ pub(crate) async fn follow(
     api: &Api,
     request: &ApiRequest,
     page: &PageArgs,
-    asked: Option<OutputFormat>,
+    requested: Option<OutputFormat>,
     mut show: impl FnMut(&ApiReply) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     // With `-o json` the output is exactly one body.
-    let is_one = page.limit.is_some() || asked == Some(OutputFormat::Json);
+    let is_one = page.limit.is_some() || requested == Some(OutputFormat::Json);
     let limit = page.limit.or((!is_one).then_some(PAGE_MAX));
     let (mut cursor, mut request) = (page.cursor.clone(), request.clone());
     loop {
@@ -48,23 +48,27 @@ pub(crate) async fn list(
     api: &Api,
     request: &ApiRequest,
     page: &PageArgs,
-    asked: Option<OutputFormat>,
+    requested: Option<OutputFormat>,
     fields: &PageFields,
 ) -> Result<usize, Failure> {
     let (mut table, mut count) = (Table::new(fields.0), 0);
-    follow(api, request, page, asked, |reply| {
+    follow(api, request, page, requested, |reply| {
         let body: Value = reply.read()?;
         count += body["items"].as_array().map_or(0, Vec::len);
-        if asked == Some(OutputFormat::Json) {
-            return form::write_body(reply);
+        if requested == Some(OutputFormat::Json) {
+            return format::write_body(reply);
         }
         for item in body["items"].as_array().into_iter().flatten() {
-            match asked {
-                Some(OutputFormat::Ndjson) => form::write_line(item)?,
+            match requested {
+                Some(OutputFormat::Ndjson) => format::write_line(item)?,
                 Some(OutputFormat::Table | OutputFormat::Plain | OutputFormat::Json) | None => fields.add(&mut table, item),
             }
         }
-        if asked == Some(OutputFormat::Ndjson) { Ok(()) } else { form::write(&table.take(OutputFormat::of(asked))) }
+        if requested == Some(OutputFormat::Ndjson) {
+            Ok(())
+        } else {
+            format::write(&table.take(OutputFormat::resolve(requested)))
+        }
     })
     .await?;
     Ok(count)
@@ -84,11 +88,11 @@ impl PageFields {
 }
 
 /// Prints an answer as one row.
-pub(crate) fn show_one(reply: &ApiReply, asked: Option<OutputFormat>, fields: &PageFields) -> Result<(), Failure> {
-    if OutputFormat::is_body(asked) {
-        return form::write_body(reply);
+pub(crate) fn show_one(reply: &ApiReply, requested: Option<OutputFormat>, fields: &PageFields) -> Result<(), Failure> {
+    if OutputFormat::is_body(requested) {
+        return format::write_body(reply);
     }
     let mut table = Table::new(fields.0);
     fields.add(&mut table, &reply.read()?);
-    form::write(&table.take(OutputFormat::of(asked)))
+    format::write(&table.take(OutputFormat::resolve(requested)))
 }

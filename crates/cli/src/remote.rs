@@ -3,12 +3,12 @@
 pub(crate) mod api;
 mod args;
 pub(crate) mod failure;
-pub(crate) mod form;
+pub(crate) mod format;
 pub(crate) mod reply;
 pub(crate) mod request;
 
 pub(crate) use api::Api;
-pub(crate) use args::{ConnectArgs, NewsArgs, ReadArgs, RemoteArgs, pair};
+pub(crate) use args::{ConnectArgs, LongPollArgs, ReadArgs, RemoteArgs, pair};
 pub(crate) use failure::Failure;
 pub(crate) use request::ApiRequest;
 
@@ -45,6 +45,6 @@ pub(crate) fn run(remote: &RemoteArgs, work: impl AsyncFnOnce(&Api) -> Result<()
     })();
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.exit(remote.output == Some(form::OutputFormat::Json)),
+        Err(failure) => failure.exit(remote.output == Some(format::OutputFormat::Json)),
     }
 }

@@ -4,26 +4,26 @@
 //! requests nor a scan of a million sessions can delay a heartbeat.
 
 mod admin_token;
-mod again;
 mod allocator;
 pub(crate) mod args;
 mod error;
-mod files;
-mod guard;
+mod free_space;
+mod hardening;
 mod host;
 mod listeners;
 pub(crate) mod memory;
+mod open_files;
 mod parent;
-mod parts;
 mod peer_key;
 mod process;
-mod room;
+mod restart;
 mod secret_file;
+mod server;
 
 pub(crate) use error::ServeError;
 
 use crate::{config::ServeConfig, signals::StopSignals, telemetry};
-use parts::Parts;
+use server::Server;
 use std::{io, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
@@ -55,8 +55,8 @@ pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
         StopSignals::new().map_err(ServeError::Runtime)?
     };
     tracing::info!(node = config.id, version = env!("CARGO_PKG_VERSION"), data = %config.data.display(), "starting");
-    guard::raise(config.exit_with_parent);
-    config.limits = files::fit(config.limits)?;
+    hardening::harden(config.exit_with_parent);
+    config.limits = open_files::fit_connections(config.limits)?;
     if config.members.len().is_multiple_of(2) {
         tracing::warn!(
             members = config.members.len(),
@@ -68,12 +68,12 @@ pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
 
     let result = http.block_on(async {
         let starting = async {
-            let storage = room::open_storage(&config).await?;
-            Parts::start(&config, storage, (admin, keys), raft.handle(), clock.handle()).await
+            let storage = free_space::open_storage(&config).await?;
+            Server::start(&config, storage, (admin, keys), raft.handle(), clock.handle()).await
         };
-        let mut parts = tokio::select! {
+        let mut server = tokio::select! {
             biased;
-            reason = asked_to_end(&mut signals, parent_gone.clone()) => {
+            reason = stop_requested(&mut signals, parent_gone.clone()) => {
                 tracing::info!("{reason} before the start was complete");
                 return Ok(());
             }
@@ -81,15 +81,15 @@ pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
         };
         tokio::select! {
             biased;
-            reason = asked_to_end(&mut signals, parent_gone.clone()) => {
+            reason = stop_requested(&mut signals, parent_gone.clone()) => {
                 tracing::info!("{reason}: shutting down cleanly; a second signal ends the process at once");
                 tokio::select! {
                     biased;
                     again = signals.received() => end_at_once(again),
-                    () = parts.stop() => Ok(()),
+                    () = server.stop() => Ok(()),
                 }
             }
-            error = parts.failed(&config) => Err(error),
+            error = server.failed(&config) => Err(error),
         }
     });
     // Also after a failure: RocksDB has its own threads and globals, and aborts a process that exits while they are in use.
@@ -116,7 +116,7 @@ fn end_at_once(signal: &str) -> ! {
     std::process::exit(EXIT_AT_ONCE)
 }
 
-async fn asked_to_end(signals: &mut StopSignals, parent_gone: Option<parent::Gone>) -> &'static str {
+async fn stop_requested(signals: &mut StopSignals, parent_gone: Option<parent::Gone>) -> &'static str {
     let gone = async {
         match parent_gone {
             Some(gone) => gone.wait().await,

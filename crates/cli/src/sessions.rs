@@ -5,7 +5,7 @@ use crate::{
     pages::{self, PageArgs, PageFields, list, show_one},
     remote::{
         self, Api, ApiRequest, Failure, ReadArgs, RemoteArgs,
-        form::{self, OutputFormat, Table, cell},
+        format::{self, OutputFormat, Table, cell},
         request::encode,
     },
 };
@@ -99,25 +99,25 @@ pub(crate) fn main(args: &SessionsArgs) -> ExitCode {
 }
 
 async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
-    let asked = args.remote.output;
+    let requested = args.remote.output;
     match &args.command {
         SessionsCommand::Ls { page, read } => {
             let fields = PageFields(
                 &["SESSION", "NAME", "TTL", "OPENED AT", "EPHEMERAL NODES"],
                 &["number", "name", "ttl", "opened_at", "ephemeral_count"],
             );
-            list(api, &read.of(ApiRequest::get("/v1/sessions")), page, asked, &fields).await.map(|_| ())
+            list(api, &read.apply(ApiRequest::get("/v1/sessions")), page, requested, &fields).await.map(|_| ())
         }
         SessionsCommand::Show { session, page, read } => {
-            show(api, &read.of(ApiRequest::get(format!("/v1/sessions/{}", encode(session)))), page, asked).await
+            show(api, &read.apply(ApiRequest::get(format!("/v1/sessions/{}", encode(session)))), page, requested).await
         }
         SessionsCommand::Open { ttl, name, meta } => {
             let meta: serde_json::Map<String, Value> = meta.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
             let body = json!({ "ttl": ttl.map(duration::format), "name": name, "meta": meta });
             let reply = api.call(&ApiRequest::change(Method::POST, "/v1/sessions").json(&body)).await?;
-            show_one(&reply, asked, &PageFields(&["ID", "SESSION", "TTL"], &["id", "number", "ttl"]))
+            show_one(&reply, requested, &PageFields(&["ID", "SESSION", "TTL"], &["id", "number", "ttl"]))
         }
-        SessionsCommand::Keepalive { ids } => keep_alive(api, ids, asked).await,
+        SessionsCommand::Keepalive { ids } => keep_alive(api, ids, requested).await,
         SessionsCommand::Close { id } => {
             // Only administrators can end a session by its number, with another command.
             if id.bytes().all(|byte| byte.is_ascii_digit()) && id.len() < 20 {
@@ -136,11 +136,11 @@ async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
 }
 
 /// Prints a row for each grant and node of a session, page by page.
-async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, asked: Option<OutputFormat>) -> Result<(), Failure> {
+async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, requested: Option<OutputFormat>) -> Result<(), Failure> {
     let (mut table, mut is_first) = (Table::new(&["WHAT", "NAME", "STATE"]), true);
-    pages::follow(api, request, page, asked, |reply| {
-        if OutputFormat::is_body(asked) {
-            return form::write_body(reply);
+    pages::follow(api, request, page, requested, |reply| {
+        if OutputFormat::is_body(requested) {
+            return format::write_body(reply);
         }
         let session: Value = reply.read()?;
         if std::mem::take(&mut is_first) {
@@ -152,22 +152,22 @@ async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, asked: Option<Ou
         for path in session["ephemeral_nodes"].as_array().into_iter().flatten() {
             table.row(vec!["node".to_owned(), path.as_str().unwrap_or("-").to_owned(), "-".to_owned()]);
         }
-        form::write(&table.take(OutputFormat::of(asked)))
+        format::write(&table.take(OutputFormat::resolve(requested)))
     })
     .await
 }
 
 /// Renews one session by its own call, which returns its expiry, or several sessions by one call.
-async fn keep_alive(api: &Api, ids: &[String], asked: Option<OutputFormat>) -> Result<(), Failure> {
+async fn keep_alive(api: &Api, ids: &[String], requested: Option<OutputFormat>) -> Result<(), Failure> {
     if let [id] = ids {
         let reply = api.call(&ApiRequest::change(Method::POST, format!("/v1/sessions/{}/keepalive", encode(id)))).await?;
-        return show_one(&reply, asked, &RENEWED);
+        return show_one(&reply, requested, &RENEWED);
     }
     let request = ApiRequest::change(Method::POST, "/v1/sessions/keepalive").json(&json!({ "ids": ids }));
     let reply = api.call(&request).await?;
     let kept: Value = reply.read()?;
-    if OutputFormat::is_body(asked) {
-        form::write_body(&reply)?;
+    if OutputFormat::is_body(requested) {
+        format::write_body(&reply)?;
     } else {
         let mut table = Table::new(&["ID", "STATE"]);
         for (list, state) in [("renewed", "alive"), ("expired", "ended")] {
@@ -175,7 +175,7 @@ async fn keep_alive(api: &Api, ids: &[String], asked: Option<OutputFormat>) -> R
                 table.row(vec![id.as_str().unwrap_or("-").to_owned(), state.to_owned()]);
             }
         }
-        form::write(&table.take(OutputFormat::of(asked)))?;
+        format::write(&table.take(OutputFormat::resolve(requested)))?;
     }
     match kept["expired"].as_array().map_or(0, Vec::len) {
         0 => Ok(()),

@@ -3,13 +3,14 @@
 //! One task polls the cluster, and the terminal loop draws its last result. Keys work while nodes do not answer, and the screen
 //! shows how old its content is.
 
+mod poller;
 mod view;
-mod watcher;
 
 use crate::{
     remote::{Api, ConnectArgs, Failure},
     signals::StopSignals,
 };
+use poller::{Poller, TopFrame};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use std::{
     io::{self, IsTerminal as _},
@@ -17,7 +18,6 @@ use std::{
     time::Duration,
 };
 use tokio::sync::watch;
-use watcher::{TopFrame, Watcher};
 
 /// How often the loop checks keys and signals, and draws the screen.
 const KEYS_EVERY: Duration = Duration::from_millis(100);
@@ -48,27 +48,27 @@ fn show(args: &TopArgs) -> Result<(), Failure> {
     let api = Api::new(&args.connect)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let mut signals = runtime.block_on(async { StopSignals::new() })?;
-    let (tell, told) = watch::channel(TopFrame::default());
-    let choice = watch::Sender::new(None);
-    runtime.spawn(Watcher::new(api, &args.connect.endpoint).run(tell, choice.subscribe()));
+    let (publish, frames) = watch::channel(TopFrame::default());
+    let selection = watch::Sender::new(None);
+    runtime.spawn(Poller::new(api, &args.connect.endpoint).run(publish, selection.subscribe()));
     // Takes over the terminal; a panic restores it too.
     let mut terminal = ratatui::try_init()?;
     let shown = (|| {
-        let mut chosen = 0_usize;
+        let mut selected = 0_usize;
         loop {
             let is_stopped = runtime.block_on(async { tokio::time::timeout(Duration::ZERO, signals.received()).await.is_ok() });
             if is_stopped {
                 return Ok(());
             }
-            let look = told.borrow().clone();
-            chosen = chosen.min(look.locks.len().saturating_sub(1));
-            let name = look.locks.get(chosen).and_then(|lock| lock["lock"].as_str()).map(str::to_owned);
-            choice.send_if_modified(|known| std::mem::replace(known, name.clone()) != name);
-            terminal.draw(|frame| view::draw(frame, &look, chosen))?;
+            let content = frames.borrow().clone();
+            selected = selected.min(content.locks.len().saturating_sub(1));
+            let name = content.locks.get(selected).and_then(|lock| lock["lock"].as_str()).map(str::to_owned);
+            selection.send_if_modified(|known| std::mem::replace(known, name.clone()) != name);
+            terminal.draw(|frame| view::draw(frame, &content, selected))?;
             match key()? {
                 TopKey::Quit => return Ok(()),
-                TopKey::Up => chosen = chosen.saturating_sub(1),
-                TopKey::Down => chosen += 1,
+                TopKey::Up => selected = selected.saturating_sub(1),
+                TopKey::Down => selected += 1,
                 TopKey::None => {}
             }
         }

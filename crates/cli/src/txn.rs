@@ -2,7 +2,7 @@
 
 use crate::remote::{
     self, ApiRequest, Failure, RemoteArgs,
-    form::{self, OutputFormat, cell},
+    format::{self, OutputFormat, cell},
 };
 use reqwest::Method;
 use serde_json::Value;
@@ -51,11 +51,11 @@ pub(crate) fn main(args: &TxnArgs) -> ExitCode {
         let reply = api.call(&request.body(body)).await?;
         let answer: Value = reply.read()?;
         succeeded = answer["succeeded"] == true;
-        match OutputFormat::of(args.remote.output) {
-            OutputFormat::Json | OutputFormat::Ndjson => form::write_body(&reply),
+        match OutputFormat::resolve(args.remote.output) {
+            OutputFormat::Json | OutputFormat::Ndjson => format::write_body(&reply),
             OutputFormat::Table | OutputFormat::Plain => {
                 let done = if succeeded { "then" } else { "else" };
-                form::write(&format!("{done}\trevision {}\n", cell(&answer, "revision")))
+                format::write(&format!("{done}\trevision {}\n", cell(&answer, "revision")))
             }
         }
     });

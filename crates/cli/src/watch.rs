@@ -4,7 +4,7 @@ use crate::{
     output,
     remote::{
         self, Failure, RemoteArgs,
-        form::{OutputFormat, cell, harmless},
+        format::{OutputFormat, cell, harmless},
     },
 };
 use fairhold_client::{Watch, WatchEvent};
@@ -78,37 +78,37 @@ pub(crate) fn main(args: &WatchArgs) -> ExitCode {
         watch = if args.locks { watch.locks() } else { watch };
         watch = if args.sessions { watch.sessions() } else { watch };
         watch = if args.initial { watch.initial() } else { watch };
-        let is_told = !args.remote.connect.quiet && io::stderr().is_terminal();
-        follow(beginning(watch, args.from), args.remote.output, is_told).await
+        let reports_start = !args.remote.connect.quiet && io::stderr().is_terminal();
+        follow(starting_at(watch, args.from), args.remote.output, reports_start).await
     })
 }
 
 /// Starts the watch at a revision, if there is one.
-pub(crate) fn beginning(watch: Watch, from: Option<u64>) -> Watch {
+pub(crate) fn starting_at(watch: Watch, from: Option<u64>) -> Watch {
     match from {
         Some(from) => watch.from(Revision(from)),
         None => watch,
     }
 }
 
-/// Prints a line for each event until the reader is gone. With `is_told`, reports on stderr where the watch starts: without
+/// Prints a line for each event until the reader is gone. With `reports_start`, reports on stderr where the watch starts: without
 /// events, the screen stays empty.
-pub(crate) async fn follow(watch: Watch, asked: Option<OutputFormat>, mut is_told: bool) -> Result<(), Failure> {
+pub(crate) async fn follow(watch: Watch, requested: Option<OutputFormat>, mut reports_start: bool) -> Result<(), Failure> {
     let mut watching = watch.await.map_err(|error| Failure::from_client(&error))?;
-    while let Some(told) = watching.next().await {
+    while let Some(event) = watching.next().await {
         // The events of the servers, and two that the client adds.
-        let told = told.map_err(|error| Failure::from_client(&error))?;
-        if let (true, WatchEvent::Bookmark(revision)) = (is_told, &told) {
+        let event = event.map_err(|error| Failure::from_client(&error))?;
+        if let (true, WatchEvent::Bookmark(revision)) = (reports_start, &event) {
             output::note(&format!("watching from revision {revision}; stop with Ctrl-C"));
         }
-        is_told = false;
-        let line = match told {
+        reports_start = false;
+        let line = match event {
             WatchEvent::Change(line) => serde_json::to_string(&line),
             WatchEvent::Bookmark(revision) => serde_json::to_string(&WatchLine { revision, what: What::Bookmark }),
             WatchEvent::Compacted { oldest } => Ok(format!(r#"{{"revision":{oldest},"type":"reset"}}"#)),
             WatchEvent::Restarted | _ => Ok(r#"{"revision":0,"type":"initial_again"}"#.to_owned()),
         };
-        match write_line(&line.map_err(io::Error::from)?, asked) {
+        match write_line(&line.map_err(io::Error::from)?, requested) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             written => written?,
         }
@@ -116,8 +116,8 @@ pub(crate) async fn follow(watch: Watch, asked: Option<OutputFormat>, mut is_tol
     Err(Failure::Ended("the watch has ended".to_owned()))
 }
 
-fn write_line(line: &str, asked: Option<OutputFormat>) -> io::Result<()> {
-    match OutputFormat::of(asked) {
+fn write_line(line: &str, requested: Option<OutputFormat>) -> io::Result<()> {
+    match OutputFormat::resolve(requested) {
         OutputFormat::Json | OutputFormat::Ndjson => output::write_stdout(&format!("{line}\n")),
         OutputFormat::Table | OutputFormat::Plain => {
             let event: Value = serde_json::from_str(line)?;

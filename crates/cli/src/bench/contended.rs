@@ -25,24 +25,24 @@ use std::{
 const WAIT: Duration = Duration::from_secs(60);
 
 /// Runs the workload.
-pub(super) async fn run(ground: &Target, load: &LoadArgs) -> Result<RunOutcome, Failure> {
+pub(super) async fn run(target: &Target, load: &LoadArgs) -> Result<RunOutcome, Failure> {
     let plan = load.plan()?;
     let order = ContendedOrder::default();
     match load.client {
         ClientKind::Http => {
-            let target = format!("/v1/locks/{}?wait={}", encode(&ground.name), duration::format(WAIT));
+            let url_path = format!("/v1/locks/{}?wait={}", encode(&target.name), duration::format(WAIT));
             let works = (0..load.clients).map(|client| ContendedOverHttp {
-                wire: ground.wire(client),
-                target: target.clone(),
-                within: WAIT + ground.connect.timeout,
+                wire: target.wire(client),
+                url_path: url_path.clone(),
+                within: WAIT + target.connect.timeout,
                 order: order.clone(),
             });
-            Ok(ground.drive(plan, works.collect()).await)
+            Ok(target.drive(plan, works.collect()).await)
         }
         ClientKind::Rust => {
-            let session = ground.rust()?.session().await.map_err(|error| Failure::from_client(&error))?;
-            let one = ContendedOverRust { session: session.clone(), name: ground.name.clone(), order };
-            let outcome = ground.drive(plan, vec![one; load.clients]).await;
+            let session = target.rust()?.session().await.map_err(|error| Failure::from_client(&error))?;
+            let one = ContendedOverRust { session: session.clone(), name: target.name.clone(), order };
+            let outcome = target.drive(plan, vec![one; load.clients]).await;
             session.close().await.map_err(|error| Failure::from_client(&error))?;
             Ok(outcome)
         }
@@ -63,14 +63,14 @@ impl ContendedOrder {
 
 struct ContendedOverHttp {
     wire: Wire,
-    target: String,
+    url_path: String,
     within: Duration,
     order: ContendedOrder,
 }
 
 impl Work for ContendedOverHttp {
     async fn once(&mut self, steps: &mut Steps) -> Result<Instant, String> {
-        let held = grants::acquire(&mut self.wire, &self.target, self.within).await?;
+        let held = grants::acquire(&mut self.wire, &self.url_path, self.within).await?;
         let acquired = Instant::now();
         let noted = self.order.note(held.token);
         grants::release(&mut self.wire, &held).await?;

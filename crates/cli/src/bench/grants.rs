@@ -13,11 +13,11 @@ pub(super) struct BenchHeld {
     pub(super) token: u64,
 }
 
-/// Acquires a lock. `target` is its path with the parameters.
+/// Acquires a lock. `url_path` is its path with the parameters.
 ///
 /// # Errors
 /// The lock was not acquired. A grant that may exist nevertheless is released if possible.
-pub(super) async fn acquire(wire: &mut Wire, target: &str, within: Duration) -> Result<BenchHeld, String> {
+pub(super) async fn acquire(wire: &mut Wire, url_path: &str, within: Duration) -> Result<BenchHeld, String> {
     #[derive(Deserialize)]
     struct BenchGrant {
         state: String,
@@ -25,9 +25,9 @@ pub(super) async fn acquire(wire: &mut Wire, target: &str, within: Duration) -> 
     }
     let id = Ulid::generate();
     let key = format!("idempotency-key: {id}\r\n");
-    let asked = wire.send_within(within, "POST", target, &key, &[]).await;
+    let asked = wire.send_within(within, "POST", url_path, &key, &[]).await;
     let held = asked.and_then(|answer| {
-        let answer = answer.well()?;
+        let answer = answer.success()?;
         match serde_json::from_slice(&answer.body) {
             Ok(BenchGrant { state, token: Some(token) }) if state == "held" => Ok(BenchHeld { id, token }),
             Ok(BenchGrant { state, .. }) => Err(format!("the answer to an acquire says {state}")),
@@ -50,5 +50,5 @@ pub(super) async fn release(wire: &mut Wire, held: &BenchHeld) -> Result<(), Str
 }
 
 async fn release_id(wire: &mut Wire, id: Ulid) -> Result<(), String> {
-    wire.send("DELETE", &format!("/v1/grants/{id}"), "", &[]).await?.well().map(drop)
+    wire.send("DELETE", &format!("/v1/grants/{id}"), "", &[]).await?.success().map(drop)
 }

@@ -45,16 +45,16 @@ impl KvOperation {
 }
 
 /// Runs the workload, and removes its nodes afterwards.
-pub(super) async fn run(ground: &Target, args: &KvArgs) -> Result<RunOutcome, Failure> {
-    run_within(ground, args, ground.connect.timeout).await
+pub(super) async fn run(target: &Target, args: &KvArgs) -> Result<RunOutcome, Failure> {
+    run_within(target, args, target.connect.timeout).await
 }
 
 /// The same with another request timeout.
-pub(super) async fn run_within(ground: &Target, args: &KvArgs, within: Duration) -> Result<RunOutcome, Failure> {
+pub(super) async fn run_within(target: &Target, args: &KvArgs, within: Duration) -> Result<RunOutcome, Failure> {
     let plan = args.load.plan()?;
-    let root = format!("/{}", ground.name);
+    let root = format!("/{}", target.name);
     let value = vec![b'v'; args.value_bytes];
-    let nodes = ground.rust()?.nodes();
+    let nodes = target.rust()?.nodes();
     let client_failed = |error| Failure::from_client(&error);
     let path = |client: usize| format!("{root}/{client}");
     for client in 0..args.load.clients {
@@ -63,11 +63,11 @@ pub(super) async fn run_within(ground: &Target, args: &KvArgs, within: Duration)
     let outcome = match args.load.client {
         ClientKind::Http => {
             let works = (0..args.load.clients).map(|client| {
-                let target = node_path(&path(client));
-                let target = if args.operation == KvOperation::LocalRead { target + "?consistency=local" } else { target };
-                KvOverHttp { wire: ground.wire_within(client, within), operation: args.operation, target, value: value.clone() }
+                let url_path = node_path(&path(client));
+                let url_path = if args.operation == KvOperation::LocalRead { url_path + "?consistency=local" } else { url_path };
+                KvOverHttp { wire: target.wire_within(client, within), operation: args.operation, url_path, value: value.clone() }
             });
-            ground.drive(plan, works.collect()).await
+            target.drive(plan, works.collect()).await
         }
         ClientKind::Rust if args.operation == KvOperation::LocalRead => {
             return Err(Failure::Usage("the Rust client has no local reads: leave out --client".to_owned()));
@@ -79,7 +79,7 @@ pub(super) async fn run_within(ground: &Target, args: &KvArgs, within: Duration)
                 path: path(client),
                 value: value.clone(),
             });
-            ground.drive(plan, works.collect()).await
+            target.drive(plan, works.collect()).await
         }
     };
     nodes.delete(&root).recursive().await.map_err(client_failed)?;
@@ -89,7 +89,7 @@ pub(super) async fn run_within(ground: &Target, args: &KvArgs, within: Duration)
 struct KvOverHttp {
     wire: Wire,
     operation: KvOperation,
-    target: String,
+    url_path: String,
     value: Vec<u8>,
 }
 
@@ -97,10 +97,10 @@ impl Work for KvOverHttp {
     async fn once(&mut self, _: &mut Steps) -> Result<Instant, String> {
         match self.operation {
             KvOperation::Write => {
-                self.wire.send("PUT", &self.target, "", &self.value).await?.well()?;
+                self.wire.send("PUT", &self.url_path, "", &self.value).await?.success()?;
             }
             KvOperation::Read | KvOperation::LocalRead => {
-                let answer = self.wire.send("GET", &self.target, "", &[]).await?.well()?;
+                let answer = self.wire.send("GET", &self.url_path, "", &[]).await?.success()?;
                 right(&answer.body, &self.value)?;
             }
         }

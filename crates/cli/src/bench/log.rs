@@ -34,11 +34,11 @@ use tokio::{
 pub(super) const THREADS: usize = 4;
 const NODES: u16 = 3;
 /// How long an election and a commit may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long closing the files may take.
 const CLOSED_WITHIN: Duration = Duration::from_secs(10);
 /// How often it checks for a leader, and for closed files.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const CHECK_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct LogArgs {
@@ -77,7 +77,7 @@ async fn remove(directory: &Path) -> io::Result<()> {
     let until = Instant::now() + CLOSED_WITHIN;
     loop {
         match fs::remove_dir_all(directory) {
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && Instant::now() < until => sleep(LOOK_EVERY).await,
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && Instant::now() < until => sleep(CHECK_EVERY).await,
             removed => return removed,
         }
     }
@@ -93,7 +93,7 @@ async fn measured(args: &LogArgs, is_shown: bool) -> Result<RunOutcome, Failure>
             let plan = LoadPlan { clients: args.clients, warmup: args.warmup, time: args.seconds, rate: None };
             Ok(drive(plan, vec![Commit(replica); args.clients], is_shown).await)
         }
-        None => Err(Failure::Ended(format!("none of the three nodes became the leader within {PATIENCE:?}"))),
+        None => Err(Failure::Ended(format!("none of the three nodes became the leader within {LEADER_TIMEOUT:?}"))),
     };
     for node in nodes {
         node.stop().await;
@@ -102,12 +102,12 @@ async fn measured(args: &LogArgs, is_shown: bool) -> Result<RunOutcome, Failure>
 }
 
 async fn leader(nodes: &[LogNode]) -> Option<Replica<TokioRuntime>> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + LEADER_TIMEOUT;
     while Instant::now() < until {
         if let Some(node) = nodes.iter().find(|node| node.replica.leadership().is_some()) {
             return Some(node.replica.clone());
         }
-        sleep(LOOK_EVERY).await;
+        sleep(CHECK_EVERY).await;
     }
     None
 }
@@ -133,12 +133,19 @@ impl LogNode {
             .map(|id| (NodeId::from(id), MemberAddress { url: format!("http://{}", address(id)), address: address(id) }))
             .collect();
         let config = ReplicaConfig::new(NodeId::from(id), members, data_dir.incarnation());
-        let reception = PeerService::new(&config);
+        let peer_service = PeerService::new(&config);
         let peer = Arc::new(TcpPeer::new(Handle::current(), PeerKeys::none()));
-        peer.set_service(reception.service());
-        let replica =
-            Replica::start(config, reception, peer.clone(), log, Arc::new(snapshots), Arc::new(Nobody), Arc::new(NoDefectBook))
-                .await;
+        peer.set_service(peer_service.service());
+        let replica = Replica::start(
+            config,
+            peer_service,
+            peer.clone(),
+            log,
+            Arc::new(snapshots),
+            Arc::new(Nobody),
+            Arc::new(NoDefectBook),
+        )
+        .await;
         let replica = replica.map_err(|error| error.to_string())?;
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = tokio::spawn(server.serve(replica.service(), async {
@@ -172,7 +179,7 @@ impl Work for Commit {
     async fn once(&mut self, _: &mut Steps) -> Result<Instant, String> {
         // This session does not exist, so the state machine has nothing to do.
         let command = Command::CloseSession { session: SessionId(rand::random()), at: WallMillis(0) };
-        let answered = self.0.propose_within(command, PATIENCE).await;
+        let answered = self.0.propose_within(command, LEADER_TIMEOUT).await;
         answered.map_err(|error| error.to_string())?;
         Ok(Instant::now())
     }

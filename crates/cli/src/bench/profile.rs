@@ -39,11 +39,11 @@ struct Times {
 
 impl Profile {
     /// Reads the leader's metrics, and directs all load to the leader.
-    pub(super) async fn begin(ground: &mut Target) -> Result<Profile, Failure> {
-        let cluster: dto::Cluster = Api::new(&ground.connect)?.call(&ApiRequest::get("/v1/cluster")).await?.read()?;
+    pub(super) async fn begin(target: &mut Target) -> Result<Profile, Failure> {
+        let cluster: dto::Cluster = Api::new(&target.connect)?.call(&ApiRequest::get("/v1/cluster")).await?.read()?;
         let leader = cluster.leader_url.ok_or_else(|| Failure::Unavailable("there is no leader now".to_owned()))?;
-        ground.lead_to(&leader)?;
-        let mut wire = ground.wire(0);
+        target.use_only(&leader)?;
+        let mut wire = target.wire(0);
         let before = Page::get(&mut wire).await?;
         Ok(Profile { wire, before })
     }
@@ -75,7 +75,7 @@ fn parts(whole: f64, before: &Page, after: &Page) -> Value {
 
 impl Page {
     async fn get(wire: &mut Wire) -> Result<Page, Failure> {
-        let answer = wire.send("GET", "/metrics", "", &[]).await.and_then(WireAnswer::well).map_err(Failure::Unavailable)?;
+        let answer = wire.send("GET", "/metrics", "", &[]).await.and_then(WireAnswer::success).map_err(Failure::Unavailable)?;
         Ok(Page::read(&String::from_utf8_lossy(&answer.body)))
     }
 

@@ -14,7 +14,7 @@ const REDRAW_EVERY: Duration = Duration::from_millis(200);
 const WIDTH: usize = 30;
 
 /// Whether to show progress.
-pub(super) fn is_wanted(connect: &ConnectArgs) -> bool {
+pub(super) fn is_shown(connect: &ConnectArgs) -> bool {
     io::stderr().is_terminal() && !connect.quiet
 }
 

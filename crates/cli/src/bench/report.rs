@@ -4,7 +4,7 @@ use super::measure::{RunOutcome, Tally};
 
 use crate::remote::{
     Failure,
-    form::{self, OutputFormat, Table, cell},
+    format::{self, OutputFormat, Table, cell},
 };
 use serde_json::{Map, Value};
 
@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 const SHAPE: [&str; 6] = ["mean", "p50", "p90", "p99", "p99_9", "max"];
 
 /// Prints the figures.
-pub(super) fn write(figures: &Map<String, Value>, asked: Option<OutputFormat>) -> Result<(), Failure> {
-    match OutputFormat::of(asked) {
-        OutputFormat::Json | OutputFormat::Ndjson => form::write(&format!("{}\n", Value::from(figures.clone()))),
-        form @ (OutputFormat::Table | OutputFormat::Plain) => form::write(&text(&Value::from(figures.clone()), form)),
+pub(super) fn write(figures: &Map<String, Value>, requested: Option<OutputFormat>) -> Result<(), Failure> {
+    match OutputFormat::resolve(requested) {
+        OutputFormat::Json | OutputFormat::Ndjson => format::write(&format!("{}\n", Value::from(figures.clone()))),
+        form @ (OutputFormat::Table | OutputFormat::Plain) => format::write(&text(&Value::from(figures.clone()), form)),
     }
 }
 
@@ -59,7 +59,7 @@ fn footing(figures: &Value) -> String {
         text.push_str(&format!("{:>9} ms  {}\n", milliseconds(&part["ms"]), cell(part, "part")));
     }
     if let Some(why) = figures["first_failure"].as_str() {
-        text.push_str(&format!("first failure: {}\n", form::harmless(why)));
+        text.push_str(&format!("first failure: {}\n", format::harmless(why)));
     }
     text
 }
@@ -67,10 +67,10 @@ fn footing(figures: &Value) -> String {
 /// The longest gap, and the next ones, to tell one stall from many.
 fn gaps(figures: &Value) -> String {
     let number = |gap: &Value, field: &str| gap[field].as_f64().unwrap_or_default();
-    let told = figures["gaps"].as_array().into_iter().flatten();
-    let told: Vec<String> =
-        told.map(|gap| format!("{:.1} ms at {:.2} s", number(gap, "ms"), number(gap, "at_seconds"))).collect();
-    match told.split_first() {
+    let gaps = figures["gaps"].as_array().into_iter().flatten();
+    let gaps: Vec<String> =
+        gaps.map(|gap| format!("{:.1} ms at {:.2} s", number(gap, "ms"), number(gap, "at_seconds"))).collect();
+    match gaps.split_first() {
         None => "none".to_owned(),
         Some((longest, [])) => longest.clone(),
         Some((longest, next)) => format!("{longest}\nnext longest: {}", next.join(", ")),

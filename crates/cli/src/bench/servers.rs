@@ -9,10 +9,10 @@ pub(super) const RESIDENT_BYTES: &str = "fairhold_process_resident_memory_bytes"
 pub(super) const CPU_SECONDS: &str = "fairhold_process_cpu_seconds_total";
 
 /// The sum of a series over all given endpoints. A node without the series adds nothing.
-pub(super) async fn sum(ground: &Target, series: &str) -> Result<f64, Failure> {
+pub(super) async fn sum(target: &Target, series: &str) -> Result<f64, Failure> {
     let mut sum = 0.0;
-    for index in 0..ground.connect.endpoint.len() {
-        let answer = ground.wire(index).send("GET", "/metrics", "", &[]).await.and_then(WireAnswer::well);
+    for index in 0..target.connect.endpoint.len() {
+        let answer = target.wire(index).send("GET", "/metrics", "", &[]).await.and_then(WireAnswer::success);
         let page = answer.map_err(Failure::Unavailable)?.body;
         sum += of(&String::from_utf8_lossy(&page), series).unwrap_or_default();
     }

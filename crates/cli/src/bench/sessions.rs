@@ -11,7 +11,7 @@ use crate::{
     output::write_stdout,
     remote::{
         Failure,
-        form::{self, OutputFormat},
+        format::{self, OutputFormat},
     },
 };
 use fairhold_types::{dto::OpenedSession, duration};
@@ -44,11 +44,11 @@ pub(super) struct SessionsArgs {
 }
 
 /// Runs the workload. Prints a line when all sessions are open, and one at the end.
-pub(super) async fn run(ground: &Target, args: &SessionsArgs, asked: Option<OutputFormat>) -> Result<(), Failure> {
-    let is_json = matches!(OutputFormat::of(asked), OutputFormat::Json | OutputFormat::Ndjson);
-    let before = servers::sum(ground, servers::RESIDENT_BYTES).await?;
+pub(super) async fn run(target: &Target, args: &SessionsArgs, requested: Option<OutputFormat>) -> Result<(), Failure> {
+    let is_json = matches!(OutputFormat::resolve(requested), OutputFormat::Json | OutputFormat::Ndjson);
+    let before = servers::sum(target, servers::RESIDENT_BYTES).await?;
     let mut shares: Vec<SessionShare> =
-        (0..CONNECTIONS).map(|index| SessionShare { wire: ground.wire(index), ids: Vec::new() }).collect();
+        (0..CONNECTIONS).map(|index| SessionShare { wire: target.wire(index), ids: Vec::new() }).collect();
     let began = Instant::now();
     let opening = shares.iter_mut().enumerate().map(|(index, share)| share.open(count(args.sessions, index), args.ttl));
     join_all(opening).await.into_iter().collect::<Result<(), String>>().map_err(Failure::Ended)?;
@@ -63,7 +63,7 @@ pub(super) async fn run(ground: &Target, args: &SessionsArgs, asked: Option<Outp
     for times in living {
         keepalives.add(&times.map_err(Failure::Ended)?);
     }
-    let after = servers::sum(ground, servers::RESIDENT_BYTES).await?;
+    let after = servers::sum(target, servers::RESIDENT_BYTES).await?;
     join_all(shares.iter_mut().map(SessionShare::close))
         .await
         .into_iter()
@@ -76,7 +76,7 @@ pub(super) async fn run(ground: &Target, args: &SessionsArgs, asked: Option<Outp
         "resident_bytes_before": before, "resident_bytes_after": after, "bytes_each": round(bytes),
         "keepalive_ms": keepalives.json(),
     });
-    form::write(&if is_json { format!("{figures}\n") } else { words(&figures) })
+    format::write(&if is_json { format!("{figures}\n") } else { words(&figures) })
 }
 
 fn words(figures: &Value) -> String {
@@ -116,7 +116,7 @@ impl SessionShare {
                 self.renew(&mut Times::new()).await?;
                 next = Instant::now() + every;
             }
-            let answer = self.wire.send("POST", "/v1/sessions", JSON, body.as_bytes()).await?.well()?;
+            let answer = self.wire.send("POST", "/v1/sessions", JSON, body.as_bytes()).await?.success()?;
             self.ids.push(read::<OpenedSession>(&answer)?.id.to_hex());
         }
         Ok(())
@@ -138,7 +138,7 @@ impl SessionShare {
         for batch in self.ids.chunks(BATCH) {
             let body = json!({"ids": batch}).to_string();
             let began = Instant::now();
-            let answer = self.wire.send("POST", "/v1/sessions/keepalive", JSON, body.as_bytes()).await?.well()?;
+            let answer = self.wire.send("POST", "/v1/sessions/keepalive", JSON, body.as_bytes()).await?.success()?;
             times.record(began.elapsed());
             let renewed = read::<Renewed>(&answer)?.renewed.len();
             if renewed != batch.len() {
@@ -153,7 +153,7 @@ impl SessionShare {
         for id in std::mem::take(&mut self.ids) {
             let answer = self.wire.send("DELETE", &format!("/v1/sessions/{id}"), "", &[]).await?;
             if answer.status != NOT_FOUND {
-                answer.well()?;
+                answer.success()?;
             }
         }
         Ok(())

@@ -28,7 +28,7 @@ impl Target {
     }
 
     /// Directs all clients to one node.
-    pub(super) fn lead_to(&mut self, url: &str) -> Result<(), Failure> {
+    pub(super) fn use_only(&mut self, url: &str) -> Result<(), Failure> {
         self.connect.endpoint = vec![url.to_owned()];
         self.hosts = Hosts::new(&self.connect.endpoint, self.connect.auth_token()?.as_deref())?;
         Ok(())
@@ -51,7 +51,7 @@ impl Target {
 
     /// Drives the clients, with a progress bar on a terminal.
     pub(super) async fn drive<W: Work>(&self, plan: LoadPlan, works: Vec<W>) -> RunOutcome {
-        drive(plan, works, progress::is_wanted(&self.connect)).await
+        drive(plan, works, progress::is_shown(&self.connect)).await
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::remote::{
     self, Failure,
-    form::{self, OutputFormat},
+    format::{self, OutputFormat},
     request::node_path,
 };
 use fairhold_client::{WatchEvent, Watching};
@@ -33,36 +33,37 @@ const VALUE: [u8; 100] = [b'v'; 100];
 type Sent = Arc<Mutex<Vec<Instant>>>;
 
 /// Runs the workload, and removes its nodes afterwards.
-pub(super) async fn run(ground: &Target, load: &LoadArgs, asked: Option<OutputFormat>) -> Result<(), Failure> {
+pub(super) async fn run(target: &Target, load: &LoadArgs, requested: Option<OutputFormat>) -> Result<(), Failure> {
     let plan = load.plan()?;
     let rate = plan.rate.unwrap_or(RATE);
-    let root = format!("/{}", ground.name);
-    let nodes = ground.rust()?.nodes();
+    let root = format!("/{}", target.name);
+    let nodes = target.rust()?.nodes();
     nodes.put(&root, Vec::new()).parents().await.map_err(|error| Failure::from_client(&error))?;
-    let watches = watches(ground, load.clients, &root).await?;
+    let watches = watches(target, load.clients, &root).await?;
     // Starts the time only now: opening many watches takes a while.
     let (sent, begin) = (Sent::default(), Instant::now() + plan.warmup);
     let watchers = watches.into_iter().map(|watching| watcher(watching, format!("{root}/"), Arc::clone(&sent), begin));
     let watchers: Vec<_> = watchers.map(tokio::spawn).collect();
     let every = Duration::from_secs_f64(1.0 / rate);
-    let mut writer = Writer { wire: ground.wire(0), root: &root, sent, every, next: Instant::now() };
+    let mut writer = Writer { wire: target.wire(0), root: &root, sent, every, next: Instant::now() };
     writer.until(begin).await?;
-    let before = servers::sum(ground, servers::CPU_SECONDS).await?;
+    let before = servers::sum(target, servers::CPU_SECONDS).await?;
     let counted = writer.until(begin + plan.time).await?;
     // The event of this uncounted node marks the end.
     nodes.put(&format!("{root}/last"), Vec::new()).await.map_err(|error| Failure::from_client(&error))?;
-    let latency = told(watchers).await?;
-    let servers_cpu = servers::sum(ground, servers::CPU_SECONDS).await? - before;
+    let latency = collect(watchers).await?;
+    let servers_cpu = servers::sum(target, servers::CPU_SECONDS).await? - before;
     nodes.delete(&root).recursive().await.map_err(|error| Failure::from_client(&error))?;
-    let (told, expected) = (latency.count(), counted * load.clients as u64);
-    let micros_each = servers_cpu * 1e6 / told.max(1) as f64;
+    let (received, expected) = (latency.count(), counted * load.clients as u64);
+    let micros_each = servers_cpu * 1e6 / received.max(1) as f64;
     let figures = json!({
-        "workload": "watch", "watchers": load.clients, "writes": counted, "events": told, "missed": expected - told.min(expected),
-        "events_per_second": round(told as f64 / plan.time.as_secs_f64()), "latency_ms": latency.json(),
+        "workload": "watch", "watchers": load.clients, "writes": counted, "events": received,
+        "missed": expected - received.min(expected),
+        "events_per_second": round(received as f64 / plan.time.as_secs_f64()), "latency_ms": latency.json(),
         "servers_cpu_seconds": round(servers_cpu), "servers_cpu_micros_each": round(micros_each),
     });
     let text = format!(
-        "{counted} writes at {rate} a second, {} watchers: {told} events ({} missed), \
+        "{counted} writes at {rate} a second, {} watchers: {received} events ({} missed), \
          received after {:.2} ms (p50), {:.2} ms (p99)\nthe given nodes used {servers_cpu:.2} s of processor time, \
          {micros_each:.1} µs per event, including the writes\n",
         load.clients,
@@ -70,15 +71,15 @@ pub(super) async fn run(ground: &Target, load: &LoadArgs, asked: Option<OutputFo
         latency.percentile(50.0),
         latency.percentile(99.0),
     );
-    let is_json = matches!(OutputFormat::of(asked), OutputFormat::Json | OutputFormat::Ndjson);
-    form::write(&if is_json { format!("{figures}\n") } else { text })
+    let is_json = matches!(OutputFormat::resolve(requested), OutputFormat::Json | OutputFormat::Ndjson);
+    format::write(&if is_json { format!("{figures}\n") } else { text })
 }
 
 /// Opens all watches, each with its own client. They are spread over the nodes in turn.
-async fn watches(ground: &Target, count: usize, root: &str) -> Result<Vec<Watching>, Failure> {
+async fn watches(target: &Target, count: usize, root: &str) -> Result<Vec<Watching>, Failure> {
     let mut watches = Vec::new();
     for index in 0..count {
-        let mut connect = ground.connect.clone();
+        let mut connect = target.connect.clone();
         let first = index % connect.endpoint.len();
         connect.endpoint.rotate_left(first);
         let watching = remote::client(&connect, None)?.watch().tree(root).await;
@@ -108,8 +109,8 @@ impl Writer<'_> {
                 sent.push(self.next);
                 sent.len() - 1
             };
-            let target = node_path(&format!("{}/{number}", self.root));
-            self.wire.send("PUT", &target, "", &VALUE).await.and_then(WireAnswer::well).map_err(Failure::Unavailable)?;
+            let url_path = node_path(&format!("{}/{number}", self.root));
+            self.wire.send("PUT", &url_path, "", &VALUE).await.and_then(WireAnswer::success).map_err(Failure::Unavailable)?;
             count += 1;
             self.next += self.every;
         }
@@ -118,7 +119,7 @@ impl Writer<'_> {
 }
 
 /// The times of all watchers. A watcher that does not see the last write in time counts the rest as missed.
-async fn told(watchers: Vec<JoinHandle<Result<Times, String>>>) -> Result<Times, Failure> {
+async fn collect(watchers: Vec<JoinHandle<Result<Times, String>>>) -> Result<Times, Failure> {
     let mut latency = Times::new();
     let patience = Instant::now() + TAIL_MAX;
     for watcher in watchers {
@@ -135,9 +136,9 @@ async fn told(watchers: Vec<JoinHandle<Result<Times, String>>>) -> Result<Times,
 
 async fn watcher(mut watching: Watching, below: String, sent: Sent, begin: Instant) -> Result<Times, String> {
     let mut times = Times::new();
-    while let Some(told) = watching.next().await {
+    while let Some(event) = watching.next().await {
         let now = Instant::now();
-        let WatchEvent::Change(line) = told.map_err(|error| error.to_string())? else { continue };
+        let WatchEvent::Change(line) = event.map_err(|error| error.to_string())? else { continue };
         let What::NodeCreated { path } = line.what else { continue };
         let Some(name) = path.as_str().strip_prefix(&below) else { continue };
         if name == "last" {

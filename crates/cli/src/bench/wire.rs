@@ -69,7 +69,7 @@ impl WireAnswer {
     ///
     /// # Errors
     /// The status and the body of any other answer.
-    pub(crate) fn well(self) -> Result<WireAnswer, String> {
+    pub(crate) fn success(self) -> Result<WireAnswer, String> {
         if (200..300).contains(&self.status) {
             return Ok(self);
         }

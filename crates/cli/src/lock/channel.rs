@@ -29,7 +29,7 @@ const INPUT: u8 = b'i';
 pub(super) enum SupervisorOrder {
     /// The lock is certainly held until this time since boot, in milliseconds. Shortly before it, the supervisor stops the command
     /// without a further order.
-    BelieveUntil(u64),
+    HeldUntil(u64),
     /// Pass this signal on to the process group.
     Signal(i32),
     /// Stop the group: SIGTERM, and SIGKILL after this many milliseconds.
@@ -105,15 +105,15 @@ impl Channel {
         Ok(Channel { lines: BufReader::new(reader).lines(), writer })
     }
 
-    /// Sends a message. If the other side is gone, `hear` reports it.
-    pub(super) async fn say(&mut self, message: impl Serialize) {
+    /// Sends a message. If the other side is gone, `receive` reports it.
+    pub(super) async fn send(&mut self, message: impl Serialize) {
         // Serialising cannot fail, and a lost message does not matter: the other side has ended then.
         let line = format!("{}\n", serde_json::to_string(&message).unwrap_or_default());
         self.writer.write_all(line.as_bytes()).await.ok();
     }
 
     /// Waits for a message of the other side; none when it is gone. Dropping this loses nothing.
-    pub(super) async fn hear<T: DeserializeOwned>(&mut self) -> Option<T> {
+    pub(super) async fn receive<T: DeserializeOwned>(&mut self) -> Option<T> {
         let line = self.lines.next_line().await.ok().flatten()?;
         serde_json::from_str(&line).ok()
     }

@@ -5,7 +5,7 @@
 //! its parents. A process may fork before it is killed, so the search repeats until it finds nothing new.
 
 use super::group;
-use crate::remote::form::harmless;
+use crate::remote::format::harmless;
 use rustix::{
     io::Errno,
     process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, pidfd_send_signal, wait},
@@ -88,7 +88,7 @@ impl Process {
 
 /// A process that still runs after it was killed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum Survivor {
     /// The kernel does not let this program stop it.
     Denied { pid: i32, name: String, user: u32 },
     /// It was killed but has not ended: it waits in the kernel.
@@ -97,23 +97,23 @@ pub(super) enum Left {
     Unseen,
 }
 
-impl fmt::Display for Left {
+impl fmt::Display for Survivor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Left::Denied { pid, name, user } => {
+            Survivor::Denied { pid, name, user } => {
                 let user = if *user == 0 { "root".to_owned() } else { format!("user {user}") };
                 write!(f, "process {pid} ({}) of {user} cannot be stopped: the kernel does not permit it", harmless(name))
             }
-            Left::Stuck { pid, name, state } => {
+            Survivor::Stuck { pid, name, state } => {
                 write!(f, "process {pid} ({}) does not end: it was killed, and is in the kernel (state {state})", harmless(name))
             }
-            Left::Unseen => write!(f, "a process that /proc does not show (hidepid?) cannot be stopped"),
+            Survivor::Unseen => write!(f, "a process that /proc does not show (hidepid?) cannot be stopped"),
         }
     }
 }
 
 /// A text that describes the first of them and counts the others.
-pub(super) fn describe(left: &[Left]) -> String {
+pub(super) fn describe(left: &[Survivor]) -> String {
     match left {
         [] => "no process is left".to_owned(),
         [one] => one.to_string(),
@@ -216,7 +216,7 @@ impl Descendants {
     /// A process that forks and ends within a millisecond is gone before a scan of the whole machine is over. So the kernel's
     /// lists come first, and the scan only confirms that they show nothing new. Before each search `reap` reaps the children that
     /// have ended: without it, a process that forks all the time fills the lists with zombies.
-    pub(super) fn kill(&self, mut reap: impl FnMut()) -> Vec<Left> {
+    pub(super) fn kill(&self, mut reap: impl FnMut()) -> Vec<Survivor> {
         let (mut outcomes, mut is_to_confirm) = (BTreeMap::new(), false);
         for _ in 0..ROUNDS_MAX {
             reap();
@@ -231,32 +231,32 @@ impl Descendants {
                 });
             }
             if is_whole && !is_new {
-                return left(living, &outcomes);
+                return survivors(living, &outcomes);
             }
             is_to_confirm = !is_new;
         }
-        left(self.living(), &outcomes)
+        survivors(self.living(), &outcomes)
     }
 
     /// The same when the supervisor is gone: reaps the processes that have ended and have no other parent. Reports a child that
     /// still runs but that `/proc` does not show.
-    pub(super) fn kill_and_reap(&self) -> Vec<Left> {
+    pub(super) fn kill_and_reap(&self) -> Vec<Survivor> {
         let left = self.kill(|| {
             has_children();
         });
         let is_unseen = left.is_empty() && has_children() && self.inherited.is_empty();
-        if is_unseen { vec![Left::Unseen] } else { left }
+        if is_unseen { vec![Survivor::Unseen] } else { left }
     }
 }
 
 /// The processes that are still there, and the outcome of the attempt to kill them.
-fn left(living: Vec<Process>, outcomes: &BTreeMap<(i32, u64), rustix::io::Result<()>>) -> Vec<Left> {
+fn survivors(living: Vec<Process>, outcomes: &BTreeMap<(i32, u64), rustix::io::Result<()>>) -> Vec<Survivor> {
     let left = |process: Process| match outcomes.get(&process.key()) {
         Some(Err(Errno::PERM)) => {
             let user = fs::metadata(format!("/proc/{}", process.pid)).map_or(0, |process| process.uid());
-            Left::Denied { pid: process.pid, name: process.name, user }
+            Survivor::Denied { pid: process.pid, name: process.name, user }
         }
-        Some(Ok(()) | Err(_)) | None => Left::Stuck { pid: process.pid, name: process.name, state: process.state },
+        Some(Ok(()) | Err(_)) | None => Survivor::Stuck { pid: process.pid, name: process.name, state: process.state },
     };
     living.into_iter().map(left).collect()
 }
@@ -335,8 +335,8 @@ mod tests {
 
     #[test]
     fn remaining_processes_are_named_in_text_that_is_safe_for_a_terminal() {
-        let denied = Left::Denied { pid: 7, name: "su\u{1b}[2J".to_owned(), user: 0 };
+        let denied = Survivor::Denied { pid: 7, name: "su\u{1b}[2J".to_owned(), user: 0 };
         assert!(denied.to_string().starts_with("process 7 (su\\u{1b}[2J) of root cannot be stopped"), "{denied}");
-        assert!(describe(&[denied, Left::Unseen, Left::Unseen]).ends_with("; and 2 more"));
+        assert!(describe(&[denied, Survivor::Unseen, Survivor::Unseen]).ends_with("; and 2 more"));
     }
 }

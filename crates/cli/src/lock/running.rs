@@ -5,12 +5,12 @@ use crate::exit;
 use super::{
     args::{LockArgs, OnLost},
     channel::{Channel, SupervisorOrder, SupervisorReport, send_input, since_boot},
-    descendants::{Descendants, Left, describe, has_children},
+    descendants::{Descendants, Survivor, describe, has_children},
     group,
     supervisor::exit_number,
     terminal::Terminal,
 };
-use crate::output::say;
+use crate::output::note;
 use fairhold_client::{Held, Lost};
 use fairhold_types::duration;
 use rustix::{
@@ -31,21 +31,21 @@ use tokio::{
 };
 
 /// How often this process tells the supervisor how long the lock is certainly held.
-const TELL_EVERY: Duration = Duration::from_millis(250);
+const INFORM_EVERY: Duration = Duration::from_millis(250);
 /// If the supervisor has not acted this long after it should have, this process acts. Only after the lock is lost: before that,
 /// `kill_before` decides.
 const SUPERVISOR_LATE: Duration = Duration::from_millis(100);
 /// A killed supervisor has ended by then, or the search goes on without its end.
-const SUPERVISOR_GONE_WITHIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+const SUPERVISOR_EXIT_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 /// A suspended process knows of its suspension by then.
-const SUSPENDED_WITHIN: Duration = Duration::from_millis(300);
+const SUSPEND_TIMEOUT: Duration = Duration::from_millis(300);
 /// A killed process is gone by then, unless the kernel cannot end it or does not permit it.
-const GONE_WITHIN: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// After this time it reports that it keeps the lock for a process that it cannot stop.
 const STUCK_AFTER: Duration = Duration::from_millis(500);
 /// The pause between two searches for remaining processes: the first, and the longest.
-const LOOK_FIRST: Duration = Duration::from_millis(5);
-const LOOK_EVERY_MAX: Duration = Duration::from_millis(250);
+const SEARCH_PAUSE_MIN: Duration = Duration::from_millis(5);
+const SEARCH_PAUSE_MAX: Duration = Duration::from_millis(250);
 /// The time from SIGTERM to SIGKILL while the lock is held.
 const KILL_AFTER: Duration = Duration::from_secs(5);
 /// The same after a break, when another client already has the lock: for this long both may work.
@@ -98,17 +98,17 @@ struct RunningCommand<'a> {
 pub(super) async fn run(args: &LockArgs, held: Held, signals: &mut mpsc::Receiver<Signal>) -> io::Result<u8> {
     let mut running = RunningCommand::start(args, held)?;
     let ended = running.follow(signals).await;
-    let left = running.clear(signals).await;
+    let left = running.stop_remaining(signals).await;
     let by_itself = ended.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0);
     let code = running.code.or(by_itself).unwrap_or(128 + exit_number(Signal::KILL.as_raw()));
     let name = running.held.lock();
     if !left.is_empty() {
-        say(&format!("{}; it keeps running without the lock {name}", describe(&left)));
+        note(&format!("{}; it keeps running without the lock {name}", describe(&left)));
         return Ok(exit::NOT_STOPPED);
     }
     match running.lost.or_else(|| running.held.left().err()) {
         Some(lost) if args.on_lost != OnLost::Ignore => {
-            say(&format!("the lock {name} was lost while the command ran: {lost}"));
+            note(&format!("the lock {name} was lost while the command ran: {lost}"));
             Ok(exit::LOST)
         }
         Some(_) | None => Ok(code),
@@ -161,28 +161,28 @@ impl<'a> RunningCommand<'a> {
 
     /// Waits until the supervisor has ended, and returns how.
     async fn follow(&mut self, signals: &mut mpsc::Receiver<Signal>) -> ExitStatus {
-        let (held, mut is_heard, mut told) = (self.held.clone(), true, Instant::now());
-        self.tell_time().await;
+        let (held, mut is_connected, mut informed) = (self.held.clone(), true, Instant::now());
+        self.send_deadline().await;
         loop {
             let last_moment = self.last_moment();
             tokio::select! {
                 biased;
                 () = sleep(last_moment.unwrap_or_default()), if last_moment.is_some() => self.kill_in_the_last_moment(),
-                report = self.channel.hear(), if is_heard => match report {
-                    Some(report) => self.take(report).await,
-                    None => is_heard = false,
+                report = self.channel.receive(), if is_connected => match report {
+                    Some(report) => self.handle(report).await,
+                    None => is_connected = false,
                 },
                 lost = held.lost(), if self.lost.is_none() => self.lose(lost).await,
                 // It is a child of this process, and nothing else waits for it.
-                ended = self.supervisor.wait(), if !is_heard => return ended.unwrap_or_default(),
-                Some(signal) = signals.recv() => self.channel.say(SupervisorOrder::Signal(signal.as_raw())).await,
-                () = sleep_until(self.kill_at.unwrap_or(told)), if self.kill_at.is_some() => {
+                ended = self.supervisor.wait(), if !is_connected => return ended.unwrap_or_default(),
+                Some(signal) = signals.recv() => self.channel.send(SupervisorOrder::Signal(signal.as_raw())).await,
+                () = sleep_until(self.kill_at.unwrap_or(informed)), if self.kill_at.is_some() => {
                     self.kill();
                     self.kill_at = Some(Instant::now() + SUPERVISOR_LATE);
                 }
-                () = sleep_until(told + TELL_EVERY) => {
-                    told = Instant::now();
-                    self.tell_time().await;
+                () = sleep_until(informed + INFORM_EVERY) => {
+                    informed = Instant::now();
+                    self.send_deadline().await;
                 }
             }
         }
@@ -225,36 +225,36 @@ impl<'a> RunningCommand<'a> {
         let pid = self.supervisor.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(handle) = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) {
             // If this fails, the search only meets more zombies.
-            poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&SUPERVISOR_GONE_WITHIN)).ok();
+            poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&SUPERVISOR_EXIT_TIMEOUT)).ok();
         }
     }
 
     /// Tells the supervisor how long the lock is certainly held, on a clock that counts suspension.
-    async fn tell_time(&mut self) {
+    async fn send_deadline(&mut self) {
         if self.args.on_lost == OnLost::Ignore {
             return;
         }
         // Reads the clock first: the result can be too early, but never too late.
         let now = since_boot();
         if let Ok(left) = self.held.left() {
-            self.channel.say(SupervisorOrder::BelieveUntil(duration::millis(now + left))).await;
+            self.channel.send(SupervisorOrder::HeldUntil(duration::millis(now + left))).await;
         }
     }
 
-    async fn take(&mut self, report: SupervisorReport) {
+    async fn handle(&mut self, report: SupervisorReport) {
         match report {
             SupervisorReport::Ended(code) => self.code = Some(code),
             SupervisorReport::OutOfTime => {
                 let name = self.held.lock();
                 if let Some(max_hold) = self.max_hold_reached() {
                     self.lost = Some(Lost::Expired);
-                    say(&format!(
+                    note(&format!(
                         "the lock {name} reaches its --max-hold of {}: stopping the command",
                         duration::format(max_hold)
                     ));
                 } else {
                     self.lost = Some(Lost::CutOff);
-                    say(&format!(
+                    note(&format!(
                         "the lock {name} cannot be renewed: stopping the command before somebody else can get the lock"
                     ));
                 }
@@ -265,7 +265,7 @@ impl<'a> RunningCommand<'a> {
 
     /// `--max-hold`, if it is about to end the grant.
     fn max_hold_reached(&self) -> Option<Duration> {
-        let last = grace_before_loss(self.args) + kill_before(self.args.ttl) + TELL_EVERY;
+        let last = grace_before_loss(self.args) + kill_before(self.args.ttl) + INFORM_EVERY;
         self.args.max_hold.filter(|max_hold| self.started.elapsed() + last >= *max_hold)
     }
 
@@ -273,16 +273,16 @@ impl<'a> RunningCommand<'a> {
         self.lost = Some(lost);
         let grace = match (self.args.on_lost, lost) {
             (OnLost::Ignore, _) => {
-                say(&format!("the lock {} was lost, but the command keeps running: {lost}", self.held.lock()));
+                note(&format!("the lock {} was lost, but the command keeps running: {lost}", self.held.lock()));
                 return;
             }
             // The supervisor has already had its time.
             (OnLost::Term, Lost::CutOff) | (OnLost::Kill, _) => Duration::ZERO,
             (OnLost::Term, _) => self.args.kill_after.unwrap_or(KILL_AFTER_LOSS),
         };
-        self.channel.say(SupervisorOrder::Stop(duration::millis(grace))).await;
+        self.channel.send(SupervisorOrder::Stop(duration::millis(grace))).await;
         self.kill_at = Some(Instant::now() + grace + SUPERVISOR_LATE);
-        say(&format!("the lock {} is lost: stopping the command", self.held.lock()));
+        note(&format!("the lock {} is lost: stopping the command", self.held.lock()));
     }
 
     /// The command was suspended: by Ctrl-Z, and then this process suspends itself too; or because it needs the terminal, and
@@ -292,10 +292,10 @@ impl<'a> RunningCommand<'a> {
         let terminal = Terminal::open();
         let has_it = terminal.as_ref().is_some_and(Terminal::is_ours);
         if by == Signal::TSTP.as_raw() || (wants_terminal && !has_it) {
-            say("suspended: fairhold does not renew the lock now, and stops the command when the lock runs out");
+            note("suspended: fairhold does not renew the lock now, and stops the command when the lock runs out");
             kill_current_process_group(Signal::TSTP).ok();
             // Suspension takes a moment, and does not happen if nothing could wake this process.
-            timeout(SUSPENDED_WITHIN, self.continued.recv()).await.ok();
+            timeout(SUSPEND_TIMEOUT, self.continued.recv()).await.ok();
         }
         if by == Signal::STOP.as_raw() {
             // Another process stopped it, and will continue it.
@@ -305,14 +305,14 @@ impl<'a> RunningCommand<'a> {
             if let Some(terminal) = terminal {
                 terminal.hand_to(self.group);
             }
-            self.channel.say(SupervisorOrder::Continue).await;
+            self.channel.send(SupervisorOrder::Continue).await;
         }
     }
 
     /// Stops every remaining process, even without the supervisor. While it holds the lock, it keeps it until the processes that
     /// it cannot stop have ended. Returns the processes that are left without the lock.
-    async fn clear(&mut self, signals: &mut mpsc::Receiver<Signal>) -> Vec<Left> {
-        let (mut begun, mut pause, mut is_said) = (Instant::now(), LOOK_FIRST, false);
+    async fn stop_remaining(&mut self, signals: &mut mpsc::Receiver<Signal>) -> Vec<Survivor> {
+        let (mut started, mut pause, mut is_reported) = (Instant::now(), SEARCH_PAUSE_MIN, false);
         loop {
             let left = self.descendants.kill_and_reap();
             if left.is_empty() {
@@ -320,13 +320,13 @@ impl<'a> RunningCommand<'a> {
             }
             if self.lost.is_none() && self.held.left().is_err() {
                 self.lost = self.held.left().err();
-                begun = Instant::now();
+                started = Instant::now();
             }
             match self.lost {
-                Some(_) if begun.elapsed() >= GONE_WITHIN => return left,
-                None if begun.elapsed() >= STUCK_AFTER && !is_said => {
-                    say(&format!("{}; keeping the lock {} until it has ended", describe(&left), self.held.lock()));
-                    is_said = true;
+                Some(_) if started.elapsed() >= EXIT_TIMEOUT => return left,
+                None if started.elapsed() >= STUCK_AFTER && !is_reported => {
+                    note(&format!("{}; keeping the lock {} until it has ended", describe(&left), self.held.lock()));
+                    is_reported = true;
                 }
                 Some(_) | None => {}
             }
@@ -334,9 +334,9 @@ impl<'a> RunningCommand<'a> {
                 biased;
                 Some(signal) = signals.recv() => {
                     self.descendants.signal_each(signal);
-                    is_said = false;
+                    is_reported = false;
                 }
-                () = sleep(pause) => pause = (pause * 2).min(LOOK_EVERY_MAX),
+                () = sleep(pause) => pause = (pause * 2).min(SEARCH_PAUSE_MAX),
             }
         }
     }

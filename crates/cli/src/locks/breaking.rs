@@ -4,7 +4,7 @@ use crate::{
     output,
     remote::{
         Api, ApiRequest, Failure,
-        form::{cell, span},
+        format::{cell, rounded},
         request::encode,
     },
 };
@@ -37,8 +37,8 @@ pub(super) async fn run(api: &Api, args: &BreakArgs, is_quiet: bool) -> Result<(
             output::note(text);
         }
     };
-    let look = ApiRequest::get(format!("/v1/locks/{}", encode(name)));
-    let before: Value = api.call(&look).await?.read()?;
+    let read = ApiRequest::get(format!("/v1/locks/{}", encode(name)));
+    let before: Value = api.call(&read).await?.read()?;
     let holders = before["holders"].as_array().cloned().unwrap_or_default();
     let only = match holders.as_slice() {
         [holder] => holder["token"].as_u64(),
@@ -60,24 +60,24 @@ pub(super) async fn run(api: &Api, args: &BreakArgs, is_quiet: bool) -> Result<(
     }
     match holders.as_slice() {
         [] => say(&format!("nobody held {name}; a lock delay, if one was running, has ended")),
-        [holder] => say(&format!("broken: {} held {name} for {}", who(holder), span(&cell(holder, "held_for")))),
+        [holder] => say(&format!("broken: {} held {name} for {}", describe(holder), rounded(&cell(holder, "held_for")))),
         [first, ..] => {
             let count = before["holder_count"].as_u64().unwrap_or(holders.len() as u64);
-            say(&format!("broken: {count} holders of {name}, first {}", who(first)));
+            say(&format!("broken: {count} holders of {name}, first {}", describe(first)));
         }
     }
     // The next holder is extra information for people: a failure here does not count.
-    if let Ok(reply) = api.call(&look).await {
+    if let Ok(reply) = api.call(&read).await {
         let after: Value = reply.read()?;
         match after["holders"].as_array().and_then(|holders| holders.first()) {
-            Some(next) => say(&format!("next: {}", who(next))),
+            Some(next) => say(&format!("next: {}", describe(next))),
             None => say("nobody waits for it"),
         }
     }
     Ok(())
 }
 
-fn who(holder: &Value) -> String {
+fn describe(holder: &Value) -> String {
     format!("{} (#{}, token {})", cell(holder, "owner"), cell(holder, "number"), cell(holder, "token"))
 }
 

@@ -1,6 +1,6 @@
 //! The options of all commands that call a cluster.
 
-use super::{failure::Failure, form::OutputFormat, request::ApiRequest};
+use super::{failure::Failure, format::OutputFormat, request::ApiRequest};
 use fairhold_types::ClusterId;
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -91,7 +91,7 @@ impl ReadArgs {
 /// A read that can wait for a change.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "The answer")]
-pub(crate) struct NewsArgs {
+pub(crate) struct LongPollArgs {
     /// Wait at most this long for a change; exit with 1 if there is none
     #[arg(short, long, value_name = "DURATION", value_parser = fairhold_types::duration::parse)]
     pub(crate) wait: Option<Duration>,
@@ -102,7 +102,7 @@ pub(crate) struct NewsArgs {
     pub(crate) read: ReadArgs,
 }
 
-impl NewsArgs {
+impl LongPollArgs {
     /// Adds these options to a read.
     pub(crate) fn apply(&self, request: ApiRequest) -> ApiRequest {
         self.read.apply(request.wait(self.wait).after(self.after))

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 /// How often the node checks whether the file has changed.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const CHECK_EVERY: Duration = Duration::from_secs(2);
 
 /// Why a file has no valid token.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +60,7 @@ pub(super) fn watch(file: PathBuf, admin: Admin) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut last = None;
         loop {
-            sleep(LOOK_EVERY).await;
+            sleep(CHECK_EVERY).await;
             let path = file.clone();
             let Ok(found) = spawn_blocking(move || read(&path).map(|(token, _)| token).map_err(|error| error.to_string())).await
             else {

@@ -10,13 +10,13 @@ use std::{
 /// A process runs one node, so it has one data directory.
 static DATA_DIR: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the directory whose free space `look` reports.
+/// Sets the directory whose free space `read` reports.
 pub(super) fn set_data_dir(path: &Path) {
     DATA_DIR.get_or_init(|| path.to_owned());
 }
 
 /// Reads the state of the machine.
-pub(super) fn look() -> Host {
+pub(super) fn read() -> Host {
     let disk = DATA_DIR.get().and_then(|path| rustix::fs::statvfs(path).ok());
     Host {
         time: None,
@@ -35,7 +35,7 @@ mod tests {
     #[test]
     fn a_machine_has_a_disk_and_open_files() {
         set_data_dir(Path::new("/"));
-        let host = look();
+        let host = read();
         assert!(host.disk_bytes > Some(0) && host.disk_free_bytes <= host.disk_bytes, "{host:?}");
         assert!(host.open_files > Some(0), "{host:?}");
     }

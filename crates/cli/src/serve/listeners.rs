@@ -13,13 +13,13 @@ use tokio::{
 };
 
 /// A listener that runs until `stop`.
-pub(super) struct Server {
+pub(super) struct ListenerTask {
     pub(super) name: &'static str,
     pub(super) stop: oneshot::Sender<()>,
     pub(super) task: JoinHandle<()>,
 }
 
-impl Server {
+impl ListenerTask {
     pub(super) fn ended(&self, result: Result<(), JoinError>) -> ServeError {
         match result {
             Ok(()) => ServeError::Ended(format!("the {} listener", self.name)),
@@ -28,7 +28,7 @@ impl Server {
     }
 
     pub(super) async fn stop(self, limit: Duration) {
-        let Server { name, stop, mut task } = self;
+        let ListenerTask { name, stop, mut task } = self;
         if stop.send(()).is_err() {
             tracing::debug!("the {name} listener had already ended");
         }
@@ -75,7 +75,7 @@ async fn bind(listen: &str, whom: &'static str, flag: &'static str) -> Result<Li
 }
 
 /// Waits until the stop signal arrives or its sender is gone.
-pub(super) async fn told(stopped: oneshot::Receiver<()>) {
+pub(super) async fn stop_requested(stopped: oneshot::Receiver<()>) {
     drop(stopped.await);
 }
 

@@ -14,13 +14,13 @@ use std::{
 use tokio::{task::spawn_blocking, time::sleep};
 
 /// How often the node checks the memory in use.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const CHECK_EVERY: Duration = Duration::from_millis(500);
 /// From this percentage of its limit on, a node refuses requests that create something.
 const SHORT_PERCENT: u64 = 85;
 /// Below this percentage memory is no longer short. The difference prevents flapping.
-const AGAIN_PERCENT: u64 = 80;
+const RECOVERED_PERCENT: u64 = 80;
 /// The limit to assume if it cannot be read, in bytes.
-const MEMORY_UNKNOWN: u64 = 4 << 30;
+const MEMORY_DEFAULT: u64 = 4 << 30;
 /// Where Linux mounts its cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
@@ -34,7 +34,7 @@ pub(super) fn limit() -> Option<u64> {
 
 /// The memory budgets, derived from the limit.
 pub(crate) fn plan() -> MemoryPlan {
-    MemoryPlan::of(limit().unwrap_or(MEMORY_UNKNOWN))
+    MemoryPlan::of(limit().unwrap_or(MEMORY_DEFAULT))
 }
 
 /// Makes the node refuse requests that create something while memory is short.
@@ -49,13 +49,13 @@ pub(super) async fn watch(node: Node<TokioRuntime>, limit: u64) {
                 format!("{resident} of {limit} bytes of memory are in use: this node refuses requests that create something");
             tracing::error!("{warning}");
             node.warn(Concern::Memory, Some(warning));
-        } else if short && percent < AGAIN_PERCENT {
+        } else if short && percent < RECOVERED_PERCENT {
             short = false;
             tracing::info!(resident, limit, "there is enough memory again");
             node.warn(Concern::Memory, None);
         }
         node.set_memory_short(short);
-        sleep(LOOK_EVERY).await;
+        sleep(CHECK_EVERY).await;
     }
 }
 

@@ -26,14 +26,14 @@ impl Gone {
 
 /// Watches standard input in its own thread, which also makes sure that the process exits.
 pub(super) fn watch() -> io::Result<Gone> {
-    let (gone, told) = watch::channel(false);
+    let (sender, receiver) = watch::channel(false);
     thread::Builder::new().name("fairhold-parent".to_owned()).spawn(move || {
         read_to_end(io::stdin().lock());
-        gone.send_replace(true);
+        sender.send_replace(true);
         sleep(ORPHAN_GRACE);
         process::exit(1);
     })?;
-    Ok(Gone(told))
+    Ok(Gone(receiver))
 }
 
 /// Ignores all input. An error counts as the end.

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 /// How often the node checks whether the file has changed.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const CHECK_EVERY: Duration = Duration::from_secs(2);
 /// The largest file, in bytes.
 const FILE_BYTES_MAX: usize = 16 * 1024;
 
@@ -62,13 +62,13 @@ pub(super) fn watch(trust: &PeerTrust, keys: PeerKeys) -> Option<JoinHandle<()>>
         PeerTrust::Key(file) => file.clone(),
         PeerTrust::Loopback | PeerTrust::Insecure => return None,
     };
-    Some(tokio::spawn(take_over(file, keys)))
+    Some(tokio::spawn(reload(file, keys)))
 }
 
-async fn take_over(file: PathBuf, keys: PeerKeys) {
+async fn reload(file: PathBuf, keys: PeerKeys) {
     let mut failed = None;
     loop {
-        sleep(LOOK_EVERY).await;
+        sleep(CHECK_EVERY).await;
         let path = file.clone();
         let Ok(found) = spawn_blocking(move || read(&path).map_err(|error| error.to_string())).await else { return };
         match found {

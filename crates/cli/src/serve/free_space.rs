@@ -6,7 +6,7 @@
 
 use super::{
     error::ServeError,
-    listeners::{Server, listen_for_clients, listen_for_status, told},
+    listeners::{ListenerTask, listen_for_clients, listen_for_status, stop_requested},
 };
 use crate::config::ServeConfig;
 use fairhold_http::waiting_router;
@@ -26,13 +26,13 @@ use std::{
 use tokio::{sync::oneshot, task::spawn_blocking, time::sleep};
 
 /// How often a waiting node checks the free space.
-const ROOM_LOOK_EVERY: Duration = Duration::from_secs(1);
+const WAITING_CHECK_EVERY: Duration = Duration::from_secs(1);
 /// How often a running node checks the free space. At full speed it writes about ten MiB in that time.
 const WATCH_EVERY: Duration = Duration::from_millis(500);
 /// Writes are accepted again when this much more is free. The difference prevents flapping.
-const WRITE_ROOM_AGAIN_BYTES: u64 = 64 * MIB;
+const WRITE_ROOM_HYSTERESIS_BYTES: u64 = 64 * MIB;
 /// The warning ends when this many times the space is free. The difference prevents flapping.
-const ROOM_AGAIN: u64 = 2;
+const RECOVERED_FACTOR: u64 = 2;
 /// How long a listener of a waiting node may take to write its answers.
 const WAITING_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -40,7 +40,7 @@ const MIB: u64 = 1024 * 1024;
 
 /// Opens the storage. If the disk is full, first waits for space, and meanwhile answers requests with the reason.
 pub(super) async fn open_storage(config: &ServeConfig) -> Result<Storage, ServeError> {
-    let (mut waiting, mut is_first) = (Vec::<Server>::new(), true);
+    let (mut waiting, mut is_first) = (Vec::<ListenerTask>::new(), true);
     loop {
         let shortage = match attempt(config, std::mem::take(&mut is_first)).await? {
             Ok(storage) => {
@@ -61,11 +61,11 @@ pub(super) async fn open_storage(config: &ServeConfig) -> Result<Storage, ServeE
             let clients = listen_for_clients(&config.listen).await?;
             for listener in [Some(clients), listen_for_status(config).await?].into_iter().flatten() {
                 let (stop, stopped) = oneshot::channel();
-                let serving = listener.serve(waiting_router(&reason), told(stopped));
-                waiting.push(Server { name: "HTTP", stop, task: tokio::spawn(serving) });
+                let serving = listener.serve(waiting_router(&reason), stop_requested(stopped));
+                waiting.push(ListenerTask { name: "HTTP", stop, task: tokio::spawn(serving) });
             }
         }
-        sleep(ROOM_LOOK_EVERY).await;
+        sleep(WAITING_CHECK_EVERY).await;
     }
 }
 
@@ -76,7 +76,7 @@ async fn attempt(config: &ServeConfig, is_first: bool) -> Result<Result<Storage,
         // Checked first: a start that fails halfway because the disk is full would leave files behind each time.
         let is_short = || free_bytes(&data).is_ok_and(|free| free < START_ROOM_BYTES);
         if is_first && is_short() {
-            make_room(&data, id)?;
+            free_log(&data, id)?;
         }
         if is_short() {
             let needed = START_ROOM_BYTES / MIB;
@@ -94,7 +94,7 @@ async fn attempt(config: &ServeConfig, is_first: bool) -> Result<Result<Storage,
 }
 
 /// Frees the log entries that a snapshot covers.
-fn make_room(data: &Path, id: NodeId) -> Result<(), ServeError> {
+fn free_log(data: &Path, id: NodeId) -> Result<(), ServeError> {
     match free_covered_log(data, id) {
         Ok(None) => Ok(()),
         Ok(Some(through)) => {
@@ -115,8 +115,8 @@ pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Repl
     let (mut low, mut refuses) = (false, false);
     loop {
         sleep(WATCH_EVERY).await;
-        let Some(free) = look(&data).await else { continue };
-        let refused_below = if refuses { WRITE_ROOM_BYTES + WRITE_ROOM_AGAIN_BYTES } else { WRITE_ROOM_BYTES };
+        let Some(free) = read_free_bytes(&data).await else { continue };
+        let refused_below = if refuses { WRITE_ROOM_BYTES + WRITE_ROOM_HYSTERESIS_BYTES } else { WRITE_ROOM_BYTES };
         if refuses != (free < refused_below) {
             refuses = !refuses;
             replica.set_disk_low(refuses);
@@ -139,7 +139,7 @@ pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Repl
             tracing::error!("{warning}");
             node.warn(Concern::Disk, Some(warning));
             replica.transfer_leadership().await;
-        } else if low && free >= ROOM_AGAIN * START_ROOM_BYTES {
+        } else if low && free >= RECOVERED_FACTOR * START_ROOM_BYTES {
             low = false;
             tracing::info!(free_mib = free / MIB, "the disk has enough space again");
             node.warn(Concern::Disk, None);
@@ -147,7 +147,7 @@ pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Repl
     }
 }
 
-async fn look(data: &Path) -> Option<u64> {
+async fn read_free_bytes(data: &Path) -> Option<u64> {
     let path = data.to_owned();
     match spawn_blocking(move || free_bytes(&path)).await {
         Ok(Ok(free)) => Some(free),

@@ -2,7 +2,7 @@
 
 use crate::{
     doctor::finding::{Finding, ok, warn},
-    look::ClusterLook,
+    probe::ClusterProbe,
 };
 use fairhold_types::{NodeId, duration};
 use std::{collections::BTreeMap, time::Duration};
@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, time::Duration};
 const ROUND_TRIP_MAX: Duration = Duration::from_millis(25);
 
 /// How long a majority takes to answer the leader.
-pub(super) fn round_trip(seen: &ClusterLook) -> Option<Finding> {
+pub(super) fn round_trip(seen: &ClusterProbe) -> Option<Finding> {
     const CHECK: &str = "round_trip";
     let nodes = seen.nodes();
     let (_, answer) = nodes.values().find(|(_, answer)| answer.cluster.role == "leader")?;
@@ -31,7 +31,7 @@ pub(super) fn round_trip(seen: &ClusterLook) -> Option<Finding> {
 }
 
 /// Whether all nodes have the same addresses for each member. A node uses the addresses of its own configuration.
-pub(super) fn addresses(seen: &ClusterLook) -> Vec<Finding> {
+pub(super) fn addresses(seen: &ClusterProbe) -> Vec<Finding> {
     let nodes = seen.nodes();
     let mut by_member: BTreeMap<NodeId, BTreeMap<(&str, &str), Vec<NodeId>>> = BTreeMap::new();
     for (by, (_, answer)) in &nodes {

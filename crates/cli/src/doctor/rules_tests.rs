@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::doctor::finding::{Grade, worst};
-use crate::look::Clock;
+use crate::probe::Clock;
 use fairhold_types::{
     Revision,
     dto::{Cluster, Defect, Host, Member, Readiness},
@@ -51,34 +51,34 @@ fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
     };
     let readiness =
         Readiness { ready: true, reason: None, shutting_down: false, leader: None, revision: Revision(9), warning: None, host };
-    let answer = NodeAnswer { cluster, readiness: Some(readiness), clock: Some(Clock { ahead: 5, doubt: 2 }) };
-    Endpoint { url: format!("http://n{id}:7171"), given: true, says: Ok(answer) }
+    let answer = NodeAnswer { cluster, readiness: Some(readiness), clock: Some(Clock { offset: 5, uncertainty: 2 }) };
+    Endpoint { url: format!("http://n{id}:7171"), given: true, answer: Ok(answer) }
 }
 
-fn three() -> ClusterLook {
-    ClusterLook { endpoints: (1..=3).map(|id| node(id, Some(2))).collect(), ..ClusterLook::default() }
+fn three() -> ClusterProbe {
+    ClusterProbe { endpoints: (1..=3).map(|id| node(id, Some(2))).collect(), ..ClusterProbe::default() }
 }
 
-fn answer(seen: &mut ClusterLook, index: usize) -> &mut NodeAnswer {
-    seen.endpoints[index].says.as_mut().unwrap()
+fn answer(seen: &mut ClusterProbe, index: usize) -> &mut NodeAnswer {
+    seen.endpoints[index].answer.as_mut().unwrap()
 }
 
 /// The findings of a check that are not ok.
-fn bad(seen: &ClusterLook, check: &str) -> Vec<(Grade, String)> {
-    let findings = judge(seen).into_iter().filter(|finding| finding.check == check && finding.grade != Grade::Ok);
+fn bad(seen: &ClusterProbe, check: &str) -> Vec<(Grade, String)> {
+    let findings = evaluate(seen).into_iter().filter(|finding| finding.check == check && finding.grade != Grade::Ok);
     findings.map(|finding| (finding.grade, format!("{} -> {}", finding.seen, finding.advice.unwrap()))).collect()
 }
 
 #[track_caller]
-fn assert_bad(seen: &ClusterLook, check: &str, grade: Grade, text: &str) {
+fn assert_bad(seen: &ClusterProbe, check: &str, grade: Grade, text: &str) {
     let bad = bad(seen, check);
     assert!(bad.iter().any(|(found, said)| *found == grade && said.contains(text)), "{check}: {bad:?}");
-    assert!(worst(&judge(seen)) >= grade);
+    assert!(worst(&evaluate(seen)) >= grade);
 }
 
 #[test]
 fn every_check_of_a_healthy_cluster_is_ok() {
-    let findings = judge(&three());
+    let findings = evaluate(&three());
     assert_eq!(worst(&findings), Grade::Ok, "{findings:?}");
     let checks: BTreeSet<_> = findings.iter().map(|finding| finding.check).collect();
     for check in
@@ -91,18 +91,18 @@ fn every_check_of_a_healthy_cluster_is_ok() {
 #[test]
 fn a_dead_node_is_named_with_its_consequences() {
     let mut seen = three();
-    seen.endpoints[2].says = Err("Connection refused".to_owned());
+    seen.endpoints[2].answer = Err("Connection refused".to_owned());
     assert_bad(&seen, "endpoint", Grade::Fail, "node 3 at http://n3:7171 cannot be reached: Connection refused");
     assert_bad(&seen, "quorum", Grade::Fail, "one more failure would stop the service");
-    seen.endpoints[1].says = Err("Connection refused".to_owned());
+    seen.endpoints[1].answer = Err("Connection refused".to_owned());
     assert_bad(&seen, "quorum", Grade::Fail, "start the nodes that are down (2, 3)");
 }
 
 #[test]
 fn no_leader_differs_from_disagreement_about_the_leader() {
-    let leaderless = ClusterLook { endpoints: (1..=3).map(|id| node(id, None)).collect(), ..ClusterLook::default() };
+    let leaderless = ClusterProbe { endpoints: (1..=3).map(|id| node(id, None)).collect(), ..ClusterProbe::default() };
     assert_bad(&leaderless, "leader", Grade::Fail, "there is no leader");
-    let two = ClusterLook { endpoints: vec![node(1, Some(1)), node(2, Some(2)), node(3, Some(2))], ..ClusterLook::default() };
+    let two = ClusterProbe { endpoints: vec![node(1, Some(1)), node(2, Some(2)), node(3, Some(2))], ..ClusterProbe::default() };
     assert_bad(&two, "leader", Grade::Fail, "node 1 says 1, node 2 says 2");
     let mut late = three();
     answer(&mut late, 0).cluster.leader = None;
@@ -116,7 +116,7 @@ fn a_node_of_another_cluster_is_reported_but_not_counted() {
     let mut seen = three();
     let mut stranger = node(3, Some(3));
     stranger.url = "http://other:7171".to_owned();
-    if let Ok(answer) = &mut stranger.says {
+    if let Ok(answer) = &mut stranger.answer {
         answer.cluster.cluster = Some("fedcba9876543210".to_owned());
         answer.cluster.version = "9.9.9".into();
     }
@@ -151,8 +151,8 @@ fn disks_open_files_clocks_and_versions_are_checked() {
     assert_bad(&host(|host| host.open_files_max = Some(1_024)), "open_files", Grade::Warn, "100 of 1024");
     assert_bad(&host(|host| host.open_files = Some(60_000)), "open_files", Grade::Fail, "LimitNOFILE");
     let mut seen = three();
-    answer(&mut seen, 0).clock = Some(Clock { ahead: -1_200, doubt: 199 });
-    answer(&mut seen, 1).clock = Some(Clock { ahead: 1_200, doubt: 201 });
+    answer(&mut seen, 0).clock = Some(Clock { offset: -1_200, uncertainty: 199 });
+    answer(&mut seen, 1).clock = Some(Clock { offset: 1_200, uncertainty: 201 });
     answer(&mut seen, 2).cluster.version = "0.2.0".into();
     assert_eq!(bad(&seen, "clock").len(), 1, "network delay may explain the other difference");
     assert_bad(
@@ -176,9 +176,9 @@ fn a_node_that_cannot_serve_is_reported_with_its_reason() {
 
 #[test]
 fn if_nothing_answers_that_is_the_only_finding() {
-    let endpoint = Endpoint { url: "http://x:1".to_owned(), given: true, says: Err("Connection refused".to_owned()) };
-    let seen = ClusterLook { endpoints: vec![endpoint], ..ClusterLook::default() };
-    assert_eq!(judge(&seen).len(), 1);
+    let endpoint = Endpoint { url: "http://x:1".to_owned(), given: true, answer: Err("Connection refused".to_owned()) };
+    let seen = ClusterProbe { endpoints: vec![endpoint], ..ClusterProbe::default() };
+    assert_eq!(evaluate(&seen).len(), 1);
     assert_bad(&seen, "endpoint", Grade::Fail, "correct the URL");
 }
 
@@ -221,7 +221,7 @@ fn a_slow_majority_is_a_warning() {
 #[test]
 fn a_nearly_full_state_is_a_warning_that_names_the_smallest_node() {
     let mut seen = three();
-    let state = |seen: &ClusterLook| judge(seen).into_iter().find(|finding| finding.check == "state").unwrap();
+    let state = |seen: &ClusterProbe| evaluate(seen).into_iter().find(|finding| finding.check == "state").unwrap();
     assert_eq!(state(&seen).grade, Grade::Ok);
     assert_eq!(state(&seen).seen, "node 1 has a state of 100 MiB, 9 % of its budget of 1024 MiB");
     let cluster = &mut answer(&mut seen, 0).cluster;

@@ -1,7 +1,7 @@
 //! Polls the cluster once a second: every node for its own state, and the best node that answers for the locks and a queue.
 
 use crate::{
-    look::{ClusterLook, Row},
+    probe::{ClusterProbe, Row},
     remote::{Api, ApiRequest, Failure, request::encode},
 };
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::{sync::watch, time::sleep};
 
 /// The polling interval.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_EVERY: Duration = Duration::from_secs(1);
 /// How long a node may take to answer. A slower node is shown as not answering.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// The most locks on the screen.
@@ -33,52 +33,52 @@ pub(super) struct TopFrame {
     /// The time of the locks and the queue; none before the first answer.
     pub(super) seen: Option<Instant>,
     /// Why the last attempt failed.
-    pub(super) trouble: Option<String>,
+    pub(super) error: Option<String>,
 }
 
 /// Polls the cluster.
 #[derive(Debug)]
-pub(super) struct Watcher {
+pub(super) struct Poller {
     api: Api,
     /// The given endpoints, and the members that they list: any of them may be down.
     urls: Vec<String>,
-    look: TopFrame,
+    frame: TopFrame,
 }
 
-impl Watcher {
-    pub(super) fn new(api: Api, urls: &[String]) -> Watcher {
-        Watcher { api: api.for_screen(ANSWER_WITHIN), urls: urls.to_vec(), look: TopFrame::default() }
+impl Poller {
+    pub(super) fn new(api: Api, urls: &[String]) -> Poller {
+        Poller { api: api.for_screen(ANSWER_WITHIN), urls: urls.to_vec(), frame: TopFrame::default() }
     }
 
     /// Publishes results until the receiver is gone. Polls at once when the selection changes.
-    pub(super) async fn run(mut self, tell: watch::Sender<TopFrame>, mut choice: watch::Receiver<Option<String>>) {
-        while !tell.is_closed() {
-            let begun = Instant::now();
-            let chosen = choice.borrow_and_update().clone();
-            self.look_at_nodes().await;
-            tell.send_replace(self.look.clone());
-            let found = self.look_at_locks(chosen).await;
-            self.look.trouble = found.err().map(|failure| failure.to_string());
-            tell.send_replace(self.look.clone());
+    pub(super) async fn run(mut self, publish: watch::Sender<TopFrame>, mut selection: watch::Receiver<Option<String>>) {
+        while !publish.is_closed() {
+            let started = Instant::now();
+            let selected = selection.borrow_and_update().clone();
+            self.poll_nodes().await;
+            publish.send_replace(self.frame.clone());
+            let found = self.poll_locks(selected).await;
+            self.frame.error = found.err().map(|failure| failure.to_string());
+            publish.send_replace(self.frame.clone());
             tokio::select! {
-                () = sleep(LOOK_EVERY.saturating_sub(begun.elapsed())) => {}
-                Ok(()) = choice.changed() => {}
+                () = sleep(POLL_EVERY.saturating_sub(started.elapsed())) => {}
+                Ok(()) = selection.changed() => {}
             }
         }
     }
 
-    async fn look_at_nodes(&mut self) {
-        let seen = ClusterLook::glance(&self.urls, ANSWER_WITHIN).await;
+    async fn poll_nodes(&mut self) {
+        let seen = ClusterProbe::brief(&self.urls, ANSWER_WITHIN).await;
         let best = seen.best_urls();
         if best.is_empty() {
             let why = |row: &mut Row| row.role = Err("no answer".to_owned());
-            self.look.nodes.iter_mut().for_each(why);
-            self.look.summary = "no node answers".to_owned();
+            self.frame.nodes.iter_mut().for_each(why);
+            self.frame.summary = "no node answers".to_owned();
             return;
         }
-        self.look.nodes = seen.roster();
-        self.look.summary = seen.summary();
-        for row in &self.look.nodes {
+        self.frame.nodes = seen.roster();
+        self.frame.summary = seen.summary();
+        for row in &self.frame.nodes {
             if !self.urls.contains(&row.url) {
                 self.urls.push(row.url.clone());
             }
@@ -87,13 +87,13 @@ impl Watcher {
     }
 
     /// Keeps the earlier result unless all requests succeed.
-    async fn look_at_locks(&mut self, chosen: Option<String>) -> Result<(), Failure> {
+    async fn poll_locks(&mut self, selected: Option<String>) -> Result<(), Failure> {
         let request = ApiRequest::get(format!("/v1/locks?sort=longest_wait&consistency=local&limit={LOCKS_MAX}"));
         let listed: Value = self.api.call(&request).await?.read()?;
         let mut locks = listed["items"].as_array().cloned().unwrap_or_default();
         // An idle lock without waiters is of no interest here.
         locks.retain(|lock| lock["state"] != "idle" || lock["queue_length"] != 0);
-        let name = chosen.or_else(|| locks.first().and_then(|lock| lock["lock"].as_str()).map(str::to_owned));
+        let name = selected.or_else(|| locks.first().and_then(|lock| lock["lock"].as_str()).map(str::to_owned));
         let queue: Value = match &name {
             Some(name) => {
                 let path = format!("/v1/locks/{}/queue?consistency=local&limit={QUEUE_MAX}", encode(name));
@@ -102,8 +102,8 @@ impl Watcher {
             None => Value::Null,
         };
         let queue = queue["items"].as_array().cloned().unwrap_or_default();
-        self.look.locks = locks;
-        (self.look.queue_of, self.look.queue, self.look.seen) = (name, queue, Some(Instant::now()));
+        self.frame.locks = locks;
+        (self.frame.queue_of, self.frame.queue, self.frame.seen) = (name, queue, Some(Instant::now()));
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, geteuid, getrlimit, se
 
 /// Disables core files, and prevents other processes of the same user from reading the memory. Warns if the node runs as root,
 /// unless this is a trial on one machine (`fairhold dev`).
-pub(super) fn raise(is_trial: bool) {
+pub(super) fn harden(is_trial: bool) {
     let none = Rlimit { current: Some(0), maximum: getrlimit(Resource::Core).maximum };
     if let Err(error) = setrlimit(Resource::Core, none) {
         tracing::warn!(%error, "cannot disable core files of this process: they would contain all its secrets");
@@ -24,7 +24,7 @@ mod tests {
 
     #[test]
     fn a_node_writes_no_core_file_and_its_memory_is_private() {
-        raise(true);
+        harden(true);
         assert_eq!(getrlimit(Resource::Core).current, Some(0));
         assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
     }

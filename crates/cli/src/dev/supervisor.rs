@@ -81,15 +81,15 @@ impl ChildSupervisor {
     }
 
     /// Keeps the node running until `stop`. Afterwards its process has ended.
-    pub(super) async fn keep(self, events: mpsc::Sender<ChildEvent>, mut stop: watch::Receiver<bool>) {
+    pub(super) async fn run(self, events: mpsc::Sender<ChildEvent>, mut stop: watch::Receiver<bool>) {
         loop {
             match self.start() {
                 Ok((child, pid)) => {
-                    tell(&events, ChildEvent::Started { id: self.id, pid }).await;
-                    let Some(status) = self.attend(child, &mut stop).await else { return };
-                    tell(&events, ChildEvent::Ended { id: self.id, pid, status }).await;
+                    report(&events, ChildEvent::Started { id: self.id, pid }).await;
+                    let Some(status) = self.wait_or_stop(child, &mut stop).await else { return };
+                    report(&events, ChildEvent::Ended { id: self.id, pid, status }).await;
                 }
-                Err(error) => tell(&events, ChildEvent::CannotStart { id: self.id, error }).await,
+                Err(error) => report(&events, ChildEvent::CannotStart { id: self.id, error }).await,
             }
             let Some(pause) = self.restart_after else { return };
             tokio::select! {
@@ -111,14 +111,14 @@ impl ChildSupervisor {
         }
         let mut child = command.spawn()?;
         if let Some(stderr) = child.stderr.take() {
-            tokio::spawn(pass_on(stderr, self.logs.clone(), self.id));
+            tokio::spawn(forward_log(stderr, self.logs.clone(), self.id));
         }
         let pid = child.id().ok_or_else(|| io::Error::other("the process has no pid"))?;
         Ok((child, pid))
     }
 
     /// Waits until the process ends by itself, and returns its status. On `stop`, ends it and returns none.
-    async fn attend(&self, mut child: Child, stop: &mut watch::Receiver<bool>) -> Option<ExitStatus> {
+    async fn wait_or_stop(&self, mut child: Child, stop: &mut watch::Receiver<bool>) -> Option<ExitStatus> {
         // `wait` closes the pipe to the child's stdin, and that would stop the node.
         let held = child.stdin.take();
         let ended = tokio::select! {
@@ -166,7 +166,7 @@ fn is_own_variable(name: &std::ffi::OsStr) -> bool {
     name.to_string_lossy().starts_with("FAIRHOLD_") && name != "FAIRHOLD_LOG"
 }
 
-async fn tell(events: &mpsc::Sender<ChildEvent>, event: ChildEvent) {
+async fn report(events: &mpsc::Sender<ChildEvent>, event: ChildEvent) {
     // During the shutdown nobody receives events.
     drop(events.send(event).await);
 }
@@ -176,7 +176,7 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
     drop(stop.wait_for(|stop| *stop).await);
 }
 
-async fn pass_on(from: impl AsyncRead + Unpin, to: LogWriter, id: NodeId) {
+async fn forward_log(from: impl AsyncRead + Unpin, to: LogWriter, id: NodeId) {
     use tokio::io::AsyncReadExt;
 
     let mut reader = BufReader::new(from);
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     /// A supervisor with a shell script in place of a node.
-    fn keeper(script: &str, restart_after: Option<Duration>) -> ChildSupervisor {
+    fn supervisor(script: &str, restart_after: Option<Duration>) -> ChildSupervisor {
         let args = vec!["-c".into(), script.into()];
         ChildSupervisor { id: 1, program: "/bin/sh".into(), args, logs: LogWriter::Stderr, restart_after }
     }
@@ -215,7 +215,7 @@ mod tests {
     async fn without_restart_a_node_that_ends_is_reported_and_stays_down() {
         let (events_in, mut events) = mpsc::channel(8);
         let (_stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(keeper("exit 3", None).keep(events_in, stopped));
+        let task = tokio::spawn(supervisor("exit 3", None).run(events_in, stopped));
         let Some(ChildEvent::Started { id: 1, pid: started }) = events.recv().await else { panic!("not started") };
         let Some(ChildEvent::Ended { id: 1, pid, status }) = events.recv().await else { panic!("not ended") };
         assert_eq!((pid, ended_how(status).as_str()), (started, "ended with exit code 3"));
@@ -227,7 +227,7 @@ mod tests {
     async fn a_killed_node_is_restarted() {
         let (events_in, mut events) = mpsc::channel(8);
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(keeper("kill -9 $$", Some(Duration::ZERO)).keep(events_in, stopped));
+        let task = tokio::spawn(supervisor("kill -9 $$", Some(Duration::ZERO)).run(events_in, stopped));
         let mut pids = Vec::new();
         while pids.len() < 2 {
             match events.recv().await {
@@ -250,8 +250,8 @@ mod tests {
         // `read` returns when stdin closes; otherwise only the signal interrupts it.
         let script = "trap 'echo asked >&2; exit 0' TERM; echo up >&2; read line; echo stdin ended >&2";
         let file = Arc::new(Mutex::new(File::create(&log).unwrap()));
-        let keeper = ChildSupervisor { logs: LogWriter::File(file), ..keeper(script, None) };
-        let task = tokio::spawn(keeper.keep(events_in, stopped));
+        let supervisor = ChildSupervisor { logs: LogWriter::File(file), ..supervisor(script, None) };
+        let task = tokio::spawn(supervisor.run(events_in, stopped));
         assert!(matches!(events.recv().await, Some(ChildEvent::Started { .. })));
         while !std::fs::read_to_string(&log).unwrap().contains("up") {
             tokio::task::yield_now().await;

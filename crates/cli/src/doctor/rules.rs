@@ -4,7 +4,7 @@ use super::finding::{Finding, fail, ok, warn};
 
 mod links;
 
-use crate::look::{ClusterLook, Endpoint, NodeAnswer};
+use crate::probe::{ClusterProbe, Endpoint, NodeAnswer};
 use fairhold_types::{NodeId, duration};
 use std::{collections::BTreeSet, time::Duration};
 
@@ -30,12 +30,12 @@ const OPEN_FILES_USED_MAX: u64 = 80;
 const STATE_USED_MAX: u64 = 80;
 
 /// Evaluates all rules, in the order of the report.
-pub(super) fn judge(seen: &ClusterLook) -> Vec<Finding> {
+pub(super) fn evaluate(seen: &ClusterProbe) -> Vec<Finding> {
     let mut findings: Vec<Finding> = seen.endpoints.iter().map(|endpoint| reachable(seen, endpoint)).collect();
     if seen.answering().next().is_none() {
         return findings;
     }
-    findings.extend(seen.peers.iter().map(|(address, knocked)| peer_port(address, knocked)));
+    findings.extend(seen.peers.iter().map(|(address, connected)| peer_port(address, connected)));
     findings.push(quorum(seen));
     findings.push(leader(seen));
     findings.push(term(seen));
@@ -54,11 +54,11 @@ pub(super) fn judge(seen: &ClusterLook) -> Vec<Finding> {
     findings
 }
 
-fn reachable(seen: &ClusterLook, endpoint: &Endpoint) -> Finding {
+fn reachable(seen: &ClusterProbe, endpoint: &Endpoint) -> Finding {
     const CHECK: &str = "endpoint";
     let url = &endpoint.url;
     let ours = seen.cluster_id();
-    match &endpoint.says {
+    match &endpoint.answer {
         Err(error) => {
             let members = seen.members();
             let node = members.iter().find(|(_, (member, _))| member == url);
@@ -88,8 +88,8 @@ fn name(cluster: Option<&str>) -> &str {
     cluster.map_or("none", |id| id.get(..8).unwrap_or(id))
 }
 
-fn peer_port(address: &str, knocked: &Result<(), String>) -> Finding {
-    match knocked {
+fn peer_port(address: &str, connected: &Result<(), String>) -> Finding {
+    match connected {
         Ok(()) => ok("peer", format!("{address} accepts connections")),
         Err(error) => warn(
             "peer",
@@ -99,7 +99,7 @@ fn peer_port(address: &str, knocked: &Result<(), String>) -> Finding {
     }
 }
 
-fn quorum(seen: &ClusterLook) -> Finding {
+fn quorum(seen: &ClusterProbe) -> Finding {
     let members = seen.members();
     let voters: BTreeSet<NodeId> = voters(seen);
     let needed = voters.len() / 2 + 1;
@@ -131,14 +131,14 @@ fn quorum(seen: &ClusterLook) -> Finding {
 }
 
 /// The voting members, according to the node with the newest state.
-fn voters(seen: &ClusterLook) -> BTreeSet<NodeId> {
+fn voters(seen: &ClusterProbe) -> BTreeSet<NodeId> {
     let nodes = seen.nodes();
     let newest = nodes.values().max_by_key(|(_, answer)| (answer.cluster.term, answer.cluster.revision));
     let members = newest.into_iter().flat_map(|(_, answer)| &answer.cluster.members);
     members.filter(|member| member.role != "learner").map(|member| member.id).collect()
 }
 
-fn leader(seen: &ClusterLook) -> Finding {
+fn leader(seen: &ClusterProbe) -> Finding {
     const CHECK: &str = "leader";
     let nodes = seen.nodes();
     let leads: Vec<NodeId> = nodes.iter().filter(|(_, (_, answer))| answer.cluster.role == "leader").map(|(id, _)| *id).collect();
@@ -174,7 +174,7 @@ fn leader(seen: &ClusterLook) -> Finding {
     }
 }
 
-fn term(seen: &ClusterLook) -> Finding {
+fn term(seen: &ClusterProbe) -> Finding {
     let terms: BTreeSet<u64> = seen.nodes().values().map(|(_, answer)| answer.cluster.term).collect();
     match terms.iter().collect::<Vec<_>>().as_slice() {
         [term] => ok("term", format!("all nodes that answer are in term {term}")),
@@ -188,11 +188,11 @@ fn term(seen: &ClusterLook) -> Finding {
 }
 
 /// What the leader knows about the other nodes.
-fn followers(seen: &ClusterLook) -> Vec<Finding> {
+fn followers(seen: &ClusterProbe) -> Vec<Finding> {
     let nodes = seen.nodes();
     let Some((_, answer)) = nodes.values().find(|(_, answer)| answer.cluster.role == "leader") else { return Vec::new() };
     let others = answer.cluster.members.iter().filter(|member| member.id != answer.cluster.id);
-    let judged = others.map(|member| {
+    let findings = others.map(|member| {
         let silent = member.silent_for.as_deref().and_then(|text| duration::parse(text).ok());
         let id = member.id;
         if let Some(count) = member.lost_entries {
@@ -216,7 +216,7 @@ fn followers(seen: &ClusterLook) -> Vec<Finding> {
             (_, None) => warn("follower", format!("node {id} has not answered the leader yet"), "run doctor again in a second"),
         }
     });
-    judged.collect()
+    findings.collect()
 }
 
 fn lost_entries(id: NodeId, count: u64) -> Finding {
@@ -251,17 +251,21 @@ fn ready(id: NodeId, answer: &NodeAnswer) -> Finding {
 
 fn clock(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
     let clock = answer.clock?;
-    let seen =
-        format!("node {id}'s clock is {} ms {} this machine's (±{} ms)", clock.ahead.abs(), side(clock.ahead), clock.doubt);
-    Some(if clock.surely() > CLOCK_DIFFERENCE_MAX {
+    let seen = format!(
+        "node {id}'s clock is {} ms {} this machine's (±{} ms)",
+        clock.offset.abs(),
+        side(clock.offset),
+        clock.uncertainty
+    );
+    Some(if clock.min_difference() > CLOCK_DIFFERENCE_MAX {
         warn("clock", seen, "set the clocks by NTP. Locks do not depend on them, only the times that people see")
     } else {
         ok("clock", seen)
     })
 }
 
-fn side(ahead: i64) -> &'static str {
-    if ahead < 0 { "behind" } else { "ahead of" }
+fn side(offset: i64) -> &'static str {
+    if offset < 0 { "behind" } else { "ahead of" }
 }
 
 fn disk(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
@@ -334,7 +338,7 @@ fn defects(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
     })
 }
 
-fn versions(seen: &ClusterLook) -> Finding {
+fn versions(seen: &ClusterProbe) -> Finding {
     let nodes = seen.nodes();
     let versions: BTreeSet<&str> = nodes.values().map(|(_, answer)| answer.cluster.version.as_ref()).collect();
     if let [version] = versions.iter().collect::<Vec<_>>().as_slice() {
@@ -346,5 +350,5 @@ fn versions(seen: &ClusterLook) -> Finding {
 }
 
 #[cfg(test)]
-#[path = "judge_tests.rs"]
+#[path = "rules_tests.rs"]
 mod tests;

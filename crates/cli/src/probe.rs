@@ -20,7 +20,7 @@ use tokio::{net::TcpStream, time::timeout};
 
 /// The result of a probe.
 #[derive(Debug, Default)]
-pub(crate) struct ClusterLook {
+pub(crate) struct ClusterProbe {
     /// The given endpoints first, then the members that they list.
     pub(crate) endpoints: Vec<Endpoint>,
     /// The peer ports of the members, by address: whether something listens there.
@@ -34,7 +34,7 @@ pub(crate) struct Endpoint {
     /// Whether the user gave it, instead of a node that lists it.
     pub(crate) given: bool,
     /// The node's answer, or why there is none.
-    pub(crate) says: Result<NodeAnswer, String>,
+    pub(crate) answer: Result<NodeAnswer, String>,
 }
 
 /// What a node reports about itself.
@@ -52,9 +52,9 @@ pub(crate) struct NodeAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Clock {
     /// Milliseconds by which the node's clock is ahead; negative if it is behind.
-    pub(crate) ahead: i64,
+    pub(crate) offset: i64,
     /// The uncertainty due to the network, in milliseconds either way.
-    pub(crate) doubt: i64,
+    pub(crate) uncertainty: i64,
 }
 
 impl Clock {
@@ -62,13 +62,13 @@ impl Clock {
     pub(crate) fn between(before: WallMillis, shown: WallMillis, after: WallMillis) -> Clock {
         let millis = |time: WallMillis| i64::try_from(time.0).unwrap_or(i64::MAX);
         let (before, shown, after) = (millis(before), millis(shown), millis(after));
-        let doubt = (after - before).max(0) / 2 + 1;
-        Clock { ahead: shown - (before + (after - before) / 2), doubt }
+        let uncertainty = (after - before).max(0) / 2 + 1;
+        Clock { offset: shown - (before + (after - before) / 2), uncertainty }
     }
 
     /// The smallest difference that the measurement allows, in milliseconds.
-    pub(crate) fn surely(self) -> u64 {
-        u64::try_from(self.ahead.abs() - self.doubt).unwrap_or(0)
+    pub(crate) fn min_difference(self) -> u64 {
+        u64::try_from(self.offset.abs() - self.uncertainty).unwrap_or(0)
     }
 }
 
@@ -98,35 +98,37 @@ pub(crate) struct Row {
     pub(crate) silent_for: Option<String>,
 }
 
-impl ClusterLook {
+impl ClusterProbe {
     /// Requests only each node's view of the cluster: cheap enough for once a second.
-    pub(crate) async fn glance(urls: &[String], limit: Duration) -> ClusterLook {
-        ClusterLook::ask(urls, limit, Depth::Cluster).await
+    pub(crate) async fn brief(urls: &[String], limit: Duration) -> ClusterProbe {
+        ClusterProbe::request(urls, limit, Depth::Cluster).await
     }
 
     /// Requests everything. No request takes longer than `limit`. There are two rounds: the given endpoints, then the members.
-    pub(crate) async fn look(urls: &[String], limit: Duration) -> ClusterLook {
-        ClusterLook::ask(urls, limit, Depth::All).await
+    pub(crate) async fn full(urls: &[String], limit: Duration) -> ClusterProbe {
+        ClusterProbe::request(urls, limit, Depth::All).await
     }
 
-    async fn ask(urls: &[String], limit: Duration, depth: Depth) -> ClusterLook {
+    async fn request(urls: &[String], limit: Duration, depth: Depth) -> ClusterProbe {
         let client = crate::local_http::http_client(limit);
         let mut known: Vec<String> = Vec::new();
-        for url in urls.iter().map(|url| base(url)) {
+        for url in urls.iter().map(|url| normalize(url)) {
             if !known.contains(&url) {
                 known.push(url);
             }
         }
-        let mut seen = ClusterLook { endpoints: look_at(&client, &known, true, depth).await, peers: BTreeMap::new() };
+        let mut seen = ClusterProbe { endpoints: request_all(&client, &known, true, depth).await, peers: BTreeMap::new() };
         let answered: Vec<(Option<String>, NodeId)> =
             seen.answering().map(|(_, answer)| (answer.cluster.cluster.clone(), answer.cluster.id)).collect();
         // Does not ask a node again that answered under another host name.
         let missing = seen.members().into_iter().filter(|(id, _)| !answered.contains(&(seen.cluster_id(), *id)));
-        let missing: Vec<String> = missing.map(|(_, (url, _))| base(&url)).filter(|url| !known.contains(url)).collect();
+        let missing: Vec<String> = missing.map(|(_, (url, _))| normalize(&url)).filter(|url| !known.contains(url)).collect();
         let peers = seen.members().into_values().map(|(_, peer)| peer);
         let peers: Vec<String> = if depth == Depth::All { peers.collect() } else { Vec::new() };
-        let (more, peers) =
-            tokio::join!(look_at(&client, &missing, false, depth), join_all(peers.into_iter().map(|peer| knock(peer, limit))));
+        let (more, peers) = tokio::join!(
+            request_all(&client, &missing, false, depth),
+            join_all(peers.into_iter().map(|peer| check_port(peer, limit)))
+        );
         seen.endpoints.extend(more);
         seen.peers = peers.into_iter().collect();
         seen
@@ -134,7 +136,7 @@ impl ClusterLook {
 
     /// The endpoints that answered.
     pub(crate) fn answering(&self) -> impl Iterator<Item = (&Endpoint, &NodeAnswer)> {
-        self.endpoints.iter().filter_map(|endpoint| Some((endpoint, endpoint.says.as_ref().ok()?)))
+        self.endpoints.iter().filter_map(|endpoint| Some((endpoint, endpoint.answer.as_ref().ok()?)))
     }
 
     /// The cluster of most endpoints, or the first of equals; none if no answering node has formed a cluster.
@@ -192,8 +194,8 @@ impl ClusterLook {
     }
 
     fn why_silent(&self, url: &str) -> String {
-        let endpoint = self.endpoints.iter().find(|endpoint| endpoint.url == base(url));
-        let why = endpoint.and_then(|endpoint| endpoint.says.as_ref().err().cloned());
+        let endpoint = self.endpoints.iter().find(|endpoint| endpoint.url == normalize(url));
+        let why = endpoint.and_then(|endpoint| endpoint.answer.as_ref().err().cloned());
         why.unwrap_or_else(|| "another node answers there".to_owned())
     }
 
@@ -222,25 +224,27 @@ impl ClusterLook {
 }
 
 /// Adds the scheme to a URL if it is missing, and removes slashes at the end.
-fn base(url: &str) -> String {
+fn normalize(url: &str) -> String {
     let url = url.trim().trim_end_matches('/');
     if url.contains("://") { url.to_owned() } else { format!("http://{url}") }
 }
 
-async fn look_at(client: &Client, urls: &[String], given: bool, depth: Depth) -> Vec<Endpoint> {
-    join_all(urls.iter().map(|url| async move { Endpoint { url: url.clone(), given, says: ask(client, url, depth).await } }))
-        .await
+async fn request_all(client: &Client, urls: &[String], given: bool, depth: Depth) -> Vec<Endpoint> {
+    join_all(
+        urls.iter().map(|url| async move { Endpoint { url: url.clone(), given, answer: request(client, url, depth).await } }),
+    )
+    .await
 }
 
-async fn ask(client: &Client, url: &str, depth: Depth) -> Result<NodeAnswer, String> {
+async fn request(client: &Client, url: &str, depth: Depth) -> Result<NodeAnswer, String> {
     let cluster: Cluster = get(client, format!("{url}/v1/cluster")).await?;
     if depth == Depth::Cluster {
         return Ok(NodeAnswer { cluster, readiness: None, clock: None });
     }
     // The connection is open now, so the times around this request cover one round trip and the readiness check.
-    let (before, begun) = (now(), Instant::now());
+    let (before, started) = (now(), Instant::now());
     let readiness: Option<Readiness> = get(client, format!("{url}/readyz?verbose")).await.ok();
-    let after = WallMillis(before.0.saturating_add(duration::millis(begun.elapsed())));
+    let after = WallMillis(before.0.saturating_add(duration::millis(started.elapsed())));
     let shown = readiness.as_ref().and_then(|readiness| WallMillis::from_rfc3339(readiness.host.time.as_deref()?));
     Ok(NodeAnswer { cluster, clock: shown.map(|shown| Clock::between(before, shown, after)), readiness })
 }
@@ -253,13 +257,13 @@ async fn get<T: DeserializeOwned>(client: &Client, url: String) -> Result<T, Str
 }
 
 /// Whether a member's peer port accepts connections. Sends nothing.
-async fn knock(address: String, limit: Duration) -> (String, Result<(), String>) {
-    let knocked = match timeout(limit, TcpStream::connect(&address)).await {
+async fn check_port(address: String, limit: Duration) -> (String, Result<(), String>) {
+    let connected = match timeout(limit, TcpStream::connect(&address)).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("no answer in time".to_owned()),
     };
-    (address, knocked)
+    (address, connected)
 }
 
 fn now() -> WallMillis {
@@ -275,15 +279,15 @@ mod tests {
     fn network_delay_does_not_count_as_a_clock_difference() {
         let at = WallMillis;
         let same = Clock::between(at(1_000), at(1_300), at(1_400));
-        assert_eq!((same, same.surely()), (Clock { ahead: 100, doubt: 201 }, 0));
-        assert_eq!(Clock::between(at(1_000), at(9_000), at(1_400)).surely(), 7_599);
-        assert_eq!(Clock::between(at(9_000), at(1_000), at(9_000)).surely(), 7_999);
+        assert_eq!((same, same.min_difference()), (Clock { offset: 100, uncertainty: 201 }, 0));
+        assert_eq!(Clock::between(at(1_000), at(9_000), at(1_400)).min_difference(), 7_599);
+        assert_eq!(Clock::between(at(9_000), at(1_000), at(9_000)).min_difference(), 7_999);
     }
 
     #[test]
     fn a_url_may_omit_the_scheme() {
         for url in ["http://a:7171", "http://a:7171/", "a:7171", " a:7171"] {
-            assert_eq!(base(url), "http://a:7171", "{url}");
+            assert_eq!(normalize(url), "http://a:7171", "{url}");
         }
     }
 }

@@ -11,7 +11,7 @@ const OTHERS: u64 = 1_024;
 const OPEN_FILES_MIN: u64 = 1_200;
 
 /// Raises the soft limit to the hard limit, and lowers the limit on connections to what fits.
-pub(super) fn fit(limits: Limits) -> Result<Limits, ServeError> {
+pub(super) fn fit_connections(limits: Limits) -> Result<Limits, ServeError> {
     let before = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: before.maximum, maximum: before.maximum };
     let now = match setrlimit(Resource::Nofile, raised) {

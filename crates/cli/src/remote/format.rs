@@ -21,13 +21,13 @@ pub(crate) enum OutputFormat {
 
 impl OutputFormat {
     /// The requested format; otherwise a table on a terminal, and plain output elsewhere.
-    pub(crate) fn of(asked: Option<OutputFormat>) -> OutputFormat {
-        asked.unwrap_or_else(|| if io::stdout().is_terminal() { OutputFormat::Table } else { OutputFormat::Plain })
+    pub(crate) fn resolve(requested: Option<OutputFormat>) -> OutputFormat {
+        requested.unwrap_or_else(|| if io::stdout().is_terminal() { OutputFormat::Table } else { OutputFormat::Plain })
     }
 
     /// Whether the user wants the body itself. For a body that is one object, `json` and `ndjson` are the same.
-    pub(crate) fn is_body(asked: Option<OutputFormat>) -> bool {
-        match asked {
+    pub(crate) fn is_body(requested: Option<OutputFormat>) -> bool {
+        match requested {
             Some(OutputFormat::Json | OutputFormat::Ndjson) => true,
             Some(OutputFormat::Table | OutputFormat::Plain) | None => false,
         }
@@ -55,9 +55,9 @@ impl Table {
     }
 
     /// The rows added since the last call, as text. The first call starts with the headings. A column never gets narrower.
-    pub(crate) fn take(&mut self, form: OutputFormat) -> String {
+    pub(crate) fn take(&mut self, format: OutputFormat) -> String {
         let rows = std::mem::take(&mut self.rows);
-        match form {
+        match format {
             OutputFormat::Plain | OutputFormat::Json | OutputFormat::Ndjson => {
                 rows.iter().map(|row| format!("{}\n", row.join("\t"))).collect()
             }
@@ -102,21 +102,21 @@ pub(crate) fn harmless(text: &str) -> String {
 }
 
 /// The fields of answers that contain durations.
-const SPANS: [&str; 10] =
+const DURATION_FIELDS: [&str; 10] =
     ["held_for", "waited", "held", "estimate", "silent_for", "round_trip", "expires_in", "ttl", "max_hold", "lock_delay"];
 
 /// A field as a cell: a dash if it is missing, and a duration rounded for people.
 pub(crate) fn cell(object: &Value, field: &str) -> String {
     match &object[field] {
         Value::Null => "-".to_owned(),
-        Value::String(text) if SPANS.contains(&field) => span(text),
+        Value::String(text) if DURATION_FIELDS.contains(&field) => rounded(text),
         Value::String(text) => text.clone(),
         other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => other.to_string(),
     }
 }
 
 /// A duration of the API, rounded for people: `1m24s` for `84769ms`.
-pub(crate) fn span(text: &str) -> String {
+pub(crate) fn rounded(text: &str) -> String {
     duration::parse(text).map_or_else(|_| text.to_owned(), duration::rounded)
 }
 
@@ -145,11 +145,11 @@ mod tests {
 
     #[test]
     fn a_table_has_columns_and_plain_has_tabs() {
-        let text = |form| {
+        let text = |format| {
             let mut table = Table::new(&["LOCK", "OWNER"]);
             table.row(vec!["deploy".to_owned(), "ci".to_owned()]);
             table.row(vec!["a".to_owned(), "evil\t\x1b[2J".to_owned()]);
-            table.take(form)
+            table.take(format)
         };
         assert_eq!(text(OutputFormat::Plain), "deploy\tci\na\tevil\\t\\u{1b}[2J\n");
         assert_eq!(text(OutputFormat::Table), "LOCK    OWNER\ndeploy  ci\na       evil\\t\\u{1b}[2J\n");

@@ -6,7 +6,7 @@ use std::{env, io, os::unix::process::CommandExt, process::Command};
 const PROGRAM: &str = "/proc/self/exe";
 
 /// Returns only if it fails.
-pub(super) fn start_again() -> io::Error {
+pub(super) fn restart_in_place() -> io::Error {
     let mut arguments = env::args_os();
     let name = arguments.next().unwrap_or_else(|| PROGRAM.into());
     Command::new(PROGRAM).arg0(name).args(arguments).exec()
