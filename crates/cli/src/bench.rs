@@ -1,6 +1,7 @@
 //! `fairhold bench`: measures throughput and latency of a cluster.
 //!
-//! Each workload is a file. `measure` drives the clients and records times, `wire` speaks HTTP, `report` prints the figures.
+//! Each workload is a file. `measure` drives the clients and records times, `wire` speaks HTTP, `report` prints the
+//! figures.
 
 mod contended;
 mod failover;

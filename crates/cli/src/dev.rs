@@ -138,8 +138,8 @@ fn start(plan: &DevPlan, args: &DevArgs, data: &Data, events: &mpsc::Sender<Chil
     Ok(RunningDev { supervisors, stop, pids, demo: None })
 }
 
-/// Reports events: on stdout until the cluster is ready, then on stderr. Returns when the demo ends, when stdout is closed, or
-/// when the cluster cannot run.
+/// Reports events: on stdout until the cluster is ready, then on stderr. Returns when the demo ends, when stdout is
+/// closed, or when the cluster cannot run.
 async fn follow_events(
     plan: &DevPlan,
     args: &DevArgs,

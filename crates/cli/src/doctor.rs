@@ -1,4 +1,5 @@
-//! `fairhold doctor`: checks a cluster from outside, and suggests a fix for each problem. It changes nothing, and needs no quorum.
+//! `fairhold doctor`: checks a cluster from outside, and suggests a fix for each problem. It changes nothing, and needs
+//! no quorum.
 //!
 //! `crate::probe` collects the facts, `rules` evaluates them without any I/O, and `report` prints the findings.
 

@@ -1,5 +1,5 @@
-//! `docs/features.md` lists every API call and every command with a link to its documentation, and every option of a call is
-//! available from a command.
+//! `docs/features.md` lists every API call and every command with a link to its documentation, and every option of a
+//! call is available from a command.
 
 use crate::args::Args;
 use clap::{Command, CommandFactory as _};

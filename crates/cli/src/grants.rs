@@ -1,4 +1,5 @@
-//! `fairhold grants`: grants by their ids, for scripts that hold one over several commands. `fairhold lock` is for one command.
+//! `fairhold grants`: grants by their ids, for scripts that hold one over several commands. `fairhold lock` is for one
+//! command.
 
 mod take;
 

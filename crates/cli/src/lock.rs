@@ -1,7 +1,7 @@
 //! `fairhold lock NAME… -- CMD…`: runs a command while holding a lock.
 //!
-//! `waiting` reports the place in the queue. `running` starts the supervisor and keeps it informed. `supervisor` is that other
-//! process. With `descendants`, both find every process that the command started.
+//! `waiting` reports the place in the queue. `running` starts the supervisor and keeps it informed. `supervisor` is
+//! that other process. With `descendants`, both find every process that the command started.
 
 mod args;
 mod channel;

@@ -40,8 +40,8 @@ enum LocksCommand {
         state: Option<String>,
         /// Sort by name, or in descending order by this figure
         ///
-        /// waiters: current waiters; longest_wait: longest current wait; wait, hold: total time spent so; contention: grants that had
-        /// to wait.
+        /// waiters: current waiters; longest_wait: longest current wait; wait, hold: total time spent so; contention:
+        /// grants that had to wait.
         #[arg(long, value_name = "name|waiters|longest_wait|wait|hold|contention")]
         sort: Option<String>,
         #[command(flatten)]

@@ -41,7 +41,8 @@ use crate::{
 use clap::{CommandFactory as _, Parser};
 use std::process::ExitCode;
 
-/// Returns free pages to the system: those that the C library's allocator keeps grow over hours (docs/internals/decisions/0019).
+/// Returns free pages to the system: those that the C library's allocator keeps grow over hours
+/// (docs/internals/decisions/0019).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

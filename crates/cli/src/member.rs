@@ -76,8 +76,8 @@ pub(crate) enum MemberFault {
 #[error("`{0}` is not a HOST:PORT (a port from 1 to 65535; an IPv6 address in brackets)")]
 pub(crate) struct AddressFault(pub(crate) String);
 
-/// Parses and checks the whole list. One entry may contain several members separated by white space, as in an environment
-/// variable.
+/// Parses and checks the whole list. One entry may contain several members separated by white space, as in an
+/// environment variable.
 pub(crate) fn parse_members(id: NodeId, entries: &[String]) -> Result<BTreeMap<NodeId, ServeMember>, MemberError> {
     let mut members = BTreeMap::new();
     let mut owners: BTreeMap<String, NodeId> = BTreeMap::new();

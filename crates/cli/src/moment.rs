@@ -1,5 +1,5 @@
-//! Times as people type them, for calls that take a revision or an RFC 3339 time. Times without a zone are UTC, like every time
-//! that `fairhold` prints.
+//! Times as people type them, for calls that take a revision or an RFC 3339 time. Times without a zone are UTC, like
+//! every time that `fairhold` prints.
 
 use fairhold_types::{duration, time::WallMillis};
 use std::time::{SystemTime, UNIX_EPOCH};

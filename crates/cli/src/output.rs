@@ -1,4 +1,5 @@
-//! Standard output and standard error. The reader of a pipe may go away at any time: this ends the output, and is not an error.
+//! Standard output and standard error. The reader of a pipe may go away at any time: this ends the output, and is not
+//! an error.
 
 use fairhold_types::text::harmless;
 use std::io::{self, Write};

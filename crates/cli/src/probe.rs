@@ -1,5 +1,5 @@
-//! A probe of the whole cluster: asks every given endpoint, and every member that one of them lists, concurrently. It does not
-//! trust what one node reports about another: a node is alive if it answers.
+//! A probe of the whole cluster: asks every given endpoint, and every member that one of them lists, concurrently. It
+//! does not trust what one node reports about another: a node is alive if it answers.
 
 use crate::remote::api::cause;
 use fairhold_types::{
@@ -104,7 +104,8 @@ impl ClusterProbe {
         ClusterProbe::request(urls, limit, Depth::Cluster).await
     }
 
-    /// Requests everything. No request takes longer than `limit`. There are two rounds: the given endpoints, then the members.
+    /// Requests everything. No request takes longer than `limit`. There are two rounds: the given endpoints, then the
+    /// members.
     pub(crate) async fn full(urls: &[String], limit: Duration) -> ClusterProbe {
         ClusterProbe::request(urls, limit, Depth::All).await
     }

@@ -33,8 +33,8 @@ pub(crate) fn client(connect: &ConnectArgs, owner: Option<String>) -> Result<Cli
     builder.build().map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// Runs a command's calls on a single-threaded runtime. Work that is left behind, such as a DNS lookup in progress, does not delay
-/// the exit.
+/// Runs a command's calls on a single-threaded runtime. Work that is left behind, such as a DNS lookup in progress,
+/// does not delay the exit.
 pub(crate) fn run(remote: &RemoteArgs, work: impl AsyncFnOnce(&Api) -> Result<(), Failure>) -> ExitCode {
     let done = (|| {
         let api = Api::new(&remote.connect)?;

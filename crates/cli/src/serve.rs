@@ -1,7 +1,7 @@
 //! One node as a process: opens the storage, starts the server, waits for a stop signal, and shuts down in order.
 //!
-//! There are three runtimes. Raft with its peer connections has its own thread, and so has the node's clock: neither a flood of
-//! requests nor a scan of a million sessions can delay a heartbeat.
+//! There are three runtimes. Raft with its peer connections has its own thread, and so has the node's clock: neither a
+//! flood of requests nor a scan of a million sessions can delay a heartbeat.
 
 mod admin_token;
 mod allocator;
@@ -27,13 +27,13 @@ use server::Server;
 use std::{io, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
-/// Threads of Raft and the peer connections. A log entry passes through about twenty tasks, each of which wakes the next. With a
-/// second thread, waking it would cost more than it gains.
+/// Threads of Raft and the peer connections. A log entry passes through about twenty tasks, each of which wakes the
+/// next. With a second thread, waking it would cost more than it gains.
 const RAFT_THREADS: usize = 1;
 /// Threads of the node's clock.
 const CLOCK_THREADS: usize = 1;
-/// How long an idle thread for blocking work is kept. Under load, a snapshot starts every few seconds: if its thread ended each
-/// time, no thread would reuse the memory that it freed, and the next one would allocate more.
+/// How long an idle thread for blocking work is kept. Under load, a snapshot starts every few seconds: if its thread
+/// ended each time, no thread would reuse the memory that it freed, and the next one would allocate more.
 const IDLE_THREAD_KEPT: Duration = Duration::from_secs(3_600);
 /// The exit code after a second stop signal.
 const EXIT_AT_ONCE: i32 = 1;
@@ -92,7 +92,8 @@ pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
             error = server.failed(&config) => Err(error),
         }
     });
-    // Also after a failure: RocksDB has its own threads and globals, and aborts a process that exits while they are in use.
+    // Also after a failure: RocksDB has its own threads and globals, and aborts a process that exits while they are in
+    // use.
     http.shutdown_timeout(RUNTIME_END_TIMEOUT);
     clock.shutdown_timeout(RUNTIME_END_TIMEOUT);
     raft.shutdown_timeout(RUNTIME_END_TIMEOUT);
@@ -110,7 +111,8 @@ fn runtime(name: &str, threads: Option<usize>) -> io::Result<Runtime> {
     builder.thread_name(name).thread_keep_alive(IDLE_THREAD_KEPT).enable_all().build()
 }
 
-/// A second signal means that the operator does not want to wait. Like a crash, this loses nothing that was acknowledged.
+/// A second signal means that the operator does not want to wait. Like a crash, this loses nothing that was
+/// acknowledged.
 fn end_at_once(signal: &str) -> ! {
     tracing::warn!("{signal} again: ending at once");
     std::process::exit(EXIT_AT_ONCE)

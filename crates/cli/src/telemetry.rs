@@ -8,8 +8,8 @@ use std::{
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{EnvFilter, util::TryInitError};
 
-/// Parses a filter, such as `info,fairhold_raft=debug`. A single word must be a level: as a target, it would turn off all other
-/// logs.
+/// Parses a filter, such as `info,fairhold_raft=debug`. A single word must be a level: as a target, it would turn off
+/// all other logs.
 pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
     let is_word = |part: &str| !part.is_empty() && !part.contains(['=', '[']);
     let wrong = text.split(',').map(str::trim).find(|part| is_word(part) && part.parse::<LevelFilter>().is_err());
@@ -25,12 +25,13 @@ pub(crate) fn start(filter: EnvFilter) -> Result<(), TryInitError> {
 
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colour);
-    // A line that cannot be written, for example to a full disk, is lost. An error message in the same place would panic.
+    // A line that cannot be written, for example to a full disk, is lost. An error message in the same place would
+    // panic.
     lines.log_internal_errors(false).finish().try_init()
 }
 
-/// Makes a panic in any thread abort the process: a node that has lost a thread must not continue to vote and acknowledge. Only a
-/// panic in a replicated command is caught, and it is logged first.
+/// Makes a panic in any thread abort the process: a node that has lost a thread must not continue to vote and
+/// acknowledge. Only a panic in a replicated command is caught, and it is logged first.
 pub(crate) fn abort_on_panic() {
     panic::set_hook(Box::new(|panic| {
         if fairhold_raft::defect::is_caught_here() {

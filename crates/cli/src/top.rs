@@ -1,7 +1,7 @@
 //! `fairhold top`: the nodes, the locks with the longest waits and one queue, live.
 //!
-//! One task polls the cluster, and the terminal loop draws its last result. Keys work while nodes do not answer, and the screen
-//! shows how old its content is.
+//! One task polls the cluster, and the terminal loop draws its last result. Keys work while nodes do not answer, and
+//! the screen shows how old its content is.
 
 mod poller;
 mod view;

@@ -91,8 +91,8 @@ pub(crate) fn starting_at(watch: Watch, from: Option<u64>) -> Watch {
     }
 }
 
-/// Prints a line for each event until the reader is gone. With `reports_start`, reports on stderr where the watch starts: without
-/// events, the screen stays empty.
+/// Prints a line for each event until the reader is gone. With `reports_start`, reports on stderr where the watch
+/// starts: without events, the screen stays empty.
 pub(crate) async fn follow(watch: Watch, requested: Option<OutputFormat>, mut reports_start: bool) -> Result<(), Failure> {
     let mut watching = watch.await.map_err(|error| Failure::from_client(&error))?;
     while let Some(event) = watching.next().await {

@@ -1,5 +1,5 @@
-//! Small writes while you inject faults: `kill -9` of the leader, `fairhold cluster transfer-leader`, an upgrade. The result is the
-//! longest time without a completed write.
+//! Small writes while you inject faults: `kill -9` of the leader, `fairhold cluster transfer-leader`, an upgrade. The
+//! result is the longest time without a completed write.
 
 use super::{
     kv::{self, KvOperation},

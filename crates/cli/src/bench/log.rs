@@ -1,5 +1,6 @@
-//! The bare replicated log: three nodes in this process with real connections and disks, without HTTP, and with commands that the
-//! state machine refuses. Each commit is on the disks of a majority before its answer, so this is the lower bound for every write.
+//! The bare replicated log: three nodes in this process with real connections and disks, without HTTP, and with
+//! commands that the state machine refuses. Each commit is on the disks of a majority before its answer, so this is the
+//! lower bound for every write.
 
 use super::{
     load::{seconds, up_to},

@@ -1,5 +1,5 @@
-//! Drives and measures a load: when operations start, how long they take, how many there are. It is independent of the operations:
-//! the loads on other systems, in `bench/`, use this same file.
+//! Drives and measures a load: when operations start, how long they take, how many there are. It is independent of the
+//! operations: the loads on other systems, in `bench/`, use this same file.
 
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
@@ -32,15 +32,15 @@ pub(crate) struct LoadPlan {
     pub(crate) warmup: Duration,
     /// The measured time: operations that end in it count.
     pub(crate) time: Duration,
-    /// Operations a second, over all clients, that start whether or not earlier ones are done. Without it, each client starts the
-    /// next operation when the last is done.
+    /// Operations a second, over all clients, that start whether or not earlier ones are done. Without it, each client
+    /// starts the next operation when the last is done.
     pub(crate) rate: Option<f64>,
 }
 
 /// The repeated operation of one client.
 pub(crate) trait Work: Send + 'static {
-    /// Performs the operation once, and returns the moment at which its latency ends. Work after that moment is part of the
-    /// operation, but not of the latency.
+    /// Performs the operation once, and returns the moment at which its latency ends. Work after that moment is part of
+    /// the operation, but not of the latency.
     ///
     /// # Errors
     /// Why the operation failed. The client continues with the next.
@@ -107,7 +107,8 @@ impl Steps {
 
     fn settle(&mut self, counts: bool) {
         for (step, time) in std::mem::take(&mut self.now) {
-            // Creates the histogram even if the step does not count: during the warm-up, instead of for all clients at once later.
+            // Creates the histogram even if the step does not count: during the warm-up, instead of for all clients at
+            // once later.
             let times = self.times(step);
             if counts {
                 times.record(time);
@@ -267,8 +268,8 @@ impl RunOutcome {
     }
 }
 
-/// Runs all clients according to the plan. `watch` runs concurrently and sees their progress. `cpu` returns the processor time that
-/// this process has used.
+/// Runs all clients according to the plan. `watch` runs concurrently and sees their progress. `cpu` returns the
+/// processor time that this process has used.
 pub(crate) async fn drive<W: Work>(
     plan: LoadPlan,
     works: Vec<W>,

@@ -1,5 +1,5 @@
-//! The parts of a cycle: the time that the client measured, minus the times in the leader's histograms. The measured intervals are
-//! nested, so their differences add up to the whole.
+//! The parts of a cycle: the time that the client measured, minus the times in the leader's histograms. The measured
+//! intervals are nested, so their differences add up to the whole.
 
 use super::{
     measure::round,

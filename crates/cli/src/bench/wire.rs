@@ -1,5 +1,5 @@
-//! HTTP/1.1 with keep-alive over one connection, with minimal overhead: the load generator competes with servers on the same
-//! machine for the processor.
+//! HTTP/1.1 with keep-alive over one connection, with minimal overhead: the load generator competes with servers on the
+//! same machine for the processor.
 
 use crate::remote::Failure;
 use std::{io, time::Duration};
@@ -93,7 +93,8 @@ impl Wire {
         Wire { hosts, stream: None, out: Vec::new(), read: Vec::with_capacity(READ_BYTES), limit }
     }
 
-    /// Sends a request and reads its answer. `headers` are complete lines. After a failure, the next request goes to the next node.
+    /// Sends a request and reads its answer. `headers` are complete lines. After a failure, the next request goes to
+    /// the next node.
     ///
     /// # Errors
     /// There is no answer: the outcome of the request is unknown.

@@ -1,4 +1,5 @@
-//! One client of the demo: queues, holds for a moment, releases, for ever. What a careful client does over HTTP stands here.
+//! One client of the demo: queues, holds for a moment, releases, for ever. What a careful client does over HTTP stands
+//! here.
 
 use super::{
     board::{Board, DemoGrant},
@@ -15,7 +16,8 @@ use tokio::time::{Instant, sleep};
 const WAIT: Duration = Duration::from_secs(60);
 /// How long an answer may take, longer than the wait. A node that died is noticed at once; this is for one that hangs.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(75);
-/// How long a grant lives if its client dies. Well above the time for which it is held, so that nothing has to be renewed.
+/// How long a grant lives if its client dies. Well above the time for which it is held, so that nothing has to be
+/// renewed.
 const TTL: Duration = Duration::from_secs(10);
 /// How long a client holds, in milliseconds.
 const HOLD_MILLIS: std::ops::Range<u64> = 1_000..3_000;

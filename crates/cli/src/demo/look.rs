@@ -76,7 +76,8 @@ impl DemoFrame {
             NodeLook { id: *id, url: url.clone(), says }
         });
         let nodes = join_all(asked).await;
-        // A local read, so that the view goes on while there is no leader; the leader's, where there is one, is the newest.
+        // A local read, so that the view goes on while there is no leader; the leader's, where there is one, is the
+        // newest.
         let leader = leading(&nodes);
         let newest = nodes.iter().find(|node| Some(node.id) == leader && node.says.is_some());
         let source = newest.or_else(|| nodes.iter().find(|node| node.says.is_some()));

@@ -31,8 +31,8 @@ impl ScreenSize {
     }
 }
 
-/// The picture: `top` is cut at the right edge, `bottom` goes on in the next row, so that a command in it can be copied whole.
-/// What does not fit below is left out from the end.
+/// The picture: `top` is cut at the right edge, `bottom` goes on in the next row, so that a command in it can be copied
+/// whole. What does not fit below is left out from the end.
 pub(super) fn picture(top: &[String], bottom: &[String], size: ScreenSize) -> String {
     let cut = top.iter().map(|line| line.chars().take(size.columns).collect::<String>());
     let mut rows: Vec<String> = cut.collect();

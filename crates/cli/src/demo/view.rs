@@ -113,7 +113,8 @@ fn last_grants(record: &Record) -> String {
     }
 }
 
-/// How long the lock was free while somebody wanted it. The time in which nobody wanted it says nothing, and is not shown.
+/// How long the lock was free while somebody wanted it. The time in which nobody wanted it says nothing, and is not
+/// shown.
 fn gaps(record: &Record) -> String {
     let Some(last) = record.last.front() else { return "no grant yet".to_owned() };
     let ago = format!("last grant {} ago", span(last.at.elapsed()));

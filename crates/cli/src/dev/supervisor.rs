@@ -160,8 +160,8 @@ impl ChildSupervisor {
     }
 }
 
-/// Whether to keep a variable from the nodes: `dev` configures them with flags, and variables meant for another node would
-/// interfere. The log filter may apply to all of them.
+/// Whether to keep a variable from the nodes: `dev` configures them with flags, and variables meant for another node
+/// would interfere. The log filter may apply to all of them.
 fn is_own_variable(name: &std::ffi::OsStr) -> bool {
     name.to_string_lossy().starts_with("FAIRHOLD_") && name != "FAIRHOLD_LOG"
 }

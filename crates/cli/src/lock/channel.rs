@@ -1,5 +1,5 @@
-//! The messages between `fairhold lock` and its supervisor over a socket. The socket also tells each that the other lives: it
-//! closes when the process at its other end ends, for any reason.
+//! The messages between `fairhold lock` and its supervisor over a socket. The socket also tells each that the other
+//! lives: it closes when the process at its other end ends, for any reason.
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -27,8 +27,8 @@ const INPUT: u8 = b'i';
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum SupervisorOrder {
-    /// The lock is certainly held until this time since boot, in milliseconds. Shortly before it, the supervisor stops the command
-    /// without a further order.
+    /// The lock is certainly held until this time since boot, in milliseconds. Shortly before it, the supervisor stops
+    /// the command without a further order.
     HeldUntil(u64),
     /// Pass this signal on to the process group.
     Signal(i32),

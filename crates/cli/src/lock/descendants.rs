@@ -1,8 +1,9 @@
 //! Every process that a command started and that still runs, in any process group or session, and of any user.
 //!
-//! No process can leave by itself: when its parent ends, it becomes a child of the nearest ancestor that asked for orphans
-//! (`PR_SET_CHILD_SUBREAPER`), and both processes of `fairhold lock` do. So every such process is a descendant, and `/proc` shows
-//! its parents. A process may fork before it is killed, so the search repeats until it finds nothing new.
+//! No process can leave by itself: when its parent ends, it becomes a child of the nearest ancestor that asked for
+//! orphans (`PR_SET_CHILD_SUBREAPER`), and both processes of `fairhold lock` do. So every such process is a descendant,
+//! and `/proc` shows its parents. A process may fork before it is killed, so the search repeats until it finds nothing
+//! new.
 
 use super::group;
 use crate::remote::format::harmless;
@@ -19,7 +20,8 @@ use std::{
 
 /// The most searches in one call. A process that is left after them is in the kernel and about to end.
 const ROUNDS_MAX: usize = 64;
-/// The most descendants for which the kernel's lists of children are read. With more, one scan of all of `/proc` is quicker.
+/// The most descendants for which the kernel's lists of children are read. With more, one scan of all of `/proc` is
+/// quicker.
 const LISTED_MAX: usize = 512;
 
 /// A process, as `/proc/N/stat` has it.
@@ -61,7 +63,8 @@ impl Process {
         !matches!(self.state, 'Z' | 'X') || self.threads > 1
     }
 
-    /// The numbers of its children, as the kernel lists them for each of its threads. A process that has ended has none.
+    /// The numbers of its children, as the kernel lists them for each of its threads. A process that has ended has
+    /// none.
     fn children(&self) -> Vec<i32> {
         let folder = format!("/proc/{}/task", self.pid);
         let threads = if self.threads > 1 { numbers(&folder) } else { vec![self.pid] };
@@ -136,8 +139,8 @@ impl Descendants {
         Descendants { inherited: children.map(|process| process.key()).collect() }
     }
 
-    /// The living descendants by the kernel's lists of children: quick on a machine with many processes. A list that changes
-    /// while it is read may lack an entry. None if the kernel has no such lists, or if they name too many.
+    /// The living descendants by the kernel's lists of children: quick on a machine with many processes. A list that
+    /// changes while it is read may lack an entry. None if the kernel has no such lists, or if they name too many.
     fn listed(&self) -> Option<Vec<Process>> {
         if !Path::new("/proc/thread-self/children").exists() {
             return None;
@@ -192,7 +195,8 @@ impl Descendants {
         living
     }
 
-    /// Signals a process group at once, and each descendant outside it. The end of `fairhold lock` reports what it cannot reach.
+    /// Signals a process group at once, and each descendant outside it. The end of `fairhold lock` reports what it
+    /// cannot reach.
     pub(super) fn signal(&self, of: Pid, signals: &[Signal]) {
         let mut outside = self.listed().unwrap_or_else(|| self.living());
         outside.retain(|process| process.group != of.as_raw_nonzero().get());
@@ -211,11 +215,12 @@ impl Descendants {
         }
     }
 
-    /// Kills all of them, and repeats while it finds new ones. Returns the processes that still exist; some may be about to end.
+    /// Kills all of them, and repeats while it finds new ones. Returns the processes that still exist; some may be
+    /// about to end.
     ///
-    /// A process that forks and ends within a millisecond is gone before a scan of the whole machine is over. So the kernel's
-    /// lists come first, and the scan only confirms that they show nothing new. Before each search `reap` reaps the children that
-    /// have ended: without it, a process that forks all the time fills the lists with zombies.
+    /// A process that forks and ends within a millisecond is gone before a scan of the whole machine is over. So the
+    /// kernel's lists come first, and the scan only confirms that they show nothing new. Before each search `reap`
+    /// reaps the children that have ended: without it, a process that forks all the time fills the lists with zombies.
     pub(super) fn kill(&self, mut reap: impl FnMut()) -> Vec<Survivor> {
         let (mut outcomes, mut is_to_confirm) = (BTreeMap::new(), false);
         for _ in 0..ROUNDS_MAX {
@@ -238,8 +243,8 @@ impl Descendants {
         survivors(self.living(), &outcomes)
     }
 
-    /// The same when the supervisor is gone: reaps the processes that have ended and have no other parent. Reports a child that
-    /// still runs but that `/proc` does not show.
+    /// The same when the supervisor is gone: reaps the processes that have ended and have no other parent. Reports a
+    /// child that still runs but that `/proc` does not show.
     pub(super) fn kill_and_reap(&self) -> Vec<Survivor> {
         let left = self.kill(|| {
             has_children();

@@ -10,8 +10,8 @@ use tokio::{
 /// Signals that wait to be forwarded.
 const SIGNALS_MAX: usize = 64;
 
-/// Receives these signals, except ignored ones: a signal that is ignored (by nohup, or by a shell for background jobs) stays
-/// ignored, also for the command. Needs a runtime.
+/// Receives these signals, except ignored ones: a signal that is ignored (by nohup, or by a shell for background jobs)
+/// stays ignored, also for the command. Needs a runtime.
 pub(super) fn listen(signals: &[Signal]) -> std::io::Result<mpsc::Receiver<Signal>> {
     let (sender, receiver) = mpsc::channel(SIGNALS_MAX);
     let ignored = ignored();

@@ -32,8 +32,8 @@ use tokio::{
 
 /// How often this process tells the supervisor how long the lock is certainly held.
 const INFORM_EVERY: Duration = Duration::from_millis(250);
-/// If the supervisor has not acted this long after it should have, this process acts. Only after the lock is lost: before that,
-/// `kill_before` decides.
+/// If the supervisor has not acted this long after it should have, this process acts. Only after the lock is lost:
+/// before that, `kill_before` decides.
 const SUPERVISOR_LATE: Duration = Duration::from_millis(100);
 /// A killed supervisor has ended by then, or the search goes on without its end.
 const SUPERVISOR_EXIT_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
@@ -50,13 +50,14 @@ const SEARCH_PAUSE_MAX: Duration = Duration::from_millis(250);
 const KILL_AFTER: Duration = Duration::from_secs(5);
 /// The same after a break, when another client already has the lock: for this long both may work.
 const KILL_AFTER_LOSS: Duration = Duration::from_millis(500);
-/// The last part of the ttl, in which all processes are killed and end, and its bounds. Finding the processes takes about a
-/// millisecond per hundred processes on the machine.
+/// The last part of the ttl, in which all processes are killed and end, and its bounds. Finding the processes takes
+/// about a millisecond per hundred processes on the machine.
 const KILL_BEFORE_PER_TTL: u32 = 20;
 const KILL_BEFORE_MIN: Duration = Duration::from_millis(50);
 const KILL_BEFORE_MAX: Duration = Duration::from_millis(100);
 
-/// How long before the lock may pass the supervisor kills. If the supervisor does not run, this process kills after half of it.
+/// How long before the lock may pass the supervisor kills. If the supervisor does not run, this process kills after
+/// half of it.
 fn kill_before(ttl: Duration) -> Duration {
     (ttl / KILL_BEFORE_PER_TTL).clamp(KILL_BEFORE_MIN, KILL_BEFORE_MAX)
 }
@@ -188,8 +189,8 @@ impl<'a> RunningCommand<'a> {
         }
     }
 
-    /// The time until the lock may pass, minus the time to kill: by then the supervisor has killed, if it runs. None if this
-    /// process has already killed, or must not kill.
+    /// The time until the lock may pass, minus the time to kill: by then the supervisor has killed, if it runs. None if
+    /// this process has already killed, or must not kill.
     fn last_moment(&self) -> Option<Duration> {
         if self.is_killed || self.args.on_lost == OnLost::Ignore {
             return None;
@@ -210,8 +211,9 @@ impl<'a> RunningCommand<'a> {
     fn kill(&mut self) {
         group::send(self.group, Signal::KILL);
         self.await_supervisor();
-        // While the supervisor is alive, it is the only child here, and `follow` waits for it. Afterwards its orphans become
-        // children of this process: it reaps the zombies among them, or they fill the lists that show the others.
+        // While the supervisor is alive, it is the only child here, and `follow` waits for it. Afterwards its orphans
+        // become children of this process: it reaps the zombies among them, or they fill the lists that show the
+        // others.
         self.descendants.kill(|| {
             if matches!(self.supervisor.try_wait(), Ok(Some(_))) {
                 has_children();
@@ -219,8 +221,8 @@ impl<'a> RunningCommand<'a> {
         });
     }
 
-    /// Waits until the killed supervisor has ended. A supervisor that was stopped has reaped nothing, and only after its end can
-    /// the zombies be reaped here.
+    /// Waits until the killed supervisor has ended. A supervisor that was stopped has reaped nothing, and only after
+    /// its end can the zombies be reaped here.
     fn await_supervisor(&self) {
         let pid = self.supervisor.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(handle) = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) {
@@ -285,8 +287,8 @@ impl<'a> RunningCommand<'a> {
         note(&format!("the lock {} is lost: stopping the command", self.held.lock()));
     }
 
-    /// The command was suspended: by Ctrl-Z, and then this process suspends itself too; or because it needs the terminal, and
-    /// then it gets the terminal if possible.
+    /// The command was suspended: by Ctrl-Z, and then this process suspends itself too; or because it needs the
+    /// terminal, and then it gets the terminal if possible.
     async fn suspended(&mut self, by: i32) {
         let wants_terminal = by == Signal::TTIN.as_raw() || by == Signal::TTOU.as_raw();
         let terminal = Terminal::open();
@@ -309,8 +311,8 @@ impl<'a> RunningCommand<'a> {
         }
     }
 
-    /// Stops every remaining process, even without the supervisor. While it holds the lock, it keeps it until the processes that
-    /// it cannot stop have ended. Returns the processes that are left without the lock.
+    /// Stops every remaining process, even without the supervisor. While it holds the lock, it keeps it until the
+    /// processes that it cannot stop have ended. Returns the processes that are left without the lock.
     async fn stop_remaining(&mut self, signals: &mut mpsc::Receiver<Signal>) -> Vec<Survivor> {
         let (mut started, mut pause, mut is_reported) = (Instant::now(), SEARCH_PAUSE_MIN, false);
         loop {

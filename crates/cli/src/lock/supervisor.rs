@@ -1,9 +1,10 @@
-//! The process between `fairhold lock` and the command: it leads the command's process group, reaps the processes that the
-//! command leaves behind, and stops every process of the command in time, even if `fairhold lock` is suspended or killed.
+//! The process between `fairhold lock` and the command: it leads the command's process group, reaps the processes that
+//! the command leaves behind, and stops every process of the command in time, even if `fairhold lock` is suspended or
+//! killed.
 //!
-//! It becomes the parent of each process that loses its own parent, so the kernel tells it whether any is left: exactly while it
-//! has a child. It starts in the command's group, gives the terminal back, and leaves the group before it kills. It catches and
-//! ignores the signals that a terminal or the command may send to the group.
+//! It becomes the parent of each process that loses its own parent, so the kernel tells it whether any is left: exactly
+//! while it has a child. It starts in the command's group, gives the terminal back, and leaves the group before it
+//! kills. It catches and ignores the signals that a terminal or the command may send to the group.
 
 use crate::exit;
 
@@ -296,7 +297,8 @@ impl Supervisor {
             }
         }
         if self.killing_since.is_some() && !self.has_left_group {
-            // It could not leave the group, so this kills it too. It does so last: no process that starts meanwhile escapes.
+            // It could not leave the group, so this kills it too. It does so last: no process that starts meanwhile
+            // escapes.
             group::send(self.group, Signal::KILL);
         }
     }
@@ -317,8 +319,9 @@ enum Reaped {
     NoneAreLeft,
 }
 
-/// Reaps the children that have ended: the command, and the processes that it left. Keeps the command's exit code. The kernel
-/// knows exactly whether a process is left, because every descendant has an ancestor that is a child of this process.
+/// Reaps the children that have ended: the command, and the processes that it left. Keeps the command's exit code. The
+/// kernel knows exactly whether a process is left, because every descendant has an ancestor that is a child of this
+/// process.
 fn reap_ended(command: Option<Pid>, code: &mut Option<u8>) -> Reaped {
     loop {
         match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {

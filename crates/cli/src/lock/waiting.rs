@@ -107,8 +107,8 @@ pub(super) async fn report_silence(client: &Client, within: Duration) {
     std::future::pending().await
 }
 
-/// Waits until no node has answered for as long as the caller allows: no named node and no node known from them, neither to the
-/// request for the lock nor to a plain read. Returns the last error.
+/// Waits until no node has answered for as long as the caller allows: no named node and no node known from them,
+/// neither to the request for the lock nor to a plain read. Returns the last error.
 pub(super) async fn no_answer(client: &Client, within: Duration) -> String {
     let every = (within / CHECKS_PER_TIMEOUT).min(CHECK_EVERY_MAX);
     let cluster = &client.cluster();

@@ -1,4 +1,5 @@
-//! One call at the cluster: at one endpoint after the other, always with the same key, until there is a definite answer.
+//! One call at the cluster: at one endpoint after the other, always with the same key, until there is a definite
+//! answer.
 
 use super::{
     args::ConnectArgs,
@@ -98,8 +99,8 @@ impl Api {
         self.timeout
     }
 
-    /// Asks until there is a definite answer. What the tries may wait is what is left of the wait, so that all of them together
-    /// take no longer than one could.
+    /// Asks until there is a definite answer. What the tries may wait is what is left of the wait, so that all of them
+    /// together take no longer than one could.
     pub(crate) async fn call(&self, request: &ApiRequest) -> Result<ApiReply, Failure> {
         let last = Mutex::default();
         let asking = self.ask(request, &last);

@@ -12,8 +12,8 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// A server that has one answer for each request after the other, and the last one for all that come later. Each ends its
-/// connection.
+/// A server that has one answer for each request after the other, and the last one for all that come later. Each ends
+/// its connection.
 struct Server {
     url: String,
     heads: Arc<Mutex<Vec<String>>>,

@@ -54,7 +54,8 @@ impl Table {
         self.rows.push(cells.into_iter().map(|cell| harmless(&cell)).collect());
     }
 
-    /// The rows added since the last call, as text. The first call starts with the headings. A column never gets narrower.
+    /// The rows added since the last call, as text. The first call starts with the headings. A column never gets
+    /// narrower.
     pub(crate) fn take(&mut self, format: OutputFormat) -> String {
         let rows = std::mem::take(&mut self.rows);
         match format {

@@ -55,7 +55,8 @@ fn risk(metadata: &Metadata) -> Option<&'static str> {
     secret_file::is_of_another(metadata).then_some(of_another)
 }
 
-/// Loads a new token when the file changes. A file without a valid token, or one that is partly written, changes nothing.
+/// Loads a new token when the file changes. A file without a valid token, or one that is partly written, changes
+/// nothing.
 pub(super) fn watch(file: PathBuf, admin: Admin) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut last = None;

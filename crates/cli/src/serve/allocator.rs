@@ -1,7 +1,7 @@
 //! Returns free memory to the system that the allocator would otherwise keep.
 //!
-//! mimalloc returns free memory in a later call of the same thread. The snapshot thread makes no such call until the next
-//! snapshot, and would keep the memory of a large one until then.
+//! mimalloc returns free memory in a later call of the same thread. The snapshot thread makes no such call until the
+//! next snapshot, and would keep the memory of a large one until then.
 
 /// Returns the memory that this thread and threads that have ended freed.
 pub(super) fn give_back() {

@@ -25,8 +25,8 @@ pub(crate) struct ServeArgs {
 
     /// Add a node: its number, its URL for clients, its address for the other nodes
     ///
-    /// Repeat the option for every node, including this one, or separate several nodes with spaces. Every node needs the same
-    /// list.
+    /// Repeat the option for every node, including this one, or separate several nodes with spaces. Every node needs
+    /// the same list.
     #[arg(long, value_name = "N=http://HOST:PORT,HOST:PORT", env = "FAIRHOLD_MEMBER")]
     pub(crate) member: Vec<String>,
 
@@ -46,16 +46,16 @@ pub(crate) struct ServeArgs {
 
     /// Accept this host name from browsers too, such as the name of a proxy [default: none]
     ///
-    /// If you set one, the Host header of every request must be an IP address, localhost, a member's host or one of these names.
-    /// Otherwise only requests from web pages are checked, against the first three.
+    /// If you set one, the Host header of every request must be an IP address, localhost, a member's host or one of
+    /// these names. Otherwise only requests from web pages are checked, against the first three.
     #[arg(long, value_name = "NAME", env = "FAIRHOLD_ALLOWED_HOST", value_delimiter = ' ')]
     pub(crate) allowed_host: Vec<String>,
 
     /// Authenticate the other nodes with the key in this file [default: none; loopback peers only]
     ///
-    /// The file is the same on every node, readable only by its owner, with one line of at least 32 bytes. During a key rotation
-    /// it has several lines: the node proves itself with the first and accepts all. The node reloads the file when it changes.
-    /// Without a key, --peer-listen must be a loopback address.
+    /// The file is the same on every node, readable only by its owner, with one line of at least 32 bytes. During a key
+    /// rotation it has several lines: the node proves itself with the first and accepts all. The node reloads the file
+    /// when it changes. Without a key, --peer-listen must be a loopback address.
     #[arg(long, value_name = "FILE", env = "FAIRHOLD_PEER_KEY_FILE")]
     pub(crate) peer_key_file: Option<PathBuf>,
 
@@ -83,8 +83,8 @@ pub(crate) struct ServeArgs {
 
     /// Hold at most this many bytes of state [default: 1/8 of the memory of the machine or cgroup]
     ///
-    /// The smallest value of all nodes is the cluster's budget. Beyond it, the cluster refuses requests that create something.
-    /// The minimum is 1048576.
+    /// The smallest value of all nodes is the cluster's budget. Beyond it, the cluster refuses requests that create
+    /// something. The minimum is 1048576.
     #[arg(long, value_name = "BYTES", env = "FAIRHOLD_STATE_BYTES_MAX")]
     pub(crate) state_bytes_max: Option<u64>,
 

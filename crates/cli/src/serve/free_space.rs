@@ -1,8 +1,8 @@
-//! Free disk space: a node waits for enough of it before it starts, warns when it runs low, and refuses writes before the disk
-//! is full.
+//! Free disk space: a node waits for enough of it before it starts, warns when it runs low, and refuses writes before
+//! the disk is full.
 //!
-//! A node whose disk is full stops (`ServeError::Stopped`). After a restart it is alive but not ready, and says why. It takes
-//! part by itself once there is enough space.
+//! A node whose disk is full stops (`ServeError::Stopped`). After a restart it is alive but not ready, and says why. It
+//! takes part by itself once there is enough space.
 
 use super::{
     error::ServeError,
@@ -109,8 +109,8 @@ fn free_log(data: &Path, id: NodeId) -> Result<(), ServeError> {
     }
 }
 
-/// Informs the replica while free space is low. When it is even lower, warns and transfers the leadership: a follower can stop
-/// without disturbing clients.
+/// Informs the replica while free space is low. When it is even lower, warns and transfers the leadership: a follower
+/// can stop without disturbing clients.
 pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Replica<TokioRuntime>) {
     let (mut low, mut refuses) = (false, false);
     loop {

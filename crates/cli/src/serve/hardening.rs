@@ -2,8 +2,8 @@
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, geteuid, getrlimit, set_dumpable_behavior, setrlimit};
 
-/// Disables core files, and prevents other processes of the same user from reading the memory. Warns if the node runs as root,
-/// unless this is a trial on one machine (`fairhold dev`).
+/// Disables core files, and prevents other processes of the same user from reading the memory. Warns if the node runs
+/// as root, unless this is a trial on one machine (`fairhold dev`).
 pub(super) fn harden(is_trial: bool) {
     let none = Rlimit { current: Some(0), maximum: getrlimit(Resource::Core).maximum };
     if let Err(error) = setrlimit(Resource::Core, none) {

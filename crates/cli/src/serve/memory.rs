@@ -1,7 +1,7 @@
 //! The memory of this process: its limit, the share that clients may use, and whether it runs short.
 //!
-//! The limit is that of the cgroup (version 1 or 2) or of the machine. If neither can be read, the node never refuses a request
-//! because memory is short, and budgets for a small machine.
+//! The limit is that of the cgroup (version 1 or 2) or of the machine. If neither can be read, the node never refuses a
+//! request because memory is short, and budgets for a small machine.
 
 use fairhold_node::{Node, node::Concern};
 use fairhold_types::memory_plan::MemoryPlan;
@@ -71,8 +71,8 @@ fn of_machine(meminfo: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// The files that may limit a process in these groups: those of each group and of its ancestors. In a container the name of the
-/// group may belong to another mount; then only the topmost file exists.
+/// The files that may limit a process in these groups: those of each group and of its ancestors. In a container the
+/// name of the group may belong to another mount; then only the topmost file exists.
 fn limit_files(root: &Path, groups: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in groups.lines() {

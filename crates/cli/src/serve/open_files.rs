@@ -1,11 +1,12 @@
-//! The limit on open files and sockets: raises it as far as the system allows, and lowers the limit on connections to leave enough
-//! descriptors for everything else.
+//! The limit on open files and sockets: raises it as far as the system allows, and lowers the limit on connections to
+//! leave enough descriptors for everything else.
 
 use super::error::ServeError;
 use fairhold_http::Limits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Files and sockets that are not for clients: the log, snapshots, other nodes, and refusals of connections over the limit.
+/// Files and sockets that are not for clients: the log, snapshots, other nodes, and refusals of connections over the
+/// limit.
 const OTHERS: u64 = 1_024;
 /// A lower limit leaves hardly any connections for clients.
 const OPEN_FILES_MIN: u64 = 1_200;

@@ -1,5 +1,5 @@
-//! Stops this process when its parent has ended: standard input closes when the process at its other end is gone, for any
-//! reason.
+//! Stops this process when its parent has ended: standard input closes when the process at its other end is gone, for
+//! any reason.
 
 use std::{
     io::{self, Read},

@@ -27,7 +27,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How long the node may take to write the answers in flight when it stops. Waiting requests have their answers by then.
+/// How long the node may take to write the answers in flight when it stops. Waiting requests have their answers by
+/// then.
 const HTTP_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long any other service may take to stop.
 const SERVICE_STOP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -123,8 +124,8 @@ impl Server {
         }
     }
 
-    /// Shuts down in order. First another node becomes the leader: clients that waited here keep their places in the queue, and
-    /// find a node that serves them. Then the node writes the answers in flight.
+    /// Shuts down in order. First another node becomes the leader: clients that waited here keep their places in the
+    /// queue, and find a node that serves them. Then the node writes the answers in flight.
     pub(super) async fn stop(self) {
         let Server { services, http, status, secret_watches } = self;
         let NodeServices { node, replica, peer, peers, directory, free_space, memory, faults: _ } = services;
@@ -204,7 +205,8 @@ async fn keep_directory(replica: Replica<TokioRuntime>, mut directory: DataDir) 
     }
 }
 
-/// Marks the directory, so that this node cannot take part again: a later leader could lack entries that it had acknowledged.
+/// Marks the directory, so that this node cannot take part again: a later leader could lack entries that it had
+/// acknowledged.
 async fn mark_unusable(data: &Path, lost: &LostEntries) {
     let (data, why) = (data.to_owned(), lost.to_string());
     match spawn_blocking(move || mark_lost_entries(&data, &why)).await {

@@ -1,4 +1,5 @@
-//! Polls the cluster once a second: every node for its own state, and the best node that answers for the locks and a queue.
+//! Polls the cluster once a second: every node for its own state, and the best node that answers for the locks and a
+//! queue.
 
 use crate::{
     probe::{ClusterProbe, Row},
