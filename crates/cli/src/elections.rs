@@ -9,9 +9,9 @@ use crate::{
     },
 };
 use clap::Subcommand;
+use fairhold_client::Method;
 use fairhold_client::{Observer, Seen};
 use fairhold_types::{Revision, election::Leader};
-use reqwest::Method;
 use serde_json::{Value, json};
 use std::{io, process::ExitCode};
 

@@ -8,8 +8,8 @@ use crate::{
     remote::{self, Api, ApiRequest, Failure, ReadArgs, RemoteArgs, format::OutputFormat, reply::ApiReply, request::encode},
 };
 use clap::Subcommand;
+use fairhold_client::Method;
 use fairhold_types::duration;
-use reqwest::Method;
 use std::{process::ExitCode, time::Duration};
 use take::TakeArgs;
 

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 use clap::Subcommand;
-use reqwest::Method;
+use fairhold_client::Method;
 use serde_json::Value;
 use std::process::ExitCode;
 

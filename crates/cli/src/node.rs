@@ -11,8 +11,8 @@ use crate::{
     watch,
 };
 use clap::Subcommand;
+use fairhold_client::Method;
 use fairhold_types::duration;
-use reqwest::Method;
 use serde_json::Value;
 use std::{
     io::{self, Read as _},

@@ -1,7 +1,7 @@
 //! A probe of the whole cluster: asks every given endpoint, and every member that one of them lists, concurrently. It
 //! does not trust what one node reports about another: a node is alive if it answers.
 
-use crate::remote::api::cause;
+use crate::local_http::cause;
 use fairhold_types::{
     NodeId,
     dto::{Cluster, Readiness},

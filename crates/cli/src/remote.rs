@@ -1,6 +1,6 @@
 //! What all commands that call a cluster share: the connection, the output formats, failures and their exit codes.
 
-pub(crate) mod api;
+mod api;
 mod args;
 pub(crate) mod failure;
 pub(crate) mod format;
@@ -8,7 +8,7 @@ pub(crate) mod reply;
 pub(crate) mod request;
 
 pub(crate) use api::Api;
-pub(crate) use args::{ConnectArgs, LongPollArgs, ReadArgs, RemoteArgs, pair};
+pub(crate) use args::{ConnectArgs, LongPollArgs, ReadArgs, RemoteArgs, endpoint, pair};
 pub(crate) use failure::Failure;
 pub(crate) use request::ApiRequest;
 
@@ -17,18 +17,9 @@ use std::process::ExitCode;
 
 /// The Rust client. Needs a runtime.
 pub(crate) fn client(connect: &ConnectArgs, owner: Option<String>) -> Result<Client, Failure> {
-    let mut builder = Client::builder().timeout(connect.timeout);
-    for url in &connect.endpoint {
-        builder = builder.endpoint(api::endpoint(url)?);
-    }
+    let mut builder = connect.client_builder()?.timeout(connect.timeout);
     if let Some(owner) = owner {
         builder = builder.owner(owner);
-    }
-    if let Some(cluster) = connect.cluster_id {
-        builder = builder.cluster_id(cluster);
-    }
-    if let Some(token) = connect.auth_token()? {
-        builder = builder.auth_token(token);
     }
     builder.build().map_err(|error| Failure::Usage(error.to_string()))
 }
@@ -37,9 +28,8 @@ pub(crate) fn client(connect: &ConnectArgs, owner: Option<String>) -> Result<Cli
 /// does not delay the exit.
 pub(crate) fn run(remote: &RemoteArgs, work: impl AsyncFnOnce(&Api) -> Result<(), Failure>) -> ExitCode {
     let done = (|| {
-        let api = Api::new(&remote.connect)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let done = runtime.block_on(work(&api));
+        let done = runtime.block_on(async { work(&Api::new(&remote.connect)?).await });
         runtime.shutdown_background();
         done
     })();

@@ -10,8 +10,8 @@ use crate::{
     },
 };
 use clap::Subcommand;
+use fairhold_client::Method;
 use fairhold_types::{Code, duration};
-use reqwest::Method;
 use serde_json::{Value, json};
 use std::{process::ExitCode, time::Duration};
 

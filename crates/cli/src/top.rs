@@ -45,8 +45,8 @@ pub(crate) fn main(args: &TopArgs) -> ExitCode {
 }
 
 fn show(args: &TopArgs) -> Result<(), Failure> {
-    let api = Api::new(&args.connect)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let api = runtime.block_on(async { Api::new(&args.connect) })?;
     let mut signals = runtime.block_on(async { StopSignals::new() })?;
     let (publish, frames) = watch::channel(TopFrame::default());
     let selection = watch::Sender::new(None);

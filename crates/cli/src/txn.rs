@@ -4,7 +4,7 @@ use crate::remote::{
     self, ApiRequest, Failure, RemoteArgs,
     format::{self, OutputFormat, cell},
 };
-use reqwest::Method;
+use fairhold_client::Method;
 use serde_json::Value;
 use std::{
     fs,

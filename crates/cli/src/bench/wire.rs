@@ -32,7 +32,7 @@ pub(crate) struct Hosts {
 impl Hosts {
     /// The hosts of these endpoints.
     pub(crate) fn new(endpoints: &[String], token: Option<&str>) -> Result<Hosts, Failure> {
-        let hosts = endpoints.iter().map(|url| Ok(crate::remote::api::endpoint(url)?.trim_start_matches("http://").to_owned()));
+        let hosts = endpoints.iter().map(|url| Ok(crate::remote::endpoint(url)?.trim_start_matches("http://").to_owned()));
         let authorization = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
         Ok(Hosts { hosts: hosts.collect::<Result<_, Failure>>()?, now: 0, authorization })
     }

@@ -157,8 +157,8 @@ fn leader(seen: &ClusterProbe) -> Finding {
         ([], [None]) => fail(
             CHECK,
             "there is no leader",
-            "check that a majority of the nodes runs and that they reach each other's peer ports; then they elect a leader within \
-             a second",
+            "check that a majority of the nodes runs and that they reach each other's peer ports; then they elect a leader \
+             within a second",
         ),
         ([_], _) => warn(
             CHECK,
@@ -224,8 +224,8 @@ fn lost_entries(id: NodeId, count: u64) -> Finding {
         "follower",
         format!("node {id} has lost {count} log entries that it had acknowledged and does not take part"),
         format!(
-            "start node {id} with its newest data directory (see its log); if that is gone, leave node {id} stopped: this version \
-             cannot replace a member yet"
+            "start node {id} with its newest data directory (see its log); if that is gone, leave node {id} stopped: this \
+             version cannot replace a member yet"
         ),
     )
 }

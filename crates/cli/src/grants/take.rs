@@ -2,14 +2,14 @@
 
 use crate::remote::{self, ApiRequest, Failure, request::encode};
 use clap::value_parser;
+use fairhold_client::Method;
 use fairhold_types::duration;
-use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-The first column is the grant's secret id: use it to renew, upgrade and release. The grant expires after --ttl unless you renew it.
-Exit code 75: it was not acquired, and you are not in the queue.
+The first column is the grant's secret id: use it to renew, upgrade and release. The grant expires after --ttl unless you
+renew it. Exit code 75: it was not acquired, and you are not in the queue.
 
 Examples:
   fairhold grants take deploy --wait 1m                          wait in the queue for at most a minute

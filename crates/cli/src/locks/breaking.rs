@@ -8,8 +8,8 @@ use crate::{
         request::encode,
     },
 };
+use fairhold_client::Method;
 use fairhold_types::Code;
-use reqwest::Method;
 use serde_json::Value;
 use std::io::{self, IsTerminal as _};
 

@@ -1,6 +1,7 @@
 //! The options of all commands that call a cluster.
 
 use super::{failure::Failure, format::OutputFormat, request::ApiRequest};
+use fairhold_client::{Client, ClientBuilder};
 use fairhold_types::ClusterId;
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -42,6 +43,26 @@ pub(crate) struct ConnectArgs {
 }
 
 impl ConnectArgs {
+    /// A builder of the Rust client for this cluster.
+    pub(crate) fn client_builder(&self) -> Result<ClientBuilder, Failure> {
+        let mut builder = Client::builder();
+        for url in self.urls()? {
+            builder = builder.endpoint(url);
+        }
+        if let Some(cluster) = self.cluster_id {
+            builder = builder.cluster_id(cluster);
+        }
+        if let Some(token) = self.auth_token()? {
+            builder = builder.auth_token(token);
+        }
+        Ok(builder)
+    }
+
+    /// The endpoints as complete URLs.
+    pub(crate) fn urls(&self) -> Result<Vec<String>, Failure> {
+        self.endpoint.iter().map(|url| endpoint(url)).collect()
+    }
+
     /// The token, if a file is given.
     pub(crate) fn auth_token(&self) -> Result<Option<String>, Failure> {
         let Some(path) = &self.auth_token_file else { return Ok(None) };
@@ -109,10 +130,35 @@ impl LongPollArgs {
     }
 }
 
+/// Completes a URL as most people type it, and checks it.
+pub(crate) fn endpoint(url: &str) -> Result<String, Failure> {
+    let trimmed = url.trim().trim_end_matches('/');
+    let full = if trimmed.contains("://") { trimmed.to_owned() } else { format!("http://{trimmed}") };
+    match reqwest::Url::parse(&full) {
+        Ok(parsed) if parsed.scheme() == "http" && parsed.has_host() && parsed.path() == "/" && !full.contains('#') => Ok(full),
+        Ok(_) | Err(_) => Err(Failure::Usage(format!("--endpoint {url}: expected http://HOST:PORT, without TLS or a path"))),
+    }
+}
+
 /// Parses `KEY=VALUE`.
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         Some(_) | None => Err("expected KEY=VALUE, such as build=81".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_a_host_and_a_port() {
+        for url in ["http://a:1", "http://a:1/", "a:1", " a:1 "] {
+            assert_eq!(endpoint(url).unwrap(), "http://a:1", "{url}");
+        }
+        for url in ["", "https://a:1", "http://a:1/x", "ftp://a"] {
+            assert_eq!(endpoint(url).unwrap_err().code(), 2, "{url}");
+        }
     }
 }

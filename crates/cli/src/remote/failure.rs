@@ -92,7 +92,8 @@ fn is_full(body: &[u8]) -> bool {
     has_code(body, &[Code::StateFull])
 }
 
-fn has_code(body: &[u8], codes: &[Code]) -> bool {
+/// Whether the body is a problem with one of these codes.
+pub(super) fn has_code(body: &[u8], codes: &[Code]) -> bool {
     let code = serde_json::from_slice::<RefusalBody>(body).map(|problem| problem.code);
     code.is_ok_and(|code| codes.iter().any(|known| known.as_str() == code))
 }
