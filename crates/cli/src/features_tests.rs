@@ -128,10 +128,17 @@ fn complaints(page: &str) -> Vec<String> {
 }
 
 fn client_sources() -> String {
-    let folder = root().join("crates/client/src");
-    let folders = [folder.clone(), folder.join("recipes"), folder.join("blocking")];
-    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap()).map(|file| file.unwrap().path());
-    files.filter(|file| file.is_file()).map(|file| fs::read_to_string(file).unwrap()).collect()
+    let (mut folders, mut sources) = (vec![root().join("crates/client/src")], String::new());
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                sources += &fs::read_to_string(path).unwrap();
+            }
+        }
+    }
+    sources
 }
 
 /// A complaint if the link in the cell leads to a missing file or heading.
