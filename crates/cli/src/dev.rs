@@ -21,7 +21,7 @@ pub(crate) use error::DevError;
 pub(crate) use plan::DevPlan;
 
 use crate::{
-    demo::{self, look::Pids},
+    demo::{self, frame::Pids},
     dev::args::DevArgs,
     output::write_stdout,
     signals::StopSignals,

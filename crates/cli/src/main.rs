@@ -15,6 +15,7 @@ mod exit;
 #[cfg(test)]
 mod features_tests;
 mod grants;
+mod keys;
 mod local_http;
 mod lock;
 mod locks;

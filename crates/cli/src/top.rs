@@ -7,11 +7,11 @@ mod poller;
 mod view;
 
 use crate::{
+    keys::{self, Key},
     remote::{Api, ConnectArgs, Failure},
     signals::StopSignals,
 };
 use poller::{Poller, TopFrame};
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use std::{
     io::{self, IsTerminal as _},
     process::ExitCode,
@@ -65,11 +65,11 @@ fn show(args: &TopArgs) -> Result<(), Failure> {
             let name = content.locks.get(selected).and_then(|lock| lock["lock"].as_str()).map(str::to_owned);
             selection.send_if_modified(|known| std::mem::replace(known, name.clone()) != name);
             terminal.draw(|frame| view::draw(frame, &content, selected))?;
-            match key()? {
-                TopKey::Quit => return Ok(()),
-                TopKey::Up => selected = selected.saturating_sub(1),
-                TopKey::Down => selected += 1,
-                TopKey::None => {}
+            match keys::read(KEYS_EVERY)? {
+                Key::Quit => return Ok(()),
+                Key::Up => selected = selected.saturating_sub(1),
+                Key::Down => selected += 1,
+                Key::None => {}
             }
         }
     })();
@@ -77,33 +77,4 @@ fn show(args: &TopArgs) -> Result<(), Failure> {
     // A request in flight need not finish.
     runtime.shutdown_background();
     shown
-}
-
-enum TopKey {
-    Quit,
-    Up,
-    Down,
-    None,
-}
-
-fn key() -> io::Result<TopKey> {
-    if !event::poll(KEYS_EVERY)? {
-        return Ok(TopKey::None);
-    }
-    let Event::Key(key) = event::read()? else { return Ok(TopKey::None) };
-    if key.kind == KeyEventKind::Release {
-        return Ok(TopKey::None);
-    }
-    if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
-        return Ok(TopKey::Quit);
-    }
-    Ok(if matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
-        TopKey::Quit
-    } else if matches!(key.code, KeyCode::Up | KeyCode::Char('k')) {
-        TopKey::Up
-    } else if matches!(key.code, KeyCode::Down | KeyCode::Char('j')) {
-        TopKey::Down
-    } else {
-        TopKey::None
-    })
 }
