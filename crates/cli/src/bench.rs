@@ -97,7 +97,8 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
 }
 
 async fn run(args: &BenchArgs) -> Result<(), Failure> {
-    let (connect, output) = (&args.remote.connect, args.remote.output);
+    let connect = &args.remote.connect;
+    let output = args.remote.output;
     let (outcome, name, client) = match &args.workload {
         Workload::Lock(lock) => return lock::run(Target::new(connect).await?, lock, output).await,
         Workload::Contended(load) => (contended::run(&Target::new(connect).await?, load).await?, "contended", load.client.name()),

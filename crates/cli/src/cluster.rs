@@ -108,7 +108,8 @@ async fn run(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
 
 /// Asks every member: what one node reports about another may be stale.
 async fn members(api: &Api, args: &ClusterArgs) -> Result<(), Failure> {
-    let (requested, until) = (args.remote.output, Instant::now() + api.timeout());
+    let requested = args.remote.output;
+    let until = Instant::now() + api.timeout();
     let seen = loop {
         let seen = ClusterProbe::brief(&args.remote.connect.endpoint, PROBE_TIMEOUT.min(api.timeout())).await;
         if !seen.nodes().is_empty() || Instant::now() >= until {

@@ -66,7 +66,8 @@ impl Origins {
 
     /// The source of a value, in the order of precedence.
     fn of(&self, name: &str) -> String {
-        let (flag, variable) = (format!("--{name}"), format!("FAIRHOLD_{}", name.replace('-', "_").to_uppercase()));
+        let flag = format!("--{name}");
+        let variable = format!("FAIRHOLD_{}", name.replace('-', "_").to_uppercase());
         let is_typed = |word: &String| *word == flag || word.starts_with(&format!("{flag}="));
         if self.typed.iter().any(is_typed) {
             return format!("flag {flag}");

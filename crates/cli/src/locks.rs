@@ -222,7 +222,8 @@ async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, remote: &RemoteA
         let holders = lock["holders"].as_array().filter(|holders| !holders.is_empty()).cloned();
         for holder in holders.unwrap_or_else(|| vec![Value::Null]) {
             let of = |field| cell(&holder, field);
-            let (name, waiting) = (cell(&lock, "lock"), cell(&lock, "queue_length"));
+            let name = cell(&lock, "lock");
+            let waiting = cell(&lock, "queue_length");
             table.row(vec![name, of("number"), of("owner"), of("mode"), of("token"), of("held_for"), waiting]);
         }
         format::write(&table.take(OutputFormat::resolve(requested)))

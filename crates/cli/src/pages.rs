@@ -8,7 +8,7 @@ use crate::remote::{
 use fairhold_types::limits::PAGE_MAX;
 use serde_json::Value;
 
-/// Which page of a listing.
+/// The part of a list to show.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PageArgs {
     /// Show one page with at most this many items [default: all; with -o json, one page]
@@ -30,7 +30,8 @@ pub(crate) async fn follow(
     // With `-o json` the output is exactly one body.
     let is_one = page.limit.is_some() || requested == Some(OutputFormat::Json);
     let limit = page.limit.or((!is_one).then_some(PAGE_MAX));
-    let (mut cursor, mut request) = (page.cursor.clone(), request.clone());
+    let mut cursor = page.cursor.clone();
+    let mut request = request.clone();
     loop {
         let reply = api.call(&request.clone().parameter("limit", limit).parameter("cursor", cursor.as_ref())).await?;
         request = request.next_page();
@@ -51,7 +52,8 @@ pub(crate) async fn list(
     requested: Option<OutputFormat>,
     fields: &PageFields,
 ) -> Result<usize, Failure> {
-    let (mut table, mut count) = (Table::new(fields.0), 0);
+    let mut table = Table::new(fields.0);
+    let mut count = 0;
     follow(api, request, page, requested, |reply| {
         let body: Value = reply.read()?;
         count += body["items"].as_array().map_or(0, Vec::len);

@@ -61,7 +61,9 @@ impl Clock {
     /// The offset of a clock that showed `shown` at some time between `before` and `after`.
     pub(crate) fn between(before: WallMillis, shown: WallMillis, after: WallMillis) -> Clock {
         let millis = |time: WallMillis| i64::try_from(time.0).unwrap_or(i64::MAX);
-        let (before, shown, after) = (millis(before), millis(shown), millis(after));
+        let before = millis(before);
+        let shown = millis(shown);
+        let after = millis(after);
         let uncertainty = (after - before).max(0) / 2 + 1;
         Clock { offset: shown - (before + (after - before) / 2), uncertainty }
     }
@@ -177,7 +179,8 @@ impl ClusterProbe {
 
     /// Every member, with its own answer, or why there is none.
     pub(crate) fn roster(&self) -> Vec<Row> {
-        let (nodes, leader) = (self.nodes(), self.leader());
+        let nodes = self.nodes();
+        let leader = self.leader();
         let known_to_leader = leader.map_or(&[][..], |(_, _, answer)| &answer.cluster.members);
         let row = |(id, (url, peer)): (NodeId, (String, String))| {
             let member = known_to_leader.iter().find(|member| member.id == id);
@@ -188,7 +191,8 @@ impl ClusterProbe {
                 Some((_, answer)) => Ok(answer.cluster.role.clone()),
                 None => Err(self.why_silent(&url)),
             };
-            let (lag, silent_for) = (member.and_then(|one| one.lag), member.and_then(|one| one.silent_for.clone()));
+            let lag = member.and_then(|one| one.lag);
+            let silent_for = member.and_then(|one| one.silent_for.clone());
             Row { id, url, peer, role, lag, silent_for }
         };
         self.members().into_iter().map(row).collect()
@@ -202,7 +206,8 @@ impl ClusterProbe {
 
     /// One sentence: how many nodes answer, which one leads, how many more may fail.
     pub(crate) fn summary(&self) -> String {
-        let (members, answering) = (self.members().len(), self.nodes().len());
+        let members = self.members().len();
+        let answering = self.nodes().len();
         let spare = answering.saturating_sub(members / 2 + 1);
         match self.leader() {
             Some((id, _, answer)) => {
@@ -243,7 +248,8 @@ async fn request(client: &Client, url: &str, depth: Depth) -> Result<NodeAnswer,
         return Ok(NodeAnswer { cluster, readiness: None, clock: None });
     }
     // The connection is open now, so the times around this request cover one round trip and the readiness check.
-    let (before, started) = (now(), Instant::now());
+    let before = now();
+    let started = Instant::now();
     let readiness: Option<Readiness> = get(client, format!("{url}/readyz?verbose")).await.ok();
     let after = WallMillis(before.0.saturating_add(duration::millis(started.elapsed())));
     let shown = readiness.as_ref().and_then(|readiness| WallMillis::from_rfc3339(readiness.host.time.as_deref()?));

@@ -137,7 +137,8 @@ async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
 
 /// Prints a row for each grant and node of a session, page by page.
 async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, requested: Option<OutputFormat>) -> Result<(), Failure> {
-    let (mut table, mut is_first) = (Table::new(&["WHAT", "NAME", "STATE"]), true);
+    let mut table = Table::new(&["WHAT", "NAME", "STATE"]);
+    let mut is_first = true;
     pages::follow(api, request, page, requested, |reply| {
         if OutputFormat::is_body(requested) {
             return format::write_body(reply);

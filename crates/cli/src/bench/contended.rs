@@ -1,4 +1,4 @@
-//! One lock that all clients want all the time, each of which releases it at once. The latency is the wait for the
+//! One lock that all clients want all the time; each releases it at once. The latency is the wait for the
 //! lock, and the rate is how often it changes hands.
 //!
 //! It checks the tokens too: a lock held by two clients at a time, or out of token order, has no valid rate.

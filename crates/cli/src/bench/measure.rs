@@ -169,7 +169,8 @@ impl Progress {
         let length = after.saturating_sub(last);
         if length > self.bar.load(Relaxed) {
             let mut gaps = self.gaps.lock();
-            let (from, length) = (Duration::from_nanos(last), Duration::from_nanos(length));
+            let from = Duration::from_nanos(last);
+            let length = Duration::from_nanos(length);
             let place = gaps.partition_point(|gap| gap.length >= length);
             gaps.insert(place, Gap { from, length });
             gaps.truncate(GAPS);
@@ -318,7 +319,8 @@ pub(crate) async fn drive<W: Work>(
 }
 
 async fn client<W: Work>(mut work: W, pace: Pace, progress: Arc<Progress>) -> Tally {
-    let (mut tally, mut steps) = (Tally::new(), Steps::default());
+    let mut tally = Tally::new();
+    let mut steps = Steps::default();
     let mut intended = Instant::now() + pace.every.map_or(Duration::ZERO, |(_, offset)| offset);
     loop {
         if let Some((every, _)) = pace.every {

@@ -58,11 +58,14 @@ impl Profile {
 fn parts(whole: f64, before: &Page, after: &Page) -> Value {
     // Means per cycle. Commands in one batch share a log entry and a disk write.
     let cycle = |part: fn(&Page) -> Times| {
-        let (before, after) = (part(before), part(after));
+        let before = part(before);
+        let after = part(after);
         REQUESTS * 1_000.0 * (after.sum - before.sum) / (after.count - before.count).max(1.0)
     };
-    let (http, proposal) = (cycle(|page| page.http), cycle(|page| page.proposal));
-    let (commit, sync) = (cycle(|page| page.commit), cycle(|page| page.sync));
+    let http = cycle(|page| page.http);
+    let proposal = cycle(|page| page.proposal);
+    let commit = cycle(|page| page.commit);
+    let sync = cycle(|page| page.sync);
     let part = |name: &str, ms: f64| json!({"part": name, "ms": round(ms)});
     json!([
         part("client, kernel and both ends of the socket", whole - http),

@@ -21,7 +21,8 @@ pub(super) fn is_shown(connect: &ConnectArgs) -> bool {
 /// Draws the bar until it is dropped.
 pub(super) async fn show(plan: &LoadPlan, progress: &Progress, begin: Instant) {
     loop {
-        let (done, failed) = (progress.done.load(Relaxed), progress.failed.load(Relaxed));
+        let done = progress.done.load(Relaxed);
+        let failed = progress.failed.load(Relaxed);
         let line = line(plan.time, Instant::now().saturating_duration_since(begin), done, failed);
         // A failure to draw does not matter.
         write!(io::stderr(), "\r\x1b[K{line}").ok();

@@ -41,7 +41,8 @@ pub(super) async fn run(target: &Target, load: &LoadArgs, requested: Option<Outp
     nodes.put(&root, Vec::new()).parents().await.map_err(|error| Failure::from_client(&error))?;
     let watches = watches(target, load.clients, &root).await?;
     // Starts the time only now: opening many watches takes a while.
-    let (sent, begin) = (Sent::default(), Instant::now() + plan.warmup);
+    let sent = Sent::default();
+    let begin = Instant::now() + plan.warmup;
     let watchers = watches.into_iter().map(|watching| watcher(watching, format!("{root}/"), Arc::clone(&sent), begin));
     let watchers: Vec<_> = watchers.map(tokio::spawn).collect();
     let every = Duration::from_secs_f64(1.0 / rate);
@@ -54,7 +55,8 @@ pub(super) async fn run(target: &Target, load: &LoadArgs, requested: Option<Outp
     let latency = collect(watchers).await?;
     let servers_cpu = servers::sum(target, servers::CPU_SECONDS).await? - before;
     nodes.delete(&root).recursive().await.map_err(|error| Failure::from_client(&error))?;
-    let (received, expected) = (latency.count(), counted * load.clients as u64);
+    let received = latency.count();
+    let expected = counted * load.clients as u64;
     let micros_each = servers_cpu * 1e6 / received.max(1) as f64;
     let figures = json!({
         "workload": "watch", "watchers": load.clients, "writes": counted, "events": received,

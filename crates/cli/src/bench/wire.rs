@@ -183,7 +183,8 @@ fn head(read: &[u8]) -> io::Result<Option<Head>> {
     let mut lines = text.split("\r\n");
     let status = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok());
     let Some(status) = status else { return wrong("the answer is not HTTP/1.1") };
-    let (mut length, mut closes) = (None, false);
+    let mut length = None;
+    let mut closes = false;
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         if name.eq_ignore_ascii_case("content-length") {
             length = value.trim().parse::<usize>().ok();

@@ -74,7 +74,8 @@ pub(super) fn brief_nodes(frame: &DemoFrame, pids: &Pids) -> Vec<String> {
 pub(super) fn brief_locks(frame: &DemoFrame, board: &Board) -> Vec<String> {
     let line = |(lock, seen): &(&'static str, Option<DemoQueue>)| {
         let record = board.record(lock);
-        let (holder, waiting) = (holder(seen.as_ref(), &record), waiting(seen.as_ref(), ", "));
+        let holder = holder(seen.as_ref(), &record);
+        let waiting = waiting(seen.as_ref(), ", ");
         format!("lock {lock}: {holder}; waiting: {waiting}; {}", gaps(&record))
     };
     frame.locks.iter().map(line).collect()

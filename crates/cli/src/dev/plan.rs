@@ -80,7 +80,8 @@ impl DevPlan {
     /// What to try next, for a person: printed once, when all nodes are ready.
     pub(crate) fn next_steps(&self) -> String {
         let urls: Vec<&PlannedNode> = self.nodes.iter().collect();
-        let (first, last) = (urls[0].url(), urls[urls.len() - 1].url());
+        let first = urls[0].url();
+        let last = urls[urls.len() - 1].url();
         let here = if self.nodes[0].client_port == DEFAULT_PORT { String::new() } else { format!(" -e {first}") };
         format!(
             "dev: ready. In another terminal:\n\

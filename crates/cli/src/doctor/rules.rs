@@ -270,7 +270,8 @@ fn side(offset: i64) -> &'static str {
 
 fn disk(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
     let host = &answer.readiness.as_ref()?.host;
-    let (free, all) = (host.disk_free_bytes?, host.disk_bytes?);
+    let free = host.disk_free_bytes?;
+    let all = host.disk_bytes?;
     let percent = free.saturating_mul(100).checked_div(all).unwrap_or(0);
     let seen = format!("node {id} has {} free for its data, {percent} % of the disk", size(free));
     let advice = "free space on the disk of its data directory: a node that cannot write stops";
@@ -282,7 +283,8 @@ fn disk(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
 }
 
 fn state(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
-    let (bytes, max) = (answer.cluster.state_bytes, answer.cluster.state_bytes_max?);
+    let bytes = answer.cluster.state_bytes;
+    let max = answer.cluster.state_bytes_max?;
     let percent = bytes.saturating_mul(100).checked_div(max).unwrap_or(0);
     let seen = format!("node {id} has a state of {}, {percent} % of its budget of {}", size(bytes), size(max));
     Some(if percent >= STATE_USED_MAX {
@@ -303,7 +305,8 @@ fn size(bytes: u64) -> String {
 
 fn open_files(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
     let host = &answer.readiness.as_ref()?.host;
-    let (open, max) = (host.open_files?, host.open_files_max?);
+    let open = host.open_files?;
+    let max = host.open_files_max?;
     let seen = format!("node {id} has {open} of {max} files and sockets open");
     Some(if open.saturating_mul(100) > max.saturating_mul(OPEN_FILES_USED_MAX) {
         fail(
@@ -321,7 +324,9 @@ fn open_files(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
 
 fn defects(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
     let newest = answer.cluster.defects.last()?;
-    let (kind, fingerprint, index) = (&newest.kind, &newest.fingerprint, newest.log_index);
+    let kind = &newest.kind;
+    let fingerprint = &newest.fingerprint;
+    let index = newest.log_index;
     Some(if answer.cluster.defects.iter().any(|defect| defect.left_out) {
         warn(
             "defects",

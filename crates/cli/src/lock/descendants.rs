@@ -156,7 +156,9 @@ impl Descendants {
         children: impl Fn(&Process) -> Vec<i32>,
         read: impl Fn(i32) -> Option<Process>,
     ) -> Option<Vec<Process>> {
-        let (mut open, mut seen, mut living) = (vec![own], 0, Vec::new());
+        let mut open = vec![own];
+        let mut seen = 0;
+        let mut living = Vec::new();
         while let Some(parent) = open.pop() {
             // Between the list and the reading a child may end, and its number pass to a process that is no descendant.
             let found = children(&parent).into_iter().filter_map(&read).filter(|process| process.parent == parent.pid);
@@ -222,7 +224,8 @@ impl Descendants {
     /// kernel's lists come first, and the scan only confirms that they show nothing new. Before each search `reap`
     /// reaps the children that have ended: without it, a process that forks all the time fills the lists with zombies.
     pub(super) fn kill(&self, mut reap: impl FnMut()) -> Vec<Survivor> {
-        let (mut outcomes, mut is_to_confirm) = (BTreeMap::new(), false);
+        let mut outcomes = BTreeMap::new();
+        let mut is_to_confirm = false;
         for _ in 0..ROUNDS_MAX {
             reap();
             let listed = if is_to_confirm { None } else { self.listed() };

@@ -122,7 +122,8 @@ impl<'a> RunningCommand<'a> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let descendants = Descendants::from_now_on();
         let (ours, theirs) = UnixStream::pair()?;
-        let (kill_after, grace) = (args.kill_after.unwrap_or(KILL_AFTER), grace_before_loss(args));
+        let kill_after = args.kill_after.unwrap_or(KILL_AFTER);
+        let grace = grace_before_loss(args);
         let mut command = Command::new("/proc/self/exe");
         command.arg0("fairhold").arg("lock-supervisor").args(["--grace-ms", &duration::millis(grace).to_string()]);
         command.args(["--kill-after-ms", &duration::millis(kill_after).to_string()]);
@@ -141,28 +142,27 @@ impl<'a> RunningCommand<'a> {
             terminal.hand_to(group);
         }
         send_input(&ours, io::stdin().as_fd())?;
-        let (channel, continued) = (Channel::new(ours)?, signal(SignalKind::from_raw(Signal::CONT.as_raw()))?);
-        let (lost, kill_at, is_killed, code) = (None, None, false, None);
-        let started = Instant::now();
         Ok(RunningCommand {
             args,
             held,
-            channel,
+            channel: Channel::new(ours)?,
             supervisor,
             group,
             descendants,
-            continued,
-            started,
-            lost,
-            kill_at,
-            is_killed,
-            code,
+            continued: signal(SignalKind::from_raw(Signal::CONT.as_raw()))?,
+            started: Instant::now(),
+            lost: None,
+            kill_at: None,
+            is_killed: false,
+            code: None,
         })
     }
 
     /// Waits until the supervisor has ended, and returns how.
     async fn follow(&mut self, signals: &mut mpsc::Receiver<Signal>) -> ExitStatus {
-        let (held, mut is_connected, mut informed) = (self.held.clone(), true, Instant::now());
+        let held = self.held.clone();
+        let mut is_connected = true;
+        let mut informed = Instant::now();
         self.send_deadline().await;
         loop {
             let last_moment = self.last_moment();
@@ -314,7 +314,9 @@ impl<'a> RunningCommand<'a> {
     /// Stops every remaining process, even without the supervisor. While it holds the lock, it keeps it until the
     /// processes that it cannot stop have ended. Returns the processes that are left without the lock.
     async fn stop_remaining(&mut self, signals: &mut mpsc::Receiver<Signal>) -> Vec<Survivor> {
-        let (mut started, mut pause, mut is_reported) = (Instant::now(), SEARCH_PAUSE_MIN, false);
+        let mut started = Instant::now();
+        let mut pause = SEARCH_PAUSE_MIN;
+        let mut is_reported = false;
         loop {
             let left = self.descendants.kill_and_reap();
             if left.is_empty() {

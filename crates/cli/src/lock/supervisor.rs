@@ -279,7 +279,8 @@ impl Supervisor {
 
     /// Kills every process that the command started, and reaps those that end meanwhile.
     fn kill(&mut self) -> Vec<Survivor> {
-        let (command, code) = (self.command, &mut self.code);
+        let command = self.command;
+        let code = &mut self.code;
         // A suspension does not matter any more.
         self.descendants.kill(|| while let Reaped::Suspended(_) = reap_ended(command, code) {})
     }

@@ -42,7 +42,9 @@ pub(super) async fn report_place(client: &Client, name: &str, mut places: mpsc::
         }
     }
     let _cleared = ClearLine;
-    let (mut spins, started, mut turn) = (interval(SPIN_EVERY), Instant::now(), 0);
+    let mut spins = interval(SPIN_EVERY);
+    let started = Instant::now();
+    let mut turn = 0;
     spins.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         tokio::select! {

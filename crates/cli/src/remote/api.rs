@@ -108,7 +108,8 @@ impl Api {
     }
 
     fn no_answer(&self, request: &ApiRequest, attempts: &Attempts, may_be_done: bool) -> String {
-        let (last, advice) = (&attempts.last, request.advice(may_be_done));
+        let last = &attempts.last;
+        let advice = request.advice(may_be_done);
         if attempts.foreign >= self.endpoints.len() {
             return format!("{last}: is -e its address for clients?{advice}");
         }

@@ -40,7 +40,8 @@ const MIB: u64 = 1024 * 1024;
 
 /// Opens the storage. If the disk is full, first waits for space, and meanwhile answers requests with the reason.
 pub(super) async fn open_storage(config: &ServeConfig) -> Result<Storage, ServeError> {
-    let (mut waiting, mut is_first) = (Vec::<ListenerTask>::new(), true);
+    let mut waiting = Vec::<ListenerTask>::new();
+    let mut is_first = true;
     loop {
         let shortage = match attempt(config, std::mem::take(&mut is_first)).await? {
             Ok(storage) => {
@@ -71,7 +72,8 @@ pub(super) async fn open_storage(config: &ServeConfig) -> Result<Storage, ServeE
 
 /// Returns the storage, or a text that says what is missing. The first attempt frees space if possible.
 async fn attempt(config: &ServeConfig, is_first: bool) -> Result<Result<Storage, String>, ServeError> {
-    let (data, id) = (config.data.clone(), config.id);
+    let data = config.data.clone();
+    let id = config.id;
     let opened = spawn_blocking(move || {
         // Checked first: a start that fails halfway because the disk is full would leave files behind each time.
         let is_short = || free_bytes(&data).is_ok_and(|free| free < START_ROOM_BYTES);
@@ -112,7 +114,8 @@ fn free_log(data: &Path, id: NodeId) -> Result<(), ServeError> {
 /// Informs the replica while free space is low. When it is even lower, warns and transfers the leadership: a follower
 /// can stop without disturbing clients.
 pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Replica<TokioRuntime>) {
-    let (mut low, mut refuses) = (false, false);
+    let mut low = false;
+    let mut refuses = false;
     loop {
         sleep(WATCH_EVERY).await;
         let Some(free) = read_free_bytes(&data).await else { continue };

@@ -56,7 +56,8 @@ pub(super) async fn listen_for_clients(listen: &str) -> Result<Listener, ServeEr
 /// The status port for operators, if configured.
 pub(super) async fn listen_for_status(config: &ServeConfig) -> Result<Option<Listener>, ServeError> {
     let Some(address) = &config.listen_status else { return Ok(None) };
-    let (connections, per_address) = (STATUS_CONNECTIONS_MAX, STATUS_CONNECTIONS_MAX);
+    let connections = STATUS_CONNECTIONS_MAX;
+    let per_address = STATUS_CONNECTIONS_MAX;
     let limits = Limits { connections, per_address, ..config.limits };
     Ok(Some(bind(address, "operators", "--listen-status").await?.with_limits(limits).with_hosts(hosts(config))))
 }

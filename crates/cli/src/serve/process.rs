@@ -29,10 +29,12 @@ struct ProcessStats {
 
 impl ProcessStats {
     fn take() -> Option<ProcessStats> {
-        let (stat, limits) = (fs::read_to_string("/proc/self/stat").ok()?, fs::read_to_string("/proc/self/limits").ok()?);
+        let stat = fs::read_to_string("/proc/self/stat").ok()?;
+        let limits = fs::read_to_string("/proc/self/limits").ok()?;
         // Reading the directory opens one more.
         let open_files = fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as u64;
-        let (page, ticks) = (rustix::param::page_size() as u64, rustix::param::clock_ticks_per_second());
+        let page = rustix::param::page_size() as u64;
+        let ticks = rustix::param::clock_ticks_per_second();
         ProcessStats::parse(&stat, &limits, open_files, page, ticks)
     }
 

@@ -208,7 +208,8 @@ async fn keep_directory(replica: Replica<TokioRuntime>, mut directory: DataDir) 
 /// Marks the directory, so that this node cannot take part again: a later leader could lack entries that it had
 /// acknowledged.
 async fn mark_unusable(data: &Path, lost: &LostEntries) {
-    let (data, why) = (data.to_owned(), lost.to_string());
+    let data = data.to_owned();
+    let why = lost.to_string();
     match spawn_blocking(move || mark_lost_entries(&data, &why)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::error!(%error, "cannot mark the data directory: do not start this node with it again"),
