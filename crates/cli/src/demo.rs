@@ -17,7 +17,7 @@ use self::{
 use crate::{keys, output::write_stdout};
 use fairhold_client::{Client, Error};
 use fairhold_types::NodeId;
-use ratatui::DefaultTerminal;
+use ratatui::{DefaultTerminal, backend::Backend as _};
 use std::{
     io::{self, IsTerminal},
     path::{Path, PathBuf},
@@ -95,7 +95,8 @@ impl Demo {
 
     async fn draw(&self, observer: &Client, board: &Board, terminal: &mut DefaultTerminal) -> io::Result<()> {
         let started = Instant::now();
-        terminal.clear()?;
+        // A terminal without an alternate screen still shows older lines.
+        terminal.backend_mut().clear()?;
         loop {
             let frame = self.frame(observer, board).await;
             let pids = self.pids.borrow().clone();
