@@ -81,7 +81,7 @@ pub(super) struct TakeArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     lock_delay: Option<Duration>,
 
-    /// Hold the lock for at most this long [default: no limit]
+    /// Hold the lock for at most this long
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     max_hold: Option<Duration>,
 

@@ -111,7 +111,7 @@ impl Api {
         let last = &attempts.last;
         let advice = request.advice(may_be_done);
         if attempts.foreign >= self.endpoints.len() {
-            return format!("{last}: is -e its address for clients?{advice}");
+            return format!("{last} (is -e its address for clients?){advice}");
         }
         let within = duration::format(request.longest(self.timeout));
         format!("no answer within {within}: {last} (pass the nodes to ask with -e URL or FAIRHOLD_ENDPOINT){advice}")
