@@ -306,7 +306,7 @@ fn the_command_owns_the_terminal_and_ctrl_z_and_fg_suspend_and_resume_both() {
         shell.keys("one\n");
         shell.shows("got-one", 1).await;
         shell.keys("\x1a");
-        shell.shows("suspended: the lock is not renewed meanwhile", 1).await;
+        shell.shows("suspended: fairhold does not renew the lock now", 1).await;
         shell.shows("Stopped", 1).await;
         shell.keys("echo shell-$((40 + 2))\n");
         shell.shows("shell-42", 1).await;

@@ -90,7 +90,7 @@ fn doctor_tells_a_dead_node_a_lost_quorum_and_a_stranger_apart_with_advice() {
             findings.iter().any(|[grade, check, ..]| grade == "fail" && check == "ready").then_some(findings)
         })
         .await;
-        assert_has(&findings, "fail", "quorum", "1 of 3", "until then the cluster grants and writes nothing");
+        assert_has(&findings, "fail", "quorum", "1 of 3", "until then the cluster grants no locks and accepts no writes");
     });
 }
 

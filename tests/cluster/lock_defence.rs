@@ -190,7 +190,7 @@ fn the_lock_of_a_command_that_cannot_be_started_is_released_at_once() {
         let held = cluster.client(1).acquire("stuck", "wait=50s").await;
         assert!(begun.elapsed() < SOON, "the lock was released only after {:?}", begun.elapsed());
         cluster.client(1).release(&held.id).await;
-        assert_code(&last.expect("some argument fits"), 126, "the command cannot be started: Argument list too long");
+        assert_code(&last.expect("some argument fits"), 126, "cannot start the command: Argument list too long");
     });
 }
 
@@ -293,7 +293,7 @@ fn the_lock_is_kept_for_a_process_of_another_user_and_its_loss_has_an_exit_code(
             let mut child = command.args(arguments).spawn().expect("it starts");
             let mut lines = stderr_lines(&mut child);
             let left = root_process(folder.path()).await;
-            let line = until_line(&mut lines, "is kept until it has ended").await;
+            let line = until_line(&mut lines, "until it has ended").await;
             assert!(line.contains(&format!("process {left} ")) && line.contains("of root"), "{line}");
             let next = tokio::spawn({
                 let client = cluster.client(1);

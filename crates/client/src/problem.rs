@@ -36,11 +36,20 @@ impl ProblemBody {
 
     /// Reads a body. If it is not a problem, its beginning becomes the detail.
     pub(crate) fn read(body: &[u8]) -> ProblemBody {
-        serde_json::from_slice(body).unwrap_or_else(|_| {
-            let text = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
-            ProblemBody { detail: text, ..ProblemBody::default() }
-        })
+        serde_json::from_slice(body).unwrap_or_else(|_| ProblemBody { detail: detail(body), ..ProblemBody::default() })
     }
+}
+
+/// The detail of a body that is not a problem: `/readyz?verbose`, for example, has a `reason`.
+fn detail(body: &[u8]) -> String {
+    #[derive(Deserialize)]
+    struct OtherBody {
+        detail: Option<String>,
+        reason: Option<String>,
+    }
+    let other: Option<OtherBody> = serde_json::from_slice(body).ok();
+    let start = || String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
+    other.and_then(|other| other.detail.or(other.reason)).unwrap_or_else(start)
 }
 
 /// A newer server may have more codes.

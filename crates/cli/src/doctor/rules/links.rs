@@ -1,17 +1,17 @@
-//! What lies between the nodes: where they look for one another, and how long they take to answer.
+//! Rules about the network between the nodes: addresses and round trips.
 
 use crate::{
     doctor::finding::{Finding, ok, warn},
-    look::ClusterLook,
+    probe::ClusterProbe,
 };
 use fairhold_types::{NodeId, duration};
 use std::{collections::BTreeMap, time::Duration};
 
-/// Half of a heartbeat interval: near a whole one, leaders come and go.
+/// Half a heartbeat interval. With round trips near a whole interval, the leader changes again and again.
 const ROUND_TRIP_MAX: Duration = Duration::from_millis(25);
 
-/// How long the leader waits for a majority.
-pub(super) fn round_trip(seen: &ClusterLook) -> Option<Finding> {
+/// How long a majority takes to answer the leader.
+pub(super) fn round_trip(seen: &ClusterProbe) -> Option<Finding> {
     const CHECK: &str = "round_trip";
     let nodes = seen.nodes();
     let (_, answer) = nodes.values().find(|(_, answer)| answer.cluster.role == "leader")?;
@@ -20,18 +20,18 @@ pub(super) fn round_trip(seen: &ClusterLook) -> Option<Finding> {
     let known = |text: &Option<String>| duration::parse(text.as_deref()?).ok();
     let mut took: Vec<Duration> = voters.filter_map(|member| known(&member.round_trip)).collect();
     took.sort_unstable();
-    // The leader is one of the majority.
+    // The leader itself is part of the majority.
     let took = *took.get((count / 2).checked_sub(1)?)?;
     let text = format!("a majority takes {} ms to answer a heartbeat", took.as_millis());
     Some(if took > ROUND_TRIP_MAX {
-        warn(CHECK, text, "move the nodes closer together: near 50 ms no leader lasts and the cluster serves nothing")
+        warn(CHECK, text, "move the nodes closer together: near 50 ms no leader lasts, and the cluster cannot serve")
     } else {
         ok(CHECK, text)
     })
 }
 
-/// Each node reaches the members where its own configuration says.
-pub(super) fn addresses(seen: &ClusterLook) -> Vec<Finding> {
+/// Whether all nodes have the same addresses for each member. A node uses the addresses of its own configuration.
+pub(super) fn addresses(seen: &ClusterProbe) -> Vec<Finding> {
     let nodes = seen.nodes();
     let mut by_member: BTreeMap<NodeId, BTreeMap<(&str, &str), Vec<NodeId>>> = BTreeMap::new();
     for (by, (_, answer)) in &nodes {

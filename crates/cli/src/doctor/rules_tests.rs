@@ -1,8 +1,8 @@
-//! The rules, each on an invented cluster.
+//! Tests of the rules, each on an invented cluster.
 
 use super::*;
 use crate::doctor::finding::{Grade, worst};
-use crate::look::Clock;
+use crate::probe::Clock;
 use fairhold_types::{
     Revision,
     dto::{Cluster, Defect, Host, Member, Readiness},
@@ -51,72 +51,72 @@ fn node(id: NodeId, leader: Option<NodeId>) -> Endpoint {
     };
     let readiness =
         Readiness { ready: true, reason: None, shutting_down: false, leader: None, revision: Revision(9), warning: None, host };
-    let answer = NodeAnswer { cluster, readiness: Some(readiness), clock: Some(Clock { ahead: 5, doubt: 2 }) };
-    Endpoint { url: format!("http://n{id}:7171"), given: true, says: Ok(answer) }
+    let answer = NodeAnswer { cluster, readiness: Some(readiness), clock: Some(Clock { offset: 5, uncertainty: 2 }) };
+    Endpoint { url: format!("http://n{id}:7171"), given: true, answer: Ok(answer) }
 }
 
-fn three() -> ClusterLook {
-    ClusterLook { endpoints: (1..=3).map(|id| node(id, Some(2))).collect(), ..ClusterLook::default() }
+fn three() -> ClusterProbe {
+    ClusterProbe { endpoints: (1..=3).map(|id| node(id, Some(2))).collect(), ..ClusterProbe::default() }
 }
 
-fn answer(seen: &mut ClusterLook, index: usize) -> &mut NodeAnswer {
-    seen.endpoints[index].says.as_mut().unwrap()
+fn answer(seen: &mut ClusterProbe, index: usize) -> &mut NodeAnswer {
+    seen.endpoints[index].answer.as_mut().unwrap()
 }
 
-/// The findings of a check that are not well.
-fn bad(seen: &ClusterLook, check: &str) -> Vec<(Grade, String)> {
-    let findings = judge(seen).into_iter().filter(|finding| finding.check == check && finding.grade != Grade::Ok);
+/// The findings of a check that are not ok.
+fn bad(seen: &ClusterProbe, check: &str) -> Vec<(Grade, String)> {
+    let findings = evaluate(seen).into_iter().filter(|finding| finding.check == check && finding.grade != Grade::Ok);
     findings.map(|finding| (finding.grade, format!("{} -> {}", finding.seen, finding.advice.unwrap()))).collect()
 }
 
 #[track_caller]
-fn assert_bad(seen: &ClusterLook, check: &str, grade: Grade, text: &str) {
+fn assert_bad(seen: &ClusterProbe, check: &str, grade: Grade, text: &str) {
     let bad = bad(seen, check);
     assert!(bad.iter().any(|(found, said)| *found == grade && said.contains(text)), "{check}: {bad:?}");
-    assert!(worst(&judge(seen)) >= grade);
+    assert!(worst(&evaluate(seen)) >= grade);
 }
 
 #[test]
-fn a_healthy_cluster_has_nothing_to_say_but_ok() {
-    let findings = judge(&three());
+fn every_check_of_a_healthy_cluster_is_ok() {
+    let findings = evaluate(&three());
     assert_eq!(worst(&findings), Grade::Ok, "{findings:?}");
     let checks: BTreeSet<_> = findings.iter().map(|finding| finding.check).collect();
     for check in
         ["endpoint", "quorum", "leader", "term", "follower", "round_trip", "ready", "clock", "disk", "open_files", "version"]
     {
-        assert!(checks.contains(check), "{check} is not looked at");
+        assert!(checks.contains(check), "{check} is missing");
     }
 }
 
 #[test]
-fn a_dead_node_is_named_and_so_is_what_it_means() {
+fn a_dead_node_is_named_with_its_consequences() {
     let mut seen = three();
-    seen.endpoints[2].says = Err("Connection refused".to_owned());
+    seen.endpoints[2].answer = Err("Connection refused".to_owned());
     assert_bad(&seen, "endpoint", Grade::Fail, "node 3 at http://n3:7171 cannot be reached: Connection refused");
     assert_bad(&seen, "quorum", Grade::Fail, "one more failure would stop the service");
-    seen.endpoints[1].says = Err("Connection refused".to_owned());
+    seen.endpoints[1].answer = Err("Connection refused".to_owned());
     assert_bad(&seen, "quorum", Grade::Fail, "start the nodes that are down (2, 3)");
 }
 
 #[test]
-fn a_cluster_without_a_leader_is_told_from_one_that_disagrees() {
-    let leaderless = ClusterLook { endpoints: (1..=3).map(|id| node(id, None)).collect(), ..ClusterLook::default() };
+fn no_leader_differs_from_disagreement_about_the_leader() {
+    let leaderless = ClusterProbe { endpoints: (1..=3).map(|id| node(id, None)).collect(), ..ClusterProbe::default() };
     assert_bad(&leaderless, "leader", Grade::Fail, "there is no leader");
-    let two = ClusterLook { endpoints: vec![node(1, Some(1)), node(2, Some(2)), node(3, Some(2))], ..ClusterLook::default() };
+    let two = ClusterProbe { endpoints: vec![node(1, Some(1)), node(2, Some(2)), node(3, Some(2))], ..ClusterProbe::default() };
     assert_bad(&two, "leader", Grade::Fail, "node 1 says 1, node 2 says 2");
     let mut late = three();
     answer(&mut late, 0).cluster.leader = None;
     answer(&mut late, 0).cluster.term = 3;
-    assert_bad(&late, "leader", Grade::Warn, "node 1 says nobody");
+    assert_bad(&late, "leader", Grade::Warn, "node 1 says none");
     assert_bad(&late, "term", Grade::Warn, "different terms: 3, 4");
 }
 
 #[test]
-fn a_node_of_another_cluster_is_told_and_not_counted() {
+fn a_node_of_another_cluster_is_reported_but_not_counted() {
     let mut seen = three();
     let mut stranger = node(3, Some(3));
     stranger.url = "http://other:7171".to_owned();
-    if let Ok(answer) = &mut stranger.says {
+    if let Ok(answer) = &mut stranger.answer {
         answer.cluster.cluster = Some("fedcba9876543210".to_owned());
         answer.cluster.version = "9.9.9".into();
     }
@@ -128,18 +128,18 @@ fn a_node_of_another_cluster_is_told_and_not_counted() {
 }
 
 #[test]
-fn what_the_leader_knows_of_the_others_is_said() {
+fn the_leaders_view_of_the_others_is_reported() {
     let mut seen = three();
     answer(&mut seen, 1).cluster.members[0].lag = Some(1_001);
     answer(&mut seen, 1).cluster.members[2].silent_for = Some("3500ms".to_owned());
     assert_bad(&seen, "follower", Grade::Warn, "node 1 is 1001 log entries behind");
     assert_bad(&seen, "follower", Grade::Fail, "node 3 has not answered the leader for 3 s");
     answer(&mut seen, 1).cluster.members[2].lost_entries = Some(17);
-    assert_bad(&seen, "follower", Grade::Fail, "node 3 has lost 17 log entries that it had acknowledged, and does not take part");
+    assert_bad(&seen, "follower", Grade::Fail, "node 3 has lost 17 log entries that it had acknowledged and does not take part");
 }
 
 #[test]
-fn disks_files_clocks_and_versions_have_bounds() {
+fn disks_open_files_clocks_and_versions_are_checked() {
     let host = |change: fn(&mut Host)| {
         let mut seen = three();
         change(&mut answer(&mut seen, 0).readiness.as_mut().unwrap().host);
@@ -151,10 +151,10 @@ fn disks_files_clocks_and_versions_have_bounds() {
     assert_bad(&host(|host| host.open_files_max = Some(1_024)), "open_files", Grade::Warn, "100 of 1024");
     assert_bad(&host(|host| host.open_files = Some(60_000)), "open_files", Grade::Fail, "LimitNOFILE");
     let mut seen = three();
-    answer(&mut seen, 0).clock = Some(Clock { ahead: -1_200, doubt: 199 });
-    answer(&mut seen, 1).clock = Some(Clock { ahead: 1_200, doubt: 201 });
+    answer(&mut seen, 0).clock = Some(Clock { offset: -1_200, uncertainty: 199 });
+    answer(&mut seen, 1).clock = Some(Clock { offset: 1_200, uncertainty: 201 });
     answer(&mut seen, 2).cluster.version = "0.2.0".into();
-    assert_eq!(bad(&seen, "clock").len(), 1, "the network may be the cause of the other one");
+    assert_eq!(bad(&seen, "clock").len(), 1, "network delay may explain the other difference");
     assert_bad(
         &seen,
         "clock",
@@ -165,7 +165,7 @@ fn disks_files_clocks_and_versions_have_bounds() {
 }
 
 #[test]
-fn a_node_that_cannot_serve_says_why() {
+fn a_node_that_cannot_serve_is_reported_with_its_reason() {
     let mut seen = three();
     let readiness = answer(&mut seen, 0).readiness.as_mut().unwrap();
     (readiness.ready, readiness.reason) = (false, Some("there is no known leader".to_owned()));
@@ -175,15 +175,15 @@ fn a_node_that_cannot_serve_says_why() {
 }
 
 #[test]
-fn nothing_that_answers_is_the_only_finding_of_all() {
-    let endpoint = Endpoint { url: "http://x:1".to_owned(), given: true, says: Err("Connection refused".to_owned()) };
-    let seen = ClusterLook { endpoints: vec![endpoint], ..ClusterLook::default() };
-    assert_eq!(judge(&seen).len(), 1);
+fn if_nothing_answers_that_is_the_only_finding() {
+    let endpoint = Endpoint { url: "http://x:1".to_owned(), given: true, answer: Err("Connection refused".to_owned()) };
+    let seen = ClusterProbe { endpoints: vec![endpoint], ..ClusterProbe::default() };
+    assert_eq!(evaluate(&seen).len(), 1);
     assert_bad(&seen, "endpoint", Grade::Fail, "correct the URL");
 }
 
 #[test]
-fn a_command_that_panicked_is_told_whether_it_was_left_out_or_not() {
+fn a_panic_is_reported_whether_or_not_the_command_was_skipped() {
     let defect = |left_out| {
         let mut seen = three();
         answer(&mut seen, 1).cluster.defects.push(Defect {
@@ -201,7 +201,7 @@ fn a_command_that_panicked_is_told_whether_it_was_left_out_or_not() {
 }
 
 #[test]
-fn nodes_that_are_started_with_different_addresses_are_named() {
+fn nodes_with_different_addresses_for_a_member_are_named() {
     let mut seen = three();
     answer(&mut seen, 0).cluster.members[1].peer = "moved:7271".to_owned();
     let text = "for node 2: http://n2:7171,moved:7271 by node 1; http://n2:7171,n2:7271 by node 2, 3 -> restart every node";
@@ -210,18 +210,18 @@ fn nodes_that_are_started_with_different_addresses_are_named() {
 }
 
 #[test]
-fn a_round_trip_of_half_a_heartbeat_is_a_warning_where_a_majority_has_it() {
+fn a_slow_majority_is_a_warning() {
     let mut seen = three();
     answer(&mut seen, 1).cluster.members[0].round_trip = Some("40ms".to_owned());
-    assert!(bad(&seen, "round_trip").is_empty(), "one of two followers is enough");
+    assert!(bad(&seen, "round_trip").is_empty(), "one fast follower is enough for a majority");
     answer(&mut seen, 1).cluster.members[2].round_trip = Some("26ms".to_owned());
     assert_bad(&seen, "round_trip", Grade::Warn, "a majority takes 26 ms to answer a heartbeat");
 }
 
 #[test]
-fn a_state_that_is_nearly_full_is_a_warning_that_names_the_smallest_node() {
+fn a_nearly_full_state_is_a_warning_that_names_the_smallest_node() {
     let mut seen = three();
-    let state = |seen: &ClusterLook| judge(seen).into_iter().find(|finding| finding.check == "state").unwrap();
+    let state = |seen: &ClusterProbe| evaluate(seen).into_iter().find(|finding| finding.check == "state").unwrap();
     assert_eq!(state(&seen).grade, Grade::Ok);
     assert_eq!(state(&seen).seen, "node 1 has a state of 100 MiB, 9 % of its budget of 1024 MiB");
     let cluster = &mut answer(&mut seen, 0).cluster;
@@ -229,7 +229,7 @@ fn a_state_that_is_nearly_full_is_a_warning_that_names_the_smallest_node() {
     cluster.members[2].state_bytes_max = Some(100 << 20);
     let found = state(&seen);
     assert_eq!(found.grade, Grade::Warn);
-    assert!(found.advice.unwrap().ends_with("to node 3, which can hold the least"), "{}", found.seen);
+    assert!(found.advice.unwrap().ends_with("to node 3, which has the smallest budget"), "{}", found.seen);
     answer(&mut seen, 0).cluster.state_bytes = 79 << 20;
     assert_eq!(state(&seen).grade, Grade::Ok);
 }

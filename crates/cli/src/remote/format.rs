@@ -1,4 +1,4 @@
-//! How answers are written: a table for people, tab-separated lines for `cut`, and the HTTP body for programs.
+//! The output formats: a table for people, tab-separated lines for `cut`, and the HTTP body for programs.
 
 use super::{failure::Failure, reply::ApiReply};
 use crate::output;
@@ -6,58 +6,59 @@ use fairhold_types::duration;
 use serde_json::Value;
 use std::io::{self, IsTerminal as _};
 
-/// A form of output.
+/// An output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OutputFormat {
-    /// Columns under a heading
+    /// Columns with headings
     Table,
-    /// Exactly the HTTP body
+    /// The HTTP body, unchanged
     Json,
-    /// One JSON object a line
+    /// One JSON object per line
     Ndjson,
-    /// Tab-separated, without a heading
+    /// Tab-separated columns without headings
     Plain,
 }
 
 impl OutputFormat {
-    /// As was asked for, else by what standard output is.
-    pub(crate) fn of(asked: Option<OutputFormat>) -> OutputFormat {
-        asked.unwrap_or_else(|| if io::stdout().is_terminal() { OutputFormat::Table } else { OutputFormat::Plain })
+    /// The requested format; otherwise a table on a terminal, and plain output elsewhere.
+    pub(crate) fn resolve(requested: Option<OutputFormat>) -> OutputFormat {
+        requested.unwrap_or_else(|| if io::stdout().is_terminal() { OutputFormat::Table } else { OutputFormat::Plain })
     }
 
-    /// Whether the user asked for the body itself. A body that is one object is the same as one line.
-    pub(crate) fn is_body(asked: Option<OutputFormat>) -> bool {
-        match asked {
+    /// Whether the user wants the body itself. For a body that is one object, `json` and `ndjson` are the same.
+    pub(crate) fn is_body(requested: Option<OutputFormat>) -> bool {
+        match requested {
             Some(OutputFormat::Json | OutputFormat::Ndjson) => true,
             Some(OutputFormat::Table | OutputFormat::Plain) | None => false,
         }
     }
 }
 
-/// Rows under headings.
+/// Rows with headings.
 #[derive(Debug)]
 pub(crate) struct Table {
     headings: &'static [&'static str],
     rows: Vec<Vec<String>>,
-    /// The widths of the columns that were written.
+    /// The widths of the columns so far.
     widths: Vec<usize>,
 }
 
 impl Table {
-    /// Without rows.
+    /// A table without rows.
     pub(crate) fn new(headings: &'static [&'static str]) -> Table {
         Table { headings, rows: Vec::new(), widths: Vec::new() }
     }
 
-    /// One row more, with a cell for each heading. Nothing in a cell can move a cursor or begin another cell.
+    /// Adds a row with a cell for each heading. Escapes control characters in cells.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells.into_iter().map(|cell| harmless(&cell)).collect());
     }
 
-    /// What was added since it was taken last, as text: under the headings the first time. A column never gets narrower.
-    pub(crate) fn take(&mut self, form: OutputFormat) -> String {
+    /// The rows added since the last call, as text. The first call starts with the headings. A column never gets
+    /// narrower.
+    pub(crate) fn take(&mut self, format: OutputFormat) -> String {
         let rows = std::mem::take(&mut self.rows);
-        match form {
+        match format {
             OutputFormat::Plain | OutputFormat::Json | OutputFormat::Ndjson => {
                 rows.iter().map(|row| format!("{}\n", row.join("\t"))).collect()
             }
@@ -83,7 +84,7 @@ impl Table {
     }
 }
 
-/// A time of the API without the fraction of its second, so that more fits on a line; any other text as it is.
+/// Drops the fraction of a second from a time of the API, to save width; returns any other text unchanged.
 fn to_the_second(text: String) -> String {
     let shape = |(at, c): (usize, char)| match at {
         4 | 7 => c == '-',
@@ -96,36 +97,36 @@ fn to_the_second(text: String) -> String {
     if text.len() == 24 && text.chars().enumerate().all(shape) { format!("{}Z", &text[..19]) } else { text }
 }
 
-/// A text from somebody else, which must not control the terminal.
+/// Escapes a foreign text, so that it cannot control the terminal.
 pub(crate) fn harmless(text: &str) -> String {
     fairhold_types::text::harmless(text).into_owned()
 }
 
-/// The fields of answers that are durations.
-const SPANS: [&str; 10] =
+/// The fields of answers that contain durations.
+const DURATION_FIELDS: [&str; 10] =
     ["held_for", "waited", "held", "estimate", "silent_for", "round_trip", "expires_in", "ttl", "max_hold", "lock_delay"];
 
-/// A field as a cell: a dash where it is not there, and a duration as people read it.
+/// A field as a cell: a dash if it is missing, and a duration rounded for people.
 pub(crate) fn cell(object: &Value, field: &str) -> String {
     match &object[field] {
         Value::Null => "-".to_owned(),
-        Value::String(text) if SPANS.contains(&field) => span(text),
+        Value::String(text) if DURATION_FIELDS.contains(&field) => rounded(text),
         Value::String(text) => text.clone(),
         other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => other.to_string(),
     }
 }
 
-/// A duration of the API as people read it: `1m24s` for `84769ms`.
-pub(crate) fn span(text: &str) -> String {
+/// A duration of the API, rounded for people: `1m24s` for `84769ms`.
+pub(crate) fn rounded(text: &str) -> String {
     duration::parse(text).map_or_else(|_| text.to_owned(), duration::rounded)
 }
 
-/// Writes a text; that nobody reads it is no failure.
+/// Writes a text to standard output. A closed pipe is not a failure.
 pub(crate) fn write(text: &str) -> Result<(), Failure> {
     Ok(output::unless_closed(output::write_stdout(text))?)
 }
 
-/// Writes the body as it came, and ends the line.
+/// Writes the body unchanged, and adds a line end if it has none.
 pub(crate) fn write_body(reply: &ApiReply) -> Result<(), Failure> {
     output::unless_closed(output::write_bytes(&reply.body))?;
     match reply.body.last() {
@@ -134,7 +135,7 @@ pub(crate) fn write_body(reply: &ApiReply) -> Result<(), Failure> {
     }
 }
 
-/// Writes one JSON object on one line.
+/// Writes a JSON object on one line.
 pub(crate) fn write_line(value: &Value) -> Result<(), Failure> {
     write(&format!("{value}\n"))
 }
@@ -145,18 +146,18 @@ mod tests {
 
     #[test]
     fn a_table_has_columns_and_plain_has_tabs() {
-        let text = |form| {
+        let text = |format| {
             let mut table = Table::new(&["LOCK", "OWNER"]);
             table.row(vec!["deploy".to_owned(), "ci".to_owned()]);
             table.row(vec!["a".to_owned(), "evil\t\x1b[2J".to_owned()]);
-            table.take(form)
+            table.take(format)
         };
         assert_eq!(text(OutputFormat::Plain), "deploy\tci\na\tevil\\t\\u{1b}[2J\n");
         assert_eq!(text(OutputFormat::Table), "LOCK    OWNER\ndeploy  ci\na       evil\\t\\u{1b}[2J\n");
     }
 
     #[test]
-    fn a_table_for_people_has_no_fractions_of_seconds_and_a_pipe_has_them() {
+    fn a_table_drops_fractions_of_seconds_and_plain_output_keeps_them() {
         let mut table = Table::new(&["SINCE"]);
         table.row(vec!["2026-11-22T04:48:55.123Z".to_owned()]);
         assert_eq!(table.take(OutputFormat::Table), "SINCE\n2026-11-22T04:48:55Z\n");
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_taken_page_by_page_has_its_headings_once() {
+    fn a_table_written_in_pages_has_its_headings_once() {
         let mut table = Table::new(&["LOCK", "OWNER"]);
         table.row(vec!["deploy".to_owned(), "ci".to_owned()]);
         assert_eq!(table.take(OutputFormat::Table), "LOCK    OWNER\ndeploy  ci\n");
@@ -177,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_a_dash() {
+    fn a_missing_field_is_a_dash() {
         let object = serde_json::json!({"a": "x", "n": 3});
         assert_eq!([cell(&object, "a"), cell(&object, "n"), cell(&object, "b")], ["x", "3", "-"]);
     }
 
     #[test]
-    fn durations_are_written_for_people_and_names_as_they_are() {
+    fn durations_are_rounded_and_names_stay_unchanged() {
         let object = serde_json::json!({"held_for": "84769ms", "waited": "soon", "owner": "84769ms"});
         assert_eq!([cell(&object, "held_for"), cell(&object, "waited"), cell(&object, "owner")], ["1m24s", "soon", "84769ms"]);
     }

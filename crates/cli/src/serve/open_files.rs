@@ -1,27 +1,28 @@
-//! The limit on open files and sockets: raises it as far as the system allows, and lowers the number of connections so that
-//! enough descriptors are left for everything else.
+//! The limit on open files and sockets: raises it as far as the system allows, and lowers the limit on connections to
+//! leave enough descriptors for everything else.
 
 use super::error::ServeError;
 use fairhold_http::Limits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Files and sockets besides those of clients: the log, snapshots, other nodes, and refusals of connections over the limit.
+/// Files and sockets that are not for clients: the log, snapshots, other nodes, and refusals of connections over the
+/// limit.
 const OTHERS: u64 = 1_024;
-/// With a lower limit, a node has hardly any connections left for clients.
+/// A lower limit leaves hardly any connections for clients.
 const OPEN_FILES_MIN: u64 = 1_200;
 
-/// Raises the soft limit to the hard one, as a process may do for itself, and lowers the number of connections to what fits.
-pub(super) fn fit(limits: Limits) -> Result<Limits, ServeError> {
+/// Raises the soft limit to the hard limit, and lowers the limit on connections to what fits.
+pub(super) fn fit_connections(limits: Limits) -> Result<Limits, ServeError> {
     let before = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: before.maximum, maximum: before.maximum };
     let now = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => before.maximum,
         Err(error) => {
-            tracing::warn!(%error, "the limit on open files could not be raised");
+            tracing::warn!(%error, "cannot raise the limit on open files");
             before.current
         }
     };
-    // Nothing there means no limit.
+    // `None` means unlimited.
     let Some(open_files) = now else { return Ok(limits) };
     let fitting = within(open_files, limits).ok_or(ServeError::OpenFiles { open_files, least: OPEN_FILES_MIN })?;
     if fitting != limits {
@@ -61,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_no_more_than_leave_room_for_what_else_needs_a_file() {
+    fn connections_leave_descriptors_for_everything_else() {
         let limits = of(10_000, 5_000);
         assert_eq!(within(11_024, limits), Some(limits));
         assert_eq!(within(11_023, limits), Some(of(9_999, 4_999)));

@@ -1,4 +1,5 @@
-//! `docs/features.md` names every call, every command and where it is explained; every option of a call has one at a command.
+//! `docs/features.md` lists every API call and every command with a link to its documentation, and every option of a
+//! call is available from a command.
 
 use crate::args::Args;
 use clap::{Command, CommandFactory as _};
@@ -9,7 +10,7 @@ use std::{
     path::PathBuf,
 };
 
-/// What a call's parameter is called at the command line, where it has another name there.
+/// Parameters of calls that have another name on the command line.
 const RENAMED: &[(&str, &[&str])] = &[
     ("id", &["id", "ids", "session", "number"]),
     ("name", &["name", "names", "lock"]),
@@ -26,18 +27,18 @@ const RENAMED: &[(&str, &[&str])] = &[
     ("recursive", &["recursive", "below"]),
 ];
 
-/// What no command has as an option, and why.
+/// Parameters of calls that no command has as an option, and the reason.
 const BY_ITSELF: &[(&str, &str)] = &[
     ("Fairhold-Route", "a command finds the leader by itself"),
-    ("Idempotency-Key", "a command makes its own, and repeats it by itself"),
-    ("Last-Event-ID", "the other name of `from`, for browsers"),
-    ("hold", "`fairhold lock` holds for as long as its command runs, over nodes that die too"),
-    ("verbose", "`fairhold cluster ready` says all"),
-    ("If-None-Match", "`fairhold node create` is the write that asks for it, and no command keeps what it read"),
+    ("Idempotency-Key", "a command generates its own key, and retries with it"),
+    ("Last-Event-ID", "an alias of `from`, for browsers"),
+    ("hold", "`fairhold lock` holds the lock while its command runs, even if nodes die"),
+    ("verbose", "`fairhold cluster ready` is always verbose"),
+    ("If-None-Match", "`fairhold node create` is the write that needs it, and no command caches reads"),
     ("meta of nodes", "`fairhold node stat` shows it"),
     ("children of nodes", "`fairhold node ls` lists them"),
     ("recursive of nodes", "`fairhold node tree` lists all"),
-    ("consistency of watch", "a watch goes on after the last revision that it told, at any node"),
+    ("consistency of watch", "a watch continues after the last revision that it delivered, at any node"),
     ("Fairhold-Min-Revision of watch", "the same"),
     ("consistency of elections watch", "the same"),
 ];
@@ -54,18 +55,18 @@ fn description() -> Value {
     serde_json::from_str(&fs::read_to_string(root().join("proto/openapi.json")).unwrap()).unwrap()
 }
 
-/// The cells of the page's tables but for their headings.
+/// The cells of the tables on the page, without the headings.
 fn rows(page: &str) -> Vec<Vec<&str>> {
     let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| what |"));
     rows.map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
 }
 
-/// What stands in backticks.
+/// The texts in backticks.
 fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
 
-/// Every command that does something, with all its options: `fairhold locks ls`.
+/// Every command without subcommands, with all its options: `fairhold locks ls`.
 fn leaves() -> BTreeMap<String, Command> {
     fn walk(name: &str, command: &Command, leaves: &mut BTreeMap<String, Command>) {
         let below: Vec<&Command> = command.get_subcommands().filter(|part| !part.is_hide_set()).collect();
@@ -83,7 +84,7 @@ fn leaves() -> BTreeMap<String, Command> {
     leaves
 }
 
-/// Every call, as the page names it, with its names of parameters.
+/// Every call as the page names it, with the names of its parameters.
 fn operations(description: &Value) -> BTreeMap<String, BTreeSet<String>> {
     let mut operations = BTreeMap::new();
     for (path, methods) in description["paths"].as_object().unwrap() {
@@ -98,7 +99,7 @@ fn operations(description: &Value) -> BTreeMap<String, BTreeSet<String>> {
     operations
 }
 
-/// What the page lacks, or has and there is not.
+/// What the page lacks, and what it names but does not exist.
 fn complaints(page: &str) -> Vec<String> {
     let (rows, operations, leaves) = (rows(page), operations(&description()), leaves());
     let mut complaints: Vec<String> =
@@ -140,7 +141,7 @@ fn client_sources() -> String {
     sources
 }
 
-/// A link to a file that is there, and to a heading that it has.
+/// A complaint if the link in the cell leads to a missing file or heading.
 fn broken_link(cell: &str) -> Option<String> {
     let target = cell.split_once("](").and_then(|(_, rest)| rest.split_once(')')).map(|(target, _)| target);
     let Some(target) = target else { return Some(format!("no link: {cell}")) };
@@ -156,13 +157,13 @@ fn anchor(heading: &str) -> String {
 }
 
 #[test]
-fn every_call_and_every_command_has_a_row_that_leads_somewhere() {
+fn every_call_and_every_command_has_a_row_with_a_valid_link() {
     let complaints = complaints(&page());
     assert!(complaints.is_empty(), "docs/features.md:\n{}", complaints.join("\n"));
 }
 
 #[test]
-fn a_page_that_fell_behind_is_found() {
+fn an_outdated_page_is_detected() {
     let page = page();
     for (from, to, complaint) in [
         ("`GET /v1/watch`", "", "the call GET /v1/watch has no row"),
@@ -180,13 +181,13 @@ fn a_page_that_fell_behind_is_found() {
     }
 }
 
-/// The commands of a call, as the page has them.
+/// The commands of a call, according to the page.
 fn commands_of<'p>(rows: &[Vec<&'p str>], operation: &str) -> BTreeSet<&'p str> {
     let of = |row: &&Vec<&'p str>| row.get(1).is_some_and(|cell| quoted(cell).any(|named| named == operation));
     rows.iter().filter(of).flat_map(|row| quoted(row[2])).collect()
 }
 
-/// Whether an option of that call is one of its commands' too, or done by itself.
+/// Whether one of the call's commands has this parameter as an option, or handles it by itself.
 fn is_reached(operation: &str, name: &str, options: &BTreeSet<String>) -> bool {
     let area = ["nodes", "watch", "elections"].into_iter().find(|area| operation.contains(&format!("/v1/{area}")));
     let of_area = area.map(|area| format!("{name} of {area}"));
@@ -198,13 +199,13 @@ fn is_reached(operation: &str, name: &str, options: &BTreeSet<String>) -> bool {
 }
 
 #[test]
-fn every_option_of_a_call_is_one_of_its_commands() {
+fn every_option_of_a_call_is_available_from_a_command() {
     let (page, leaves) = (page(), leaves());
     let rows = rows(&page);
     let mut missing = Vec::new();
     for (operation, parameters) in operations(&description()) {
         let commands = commands_of(&rows, &operation);
-        // The root is a node like every other, at the same commands.
+        // The root is a node like any other, with the same commands.
         let commands =
             if operation.ends_with("/v1/nodes/") { commands_of(&rows, &format!("{operation}{{path}}")) } else { commands };
         if commands.is_empty() {
@@ -224,7 +225,7 @@ fn every_option_of_a_call_is_one_of_its_commands() {
     );
 }
 
-/// The words of an example up to its remark, as a shell parts them; what follows a pipe or goes to a file is not ours.
+/// The words of an example as a shell splits them, without its remark, and without pipes and redirections.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote, mut spaces) = (Vec::new(), String::new(), None, 0);
     for c in line.trim().chars() {
@@ -250,7 +251,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_command_shows_an_example_that_it_would_take() {
+fn every_command_shows_a_valid_example() {
     assert_eq!(
         words("  fairhold lock a -- sh -c './x && y'     why | > not"),
         ["fairhold", "lock", "a", "--", "sh", "-c", "./x && y"]

@@ -1,12 +1,12 @@
-//! Starts this process again, in place of itself: with the same pid, arguments and environment.
+//! Restarts this process in place: with the same pid, arguments and environment.
 
 use std::{env, io, os::unix::process::CommandExt, process::Command};
 
-/// The program that runs, also where another one has its name by now.
+/// The program that runs, even if another file has its name now.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// Does not return, but where it fails.
-pub(super) fn start_again() -> io::Error {
+/// Returns only if it fails.
+pub(super) fn restart_in_place() -> io::Error {
     let mut arguments = env::args_os();
     let name = arguments.next().unwrap_or_else(|| PROGRAM.into());
     Command::new(PROGRAM).arg0(name).args(arguments).exec()

@@ -1,12 +1,12 @@
-//! Free disk space: a node starts only with enough of it and otherwise waits, warns when it runs low, and refuses writes before
+//! Free disk space: a node waits for enough of it before it starts, warns when it runs low, and refuses writes before
 //! the disk is full.
 //!
-//! A node whose disk is full ends (`ServeError::Stopped`). When a supervisor or a person restarts it, the result is a process
-//! that lives, is not ready, and says why; it takes part as soon as there is room, without being told.
+//! A node whose disk is full stops (`ServeError::Stopped`). After a restart it is alive but not ready, and says why. It
+//! takes part by itself once there is enough space.
 
 use super::{
     error::ServeError,
-    listeners::{Server, listen_for_clients, listen_for_status, told},
+    listeners::{ListenerTask, listen_for_clients, listen_for_status, stop_requested},
 };
 use crate::config::ServeConfig;
 use fairhold_http::waiting_router;
@@ -25,22 +25,23 @@ use std::{
 };
 use tokio::{sync::oneshot, task::spawn_blocking, time::sleep};
 
-/// How often it is looked whether there is room again.
-const ROOM_LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often a running node checks the free space: at full speed it writes some ten MiB in that time.
+/// How often a waiting node checks the free space.
+const WAITING_CHECK_EVERY: Duration = Duration::from_secs(1);
+/// How often a running node checks the free space. At full speed it writes about ten MiB in that time.
 const WATCH_EVERY: Duration = Duration::from_millis(500);
-/// Writes are accepted again when this much more is free, so that the state does not flap.
-const WRITE_ROOM_AGAIN_BYTES: u64 = 64 * MIB;
-/// The warning is over when this many times as much is free, so that it does not come and go.
-const ROOM_AGAIN: u64 = 2;
-/// How long the answers of a server that waits may take to be written.
+/// Writes are accepted again when this much more is free. The difference prevents flapping.
+const WRITE_ROOM_HYSTERESIS_BYTES: u64 = 64 * MIB;
+/// The warning ends when this many times the space is free. The difference prevents flapping.
+const RECOVERED_FACTOR: u64 = 2;
+/// How long a listener of a waiting node may take to write its answers.
 const WAITING_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 const MIB: u64 = 1024 * 1024;
 
-/// Opens the storage; where the disk is full, answers that and waits for room first.
+/// Opens the storage. If the disk is full, first waits for space, and meanwhile answers requests with the reason.
 pub(super) async fn open_storage(config: &ServeConfig) -> Result<Storage, ServeError> {
-    let (mut waiting, mut is_first) = (Vec::<Server>::new(), true);
+    let mut waiting = Vec::<ListenerTask>::new();
+    let mut is_first = true;
     loop {
         let shortage = match attempt(config, std::mem::take(&mut is_first)).await? {
             Ok(storage) => {
@@ -61,22 +62,23 @@ pub(super) async fn open_storage(config: &ServeConfig) -> Result<Storage, ServeE
             let clients = listen_for_clients(&config.listen).await?;
             for listener in [Some(clients), listen_for_status(config).await?].into_iter().flatten() {
                 let (stop, stopped) = oneshot::channel();
-                let serving = listener.serve(waiting_router(&reason), told(stopped));
-                waiting.push(Server { name: "HTTP", stop, task: tokio::spawn(serving) });
+                let serving = listener.serve(waiting_router(&reason), stop_requested(stopped));
+                waiting.push(ListenerTask { name: "HTTP", stop, task: tokio::spawn(serving) });
             }
         }
-        sleep(ROOM_LOOK_EVERY).await;
+        sleep(WAITING_CHECK_EVERY).await;
     }
 }
 
-/// The storage, or in words what is short. At first the node makes room itself, where it can.
+/// Returns the storage, or a text that says what is missing. The first attempt frees space if possible.
 async fn attempt(config: &ServeConfig, is_first: bool) -> Result<Result<Storage, String>, ServeError> {
-    let (data, id) = (config.data.clone(), config.id);
+    let data = config.data.clone();
+    let id = config.id;
     let opened = spawn_blocking(move || {
-        // Looked at first: a start that fails for want of room half-way would leave files behind each time.
+        // Checked first: a start that fails halfway because the disk is full would leave files behind each time.
         let is_short = || free_bytes(&data).is_ok_and(|free| free < START_ROOM_BYTES);
         if is_first && is_short() {
-            make_room(&data, id)?;
+            free_log(&data, id)?;
         }
         if is_short() {
             let needed = START_ROOM_BYTES / MIB;
@@ -85,7 +87,7 @@ async fn attempt(config: &ServeConfig, is_first: bool) -> Result<Result<Storage,
         }
         match Storage::open(&data, id) {
             Ok(storage) => Ok(Ok(storage)),
-            // A quota, which the look at the file system does not see.
+            // A quota, which the free space of the file system does not show.
             Err(error) if error.is_no_room() => Ok(Err(format!("no space on the disk: {error}"))),
             Err(error) => Err(ServeError::from(error)),
         }
@@ -94,7 +96,7 @@ async fn attempt(config: &ServeConfig, is_first: bool) -> Result<Result<Storage,
 }
 
 /// Frees the log entries that a snapshot covers.
-fn make_room(data: &Path, id: NodeId) -> Result<(), ServeError> {
+fn free_log(data: &Path, id: NodeId) -> Result<(), ServeError> {
     match free_covered_log(data, id) {
         Ok(None) => Ok(()),
         Ok(Some(through)) => {
@@ -109,14 +111,15 @@ fn make_room(data: &Path, id: NodeId) -> Result<(), ServeError> {
     }
 }
 
-/// Tells the replica while little space is left. Warns when even less is left, and then transfers the leadership: a follower that
-/// ends disturbs nobody.
+/// Informs the replica while free space is low. When it is even lower, warns and transfers the leadership: a follower
+/// can stop without disturbing clients.
 pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Replica<TokioRuntime>) {
-    let (mut low, mut refuses) = (false, false);
+    let mut low = false;
+    let mut refuses = false;
     loop {
         sleep(WATCH_EVERY).await;
-        let Some(free) = look(&data).await else { continue };
-        let refused_below = if refuses { WRITE_ROOM_BYTES + WRITE_ROOM_AGAIN_BYTES } else { WRITE_ROOM_BYTES };
+        let Some(free) = read_free_bytes(&data).await else { continue };
+        let refused_below = if refuses { WRITE_ROOM_BYTES + WRITE_ROOM_HYSTERESIS_BYTES } else { WRITE_ROOM_BYTES };
         if refuses != (free < refused_below) {
             refuses = !refuses;
             replica.set_disk_low(refuses);
@@ -139,7 +142,7 @@ pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Repl
             tracing::error!("{warning}");
             node.warn(Concern::Disk, Some(warning));
             replica.transfer_leadership().await;
-        } else if low && free >= ROOM_AGAIN * START_ROOM_BYTES {
+        } else if low && free >= RECOVERED_FACTOR * START_ROOM_BYTES {
             low = false;
             tracing::info!(free_mib = free / MIB, "the disk has enough space again");
             node.warn(Concern::Disk, None);
@@ -147,11 +150,11 @@ pub(super) async fn watch(data: PathBuf, node: Node<TokioRuntime>, replica: Repl
     }
 }
 
-async fn look(data: &Path) -> Option<u64> {
+async fn read_free_bytes(data: &Path) -> Option<u64> {
     let path = data.to_owned();
     match spawn_blocking(move || free_bytes(&path)).await {
         Ok(Ok(free)) => Some(free),
-        // What cannot be looked at is not guessed: a write that fails says it all.
+        // Without a figure nothing happens: a write that fails reports the problem.
         Ok(Err(error)) => {
             tracing::debug!(%error, "the free space on the disk is unknown");
             None

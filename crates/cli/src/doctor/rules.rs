@@ -1,41 +1,41 @@
-//! From what was seen to findings: nothing is asked here, so each rule can be tried on an invented cluster.
+//! The rules: pure functions from the result of a probe to findings, tested on invented clusters.
 
 use super::finding::{Finding, fail, ok, warn};
 
 mod links;
 
-use crate::look::{ClusterLook, Endpoint, NodeAnswer};
+use crate::probe::{ClusterProbe, Endpoint, NodeAnswer};
 use fairhold_types::{NodeId, duration};
 use std::{collections::BTreeSet, time::Duration};
 
-/// A follower that is more entries behind than this is more than just slow.
+/// A follower that is more entries behind than this is not only slow.
 const LAG_MAX: u64 = 1_000;
-/// A member that has acknowledged nothing for longer than this does not hear the leader.
+/// A member that has acknowledged nothing for longer than this does not reach the leader.
 const SILENT_MAX: Duration = Duration::from_secs(2);
-/// Milliseconds by which clocks may differ before people are misled.
+/// The most by which clocks may differ before they mislead people, in milliseconds.
 const CLOCK_DIFFERENCE_MAX: u64 = 1_000;
-/// Bytes of free space below which a disk may be full any moment.
+/// With fewer free bytes, a disk may be full at any moment.
 const DISK_FULL: u64 = 256 << 20;
-/// Bytes of free space below which it will be full soon.
+/// With fewer free bytes, a disk will be full soon.
 const DISK_LOW: u64 = 2 << 30;
-/// Percent of free space below which it will be too, unless that is many bytes yet.
+/// With a lower percentage of free space, a disk will be full soon, unless it has `DISK_PLENTY`.
 const DISK_LOW_PERCENT: u64 = 10;
-/// So many.
+/// With this many free bytes, the percentage does not matter.
 const DISK_PLENTY: u64 = 20 << 30;
-/// Open files that a node needs: ten thousand connections of clients, and its own.
+/// The open files that a node needs: ten thousand client connections, and its own files.
 const OPEN_FILES_WANTED: u64 = 12_000;
-/// Percent of its open files that a node may have in use.
+/// The highest percentage of its limit on open files that a node should use.
 const OPEN_FILES_USED_MAX: u64 = 80;
-/// The percentage of its budget from which on `doctor` warns.
+/// From this percentage of the state budget on, `doctor` warns.
 const STATE_USED_MAX: u64 = 80;
 
-/// Judges all that was seen, in the order in which it is best read.
-pub(super) fn judge(seen: &ClusterLook) -> Vec<Finding> {
+/// Evaluates all rules, in the order of the report.
+pub(super) fn evaluate(seen: &ClusterProbe) -> Vec<Finding> {
     let mut findings: Vec<Finding> = seen.endpoints.iter().map(|endpoint| reachable(seen, endpoint)).collect();
     if seen.answering().next().is_none() {
         return findings;
     }
-    findings.extend(seen.peers.iter().map(|(address, knocked)| peer_port(address, knocked)));
+    findings.extend(seen.peers.iter().map(|(address, connected)| peer_port(address, connected)));
     findings.push(quorum(seen));
     findings.push(leader(seen));
     findings.push(term(seen));
@@ -54,11 +54,11 @@ pub(super) fn judge(seen: &ClusterLook) -> Vec<Finding> {
     findings
 }
 
-fn reachable(seen: &ClusterLook, endpoint: &Endpoint) -> Finding {
+fn reachable(seen: &ClusterProbe, endpoint: &Endpoint) -> Finding {
     const CHECK: &str = "endpoint";
     let url = &endpoint.url;
     let ours = seen.cluster_id();
-    match &endpoint.says {
+    match &endpoint.answer {
         Err(error) => {
             let members = seen.members();
             let node = members.iter().find(|(_, (member, _))| member == url);
@@ -73,7 +73,7 @@ fn reachable(seen: &ClusterLook, endpoint: &Endpoint) -> Finding {
         Ok(answer) if answer.cluster.cluster.is_none() => fail(
             CHECK,
             format!("{url} is node {} and belongs to no cluster yet", answer.cluster.id),
-            "start every node in its list of members: the cluster forms when they all can be reached",
+            "start every node in its list of members: the cluster forms when all of them can be reached",
         ),
         Ok(answer) if answer.cluster.cluster != ours => fail(
             CHECK,
@@ -88,18 +88,18 @@ fn name(cluster: Option<&str>) -> &str {
     cluster.map_or("none", |id| id.get(..8).unwrap_or(id))
 }
 
-fn peer_port(address: &str, knocked: &Result<(), String>) -> Finding {
-    match knocked {
+fn peer_port(address: &str, connected: &Result<(), String>) -> Finding {
+    match connected {
         Ok(()) => ok("peer", format!("{address} accepts connections")),
         Err(error) => warn(
             "peer",
-            format!("the peer port {address} accepts no connection from this machine: {error}"),
-            "if its node runs, check that the firewall admits the other nodes to that port (it need not admit this machine)",
+            format!("the peer port {address} accepts no connections from this machine: {error}"),
+            "if the node runs, check that the firewall admits the other nodes to that port (it need not admit this machine)",
         ),
     }
 }
 
-fn quorum(seen: &ClusterLook) -> Finding {
+fn quorum(seen: &ClusterProbe) -> Finding {
     let members = seen.members();
     let voters: BTreeSet<NodeId> = voters(seen);
     let needed = voters.len() / 2 + 1;
@@ -114,8 +114,10 @@ fn quorum(seen: &ClusterLook) -> Finding {
         );
     }
     if up.len() < needed {
-        let advice =
-            format!("start the nodes that are down ({}): until then the cluster grants and writes nothing", down.join(", "));
+        let advice = format!(
+            "start the nodes that are down ({}): until then the cluster grants no locks and accepts no writes",
+            down.join(", ")
+        );
         return fail("quorum", text, advice);
     }
     if up.len() == needed && !down.is_empty() {
@@ -128,15 +130,15 @@ fn quorum(seen: &ClusterLook) -> Finding {
     ok("quorum", text)
 }
 
-/// The members that vote, as the one says that has seen most.
-fn voters(seen: &ClusterLook) -> BTreeSet<NodeId> {
+/// The voting members, according to the node with the newest state.
+fn voters(seen: &ClusterProbe) -> BTreeSet<NodeId> {
     let nodes = seen.nodes();
     let newest = nodes.values().max_by_key(|(_, answer)| (answer.cluster.term, answer.cluster.revision));
     let members = newest.into_iter().flat_map(|(_, answer)| &answer.cluster.members);
     members.filter(|member| member.role != "learner").map(|member| member.id).collect()
 }
 
-fn leader(seen: &ClusterLook) -> Finding {
+fn leader(seen: &ClusterProbe) -> Finding {
     const CHECK: &str = "leader";
     let nodes = seen.nodes();
     let leads: Vec<NodeId> = nodes.iter().filter(|(_, (_, answer))| answer.cluster.role == "leader").map(|(id, _)| *id).collect();
@@ -144,7 +146,7 @@ fn leader(seen: &ClusterLook) -> Finding {
     let said = || {
         let say = |(id, (_, answer)): (&NodeId, &(&Endpoint, &NodeAnswer))| match answer.cluster.leader {
             Some(leader) => format!("node {id} says {leader}"),
-            None => format!("node {id} says nobody"),
+            None => format!("node {id} says none"),
         };
         nodes.iter().map(say).collect::<Vec<_>>().join(", ")
     };
@@ -155,8 +157,8 @@ fn leader(seen: &ClusterLook) -> Finding {
         ([], [None]) => fail(
             CHECK,
             "there is no leader",
-            "check that a majority of the nodes runs and can reach each other's peer ports; then they elect a leader within a \
-             second",
+            "check that a majority of the nodes runs and that they reach each other's peer ports; then they elect a leader \
+             within a second",
         ),
         ([_], _) => warn(
             CHECK,
@@ -172,25 +174,25 @@ fn leader(seen: &ClusterLook) -> Finding {
     }
 }
 
-fn term(seen: &ClusterLook) -> Finding {
+fn term(seen: &ClusterProbe) -> Finding {
     let terms: BTreeSet<u64> = seen.nodes().values().map(|(_, answer)| answer.cluster.term).collect();
     match terms.iter().collect::<Vec<_>>().as_slice() {
         [term] => ok("term", format!("all nodes that answer are in term {term}")),
         terms => warn(
             "term",
             format!("the nodes are in different terms: {}", terms.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
-            "an election may be under way: run doctor again in a second; if they still differ, look for a node that reaches only \
-             some of the others",
+            "an election may be in progress: run doctor again in a second; if they still differ, look for a node that reaches \
+             only some of the others",
         ),
     }
 }
 
-/// What the leader knows of the others.
-fn followers(seen: &ClusterLook) -> Vec<Finding> {
+/// What the leader knows about the other nodes.
+fn followers(seen: &ClusterProbe) -> Vec<Finding> {
     let nodes = seen.nodes();
     let Some((_, answer)) = nodes.values().find(|(_, answer)| answer.cluster.role == "leader") else { return Vec::new() };
     let others = answer.cluster.members.iter().filter(|member| member.id != answer.cluster.id);
-    let judged = others.map(|member| {
+    let findings = others.map(|member| {
         let silent = member.silent_for.as_deref().and_then(|text| duration::parse(text).ok());
         let id = member.id;
         if let Some(count) = member.lost_entries {
@@ -211,18 +213,18 @@ fn followers(seen: &ClusterLook) -> Vec<Finding> {
                 "wait if it has just started; if it does not catch up, check its disk and its network",
             ),
             (_, Some(lag)) => ok("follower", format!("node {id} is {lag} log entries behind the leader")),
-            (_, None) => warn("follower", format!("the leader has not heard from node {id} yet"), "look again in a second"),
+            (_, None) => warn("follower", format!("node {id} has not answered the leader yet"), "run doctor again in a second"),
         }
     });
-    judged.collect()
+    findings.collect()
 }
 
 fn lost_entries(id: NodeId, count: u64) -> Finding {
     fail(
         "follower",
-        format!("node {id} has lost {count} log entries that it had acknowledged, and does not take part"),
+        format!("node {id} has lost {count} log entries that it had acknowledged and does not take part"),
         format!(
-            "start node {id} with its newest data directory (its log says more); if that is gone, leave node {id} stopped: this \
+            "start node {id} with its newest data directory (see its log); if that is gone, leave node {id} stopped: this \
              version cannot replace a member yet"
         ),
     )
@@ -231,19 +233,17 @@ fn lost_entries(id: NodeId, count: u64) -> Finding {
 fn ready(id: NodeId, answer: &NodeAnswer) -> Finding {
     match &answer.readiness {
         Some(readiness) if readiness.ready => ok("ready", format!("node {id} can serve")),
-        Some(readiness) if readiness.shutting_down => warn(
-            "ready",
-            format!("node {id} is shutting down"),
-            "start it again when it has stopped, unless it is meant to be down",
-        ),
+        Some(readiness) if readiness.shutting_down => {
+            warn("ready", format!("node {id} is shutting down"), "start it again when it has stopped, unless it should be down")
+        }
         Some(readiness) => fail(
             "ready",
             format!("node {id} cannot serve: {}", readiness.reason.as_deref().unwrap_or("it gives no reason")),
-            "see the lines on quorum and leader above; a node that is just starting needs a moment",
+            "see the quorum and leader lines above; a node that has just started needs a moment",
         ),
         None => fail(
             "ready",
-            format!("node {id} does not say whether it can serve"),
+            format!("node {id} does not report whether it can serve"),
             "run doctor again; if this persists, read the node's log",
         ),
     }
@@ -251,22 +251,27 @@ fn ready(id: NodeId, answer: &NodeAnswer) -> Finding {
 
 fn clock(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
     let clock = answer.clock?;
-    let seen =
-        format!("node {id}'s clock is {} ms {} this machine's (±{} ms)", clock.ahead.abs(), side(clock.ahead), clock.doubt);
-    Some(if clock.surely() > CLOCK_DIFFERENCE_MAX {
-        warn("clock", seen, "set the clocks by NTP. Locks do not depend on them, only the times shown to people do")
+    let seen = format!(
+        "node {id}'s clock is {} ms {} this machine's (±{} ms)",
+        clock.offset.abs(),
+        side(clock.offset),
+        clock.uncertainty
+    );
+    Some(if clock.min_difference() > CLOCK_DIFFERENCE_MAX {
+        warn("clock", seen, "set the clocks by NTP. Locks do not depend on them, only the times that people see")
     } else {
         ok("clock", seen)
     })
 }
 
-fn side(ahead: i64) -> &'static str {
-    if ahead < 0 { "behind" } else { "ahead of" }
+fn side(offset: i64) -> &'static str {
+    if offset < 0 { "behind" } else { "ahead of" }
 }
 
 fn disk(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
     let host = &answer.readiness.as_ref()?.host;
-    let (free, all) = (host.disk_free_bytes?, host.disk_bytes?);
+    let free = host.disk_free_bytes?;
+    let all = host.disk_bytes?;
     let percent = free.saturating_mul(100).checked_div(all).unwrap_or(0);
     let seen = format!("node {id} has {} free for its data, {percent} % of the disk", size(free));
     let advice = "free space on the disk of its data directory: a node that cannot write stops";
@@ -278,7 +283,8 @@ fn disk(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
 }
 
 fn state(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
-    let (bytes, max) = (answer.cluster.state_bytes, answer.cluster.state_bytes_max?);
+    let bytes = answer.cluster.state_bytes;
+    let max = answer.cluster.state_bytes_max?;
     let percent = bytes.saturating_mul(100).checked_div(max).unwrap_or(0);
     let seen = format!("node {id} has a state of {}, {percent} % of its budget of {}", size(bytes), size(max));
     Some(if percent >= STATE_USED_MAX {
@@ -286,7 +292,7 @@ fn state(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
         let least: Vec<String> = least.map(|id| format!("node {id}")).collect();
         let advice = "remove nodes of the tree or end sessions: when the state is full, the cluster refuses requests that create \
                       something; or give more memory, or a larger --state-bytes-max, to";
-        warn("state", seen, format!("{advice} {}, which can hold the least", least.join(" and ")))
+        warn("state", seen, format!("{advice} {}, which has the smallest budget", least.join(" and ")))
     } else {
         ok("state", seen)
     })
@@ -299,13 +305,14 @@ fn size(bytes: u64) -> String {
 
 fn open_files(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
     let host = &answer.readiness.as_ref()?.host;
-    let (open, max) = (host.open_files?, host.open_files_max?);
+    let open = host.open_files?;
+    let max = host.open_files_max?;
     let seen = format!("node {id} has {open} of {max} files and sockets open");
     Some(if open.saturating_mul(100) > max.saturating_mul(OPEN_FILES_USED_MAX) {
         fail(
             "open_files",
             seen,
-            "raise its limit (ulimit -n, LimitNOFILE=65536 in its unit) and restart it: it will refuse connections",
+            "raise its limit (ulimit -n, LimitNOFILE=65536 in its unit) and restart it: at the limit it refuses connections",
         )
     } else if max < OPEN_FILES_WANTED {
         let advice = "raise its limit (ulimit -n, LimitNOFILE=65536 in its unit): a node accepts up to 10000 connections";
@@ -317,13 +324,15 @@ fn open_files(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
 
 fn defects(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
     let newest = answer.cluster.defects.last()?;
-    let (kind, fingerprint, index) = (&newest.kind, &newest.fingerprint, newest.log_index);
+    let kind = &newest.kind;
+    let fingerprint = &newest.fingerprint;
+    let index = newest.log_index;
     Some(if answer.cluster.defects.iter().any(|defect| defect.left_out) {
         warn(
             "defects",
             format!("node {id} skipped a command that panicked: {kind} {fingerprint}, log entry {index}: {}", newest.message),
             "this is a defect in fairhold: report it with this line and the node's log, and upgrade when there is a fix. The \
-             cluster works without that command",
+             cluster continues without that command",
         )
     } else {
         warn(
@@ -334,7 +343,7 @@ fn defects(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
     })
 }
 
-fn versions(seen: &ClusterLook) -> Finding {
+fn versions(seen: &ClusterProbe) -> Finding {
     let nodes = seen.nodes();
     let versions: BTreeSet<&str> = nodes.values().map(|(_, answer)| answer.cluster.version.as_ref()).collect();
     if let [version] = versions.iter().collect::<Vec<_>>().as_slice() {
@@ -346,5 +355,5 @@ fn versions(seen: &ClusterLook) -> Finding {
 }
 
 #[cfg(test)]
-#[path = "judge_tests.rs"]
+#[path = "rules_tests.rs"]
 mod tests;

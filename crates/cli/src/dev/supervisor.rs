@@ -1,4 +1,4 @@
-//! Keeps one node running: a child process that ends when this process does, however it does.
+//! Supervises one node: a child process that ends when this process ends, for any reason.
 
 use super::error::{DevError, ended_how};
 use fairhold_types::NodeId;
@@ -20,32 +20,32 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How long a node may take to end by itself before it is killed. Above what a node allows itself.
+/// How long a node may take to stop before it is killed: more than a node allows itself.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
-/// The longest piece of a log line that is passed on in one go.
+/// The longest piece of a log line to forward at once, in bytes.
 const LOG_LINE_BYTES_MAX: u64 = 64 * 1024;
 
-/// What became of a node.
+/// An event of a node's process.
 #[derive(Debug)]
 pub(super) enum ChildEvent {
-    /// Its process runs.
+    /// The process has started.
     Started { id: NodeId, pid: u32 },
-    /// Its process ended without having been asked to.
+    /// The process ended by itself.
     Ended { id: NodeId, pid: u32, status: ExitStatus },
-    /// There is no process.
+    /// The process cannot be started.
     CannotStart { id: NodeId, error: io::Error },
 }
 
 /// Where a node's log lines go.
 #[derive(Debug)]
 pub(super) enum LogTarget {
-    /// To this process's stderr, with the node's number.
+    /// To this process's stderr, prefixed with the node's number.
     Stderr,
-    /// To a file, while the live view has the terminal.
+    /// To a file, while the live view uses the terminal.
     File(PathBuf),
 }
 
-/// The keeper of one node.
+/// The supervisor of one node.
 #[derive(Debug)]
 pub(super) struct ChildSupervisor {
     id: NodeId,
@@ -62,7 +62,7 @@ enum LogWriter {
 }
 
 impl ChildSupervisor {
-    /// Nothing runs yet. A node that died is started again after that time, where one is given.
+    /// Starts nothing yet. With `restart_after`, a node that has died is restarted after that time.
     pub(super) fn new(
         id: NodeId,
         args: Vec<OsString>,
@@ -80,16 +80,16 @@ impl ChildSupervisor {
         Ok(ChildSupervisor { id, program: env::current_exe()?, args, logs, restart_after })
     }
 
-    /// Keeps the node running until `stop`. Then no process of it is left.
-    pub(super) async fn keep(self, events: mpsc::Sender<ChildEvent>, mut stop: watch::Receiver<bool>) {
+    /// Keeps the node running until `stop`. Afterwards its process has ended.
+    pub(super) async fn run(self, events: mpsc::Sender<ChildEvent>, mut stop: watch::Receiver<bool>) {
         loop {
             match self.start() {
                 Ok((child, pid)) => {
-                    tell(&events, ChildEvent::Started { id: self.id, pid }).await;
-                    let Some(status) = self.attend(child, &mut stop).await else { return };
-                    tell(&events, ChildEvent::Ended { id: self.id, pid, status }).await;
+                    report(&events, ChildEvent::Started { id: self.id, pid }).await;
+                    let Some(status) = self.wait_or_stop(child, &mut stop).await else { return };
+                    report(&events, ChildEvent::Ended { id: self.id, pid, status }).await;
                 }
-                Err(error) => tell(&events, ChildEvent::CannotStart { id: self.id, error }).await,
+                Err(error) => report(&events, ChildEvent::CannotStart { id: self.id, error }).await,
             }
             let Some(pause) = self.restart_after else { return };
             tokio::select! {
@@ -102,24 +102,24 @@ impl ChildSupervisor {
 
     fn start(&self) -> io::Result<(Child, u32)> {
         let mut command = Command::new(&self.program);
-        // A pipe that nobody writes to: the node sees its end when this process is gone.
+        // Nobody writes to this pipe: it closes when this process ends, and then the node stops.
         command.args(&self.args).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        // A Ctrl-C in the terminal is for this process, which then ends the nodes in good order.
+        // Ctrl-C in the terminal reaches only this process, which then stops the nodes in order.
         command.process_group(0).kill_on_drop(true);
         for (name, _) in env::vars_os().filter(|(name, _)| is_own_variable(name)) {
             command.env_remove(name);
         }
         let mut child = command.spawn()?;
         if let Some(stderr) = child.stderr.take() {
-            tokio::spawn(pass_on(stderr, self.logs.clone(), self.id));
+            tokio::spawn(forward_log(stderr, self.logs.clone(), self.id));
         }
-        let pid = child.id().ok_or_else(|| io::Error::other("the process has no number"))?;
+        let pid = child.id().ok_or_else(|| io::Error::other("the process has no pid"))?;
         Ok((child, pid))
     }
 
-    /// Waits until the process ended by itself, or ends it when `stop` says so.
-    async fn attend(&self, mut child: Child, stop: &mut watch::Receiver<bool>) -> Option<ExitStatus> {
-        // Waiting closes a pipe to stdin that the child still has, and its end would end the node.
+    /// Waits until the process ends by itself, and returns its status. On `stop`, ends it and returns none.
+    async fn wait_or_stop(&self, mut child: Child, stop: &mut watch::Receiver<bool>) -> Option<ExitStatus> {
+        // `wait` closes the pipe to the child's stdin, and that would stop the node.
         let held = child.stdin.take();
         let ended = tokio::select! {
             biased;
@@ -134,49 +134,49 @@ impl ChildSupervisor {
     }
 
     fn unknown_status(&self, error: &io::Error) -> ExitStatus {
-        eprintln!("dev: how node {} ended is not known: {error}", self.id);
+        eprintln!("dev: the exit status of node {} is unknown: {error}", self.id);
         ExitStatus::default()
     }
 
     async fn end(&self, child: &mut Child) {
-        // None: it has ended by itself meanwhile.
+        // There is none if the process has ended by itself.
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
         if let Some(pid) = pid
             && let Err(error) = rustix::process::kill_process(pid, rustix::process::Signal::TERM)
         {
-            eprintln!("dev: node {} cannot be asked to end: {error}", self.id);
+            eprintln!("dev: cannot send SIGTERM to node {}: {error}", self.id);
         }
         match timeout(STOP_TIMEOUT, child.wait()).await {
             Ok(Ok(status)) if status.success() => {}
-            Ok(Ok(status)) => eprintln!("dev: node {} {} when asked to end", self.id, ended_how(status)),
-            Ok(Err(error)) => eprintln!("dev: how node {} ended is not known: {error}", self.id),
+            Ok(Ok(status)) => eprintln!("dev: node {} {} after SIGTERM", self.id, ended_how(status)),
+            Ok(Err(error)) => eprintln!("dev: the exit status of node {} is unknown: {error}", self.id),
             Err(_) => {
-                eprintln!("dev: node {} did not end within {} s: killing it", self.id, STOP_TIMEOUT.as_secs());
+                eprintln!("dev: node {} did not stop within {} s: killing it", self.id, STOP_TIMEOUT.as_secs());
                 if let Err(error) = child.kill().await {
-                    eprintln!("dev: node {} cannot be killed: {error}", self.id);
+                    eprintln!("dev: cannot kill node {}: {error}", self.id);
                 }
             }
         }
     }
 }
 
-/// A node of `dev` is told all it needs by flags; variables that are meant for another node would change it. What to log is
-/// no secret of one node.
+/// Whether to keep a variable from the nodes: `dev` configures them with flags, and variables meant for another node
+/// would interfere. The log filter may apply to all of them.
 fn is_own_variable(name: &std::ffi::OsStr) -> bool {
     name.to_string_lossy().starts_with("FAIRHOLD_") && name != "FAIRHOLD_LOG"
 }
 
-async fn tell(events: &mpsc::Sender<ChildEvent>, event: ChildEvent) {
-    // Nobody listens any more once everything is about to stop.
+async fn report(events: &mpsc::Sender<ChildEvent>, event: ChildEvent) {
+    // During the shutdown nobody receives events.
     drop(events.send(event).await);
 }
 
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error means that the sender of the stop signal is gone, which means the same.
+    // If the sender is gone, that is a stop too.
     drop(stop.wait_for(|stop| *stop).await);
 }
 
-async fn pass_on(from: impl AsyncRead + Unpin, to: LogWriter, id: NodeId) {
+async fn forward_log(from: impl AsyncRead + Unpin, to: LogWriter, id: NodeId) {
     use tokio::io::AsyncReadExt;
 
     let mut reader = BufReader::new(from);
@@ -197,7 +197,7 @@ fn write_log(to: &LogWriter, id: NodeId, line: &[u8]) {
         LogWriter::Stderr => io::stderr().write_all(prefixed.as_bytes()),
         LogWriter::File(file) => file.lock().write_all(prefixed.as_bytes()),
     };
-    // Nowhere is left to complain to, and the node must not block on a full pipe: reading goes on.
+    // There is no place to report an error, and reading continues: the node must not block on a full pipe.
     drop(written);
 }
 
@@ -205,17 +205,17 @@ fn write_log(to: &LogWriter, id: NodeId, line: &[u8]) {
 mod tests {
     use super::*;
 
-    /// A keeper of a shell script in the place of a node.
-    fn keeper(script: &str, restart_after: Option<Duration>) -> ChildSupervisor {
+    /// A supervisor with a shell script in place of a node.
+    fn supervisor(script: &str, restart_after: Option<Duration>) -> ChildSupervisor {
         let args = vec!["-c".into(), script.into()];
         ChildSupervisor { id: 1, program: "/bin/sh".into(), args, logs: LogWriter::Stderr, restart_after }
     }
 
     #[tokio::test]
-    async fn a_node_that_ends_is_told_of_and_left_alone_without_restart() {
+    async fn without_restart_a_node_that_ends_is_reported_and_stays_down() {
         let (events_in, mut events) = mpsc::channel(8);
         let (_stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(keeper("exit 3", None).keep(events_in, stopped));
+        let task = tokio::spawn(supervisor("exit 3", None).run(events_in, stopped));
         let Some(ChildEvent::Started { id: 1, pid: started }) = events.recv().await else { panic!("not started") };
         let Some(ChildEvent::Ended { id: 1, pid, status }) = events.recv().await else { panic!("not ended") };
         assert_eq!((pid, ended_how(status).as_str()), (started, "ended with exit code 3"));
@@ -224,10 +224,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_killed_node_is_started_again() {
+    async fn a_killed_node_is_restarted() {
         let (events_in, mut events) = mpsc::channel(8);
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(keeper("kill -9 $$", Some(Duration::ZERO)).keep(events_in, stopped));
+        let task = tokio::spawn(supervisor("kill -9 $$", Some(Duration::ZERO)).run(events_in, stopped));
         let mut pids = Vec::new();
         while pids.len() < 2 {
             match events.recv().await {
@@ -242,16 +242,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_running_node_is_asked_to_end_and_its_stdin_stays_open_until_then() {
+    async fn a_running_node_receives_sigterm_and_its_stdin_stays_open_until_it_ends() {
         let (events_in, mut events) = mpsc::channel(8);
         let (stop, stopped) = watch::channel(false);
         let directory = tempfile::tempdir().unwrap();
         let log = directory.path().join("log");
-        // `read` returns when stdin ends; the shell waits for it, interrupted by the signal only.
+        // `read` returns when stdin closes; otherwise only the signal interrupts it.
         let script = "trap 'echo asked >&2; exit 0' TERM; echo up >&2; read line; echo stdin ended >&2";
         let file = Arc::new(Mutex::new(File::create(&log).unwrap()));
-        let keeper = ChildSupervisor { logs: LogWriter::File(file), ..keeper(script, None) };
-        let task = tokio::spawn(keeper.keep(events_in, stopped));
+        let supervisor = ChildSupervisor { logs: LogWriter::File(file), ..supervisor(script, None) };
+        let task = tokio::spawn(supervisor.run(events_in, stopped));
         assert!(matches!(events.recv().await, Some(ChildEvent::Started { .. })));
         while !std::fs::read_to_string(&log).unwrap().contains("up") {
             tokio::task::yield_now().await;
@@ -259,11 +259,11 @@ mod tests {
         stop.send_replace(true);
         task.await.unwrap();
         assert!(!std::fs::read_to_string(&log).unwrap().contains("stdin ended"));
-        assert!(events.recv().await.is_none(), "an end that was asked for is no news");
+        assert!(events.recv().await.is_none(), "a requested stop is not an event");
     }
 
     #[test]
-    fn variables_of_another_node_are_kept_from_the_nodes() {
+    fn variables_for_another_node_do_not_reach_the_nodes() {
         for (name, own) in [("FAIRHOLD_ID", true), ("FAIRHOLD_LISTEN", true), ("FAIRHOLD_LOG", false), ("PATH", false)] {
             assert_eq!(is_own_variable(name.as_ref()), own, "{name}");
         }

@@ -1,11 +1,11 @@
-//! Findings as text: lines for people, without colours; or one JSON object.
+//! The report: lines for people, without colours, or one JSON object.
 
 use super::finding::{Finding, Grade, worst};
 use serde::Serialize;
 
 #[derive(Serialize)]
 struct DoctorReport<'a> {
-    /// The worst of all.
+    /// The worst grade.
     grade: Grade,
     findings: &'a [Finding],
 }
@@ -18,7 +18,7 @@ fn word(grade: Grade) -> &'static str {
     }
 }
 
-/// A line for each finding, what to do below it, and how many there are of each kind.
+/// A line for each finding with its advice below, and the counts by grade.
 pub(super) fn table(findings: &[Finding]) -> String {
     let mut text = String::new();
     for finding in findings {
@@ -32,10 +32,10 @@ pub(super) fn table(findings: &[Finding]) -> String {
     text
 }
 
-/// The same for programs.
+/// The findings as one JSON object.
 pub(super) fn json(findings: &[Finding]) -> String {
     let report = DoctorReport { grade: worst(findings), findings };
-    // Nothing in it can fail to be JSON: texts and names of variants.
+    // Serialising cannot fail: the report has only strings and enum names.
     let mut text = serde_json::to_string(&report).unwrap_or_default();
     text.push('\n');
     text
@@ -56,13 +56,13 @@ mod tests {
     }
 
     #[test]
-    fn what_to_do_stands_below_what_was_seen() {
+    fn advice_is_below_its_finding() {
         let lines = ["ok    disk        what was seen", "warn  disk        what was seen", "                  -> what to do"];
         assert_eq!(table(&findings()), format!("{}\n1 ok, 1 warn, 0 fail\n", lines.join("\n")));
     }
 
     #[test]
-    fn programs_get_the_same() {
+    fn json_has_the_same_findings() {
         let json: serde_json::Value = serde_json::from_str(&json(&findings())).unwrap();
         assert_eq!((&json["grade"], &json["findings"][1]["do"]), (&"warn".into(), &"what to do".into()));
         assert_eq!(json["findings"][0].get("do"), None);
