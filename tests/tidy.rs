@@ -1,4 +1,5 @@
-//! The rules of this repository, as tests: which crates may depend on which, what a file looks like, what tests may not do.
+//! The rules of this repository, as tests: which crates may depend on which, what a file looks like, what tests may not
+//! do.
 //!
 //! Every rule is a pure function from text to complaints, and a planted violation shows that it can fail.
 

@@ -1,5 +1,5 @@
-//! The single-file clients that users copy, `docs/examples/fairhold.py`, `.mjs` and `.go`: programs count with them under a lock,
-//! learn that they lost it, and get a refusal for a late write.
+//! The single-file clients that users copy, `docs/examples/fairhold.py`, `.mjs` and `.go`: programs count with them
+//! under a lock, learn that they lost it, and get a refusal for a late write.
 
 use crate::{
     basics::urls,

@@ -1,5 +1,5 @@
-//! The network between a client and its cluster is cut, or another server answers in the cluster's place: the client knows of its
-//! loss before the cluster grants to another client, and loses nothing without need.
+//! The network between a client and its cluster is cut, or another server answers in the cluster's place: the client
+//! knows of its loss before the cluster grants to another client, and loses nothing without need.
 
 use crate::{
     basics::client_of,

@@ -104,8 +104,8 @@ fn a_waiter_dropped_at_every_point_leaves_no_orphan_and_does_not_disturb_the_hol
         let client = client_of(&cluster);
         let holder = client.lock("held").await.unwrap();
         let session = client.session().ttl(TTL).await.unwrap();
-        // It never completes while the lock is held: dropped after each of the first polls, which cover sending, waiting and the
-        // first polls of the node.
+        // It never completes while the lock is held: dropped after each of the first polls, which cover sending,
+        // waiting and the first polls of the node.
         for (polls, of_session) in (0..8).flat_map(|polls| [(polls, false), (polls, true)]) {
             let acquire = if of_session { session.lock("held") } else { client.lock("held").ttl(TTL) };
             let mut future = acquire.into_future();

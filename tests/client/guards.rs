@@ -1,4 +1,5 @@
-//! Many guards in one program with few file descriptors, on a healthy cluster: none is lost. A program without any reports that.
+//! Many guards in one program with few file descriptors, on a healthy cluster: none is lost. A program without any
+//! reports that.
 
 use crate::{
     basics::urls,

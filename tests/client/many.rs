@@ -29,7 +29,8 @@ fn raise_the_limit() {
     rustix::process::setrlimit(rustix::process::Resource::Nofile, raised).expect("the limit of open files can be raised");
 }
 
-/// Queues waiters for a held lock, then grants it to each of them; returns how many more files were open while they waited.
+/// Queues waiters for a held lock, then grants it to each of them; returns how many more files were open while they
+/// waited.
 async fn queue_and_pass_on(what: &str, cluster: &Cluster, client: &Client, waiters: usize, take: impl Fn() -> Acquire) -> usize {
     let holder = take().await.expect("a guard");
     let before = cost();

@@ -33,8 +33,8 @@ fn say(line: &str) {
     out.flush().expect("standard output can be written");
 }
 
-/// Holds the lock and looks at the token until it was paused; then reports what it found first after resuming, and whether a
-/// write with its old token succeeded.
+/// Holds the lock and looks at the token until it was paused; then reports what it found first after resuming, and
+/// whether a write with its old token succeeded.
 async fn hold(endpoints: &str, stopped: Duration) -> (bool, bool) {
     let client = Client::new(endpoints).expect("a client");
     let guard = client.lock("paused").ttl(TTL).await.expect("a lock");
@@ -63,8 +63,8 @@ async fn hold(endpoints: &str, stopped: Duration) -> (bool, bool) {
     }
 }
 
-/// The paused program is this test, in its own process. Without given endpoints, it starts its own cluster, and shows that a
-/// holder that is not paused keeps its token and may write with it.
+/// The paused program is this test, in its own process. Without given endpoints, it starts its own cluster, and shows
+/// that a holder that is not paused keeps its token and may write with it.
 #[test]
 fn a_holder_that_is_not_paused_keeps_its_token_and_writes() {
     if let Ok(endpoints) = std::env::var(ENDPOINTS) {
@@ -79,8 +79,8 @@ fn a_holder_that_is_not_paused_keeps_its_token_and_writes() {
     });
 }
 
-/// Pauses a holder in its own process until another client has its lock and has written; returns its report after resuming, and
-/// whether its late write without a token overwrote the other one.
+/// Pauses a holder in its own process until another client has its lock and has written; returns its report after
+/// resuming, and whether its late write without a token overwrote the other one.
 async fn stop_and_wake(cluster: &Cluster) -> (String, bool) {
     let me = std::env::current_exe().expect("this program has a file");
     let mut child = Command::new(me)

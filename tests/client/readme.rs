@@ -1,5 +1,5 @@
-//! The first page, run as it is: every block of README.md that a reader can paste, in order, against `fairhold dev`. Then the
-//! leader is killed, and everything works again.
+//! The first page, run as it is: every block of README.md that a reader can paste, in order, against `fairhold dev`.
+//! Then the leader is killed, and everything works again.
 
 use crate::harness::{LONG, free_ports, report, run_exclusive};
 use std::{

@@ -1,7 +1,7 @@
 //! Every call that changes something acts once, whatever arrives twice, late, or after the caller has undone it.
 //!
-//! For each changing call of the API, a sleeping follower delays the first try. The same request succeeds at another server, and
-//! the caller undoes it. Then the follower wakes and the first try arrives: nothing may change. A call of
+//! For each changing call of the API, a sleeping follower delays the first try. The same request succeeds at another
+//! server, and the caller undoes it. Then the follower wakes and the first try arrives: nothing may change. A call of
 //! `proto/openapi.json` without a row fails the test. The test also writes the table of `docs/acts-once.md`.
 
 #[path = "acts_once/rows.rs"]

@@ -1,5 +1,5 @@
-//! Three small nodes are attacked by every means that a client has, while honest clients renew, read and lock. No node dies,
-//! honest clients get prompt answers, and deletes free memory and disk again.
+//! Three small nodes are attacked by every means that a client has, while honest clients renew, read and lock. No node
+//! dies, honest clients get prompt answers, and deletes free memory and disk again.
 //!
 //! The long form takes ten minutes; each node has 1 GiB of memory and a disk of 1 GiB.
 
@@ -37,8 +37,8 @@ const CLEANERS: usize = 16;
 const P99_MAX: Duration = Duration::from_secs(1);
 /// Interval between the calls of an honest client.
 const EVERY: Duration = Duration::from_millis(200);
-/// How much of the budget, in percent, may stay in use after everything is deleted: an eighth is the history, and the names
-/// of unused locks take up to another eighth. Remembered ids disappear after a minute.
+/// How much of the budget, in percent, may stay in use after everything is deleted: an eighth is the history, and the
+/// names of unused locks take up to another eighth. Remembered ids disappear after a minute.
 const LEFT_MAX: (u64, u64) = (75, 30);
 
 /// The calls that undo what the attackers did.

@@ -49,7 +49,8 @@ fn the_count_of_a_lock_load_equals_the_count_of_the_nodes() {
             if client == "http" {
                 assert_eq!(granted, in_all as f64, "each operation is one grant: {figures}");
             } else {
-                // The loader may request first and learn the result from the watch: each operation is one grant, whichever counter has it.
+                // The loader may request first and learn the result from the watch: each operation is one grant,
+                // whichever counter has it.
                 assert!(granted <= in_all as f64, "{granted} grants: {figures}");
             }
             let (p50, p99) = (figures["latency_ms"]["p50"].as_f64(), figures["latency_ms"]["p99"].as_f64());

@@ -1,5 +1,5 @@
-//! Limits below those of the machine: memory cgroups and small file systems for nodes. Both need root, so only long forms use
-//! them.
+//! Limits below those of the machine: memory cgroups and small file systems for nodes. Both need root, so only long
+//! forms use them.
 
 use crate::harness::{NodeProcess, report};
 use std::{
@@ -59,8 +59,8 @@ impl Mount {
         Mount::made(folder, Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size_mib}m"), "tmpfs"]).arg(folder))
     }
 
-    /// A file system in a file next to the folder: the kernel can drop its pages from memory, unlike those of a file system in
-    /// memory.
+    /// A file system in a file next to the folder: the kernel can drop its pages from memory, unlike those of a file
+    /// system in memory.
     pub(crate) fn file_at(folder: &Path, size_mib: u64) -> Result<Mount, String> {
         let image = folder.with_extension("ext4");
         fs::File::create(&image).and_then(|file| file.set_len(size_mib * MIB)).expect("a file for a file system");

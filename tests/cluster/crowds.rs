@@ -1,5 +1,5 @@
-//! Very large numbers of everything, with the most expensive operations on them: how long honest clients wait, and that no
-//! election starts.
+//! Very large numbers of everything, with the most expensive operations on them: how long honest clients wait, and that
+//! no election starts.
 
 #[path = "crowds/bystanders.rs"]
 mod bystanders;

@@ -1,5 +1,5 @@
-//! Dining philosophers: those that take both forks in one step never wait for ever, and those that take one after the other
-//! are refused before they would.
+//! Dining philosophers: those that take both forks in one step never wait for ever, and those that take one after the
+//! other are refused before they would.
 
 use crate::{
     client::{Answer, Call, Client, Grant, Session},
@@ -109,7 +109,8 @@ struct Dinner {
 }
 
 impl Dinner {
-    /// Asserts that a request was refused because of the only possible circle, and that it would have closed that circle.
+    /// Asserts that a request was refused because of the only possible circle, and that it would have closed that
+    /// circle.
     #[track_caller]
     fn judge_refusal(&self, refused: &Answer, seat: usize) {
         let cycle = refused.json["cycle"].as_array().expect("a circle");
@@ -132,7 +133,8 @@ impl Dinner {
         self.refused.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Takes one fork, does `between`, and takes the other fork; gives the first back if waiting for the second would deadlock.
+    /// Takes one fork, does `between`, and takes the other fork; gives the first back if waiting for the second would
+    /// deadlock.
     async fn eat(&self, client: &Client, session: &Session, seat: usize, between: impl Future<Output = ()>) -> bool {
         let take = |fork: usize| {
             let parameters = format!("session={}&owner=philosopher-{seat}&wait={FOR_EVER}", session.id);

@@ -1,5 +1,5 @@
-//! A command that makes the state machine panic, on every node and after every restart, does not end the cluster. Only builds
-//! with planted bugs have this test.
+//! A command that makes the state machine panic, on every node and after every restart, does not end the cluster. Only
+//! builds with planted bugs have this test.
 
 use crate::{
     client::{Call, new_key},

@@ -64,8 +64,8 @@ pub(crate) async fn ask_with(url: &str, path: &str, header: &str) -> TcpStream {
     stream
 }
 
-/// Half-closes, and reads on only to learn whether an answer was on its way: the id of a grant, if one was sent. To the server,
-/// this client has disconnected.
+/// Half-closes, and reads on only to learn whether an answer was on its way: the id of a grant, if one was sent. To the
+/// server, this client has disconnected.
 async fn hang_up(mut stream: TcpStream) -> Option<String> {
     stream.shutdown().await.expect("a connection can be closed");
     let mut answer = String::new();
@@ -83,7 +83,8 @@ fn a_client_that_disconnects_at_the_moment_of_its_grant_blocks_nothing() {
         let cluster = Cluster::start().await;
         let mut dice = Dice::new(0x60a7);
         let (mut answered, mut longest) = (0, Duration::ZERO);
-        // How long after the release the grant comes, in microseconds. It depends on the machine, so the test searches for it.
+        // How long after the release the grant comes, in microseconds. It depends on the machine, so the test searches
+        // for it.
         let mut instant = 1_500;
         for round in 0..ROUNDS {
             let (client, releaser) = (cluster.client(round), cluster.client(round / NODES));
@@ -114,7 +115,8 @@ fn a_client_that_disconnects_at_the_moment_of_its_grant_blocks_nothing() {
             release.await.expect("the release");
         }
         report(&format!(
-            "disconnected while granted: {ROUNDS} rounds, {answered} answered before; the next client waited at most {longest:.0?}"
+            "disconnected while granted: {ROUNDS} rounds, {answered} answered before; \
+             the next client waited at most {longest:.0?}"
         ));
         assert!((1..ROUNDS).contains(&answered), "all moments were before the grant, or all after it: the test proves nothing");
     });

@@ -88,8 +88,8 @@ fn idle_transaction(number: usize) -> Call {
     }
 }
 
-/// Conditions used to cost nothing: many such transactions made one entry that no node could read again, and no snapshot freed
-/// its disk space.
+/// Conditions used to cost nothing: many such transactions made one entry that no node could read again, and no
+/// snapshot freed its disk space.
 #[test]
 fn a_flood_of_read_only_transactions_fills_no_disk_and_leaves_a_readable_log() {
     const AT_ONCE: usize = 200;

@@ -1,5 +1,5 @@
-//! A disk that can be full or broken, and that reports what is durable: `disk_double.c`, compiled here and loaded into a
-//! node's process. It needs no privileges and no mount, so it runs wherever the tests do.
+//! A disk that can be full or broken, and that reports what is durable: `disk_double.c`, compiled here and loaded into
+//! a node's process. It needs no privileges and no mount, so it runs wherever the tests do.
 
 use crate::{harness::NodeProcess, without::compile};
 use std::{
@@ -94,8 +94,9 @@ impl DiskDouble {
         (count("S "), count("E "))
     }
 
-    /// Removes everything that was never synced from the files of a stopped node: the ends of files, and whole files. After a
-    /// failed sync, a file keeps what was synced before it, whatever later syncs reported. A removed file stays removed.
+    /// Removes everything that was never synced from the files of a stopped node: the ends of files, and whole files.
+    /// After a failed sync, a file keeps what was synced before it, whatever later syncs reported. A removed file stays
+    /// removed.
     pub(crate) fn cut_power(&self) -> PowerCut {
         let (mut sizes, mut broken, mut names) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         let text = fs::read_to_string(&self.trace).expect("the trace is there");

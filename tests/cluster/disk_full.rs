@@ -1,5 +1,5 @@
-//! A full or broken disk ends its node, with one message for an operator. The others continue, nothing acknowledged is lost,
-//! and the node returns by itself once there is room.
+//! A full or broken disk ends its node, with one message for an operator. The others continue, nothing acknowledged is
+//! lost, and the node returns by itself once there is room.
 
 use crate::{
     client::{Call, Client},
@@ -166,8 +166,8 @@ pub(crate) async fn waits_for_room(cluster: &Cluster, node: usize) {
     assert_eq!(log.matches("as soon as there is enough space").count(), 1, "not logged exactly once: {log}");
 }
 
-/// Waits until the node, whose disk is full for such files, ends and reports it; the others continue. Returns their longest
-/// silence.
+/// Waits until the node, whose disk is full for such files, ends and reports it; the others continue. Returns their
+/// longest silence.
 async fn ends_full(cluster: &mut Cluster, load: &Load, node: usize, part: &str) -> Duration {
     let data = cluster.nodes[node].data.display().to_string();
     ended(cluster, node, &["No space left on device", part, "the other nodes go on", "Free at least", &data]).await;
@@ -312,9 +312,9 @@ fn a_node_that_cannot_write_its_log_lines_still_serves() {
     });
 }
 
-/// The kernel reports a failed write-back once, and a second sync succeeds without the lost pages. So the node must end, writes
-/// in flight must not count, and the next start must write again what it finds in the kernel's memory: the power is cut after
-/// that.
+/// The kernel reports a failed write-back once, and a second sync succeeds without the lost pages. So the node must
+/// end, writes in flight must not count, and the next start must write again what it finds in the kernel's memory: the
+/// power is cut after that.
 #[test]
 fn a_failed_sync_stops_the_leader_and_writes_in_flight_do_not_count_as_durable() {
     run_exclusive(LONG, async {

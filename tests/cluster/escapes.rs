@@ -1,6 +1,6 @@
-//! Ways in which a process leaves the process group, session, user or parents of the command of `fairhold lock`. None of these
-//! processes still works when the next holder has the lock: neither after the command has ended, nor after `fairhold lock` or
-//! its supervisor is killed.
+//! Ways in which a process leaves the process group, session, user or parents of the command of `fairhold lock`. None
+//! of these processes still works when the next holder has the lock: neither after the command has ended, nor after
+//! `fairhold lock` or its supervisor is killed.
 
 use crate::{
     client::Call,
@@ -23,7 +23,8 @@ use tokio::process::{Child, Command};
 
 /// How long an expected event may take on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
-/// How long the test looks for a process that works next to the next holder: many times the pause between two lines of a worker.
+/// How long the test looks for a process that works next to the next holder: many times the pause between two lines of
+/// a worker.
 const LOOK_FOR: Duration = Duration::from_millis(200);
 /// Ways tried at once.
 const AT_ONCE: usize = 4;
@@ -274,7 +275,8 @@ fn no_process_of_a_command_works_while_the_next_holder_has_the_lock_however_it_e
     });
 }
 
-/// Unrelated processes. To read about all of them takes many times as long as the life of a process that forks and ends.
+/// Unrelated processes. To read about all of them takes many times as long as the life of a process that forks and
+/// ends.
 const CROWD: &str = "4000";
 
 #[test]
@@ -301,7 +303,8 @@ fn processes_that_keep_forking_are_stopped_even_among_thousands_of_others() {
     });
 }
 
-/// As with `nsenter` and some container runtimes: the process group is outside of the namespace, and has no number in it.
+/// As with `nsenter` and some container runtimes: the process group is outside of the namespace, and has no number in
+/// it.
 #[test]
 fn the_exit_code_is_kept_in_a_pid_namespace_with_its_process_group_outside() {
     const ENTER: [&str; 2] = ["-rpf", "--mount-proc"];
@@ -318,8 +321,8 @@ fn the_exit_code_is_kept_in_a_pid_namespace_with_its_process_group_outside() {
     });
 }
 
-/// With few process numbers, an orphan soon gets the number of the command after it has ended. The orphan's exit code is not
-/// that of the command.
+/// With few process numbers, an orphan soon gets the number of the command after it has ended. The orphan's exit code
+/// is not that of the command.
 #[test]
 fn the_exit_code_is_kept_if_an_orphan_reuses_the_process_number() {
     const ENTER: [&str; 2] = ["-rpf", "--mount-proc"];

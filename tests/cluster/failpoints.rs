@@ -1,5 +1,5 @@
-//! A process that repeatedly crashes at one step of its work has everything acknowledged when it restarts. Only builds with the
-//! feature `failpoints` have this test.
+//! A process that repeatedly crashes at one step of its work has everything acknowledged when it restarts. Only builds
+//! with the feature `failpoints` have this test.
 
 use crate::{
     client::Call,

@@ -1,4 +1,5 @@
-//! `fairhold grants`, `elections`, `sessions` and the options of `lock`: what a script can do with a grant, command by command.
+//! `fairhold grants`, `elections`, `sessions` and the options of `lock`: what a script can do with a grant, command by
+//! command.
 
 use crate::{
     commands::{at, output_of},

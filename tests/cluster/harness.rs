@@ -203,8 +203,8 @@ impl NodeProcess {
         self.listen = Some(format!("0.0.0.0:{port}"));
     }
 
-    /// From its next start on, accepts clients at another port, so that something else can take the port of its URL. Returns its
-    /// new URL.
+    /// From its next start on, accepts clients at another port, so that something else can take the port of its URL.
+    /// Returns its new URL.
     pub(crate) fn listen_elsewhere(&mut self) -> String {
         let address = format!("127.0.0.1:{}", free_port());
         self.listen = Some(address.clone());

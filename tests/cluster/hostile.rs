@@ -1,5 +1,5 @@
-//! Crowds that do no work: slow, idle and silent connections, and nonsense at the peer ports, while honest clients lock and
-//! unlock.
+//! Crowds that do no work: slow, idle and silent connections, and nonsense at the peer ports, while honest clients lock
+//! and unlock.
 
 use crate::{
     client::{Call, Client},

@@ -23,8 +23,8 @@ const VALUE_BYTES: usize = 100;
 const GROWERS: usize = 4;
 /// Clients that write while snapshots are taken, one small value after the other.
 const WRITERS: usize = 4;
-/// How long they write without a snapshot, for comparison: about as long as three snapshots take. Meanwhile the disks finish
-/// the work that the growth of the tree left.
+/// How long they write without a snapshot, for comparison: about as long as three snapshots take. Meanwhile the disks
+/// finish the work that the growth of the tree left.
 const QUIET: Duration = Duration::from_secs(10);
 /// How long a snapshot may take.
 const SNAPSHOT_WITHIN: Duration = Duration::from_secs(120);

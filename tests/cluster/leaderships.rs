@@ -1,8 +1,8 @@
-//! The leaders that a cluster had, and which of them the test itself removed. A cluster that elects a new leader for no reason
-//! would pass most tests, because clients retry. So each change of the leader needs a cause.
+//! The leaders that a cluster had, and which of them the test itself removed. A cluster that elects a new leader for no
+//! reason would pass most tests, because clients retry. So each change of the leader needs a cause.
 //!
-//! The leaders come from the logs of the nodes, so those of stopped nodes are known too. The causes come from the harness: it
-//! records each signal, each start, and each request for another leader.
+//! The leaders come from the logs of the nodes, so those of stopped nodes are known too. The causes come from the
+//! harness: it records each signal, each start, and each request for another leader.
 
 use fairhold_types::time::WallMillis;
 use std::{
@@ -17,15 +17,15 @@ use std::{
 const TICK: Duration = Duration::from_millis(20);
 /// A shorter delay of a tick is normal scheduling.
 const LATE: Duration = Duration::from_millis(50);
-/// A follower starts an election when it has received nothing for the lease of 300 ms and at least 150 ms more; a leader sends
-/// something every 50 ms. A machine that stalled for less than the lease explains no election.
+/// A follower starts an election when it has received nothing for the lease of 300 ms and at least 150 ms more; a
+/// leader sends something every 50 ms. A machine that stalled for less than the lease explains no election.
 const LEASE: Duration = Duration::from_millis(300);
 /// An older stall explains nothing.
 const STALL_COUNTS_FOR: Duration = Duration::from_secs(2);
 /// An election follows within this time after a node returns: it must start, on a slow disk, and some elections fail.
 const FOLLOWS_WITHIN: Duration = Duration::from_secs(10);
-/// If two nodes start an election at once, the one with the higher term deposes the winner, and another election decides.
-/// That takes the lease, and then the longest wait before a vote.
+/// If two nodes start an election at once, the one with the higher term deposes the winner, and another election
+/// decides. That takes the lease, and then the longest wait before a vote.
 const RIVALS_WITHIN: Duration = Duration::from_secs(1);
 
 /// This machine's clock in milliseconds, which is also that of the logs.
@@ -102,7 +102,8 @@ impl Causes {
         let from = since.max(until.saturating_sub(millis(FOLLOWS_WITHIN)));
         let absent = |id: usize| self.absences.get(&id).into_iter().flatten().filter(|span| span.meets(from, until));
         let leader_was_away = absent(led).next().is_some();
-        // If a majority is away, a leader steps down. The majority is away from the moment at which the last of its nodes went.
+        // If a majority is away, a leader steps down. The majority is away from the moment at which the last of its
+        // nodes went.
         let mut instants = self.absences.values().flatten().map(|span| span.from.max(from)).filter(|instant| *instant <= until);
         let majority_was_away = instants.any(|instant| {
             let away = self.absences.values().filter(|spans| spans.iter().any(|span| span.meets(instant, instant)));
@@ -184,8 +185,8 @@ fn millis(time: Duration) -> u64 {
 
 static STALLS: Mutex<Vec<(u64, Duration)>> = Mutex::new(Vec::new());
 
-/// Starts to record when this process gets no processor, because then the machine stalls: a thread that only sleeps runs before
-/// busy ones.
+/// Starts to record when this process gets no processor, because then the machine stalls: a thread that only sleeps
+/// runs before busy ones.
 pub(crate) fn watch_the_machine() {
     static WATCHING: OnceLock<()> = OnceLock::new();
     WATCHING.get_or_init(|| {

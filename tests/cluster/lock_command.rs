@@ -1,5 +1,5 @@
-//! `fairhold lock`: every exit code, waiting, and what happens to the command's whole process group when the lock is lost or
-//! when `fairhold lock` is killed.
+//! `fairhold lock`: every exit code, waiting, and what happens to the command's whole process group when the lock is
+//! lost or when `fairhold lock` is killed.
 
 use crate::{
     client::{Call, new_key},
@@ -378,7 +378,8 @@ fn fifty_copies_that_count_under_one_lock_end_with_fifty() {
     });
 }
 
-/// The time that the command has to end by itself used to depend on the ttl, so a short `--max-hold` left no time to work.
+/// The time that the command has to end by itself used to depend on the ttl, so a short `--max-hold` left no time to
+/// work.
 #[test]
 fn a_command_can_work_for_most_of_its_max_hold_and_is_then_stopped_with_a_message() {
     run_parallel(SHORT, async {

@@ -1,5 +1,5 @@
-//! `fairhold lock` with obstacles: a supervisor that does not run, a process that it may not stop, a command that cannot be
-//! started, a silent node.
+//! `fairhold lock` with obstacles: a supervisor that does not run, a process that it may not stop, a command that
+//! cannot be started, a silent node.
 
 use crate::{
     client::{Call, Client, new_key},
@@ -97,8 +97,8 @@ async fn proxy(at: String, to: String, cut: watch::Receiver<bool>) {
     });
 }
 
-/// Cuts `fairhold lock` off while its supervisor is stopped; returns how many seconds before the next hold its command was gone.
-/// The command works in the given way: as a single process, or as a chain of processes.
+/// Cuts `fairhold lock` off while its supervisor is stopped; returns how many seconds before the next hold its command
+/// was gone. The command works in the given way: as a single process, or as a chain of processes.
 async fn cut_off_without_a_supervisor(ttl: &str, work: &str) -> f64 {
     let mut cluster = Cluster::plan();
     let (cut, is_cut) = watch::channel(false);
@@ -200,7 +200,8 @@ fn no_lock_is_requested_without_a_usable_proc_file_system() {
         let cluster = Cluster::start().await;
         let url = &cluster.nodes[0].url;
         let run = format!("{} lock -e {url} bare --ttl 60s -- true", env!("CARGO_BIN_EXE_fairhold"));
-        // Without /proc, as in a chroot; and with the /proc of another PID namespace, whose numbers mean other processes.
+        // Without /proc, as in a chroot; and with the /proc of another PID namespace, whose numbers mean other
+        // processes.
         for (what, script) in [
             (["-rm", "sh", "-c"], format!("mount -t tmpfs none /proc && exec {run}")),
             (["-rpf", "sh", "-c"], format!("exec {run}")),

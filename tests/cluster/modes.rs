@@ -1,4 +1,5 @@
-//! A holder changes its mode in place: from exclusive to shared at once, and from shared to exclusive when it is the only holder.
+//! A holder changes its mode in place: from exclusive to shared at once, and from shared to exclusive when it is the
+//! only holder.
 
 use crate::{
     client::{Call, whole},

@@ -1,5 +1,5 @@
-//! A stranger at the peer port without the cluster's key learns nothing and changes nothing. Nodes refuse what no node may request,
-//! even without keys.
+//! A stranger at the peer port without the cluster's key learns nothing and changes nothing. Nodes refuse what no node
+//! may request, even without keys.
 
 use crate::{
     client::Call,

@@ -1,5 +1,5 @@
-//! A semaphore never grants more permits than it has, and grants them in the order of the requests, even while leaders are
-//! killed.
+//! A semaphore never grants more permits than it has, and grants them in the order of the requests, even while leaders
+//! are killed.
 
 use crate::{
     client::{Call, Client, Grant, whole},
@@ -73,7 +73,8 @@ async fn take_and_give_back(client: Client, out: PermitsInUse, number: usize) ->
     grants
 }
 
-/// Polls the nodes in turn for the permits in use until the test is over; returns the number of answers, and the most permits.
+/// Polls the nodes in turn for the permits in use until the test is over; returns the number of answers, and the most
+/// permits.
 async fn poll_permits(client: Client, out: PermitsInUse) -> (usize, u64) {
     let (mut looks, mut most) = (0, 0);
     while !out.is_over() {

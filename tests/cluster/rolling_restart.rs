@@ -53,7 +53,8 @@ async fn queue(client: Client, load: Load) -> Vec<Grant> {
     grants
 }
 
-/// Writes one value after the other until the load is over, and reads each; meanwhile keeps a session and its lock alive.
+/// Writes one value after the other until the load is over, and reads each; meanwhile keeps a session and its lock
+/// alive.
 async fn write(client: Client, load: Load, number: usize) -> usize {
     let session = client.open_session("10s", &format!("writer-{number}")).await;
     let grant = client.acquire(&format!("desk-{number}"), &format!("session={}", session.id)).await;

@@ -1,4 +1,5 @@
-//! Streams whose client is alive but does not read, or vanished without closing: the ttl protects their locks, and limits both.
+//! Streams whose client is alive but does not read, or vanished without closing: the ttl protects their locks, and
+//! limits both.
 
 use crate::{
     client::{Call, new_key, whole},

@@ -24,7 +24,8 @@ const LARGE_VALUES: usize = 2_000;
 const LARGE_VALUE_BYTES: usize = 16 * 1024;
 /// How much of it arrives before its sender dies.
 const PASSED_BYTES: usize = 4 * 1024 * 1024;
-/// Few, so that the batches are small: the log is purged by its number of entries, and each entry can have many changes.
+/// Few, so that the batches are small: the log is purged by its number of entries, and each entry can have many
+/// changes.
 const AT_ONCE: usize = 4;
 /// Each path is written so often that the log is far longer than the state.
 const PATHS: usize = 500;

@@ -30,8 +30,8 @@ const RING_FULL: f64 = 63.0 * 1024.0 * 1024.0;
 const FILLING: u64 = 1_000;
 /// Samples of each node in all.
 const LOOKS: u32 = 120;
-/// Each client starts a turn at this interval. A node remembers ids for a minute, so its memory follows the rate of the calls.
-/// With a fixed pause between turns instead, a machine that becomes less busy looks like a growing node.
+/// Each client starts a turn at this interval. A node remembers ids for a minute, so its memory follows the rate of the
+/// calls. With a fixed pause between turns instead, a machine that becomes less busy looks like a growing node.
 const TURN_EVERY: Duration = Duration::from_millis(100);
 /// Clients of each kind.
 const EACH: usize = 2;
@@ -79,8 +79,8 @@ const KINDS: [Kind; 13] = [
     Kind::Expiring,
 ];
 
-/// The name of a lock: usually one of a few, and in one turn of twenty a new one. The cluster forgets a lock ten minutes after its
-/// last use.
+/// The name of a lock: usually one of a few, and in one turn of twenty a new one. The cluster forgets a lock ten
+/// minutes after its last use.
 fn name(kind: &str, number: u64) -> String {
     match number % 20 {
         0 => format!("soak-{kind}-{}", new_key()),

@@ -1,5 +1,5 @@
-//! A state that clients fill on purpose: no node dies, requests that create something get `429 state_full`, requests that free
-//! something still work, and the state survives restarts.
+//! A state that clients fill on purpose: no node dies, requests that create something get `429 state_full`, requests
+//! that free something still work, and the state survives restarts.
 
 use crate::{
     client::{Answer, Call, Client, new_key},
@@ -237,7 +237,8 @@ fn a_flood_of_single_use_names_fills_the_state_only_for_seconds() {
         })
         .await;
         report(&format!("{names} names filled the state; a new lock was granted after {:.1?}", begun.elapsed()));
-        // Unused names take an eighth and the history another eighth; the ids of the grants are remembered for a minute.
+        // Unused names take an eighth and the history another eighth; the ids of the grants are remembered for a
+        // minute.
         eventually("most of the state is free", LONG, || async { (budget(&client).await.0 < bytes / 2).then_some(()) }).await;
         report(&format!("most of the state was free after {:.1?}", begun.elapsed()));
         assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());

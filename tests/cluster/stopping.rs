@@ -61,7 +61,8 @@ fn a_second_signal_ends_a_node_at_once() {
         let mut stuck = TcpStream::connect(&address).await.expect("it takes connections");
         let head = b"PUT /v1/nodes/x HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n";
         stuck.write_all(head).await.expect("a request can be sent");
-        // Once the server requests its body, the request runs. Otherwise the signal may come before the connection is accepted.
+        // Once the server requests its body, the request runs. Otherwise the signal may come before the connection is
+        // accepted.
         let mut asked = [0; 12];
         stuck.read_exact(&mut asked).await.expect("an answer");
         assert_eq!(&asked, b"HTTP/1.1 100");

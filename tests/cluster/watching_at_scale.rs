@@ -206,7 +206,8 @@ fn a_watcher_that_stops_reading_costs_nothing_delays_no_one_and_learns_of_its_ga
         let cluster = Cluster::start_with(&["--event-ring-bytes", ring]).await;
         let client = cluster.client(0);
         let [with, without] = cluster.followers().await;
-        // Long names, so that the kernel cannot buffer what a slow watcher leaves unread: it may buffer some 10 MB for each.
+        // Long names, so that the kernel cannot buffer what a slow watcher leaves unread: it may buffer some 10 MB for
+        // each.
         let name = "x".repeat(480);
         client.write(&Call::put("/v1/nodes/bulk", "")).await;
         let mut paths = Vec::new();

@@ -1,4 +1,5 @@
-//! Finds the files of a crate that import each other in a circle. A circle has no bottom, so no one can read it file by file.
+//! Finds the files of a crate that import each other in a circle. A circle has no bottom, so no one can read it file by
+//! file.
 
 use crate::source::Source;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,11 +1,12 @@
 //! Every text that the program shows to people, in one listing: the titles and descriptions of the API, the help of the
-//! command line, and the log lines. `cargo test --release -p fairhold-cli --test tidy listing -- --nocapture` prints it.
+//! command line, and the log lines. `cargo test --release -p fairhold-cli --test tidy listing -- --nocapture` prints
+//! it.
 
 use crate::source::Source;
 use std::{collections::BTreeSet, process::Command};
 
-/// Words that no native technical writer would use as the subject of a sentence, and words that personify a machine. Each is
-/// matched in lower case, between word boundaries.
+/// Words that no native technical writer would use as the subject of a sentence, and words that personify a machine.
+/// Each is matched in lower case, between word boundaries.
 const SUBJECTS: &[&str] = &["who", "whoever", "one who", "one that", "those who", "those that"];
 const PERSONS: &[&str] = &["he", "him", "his"];
 

@@ -1,5 +1,5 @@
-//! Markdown pages: a line of prose has one sentence or at most 100 columns, and every link leads to an existing file and
-//! heading.
+//! Markdown pages: a line of prose has one sentence or at most 100 columns, and every link leads to an existing file
+//! and heading.
 
 use crate::source::files_under;
 use std::{

@@ -1,5 +1,5 @@
-//! The state's budget: its count equals a full count of the state, commands that create something are refused beyond it, and
-//! commands that free something always pass.
+//! The state's budget: its count equals a full count of the state, commands that create something are refused beyond
+//! it, and commands that free something always pass.
 
 #[path = "model/random.rs"]
 mod random;
@@ -246,7 +246,8 @@ fn a_full_state_refuses_commands_that_create_and_accepts_those_that_free() {
     for (what, command, when_full, in_the_last_part) in commands(&populated) {
         assert!(what.starts_with(name(&command)), "{what} is a {}", name(&command));
         seen.insert(name(&command));
-        // Everything is used; more than everything, because a node with less room joined; or only the last part is free.
+        // Everything is used; more than everything, because a node with less room joined; or only the last part is
+        // free.
         for (max, expected) in [(used, when_full), (used / 2, when_full), (used / 95 * 100 + 99, in_the_last_part)] {
             let mut state = populated.clone();
             done(&mut state, Command::NoteCapacity { node: 1, bytes: max });

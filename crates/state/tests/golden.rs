@@ -1,5 +1,5 @@
-//! The bytes of commands, answers and snapshots, compared with `proto/golden`: a change of a format is a visible diff, and a
-//! reason for another `LOG_FORMAT` or `SNAPSHOT_FORMAT`. `FAIRHOLD_GOLDEN=write` rewrites them.
+//! The bytes of commands, answers and snapshots, compared with `proto/golden`: a change of a format is a visible diff,
+//! and a reason for another `LOG_FORMAT` or `SNAPSHOT_FORMAT`. `FAIRHOLD_GOLDEN=write` rewrites them.
 //!
 //! A new variant of a command, an outcome or a rejection does not compile until it has an example here.
 

@@ -1,7 +1,7 @@
 //! Random commands against the machine and against a naive model of it: any difference is a mistake in one of them.
 //!
-//! Every run is a seed; a failure prints the seed and the commands up to it. `FAIRHOLD_SEED=7 cargo test -p fairhold-state
-//! --test model many_short` runs only that one, and `FAIRHOLD_SEED=1000..2000` these.
+//! Every run is a seed; a failure prints the seed and the commands up to it. `FAIRHOLD_SEED=7 cargo test -p
+//! fairhold-state --test model many_short` runs only that one, and `FAIRHOLD_SEED=1000..2000` these.
 
 #[path = "model/naive.rs"]
 mod naive;
@@ -157,8 +157,8 @@ impl Run {
         self.compare_facts(applied, facts)
     }
 
-    /// The model has no budget, so it has not executed a command that was refused for lack of room. With room, the same command
-    /// must make the state larger.
+    /// The model has no budget, so it has not executed a command that was refused for lack of room. With room, the same
+    /// command must make the state larger.
     fn check_refusal(&self, before: State, command: &Command) -> Checked {
         ensure(self.state == before, || "a refused command changed something".to_owned())?;
         let (used, most) = (before.bytes(), before.bytes_max().unwrap_or(u64::MAX));

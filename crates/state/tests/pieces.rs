@@ -1,7 +1,7 @@
 //! Work in pieces: the final result is the same as if it were done at once, and every state in between is correct.
 //!
-//! Two machines get the same random commands. One has room for a whole command; the other leaves nearly everything to later
-//! pieces.
+//! Two machines get the same random commands. One has room for a whole command; the other leaves nearly everything to
+//! later pieces.
 
 #[path = "model/random.rs"]
 mod random;
@@ -73,8 +73,8 @@ impl Translation<'_> {
         standing.into_iter().find(|contender| contender.grant == grant).map_or(GrantNumber(0), |contender| contender.number)
     }
 
-    /// Readers that were granted together share one token here, but in pieces each has its own: so the grant counts if the command
-    /// names one.
+    /// Readers that were granted together share one token here, but in pieces each has its own: so the grant counts if
+    /// the command names one.
     fn token(&self, lock: &LockName, token: FencingToken, grant: Option<GrantId>) -> FencingToken {
         let holders = self.from.lock(lock).holders.into_iter();
         let mut right = holders.filter(|holder| self.from.token_of(holder) == Some(token));
@@ -224,8 +224,8 @@ fn bounded(what: &str, steps: u64, piece_steps: u64) -> Checked {
     ensure(steps <= most, || format!("{what} took {steps} steps"))
 }
 
-/// Reduces a verdict to one object. The leader names again what did not fit into the first piece, and by then another grant may
-/// be upgraded. So a verdict on several may have another result.
+/// Reduces a verdict to one object. The leader names again what did not fit into the first piece, and by then another
+/// grant may be upgraded. So a verdict on several may have another result.
 fn on_one(mut command: Command) -> Command {
     if let Command::EndHolds { holds, .. } = &mut command {
         holds.truncate(1);

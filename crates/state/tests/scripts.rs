@@ -1,8 +1,8 @@
 //! The rules of the machine as text: each script in `testscripts/` shows one rule by commands and their results.
 //!
-//! A script is lists of commands, `---`, and their output; `scripts/language.rs` describes the commands. After each command the
-//! state is checked, written as a snapshot and read again. `UPDATE_GOLDENFILES=1 cargo test -p fairhold-state --test scripts`
-//! writes the output into the scripts: read the difference before you keep it.
+//! A script is lists of commands, `---`, and their output; `scripts/language.rs` describes the commands. After each
+//! command the state is checked, written as a snapshot and read again. `UPDATE_GOLDENFILES=1 cargo test -p
+//! fairhold-state --test scripts` writes the output into the scripts: read the difference before you keep it.
 
 #[path = "scripts/language.rs"]
 mod language;

@@ -75,7 +75,8 @@ impl Waits {
         self.of_each.iter().map(Vec::len).sum()
     }
 
-    /// By how much the longest wait of any client exceeds its own longest wait in `rest`, in milliseconds, and which client that is.
+    /// By how much the longest wait of any client exceeds its own longest wait in `rest`, in milliseconds, and which
+    /// client that is.
     pub(super) fn longer_than(&self, rest: &Waits) -> (f64, String) {
         let more = |(now, rest): (&Vec<Round>, &Vec<Round>)| millis(longest(now).took) - millis(longest(rest).took);
         let each = self.of_each.iter().zip(&rest.of_each).map(more).enumerate();

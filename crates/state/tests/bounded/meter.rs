@@ -1,8 +1,8 @@
 //! Checks that the processor time of a command grows with its counted steps, and with nothing else.
 //!
-//! Steps are counted by hand, so uncounted work, such as a walk over all holders, would never be noticed. Each command is
-//! compared with the cost of a step in the same run on the same machine. The shortest of several runs counts: other programs make a
-//! command slower, never faster.
+//! Steps are counted by hand, so uncounted work, such as a walk over all holders, would never be noticed. Each command
+//! is compared with the cost of a step in the same run on the same machine. The shortest of several runs counts: other
+//! programs make a command slower, never faster.
 
 use fairhold_state::{State, command::Command};
 use rustix::time::{ClockId, clock_gettime};

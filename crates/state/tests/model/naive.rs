@@ -1,4 +1,5 @@
-//! A second implementation of the machine's rules, as plain as possible: lists that are searched from end to end, and no index.
+//! A second implementation of the machine's rules, as plain as possible: lists that are searched from end to end, and
+//! no index.
 //!
 //! It shares no rule with the machine, only its vocabulary. If the two differ, one of them is wrong.
 
@@ -318,7 +319,8 @@ impl Naive {
         Outcome::Judged { objects: objects as u64 }
     }
 
-    /// Whether a key was used for something other than an acquire: a session, a change of a live grant, or a remembered write.
+    /// Whether a key was used for something other than an acquire: a session, a change of a live grant, or a remembered
+    /// write.
     fn is_used(&self, key: &GrantId) -> bool {
         let changes =
             self.entries.iter().filter(|entry| !entry.cooling).any(|entry| entry.changes.iter().any(|(known, _)| known == key));
@@ -560,7 +562,8 @@ impl Naive {
         if idle && self.makes(Mistake::LimitForgottenWhenIdle) { None } else { set }
     }
 
-    /// Whether the rules admit its holders: a lowered limit ends no holder, and no contender joins holders that exceed the limit.
+    /// Whether the rules admit its holders: a lowered limit ends no holder, and no contender joins holders that exceed
+    /// the limit.
     pub(crate) fn holders_are_legal(&self, lock: &LockName, limit: u32) -> bool {
         let holders = self.holders(lock);
         let limited = self.locks.iter().find(|known| known.name == *lock).and_then(|known| known.limited);
@@ -896,7 +899,8 @@ impl Naive {
         let actor = actor.filter(|_| !is_free);
         let outcome = self.join(acquire, session);
         if acquire.if_busy == IfBusy::Refuse && matches!(outcome, Outcome::Queued(_)) {
-            // Without a mistake there is always a contender in the way. With one, the comparison finds this wrong answer.
+            // Without a mistake there is always a contender in the way. With one, the comparison finds this wrong
+            // answer.
             return Err(busy.unwrap_or(Rejection::NotLeader));
         }
         if actor.is_some_and(|actor| self.is_stuck(&actor)) {
@@ -941,7 +945,8 @@ impl Naive {
         !makes && self.let_all_run().entries.iter().any(|entry| self.actor(entry) == *actor)
     }
 
-    /// Whether a circle is correct: each waits there, the next one blocks it there, and the last one waits for the first.
+    /// Whether a circle is correct: each waits there, the next one blocks it there, and the last one waits for the
+    /// first.
     pub(crate) fn is_circle(&self, command: &Command, cycle: &[Blocked]) -> bool {
         let mut world = self.clone();
         if let Command::Acquire(acquire) = command {

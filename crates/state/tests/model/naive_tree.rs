@@ -1,5 +1,5 @@
-//! A second implementation of the tree: a list of nodes that is searched from end to end; nothing is derived, everything is
-//! counted.
+//! A second implementation of the tree: a list of nodes that is searched from end to end; nothing is derived,
+//! everything is counted.
 
 use fairhold_state::command::{Event, Lifetime, Operation, OperationResult, Rejection, Sweepable};
 use fairhold_types::{Path, Revision, limits::NODES_REMOVED_MAX};

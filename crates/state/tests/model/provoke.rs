@@ -1,5 +1,5 @@
-//! Commands that cause trouble for a lock's contenders: a limit below the permits held, a change of mode next to other holders,
-//! the end of a grant that waits for its upgrade.
+//! Commands that cause trouble for a lock's contenders: a limit below the permits held, a change of mode next to other
+//! holders, the end of a grant that waits for its upgrade.
 
 use super::{Commands, LOCKS};
 use fairhold_state::{

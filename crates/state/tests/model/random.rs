@@ -36,7 +36,8 @@ pub(crate) enum Profile {
     Several,
     /// One lock for which many of different priority wait.
     Priority,
-    /// An administrator that lowers limits below the holders, breaks and revokes, next to holders that change their mode.
+    /// An administrator that lowers limits below the holders, breaks and revokes, next to holders that change their
+    /// mode.
     Administration,
     /// Names, some of them elections and some locks, and leaders that proclaim.
     Elections,

@@ -13,7 +13,8 @@ use fairhold_types::{
 };
 use std::collections::BTreeSet;
 
-/// A session: number, id, key, timeout, name, pairs of text, when it was opened, its ended ids, and the floor under them.
+/// A session: number, id, key, timeout, name, pairs of text, when it was opened, its ended ids, and the floor under
+/// them.
 pub(crate) type SessionFacts = (
     u64,
     Option<SessionId>,

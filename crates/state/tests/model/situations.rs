@@ -1,7 +1,7 @@
 //! The situations that random histories must reach: a rule is tested only if its case occurs.
 //!
-//! Kinds of commands and answers alone say little: a lowered limit is harmless if the lock has no holder. So each situation is a
-//! condition on the state before a command, the command, its answer, and the state after it.
+//! Kinds of commands and answers alone say little: a lowered limit is harmless if the lock has no holder. So each
+//! situation is a condition on the state before a command, the command, its answer, and the state after it.
 
 use fairhold_state::{
     State,

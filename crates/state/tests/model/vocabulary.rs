@@ -1,7 +1,7 @@
 //! The names that events and answers reveal. A client knows them, and can use each where it does not belong.
 //!
-//! A client can name a contender's node as a lock, a forgotten lock as an election, an old token as a fence, or an ended session
-//! as one to end. So no command takes its names from a fixed list alone.
+//! A client can name a contender's node as a lock, a forgotten lock as an election, an old token as a fence, or an
+//! ended session as one to end. So no command takes its names from a fixed list alone.
 
 use fairhold_state::{
     State,

@@ -1,5 +1,5 @@
-//! The short names of scripts and their meaning: `s1` is a session; `a`, `a7` and `b` are ids, in the order in which they were
-//! created.
+//! The short names of scripts and their meaning: `s1` is a session; `a`, `a7` and `b` are ids, in the order in which
+//! they were created.
 
 use fairhold_types::{GrantId, GrantNumber, SessionId, SessionNumber};
 use std::{collections::BTreeMap, error::Error};

@@ -11,7 +11,8 @@ use goldenscript::{Argument, ArgumentConsumer};
 /// The names of commands that are one operation.
 pub(crate) const OPERATIONS: [&str; 6] = ["put", "create", "seq", "set", "delete", "check"];
 
-/// `put`, `create` …: the words are the operation's parts. `transact`: each `name=parts` is an operation or a condition.
+/// `put`, `create` …: the words are the operation's parts. `transact`: each `name=parts` is an operation or a
+/// condition.
 pub(crate) fn read(name: &str, args: &mut ArgumentConsumer<'_>, at: WallMillis) -> Fallible<Command> {
     let mut transact = Transact { key: None, conditions: Vec::new(), then: Vec::new(), otherwise: None, at };
     let mut flags = Vec::new();
