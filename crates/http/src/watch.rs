@@ -6,8 +6,7 @@ use crate::{
     error::problem_of,
     frames::{Frames, Lines},
     headers,
-    names::lock_name,
-    params::{KnownParams, Params},
+    names::refuse_reserved,
     problem::{NO_STORE, Problem},
     request::Received,
     stream::StreamFormat,
@@ -25,26 +24,20 @@ use fairhold_node::{
     watch::{NodeWatch, TellResult, There, WatchItem, WatchStart},
 };
 use fairhold_types::{
-    Path, Revision, SessionNumber, duration,
-    limits::PATH_BYTES_MAX,
+    Path, Revision, SessionNumber, call, duration,
     watch::{WatchLine, What},
 };
 use http::{HeaderMap, HeaderValue, header};
 use openraft_rt::AsyncRuntime;
 use std::{convert::Infallible, time::Duration};
 
-pub(crate) const WATCH: KnownParams = KnownParams {
-    now: &["path", "recursive", "children", "lock", "locks", "session", "sessions", "from", "initial", "consistency"],
-    later: &[],
-};
-
 /// `GET /v1/watch`
 pub(crate) async fn watch<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let mut params = received.query(&WATCH)?;
-    let scopes = scopes(&mut params)?;
-    let begin = begin(&mut params, received.headers())?;
-    let read = received.read_options(&mut params)?;
+    let asked: call::Watch = received.query()?;
+    let scopes = scopes(&asked)?;
+    let begin = begin(&asked, received.headers())?;
+    let read = received.read_options(asked.consistency)?;
     let form = StreamFormat::wanted(received.headers())?;
     let watch = node.watch(scopes, begin, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let revision = watch.revision();
@@ -58,17 +51,18 @@ pub(crate) async fn watch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     Ok(response)
 }
 
-/// What is watched: each parameter adds to it, and without any it is everything.
-fn scopes(params: &mut Params<'_>) -> Result<Vec<WatchFilter>, Problem> {
-    let (recursive, children) = (params.flag("recursive")?, params.flag("children")?);
+/// What to watch: each parameter adds to it; without any, everything.
+fn scopes(asked: &call::Watch) -> Result<Vec<WatchFilter>, Problem> {
+    let call::Watch { recursive, children, .. } = *asked;
     if recursive && children {
         return Err(Problem::bad_request("pass either recursive or children, not both: everything below a node, or one level"));
     }
-    let path = match params.text("path", PATH_BYTES_MAX)? {
-        Some(path) => Some(tree_path(&path)?),
-        None => None,
-    };
-    let lock = params.text("lock", usize::MAX)?.map(|name| lock_name(&name)).transpose()?;
+    let path = asked.path.clone();
+    if path.as_ref().is_some_and(Path::is_under_locks) {
+        return Err(Problem::bad_request("watch a lock by its name: lock=NAME, or locks for all locks"));
+    }
+    let lock = asked.lock.clone();
+    lock.as_ref().map_or(Ok(()), refuse_reserved)?;
     if (recursive && path.is_none() && lock.is_none()) || (children && path.is_none()) {
         return Err(Problem::bad_request("recursive needs path or lock, and children needs path"));
     }
@@ -78,10 +72,10 @@ fn scopes(params: &mut Params<'_>) -> Result<Vec<WatchFilter>, Problem> {
         (false, false) => WatchFilter::Node(path),
     });
     let of_lock = lock.map(|lock| if recursive { WatchFilter::LocksBelow(lock) } else { WatchFilter::Lock(lock) });
-    let locks = params.flag("locks")?.then_some(WatchFilter::Locks);
-    let session = params.integer("session", 0..=u64::MAX)?.map(|number| WatchFilter::Session(SessionNumber(number)));
-    let sessions = params.flag("sessions")?.then_some(WatchFilter::Sessions);
-    // A scope within another one would send the initial state twice.
+    let locks = asked.locks.then_some(WatchFilter::Locks);
+    let session = asked.session.map(|number| WatchFilter::Session(SessionNumber(number.get())));
+    let sessions = asked.sessions.then_some(WatchFilter::Sessions);
+    // A filter within another one would send the initial state twice.
     let of_lock = of_lock.filter(|_| locks.is_none());
     let session = session.filter(|_| sessions.is_none());
     let scopes: Vec<WatchFilter> = [of_path, of_lock, locks, session, sessions].into_iter().flatten().collect();
@@ -92,18 +86,10 @@ fn scopes(params: &mut Params<'_>) -> Result<Vec<WatchFilter>, Problem> {
     })
 }
 
-fn tree_path(text: &str) -> Result<Path, Problem> {
-    let path = Path::parse(text).map_err(|error| Problem::bad_request(format!("the parameter \"path\": {error}")))?;
-    if path.is_under_locks() {
-        return Err(Problem::bad_request("watch a lock by its name: lock=NAME, or locks for all locks"));
-    }
-    Ok(path)
-}
-
-/// A browser that comes back after its connection broke repeats its parameters, and says what it has had.
-fn begin(params: &mut Params<'_>, headers: &HeaderMap) -> Result<WatchStart, Problem> {
-    let from = params.integer("from", 1..=u64::MAX)?.map(Revision);
-    let initial = params.flag("initial")?;
+/// A browser that reconnects repeats its parameters and names the last event that it received.
+fn begin(asked: &call::Watch, headers: &HeaderMap) -> Result<WatchStart, Problem> {
+    let from = asked.from.map(|revision| Revision(revision.get()));
+    let initial = asked.initial;
     if initial && from.is_some() {
         return Err(Problem::bad_request(
             "pass either from or initial, not both: continue from a revision, or start with the current state",
@@ -118,10 +104,10 @@ fn begin(params: &mut Params<'_>, headers: &HeaderMap) -> Result<WatchStart, Pro
     })
 }
 
-/// The lines that tell it. Only the last one of a revision has an id.
-fn lines(tidings: WatchItem) -> Lines {
+/// The lines of an item. Only the last line of a revision has an id.
+fn lines(item: WatchItem) -> Lines {
     let one = |revision, what, id| -> Lines { Box::new(std::iter::once((WatchLine { revision, what }, id))) };
-    match tidings {
+    match item {
         WatchItem::There(revision, list) => {
             Box::new(list.into_iter().map(move |there| (WatchLine { revision, what: of_there(there) }, None)))
         }
@@ -140,7 +126,7 @@ fn lines(tidings: WatchItem) -> Lines {
     }
 }
 
-/// The body asks the watch for more only when the connection takes more.
+/// A body that reads from the watch only when the connection accepts more.
 fn body<RT: AsyncRuntime>(watch: NodeWatch<RT>, frames: Frames) -> Body {
     Body::from_stream(futures_util::stream::unfold((watch, frames), move |(mut watch, mut frames)| async move {
         loop {
@@ -225,9 +211,12 @@ mod tests {
     use fairhold_node::api::CallError;
     use fairhold_types::LockName;
 
+    fn read(query: &str) -> Result<call::Watch, Problem> {
+        crate::params::read(Some(query), &[]).map(|given| given.params)
+    }
+
     fn asked(query: &str) -> Result<Vec<WatchFilter>, Problem> {
-        let mut params = Params::parse(Some(query), &[], &WATCH).unwrap();
-        scopes(&mut params)
+        scopes(&read(query)?)
     }
 
     #[test]
@@ -246,15 +235,15 @@ mod tests {
             assert_eq!(asked(query).unwrap(), wanted, "{query}");
         }
         for wrong in ["recursive", "children", "path=/a&recursive&children", "path=a", "path=/locks/a", "lock=a&children"] {
-            assert!(asked(wrong).is_err(), "{wrong} was taken");
+            assert!(asked(wrong).is_err(), "{wrong} was accepted");
         }
     }
 
     #[test]
-    fn a_browser_that_comes_back_goes_on_after_what_it_has_had() {
+    fn a_browser_that_reconnects_continues_after_its_last_event() {
         let begun = |query: &str, last: Option<&str>| {
             let headers = last.map(|last| (header::HeaderName::from_static(headers::LAST_EVENT_ID), last.parse().unwrap()));
-            begin(&mut Params::parse(Some(query), &[], &WATCH).unwrap(), &headers.into_iter().collect())
+            begin(&read(query)?, &headers.into_iter().collect())
         };
         assert_eq!(begun("", None).unwrap(), WatchStart::Now);
         assert_eq!(begun("initial", None).unwrap(), WatchStart::Initial);
@@ -267,14 +256,14 @@ mod tests {
         }
     }
 
-    fn text_of(form: StreamFormat, tidings: WatchItem) -> String {
+    fn text_of(form: StreamFormat, item: WatchItem) -> String {
         let mut frames = Frames::new(form, None, Revision(0));
-        frames.add(lines(tidings));
+        frames.add(lines(item));
         std::iter::from_fn(|| frames.next()).map(|frame| String::from_utf8(frame.to_vec()).unwrap()).collect()
     }
 
     #[test]
-    fn an_event_has_an_id_only_where_its_revision_is_complete() {
+    fn an_event_has_an_id_only_if_its_revision_is_complete() {
         let created = |path: &str| Change::NodeCreated(Path::parse(path).unwrap());
         let told =
             |complete, paths: [&str; 2]| TellResult { revision: Revision(7), changes: paths.map(created).into(), complete };
