@@ -50,10 +50,10 @@ const AHEAD_IN_BATCH: usize = 1;
 const RETRY_AFTER: u64 = 1;
 const EXAMPLE: &str = r#"{"calls":[{"acquire":{"id":…,"lock":"deploy","session":…}},{"release":{"id":…}}]}"#;
 
-/// The calls of `fairhold_types::call::Batch` before their fields are read: a refusal can then name the call.
+/// The calls of `fairhold_types::call::BatchCalls` before their fields are read: a refusal can then name the call.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = r#"an object with a list of calls, such as {"calls": [{"renew": {"id": "…"}}]}"#)]
-struct BatchCalls<'a> {
+struct UnreadBatch<'a> {
     #[serde(borrow)]
     calls: Vec<UnreadCall<'a>>,
 }
@@ -206,7 +206,7 @@ async fn make_in_order<RT: AsyncRuntime>(
 }
 
 fn calls(body: &[u8]) -> Result<Vec<UnreadCall<'_>>, Problem> {
-    let BatchCalls { calls } = serde_json::from_slice(body)
+    let UnreadBatch { calls } = serde_json::from_slice(body)
         .map_err(|error| Problem::bad_request(bounded(format!("the body must be a batch, like {EXAMPLE}: {error}"))))?;
     if (1..=BATCH_CALLS_MAX).contains(&calls.len()) {
         return Ok(calls);
@@ -231,12 +231,12 @@ pub(crate) fn read(body: &[u8]) -> Result<Vec<BatchCall>, Problem> {
 fn valid_calls(received: &Received, body: &[u8]) -> Result<Vec<ValidCall>, Problem> {
     let one = |(index, call)| {
         Ok(match call {
-            BatchCall::Acquire(asked) => {
-                let call = acquire_call(received, *asked).map_err(|problem| malformed(index, problem))?;
+            BatchCall::Acquire(params) => {
+                let call = acquire_call(received, *params).map_err(|problem| malformed(index, problem))?;
                 ValidCall::Acquire(Box::new(call))
             }
-            BatchCall::Release(asked) => ValidCall::Release(asked.id, asked.session),
-            BatchCall::Renew(asked) => ValidCall::Renew(asked.id),
+            BatchCall::Release(params) => ValidCall::Release(params.id, params.session),
+            BatchCall::Renew(params) => ValidCall::Renew(params.id),
         })
     };
     read(body)?.into_iter().enumerate().map(one).collect()
@@ -280,13 +280,13 @@ async fn acquire<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall) -> Result
     Ok((BatchAnswer { status: status.as_u16(), retry_after: None, body }, Some(acquired.revision)))
 }
 
-fn acquire_call(received: &Received, mut asked: BatchAcquire) -> Result<AcquireCall, Problem> {
-    let options = call::Acquire { session: Some(asked.session), ..asked.take_options() };
-    refuse_reserved(&asked.lock)?;
-    let wants = vec![Want { lock: asked.lock, mode: options.mode.unwrap_or_default() }];
+fn acquire_call(received: &Received, mut params: BatchAcquire) -> Result<AcquireCall, Problem> {
+    let options = call::Acquire { session: Some(params.session), ..params.take_options() };
+    refuse_reserved(&params.lock)?;
+    let wants = vec![Want { lock: params.lock, mode: options.mode.unwrap_or_default() }];
     // Without `wait` and `hold` the server answers at once.
-    let (call, _) = node_call(received, options, wants, asked.id)?;
-    Ok(AcquireCall { respond_async: asked.queue, ..call })
+    let (call, _) = node_call(received, options, wants, params.id)?;
+    Ok(AcquireCall { respond_async: params.queue, ..call })
 }
 
 async fn release<RT: AsyncRuntime>(

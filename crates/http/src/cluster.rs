@@ -27,8 +27,8 @@ pub(crate) async fn cluster<RT: AsyncRuntime>(
     info: ServerInfo,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let asked: call::ShowCluster = params::read(query.as_deref(), &[])?.params;
-    let digest = match asked.digest {
+    let params: call::ShowCluster = params::read(query.as_deref(), &[])?.params;
+    let digest = match params.digest {
         true => Some(node.digest().await.map_err(|error| problem_of(error, RequestKind::Read))?),
         false => None,
     };
@@ -111,8 +111,8 @@ fn member(status: MemberStatus, leader: Option<NodeId>) -> dto::Member {
 pub(crate) async fn hand_over<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
     received.require_admin()?;
-    let asked: call::HandOver = received.params(body)?;
-    let to = asked.to.get();
+    let params: call::HandOver = received.params(body)?;
+    let to = params.to.get();
     let key = received.key()?;
     node.hand_over(to, key, received.timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
     let view = node.cluster();
@@ -143,9 +143,9 @@ pub(crate) async fn ready<RT: AsyncRuntime>(
     info: ServerInfo,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let asked: call::Ready = params::read(query.as_deref(), &[])?.params;
+    let params: call::Ready = params::read(query.as_deref(), &[])?.params;
     let readiness = node.readiness().await;
-    if asked.verbose {
+    if params.verbose {
         let revision = node.revision();
         let body = dto::Readiness {
             ready: readiness.is_ok(),

@@ -38,10 +38,10 @@ pub(crate) async fn stand<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let (received, body) = Received::with_params::<RT>(request).await?;
     let election = lock_name(&received.segment()?)?;
     let (id, given) = received.key_or_new(&node)?;
-    let mut asked: call::Stand = received.params(body)?;
+    let mut params: call::Stand = received.params(body)?;
     let wants = vec![Want { lock: election, mode: Mode::Exclusive }];
-    let (mut call, response_mode) = grants::node_call(&received, asked.take_options(), wants, id)?;
-    let value = asked.value.map(call::ElectionValue::into_string).unwrap_or_default();
+    let (mut call, response_mode) = grants::node_call(&received, params.take_options(), wants, id)?;
+    let value = params.value.map(call::ElectionValue::into_string).unwrap_or_default();
     call.acquire.value = Some(value.into_bytes());
     grants::answer_in(response_mode, node, call, given).await
 }
@@ -51,12 +51,12 @@ pub(crate) async fn proclaim<RT: AsyncRuntime>(State(node): State<Node<RT>>, req
     let (received, body) = Received::with_params::<RT>(request).await?;
     let election = lock_name(&received.segment()?)?;
     let (key, _) = received.key_or_new(&node)?;
-    let asked: call::Proclaim = received.params(body)?;
+    let params: call::Proclaim = received.params(body)?;
     let call = ProclaimCall {
         key,
         election: election.clone(),
-        grant: asked.grant,
-        value: Value::from(asked.value.into_string().into_bytes()),
+        grant: params.grant,
+        value: Value::from(params.value.into_string().into_bytes()),
         timeout: received.timeout,
     };
     let done = node.proclaim(call).await.map_err(|error| problem_of(error, RequestKind::Write { key }))?;
@@ -68,10 +68,10 @@ pub(crate) async fn proclaim<RT: AsyncRuntime>(State(node): State<Node<RT>>, req
 pub(crate) async fn leader<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let election = lock_name(&received.segment()?)?;
-    let asked: call::Leader = received.query()?;
-    let mut read = received.read_options(asked.consistency)?;
-    let poll = LongPoll::of(asked.wait, asked.after);
-    let from = asked.from.map(|revision| Revision(revision.get()));
+    let params: call::GetLeader = received.query()?;
+    let mut read = received.read_options(params.consistency)?;
+    let poll = LongPoll::of(params.wait, params.after);
+    let from = params.from.map(|revision| Revision(revision.get()));
     if let Some(form) = StreamFormat::asked_for(received.headers())? {
         if poll.is_some() {
             return Err(Problem::bad_request("wait and after are for a single answer; for a stream, use from"));

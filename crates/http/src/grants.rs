@@ -91,9 +91,9 @@ fn known_by_answer<RT: AsyncRuntime>(node: &Node<RT>, id: GrantId, problem: Prob
 pub(crate) async fn acquire_many<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_list::<RT>(request).await?;
     let (id, given) = received.key_or_new(&node)?;
-    let mut asked: call::AcquireMany = received.params(body)?;
-    let options = asked.take_options();
-    let wants = asked.locks.into_vec();
+    let mut params: call::AcquireMany = received.params(body)?;
+    let options = params.take_options();
+    let wants = params.locks.into_vec();
     wants.iter().try_for_each(|want| refuse_reserved(&want.name))?;
     let wants = wants.into_iter().map(|want| Want { lock: want.name, mode: want.mode }).collect();
     let (call, response_mode) = node_call(&received, options, wants, id)?;
@@ -116,29 +116,29 @@ pub(crate) fn acquire_call(
     lock: LockName,
     grant: GrantId,
 ) -> Result<(AcquireCall, ResponseMode), Problem> {
-    let asked: call::Acquire = received.params(body)?;
-    let mode = asked.mode.unwrap_or_default();
-    node_call(received, asked, vec![Want { lock, mode }], grant)
+    let params: call::Acquire = received.params(body)?;
+    let mode = params.mode.unwrap_or_default();
+    node_call(received, params, vec![Want { lock, mode }], grant)
 }
 
 /// Converts any request for a grant to the node's call and its response mode, and checks the rules between its options.
 pub(crate) fn node_call(
     received: &Received,
-    asked: call::Acquire,
+    params: call::Acquire,
     wants: Vec<Want>,
     grant: GrantId,
 ) -> Result<(AcquireCall, ResponseMode), Problem> {
-    let limit = asked.limit.map(call::PermitLimit::get);
-    let permits = asked.permits.map_or(1, call::Permits::get);
+    let limit = params.limit.map(call::PermitLimit::get);
+    let permits = params.permits.map_or(1, call::Permits::get);
     if limit.is_some_and(|limit| permits > limit) {
         return Err(Problem::bad_request("the parameter \"permits\" must not exceed the parameter \"limit\""));
     }
-    if asked.mode == Some(Mode::Shared) && limit.is_some_and(|limit| limit > 1) {
+    if params.mode == Some(Mode::Shared) && limit.is_some_and(|limit| limit > 1) {
         return Err(Problem::bad_request("the parameter \"mode\": shared is only for locks with a limit of 1"));
     }
-    let response_mode = response_mode(&asked)?;
+    let response_mode = response_mode(&params)?;
     let call = AcquireCall {
-        wait: asked.wait.map(call::Wait::get).unwrap_or_default(),
+        wait: params.wait.map(call::Wait::get).unwrap_or_default(),
         respond_async: headers::respond_async(received.headers()),
         timeout: received.timeout,
         acquire: Acquire {
@@ -146,16 +146,16 @@ pub(crate) fn node_call(
             // `answer_in` corrects this if the server generated the id.
             id_given: true,
             wants,
-            claimant: claimant(&asked)?,
+            claimant: claimant(&params)?,
             if_busy: IfBusy::Queue,
             limit,
             permits,
-            priority: asked.priority.map_or(0, call::Priority::get),
-            owner: owner(received, asked.owner),
-            meta: asked.meta.map(call::MetaPairs::into_inner).unwrap_or_default(),
-            lock_delay_ms: asked.lock_delay.map_or(0, call::LockDelay::millis),
-            reentrant: asked.reentrant,
-            max_hold_ms: asked.max_hold.map(call::MaxHold::millis),
+            priority: params.priority.map_or(0, call::Priority::get),
+            owner: owner(received, params.owner),
+            meta: params.meta.map(call::MetaPairs::into_inner).unwrap_or_default(),
+            lock_delay_ms: params.lock_delay.map_or(0, call::LockDelay::millis),
+            reentrant: params.reentrant,
+            max_hold_ms: params.max_hold.map(call::MaxHold::millis),
             value: None,
             at: WallMillis(0),
         },
@@ -163,18 +163,18 @@ pub(crate) fn node_call(
     Ok((call, response_mode))
 }
 
-fn response_mode(asked: &call::Acquire) -> Result<ResponseMode, Problem> {
-    match (asked.hold, asked.session) {
+fn response_mode(params: &call::Acquire) -> Result<ResponseMode, Problem> {
+    match (params.hold, params.session) {
         (None, _) => Ok(ResponseMode::Answer),
-        (Some(call::Hold::Stream), None) => Ok(ResponseMode::Stream),
-        (Some(call::Hold::Stream), Some(_)) => Err(Problem::bad_request(
+        (Some(call::HoldMode::Stream), None) => Ok(ResponseMode::Stream),
+        (Some(call::HoldMode::Stream), Some(_)) => Err(Problem::bad_request(
             "pass either \"hold\" or \"session\", not both: with hold=stream the connection is the session",
         )),
     }
 }
 
-fn claimant(asked: &call::Acquire) -> Result<Claimant, Problem> {
-    match (asked.session, asked.ttl) {
+fn claimant(params: &call::Acquire) -> Result<Claimant, Problem> {
+    match (params.session, params.ttl) {
         (Some(_), Some(_)) => {
             Err(Problem::bad_request("pass either \"ttl\" or \"session\", not both: the session has its own ttl"))
         }
@@ -184,8 +184,8 @@ fn claimant(asked: &call::Acquire) -> Result<Claimant, Problem> {
 }
 
 /// The owner that the caller named, or else the client. An empty name would identify nobody.
-fn owner(received: &Received, asked: Option<call::Owner>) -> Owner {
-    match asked.map(call::Owner::into_string).filter(|owner| !owner.is_empty()) {
+fn owner(received: &Received, params: Option<call::OwnerName>) -> Owner {
+    match params.map(call::OwnerName::into_string).filter(|owner| !owner.is_empty()) {
         Some(text) => Owner { text, given: true },
         None => Owner { text: received.caller(), given: false },
     }
@@ -194,9 +194,9 @@ fn owner(received: &Received, asked: Option<call::Owner>) -> Owner {
 /// `GET /v1/grants/{id}`
 pub(crate) async fn look<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let asked: call::GetGrant = received.query()?;
-    let wait = asked.wait.map(call::Wait::get).unwrap_or_default();
-    let read = received.read_options(asked.consistency)?;
+    let params: call::GetGrant = received.query()?;
+    let wait = params.wait.map(call::Wait::get).unwrap_or_default();
+    let read = received.read_options(params.consistency)?;
     let found = node.grant(received.grant()?, wait, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     match found.value {
         GrantLookup::Live(view) => answer::json(StatusCode::OK, found.revision, &answer::grant(*view, node.wall_now())),
@@ -211,9 +211,9 @@ pub(crate) async fn look<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
 /// `POST /v1/grants/{id}/renew`
 pub(crate) async fn renew<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
-    let asked: call::Renew = received.params(body)?;
+    let params: call::Renew = received.params(body)?;
     let (id, key) = (received.grant()?, received.key()?);
-    let renewed = node.renew_grant(id, key, asked.ttl.map(call::Ttl::get), received.timeout).await;
+    let renewed = node.renew_grant(id, key, params.ttl.map(call::Ttl::get), received.timeout).await;
     let renewed = renewed.map_err(|error| problem_of(error, RequestKind::Change))?;
     answer::json(StatusCode::OK, renewed.revision, &answer::renewed_grant(id, renewed.value, node.wall_now()))
 }
@@ -230,8 +230,8 @@ pub(crate) async fn downgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
 /// `POST /v1/grants/{id}/upgrade`
 pub(crate) async fn upgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
-    let asked: call::Upgrade = received.params(body)?;
-    let wait = asked.wait.map(call::Wait::get).unwrap_or_default();
+    let params: call::Upgrade = received.params(body)?;
+    let wait = params.wait.map(call::Wait::get).unwrap_or_default();
     let upgraded = node.upgrade(received.grant()?, received.key()?, wait, received.timeout).await;
     let upgraded = upgraded.map_err(|error| problem_of(error, RequestKind::Change))?;
     answer::json(StatusCode::OK, upgraded.revision, &answer::grant(upgraded.value, node.wall_now()))
@@ -240,8 +240,8 @@ pub(crate) async fn upgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
 /// `DELETE /v1/grants/{id}`
 pub(crate) async fn release<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let asked: call::Release = received.query()?;
-    let revision = node.release(received.grant()?, asked.session, received.timeout).await;
+    let params: call::Release = received.query()?;
+    let revision = node.release(received.grant()?, params.session, received.timeout).await;
     let revision = revision.map_err(|error| problem_of(error, RequestKind::Change))?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
 }

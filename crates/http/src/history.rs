@@ -31,10 +31,10 @@ pub(crate) async fn history<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
     let lines = asks_for_lines(request.headers());
     let received = Received::without_body(request)?;
     let lock = lock_name(&received.segment()?)?;
-    let asked: call::History = received.query()?;
-    let read = received.read_options(asked.consistency)?;
-    let limit = if lines && asked.limit.is_none() { PAGE_MAX } else { paging::limit(asked.limit) };
-    let query = HistoryQuery { lock, when: when(asked.at)?, after: cursor(asked.cursor)?, limit };
+    let params: call::History = received.query()?;
+    let read = received.read_options(params.consistency)?;
+    let limit = if lines && params.limit.is_none() { PAGE_MAX } else { paging::limit(params.limit) };
+    let query = HistoryQuery { lock, when: when(params.at)?, after: cursor(params.cursor)?, limit };
     let found = node.history(&query, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let next_cursor = found.value.next.map(|key| format!("{}-{}", key.ended.0, key.number));
     let now = node.wall_now();
@@ -53,8 +53,8 @@ fn asks_for_lines(headers: &HeaderMap) -> bool {
     accepted.flat_map(|value| value.split(',')).any(|kind| kind.trim().starts_with("application/x-ndjson"))
 }
 
-fn when(asked: Option<call::Moment>) -> Result<Option<When>, Problem> {
-    let Some(text) = asked.as_ref().map(call::Moment::as_str) else { return Ok(None) };
+fn when(moment: Option<call::MomentText>) -> Result<Option<When>, Problem> {
+    let Some(text) = moment.as_ref().map(call::MomentText::as_str) else { return Ok(None) };
     let revision = digits(text).filter(|_| !text.is_empty()).map(|revision| When::Revision(Revision(revision)));
     match revision.or_else(|| WallMillis::from_rfc3339(text).map(When::At)) {
         Some(when) => Ok(Some(when)),
@@ -62,8 +62,8 @@ fn when(asked: Option<call::Moment>) -> Result<Option<When>, Problem> {
     }
 }
 
-fn cursor(asked: Option<call::HistoryCursor>) -> Result<Option<HistoryKey>, Problem> {
-    let Some(text) = asked.as_ref().map(call::HistoryCursor::as_str) else { return Ok(None) };
+fn cursor(cursor: Option<call::HistoryCursor>) -> Result<Option<HistoryKey>, Problem> {
+    let Some(text) = cursor.as_ref().map(call::HistoryCursor::as_str) else { return Ok(None) };
     let number = |text: &str| digits(text).filter(|_| !text.is_empty());
     let key = text
         .split_once('-')
@@ -130,29 +130,29 @@ pub(crate) fn statistics(counted: Statistics) -> dto::LockStatistics {
 mod tests {
     use super::*;
 
-    fn asked(query: &str) -> Result<call::History, Problem> {
+    fn params(query: &str) -> Result<call::History, Problem> {
         crate::params::read(Some(query), b"").map(|given| given.params)
     }
 
     #[test]
     fn a_moment_is_a_revision_or_a_time() {
-        let read = |query: &str| when(asked(query).unwrap().at).ok().flatten();
+        let read = |query: &str| when(params(query).unwrap().at).ok().flatten();
         assert_eq!(read("at=57"), Some(When::Revision(Revision(57))));
         assert_eq!(read("at=1970-01-01T00:00:27Z"), Some(When::At(WallMillis(27_000))));
         assert_eq!(read("at=1970-01-01T01:00:27%2B01:00"), Some(When::At(WallMillis(27_000))));
         assert_eq!(read(""), None);
         for wrong in ["at=", "at", "at=14:03:27", "at=-1", "at=1970-01-01T01:00:27+01:00", "at=yesterday"] {
-            assert!(asked(wrong).and_then(|asked| when(asked.at)).is_err(), "{wrong} was accepted");
+            assert!(params(wrong).and_then(|params| when(params.at)).is_err(), "{wrong} was accepted");
         }
     }
 
     #[test]
     fn a_cursor_is_the_one_that_a_page_returned() {
-        let read = |query: &str| cursor(asked(query).unwrap().cursor).ok().flatten();
+        let read = |query: &str| cursor(params(query).unwrap().cursor).ok().flatten();
         let held = HistoryKey { ended: Revision(u64::MAX), number: GrantNumber(7) };
         assert_eq!(read(&format!("cursor={}-7", u64::MAX)), Some(held));
         for wrong in ["cursor=", "cursor=7", "cursor=-7", "cursor=7-", "cursor=a-b"] {
-            assert!(asked(wrong).and_then(|asked| cursor(asked.cursor)).is_err(), "{wrong} was accepted");
+            assert!(params(wrong).and_then(|params| cursor(params.cursor)).is_err(), "{wrong} was accepted");
         }
     }
 }

@@ -29,15 +29,15 @@ use std::time::Duration;
 /// `GET /v1/locks`
 pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let asked: call::ListLocks = received.query()?;
-    let read = received.read_options(asked.consistency)?;
-    let sort = asked.sort.map_or(LockSort::Name, sort);
+    let params: call::ListLocks = received.query()?;
+    let read = received.read_options(params.consistency)?;
+    let sort = params.sort.map_or(LockSort::Name, sort);
     let query = LockQuery {
-        prefix: asked.prefix.map(call::LockPrefix::into_string).unwrap_or_default(),
-        filter: asked.state.map(filter),
+        prefix: params.prefix.map(call::LockPrefix::into_string).unwrap_or_default(),
+        filter: params.state.map(filter),
         sort,
-        after: paging::lock_key(asked.cursor, sort)?,
-        limit: paging::limit(asked.limit),
+        after: paging::lock_key(params.cursor, sort)?,
+        limit: paging::limit(params.limit),
     };
     let found = node.locks(&query, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let next_cursor = found.value.next.map(|key| paging::lock_cursor(sort, &key));
@@ -49,8 +49,8 @@ pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     Ok(response)
 }
 
-fn sort(asked: call::LockOrder) -> LockSort {
-    match asked {
+fn sort(params: call::LockOrder) -> LockSort {
+    match params {
         call::LockOrder::Name => LockSort::Name,
         call::LockOrder::Waiters => LockSort::Waiters,
         call::LockOrder::LongestWait => LockSort::LongestWait,
@@ -60,8 +60,8 @@ fn sort(asked: call::LockOrder) -> LockSort {
     }
 }
 
-fn filter(asked: call::LockFilter) -> LockFilter {
-    match asked {
+fn filter(params: call::LockFilter) -> LockFilter {
+    match params {
         call::LockFilter::Held => LockFilter::Held,
         call::LockFilter::Queued => LockFilter::Queued,
         call::LockFilter::Cooling => LockFilter::Cooling,
@@ -75,9 +75,9 @@ pub(crate) async fn break_lock<RT: AsyncRuntime>(State(node): State<Node<RT>>, r
     received.require_admin()?;
     let lock = lock_name(&received.segment()?)?;
     let (key, _) = received.key_or_new(&node)?;
-    let asked: call::BreakLock = received.query()?;
-    let reason = asked.reason.map(call::Reason::into_string).unwrap_or_default();
-    let token = asked.token.map(|token| FencingToken(token.get()));
+    let params: call::BreakLock = received.query()?;
+    let reason = params.reason.map(call::Reason::into_string).unwrap_or_default();
+    let token = params.token.map(|token| FencingToken(token.get()));
     let call = BreakCall { key, lock, token, by: received.caller(), reason, timeout: received.timeout };
     let revision = node.break_lock(call).await.map_err(|error| problem_of(error, RequestKind::Write { key }))?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
@@ -88,13 +88,13 @@ pub(crate) async fn set<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     let (received, body) = Received::with_params::<RT>(request).await?;
     received.require_admin()?;
     let lock = lock_name(&received.segment()?)?;
-    let asked: call::SetLock = received.params(body)?;
+    let params: call::SetLock = received.params(body)?;
     let call = SetLockCall {
         key: received.key()?,
         lock: lock.clone(),
-        limit: asked.limit.map(call::PermitLimit::get),
-        max_waiters: asked.max_waiters.map(call::MaxWaiters::get),
-        max_hold: asked.max_hold.map(call::MaxHoldSetting::get),
+        limit: params.limit.map(call::PermitLimit::get),
+        max_waiters: params.max_waiters.map(call::MaxWaiters::get),
+        max_hold: params.max_hold.map(call::MaxHoldSetting::get),
         by: received.caller(),
         timeout: received.timeout,
     };
@@ -112,12 +112,12 @@ pub(crate) async fn set<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
 pub(crate) async fn revoke<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
     received.require_admin()?;
-    let asked: call::RevokeLock = received.params(body)?;
+    let params: call::RevokeLock = received.params(body)?;
     let call = RevokeCall {
         key: received.key()?,
         lock: lock_name(&received.segment()?)?,
         by: received.caller(),
-        reason: asked.reason.map(call::Reason::into_string).unwrap_or_default(),
+        reason: params.reason.map(call::Reason::into_string).unwrap_or_default(),
         timeout: received.timeout,
     };
     let revision = node.revoke(call).await.map_err(|error| problem_of(error, RequestKind::Change))?;
@@ -128,10 +128,10 @@ pub(crate) async fn revoke<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
 pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let name = lock_name(&received.segment()?)?;
-    let asked: call::ShowLock = received.query()?;
-    let mut read = received.read_options(asked.consistency)?;
-    let poll = LongPoll::of(asked.wait, asked.after);
-    let page = paging::page(asked.limit, asked.cursor.map(|number| GrantNumber(number.get())));
+    let params: call::ShowLock = received.query()?;
+    let mut read = received.read_options(params.consistency)?;
+    let poll = LongPoll::of(params.wait, params.after);
+    let page = paging::page(params.limit, params.cursor.map(|number| GrantNumber(number.get())));
     if let Some(revision) = LongPoll::nothing_newer(poll, &node, || WatchFilter::Lock(name.clone()), &mut read).await? {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
     }
@@ -161,10 +161,10 @@ fn lock_dto(name: LockName, info: LockInfo, now: WallMillis) -> dto::Lock {
 pub(crate) async fn queue<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let name = lock_name(&received.segment()?)?;
-    let asked: call::ShowQueue = received.query()?;
-    let mut read = received.read_options(asked.consistency)?;
-    let poll = LongPoll::of(asked.wait, asked.after);
-    let page = paging::page(asked.limit, paging::queue_key(asked.cursor)?);
+    let params: call::ShowQueue = received.query()?;
+    let mut read = received.read_options(params.consistency)?;
+    let poll = LongPoll::of(params.wait, params.after);
+    let page = paging::page(params.limit, paging::queue_key(params.cursor)?);
     if let Some(revision) = LongPoll::nothing_newer(poll, &node, || WatchFilter::Lock(name.clone()), &mut read).await? {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
     }
@@ -186,9 +186,9 @@ pub(crate) async fn queue<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
 pub(crate) async fn fence<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let name = lock_name(&received.segment()?)?;
-    let asked: call::CheckFence = received.query()?;
-    let read = received.read_options(asked.consistency)?;
-    let checked = node.verify_fence(&name, FencingToken(asked.token.get()), asked.grant, read).await;
+    let params: call::CheckFence = received.query()?;
+    let read = received.read_options(params.consistency)?;
+    let checked = node.verify_fence(&name, FencingToken(params.token.get()), params.grant, read).await;
     let revision = checked.map_err(|error| problem_of(error, RequestKind::Read))?;
     answer::json(StatusCode::OK, revision, &dto::FenceCheck { current: true })
 }

@@ -46,10 +46,10 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 pub(crate) async fn get<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let path = path(&received)?;
-    let asked: call::GetNode = received.query()?;
-    let mut read = received.read_options(asked.consistency)?;
-    let poll = LongPoll::of(asked.wait, asked.after);
-    if let Some(mut listing) = Listing::of(&asked, &path, read)? {
+    let params: call::GetNode = received.query()?;
+    let mut read = received.read_options(params.consistency)?;
+    let poll = LongPoll::of(params.wait, params.after);
+    if let Some(mut listing) = Listing::of(&params, &path, read)? {
         let nothing_newer = LongPoll::nothing_newer(poll, &node, || listing.scope(&path), &mut read).await?;
         if let Some(revision) = nothing_newer {
             return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
@@ -65,7 +65,7 @@ pub(crate) async fn get<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     } else if headers::has_version(received.headers(), znode.version)? {
         answer::empty(StatusCode::NOT_MODIFIED, found.revision)
     } else {
-        return self::found(path, &znode, asked.meta, found.revision);
+        return self::found(path, &znode, params.meta, found.revision);
     };
     identify(&mut response, &znode)?;
     Ok(response)
@@ -100,10 +100,10 @@ pub(crate) async fn put<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     // The share of memory is kept while the write is in progress.
     let value = Value::from(&*std::mem::take(&mut body.bytes));
     let path = path(&received)?;
-    let asked: call::PutNode = received.query()?;
-    let lifetime = lifetime::of(asked.session, asked.ttl, asked.container)?;
+    let params: call::PutNode = received.query()?;
+    let lifetime = lifetime::of(params.session, params.ttl, params.container)?;
     let precondition = headers::precondition(received.headers(), &path)?;
-    let operation = Operation::Put { path: path.clone(), value, parents: asked.parents, lifetime };
+    let operation = Operation::Put { path: path.clone(), value, parents: params.parents, lifetime };
     let At { value: Operated { result, at }, revision } = write(&node, &received, operation, precondition).await?;
     let OperationResult::Put { created, version } = result else { return Err(another_answer(&result)) };
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
@@ -118,8 +118,8 @@ pub(crate) async fn create<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     // The share of memory is kept while the write is in progress.
     let value = Value::from(&*std::mem::take(&mut body.bytes));
     let parent = path(&received)?;
-    let asked: call::CreateNode = received.query()?;
-    if !asked.sequential {
+    let params: call::CreateNode = received.query()?;
+    if !params.sequential {
         return Err(Problem::bad_request(
             "POST creates a node with a number in its name: add ?sequential. To create a node with your own name, use PUT, with \
              If-None-Match: * if it must be new",
@@ -128,9 +128,9 @@ pub(crate) async fn create<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     if headers::precondition(received.headers(), &parent)?.is_some() {
         return Err(Problem::bad_request("leave out If-Match and If-None-Match: the node is always new"));
     }
-    let prefix = lifetime::sequential_prefix(&parent, asked.name.map(BoundedText::into_string))?;
-    let lifetime = lifetime::of(asked.session, asked.ttl, false)?;
-    let operation = Operation::CreateSequential { parent, prefix, value, parents: asked.parents, lifetime };
+    let prefix = lifetime::sequential_prefix(&parent, params.name.map(BoundedText::into_string))?;
+    let lifetime = lifetime::of(params.session, params.ttl, false)?;
+    let operation = Operation::CreateSequential { parent, prefix, value, parents: params.parents, lifetime };
     let At { value: Operated { result, at }, revision } = write(&node, &received, operation, None).await?;
     let OperationResult::Created { path } = result else { return Err(another_answer(&result)) };
     let location = answer::header_value(format!("{PREFIX}{}", utf8_percent_encode(path.as_str(), &PLAIN)))?;
@@ -190,11 +190,11 @@ struct Listing {
 
 impl Listing {
     /// The listing, if the request is for one.
-    fn of(asked: &call::GetNode, path: &Path, read: ReadOptions) -> Result<Option<Listing>, Problem> {
-        let (meta, recursive) = (asked.meta, asked.recursive);
-        let cursor = asked.cursor.as_ref().map(BoundedText::as_str);
-        if !asked.children && !recursive {
-            return match (asked.limit, cursor) {
+    fn of(params: &call::GetNode, path: &Path, read: ReadOptions) -> Result<Option<Listing>, Problem> {
+        let (meta, recursive) = (params.meta, params.recursive);
+        let cursor = params.cursor.as_ref().map(BoundedText::as_str);
+        if !params.children && !recursive {
+            return match (params.limit, cursor) {
                 (None, None) => Ok(None),
                 (Some(_), _) | (_, Some(_)) => {
                     Err(Problem::bad_request("limit and cursor are only for a listing: add ?children or ?recursive"))
@@ -207,7 +207,7 @@ impl Listing {
             Some(cursor) if !recursive && !cursor.contains('/') => Some(format!("{}{cursor}", path.prefix_below())),
             Some(_) => return Err(expected("cursor", "the next_cursor of an earlier page of the same listing")),
         };
-        Ok(Some(Listing { recursive, meta, limit: paging::limit(asked.limit), after, read }))
+        Ok(Some(Listing { recursive, meta, limit: paging::limit(params.limit), after, read }))
     }
 
     /// The changes that affect it.

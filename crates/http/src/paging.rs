@@ -21,21 +21,21 @@ use http::{Uri, header};
 use std::fmt::Write;
 
 /// How many entries a page may have.
-pub(crate) fn limit(asked: Option<PageLimit>) -> usize {
-    asked.and_then(|limit| usize::try_from(limit.get()).ok()).unwrap_or(PAGE_DEFAULT)
+pub(crate) fn limit(limit: Option<PageLimit>) -> usize {
+    limit.and_then(|limit| usize::try_from(limit.get()).ok()).unwrap_or(PAGE_DEFAULT)
 }
 
 /// The requested page, after the position of its cursor.
-pub(crate) fn page<K>(asked: Option<PageLimit>, after: Option<K>) -> PageQuery<K> {
-    PageQuery { after, limit: limit(asked) }
+pub(crate) fn page<K>(limit: Option<PageLimit>, after: Option<K>) -> PageQuery<K> {
+    PageQuery { after, limit: self::limit(limit) }
 }
 
 /// Converts a cursor back to the position that it was made from.
 fn cursor<K, const MAX: usize>(
-    asked: Option<BoundedText<MAX>>,
+    cursor: Option<BoundedText<MAX>>,
     read: impl FnOnce(&str) -> Option<K>,
 ) -> Result<Option<K>, Problem> {
-    let Some(cursor) = asked else { return Ok(None) };
+    let Some(cursor) = cursor else { return Ok(None) };
     read(cursor.as_str()).map(Some).ok_or_else(|| expected("cursor", "the next_cursor of an earlier page of the same listing"))
 }
 
@@ -59,8 +59,8 @@ pub(crate) fn lock_cursor(sort: LockSort, key: &LockKey) -> String {
 }
 
 /// The position of a cursor among the locks in that order.
-pub(crate) fn lock_key(asked: Option<LockCursor>, sort: LockSort) -> Result<Option<LockKey>, Problem> {
-    cursor(asked, |cursor| read_lock_cursor(cursor, sort))
+pub(crate) fn lock_key(given: Option<LockCursor>, sort: LockSort) -> Result<Option<LockKey>, Problem> {
+    cursor(given, |cursor| read_lock_cursor(cursor, sort))
 }
 
 fn read_lock_cursor(cursor: &str, sort: LockSort) -> Option<LockKey> {
@@ -78,8 +78,8 @@ pub(crate) fn queue_cursor(key: QueueKey) -> String {
 }
 
 /// The position of a cursor in a queue.
-pub(crate) fn queue_key(asked: Option<QueueCursor>) -> Result<Option<QueueKey>, Problem> {
-    cursor(asked, read_queue_cursor)
+pub(crate) fn queue_key(given: Option<QueueCursor>) -> Result<Option<QueueKey>, Problem> {
+    cursor(given, read_queue_cursor)
 }
 
 fn read_queue_cursor(cursor: &str) -> Option<QueueKey> {
@@ -102,8 +102,8 @@ pub(crate) fn owned_cursor(after: &OwnedAfter) -> String {
 }
 
 /// The position of a cursor among what a session owns.
-pub(crate) fn owned_after(asked: Option<OwnedCursor>) -> Result<Option<OwnedAfter>, Problem> {
-    cursor(asked, read_owned_cursor)
+pub(crate) fn owned_after(given: Option<OwnedCursor>) -> Result<Option<OwnedAfter>, Problem> {
+    cursor(given, read_owned_cursor)
 }
 
 fn read_owned_cursor(cursor: &str) -> Option<OwnedAfter> {

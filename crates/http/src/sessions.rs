@@ -18,13 +18,13 @@ use openraft_rt::AsyncRuntime;
 pub(crate) async fn open<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
     let (key, key_given) = received.key_or_new(&node)?;
-    let asked: call::OpenSession = received.params(body)?;
+    let params: call::OpenSession = received.params(body)?;
     let call = OpenSessionCall {
         key,
         key_given,
-        timeout: asked.ttl.map_or(SESSION_TIMEOUT_DEFAULT, call::Ttl::get),
-        name: asked.name.map(call::Owner::into_string).unwrap_or_default(),
-        meta: asked.meta.map(call::MetaPairs::into_inner).unwrap_or_default(),
+        timeout: params.ttl.map_or(SESSION_TIMEOUT_DEFAULT, call::Ttl::get),
+        name: params.name.map(call::OwnerName::into_string).unwrap_or_default(),
+        meta: params.meta.map(call::MetaPairs::into_inner).unwrap_or_default(),
         work_timeout: received.timeout,
     };
     let opened = node.open_session(call).await.map_err(|error| problem_of(error, RequestKind::Write { key }))?;
@@ -54,8 +54,8 @@ pub(crate) async fn keepalive_many<RT: AsyncRuntime>(
     request: Request,
 ) -> Result<Response, Problem> {
     let (received, body) = Received::with_list::<RT>(request).await?;
-    let asked: call::KeepAliveMany = received.params(body)?;
-    let ids = asked.ids.into_vec();
+    let params: call::KeepAliveMany = received.params(body)?;
+    let ids = params.ids.into_vec();
     received.key()?;
     let kept = node.keepalive(ids.clone(), received.timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
     let mut body = dto::KeptAlive { renewed: Vec::new(), ttls: Vec::new(), expired: Vec::new() };
@@ -74,10 +74,10 @@ pub(crate) async fn keepalive_many<RT: AsyncRuntime>(
 /// `GET /v1/sessions`
 pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let asked: call::ListSessions = received.query()?;
-    let read = received.read_options(asked.consistency)?;
-    let after = asked.cursor.map(|number| SessionNumber(number.get()));
-    let page = paging::page(asked.limit, after);
+    let params: call::ListSessions = received.query()?;
+    let read = received.read_options(params.consistency)?;
+    let after = params.cursor.map(|number| SessionNumber(number.get()));
+    let page = paging::page(params.limit, after);
     let found = node.sessions(page, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let (views, next) = found.value;
     let page = dto::Page { items: views.into_iter().map(shown).collect(), next_cursor: next.map(|last| last.to_string()) };
@@ -89,9 +89,9 @@ pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
 /// `GET /v1/sessions/{id or number}`
 pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let asked: call::ShowSession = received.query()?;
-    let read = received.read_options(asked.consistency)?;
-    let page = paging::page(asked.limit, paging::owned_after(asked.cursor)?);
+    let params: call::ShowSession = received.query()?;
+    let read = received.read_options(params.consistency)?;
+    let page = paging::page(params.limit, paging::owned_after(params.cursor)?);
     let found = node.session(which(&received.segment()?)?, &page, read).await;
     let found = found.map_err(|error| problem_of(error, RequestKind::Read))?;
     let Some(view) = found.value else { return Err(problem_of(Rejection::NoSession.into(), RequestKind::Read)) };
@@ -104,7 +104,7 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
 /// `DELETE /v1/sessions/{id or number}`: with the id the owner closes it, with the number an administrator ends it.
 pub(crate) async fn close<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let reason = |received: &Received| received.query().map(|asked: call::CloseSession| asked.reason);
+    let reason = |received: &Received| received.query().map(|params: call::CloseSession| params.reason);
     let ended = match which(&received.segment()?)? {
         SessionRef::Id(id) => {
             if reason(&received)?.is_some() {

@@ -20,12 +20,12 @@ pub(crate) async fn transact<RT: AsyncRuntime>(State(node): State<Node<RT>>, req
     let (received, mut body) = Received::with_list::<RT>(request).await?;
     let call::Empty {} = received.query()?;
     let (key, _) = received.key_or_new(&node)?;
-    let asked: txn::Transaction = serde_json::from_slice(&std::mem::take(&mut body.bytes))
+    let transaction: txn::Transaction = serde_json::from_slice(&std::mem::take(&mut body.bytes))
         .map_err(|error| Problem::bad_request(bounded(format!("the body must be a transaction, like {EXAMPLE}: {error}"))))?;
-    check_length("if", asked.conditions.len())?;
-    let conditions = numbered("if", asked.conditions, condition)?;
-    let then = operations("then", asked.then)?;
-    let otherwise = asked.otherwise.map(|otherwise| operations("else", otherwise)).transpose()?;
+    check_length("if", transaction.conditions.len())?;
+    let conditions = numbered("if", transaction.conditions, condition)?;
+    let then = operations("then", transaction.then)?;
+    let otherwise = transaction.otherwise.map(|otherwise| operations("else", otherwise)).transpose()?;
     let (then_paths, else_paths) = (paths(&then), otherwise.as_deref().map(paths).unwrap_or_default());
     let call = TransactCall { key, conditions, then, otherwise, timeout: received.timeout };
     let done = node.transact(call).await.map_err(|error| problem_of(error, RequestKind::Write { key }))?;
@@ -54,13 +54,13 @@ fn numbered<A, B>(part: &str, from: Vec<A>, read: impl Fn(A) -> Result<B, Proble
     from.into_iter().enumerate().map(one).collect()
 }
 
-fn operations(part: &str, asked: Vec<txn::Operation>) -> Result<Vec<Operation>, Problem> {
-    check_length(part, asked.len())?;
-    numbered(part, asked, operation)
+fn operations(part: &str, operations: Vec<txn::Operation>) -> Result<Vec<Operation>, Problem> {
+    check_length(part, operations.len())?;
+    numbered(part, operations, operation)
 }
 
-fn condition(asked: txn::Condition) -> Result<Condition, Problem> {
-    match asked {
+fn condition(condition: txn::Condition) -> Result<Condition, Problem> {
+    match condition {
         txn::Condition { path: Some(path), version: Some(version), exists: None, fence: None, session: None } => {
             Ok(Condition::Version { path, version: Some(version) })
         }
@@ -87,8 +87,8 @@ fn condition(asked: txn::Condition) -> Result<Condition, Problem> {
     }
 }
 
-fn operation(asked: txn::Operation) -> Result<Operation, Problem> {
-    Ok(match asked {
+fn operation(operation: txn::Operation) -> Result<Operation, Problem> {
+    Ok(match operation {
         txn::Operation::Create(create) => {
             let value = lifetime::value(create.value, create.value_base64)?;
             let lifetime = lifetime::from_fields(create.session, create.ttl, create.container)?;

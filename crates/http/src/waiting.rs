@@ -25,8 +25,8 @@ pub fn waiting_router(reason: &str) -> Router {
 }
 
 fn ready(reason: &str, query: Option<&str>) -> Result<Response, Problem> {
-    let asked: call::Ready = params::read(query, &[])?.params;
-    if !asked.verbose {
+    let params: call::Ready = params::read(query, &[])?.params;
+    if !params.verbose {
         return Err(not_yet(reason));
     }
     let body = dto::Readiness {

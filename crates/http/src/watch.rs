@@ -34,12 +34,12 @@ use std::{convert::Infallible, time::Duration};
 /// `GET /v1/watch`
 pub(crate) async fn watch<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let asked: call::Watch = received.query()?;
-    let scopes = scopes(&asked)?;
-    let begin = begin(&asked, received.headers())?;
-    let read = received.read_options(asked.consistency)?;
+    let params: call::Watch = received.query()?;
+    let filters = filters(&params)?;
+    let start = start(&params, received.headers())?;
+    let read = received.read_options(params.consistency)?;
     let form = StreamFormat::wanted(received.headers())?;
-    let watch = node.watch(scopes, begin, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
+    let watch = node.watch(filters, start, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let revision = watch.revision();
     let frames = Frames::new(form, received.room().cloned(), revision);
     let mut response = Response::new(body(watch, frames));
@@ -52,16 +52,16 @@ pub(crate) async fn watch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
 }
 
 /// What to watch: each parameter adds to it; without any, everything.
-fn scopes(asked: &call::Watch) -> Result<Vec<WatchFilter>, Problem> {
-    let call::Watch { recursive, children, .. } = *asked;
+fn filters(params: &call::Watch) -> Result<Vec<WatchFilter>, Problem> {
+    let call::Watch { recursive, children, .. } = *params;
     if recursive && children {
         return Err(Problem::bad_request("pass either recursive or children, not both: everything below a node, or one level"));
     }
-    let path = asked.path.clone();
+    let path = params.path.clone();
     if path.as_ref().is_some_and(Path::is_under_locks) {
         return Err(Problem::bad_request("watch a lock by its name: lock=NAME, or locks for all locks"));
     }
-    let lock = asked.lock.clone();
+    let lock = params.lock.clone();
     lock.as_ref().map_or(Ok(()), refuse_reserved)?;
     if (recursive && path.is_none() && lock.is_none()) || (children && path.is_none()) {
         return Err(Problem::bad_request("recursive needs path or lock, and children needs path"));
@@ -72,24 +72,24 @@ fn scopes(asked: &call::Watch) -> Result<Vec<WatchFilter>, Problem> {
         (false, false) => WatchFilter::Node(path),
     });
     let of_lock = lock.map(|lock| if recursive { WatchFilter::LocksBelow(lock) } else { WatchFilter::Lock(lock) });
-    let locks = asked.locks.then_some(WatchFilter::Locks);
-    let session = asked.session.map(|number| WatchFilter::Session(SessionNumber(number.get())));
-    let sessions = asked.sessions.then_some(WatchFilter::Sessions);
+    let locks = params.locks.then_some(WatchFilter::Locks);
+    let session = params.session.map(|number| WatchFilter::Session(SessionNumber(number.get())));
+    let sessions = params.sessions.then_some(WatchFilter::Sessions);
     // A filter within another one would send the initial state twice.
     let of_lock = of_lock.filter(|_| locks.is_none());
     let session = session.filter(|_| sessions.is_none());
-    let scopes: Vec<WatchFilter> = [of_path, of_lock, locks, session, sessions].into_iter().flatten().collect();
-    Ok(if scopes.is_empty() {
+    let filters: Vec<WatchFilter> = [of_path, of_lock, locks, session, sessions].into_iter().flatten().collect();
+    Ok(if filters.is_empty() {
         vec![WatchFilter::Subtree(Path::root()), WatchFilter::Locks, WatchFilter::Sessions]
     } else {
-        scopes
+        filters
     })
 }
 
 /// A browser that reconnects repeats its parameters and names the last event that it received.
-fn begin(asked: &call::Watch, headers: &HeaderMap) -> Result<WatchStart, Problem> {
-    let from = asked.from.map(|revision| Revision(revision.get()));
-    let initial = asked.initial;
+fn start(params: &call::Watch, headers: &HeaderMap) -> Result<WatchStart, Problem> {
+    let from = params.from.map(|revision| Revision(revision.get()));
+    let initial = params.initial;
     if initial && from.is_some() {
         return Err(Problem::bad_request(
             "pass either from or initial, not both: continue from a revision, or start with the current state",
@@ -215,8 +215,8 @@ mod tests {
         crate::params::read(Some(query), &[]).map(|given| given.params)
     }
 
-    fn asked(query: &str) -> Result<Vec<WatchFilter>, Problem> {
-        scopes(&read(query)?)
+    fn filters_of(query: &str) -> Result<Vec<WatchFilter>, Problem> {
+        filters(&read(query)?)
     }
 
     #[test]
@@ -232,10 +232,10 @@ mod tests {
             ("locks&lock=x&sessions&session=7", vec![WatchFilter::Locks, WatchFilter::Sessions]),
             ("session=7", vec![WatchFilter::Session(SessionNumber(7))]),
         ] {
-            assert_eq!(asked(query).unwrap(), wanted, "{query}");
+            assert_eq!(filters_of(query).unwrap(), wanted, "{query}");
         }
         for wrong in ["recursive", "children", "path=/a&recursive&children", "path=a", "path=/locks/a", "lock=a&children"] {
-            assert!(asked(wrong).is_err(), "{wrong} was accepted");
+            assert!(filters_of(wrong).is_err(), "{wrong} was accepted");
         }
     }
 
@@ -243,7 +243,7 @@ mod tests {
     fn a_browser_that_reconnects_continues_after_its_last_event() {
         let begun = |query: &str, last: Option<&str>| {
             let headers = last.map(|last| (header::HeaderName::from_static(headers::LAST_EVENT_ID), last.parse().unwrap()));
-            begin(&read(query)?, &headers.into_iter().collect())
+            start(&read(query)?, &headers.into_iter().collect())
         };
         assert_eq!(begun("", None).unwrap(), WatchStart::Now);
         assert_eq!(begun("initial", None).unwrap(), WatchStart::Initial);

@@ -18,18 +18,19 @@ mod schema;
 mod session;
 mod watch;
 
-pub use acquire::{Acquire, AcquireMany, BatchAcquire, Hold, Stand};
-pub use batch::{Batch, BatchCall, BatchRelease, BatchRenew};
+pub use acquire::{Acquire, AcquireMany, BatchAcquire, HoldMode, Stand};
+pub use batch::{BatchCall, BatchCalls, BatchRelease, BatchRenew};
 pub use bounded::{
-    BoundedCount, BoundedDuration, BoundedInteger, BoundedList, BoundedText, INTEGER_MAX, ListItem, Locks, MetaPairs,
+    BoundedCount, BoundedDuration, BoundedInteger, BoundedList, BoundedText, INTEGER_MAX, ListItem, LockList, MetaPairs,
     OutOfBounds, PlainText, SignedInteger,
 };
 pub use bounds::{
-    ElectionValue, Empty, HistoryCursor, LockCursor, LockDelay, LockPrefix, MaxHold, MaxHoldSetting, MaxWaiters, Moment, NodeTtl,
-    Number, OwnedCursor, Owner, PageLimit, PermitLimit, Permits, PositiveNumber, Priority, QueueCursor, Reason, Ttl, Wait,
+    ElectionValue, Empty, HistoryCursor, LockCursor, LockDelay, LockPrefix, MaxHold, MaxHoldSetting, MaxWaiters, MomentText,
+    NodeTtl, Number, OwnedCursor, OwnerName, PageLimit, PermitLimit, Permits, PositiveNumber, Priority, QueueCursor, Reason, Ttl,
+    Wait,
 };
 pub use cluster::{HandOver, Ready, ShowCluster};
-pub use election::{Leader, Proclaim};
+pub use election::{GetLeader, Proclaim};
 pub use hold::{GetGrant, Release, Renew, Upgrade};
 pub use lock::{BreakLock, CheckFence, History, ListLocks, LockFilter, LockOrder, RevokeLock, SetLock, ShowLock, ShowQueue};
 pub use node::{CreateNode, DeleteNode, GetNode, PutNode};

@@ -77,7 +77,7 @@ fn leader(describe: &mut Describer) -> DescribedCall {
              are for a single answer.",
         )
         .in_path("name", NAME, election_name())
-        .query::<call::Leader>()
+        .query::<call::GetLeader>()
         .header("Last-Event-ID", "For a stream: continue after this revision.", last)
         .json::<election::Election>(StatusCode::OK, "The leader.", example)
         .content(StatusCode::OK, "", "application/x-ndjson", line)

@@ -199,7 +199,7 @@ fn batch(describe: &mut Describer) -> DescribedCall {
              number of grants ahead, and has at most 4 KiB: a longer one leaves out `meta`. If you send a batch again with the \
              same ids, nothing happens twice. The headers are those of every call in it.",
         )
-        .calls::<call::Batch>(example)
+        .calls::<call::BatchCalls>(example)
         .json::<BatchAnswers>(
             StatusCode::OK,
             "The answer to each call.",

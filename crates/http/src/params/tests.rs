@@ -3,7 +3,7 @@
 use super::*;
 use fairhold_types::{
     Mode, SessionId,
-    call::{BoundedCount, BoundedList, INTEGER_MAX, MetaPairs, Number, Owner, Priority, Wait},
+    call::{BoundedCount, BoundedList, INTEGER_MAX, MetaPairs, Number, OwnerName, Priority, Wait},
     limits::META_BYTES_MAX,
     problem,
 };
@@ -18,7 +18,7 @@ struct Call {
     priority: Option<Priority>,
     #[serde(default)]
     parents: bool,
-    owner: Option<Owner>,
+    owner: Option<OwnerName>,
     ids: Option<BoundedList<SessionId, 3>>,
     mode: Option<Mode>,
     meta: Option<MetaPairs>,

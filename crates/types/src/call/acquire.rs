@@ -4,8 +4,8 @@
 //! groups, and becomes an ordinary struct.
 
 use super::{
-    bounded::{Locks, MetaPairs},
-    bounds::{ElectionValue, LockDelay, MaxHold, Owner, PermitLimit, Permits, Priority, Ttl, Wait, is_default},
+    bounded::{LockList, MetaPairs},
+    bounds::{ElectionValue, LockDelay, MaxHold, OwnerName, PermitLimit, Permits, Priority, Ttl, Wait, is_default},
 };
 use crate::{GrantId, LockName, Mode, SessionId};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Hold {
+pub enum HoldMode {
     /// For as long as the connection of the request lasts.
     Stream,
 }
@@ -32,7 +32,7 @@ macro_rules! request_for_grant {
             /// The id of the session that is to own it.
             session: Option<SessionId>,
             /// Hold it for as long as this request's connection lasts; not with `session`.
-            hold: Option<Hold>,
+            hold: Option<HoldMode>,
         } $($groups)* }
     };
     // The options of a request for one lock.
@@ -56,7 +56,7 @@ macro_rules! request_for_grant {
     (@ $head:tt $own:tt { $($options:tt)* } every $($groups:ident)*) => {
         request_for_grant! { @ $head $own { $($options)*
             /// Your name, for people to read; by default the program's name and address.
-            owner: Option<Owner>,
+            owner: Option<OwnerName>,
             /// A waiter of higher priority goes before waiters of lower priority, but never before one that waits for several
             /// locks, and at most 16 times before the one that has waited longest.
             #[cfg_attr(feature = "schema", schemars(extend("default" = 0)))]
@@ -112,7 +112,7 @@ request_for_grant! {
     /// `POST /v1/locks`: several locks in one step. Of a lock with a limit it takes one permit.
     AcquireMany {
         /// The locks, all different; the default `mode` is `exclusive`.
-        pub locks: Locks,
+        pub locks: LockList,
     } with waiting every
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Batch {
+pub struct BatchCalls {
     /// The calls.
     #[cfg_attr(feature = "schema", schemars(extend("minItems" = 1, "maxItems" = crate::limits::BATCH_CALLS_MAX)))]
     pub calls: Vec<BatchCall>,

@@ -334,9 +334,9 @@ impl<'de, T: ListItem + Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
 /// The locks of one request: at least one, and all different.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Locks(Vec<dto::Want>);
+pub struct LockList(Vec<dto::Want>);
 
-impl Locks {
+impl LockList {
     /// The locks, in order.
     #[must_use]
     pub fn into_vec(self) -> Vec<dto::Want> {
@@ -344,7 +344,7 @@ impl Locks {
     }
 }
 
-impl TryFrom<Vec<dto::Want>> for Locks {
+impl TryFrom<Vec<dto::Want>> for LockList {
     type Error = OutOfBounds;
 
     fn try_from(wants: Vec<dto::Want>) -> Result<Self, OutOfBounds> {
@@ -354,11 +354,11 @@ impl TryFrom<Vec<dto::Want>> for Locks {
             let example = r#"[{"name": "orders"}]"#;
             return Err(OutOfBounds(format!("expected a list of different locks, each named once, such as {example}")));
         }
-        Ok(Locks(wants))
+        Ok(LockList(wants))
     }
 }
 
-impl<'de> Deserialize<'de> for Locks {
+impl<'de> Deserialize<'de> for LockList {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_seq(ListVisitor(PhantomData))?.try_into().map_err(D::Error::custom)
     }
@@ -402,9 +402,9 @@ mod tests {
     #[test]
     fn locks_are_different_and_not_too_many() {
         let want = |name: String| dto::Want { name: crate::LockName::parse(&name).unwrap(), mode: crate::Mode::Exclusive };
-        let locks = |count: usize| Locks::try_from((0..count).map(|number| want(number.to_string())).collect::<Vec<_>>());
+        let locks = |count: usize| LockList::try_from((0..count).map(|number| want(number.to_string())).collect::<Vec<_>>());
         let most = limits::LOCKS_TOGETHER_MAX;
         assert!(locks(1).is_ok() && locks(most).is_ok() && locks(0).is_err() && locks(most + 1).is_err());
-        assert!(Locks::try_from(vec![want("a".to_owned()), want("a".to_owned())]).is_err());
+        assert!(LockList::try_from(vec![want("a".to_owned()), want("a".to_owned())]).is_err());
     }
 }

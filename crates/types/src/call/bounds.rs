@@ -35,13 +35,13 @@ pub type PositiveNumber = BoundedInteger<1, INTEGER_MAX>;
 /// A waiter's priority.
 pub type Priority = SignedInteger<{ i32::MIN }, { i32::MAX }>;
 /// The owner of a grant, or the name of a session, for people to read.
-pub type Owner = PlainText<OWNER_BYTES_MAX>;
+pub type OwnerName = PlainText<OWNER_BYTES_MAX>;
 /// The reason that an administrator gives.
 pub type Reason = PlainText<REASON_BYTES_MAX>;
 /// The value of an election's leader.
 pub type ElectionValue = BoundedText<ELECTION_VALUE_BYTES_MAX>;
 
-/// What the names of listed locks begin with.
+/// The prefix of the names of listed locks.
 pub type LockPrefix = BoundedText<LOCK_NAME_BYTES_MAX>;
 /// A cursor among locks: the order's letter, a rank and a name, two digits a byte.
 pub type LockCursor = BoundedText<{ 2 * (1 + 20 + 1 + LOCK_NAME_BYTES_MAX) }>;
@@ -52,7 +52,7 @@ pub type HistoryCursor = BoundedText<41>;
 /// A cursor among what a session owns: a number, the place of a lock, and a path, two digits a byte.
 pub type OwnedCursor = BoundedText<{ 2 * (20 + 1 + 20 + 1 + PATH_BYTES_MAX) }>;
 /// A revision or a time.
-pub type Moment = BoundedText<64>;
+pub type MomentText = BoundedText<64>;
 
 /// A call without parameters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

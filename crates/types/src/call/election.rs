@@ -22,7 +22,7 @@ pub struct Proclaim {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Leader {
+pub struct GetLeader {
     /// How long to wait for a change; `304` if there is none.
     #[serde(default, skip_serializing_if = "is_default")]
     pub wait: Option<Wait>,

@@ -2,8 +2,8 @@
 
 use super::{
     bounds::{
-        HistoryCursor, LockCursor, LockPrefix, MaxHoldSetting, MaxWaiters, Moment, Number, PageLimit, PermitLimit, QueueCursor,
-        Reason, Wait, is_default,
+        HistoryCursor, LockCursor, LockPrefix, MaxHoldSetting, MaxWaiters, MomentText, Number, PageLimit, PermitLimit,
+        QueueCursor, Reason, Wait, is_default,
     },
     read::Consistency,
 };
@@ -137,7 +137,7 @@ pub struct History {
     /// Only the holders at this moment: a revision, or an RFC 3339 time.
     #[cfg_attr(feature = "schema", schemars(extend("pattern" = crate::pattern::MOMENT)))]
     #[serde(default, skip_serializing_if = "is_default")]
-    pub at: Option<Moment>,
+    pub at: Option<MomentText>,
     /// The number of entries on a page.
     #[cfg_attr(feature = "schema", schemars(extend("default" = crate::limits::PAGE_DEFAULT)))]
     #[serde(default, skip_serializing_if = "is_default")]

@@ -1,7 +1,7 @@
 //! JSON Schemas of the bounded values.
 
 use super::bounded::{
-    BoundedCount, BoundedDuration, BoundedInteger, BoundedList, BoundedText, Locks, MetaPairs, PlainText, SignedInteger,
+    BoundedCount, BoundedDuration, BoundedInteger, BoundedList, BoundedText, LockList, MetaPairs, PlainText, SignedInteger,
 };
 use crate::{dto::Want, limits, pattern::WORDS};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -58,7 +58,7 @@ inline_schema! {
     [T: JsonSchema, const MAX: usize] BoundedList<T, MAX>: |generator| json_schema!({
         "type": "array", "items": generator.subschema_for::<T>(), "maxItems": MAX,
     });
-    [] Locks: |generator| json_schema!({
+    [] LockList: |generator| json_schema!({
         "type": "array",
         "items": generator.subschema_for::<Want>(),
         "minItems": 1,

@@ -2,7 +2,7 @@
 
 use super::{
     bounded::{BoundedList, MetaPairs},
-    bounds::{Number, OwnedCursor, Owner, PageLimit, Reason, Ttl, is_default},
+    bounds::{Number, OwnedCursor, OwnerName, PageLimit, Reason, Ttl, is_default},
     read::Consistency,
 };
 use crate::{SessionId, limits::KEEPALIVE_IDS_MAX};
@@ -19,7 +19,7 @@ pub struct OpenSession {
     pub ttl: Option<Ttl>,
     /// Its name, for people to read.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub name: Option<Owner>,
+    pub name: Option<OwnerName>,
     /// Pairs of text, for people to read: at most 16, and 1024 bytes in total. In a query, pass one JSON object.
     #[serde(default, skip_serializing_if = "is_default")]
     pub meta: Option<MetaPairs>,
