@@ -1,21 +1,21 @@
-//! `POST /v1/batch`: many calls in one request, each as if it were made alone. For programs that do many things at once: what a
-//! request costs is paid once for all of them, and they are committed together.
+//! `POST /v1/batch`: many calls in one request, each as if it were made alone. A program that makes many calls at once pays the
+//! cost of a request once, and the calls are committed together.
 //!
-//! Only calls that are answered at once are taken: an acquire of a session, which waits in its queue without a request, a
-//! release, and a renewal. So no call holds up the others, and nothing depends on whether the answer arrives. A batch with a
-//! call that cannot be understood is refused before any of it is begun; so is one for whose answers there is no room.
+//! A batch accepts only calls that the server can answer at once: an acquire for a session, which waits in its queue without a
+//! request, a release, and a renewal. So no call delays the others, and nothing depends on whether the answer arrives. The
+//! server refuses a batch before it starts any call if one call is malformed, or if it has no room for the answers.
 //!
-//! Calls with different ids are made at the same time, and have no order. Those with one id are made one after the other, as the
-//! request has them: what goes first in a node's queue, as a release does, would overtake its acquire.
+//! Calls with different ids run concurrently and have no order. Calls with the same id run one after the other, in the order of
+//! the request: a release is urgent in a node's queue and would overtake its acquire.
 
 use crate::{
     advice::bounded,
     answer,
     asked::RequestKind,
     error::problem_of,
-    grants::call_of,
-    names::lock_name,
-    params::{BodyFields, KnownParams, Params, expected},
+    grants::node_call,
+    names::refuse_reserved,
+    params::{BodyFields, read_fields},
     problem::{NO_STORE, Problem},
     request::Received,
     room::{HasRoom, NoRoom, with_room},
@@ -29,12 +29,13 @@ use fairhold_node::{
     Node,
     api::{AcquireCall, Acquired},
 };
-use fairhold_state::command::{Acquire, Claimant};
+use fairhold_state::command::Want;
 use fairhold_types::{
     Code, GrantId, Revision, SessionId,
     batch::{BatchAnswer, Body},
+    call::{self, BatchAcquire, BatchCall},
     dto::{Contender, Meta},
-    limits::{BATCH_ACQUIRE_BYTES_MAX, BATCH_CALLS_MAX, BATCH_RELEASE_BYTES_MAX, LOCK_NAME_BYTES_MAX},
+    limits::{BATCH_ACQUIRE_BYTES_MAX, BATCH_CALLS_MAX, BATCH_RELEASE_BYTES_MAX},
     problem::{Effect, Facts},
 };
 use futures_util::future::join_all;
@@ -43,88 +44,66 @@ use openraft_rt::{AsyncRuntime, Instant};
 use serde::Deserialize;
 use std::{collections::BTreeMap, time::Duration};
 
-pub(crate) const BATCH: KnownParams = KnownParams { now: &[], later: &[] };
-/// What an acquire says here. It has no `wait`: it takes a place in the queue with `queue`, or is refused.
-pub(crate) const ACQUIRE: KnownParams = KnownParams {
-    now: &[
-        "id",
-        "lock",
-        "session",
-        "queue",
-        "mode",
-        "limit",
-        "permits",
-        "owner",
-        "priority",
-        "lock_delay",
-        "max_hold",
-        "meta",
-        "reentrant",
-    ],
-    later: &[],
-};
-pub(crate) const RELEASE: KnownParams = KnownParams { now: &["id", "session"], later: &[] };
-pub(crate) const RENEW: KnownParams = KnownParams { now: &["id"], later: &[] };
-
-/// Of those ahead of a caller, how many the answer to a call names.
+/// How many of the grants ahead the answer to a call names.
 const AHEAD_IN_BATCH: usize = 1;
-/// After how many seconds a call that was turned away should be made again.
+/// The seconds after which to retry a call that the server turned away.
 const RETRY_AFTER: u64 = 1;
 const EXAMPLE: &str = r#"{"calls":[{"acquire":{"id":…,"lock":"deploy","session":…}},{"release":{"id":…}}]}"#;
 
-/// The calls.
+/// The calls of `fairhold_types::call::BatchCalls` before their fields are read: a refusal can then name the call.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = r#"an object with a list of calls, such as {"calls": [{"renew": {"id": "…"}}]}"#)]
-struct BatchCalls {
-    calls: Vec<BatchCall>,
+struct UnreadBatch<'a> {
+    #[serde(borrow)]
+    calls: Vec<UnreadCall<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum BatchCall {
-    Acquire(BodyFields),
-    Release(BodyFields),
-    Renew(BodyFields),
+enum UnreadCall<'a> {
+    #[serde(borrow)]
+    Acquire(BodyFields<'a>),
+    #[serde(borrow)]
+    Release(BodyFields<'a>),
+    #[serde(borrow)]
+    Renew(BodyFields<'a>),
 }
 
-/// A call that is understood.
-enum Understood {
+/// A valid call.
+enum ValidCall {
     Acquire(Box<AcquireCall>),
     Release(GrantId, Option<SessionId>),
     Renew(GrantId),
 }
 
-impl Understood {
+impl ValidCall {
     fn id(&self) -> GrantId {
         match self {
-            Understood::Acquire(call) => call.acquire.grant,
-            Understood::Release(id, _) | Understood::Renew(id) => *id,
+            ValidCall::Acquire(call) => call.acquire.grant,
+            ValidCall::Release(id, _) | ValidCall::Renew(id) => *id,
         }
     }
 
-    /// The most bytes of its answer.
+    /// The maximum size of its answer in bytes.
     fn answer_bytes_max(&self) -> usize {
         match self {
-            Understood::Acquire(_) => BATCH_ACQUIRE_BYTES_MAX,
-            Understood::Release(..) | Understood::Renew(_) => BATCH_RELEASE_BYTES_MAX,
+            ValidCall::Acquire(_) => BATCH_ACQUIRE_BYTES_MAX,
+            ValidCall::Release(..) | ValidCall::Renew(_) => BATCH_RELEASE_BYTES_MAX,
         }
     }
 }
 
-/// What came of a call, and the revision that it shows.
+/// The answer to a call, and the revision that it reflects.
 type Done = (BatchAnswer, Option<Revision>);
-/// The same, with the answer as JSON: what is kept until all calls are answered has a bound.
+/// The same, with the answer as JSON, whose size is bounded.
 type Written = (Vec<u8>, Option<Revision>);
 
 /// `POST /v1/batch`
 pub(crate) async fn batch<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, mut body) = Received::with_list::<RT>(request).await?;
-    received.query(&BATCH)?;
-    let calls: Vec<Understood> = (0..)
-        .zip(calls(&std::mem::take(&mut body.bytes))?)
-        .map(|(index, call): (usize, BatchCall)| understood(&received, call).map_err(|problem| misunderstood(index, problem)))
-        .collect::<Result<_, _>>()?;
-    let room = received.room().map(|room| room.answer(calls.iter().map(Understood::answer_bytes_max).sum()));
+    let call::Empty {} = received.query()?;
+    let calls = valid_calls(&received, &std::mem::take(&mut body.bytes))?;
+    let room = received.room().map(|room| room.answer(calls.iter().map(ValidCall::answer_bytes_max).sum()));
     let room = room.transpose().map_err(|NoRoom| {
         Problem::new(Code::Overloaded, "too many large answers are waiting for clients to read them: try again after a pause")
             .facts(Facts { outcome: Some(Effect::None), ..Facts::default() })
@@ -150,7 +129,7 @@ pub(crate) async fn batch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     Ok(response)
 }
 
-/// All answers, as `fairhold_types::batch::BatchAnswers` has them.
+/// Joins all answers to the JSON of `fairhold_types::batch::BatchAnswers`.
 fn together(answers: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     let mut body = br#"{"answers":["#.to_vec();
     for (index, answer) in answers.enumerate() {
@@ -198,8 +177,8 @@ fn shorten(answer: &mut BatchAnswer) {
     }
 }
 
-/// The calls with their places in the request: those of one id together, in order.
-fn chains(calls: Vec<Understood>) -> Vec<Vec<(usize, Understood)>> {
+/// The calls with their positions in the request. Calls with the same id form a chain, in order.
+fn chains(calls: Vec<ValidCall>) -> Vec<Vec<(usize, ValidCall)>> {
     let (mut chains, mut of_ids): (Vec<Vec<_>>, BTreeMap<GrantId, usize>) = (Vec::new(), BTreeMap::new());
     for (index, call) in calls.into_iter().enumerate() {
         let chain = *of_ids.entry(call.id()).or_insert(chains.len());
@@ -211,11 +190,11 @@ fn chains(calls: Vec<Understood>) -> Vec<Vec<(usize, Understood)>> {
     chains
 }
 
-/// Makes calls one after the other, each when the one before is answered, all of them by that time.
+/// Makes the calls of a chain one after the other, all before the deadline.
 async fn make_in_order<RT: AsyncRuntime>(
     node: &Node<RT>,
     deadline: RT::Instant,
-    chain: Vec<(usize, Understood)>,
+    chain: Vec<(usize, ValidCall)>,
 ) -> Vec<(usize, Written)> {
     let mut done = Vec::with_capacity(chain.len());
     for (index, call) in chain {
@@ -226,8 +205,8 @@ async fn make_in_order<RT: AsyncRuntime>(
     done
 }
 
-fn calls(body: &[u8]) -> Result<Vec<BatchCall>, Problem> {
-    let BatchCalls { calls } = serde_json::from_slice(body)
+fn calls(body: &[u8]) -> Result<Vec<UnreadCall<'_>>, Problem> {
+    let UnreadBatch { calls } = serde_json::from_slice(body)
         .map_err(|error| Problem::bad_request(bounded(format!("the body must be a batch, like {EXAMPLE}: {error}"))))?;
     if (1..=BATCH_CALLS_MAX).contains(&calls.len()) {
         return Ok(calls);
@@ -236,35 +215,51 @@ fn calls(body: &[u8]) -> Result<Vec<BatchCall>, Problem> {
     Err(Problem::bad_request(format!("\"calls\" has {length} entries: a batch has 1 to {BATCH_CALLS_MAX}")))
 }
 
-fn understood(received: &Received, call: BatchCall) -> Result<Understood, Problem> {
-    match call {
-        BatchCall::Acquire(fields) => acquire_call(received, fields).map(|call| Understood::Acquire(Box::new(call))),
-        BatchCall::Release(fields) => {
-            let mut params = Params::of(fields, &RELEASE)?;
-            Ok(Understood::Release(id(&mut params)?, params.parsed("session")?))
-        }
-        BatchCall::Renew(fields) => id(&mut Params::of(fields, &RENEW)?).map(Understood::Renew),
-    }
+/// Reads a batch with everything that its calls say.
+pub(crate) fn read(body: &[u8]) -> Result<Vec<BatchCall>, Problem> {
+    let one = |(index, call)| {
+        let read = match call {
+            UnreadCall::Acquire(fields) => read_fields(fields).map(BatchCall::Acquire),
+            UnreadCall::Release(fields) => read_fields(fields).map(BatchCall::Release),
+            UnreadCall::Renew(fields) => read_fields(fields).map(BatchCall::Renew),
+        };
+        read.map_err(|problem| malformed(index, problem))
+    };
+    calls(body)?.into_iter().enumerate().map(one).collect()
 }
 
-/// Which call is wrong, and why.
-fn misunderstood(index: usize, problem: Problem) -> Problem {
+fn valid_calls(received: &Received, body: &[u8]) -> Result<Vec<ValidCall>, Problem> {
+    let one = |(index, call)| {
+        Ok(match call {
+            BatchCall::Acquire(params) => {
+                let call = acquire_call(received, *params).map_err(|problem| malformed(index, problem))?;
+                ValidCall::Acquire(Box::new(call))
+            }
+            BatchCall::Release(params) => ValidCall::Release(params.id, params.session),
+            BatchCall::Renew(params) => ValidCall::Renew(params.id),
+        })
+    };
+    read(body)?.into_iter().enumerate().map(one).collect()
+}
+
+/// Names the malformed call.
+fn malformed(index: usize, problem: Problem) -> Problem {
     let said = fairhold_types::problem::Problem::from(problem);
     Problem::bad_request(format!("calls[{index}]: {}", said.detail))
 }
 
-async fn answer_to<RT: AsyncRuntime>(node: &Node<RT>, timeout: Duration, call: Understood) -> Done {
+async fn answer_to<RT: AsyncRuntime>(node: &Node<RT>, timeout: Duration, call: ValidCall) -> Done {
     let done = match call {
         _ if timeout.is_zero() => Err(Problem::new(Code::DeadlineExceeded, "the earlier calls with this id took all the time")
             .facts(Facts { outcome: Some(Effect::None), ..Facts::default() })),
-        Understood::Acquire(call) => acquire(node, AcquireCall { timeout, ..*call }).await,
-        Understood::Release(id, session) => release(node, timeout, id, session).await,
-        Understood::Renew(id) => renew(node, timeout, id).await,
+        ValidCall::Acquire(call) => acquire(node, AcquireCall { timeout, ..*call }).await,
+        ValidCall::Release(id, session) => release(node, timeout, id, session).await,
+        ValidCall::Renew(id) => renew(node, timeout, id).await,
     };
     done.unwrap_or_else(|problem| {
         let mut problem = fairhold_types::problem::Problem::from(problem);
         problem.facts.ahead.truncate(AHEAD_IN_BATCH);
-        // As a header says it of a call that is alone.
+        // A single call has this as a header.
         let retry_after = (problem.retryable && matches!(problem.status, 429 | 503)).then_some(RETRY_AFTER);
         (BatchAnswer { status: problem.status, retry_after, body: Some(Body::Problem(Box::new(problem))) }, None)
     })
@@ -285,20 +280,13 @@ async fn acquire<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall) -> Result
     Ok((BatchAnswer { status: status.as_u16(), retry_after: None, body }, Some(acquired.revision)))
 }
 
-fn acquire_call(received: &Received, fields: BodyFields) -> Result<AcquireCall, Problem> {
-    let mut params = Params::of(fields, &ACQUIRE)?;
-    let id = id(&mut params)?;
-    let lock = params.text("lock", LOCK_NAME_BYTES_MAX)?.ok_or_else(|| expected("lock", "the lock's name"))?;
-    let queue = params.flag("queue")?;
-    // It has neither a `wait` nor a `hold`, so it is answered once and at once.
-    let (call, _) = call_of(received, params, lock_name(&lock)?, id)?;
-    match call.acquire.claimant {
-        Claimant::Session(_) => {
-            let acquire = Acquire { id_given: true, ..call.acquire };
-            Ok(AcquireCall { acquire, respond_async: queue, ..call })
-        }
-        Claimant::Anonymous { .. } => Err(expected("session", "the id of the session to own it")),
-    }
+fn acquire_call(received: &Received, mut params: BatchAcquire) -> Result<AcquireCall, Problem> {
+    let options = call::Acquire { session: Some(params.session), ..params.take_options() };
+    refuse_reserved(&params.lock)?;
+    let wants = vec![Want { lock: params.lock, mode: options.mode.unwrap_or_default() }];
+    // Without `wait` and `hold` the server answers at once.
+    let (call, _) = node_call(received, options, wants, params.id)?;
+    Ok(AcquireCall { respond_async: params.queue, ..call })
 }
 
 async fn release<RT: AsyncRuntime>(
@@ -315,26 +303,6 @@ async fn renew<RT: AsyncRuntime>(node: &Node<RT>, timeout: Duration, id: GrantId
     let renewed = node.renew_grant(id, None, None, timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
     let body = Some(Body::Renewed(answer::renewed_grant(id, renewed.value, node.wall_now())));
     Ok((BatchAnswer { status: StatusCode::OK.as_u16(), retry_after: None, body }, Some(renewed.revision)))
-}
-
-fn id(params: &mut Params<'_>) -> Result<GrantId, Problem> {
-    params.parsed("id")?.ok_or_else(|| expected("id", "the grant's id, a ULID or a UUIDv7"))
-}
-
-/// Reads a batch with all that its calls say; how many they are.
-#[cfg(test)]
-pub(crate) fn read(body: &[u8]) -> Result<usize, Problem> {
-    let calls = calls(body)?;
-    let length = calls.len();
-    for call in calls {
-        let (fields, known) = match call {
-            BatchCall::Acquire(fields) => (fields, &ACQUIRE),
-            BatchCall::Release(fields) => (fields, &RELEASE),
-            BatchCall::Renew(fields) => (fields, &RENEW),
-        };
-        id(&mut Params::of(fields, known)?)?;
-    }
-    Ok(length)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::{
     answer,
     asked::RequestKind,
     error::problem_of,
-    params::{KnownParams, Params},
+    params,
     problem::{Problem, RETRY_AFTER_SECONDS},
     request::Received,
     server_info::ServerInfo,
@@ -15,14 +15,10 @@ use axum::{
 };
 use fairhold_node::Node;
 use fairhold_raft::{MemberStatus, Role, defect::Defect};
-use fairhold_types::{Code, NodeId, dto, duration};
+use fairhold_types::{Code, NodeId, call, dto, duration};
 use http::{StatusCode, header};
 use openraft_rt::AsyncRuntime;
 
-pub(crate) const CLUSTER: KnownParams = KnownParams { now: &["digest"], later: &[] };
-pub(crate) const LEADER: KnownParams = KnownParams { now: &["to"], later: &[] };
-pub(crate) const SNAPSHOT: KnownParams = KnownParams { now: &[], later: &[] };
-pub(crate) const READY: KnownParams = KnownParams { now: &["verbose"], later: &[] };
 const PROGRAM: &str = "fairhold";
 
 /// `GET /v1/cluster`
@@ -31,8 +27,8 @@ pub(crate) async fn cluster<RT: AsyncRuntime>(
     info: ServerInfo,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let wants_digest = Params::parse(query.as_deref(), &[], &CLUSTER)?.flag("digest")?;
-    let digest = match wants_digest {
+    let params: call::ShowCluster = params::read(query.as_deref(), &[])?.params;
+    let digest = match params.digest {
         true => Some(node.digest().await.map_err(|error| problem_of(error, RequestKind::Read))?),
         false => None,
     };
@@ -115,14 +111,12 @@ fn member(status: MemberStatus, leader: Option<NodeId>) -> dto::Member {
 pub(crate) async fn hand_over<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
     received.require_admin()?;
-    let to = received.params(body, &LEADER)?.integer("to", 1..=NodeId::MAX)?;
-    let to = to.ok_or_else(|| {
-        Problem::bad_request("the parameter \"to\" is missing: name the node that is to lead, as in {\"to\":2}")
-    })?;
+    let params: call::HandOver = received.params(body)?;
+    let to = params.to.get();
     let key = received.key()?;
     node.hand_over(to, key, received.timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
     let view = node.cluster();
-    // Where the same request came before, another one may lead by now.
+    // If the same request came before, another node may lead by now.
     let leader = view.raft.leader.unwrap_or(to);
     answer::json(StatusCode::OK, view.revision, &dto::Leader { leader, leader_url: node.leader_url(), term: view.raft.term })
 }
@@ -131,7 +125,7 @@ pub(crate) async fn hand_over<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
 pub(crate) async fn take_snapshot<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
     received.require_admin()?;
-    received.params(body, &SNAPSHOT)?;
+    let call::Empty {} = received.params(body)?;
     received.key()?;
     let snapshot_index = node.take_snapshot(received.timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
     let view = node.cluster();
@@ -143,15 +137,15 @@ pub(crate) async fn live() -> Response {
     text("ok\n")
 }
 
-/// `GET /readyz`: it can serve.
+/// `GET /readyz`: the server can serve.
 pub(crate) async fn ready<RT: AsyncRuntime>(
     State(node): State<Node<RT>>,
     info: ServerInfo,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Problem> {
-    let verbose = Params::parse(query.as_deref(), &[], &READY)?.flag("verbose")?;
+    let params: call::Ready = params::read(query.as_deref(), &[])?.params;
     let readiness = node.readiness().await;
-    if verbose {
+    if params.verbose {
         let revision = node.revision();
         let body = dto::Readiness {
             ready: readiness.is_ok(),

@@ -1,13 +1,11 @@
-//! Elections: standing for one, proclaiming, and asking or observing who leads.
+//! The calls on elections: stand, proclaim, get or observe the leader.
 
 use crate::{
     answer::{self, span},
     asked::RequestKind,
     error::problem_of,
-    grants::{self, candidate_call},
-    headers,
+    grants, headers,
     names::lock_name,
-    params::{KnownParams, Params, expected},
     problem::{NO_STORE, Problem},
     request::{LongPoll, Received},
     stream::StreamFormat,
@@ -24,34 +22,28 @@ use fairhold_node::{
     elections::{LeaderEvent, LeaderView, Observation, ProclaimCall},
     watch_filter::WatchFilter,
 };
-use fairhold_state::value::Value;
+use fairhold_state::{command::Want, value::Value};
 use fairhold_types::{
-    Code, GrantId, LockName, Revision,
+    Code, LockName, Mode, Revision, call,
     dto::{Contender, Meta},
     election::{self, ElectionLine, What},
-    limits::ELECTION_VALUE_BYTES_MAX,
     time::WallMillis,
 };
 use http::{HeaderValue, StatusCode, header};
 use openraft_rt::AsyncRuntime;
 use std::convert::Infallible;
 
-pub(crate) const STAND: KnownParams = KnownParams {
-    now: &["value", "wait", "ttl", "session", "owner", "priority", "lock_delay", "max_hold", "meta", "hold"],
-    later: &[],
-};
-pub(crate) const PROCLAIM: KnownParams = KnownParams { now: &["grant", "value"], later: &[] };
-pub(crate) const LEADER: KnownParams = KnownParams { now: &["wait", "after", "from", "consistency"], later: &[] };
-
-/// `POST /v1/elections/{name}`: a grant whose value is told when it leads.
+/// `POST /v1/elections/{name}`: a grant with a value, which observers see when it leads.
 pub(crate) async fn stand<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
     let election = lock_name(&received.segment()?)?;
     let (id, given) = received.key_or_new(&node)?;
-    let mut params = received.params(body, &STAND)?;
-    let value = value(&mut params)?.unwrap_or_default();
-    let (call, manner) = candidate_call(&received, params, election, id, value)?;
-    grants::answer_in(manner, node, call, given).await
+    let mut params: call::Stand = received.params(body)?;
+    let wants = vec![Want { lock: election, mode: Mode::Exclusive }];
+    let (mut call, response_mode) = grants::node_call(&received, params.take_options(), wants, id)?;
+    let value = params.value.map(call::ElectionValue::into_string).unwrap_or_default();
+    call.acquire.value = Some(value.into_bytes());
+    grants::answer_in(response_mode, node, call, given).await
 }
 
 /// `PUT /v1/elections/{name}`
@@ -59,14 +51,12 @@ pub(crate) async fn proclaim<RT: AsyncRuntime>(State(node): State<Node<RT>>, req
     let (received, body) = Received::with_params::<RT>(request).await?;
     let election = lock_name(&received.segment()?)?;
     let (key, _) = received.key_or_new(&node)?;
-    let mut params = received.params(body, &PROCLAIM)?;
-    let grant = params.parsed::<GrantId>("grant")?.ok_or_else(|| expected("grant", "the id of the leader's grant"))?;
-    let value = value(&mut params)?.ok_or_else(|| expected("value", "the text to proclaim"))?;
+    let params: call::Proclaim = received.params(body)?;
     let call = ProclaimCall {
         key,
         election: election.clone(),
-        grant,
-        value: Value::from(value.into_bytes()),
+        grant: params.grant,
+        value: Value::from(params.value.into_string().into_bytes()),
         timeout: received.timeout,
     };
     let done = node.proclaim(call).await.map_err(|error| problem_of(error, RequestKind::Write { key }))?;
@@ -74,13 +64,14 @@ pub(crate) async fn proclaim<RT: AsyncRuntime>(State(node): State<Node<RT>>, req
     answer::json(StatusCode::OK, done.revision, &proclaimed)
 }
 
-/// `GET /v1/elections/{name}`: who leads, or as a stream who leads from now on.
+/// `GET /v1/elections/{name}`: the current leader, or a stream of leaders.
 pub(crate) async fn leader<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let election = lock_name(&received.segment()?)?;
-    let mut params = received.query(&LEADER)?;
-    let (mut read, poll) = (received.read_options(&mut params)?, received.long_poll(&mut params)?);
-    let from = params.integer("from", 1..=u64::MAX)?.map(Revision);
+    let params: call::GetLeader = received.query()?;
+    let mut read = received.read_options(params.consistency)?;
+    let poll = LongPoll::of(params.wait, params.after);
+    let from = params.from.map(|revision| Revision(revision.get()));
     if let Some(form) = StreamFormat::asked_for(received.headers())? {
         if poll.is_some() {
             return Err(Problem::bad_request("wait and after are for a single answer; for a stream, use from"));
@@ -106,10 +97,6 @@ pub(crate) async fn leader<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     answer::json(StatusCode::OK, found.revision, &of_leader(election, leader, node.wall_now()))
 }
 
-fn value(params: &mut Params<'_>) -> Result<Option<String>, Problem> {
-    params.text("value", ELECTION_VALUE_BYTES_MAX)
-}
-
 fn stream<RT: AsyncRuntime>(observation: Observation<RT>, form: StreamFormat) -> Response {
     let revision = observation.revision();
     let body = futures_util::stream::unfold(observation, move |mut observation| async move {
@@ -127,7 +114,7 @@ fn stream<RT: AsyncRuntime>(observation: Observation<RT>, form: StreamFormat) ->
 
 fn render(form: StreamFormat, seen: At<LeaderEvent>) -> Bytes {
     let (revision, mut out) = (seen.revision, Vec::new());
-    // A browser that comes back goes on after the last line with an id.
+    // A browser that reconnects continues after the last line with an id.
     let (what, complete) = match seen.value {
         LeaderEvent::Initial(Some(leader)) => (What::Leader(line_of(leader)), true),
         LeaderEvent::Initial(None) | LeaderEvent::Vacant => (What::Vacant, true),

@@ -1,4 +1,4 @@
-//! The calls on a grant: take it, look at it, renew it, give it back.
+//! The calls on a grant: acquire, get, renew, downgrade, upgrade, release.
 
 use crate::{
     answer,
@@ -7,9 +7,8 @@ use crate::{
     error::problem_of,
     headers, hold,
     names::{lock_name, refuse_reserved},
-    params::{KnownParams, Params, expected},
     problem::Problem,
-    request::{Received, ReceivedBody, up_to},
+    request::{Received, ReceivedBody},
 };
 use axum::{
     extract::{Request, State},
@@ -20,70 +19,34 @@ use fairhold_node::{
     api::{AcquireCall, Acquired, GrantLookup},
 };
 use fairhold_state::command::{Acquire, Claimant, IfBusy, Owner, Rejection, Want};
-use fairhold_types::{
-    GrantId, LockName, Mode, SessionId, dto, duration,
-    limits::{
-        LOCK_DELAY_MAX, LOCKS_TOGETHER_MAX, MAX_HOLD_MAX, MAX_HOLD_MIN, OWNER_BYTES_MAX, PERMITS_MAX, SESSION_TIMEOUT_DEFAULT,
-        SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, WAIT_MAX,
-    },
-    time::WallMillis,
-};
+use fairhold_types::{GrantId, LockName, Mode, call, duration::millis, limits::SESSION_TIMEOUT_DEFAULT, time::WallMillis};
 use http::{StatusCode, header};
 use openraft_rt::AsyncRuntime;
-use std::collections::BTreeSet;
-
-pub(crate) const ACQUIRE: KnownParams = KnownParams {
-    now: &[
-        "wait",
-        "ttl",
-        "session",
-        "mode",
-        "limit",
-        "permits",
-        "owner",
-        "priority",
-        "lock_delay",
-        "max_hold",
-        "meta",
-        "reentrant",
-        "hold",
-    ],
-    later: &[],
-};
-pub(crate) const ACQUIRE_MANY: KnownParams = KnownParams {
-    now: &["locks", "wait", "ttl", "session", "owner", "priority", "lock_delay", "max_hold", "meta", "hold"],
-    later: &[],
-};
-pub(crate) const LOOK: KnownParams = KnownParams { now: &["wait", "consistency"], later: &[] };
-pub(crate) const RENEW: KnownParams = KnownParams { now: &["ttl"], later: &[] };
-pub(crate) const DOWNGRADE: KnownParams = KnownParams { now: &[], later: &[] };
-pub(crate) const UPGRADE: KnownParams = KnownParams { now: &["wait"], later: &[] };
-pub(crate) const RELEASE: KnownParams = KnownParams { now: &["session"], later: &["reason"] };
 
 /// `POST /v1/locks/{name}`
 pub(crate) async fn acquire<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
     let lock = lock_name(&received.segment()?)?;
     let (id, given) = received.key_or_new(&node)?;
-    let (call, manner) = acquire_call(&received, body, lock, id)?;
-    answer_in(manner, node, call, given).await
+    let (call, response_mode) = acquire_call(&received, body, lock, id)?;
+    answer_in(response_mode, node, call, given).await
 }
 
-/// Takes the grant, and answers as the caller wishes.
+/// Acquires the grant and answers in the mode that the caller chose.
 pub(crate) async fn answer_in<RT: AsyncRuntime>(
-    manner: ResponseMode,
+    response_mode: ResponseMode,
     node: Node<RT>,
     mut call: AcquireCall,
     given: bool,
 ) -> Result<Response, Problem> {
     call.acquire.id_given = given;
-    match manner {
+    match response_mode {
         ResponseMode::Answer => answer_once(&node, call, given).await,
         ResponseMode::Stream => hold::answer(node, call, given).await,
     }
 }
 
-/// Takes the grant, and leaves it to the caller.
+/// Acquires the grant and answers once.
 async fn answer_once<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall, given: bool) -> Result<Response, Problem> {
     let id = call.acquire.grant;
     let answer = node.acquire(call).await;
@@ -116,8 +79,8 @@ async fn answer_once<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall, given
     }
 }
 
-/// The answer to an acquire whose outcome is not known. It names the id that the server made: where it does not arrive, nobody
-/// can ask again with that id, and nobody can hold by it.
+/// The answer to an acquire whose outcome is unknown. It names the id that the server generated: if the answer does not arrive,
+/// nobody can retry with that id, and nobody may hold by it.
 fn known_by_answer<RT: AsyncRuntime>(node: &Node<RT>, id: GrantId, problem: Problem) -> Response {
     let (mut response, node) = (problem.into_response(), node.clone());
     response.extensions_mut().insert(Undelivered::then(move || node.release_unknown_soon(id)));
@@ -128,145 +91,112 @@ fn known_by_answer<RT: AsyncRuntime>(node: &Node<RT>, id: GrantId, problem: Prob
 pub(crate) async fn acquire_many<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_list::<RT>(request).await?;
     let (id, given) = received.key_or_new(&node)?;
-    let (call, manner) = acquire_many_call(&received, body, id)?;
-    answer_in(manner, node, call, given).await
+    let mut params: call::AcquireMany = received.params(body)?;
+    let options = params.take_options();
+    let wants = params.locks.into_vec();
+    wants.iter().try_for_each(|want| refuse_reserved(&want.name))?;
+    let wants = wants.into_iter().map(|want| Want { lock: want.name, mode: want.mode }).collect();
+    let (call, response_mode) = node_call(&received, options, wants, id)?;
+    answer_in(response_mode, node, call, given).await
 }
 
-/// How the caller of an acquire is answered.
+/// How the server answers an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResponseMode {
-    /// Once.
+    /// With one response.
     Answer,
-    /// `hold=stream`: for as long as it listens.
+    /// `hold=stream`: with a stream that lasts as long as the caller reads it.
     Stream,
 }
 
+/// Converts a request for one lock to the node's call and its response mode.
 pub(crate) fn acquire_call(
     received: &Received,
     body: ReceivedBody,
     lock: LockName,
     grant: GrantId,
 ) -> Result<(AcquireCall, ResponseMode), Problem> {
-    call_of(received, received.params(body, &ACQUIRE)?, lock, grant)
+    let params: call::Acquire = received.params(body)?;
+    let mode = params.mode.unwrap_or_default();
+    node_call(received, params, vec![Want { lock, mode }], grant)
 }
 
-/// The same with parameters that were read elsewhere.
-pub(crate) fn call_of(
+/// Converts any request for a grant to the node's call and its response mode, and checks the rules between its options.
+pub(crate) fn node_call(
     received: &Received,
-    mut params: Params<'_>,
-    lock: LockName,
-    grant: GrantId,
-) -> Result<(AcquireCall, ResponseMode), Problem> {
-    let mode = params.mode("mode")?;
-    let limit = params.count("limit", 1..=PERMITS_MAX)?;
-    let permits = params.count("permits", 1..=PERMITS_MAX)?.unwrap_or(1);
-    if limit.is_some_and(|limit| permits > limit) {
-        return Err(Problem::bad_request("the parameter \"permits\" must not exceed the parameter \"limit\""));
-    }
-    if mode == Mode::Shared && limit.is_some_and(|limit| limit > 1) {
-        return Err(Problem::bad_request("the parameter \"mode\": shared is only for locks with a limit of 1"));
-    }
-    let reentrant = params.flag("reentrant")?;
-    let (mut call, manner) = common_call(received, &mut params, vec![Want { lock, mode }], grant)?;
-    (call.acquire.limit, call.acquire.permits, call.acquire.reentrant) = (limit, permits, reentrant);
-    Ok((call, manner))
-}
-
-/// The same for an election: it is exclusive, and the candidate comes with a value.
-pub(crate) fn candidate_call(
-    received: &Received,
-    mut params: Params<'_>,
-    election: LockName,
-    grant: GrantId,
-    value: String,
-) -> Result<(AcquireCall, ResponseMode), Problem> {
-    let wants = vec![Want { lock: election, mode: Mode::Exclusive }];
-    let (mut call, manner) = common_call(received, &mut params, wants, grant)?;
-    call.acquire.value = Some(value.into_bytes());
-    Ok((call, manner))
-}
-
-fn acquire_many_call(received: &Received, body: ReceivedBody, grant: GrantId) -> Result<(AcquireCall, ResponseMode), Problem> {
-    let mut params = received.params(body, &ACQUIRE_MANY)?;
-    let wants = params.objects::<dto::Want>("locks", LOCKS_TOGETHER_MAX)?;
-    let names: BTreeSet<&LockName> = wants.iter().map(|want| &want.name).collect();
-    if names.is_empty() || names.len() != wants.len() {
-        return Err(expected("locks", "a list of different locks, each named once, such as [{\"name\": \"orders\"}]"));
-    }
-    names.into_iter().try_for_each(refuse_reserved)?;
-    let wants = wants.into_iter().map(|want| Want { lock: want.name, mode: want.mode }).collect();
-    common_call(received, &mut params, wants, grant)
-}
-
-/// What one lock and several have in common: one permit each, of whatever limit they have.
-fn common_call(
-    received: &Received,
-    params: &mut Params<'_>,
+    params: call::Acquire,
     wants: Vec<Want>,
     grant: GrantId,
 ) -> Result<(AcquireCall, ResponseMode), Problem> {
-    let claimant = claimant(params)?;
-    let manner = manner(params, &claimant)?;
-    // An empty text would name nobody in the messages to others.
-    let owner = match params.words("owner", OWNER_BYTES_MAX)?.filter(|owner| !owner.is_empty()) {
-        Some(text) => Owner { text, given: true },
-        None => Owner { text: received.caller(), given: false },
-    };
-    let lock_delay = params.duration("lock_delay", up_to(LOCK_DELAY_MAX))?.unwrap_or_default();
+    let limit = params.limit.map(call::PermitLimit::get);
+    let permits = params.permits.map_or(1, call::Permits::get);
+    if limit.is_some_and(|limit| permits > limit) {
+        return Err(Problem::bad_request("the parameter \"permits\" must not exceed the parameter \"limit\""));
+    }
+    if params.mode == Some(Mode::Shared) && limit.is_some_and(|limit| limit > 1) {
+        return Err(Problem::bad_request("the parameter \"mode\": shared is only for locks with a limit of 1"));
+    }
+    let response_mode = response_mode(&params)?;
     let call = AcquireCall {
-        wait: params.duration("wait", up_to(WAIT_MAX))?.unwrap_or_default(),
+        wait: params.wait.map(call::Wait::get).unwrap_or_default(),
         respond_async: headers::respond_async(received.headers()),
         timeout: received.timeout,
         acquire: Acquire {
             grant,
-            // Where the server made it, `answer_in` says so.
+            // `answer_in` corrects this if the server generated the id.
             id_given: true,
             wants,
-            claimant,
+            claimant: claimant(&params)?,
             if_busy: IfBusy::Queue,
-            limit: None,
-            permits: 1,
-            priority: params.signed("priority")?.unwrap_or(0),
-            owner,
-            meta: params.meta("meta")?,
-            lock_delay_ms: duration::millis(lock_delay),
-            reentrant: false,
-            max_hold_ms: params.duration("max_hold", MAX_HOLD_MIN..=MAX_HOLD_MAX)?.map(duration::millis),
+            limit,
+            permits,
+            priority: params.priority.map_or(0, call::Priority::get),
+            owner: owner(received, params.owner),
+            meta: params.meta.map(call::MetaPairs::into_inner).unwrap_or_default(),
+            lock_delay_ms: params.lock_delay.map_or(0, call::LockDelay::millis),
+            reentrant: params.reentrant,
+            max_hold_ms: params.max_hold.map(call::MaxHold::millis),
             value: None,
             at: WallMillis(0),
         },
     };
-    Ok((call, manner))
+    Ok((call, response_mode))
 }
 
-fn manner(params: &mut Params<'_>, claimant: &Claimant) -> Result<ResponseMode, Problem> {
-    match (params.text("hold", usize::MAX)?.as_deref(), claimant) {
+fn response_mode(params: &call::Acquire) -> Result<ResponseMode, Problem> {
+    match (params.hold, params.session) {
         (None, _) => Ok(ResponseMode::Answer),
-        (Some("stream"), Claimant::Anonymous { .. }) => Ok(ResponseMode::Stream),
-        (Some("stream"), Claimant::Session(_)) => Err(Problem::bad_request(
+        (Some(call::HoldMode::Stream), None) => Ok(ResponseMode::Stream),
+        (Some(call::HoldMode::Stream), Some(_)) => Err(Problem::bad_request(
             "pass either \"hold\" or \"session\", not both: with hold=stream the connection is the session",
         )),
-        (Some(_), _) => Err(expected("hold", "stream")),
     }
 }
 
-fn claimant(params: &mut Params<'_>) -> Result<Claimant, Problem> {
-    let ttl = params.duration("ttl", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX)?;
-    match (params.parsed::<SessionId>("session")?, ttl) {
+fn claimant(params: &call::Acquire) -> Result<Claimant, Problem> {
+    match (params.session, params.ttl) {
         (Some(_), Some(_)) => {
             Err(Problem::bad_request("pass either \"ttl\" or \"session\", not both: the session has its own ttl"))
         }
         (Some(session), None) => Ok(Claimant::Session(session)),
-        (None, ttl) => Ok(Claimant::Anonymous { timeout_ms: duration::millis(ttl.unwrap_or(SESSION_TIMEOUT_DEFAULT)) }),
+        (None, ttl) => Ok(Claimant::Anonymous { timeout_ms: ttl.map_or(millis(SESSION_TIMEOUT_DEFAULT), call::Ttl::millis) }),
+    }
+}
+
+/// The owner that the caller named, or else the client. An empty name would identify nobody.
+fn owner(received: &Received, params: Option<call::OwnerName>) -> Owner {
+    match params.map(call::OwnerName::into_string).filter(|owner| !owner.is_empty()) {
+        Some(text) => Owner { text, given: true },
+        None => Owner { text: received.caller(), given: false },
     }
 }
 
 /// `GET /v1/grants/{id}`
 pub(crate) async fn look<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let mut params = received.query(&LOOK)?;
-    let wait = params.duration("wait", up_to(WAIT_MAX))?.unwrap_or_default();
-    let read = received.read_options(&mut params)?;
+    let params: call::GetGrant = received.query()?;
+    let wait = params.wait.map(call::Wait::get).unwrap_or_default();
+    let read = received.read_options(params.consistency)?;
     let found = node.grant(received.grant()?, wait, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     match found.value {
         GrantLookup::Live(view) => answer::json(StatusCode::OK, found.revision, &answer::grant(*view, node.wall_now())),
@@ -281,9 +211,9 @@ pub(crate) async fn look<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
 /// `POST /v1/grants/{id}/renew`
 pub(crate) async fn renew<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
-    let ttl = received.params(body, &RENEW)?.duration("ttl", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX)?;
+    let params: call::Renew = received.params(body)?;
     let (id, key) = (received.grant()?, received.key()?);
-    let renewed = node.renew_grant(id, key, ttl, received.timeout).await;
+    let renewed = node.renew_grant(id, key, params.ttl.map(call::Ttl::get), received.timeout).await;
     let renewed = renewed.map_err(|error| problem_of(error, RequestKind::Change))?;
     answer::json(StatusCode::OK, renewed.revision, &answer::renewed_grant(id, renewed.value, node.wall_now()))
 }
@@ -291,7 +221,7 @@ pub(crate) async fn renew<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
 /// `POST /v1/grants/{id}/downgrade`
 pub(crate) async fn downgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
-    received.params(body, &DOWNGRADE)?;
+    let call::Empty {} = received.params(body)?;
     let shared = node.downgrade(received.grant()?, received.key()?, received.timeout).await;
     let shared = shared.map_err(|error| problem_of(error, RequestKind::Change))?;
     answer::json(StatusCode::OK, shared.revision, &answer::grant(shared.value, node.wall_now()))
@@ -300,7 +230,8 @@ pub(crate) async fn downgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
 /// `POST /v1/grants/{id}/upgrade`
 pub(crate) async fn upgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
-    let wait = received.params(body, &UPGRADE)?.duration("wait", up_to(WAIT_MAX))?.unwrap_or_default();
+    let params: call::Upgrade = received.params(body)?;
+    let wait = params.wait.map(call::Wait::get).unwrap_or_default();
     let upgraded = node.upgrade(received.grant()?, received.key()?, wait, received.timeout).await;
     let upgraded = upgraded.map_err(|error| problem_of(error, RequestKind::Change))?;
     answer::json(StatusCode::OK, upgraded.revision, &answer::grant(upgraded.value, node.wall_now()))
@@ -309,8 +240,8 @@ pub(crate) async fn upgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, requ
 /// `DELETE /v1/grants/{id}`
 pub(crate) async fn release<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let session = received.query(&RELEASE)?.parsed::<SessionId>("session")?;
-    let revision = node.release(received.grant()?, session, received.timeout).await;
+    let params: call::Release = received.query()?;
+    let revision = node.release(received.grant()?, params.session, received.timeout).await;
     let revision = revision.map_err(|error| problem_of(error, RequestKind::Change))?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
 }
@@ -372,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_is_refused() {
+    async fn an_invalid_request_is_refused() {
         for uri in [
             "/v1/locks/a%2F%2Fb",
             "/v1/locks/%zz",
@@ -399,7 +330,7 @@ mod tests {
             "/v1/locks/a?max_hold=31d",
             "/v1/locks/a?ttl=10s&session=0123456789abcdef0123456789abcdef",
         ] {
-            assert!(call_to(uri).await.is_err(), "{uri} was taken");
+            assert!(call_to(uri).await.is_err(), "{uri} was accepted");
         }
         for uri in [
             "/v1/locks/a?ttl=1s",
@@ -414,7 +345,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_form_is_told_what_to_send_instead() {
+    async fn a_form_is_refused_with_the_content_type_to_send_instead() {
         let form = |body: &'static str| {
             let form = post("/v1/locks/a").header("content-type", "application/x-www-form-urlencoded");
             form.body(Body::from(body)).unwrap()

@@ -1,4 +1,4 @@
-//! What callers say in headers, from text to types.
+//! Reads the headers of requests into types.
 
 use crate::{
     names::lock_name,
@@ -24,15 +24,15 @@ const MIN_REVISION: &str = "fairhold-min-revision";
 const FENCE: &str = "fairhold-fence";
 const PREFER: &str = "prefer";
 
-/// Where a browser's event source goes on after its connection broke.
+/// The id of the last event that a browser received before its connection broke.
 pub(crate) const LAST_EVENT_ID: &str = "last-event-id";
 
-/// The longest program name that is taken from `User-Agent`.
+/// The maximum length of a program name from `User-Agent`.
 const PROGRAM_BYTES_MAX: usize = 64;
-/// The longest request id that is taken from a caller.
+/// The maximum length of a caller's request id.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
-/// A header's only value as text.
+/// The value of a header that may be given only once.
 pub(crate) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Problem> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -43,14 +43,14 @@ pub(crate) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h 
     Ok(Some(text.trim()))
 }
 
-/// The revision of the last line that a browser had before its connection broke.
+/// The revision of the last event that a browser received before its connection broke.
 pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<Revision>, Problem> {
     let Some(text) = text(headers, LAST_EVENT_ID)?.filter(|text| !text.is_empty()) else { return Ok(None) };
     let revision = digits(text).filter(|number| *number < u64::MAX).map(Revision);
     revision.map(Some).ok_or_else(|| Problem::bad_request("the header Last-Event-ID: expected a revision"))
 }
 
-/// How long the server may work on the request, the wait not counted.
+/// How long the server may work on the request; `wait` does not count.
 pub(crate) fn timeout(headers: &HeaderMap) -> Result<Duration, Problem> {
     let Some(text) = text(headers, TIMEOUT)? else { return Ok(TIMEOUT_DEFAULT) };
     match duration::parse(text) {
@@ -67,17 +67,17 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<GrantId>, Pr
     text.parse().map(Some).map_err(|error| Problem::bad_request(format!("the header Idempotency-Key: {error}")))
 }
 
-/// The revision that a local read must have.
+/// The revision that a local read must reflect.
 pub(crate) fn min_revision(headers: &HeaderMap) -> Result<Option<Revision>, Problem> {
     let Some(text) = text(headers, MIN_REVISION)? else { return Ok(None) };
     let revision = digits(text).ok_or_else(|| Problem::bad_request("the header Fairhold-Min-Revision: expected a revision"))?;
     Ok(Some(Revision(revision)))
 }
 
-/// Whether the caller prefers an answer while its request still waits.
+/// Whether the caller prefers an answer while its grant still waits.
 pub(crate) fn respond_async(headers: &HeaderMap) -> bool {
     let values = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).any(|wish| wish.trim().eq_ignore_ascii_case("respond-async"))
+    values.flat_map(|value| value.split(',')).any(|preference| preference.trim().eq_ignore_ascii_case("respond-async"))
 }
 
 /// `Fairhold-Fence: deploy=42`, or `deploy=42;grant=ID`; the lock's name is encoded as in a URL.
@@ -100,7 +100,7 @@ pub(crate) fn fence(headers: &HeaderMap) -> Result<Option<Fence>, Problem> {
     Ok(Some(Fence { lock: lock_name(&decode(name.trim())?)?, token, grant }))
 }
 
-/// What a write asks of the node before it, in `If-Match` and `If-None-Match`.
+/// The condition of a write, from `If-Match` and `If-None-Match`.
 pub(crate) fn precondition(headers: &HeaderMap, path: &Path) -> Result<Option<Precondition>, Problem> {
     match (text(headers, header::IF_MATCH.as_str())?, text(headers, header::IF_NONE_MATCH.as_str())?) {
         (None, None) => Ok(None),
@@ -116,7 +116,7 @@ pub(crate) fn precondition(headers: &HeaderMap, path: &Path) -> Result<Option<Pr
     }
 }
 
-/// Whether the caller has this version already.
+/// Whether the caller already has this version.
 pub(crate) fn has_version(headers: &HeaderMap, version: i32) -> Result<bool, Problem> {
     let Some(tags) = text(headers, header::IF_NONE_MATCH.as_str())? else { return Ok(false) };
     let same = |tag: &str| {
@@ -128,14 +128,14 @@ pub(crate) fn has_version(headers: &HeaderMap, version: i32) -> Result<bool, Pro
     Ok(tags == "*" || tags.split(',').any(same))
 }
 
-/// The program that asks, as its `User-Agent` begins: `curl` of `curl/8.5.0`.
+/// The client's program name, the first word of its `User-Agent`: `curl` of `curl/8.5.0`.
 pub(crate) fn program(headers: &HeaderMap) -> &str {
     let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
     let program = agent.split(['/', ' ', '\t', '(', ';', ',']).next().unwrap_or_default();
     if program.is_empty() || program.len() > PROGRAM_BYTES_MAX { "client" } else { program }
 }
 
-/// The caller's own name for its request, where it is one that can stand in a log.
+/// The caller's own request id, if it is safe to log.
 pub(crate) fn request_id(headers: &HeaderMap) -> Option<&http::HeaderValue> {
     let value = headers.get(REQUEST_ID)?;
     let bytes = value.as_bytes();
@@ -172,12 +172,12 @@ mod tests {
             assert_eq!((fence.lock.as_str(), fence.token.0, fence.grant.is_some()), (lock, token, grant), "{text}");
         }
         for text in ["deploy", "deploy=", "=42", "deploy=-1", "deploy=x", "deploy=42;grant=7", "a//b=1", "a%2=1"] {
-            assert!(fence(&headers(&[("fairhold-fence", text)])).is_err(), "{text} was taken");
+            assert!(fence(&headers(&[("fairhold-fence", text)])).is_err(), "{text} was accepted");
         }
     }
 
     #[test]
-    fn a_write_asks_for_one_version_or_for_none() {
+    fn a_write_may_require_one_version_or_none() {
         let path = Path::parse("/a").unwrap();
         let wanted = |pairs: &[(&'static str, &str)]| precondition(&headers(pairs), &path);
         assert_eq!(wanted(&[]).unwrap(), None);
@@ -191,7 +191,7 @@ mod tests {
             &[("if-none-match", "\"17\"")],
             &[("if-match", "\"1\""), ("if-none-match", "*")],
         ] {
-            assert!(wanted(wrong).is_err(), "{wrong:?} was taken");
+            assert!(wanted(wrong).is_err(), "{wrong:?} was accepted");
         }
     }
 
@@ -205,17 +205,17 @@ mod tests {
     }
 
     #[test]
-    fn the_time_to_work_has_bounds() {
+    fn the_timeout_has_bounds() {
         assert_eq!(timeout(&headers(&[])).unwrap(), Duration::from_secs(10));
         assert_eq!(timeout(&headers(&[("fairhold-timeout", "250ms")])).unwrap(), Duration::from_millis(250));
         assert_eq!(timeout(&headers(&[("fairhold-timeout", "10m")])).unwrap(), Duration::from_secs(600));
         for wrong in ["0", "601s", "soon", "-1s", ""] {
-            assert!(timeout(&headers(&[("fairhold-timeout", wrong)])).is_err(), "{wrong} was taken");
+            assert!(timeout(&headers(&[("fairhold-timeout", wrong)])).is_err(), "{wrong} was accepted");
         }
     }
 
     #[test]
-    fn a_key_is_given_once_and_in_a_known_form() {
+    fn a_key_is_given_once_and_in_a_known_format() {
         assert!(idempotency_key(&headers(&[])).unwrap().is_none());
         assert_eq!(idempotency_key(&headers(&[("idempotency-key", KEY)])).unwrap().unwrap().to_string(), KEY);
         assert!(idempotency_key(&headers(&[("idempotency-key", "mine")])).is_err());
@@ -223,9 +223,9 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_for_an_early_answer_may_stand_among_others() {
-        for (wish, wanted) in [("respond-async", true), ("wait=10, Respond-Async", true), ("respond-asynchronously", false)] {
-            assert_eq!(respond_async(&headers(&[("prefer", wish)])), wanted, "{wish}");
+    fn respond_async_may_be_one_of_several_preferences() {
+        for (prefer, wanted) in [("respond-async", true), ("wait=10, Respond-Async", true), ("respond-asynchronously", false)] {
+            assert_eq!(respond_async(&headers(&[("prefer", prefer)])), wanted, "{prefer}");
         }
         assert!(!respond_async(&headers(&[])));
     }

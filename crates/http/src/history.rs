@@ -6,7 +6,7 @@ use crate::{
     error::problem_of,
     names::lock_name,
     paging,
-    params::{KnownParams, Params, digits, expected},
+    params::{digits, expected},
     problem::Problem,
     request::Received,
 };
@@ -21,27 +21,20 @@ use fairhold_state::{
     history_page::{HistoryEntry, HistoryQuery, When},
     statistics::{HoldHistogram, Statistics},
 };
-use fairhold_types::{Code, GrantNumber, Revision, dto, limits::PAGE_MAX, time::WallMillis};
+use fairhold_types::{Code, GrantNumber, Revision, call, dto, limits::PAGE_MAX, time::WallMillis};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use openraft_rt::AsyncRuntime;
 
-pub(crate) const HISTORY: KnownParams = KnownParams { now: &["at", "limit", "cursor", "consistency"], later: &[] };
-
 const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
-/// The longest point in time or revision that is read.
-const AT_BYTES_MAX: usize = 64;
-/// The longest cursor: two numbers of 64 bits.
-const CURSOR_BYTES_MAX: usize = 41;
-
 /// `GET /v1/locks/{name}/history`
 pub(crate) async fn history<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let lines = asks_for_lines(request.headers());
     let received = Received::without_body(request)?;
     let lock = lock_name(&received.segment()?)?;
-    let mut params = received.query(&HISTORY)?;
-    let read = received.read_options(&mut params)?;
-    let limit = if lines && !params.has("limit") { PAGE_MAX } else { paging::limit(&mut params)? };
-    let query = HistoryQuery { lock, when: when(&mut params)?, after: cursor(&mut params)?, limit };
+    let params: call::History = received.query()?;
+    let read = received.read_options(params.consistency)?;
+    let limit = if lines && params.limit.is_none() { PAGE_MAX } else { paging::limit(params.limit) };
+    let query = HistoryQuery { lock, when: when(params.at)?, after: cursor(params.cursor)?, limit };
     let found = node.history(&query, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let next_cursor = found.value.next.map(|key| format!("{}-{}", key.ended.0, key.number));
     let now = node.wall_now();
@@ -60,17 +53,17 @@ fn asks_for_lines(headers: &HeaderMap) -> bool {
     accepted.flat_map(|value| value.split(',')).any(|kind| kind.trim().starts_with("application/x-ndjson"))
 }
 
-fn when(params: &mut Params<'_>) -> Result<Option<When>, Problem> {
-    let Some(text) = params.text("at", AT_BYTES_MAX)? else { return Ok(None) };
-    let revision = digits(&text).filter(|_| !text.is_empty()).map(|revision| When::Revision(Revision(revision)));
-    match revision.or_else(|| WallMillis::from_rfc3339(&text).map(When::At)) {
+fn when(moment: Option<call::MomentText>) -> Result<Option<When>, Problem> {
+    let Some(text) = moment.as_ref().map(call::MomentText::as_str) else { return Ok(None) };
+    let revision = digits(text).filter(|_| !text.is_empty()).map(|revision| When::Revision(Revision(revision)));
+    match revision.or_else(|| WallMillis::from_rfc3339(text).map(When::At)) {
         Some(when) => Ok(Some(when)),
         None => Err(expected("at", "a revision, or a time like 2026-11-21T14:03:27Z (the + of a zone is written %2B)")),
     }
 }
 
-fn cursor(params: &mut Params<'_>) -> Result<Option<HistoryKey>, Problem> {
-    let Some(text) = params.text("cursor", CURSOR_BYTES_MAX)? else { return Ok(None) };
+fn cursor(cursor: Option<call::HistoryCursor>) -> Result<Option<HistoryKey>, Problem> {
+    let Some(text) = cursor.as_ref().map(call::HistoryCursor::as_str) else { return Ok(None) };
     let number = |text: &str| digits(text).filter(|_| !text.is_empty());
     let key = text
         .split_once('-')
@@ -117,7 +110,7 @@ fn holding(entry: HistoryEntry, now: WallMillis) -> dto::Holding {
     }
 }
 
-/// What is counted of a lock.
+/// The statistics of a lock as JSON.
 pub(crate) fn statistics(counted: Statistics) -> dto::LockStatistics {
     let spans = |spans: HoldHistogram| dto::Spans { count: spans.total(), sum_ms: spans.sum_ms, buckets: spans.counts.to_vec() };
     dto::LockStatistics {
@@ -137,32 +130,29 @@ pub(crate) fn statistics(counted: Statistics) -> dto::LockStatistics {
 mod tests {
     use super::*;
 
-    fn params(query: &str) -> Params<'_> {
-        match Params::parse(Some(query), b"", &HISTORY) {
-            Ok(params) => params,
-            Err(_) => panic!("{query} was refused"),
-        }
+    fn params(query: &str) -> Result<call::History, Problem> {
+        crate::params::read(Some(query), b"").map(|given| given.params)
     }
 
     #[test]
-    fn a_point_is_a_revision_or_a_time() {
-        let read = |query: &str| when(&mut params(query)).ok().flatten();
+    fn a_moment_is_a_revision_or_a_time() {
+        let read = |query: &str| when(params(query).unwrap().at).ok().flatten();
         assert_eq!(read("at=57"), Some(When::Revision(Revision(57))));
         assert_eq!(read("at=1970-01-01T00:00:27Z"), Some(When::At(WallMillis(27_000))));
         assert_eq!(read("at=1970-01-01T01:00:27%2B01:00"), Some(When::At(WallMillis(27_000))));
         assert_eq!(read(""), None);
         for wrong in ["at=", "at", "at=14:03:27", "at=-1", "at=1970-01-01T01:00:27+01:00", "at=yesterday"] {
-            assert!(when(&mut params(wrong)).is_err(), "{wrong} was taken");
+            assert!(params(wrong).and_then(|params| when(params.at)).is_err(), "{wrong} was accepted");
         }
     }
 
     #[test]
-    fn a_cursor_is_what_a_page_gave() {
-        let read = |query: &str| cursor(&mut params(query)).ok().flatten();
+    fn a_cursor_is_the_one_that_a_page_returned() {
+        let read = |query: &str| cursor(params(query).unwrap().cursor).ok().flatten();
         let held = HistoryKey { ended: Revision(u64::MAX), number: GrantNumber(7) };
         assert_eq!(read(&format!("cursor={}-7", u64::MAX)), Some(held));
         for wrong in ["cursor=", "cursor=7", "cursor=-7", "cursor=7-", "cursor=a-b"] {
-            assert!(cursor(&mut params(wrong)).is_err(), "{wrong} was taken");
+            assert!(params(wrong).and_then(|params| cursor(params.cursor)).is_err(), "{wrong} was accepted");
         }
     }
 }

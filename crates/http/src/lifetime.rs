@@ -1,26 +1,21 @@
-//! What a caller says of a new node: how long it is to live, and its value inside JSON.
+//! The lifetime of a new node, and its value in JSON.
 
-use crate::{params::Params, problem::Problem};
+use crate::problem::Problem;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use fairhold_state::{command::Lifetime, value::Value};
 use fairhold_types::{
-    Code, Path, SessionId, duration,
+    Code, Path, SessionId,
+    call::NodeTtl,
+    duration,
     limits::{NODE_TTL_MAX, NODE_TTL_MIN, VALUE_BYTES_MAX},
     txn::Span,
 };
 use std::time::Duration;
 
-/// The widest number that a sequential name ends with: past 2147483647 it goes on with this one.
+/// The longest number at the end of a sequential name: it follows 2147483647.
 const WIDEST_NUMBER: &str = "-2147483648";
 
-/// From the parameters `session`, `ttl` and `container`, at most one of them.
-pub(crate) fn from_params(params: &mut Params<'_>) -> Result<Lifetime, Problem> {
-    let session = params.parsed::<SessionId>("session")?;
-    let ttl = params.duration("ttl", NODE_TTL_MIN..=NODE_TTL_MAX)?;
-    of(session, ttl, params.flag("container")?)
-}
-
-/// From the same fields of a transaction's operation.
+/// The lifetime that the fields of a transaction's operation ask for.
 pub(crate) fn from_fields(session: Option<SessionId>, ttl: Option<Span>, container: bool) -> Result<Lifetime, Problem> {
     let span = |span| match span {
         Span::Seconds(seconds) => Some(Duration::from_secs(seconds)),
@@ -28,20 +23,20 @@ pub(crate) fn from_fields(session: Option<SessionId>, ttl: Option<Span>, contain
     };
     let ttl = match ttl.map(span) {
         None => None,
-        Some(Some(ttl)) if (NODE_TTL_MIN..=NODE_TTL_MAX).contains(&ttl) => Some(ttl),
-        Some(_) => {
+        Some(ttl) => Some(ttl.and_then(|ttl| NodeTtl::try_from(ttl).ok()).ok_or_else(|| {
             let (least, most) = (duration::format(NODE_TTL_MIN), duration::format(NODE_TTL_MAX));
-            return Err(Problem::bad_request(format!("the field \"ttl\": expected a duration from {least} to {most}")));
-        }
+            Problem::bad_request(format!("the field \"ttl\": expected a duration from {least} to {most}"))
+        })?),
     };
     of(session, ttl, container)
 }
 
-fn of(session: Option<SessionId>, ttl: Option<Duration>, container: bool) -> Result<Lifetime, Problem> {
+/// The lifetime that `session`, `ttl` and `container` ask for; at most one of them may be given.
+pub(crate) fn of(session: Option<SessionId>, ttl: Option<NodeTtl>, container: bool) -> Result<Lifetime, Problem> {
     match (session, ttl, container) {
         (None, None, false) => Ok(Lifetime::Persistent),
         (Some(session), None, false) => Ok(Lifetime::Ephemeral { session }),
-        (None, Some(ttl), false) => Ok(Lifetime::Ttl { ttl_ms: duration::millis(ttl) }),
+        (None, Some(ttl), false) => Ok(Lifetime::Ttl { ttl_ms: ttl.millis() }),
         (None, None, true) => Ok(Lifetime::Container),
         (_, _, _) => Err(Problem::bad_request(
             "pass at most one of session, ttl and container: a node lives as long as a session, until it has been idle for its \
@@ -50,7 +45,7 @@ fn of(session: Option<SessionId>, ttl: Option<Duration>, container: bool) -> Res
     }
 }
 
-/// A value as it stands in JSON: as a text, or in base64 where it is none.
+/// The value of a node in JSON: a text, or base64 if it is not UTF-8.
 pub(crate) fn value(text: Option<String>, base64: Option<String>) -> Result<Value, Problem> {
     let bytes = match (text, base64) {
         (None, None) => Vec::new(),
@@ -68,7 +63,7 @@ pub(crate) fn value(text: Option<String>, base64: Option<String>) -> Result<Valu
     Ok(Value::from(bytes))
 }
 
-/// What a sequential name begins with: one level, with room for the number.
+/// The prefix of a sequential name: one level, with room for the number.
 pub(crate) fn sequential_prefix(parent: &Path, name: Option<String>) -> Result<String, Problem> {
     let name = name.unwrap_or_default();
     if name.contains('/') {

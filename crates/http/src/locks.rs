@@ -1,4 +1,4 @@
-//! The calls on a lock: those that look at it, list it, check a token, and the administrator's who breaks it.
+//! The calls on locks: list, show, check a token, and the administrators' calls: set, revoke, break.
 
 use crate::{
     answer,
@@ -7,9 +7,9 @@ use crate::{
     history,
     names::lock_name,
     paging,
-    params::{KnownParams, expected},
+    params::expected,
     problem::Problem,
-    request::{LongPoll, Received, up_to},
+    request::{LongPoll, Received},
 };
 use axum::{
     extract::{Request, State},
@@ -21,52 +21,23 @@ use fairhold_node::{
     watch_filter::WatchFilter,
 };
 use fairhold_state::listing::{LockFilter, LockQuery, LockSort};
-use fairhold_types::{
-    FencingToken, GrantId, GrantNumber, LockName, dto, duration,
-    limits::{LOCK_NAME_BYTES_MAX, MAX_HOLD_MAX, MAX_HOLD_MIN, PERMITS_MAX, REASON_BYTES_MAX, WAITERS_MAX},
-    time::WallMillis,
-};
+use fairhold_types::{FencingToken, GrantNumber, LockName, call, dto, duration, limits::MAX_HOLD_MIN, time::WallMillis};
 use http::StatusCode;
 use openraft_rt::AsyncRuntime;
 use std::time::Duration;
 
-pub(crate) const LIST: KnownParams =
-    KnownParams { now: &["prefix", "state", "sort", "limit", "cursor", "consistency"], later: &[] };
-pub(crate) const BREAK: KnownParams = KnownParams { now: &["reason", "token"], later: &[] };
-pub(crate) const SET: KnownParams = KnownParams { now: &["limit", "max_waiters", "max_hold"], later: &[] };
-pub(crate) const REVOKE: KnownParams = KnownParams { now: &["reason"], later: &[] };
-pub(crate) const SHOW: KnownParams = KnownParams { now: &["limit", "cursor", "wait", "after", "consistency"], later: &[] };
-pub(crate) const QUEUE: KnownParams = KnownParams { now: &["limit", "cursor", "wait", "after", "consistency"], later: &[] };
-pub(crate) const FENCE: KnownParams = KnownParams { now: &["token", "grant", "consistency"], later: &[] };
-
 /// `GET /v1/locks`
 pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let mut params = received.query(&LIST)?;
-    let read = received.read_options(&mut params)?;
-    let sort = match params.text("sort", usize::MAX)?.as_deref() {
-        None | Some("name") => LockSort::Name,
-        Some("waiters") => LockSort::Waiters,
-        Some("longest_wait") => LockSort::LongestWait,
-        Some("wait") => LockSort::Wait,
-        Some("hold") => LockSort::Hold,
-        Some("contention") => LockSort::Contention,
-        Some(_) => return Err(expected("sort", "name, waiters, longest_wait, wait, hold or contention")),
-    };
-    let filter = match params.text("state", usize::MAX)?.as_deref() {
-        None => None,
-        Some("held") => Some(LockFilter::Held),
-        Some("queued") => Some(LockFilter::Queued),
-        Some("cooling") => Some(LockFilter::Cooling),
-        Some("idle") => Some(LockFilter::Idle),
-        Some(_) => return Err(expected("state", "held, queued, cooling or idle")),
-    };
+    let params: call::ListLocks = received.query()?;
+    let read = received.read_options(params.consistency)?;
+    let sort = params.sort.map_or(LockSort::Name, sort);
     let query = LockQuery {
-        prefix: params.text("prefix", LOCK_NAME_BYTES_MAX)?.unwrap_or_default(),
-        filter,
+        prefix: params.prefix.map(call::LockPrefix::into_string).unwrap_or_default(),
+        filter: params.state.map(filter),
         sort,
-        after: paging::lock_key(&mut params, sort)?,
-        limit: paging::limit(&mut params)?,
+        after: paging::lock_key(params.cursor, sort)?,
+        limit: paging::limit(params.limit),
     };
     let found = node.locks(&query, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let next_cursor = found.value.next.map(|key| paging::lock_cursor(sort, &key));
@@ -78,15 +49,35 @@ pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     Ok(response)
 }
 
-/// `DELETE /v1/locks/{name}/holders`: `204` also where nobody holds it, so that it is safe to repeat.
+fn sort(params: call::LockOrder) -> LockSort {
+    match params {
+        call::LockOrder::Name => LockSort::Name,
+        call::LockOrder::Waiters => LockSort::Waiters,
+        call::LockOrder::LongestWait => LockSort::LongestWait,
+        call::LockOrder::Wait => LockSort::Wait,
+        call::LockOrder::Hold => LockSort::Hold,
+        call::LockOrder::Contention => LockSort::Contention,
+    }
+}
+
+fn filter(params: call::LockFilter) -> LockFilter {
+    match params {
+        call::LockFilter::Held => LockFilter::Held,
+        call::LockFilter::Queued => LockFilter::Queued,
+        call::LockFilter::Cooling => LockFilter::Cooling,
+        call::LockFilter::Idle => LockFilter::Idle,
+    }
+}
+
+/// `DELETE /v1/locks/{name}/holders`: `204` even if nobody holds it, so it is safe to repeat.
 pub(crate) async fn break_lock<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     received.require_admin()?;
     let lock = lock_name(&received.segment()?)?;
     let (key, _) = received.key_or_new(&node)?;
-    let mut params = received.query(&BREAK)?;
-    let reason = params.words("reason", REASON_BYTES_MAX)?.unwrap_or_default();
-    let token = params.integer("token", 0..=u64::MAX)?.map(FencingToken);
+    let params: call::BreakLock = received.query()?;
+    let reason = params.reason.map(call::Reason::into_string).unwrap_or_default();
+    let token = params.token.map(|token| FencingToken(token.get()));
     let call = BreakCall { key, lock, token, by: received.caller(), reason, timeout: received.timeout };
     let revision = node.break_lock(call).await.map_err(|error| problem_of(error, RequestKind::Write { key }))?;
     Ok(answer::empty(StatusCode::NO_CONTENT, revision))
@@ -97,13 +88,13 @@ pub(crate) async fn set<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     let (received, body) = Received::with_params::<RT>(request).await?;
     received.require_admin()?;
     let lock = lock_name(&received.segment()?)?;
-    let mut params = received.params(body, &SET)?;
+    let params: call::SetLock = received.params(body)?;
     let call = SetLockCall {
         key: received.key()?,
         lock: lock.clone(),
-        limit: params.count("limit", 1..=PERMITS_MAX)?,
-        max_waiters: params.integer("max_waiters", 0..=WAITERS_MAX as u64)?,
-        max_hold: params.duration("max_hold", up_to(MAX_HOLD_MAX))?,
+        limit: params.limit.map(call::PermitLimit::get),
+        max_waiters: params.max_waiters.map(call::MaxWaiters::get),
+        max_hold: params.max_hold.map(call::MaxHoldSetting::get),
         by: received.caller(),
         timeout: received.timeout,
     };
@@ -121,11 +112,12 @@ pub(crate) async fn set<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
 pub(crate) async fn revoke<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
     received.require_admin()?;
+    let params: call::RevokeLock = received.params(body)?;
     let call = RevokeCall {
         key: received.key()?,
         lock: lock_name(&received.segment()?)?,
         by: received.caller(),
-        reason: received.params(body, &REVOKE)?.words("reason", REASON_BYTES_MAX)?.unwrap_or_default(),
+        reason: params.reason.map(call::Reason::into_string).unwrap_or_default(),
         timeout: received.timeout,
     };
     let revision = node.revoke(call).await.map_err(|error| problem_of(error, RequestKind::Change))?;
@@ -136,10 +128,10 @@ pub(crate) async fn revoke<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
 pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let name = lock_name(&received.segment()?)?;
-    let mut params = received.query(&SHOW)?;
-    let (mut read, poll) = (received.read_options(&mut params)?, received.long_poll(&mut params)?);
-    let after = params.integer("cursor", 0..=u64::MAX)?.map(GrantNumber);
-    let page = paging::page(&mut params, after)?;
+    let params: call::ShowLock = received.query()?;
+    let mut read = received.read_options(params.consistency)?;
+    let poll = LongPoll::of(params.wait, params.after);
+    let page = paging::page(params.limit, params.cursor.map(|number| GrantNumber(number.get())));
     if let Some(revision) = LongPoll::nothing_newer(poll, &node, || WatchFilter::Lock(name.clone()), &mut read).await? {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
     }
@@ -169,10 +161,10 @@ fn lock_dto(name: LockName, info: LockInfo, now: WallMillis) -> dto::Lock {
 pub(crate) async fn queue<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let name = lock_name(&received.segment()?)?;
-    let mut params = received.query(&QUEUE)?;
-    let (mut read, poll) = (received.read_options(&mut params)?, received.long_poll(&mut params)?);
-    let after = paging::queue_key(&mut params)?;
-    let page = paging::page(&mut params, after)?;
+    let params: call::ShowQueue = received.query()?;
+    let mut read = received.read_options(params.consistency)?;
+    let poll = LongPoll::of(params.wait, params.after);
+    let page = paging::page(params.limit, paging::queue_key(params.cursor)?);
     if let Some(revision) = LongPoll::nothing_newer(poll, &node, || WatchFilter::Lock(name.clone()), &mut read).await? {
         return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
     }
@@ -194,11 +186,9 @@ pub(crate) async fn queue<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
 pub(crate) async fn fence<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let name = lock_name(&received.segment()?)?;
-    let mut params = received.query(&FENCE)?;
-    let read = received.read_options(&mut params)?;
-    let token = params.integer("token", 0..=u64::MAX)?.ok_or_else(|| expected("token", "the fencing token to check"))?;
-    let grant = params.parsed::<GrantId>("grant")?;
-    let checked = node.verify_fence(&name, FencingToken(token), grant, read).await;
+    let params: call::CheckFence = received.query()?;
+    let read = received.read_options(params.consistency)?;
+    let checked = node.verify_fence(&name, FencingToken(params.token.get()), params.grant, read).await;
     let revision = checked.map_err(|error| problem_of(error, RequestKind::Read))?;
     answer::json(StatusCode::OK, revision, &dto::FenceCheck { current: true })
 }

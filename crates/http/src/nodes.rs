@@ -1,11 +1,11 @@
-//! The calls on the tree's nodes: read one, list what is below it, write, create, remove. `txn` has the transactions.
+//! The calls on the tree's nodes: read, list, write, create, delete. `txn` has the transactions.
 
 use crate::{
     answer,
     asked::RequestKind,
     error::problem_of,
-    headers, lifetime,
-    params::{KnownParams, Params, expected},
+    headers, lifetime, paging,
+    params::expected,
     problem::Problem,
     request::{LongPoll, Received},
 };
@@ -26,22 +26,17 @@ use fairhold_state::{
     value::Value,
 };
 use fairhold_types::{
-    Code, Path, Revision, dto,
-    limits::{PAGE_MAX, PATH_BYTES_MAX, VALUE_BYTES_MAX},
+    Code, Path, Revision,
+    call::{self, BoundedText},
+    dto,
+    limits::VALUE_BYTES_MAX,
 };
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use openraft_rt::AsyncRuntime;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 const PREFIX: &str = "/v1/nodes";
-pub(crate) const GET: KnownParams =
-    KnownParams { now: &["meta", "children", "recursive", "limit", "cursor", "wait", "after", "consistency"], later: &[] };
-pub(crate) const PUT: KnownParams = KnownParams { now: &["parents", "session", "ttl", "container"], later: &[] };
-pub(crate) const POST: KnownParams = KnownParams { now: &["sequential", "name", "parents", "session", "ttl"], later: &[] };
-pub(crate) const DELETE: KnownParams = KnownParams { now: &["recursive"], later: &[] };
-/// Entries on a page where the caller names no number.
-const PAGE_DEFAULT: usize = 100;
-/// What stands in a URL as it is: the unreserved characters, and the slash of a path.
+/// Characters that a URL does not escape: the unreserved ones, and the slash of a path.
 const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
@@ -51,11 +46,10 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 pub(crate) async fn get<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let path = path(&received)?;
-    let mut params = received.query(&GET)?;
-    let mut read = received.read_options(&mut params)?;
-    let meta = params.flag("meta")?;
-    let poll = received.long_poll(&mut params)?;
-    if let Some(mut listing) = Listing::of(&mut params, &path, read, meta)? {
+    let params: call::GetNode = received.query()?;
+    let mut read = received.read_options(params.consistency)?;
+    let poll = LongPoll::of(params.wait, params.after);
+    if let Some(mut listing) = Listing::of(&params, &path, read)? {
         let nothing_newer = LongPoll::nothing_newer(poll, &node, || listing.scope(&path), &mut read).await?;
         if let Some(revision) = nothing_newer {
             return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
@@ -71,13 +65,13 @@ pub(crate) async fn get<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
     } else if headers::has_version(received.headers(), znode.version)? {
         answer::empty(StatusCode::NOT_MODIFIED, found.revision)
     } else {
-        return self::found(path, &znode, meta, found.revision);
+        return self::found(path, &znode, params.meta, found.revision);
     };
     identify(&mut response, &znode)?;
     Ok(response)
 }
 
-/// A node that was asked for: its value, or with `meta` its stat.
+/// The answer to a read: the node's value, or with `meta` its stat.
 pub(crate) fn found(path: Path, znode: &Znode, meta: bool, revision: Revision) -> Result<Response, Problem> {
     let mut response = if meta {
         answer::json(StatusCode::OK, revision, &stat(path, znode))?
@@ -94,7 +88,7 @@ pub(crate) fn found(path: Path, znode: &Znode, meta: bool, revision: Revision) -
     Ok(response)
 }
 
-/// Which version of the node it is, and its stat.
+/// Adds the node's version and stat.
 fn identify(response: &mut Response, znode: &Znode) -> Result<(), Problem> {
     response.headers_mut().insert(header::ETAG, etag(znode.version)?);
     add_stat(response, znode)
@@ -103,13 +97,13 @@ fn identify(response: &mut Response, znode: &Znode) -> Result<(), Problem> {
 /// `PUT /v1/nodes/{path}`
 pub(crate) async fn put<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, mut body) = Received::with_body::<RT>(request, VALUE_BYTES_MAX).await?;
-    // Its room is kept while the value is in work.
+    // The share of memory is kept while the write is in progress.
     let value = Value::from(&*std::mem::take(&mut body.bytes));
     let path = path(&received)?;
-    let mut params = received.query(&PUT)?;
-    let (parents, lifetime) = (params.flag("parents")?, lifetime::from_params(&mut params)?);
+    let params: call::PutNode = received.query()?;
+    let lifetime = lifetime::of(params.session, params.ttl, params.container)?;
     let precondition = headers::precondition(received.headers(), &path)?;
-    let operation = Operation::Put { path: path.clone(), value, parents, lifetime };
+    let operation = Operation::Put { path: path.clone(), value, parents: params.parents, lifetime };
     let At { value: Operated { result, at }, revision } = write(&node, &received, operation, precondition).await?;
     let OperationResult::Put { created, version } = result else { return Err(another_answer(&result)) };
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
@@ -121,11 +115,11 @@ pub(crate) async fn put<RT: AsyncRuntime>(State(node): State<Node<RT>>, request:
 /// `POST /v1/nodes/{path}?sequential`
 pub(crate) async fn create<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, mut body) = Received::with_body::<RT>(request, VALUE_BYTES_MAX).await?;
-    // Its room is kept while the value is in work.
+    // The share of memory is kept while the write is in progress.
     let value = Value::from(&*std::mem::take(&mut body.bytes));
     let parent = path(&received)?;
-    let mut params = received.query(&POST)?;
-    if !params.flag("sequential")? {
+    let params: call::CreateNode = received.query()?;
+    if !params.sequential {
         return Err(Problem::bad_request(
             "POST creates a node with a number in its name: add ?sequential. To create a node with your own name, use PUT, with \
              If-None-Match: * if it must be new",
@@ -134,9 +128,9 @@ pub(crate) async fn create<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     if headers::precondition(received.headers(), &parent)?.is_some() {
         return Err(Problem::bad_request("leave out If-Match and If-None-Match: the node is always new"));
     }
-    let prefix = lifetime::sequential_prefix(&parent, params.text("name", PATH_BYTES_MAX)?)?;
-    let (parents, lifetime) = (params.flag("parents")?, lifetime::from_params(&mut params)?);
-    let operation = Operation::CreateSequential { parent, prefix, value, parents, lifetime };
+    let prefix = lifetime::sequential_prefix(&parent, params.name.map(BoundedText::into_string))?;
+    let lifetime = lifetime::of(params.session, params.ttl, false)?;
+    let operation = Operation::CreateSequential { parent, prefix, value, parents: params.parents, lifetime };
     let At { value: Operated { result, at }, revision } = write(&node, &received, operation, None).await?;
     let OperationResult::Created { path } = result else { return Err(another_answer(&result)) };
     let location = answer::header_value(format!("{PREFIX}{}", utf8_percent_encode(path.as_str(), &PLAIN)))?;
@@ -150,7 +144,7 @@ pub(crate) async fn create<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
 pub(crate) async fn delete<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let path = path(&received)?;
-    let recursive = received.query(&DELETE)?.flag("recursive")?;
+    let call::DeleteNode { recursive } = received.query()?;
     let precondition = match headers::precondition(received.headers(), &path)? {
         Some(Precondition::Absent(_)) => {
             return Err(Problem::bad_request("leave out the header If-None-Match: a node that you delete must exist"));
@@ -178,30 +172,29 @@ async fn write<RT: AsyncRuntime>(
     })
 }
 
-/// The machine answered one operation with the result of another.
+/// The state machine answered with the result of another operation.
 fn another_answer(result: &OperationResult) -> Problem {
     Problem::new(Code::Internal, format!("a write was answered with {result:?}"))
 }
 
-/// What is asked of the nodes below one.
+/// A request to list the nodes below one.
 #[derive(Debug)]
 struct Listing {
     recursive: bool,
     meta: bool,
     limit: usize,
-    /// The path behind which the page begins.
+    /// The path after which the page starts.
     after: Option<String>,
     read: ReadOptions,
 }
 
 impl Listing {
-    /// A listing, where one is asked for.
-    fn of(params: &mut Params<'_>, path: &Path, read: ReadOptions, meta: bool) -> Result<Option<Listing>, Problem> {
-        let (children, recursive) = (params.flag("children")?, params.flag("recursive")?);
-        let limit = params.integer("limit", 1..=PAGE_MAX as u64)?;
-        let cursor = params.text("cursor", PATH_BYTES_MAX)?;
-        if !children && !recursive {
-            return match (limit, cursor) {
+    /// The listing, if the request is for one.
+    fn of(params: &call::GetNode, path: &Path, read: ReadOptions) -> Result<Option<Listing>, Problem> {
+        let (meta, recursive) = (params.meta, params.recursive);
+        let cursor = params.cursor.as_ref().map(BoundedText::as_str);
+        if !params.children && !recursive {
+            return match (params.limit, cursor) {
                 (None, None) => Ok(None),
                 (Some(_), _) | (_, Some(_)) => {
                     Err(Problem::bad_request("limit and cursor are only for a listing: add ?children or ?recursive"))
@@ -210,15 +203,14 @@ impl Listing {
         }
         let after = match cursor {
             None => None,
-            Some(cursor) if recursive && cursor.starts_with(&path.prefix_below()) => Some(cursor),
+            Some(cursor) if recursive && cursor.starts_with(&path.prefix_below()) => Some(cursor.to_owned()),
             Some(cursor) if !recursive && !cursor.contains('/') => Some(format!("{}{cursor}", path.prefix_below())),
             Some(_) => return Err(expected("cursor", "the next_cursor of an earlier page of the same listing")),
         };
-        let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(PAGE_DEFAULT);
-        Ok(Some(Listing { recursive, meta, limit, after, read }))
+        Ok(Some(Listing { recursive, meta, limit: paging::limit(params.limit), after, read }))
     }
 
-    /// What can change it.
+    /// The changes that affect it.
     fn scope(&self, path: &Path) -> WatchFilter {
         if self.recursive { WatchFilter::Subtree(path.clone()) } else { WatchFilter::Children(path.clone()) }
     }
@@ -244,7 +236,7 @@ impl Listing {
         Ok(response)
     }
 
-    /// Where the next page is: the same call with another cursor.
+    /// The link to the next page: the same call with another cursor.
     fn link(&self, url: &str, cursor: &str) -> Result<HeaderValue, Problem> {
         let kind = if self.recursive { "recursive" } else { "children" };
         let meta = if self.meta { "&meta" } else { "" };
@@ -284,12 +276,12 @@ fn stat(path: Path, node: &Znode) -> dto::Stat {
     }
 }
 
-/// How many headers tell of a node's stat.
+/// How many headers a node's stat has.
 const STAT_HEADERS: usize = 11;
 
 fn add_stat(response: &mut Response, node: &Znode) -> Result<(), Problem> {
     let headers = response.headers_mut();
-    // Room for all of them, and for what every answer has, at once.
+    // Allocate once, also for the headers that every answer has.
     headers.reserve(STAT_HEADERS + 8);
     let mut add = |name: &'static str, value: HeaderValue| {
         headers.insert(HeaderName::from_static(name), value);
@@ -346,13 +338,13 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_what_follows_in_the_url() {
+    fn the_path_follows_the_prefix_in_the_url() {
         let path = |uri: &str| path(&Received::without_body(Request::get(uri).body(Body::empty()).unwrap()).unwrap());
         for (uri, expected) in [("/v1/nodes/", "/"), ("/v1/nodes/a/b?meta", "/a/b"), ("/v1/nodes/a%20b%2Fc+d", "/a b/c+d")] {
             assert_eq!(path(uri).unwrap().as_str(), expected);
         }
         for wrong in ["/v1/nodes/a/", "/v1/nodes//a", "/v1/nodes/a/../b", "/v1/nodes/%", "/v1/nodes/%C3"] {
-            assert!(path(wrong).is_err(), "{wrong} was taken");
+            assert!(path(wrong).is_err(), "{wrong} was accepted");
         }
     }
 }

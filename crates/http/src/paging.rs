@@ -1,8 +1,8 @@
-//! Listings in pages: the cursor in which the caller is told where the next one begins, and the link to it.
+//! Pages of listings: the cursor of the next page, and the link to it.
 
 use crate::{
     answer,
-    params::{Params, digits, expected},
+    params::{digits, expected},
     problem::Problem,
 };
 use axum::response::Response;
@@ -14,41 +14,32 @@ use fairhold_state::{
 };
 use fairhold_types::{
     GrantNumber, LockName, Path,
-    limits::{LOCK_NAME_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, PATH_BYTES_MAX},
+    call::{BoundedText, LockCursor, OwnedCursor, PageLimit, QueueCursor},
+    limits::PAGE_DEFAULT,
 };
 use http::{Uri, header};
 use std::fmt::Write;
 
-/// The longest cursor among locks: the order's letter, a rank and a name, two digits a byte.
-const LOCK_CURSOR_BYTES_MAX: usize = 2 * (1 + 20 + 1 + LOCK_NAME_BYTES_MAX);
-/// The longest cursor in a queue: a word, a priority and a number.
-const QUEUE_CURSOR_BYTES_MAX: usize = 7 + 11 + 1 + 20;
-/// The longest cursor among what a session owns: a number, the place of a lock, and a path, two digits a byte.
-const OWNED_CURSOR_BYTES_MAX: usize = 2 * (20 + 1 + 20 + 1 + PATH_BYTES_MAX);
-
-/// How a queue's cursor reads: a holder by its number, a waiter by the priority by which it stands and its number.
-pub(crate) const QUEUE_CURSOR: &str = "^(held-[0-9]{1,20}|queued-(-?[0-9]{1,10})-[0-9]{1,20})$";
-/// How a cursor reads that is written as hexadecimal digits.
-pub(crate) const HEX_CURSOR: &str = "^([0-9a-f]{2})+$";
-
 /// How many entries a page may have.
-pub(crate) fn limit(params: &mut Params<'_>) -> Result<usize, Problem> {
-    let limit = params.integer("limit", 1..=PAGE_MAX as u64)?;
-    Ok(limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(PAGE_DEFAULT))
+pub(crate) fn limit(limit: Option<PageLimit>) -> usize {
+    limit.and_then(|limit| usize::try_from(limit.get()).ok()).unwrap_or(PAGE_DEFAULT)
 }
 
-/// The page that is asked for, with what was read as its cursor.
-pub(crate) fn page<K>(params: &mut Params<'_>, after: Option<K>) -> Result<PageQuery<K>, Problem> {
-    Ok(PageQuery { after, limit: limit(params)? })
+/// The requested page, after the position of its cursor.
+pub(crate) fn page<K>(limit: Option<PageLimit>, after: Option<K>) -> PageQuery<K> {
+    PageQuery { after, limit: self::limit(limit) }
 }
 
-/// The cursor of a listing, where one was given, as the place that it was made of.
-fn cursor<K>(params: &mut Params<'_>, bytes_max: usize, read: impl FnOnce(&str) -> Option<K>) -> Result<Option<K>, Problem> {
-    let Some(cursor) = params.text("cursor", bytes_max)? else { return Ok(None) };
-    read(&cursor).map(Some).ok_or_else(|| expected("cursor", "the next_cursor of an earlier page of the same listing"))
+/// Converts a cursor back to the position that it was made from.
+fn cursor<K, const MAX: usize>(
+    cursor: Option<BoundedText<MAX>>,
+    read: impl FnOnce(&str) -> Option<K>,
+) -> Result<Option<K>, Problem> {
+    let Some(cursor) = cursor else { return Ok(None) };
+    read(cursor.as_str()).map(Some).ok_or_else(|| expected("cursor", "the next_cursor of an earlier page of the same listing"))
 }
 
-/// `Link: <…>; rel="next"`: the same listing from that cursor on.
+/// `Link: <…>; rel="next"`: the same listing, from that cursor.
 pub(crate) fn link_next(response: &mut Response, uri: &Uri, cursor: Option<&str>) -> Result<(), Problem> {
     let Some(cursor) = cursor else { return Ok(()) };
     let mut target = format!("{}?", uri.path());
@@ -62,14 +53,14 @@ pub(crate) fn link_next(response: &mut Response, uri: &Uri, cursor: Option<&str>
     Ok(())
 }
 
-/// A place among the locks as text, good for the order in which it was given.
+/// A position among the locks as text. It is valid for that order only.
 pub(crate) fn lock_cursor(sort: LockSort, key: &LockKey) -> String {
     to_hex(&format!("{}{}:{}", letter(sort), key.rank, key.name.as_str()))
 }
 
-/// The place among the locks that a page gave as its cursor, in the same order.
-pub(crate) fn lock_key(params: &mut Params<'_>, sort: LockSort) -> Result<Option<LockKey>, Problem> {
-    cursor(params, LOCK_CURSOR_BYTES_MAX, |cursor| read_lock_cursor(cursor, sort))
+/// The position of a cursor among the locks in that order.
+pub(crate) fn lock_key(given: Option<LockCursor>, sort: LockSort) -> Result<Option<LockKey>, Problem> {
+    cursor(given, |cursor| read_lock_cursor(cursor, sort))
 }
 
 fn read_lock_cursor(cursor: &str, sort: LockSort) -> Option<LockKey> {
@@ -78,7 +69,7 @@ fn read_lock_cursor(cursor: &str, sort: LockSort) -> Option<LockKey> {
     Some(LockKey { rank: digits(rank)?, name: LockName::parse(name).ok()? })
 }
 
-/// A place in a queue as text.
+/// A position in a queue as text.
 pub(crate) fn queue_cursor(key: QueueKey) -> String {
     match key {
         QueueKey::Holder(number) => format!("held-{number}"),
@@ -86,9 +77,9 @@ pub(crate) fn queue_cursor(key: QueueKey) -> String {
     }
 }
 
-/// The place in a queue that a page gave as its cursor.
-pub(crate) fn queue_key(params: &mut Params<'_>) -> Result<Option<QueueKey>, Problem> {
-    cursor(params, QUEUE_CURSOR_BYTES_MAX, read_queue_cursor)
+/// The position of a cursor in a queue.
+pub(crate) fn queue_key(given: Option<QueueCursor>) -> Result<Option<QueueKey>, Problem> {
+    cursor(given, read_queue_cursor)
 }
 
 fn read_queue_cursor(cursor: &str) -> Option<QueueKey> {
@@ -104,15 +95,15 @@ fn read_queue_cursor(cursor: &str) -> Option<QueueKey> {
     }
 }
 
-/// A place among what a session owns as text.
+/// A position among what a session owns, as text.
 pub(crate) fn owned_cursor(after: &OwnedAfter) -> String {
     let grant = after.grant.map_or_else(String::new, |key| format!("{}-{}", key.number, key.lock));
     to_hex(&format!("{grant}:{}", after.node.as_ref().map_or("", Path::as_str)))
 }
 
-/// The place among what a session owns that a page gave as its cursor.
-pub(crate) fn owned_after(params: &mut Params<'_>) -> Result<Option<OwnedAfter>, Problem> {
-    cursor(params, OWNED_CURSOR_BYTES_MAX, read_owned_cursor)
+/// The position of a cursor among what a session owns.
+pub(crate) fn owned_after(given: Option<OwnedCursor>) -> Result<Option<OwnedAfter>, Problem> {
+    cursor(given, read_owned_cursor)
 }
 
 fn read_owned_cursor(cursor: &str) -> Option<OwnedAfter> {
@@ -129,7 +120,7 @@ fn read_owned_cursor(cursor: &str) -> Option<OwnedAfter> {
 
 fn to_hex(text: &str) -> String {
     text.bytes().fold(String::with_capacity(2 * text.len()), |mut hex, byte| {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _written = write!(hex, "{byte:02x}");
         hex
     })
@@ -158,27 +149,28 @@ fn letter(sort: LockSort) -> char {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairhold_types::limits::PATH_BYTES_MAX;
     use http::StatusCode;
 
     #[test]
-    fn a_cursor_comes_back_as_the_place_that_it_was_made_of() {
+    fn a_cursor_leads_back_to_its_position_among_the_locks() {
         for (rank, name) in [(0, "deploy"), (u64::MAX, "orders/42"), (7, "café au:lait")] {
             let key = LockKey { rank, name: LockName::parse(name).unwrap() };
             let cursor = lock_cursor(LockSort::Waiters, &key);
             assert_eq!(read_lock_cursor(&cursor, LockSort::Waiters), Some(key));
-            assert_eq!(read_lock_cursor(&cursor, LockSort::Name), None, "a cursor of another order was taken");
+            assert_eq!(read_lock_cursor(&cursor, LockSort::Name), None, "a cursor of another order was accepted");
         }
         for wrong in ["", "6e", "6e30", "6e303a", "zz", "6e303a2f", "+1+1", "é"] {
-            assert_eq!(read_lock_cursor(wrong, LockSort::Name), None, "{wrong} was taken");
+            assert_eq!(read_lock_cursor(wrong, LockSort::Name), None, "{wrong} was accepted");
         }
     }
 
     #[test]
-    fn a_place_in_a_queue_comes_back_from_its_cursor() {
+    fn a_cursor_leads_back_to_its_position_in_a_queue() {
         let waiter = |effective_priority| QueueKey::Waiter { effective_priority, number: GrantNumber(u64::MAX) };
         for key in [QueueKey::Holder(GrantNumber(41)), waiter(0), waiter(i32::MIN), waiter(i32::MAX)] {
             let cursor = queue_cursor(key);
-            assert!(cursor.len() <= QUEUE_CURSOR_BYTES_MAX, "{cursor}");
+            assert!(cursor.len() <= QueueCursor::BYTES_MAX, "{cursor}");
             assert_eq!(read_queue_cursor(&cursor), Some(key), "{cursor}");
         }
         for wrong in [
@@ -194,12 +186,12 @@ mod tests {
             "queued-+1-2",
             "x-1",
         ] {
-            assert_eq!(read_queue_cursor(wrong), None, "{wrong} was taken");
+            assert_eq!(read_queue_cursor(wrong), None, "{wrong} was accepted");
         }
     }
 
     #[test]
-    fn a_place_among_what_a_session_owns_comes_back_from_its_cursor() {
+    fn a_cursor_leads_back_to_its_position_among_what_a_session_owns() {
         let grant = Some(OwnedKey { number: GrantNumber(u64::MAX), lock: usize::MAX });
         let path = |bytes: usize| Some(Path::parse(&format!("/{}", "a".repeat(bytes - 1))).unwrap());
         for after in [
@@ -209,23 +201,23 @@ mod tests {
             OwnedAfter { grant, node: path(PATH_BYTES_MAX) },
         ] {
             let cursor = owned_cursor(&after);
-            assert!(cursor.len() <= OWNED_CURSOR_BYTES_MAX, "{cursor}");
+            assert!(cursor.len() <= OwnedCursor::BYTES_MAX, "{cursor}");
             assert_eq!(read_owned_cursor(&cursor), Some(after), "{cursor}");
         }
         for wrong in ["", "x", "zz", "41", &to_hex("1:/a"), &to_hex("1-:/a"), &to_hex("1-2:a"), &to_hex("1-2"), &to_hex("-2:/a")]
         {
-            assert_eq!(read_owned_cursor(wrong), None, "{wrong} was taken");
+            assert_eq!(read_owned_cursor(wrong), None, "{wrong} was accepted");
         }
     }
 
     #[test]
     fn the_longest_name_has_a_cursor() {
         let key = LockKey { rank: u64::MAX, name: LockName::parse(&"x".repeat(512)).unwrap() };
-        assert_eq!(lock_cursor(LockSort::Waiters, &key).len(), LOCK_CURSOR_BYTES_MAX);
+        assert_eq!(lock_cursor(LockSort::Waiters, &key).len(), LockCursor::BYTES_MAX);
     }
 
     #[test]
-    fn the_link_keeps_what_else_was_asked() {
+    fn the_link_keeps_the_other_parameters() {
         let link = |uri: &'static str, cursor| {
             let mut response = answer::empty(StatusCode::OK, fairhold_types::Revision(1));
             link_next(&mut response, &Uri::from_static(uri), cursor).unwrap();

@@ -90,11 +90,6 @@ impl Problem {
         Problem::new(Code::BadRequest, detail)
     }
 
-    /// The contract has it, this version not yet.
-    pub(crate) fn unsupported(what: &str) -> Problem {
-        Problem::bad_request(format!("{what}: this version does not support it yet"))
-    }
-
     pub(crate) fn facts(mut self, facts: Facts) -> Problem {
         *self.facts = facts;
         self

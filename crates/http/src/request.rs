@@ -1,4 +1,4 @@
-//! A request on its way to a call: who sends it, its body, the id in its path.
+//! A request as the calls read it: its sender, its parameters, its body, the id in its path.
 
 use crate::{
     admin::Admin,
@@ -6,7 +6,7 @@ use crate::{
     error::problem_of,
     headers,
     metrics::Waits,
-    params::{KnownParams, Params, expected},
+    params::{self, Given},
     problem::Problem,
     room::Room,
     shares::Share,
@@ -21,23 +21,25 @@ use fairhold_node::{
 };
 use fairhold_types::{
     Code, GrantId, Revision,
-    limits::{BODY_BYTES_FREE, BODY_BYTES_MAX, PARAMS_BYTES_MAX, WAIT_MAX},
+    call::{Consistency, Number, Wait},
+    limits::{BODY_BYTES_FREE, BODY_BYTES_MAX, PARAMS_BYTES_MAX},
     problem::{Effect, Facts},
 };
 use http::{HeaderMap, Uri, header, request::Parts};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use openraft_rt::AsyncRuntime;
+use serde::de::DeserializeOwned;
 use std::{borrow::Cow, net::IpAddr, sync::Arc, time::Duration};
 
 /// How long a body may take to arrive.
 const BODY_ARRIVES_MAX: Duration = Duration::from_secs(30);
-/// A body that is too large is read up to here, so that its sender hears of it; one that is larger yet is cut off.
+/// A body that is too large is read up to this size, so that its sender receives the refusal; a larger one is cut off.
 const BODY_DRAINED_MAX: usize = 64 * 1024 * 1024;
-/// Where the name or id stands in a path that is split at its slashes: `/v1/locks/{x}`.
+/// The index of the name or id in a path that is split at its slashes: `/v1/locks/{x}`.
 const ID_SEGMENT: usize = 3;
 
-/// Where a request comes from; the listener hangs it on every request.
+/// The address of the client; the listener attaches it to every request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
 
@@ -48,10 +50,10 @@ pub(crate) struct Received {
     pub(crate) timeout: Duration,
 }
 
-/// The body of a request, with its share of memory. Drop it after reading: a request may wait for minutes, but its body need not.
+/// The body of a request, with its share of memory. Drop it after reading: a request may wait for minutes.
 #[derive(Debug, Default)]
 pub(crate) struct ReceivedBody {
-    /// Empty where there is none.
+    /// Empty if the request has no body.
     pub(crate) bytes: Bytes,
     _room: Option<Share>,
 }
@@ -59,15 +61,24 @@ pub(crate) struct ReceivedBody {
 /// A read that waits for something newer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LongPoll {
-    /// How long; zero: it asks only whether there is.
+    /// How long it waits; zero to check without waiting.
     wait: Duration,
-    /// Newer than this; `None`: than what is there when the request is taken.
+    /// The revision that the caller has; `None` for the current one.
     after: Option<Revision>,
 }
 
 impl LongPoll {
-    /// Waits. Where there is nothing newer, it gives the revision up to which there is not. What is read after it is at least
-    /// as fresh as the caller wants it without asking again.
+    /// The long poll that `wait` and `after` ask for, if either is given.
+    pub(crate) fn of(wait: Option<Wait>, after: Option<Number>) -> Option<LongPoll> {
+        if wait.is_none() && after.is_none() {
+            return None;
+        }
+        let wait = wait.map(Wait::get).unwrap_or_default();
+        Some(LongPoll { wait, after: after.map(|revision| Revision(revision.get())) })
+    }
+
+    /// Waits for something newer. Returns the revision up to which nothing is newer, if the wait ran out. A read after it may be
+    /// local and is still as fresh as the caller wants.
     pub(crate) async fn nothing_newer<RT: AsyncRuntime>(
         poll: Option<LongPoll>,
         node: &Node<RT>,
@@ -84,25 +95,20 @@ impl LongPoll {
     }
 }
 
-/// The shortest and the longest of a duration that may be zero.
-pub(crate) fn up_to(most: Duration) -> std::ops::RangeInclusive<Duration> {
-    Duration::ZERO..=most
-}
-
 impl Received {
-    /// Takes a request without a body; one that is there is not looked at.
+    /// Accepts a request and ignores its body.
     pub(crate) fn without_body(request: Request) -> Result<Received, Problem> {
         let (parts, _) = request.into_parts();
         let timeout = headers::timeout(&parts.headers)?;
         Ok(Received { parts, timeout })
     }
 
-    /// Takes a request with its parameters in a JSON body.
+    /// Accepts a request with its parameters in a JSON body.
     pub(crate) async fn with_params<RT: AsyncRuntime>(request: Request) -> Result<(Received, ReceivedBody), Problem> {
         Received::with_json::<RT>(request, PARAMS_BYTES_MAX).await
     }
 
-    /// Takes a request with a long list in a JSON body.
+    /// Accepts a request with a long list in a JSON body.
     pub(crate) async fn with_list<RT: AsyncRuntime>(request: Request) -> Result<(Received, ReceivedBody), Problem> {
         Received::with_json::<RT>(request, BODY_BYTES_MAX).await
     }
@@ -115,7 +121,7 @@ impl Received {
         Ok((received, body))
     }
 
-    /// Takes a request with its body, whatever it is.
+    /// Accepts a request with any body.
     pub(crate) async fn with_body<RT: AsyncRuntime>(
         request: Request,
         bytes_max: usize,
@@ -142,19 +148,20 @@ impl Received {
         &self.parts.headers
     }
 
-    /// The parameters of this call. The body and its room are gone as soon as they are read.
-    pub(crate) fn params(&self, body: ReceivedBody, known: &KnownParams) -> Result<Params<'_>, Problem> {
-        self.noting_wait(Params::parse(self.parts.uri.query(), &body.bytes, known)?)
+    /// The parameters of this call. The body and its share of memory are dropped here.
+    pub(crate) fn params<T: DeserializeOwned>(&self, body: ReceivedBody) -> Result<T, Problem> {
+        self.read(&body.bytes)
     }
 
-    /// The parameters of a call whose body is not for parameters.
-    pub(crate) fn query(&self, known: &KnownParams) -> Result<Params<'_>, Problem> {
-        self.noting_wait(Params::parse(self.parts.uri.query(), &[], known)?)
+    /// The parameters of a call that are in the query alone.
+    pub(crate) fn query<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        self.read(&[])
     }
 
-    /// Notes where a caller asks to wait: how long that takes says nothing about the server.
-    fn noting_wait<'a>(&self, params: Params<'a>) -> Result<Params<'a>, Problem> {
-        if let (true, Some(waits)) = (params.has("wait"), self.parts.extensions.get::<Waits>()) {
+    fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Problem> {
+        let Given { params, has_wait } = params::read(self.parts.uri.query(), body)?;
+        // The time that a caller waits says nothing about the server.
+        if has_wait && let Some(waits) = self.parts.extensions.get::<Waits>() {
             waits.set();
         }
         Ok(params)
@@ -162,12 +169,12 @@ impl Received {
 
     /// The name or id in the path: `{x}` of `/v1/locks/{x}/queue`, decoded.
     pub(crate) fn segment(&self) -> Result<Cow<'_, str>, Problem> {
-        crate::params::decode(self.parts.uri.path().split('/').nth(ID_SEGMENT).unwrap_or_default())
+        params::decode(self.parts.uri.path().split('/').nth(ID_SEGMENT).unwrap_or_default())
     }
 
     /// What follows `prefix` in the path, decoded.
     pub(crate) fn path_after(&self, prefix: &str) -> Result<Cow<'_, str>, Problem> {
-        crate::params::decode(self.parts.uri.path().strip_prefix(prefix).unwrap_or_default())
+        params::decode(self.parts.uri.path().strip_prefix(prefix).unwrap_or_default())
     }
 
     /// The grant whose id is in the path.
@@ -175,38 +182,28 @@ impl Received {
         self.segment()?.parse().map_err(|error| Problem::bad_request(format!("the grant's id: {error}")))
     }
 
-    /// How a read is to be done.
-    pub(crate) fn read_options(&self, params: &mut Params<'_>) -> Result<ReadOptions, Problem> {
-        let revision = headers::min_revision(self.headers())?;
-        let freshness = match (params.text("consistency", usize::MAX)?.as_deref(), revision) {
-            (None | Some("linearizable"), None) => Freshness::Linearizable,
-            (None | Some("linearizable"), Some(revision)) => Freshness::LinearizableAtLeast(revision),
-            (Some("local"), None) => Freshness::Local,
-            (Some("local"), Some(revision)) => Freshness::AtLeast(revision),
-            (Some(_), _) => return Err(expected("consistency", "local or linearizable")),
+    /// How fresh a read must be, and its timeout.
+    pub(crate) fn read_options(&self, consistency: Option<Consistency>) -> Result<ReadOptions, Problem> {
+        let freshness = match (consistency.unwrap_or_default(), headers::min_revision(self.headers())?) {
+            (Consistency::Linearizable, None) => Freshness::Linearizable,
+            (Consistency::Linearizable, Some(revision)) => Freshness::LinearizableAtLeast(revision),
+            (Consistency::Local, None) => Freshness::Local,
+            (Consistency::Local, Some(revision)) => Freshness::AtLeast(revision),
         };
         Ok(ReadOptions { freshness, timeout: self.timeout })
     }
 
-    /// `wait` and `after`: whether the answer is to be held back until something is newer than the caller has.
-    pub(crate) fn long_poll(&self, params: &mut Params<'_>) -> Result<Option<LongPoll>, Problem> {
-        let wait = params.duration("wait", up_to(WAIT_MAX))?;
-        let after = params.integer("after", 0..=u64::MAX)?.map(Revision);
-        let asked = wait.is_some() || after.is_some();
-        Ok(asked.then(|| LongPoll { wait: wait.unwrap_or_default(), after }))
-    }
-
-    /// The key of this request, where it has one.
+    /// The idempotency key of this request.
     pub(crate) fn key(&self) -> Result<Option<GrantId>, Problem> {
         headers::idempotency_key(self.headers())
     }
 
-    /// The key of this request; without one it gets one.
+    /// The idempotency key of this request and `true`, or a new key and `false`.
     pub(crate) fn key_or_new<RT: AsyncRuntime>(&self, node: &Node<RT>) -> Result<(GrantId, bool), Problem> {
         Ok(self.key()?.map_or_else(|| (node.new_grant_id(), false), |key| (key, true)))
     }
 
-    /// Passes where the caller may do what is for administrators.
+    /// Refuses a caller that is not an administrator.
     pub(crate) fn require_admin(&self) -> Result<(), Problem> {
         match self.parts.extensions.get::<Admin>() {
             Some(admin) => admin.check(self.headers()),
@@ -214,7 +211,7 @@ impl Received {
         }
     }
 
-    /// The memory that the connection may pin; a simulator's has no bound.
+    /// The memory that the connection may use; unbounded in the simulator.
     pub(crate) fn room(&self) -> Option<&Arc<Room>> {
         self.parts.extensions.get()
     }
@@ -233,7 +230,7 @@ impl Received {
     }
 }
 
-/// Reads a body to its end, also one that is not kept: its sender would not hear of the answer.
+/// Reads a body to its end, even if it is too large to keep: otherwise its sender would not receive the answer.
 async fn read(mut body: axum::body::Body, bytes_max: usize, mut room: Option<&mut Share>) -> Result<Bytes, Problem> {
     let mut first = Bytes::new();
     let mut more = BytesMut::new();
@@ -255,7 +252,7 @@ async fn read(mut body: axum::body::Body, bytes_max: usize, mut room: Option<&mu
             (first, more) = (Bytes::new(), BytesMut::new());
             continue;
         }
-        // Nearly every body is one frame, which is then the body, uncopied.
+        // Nearly every body is one frame: use it without a copy.
         if first.is_empty() && more.is_empty() {
             first = data;
         } else {
@@ -294,7 +291,7 @@ mod tests {
     use axum::body::Body as RequestBody;
     use openraft_rt_tokio::TokioRuntime;
 
-    /// Parameters in so many bytes.
+    /// A request whose body has this many bytes.
     fn request(bytes: usize, room: &Arc<Room>) -> Request {
         let params = r#"{"ttl":"30s","wait":"600s"}"#;
         let body = format!("{}{params}", " ".repeat(bytes - params.len()));
@@ -309,16 +306,14 @@ mod tests {
         (bodies, room)
     }
 
-    const WAIT: KnownParams = KnownParams { now: &["ttl", "wait"], later: &[] };
-
     #[tokio::test]
-    async fn a_request_that_waits_holds_neither_its_body_nor_room_for_it() {
+    async fn a_waiting_request_keeps_neither_its_body_nor_its_share() {
         let (bodies, room) = room();
         let (received, body) = Received::with_params::<TokioRuntime>(request(PARAMS_BYTES_MAX, &room)).await.unwrap();
         assert!(bodies.is_full());
-        let mut params = received.params(body, &WAIT).unwrap();
+        let acquire: fairhold_types::call::Acquire = received.params(body).unwrap();
         assert!(bodies.fits(IpAddr::from([10, 0, 0, 2]), PARAMS_BYTES_MAX), "the room is free while the request waits");
-        assert_eq!(params.duration("wait", up_to(WAIT_MAX)).unwrap(), Some(WAIT_MAX));
+        assert_eq!(acquire.wait.map(Wait::get), Some(fairhold_types::limits::WAIT_MAX));
     }
 
     #[tokio::test]
@@ -339,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_of_parameters_has_a_bound_of_its_own() {
+    async fn a_body_of_parameters_has_its_own_limit() {
         let (_, room) = room();
         for (bytes, status) in [(BODY_BYTES_FREE, None), (PARAMS_BYTES_MAX, None), (PARAMS_BYTES_MAX + 1, Some(413))] {
             let refused = Received::with_params::<TokioRuntime>(request(bytes, &room)).await.err();

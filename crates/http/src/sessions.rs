@@ -1,14 +1,6 @@
-//! The calls on sessions: open, keep alive, look, close.
+//! The calls on sessions: open, keep alive, list, show, close.
 
-use crate::{
-    answer,
-    asked::RequestKind,
-    error::problem_of,
-    paging,
-    params::{KnownParams, digits},
-    problem::Problem,
-    request::Received,
-};
+use crate::{answer, asked::RequestKind, error::problem_of, paging, params::digits, problem::Problem, request::Received};
 use axum::{
     extract::{Request, State},
     response::Response,
@@ -18,33 +10,21 @@ use fairhold_node::{
     api::{OpenSessionCall, SessionRef, SessionView},
 };
 use fairhold_state::command::Rejection;
-use fairhold_types::{
-    Code, SessionId, SessionNumber, dto, duration,
-    limits::{
-        KEEPALIVE_IDS_MAX, OWNER_BYTES_MAX, REASON_BYTES_MAX, SESSION_TIMEOUT_DEFAULT, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN,
-    },
-};
+use fairhold_types::{Code, SessionNumber, call, dto, duration, limits::SESSION_TIMEOUT_DEFAULT};
 use http::StatusCode;
 use openraft_rt::AsyncRuntime;
-
-pub(crate) const OPEN: KnownParams = KnownParams { now: &["ttl", "name", "meta"], later: &[] };
-pub(crate) const KEEPALIVE: KnownParams = KnownParams { now: &[], later: &[] };
-pub(crate) const KEEPALIVE_MANY: KnownParams = KnownParams { now: &["ids"], later: &[] };
-pub(crate) const LIST: KnownParams = KnownParams { now: &["limit", "cursor", "consistency"], later: &[] };
-pub(crate) const SHOW: KnownParams = KnownParams { now: &["limit", "cursor", "consistency"], later: &[] };
-pub(crate) const CLOSE: KnownParams = KnownParams { now: &["reason"], later: &[] };
 
 /// `POST /v1/sessions`
 pub(crate) async fn open<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
     let (key, key_given) = received.key_or_new(&node)?;
-    let mut params = received.params(body, &OPEN)?;
+    let params: call::OpenSession = received.params(body)?;
     let call = OpenSessionCall {
         key,
         key_given,
-        timeout: params.duration("ttl", SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX)?.unwrap_or(SESSION_TIMEOUT_DEFAULT),
-        name: params.words("name", OWNER_BYTES_MAX)?.unwrap_or_default(),
-        meta: params.meta("meta")?,
+        timeout: params.ttl.map_or(SESSION_TIMEOUT_DEFAULT, call::Ttl::get),
+        name: params.name.map(call::OwnerName::into_string).unwrap_or_default(),
+        meta: params.meta.map(call::MetaPairs::into_inner).unwrap_or_default(),
         work_timeout: received.timeout,
     };
     let opened = node.open_session(call).await.map_err(|error| problem_of(error, RequestKind::Write { key }))?;
@@ -56,7 +36,7 @@ pub(crate) async fn open<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
 /// `POST /v1/sessions/{id}/keepalive`
 pub(crate) async fn keepalive<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
-    received.params(body, &KEEPALIVE)?;
+    let call::Empty {} = received.params(body)?;
     received.key()?;
     let SessionRef::Id(id) = which(&received.segment()?)? else {
         return Err(Problem::new(Code::Denied, "use the session's secret id to keep it alive, not its number"));
@@ -74,7 +54,8 @@ pub(crate) async fn keepalive_many<RT: AsyncRuntime>(
     request: Request,
 ) -> Result<Response, Problem> {
     let (received, body) = Received::with_list::<RT>(request).await?;
-    let ids: Vec<SessionId> = received.params(body, &KEEPALIVE_MANY)?.list("ids", KEEPALIVE_IDS_MAX)?;
+    let params: call::KeepAliveMany = received.params(body)?;
+    let ids = params.ids.into_vec();
     received.key()?;
     let kept = node.keepalive(ids.clone(), received.timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
     let mut body = dto::KeptAlive { renewed: Vec::new(), ttls: Vec::new(), expired: Vec::new() };
@@ -93,10 +74,10 @@ pub(crate) async fn keepalive_many<RT: AsyncRuntime>(
 /// `GET /v1/sessions`
 pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let mut params = received.query(&LIST)?;
-    let read = received.read_options(&mut params)?;
-    let after = params.integer("cursor", 0..=u64::MAX)?.map(SessionNumber);
-    let page = paging::page(&mut params, after)?;
+    let params: call::ListSessions = received.query()?;
+    let read = received.read_options(params.consistency)?;
+    let after = params.cursor.map(|number| SessionNumber(number.get()));
+    let page = paging::page(params.limit, after);
     let found = node.sessions(page, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let (views, next) = found.value;
     let page = dto::Page { items: views.into_iter().map(shown).collect(), next_cursor: next.map(|last| last.to_string()) };
@@ -108,10 +89,9 @@ pub(crate) async fn list<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
 /// `GET /v1/sessions/{id or number}`
 pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let mut params = received.query(&SHOW)?;
-    let read = received.read_options(&mut params)?;
-    let after = paging::owned_after(&mut params)?;
-    let page = paging::page(&mut params, after)?;
+    let params: call::ShowSession = received.query()?;
+    let read = received.read_options(params.consistency)?;
+    let page = paging::page(params.limit, paging::owned_after(params.cursor)?);
     let found = node.session(which(&received.segment()?)?, &page, read).await;
     let found = found.map_err(|error| problem_of(error, RequestKind::Read))?;
     let Some(view) = found.value else { return Err(problem_of(Rejection::NoSession.into(), RequestKind::Read)) };
@@ -121,10 +101,10 @@ pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request
     Ok(response)
 }
 
-/// `DELETE /v1/sessions/{id or number}`: by its id its owner closes it, by its number an administrator ends it.
+/// `DELETE /v1/sessions/{id or number}`: with the id the owner closes it, with the number an administrator ends it.
 pub(crate) async fn close<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let reason = |received: &Received| received.query(&CLOSE)?.words("reason", REASON_BYTES_MAX);
+    let reason = |received: &Received| received.query().map(|params: call::CloseSession| params.reason);
     let ended = match which(&received.segment()?)? {
         SessionRef::Id(id) => {
             if reason(&received)?.is_some() {
@@ -136,7 +116,7 @@ pub(crate) async fn close<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
         }
         SessionRef::Number(number) => {
             received.require_admin()?;
-            let reason = reason(&received)?.unwrap_or_default();
+            let reason = reason(&received)?.map(call::Reason::into_string).unwrap_or_default();
             node.end_session(number, received.caller(), reason, received.timeout).await
         }
     };
@@ -167,7 +147,7 @@ mod tests {
         assert_eq!(which(id).unwrap(), SessionRef::Id(id.parse().unwrap()));
         assert_eq!(which("12").unwrap(), SessionRef::Number(SessionNumber(12)));
         for wrong in ["", "-1", "0123456789ABCDEF0123456789ABCDEF", "0123456789abcdef", "99999999999999999999999"] {
-            assert!(which(wrong).is_err(), "{wrong} was taken");
+            assert!(which(wrong).is_err(), "{wrong} was accepted");
         }
     }
 }

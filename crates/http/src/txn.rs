@@ -1,9 +1,6 @@
-//! `POST /v1/txn`: conditions, then operations, all or nothing and one revision.
+//! `POST /v1/txn`: conditions, then operations, all or nothing, at one revision.
 
-use crate::{
-    advice::bounded, answer, asked::RequestKind, error::problem_of, lifetime, params::KnownParams, problem::Problem,
-    request::Received,
-};
+use crate::{advice::bounded, answer, asked::RequestKind, error::problem_of, lifetime, problem::Problem, request::Received};
 use axum::{
     extract::{Request, State},
     response::Response,
@@ -11,26 +8,24 @@ use axum::{
 use fairhold_node::{Node, api::TransactCall};
 use fairhold_state::command::{Condition, Operation, OperationResult, SessionKey};
 use fairhold_types::{
-    Path,
+    Path, call,
     limits::TRANSACTION_STEPS_MAX,
     txn::{self, SessionName},
 };
 use http::StatusCode;
 use openraft_rt::AsyncRuntime;
 
-pub(crate) const TXN: KnownParams = KnownParams { now: &[], later: &[] };
-
 /// `POST /v1/txn`
 pub(crate) async fn transact<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, mut body) = Received::with_list::<RT>(request).await?;
-    received.query(&TXN)?;
+    let call::Empty {} = received.query()?;
     let (key, _) = received.key_or_new(&node)?;
-    let asked: txn::Transaction = serde_json::from_slice(&std::mem::take(&mut body.bytes))
+    let transaction: txn::Transaction = serde_json::from_slice(&std::mem::take(&mut body.bytes))
         .map_err(|error| Problem::bad_request(bounded(format!("the body must be a transaction, like {EXAMPLE}: {error}"))))?;
-    check_length("if", asked.conditions.len())?;
-    let conditions = numbered("if", asked.conditions, condition)?;
-    let then = operations("then", asked.then)?;
-    let otherwise = asked.otherwise.map(|otherwise| operations("else", otherwise)).transpose()?;
+    check_length("if", transaction.conditions.len())?;
+    let conditions = numbered("if", transaction.conditions, condition)?;
+    let then = operations("then", transaction.then)?;
+    let otherwise = transaction.otherwise.map(|otherwise| operations("else", otherwise)).transpose()?;
     let (then_paths, else_paths) = (paths(&then), otherwise.as_deref().map(paths).unwrap_or_default());
     let call = TransactCall { key, conditions, then, otherwise, timeout: received.timeout };
     let done = node.transact(call).await.map_err(|error| problem_of(error, RequestKind::Write { key }))?;
@@ -53,19 +48,19 @@ fn check_length(part: &str, length: usize) -> Result<(), Problem> {
     Err(Problem::bad_request(format!("\"{part}\" has {length} entries: at most {TRANSACTION_STEPS_MAX} fit into a transaction")))
 }
 
-/// Reads each entry of a list; what is wrong with one is said with its place.
+/// Converts each entry of a list. A refusal names the entry's position.
 fn numbered<A, B>(part: &str, from: Vec<A>, read: impl Fn(A) -> Result<B, Problem>) -> Result<Vec<B>, Problem> {
     let one = |(index, entry)| read(entry).map_err(|problem| problem.at(&format!("{part}[{index}]")));
     from.into_iter().enumerate().map(one).collect()
 }
 
-fn operations(part: &str, asked: Vec<txn::Operation>) -> Result<Vec<Operation>, Problem> {
-    check_length(part, asked.len())?;
-    numbered(part, asked, operation)
+fn operations(part: &str, operations: Vec<txn::Operation>) -> Result<Vec<Operation>, Problem> {
+    check_length(part, operations.len())?;
+    numbered(part, operations, operation)
 }
 
-fn condition(asked: txn::Condition) -> Result<Condition, Problem> {
-    match asked {
+fn condition(condition: txn::Condition) -> Result<Condition, Problem> {
+    match condition {
         txn::Condition { path: Some(path), version: Some(version), exists: None, fence: None, session: None } => {
             Ok(Condition::Version { path, version: Some(version) })
         }
@@ -92,8 +87,8 @@ fn condition(asked: txn::Condition) -> Result<Condition, Problem> {
     }
 }
 
-fn operation(asked: txn::Operation) -> Result<Operation, Problem> {
-    Ok(match asked {
+fn operation(operation: txn::Operation) -> Result<Operation, Problem> {
+    Ok(match operation {
         txn::Operation::Create(create) => {
             let value = lifetime::value(create.value, create.value_base64)?;
             let lifetime = lifetime::from_fields(create.session, create.ttl, create.container)?;
@@ -156,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_asks_one_thing() {
+    fn a_condition_checks_one_thing() {
         let id = "0123456789abcdef0123456789abcdef";
         let text = format!(
             r#"{{"if":[{{"path":"/a","version":3}},{{"path":"/a","exists":true}},{{"path":"/a","exists":false}},
@@ -186,12 +181,12 @@ mod tests {
             r#"{"if":[{"session":1,"exists":true}]}"#,
             r#"{"if":[{"session":1,"fence":{"lock":"a","token":1}}]}"#,
         ] {
-            assert!(read(wrong).is_err(), "{wrong} was taken");
+            assert!(read(wrong).is_err(), "{wrong} was accepted");
         }
     }
 
     #[test]
-    fn a_thousand_entries_fit_and_not_one_more() {
+    fn at_most_a_thousand_entries_fit() {
         for (length, fits) in [(999, true), (1_000, true), (1_001, false)] {
             assert_eq!(check_length("then", length).is_ok(), fits, "{length}");
         }

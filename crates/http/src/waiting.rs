@@ -1,8 +1,7 @@
-//! What a server answers that has opened its port and cannot be a node yet: that it lives, that it is not ready, and why.
+//! The answers of a server that has opened its port but cannot run as a node yet: it is alive, it is not ready, and why.
 
 use crate::{
-    answer,
-    params::{KnownParams, Params},
+    answer, params,
     problem::{Problem, RETRY_AFTER_SECONDS},
 };
 use axum::{
@@ -11,13 +10,11 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use fairhold_types::{Code, Revision, dto};
+use fairhold_types::{Code, Revision, call, dto};
 use http::{StatusCode, header};
 use std::sync::Arc;
 
-const READY: KnownParams = KnownParams { now: &["verbose"], later: &[] };
-
-/// Answers in the place of a node. The reason is for people: what it waits for, and what they can do.
+/// Answers instead of a node. The reason is for people: what the server waits for, and what they can do.
 pub fn waiting_router(reason: &str) -> Router {
     let reason: Arc<str> = reason.into();
     let (of_ready, of_all) = (Arc::clone(&reason), reason);
@@ -28,7 +25,8 @@ pub fn waiting_router(reason: &str) -> Router {
 }
 
 fn ready(reason: &str, query: Option<&str>) -> Result<Response, Problem> {
-    if !Params::parse(query, &[], &READY)?.flag("verbose")? {
+    let params: call::Ready = params::read(query, &[])?.params;
+    if !params.verbose {
         return Err(not_yet(reason));
     }
     let body = dto::Readiness {
@@ -45,7 +43,7 @@ fn ready(reason: &str, query: Option<&str>) -> Result<Response, Problem> {
     Ok(response.into_response())
 }
 
-/// Surely nothing was done: another node may be asked at once.
+/// Nothing was done, so the caller may try another node at once.
 fn not_yet(reason: &str) -> Problem {
     Problem::new(Code::NoQuorum, reason.to_owned())
 }

@@ -6,8 +6,7 @@ use crate::{
     error::problem_of,
     frames::{Frames, Lines},
     headers,
-    names::lock_name,
-    params::{KnownParams, Params},
+    names::refuse_reserved,
     problem::{NO_STORE, Problem},
     request::Received,
     stream::StreamFormat,
@@ -25,28 +24,22 @@ use fairhold_node::{
     watch_filter::WatchFilter,
 };
 use fairhold_types::{
-    Path, Revision, SessionNumber, duration,
-    limits::PATH_BYTES_MAX,
+    Path, Revision, SessionNumber, call, duration,
     watch::{WatchLine, What},
 };
 use http::{HeaderMap, HeaderValue, header};
 use openraft_rt::AsyncRuntime;
 use std::{convert::Infallible, time::Duration};
 
-pub(crate) const WATCH: KnownParams = KnownParams {
-    now: &["path", "recursive", "children", "lock", "locks", "session", "sessions", "from", "initial", "consistency"],
-    later: &[],
-};
-
 /// `GET /v1/watch`
 pub(crate) async fn watch<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
-    let mut params = received.query(&WATCH)?;
-    let scopes = scopes(&mut params)?;
-    let begin = begin(&mut params, received.headers())?;
-    let read = received.read_options(&mut params)?;
+    let params: call::Watch = received.query()?;
+    let filters = filters(&params)?;
+    let start = start(&params, received.headers())?;
+    let read = received.read_options(params.consistency)?;
     let form = StreamFormat::wanted(received.headers())?;
-    let watch = node.watch(scopes, begin, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
+    let watch = node.watch(filters, start, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let revision = watch.revision();
     let frames = Frames::new(form, received.room().cloned(), revision);
     let mut response = Response::new(body(watch, frames));
@@ -58,17 +51,18 @@ pub(crate) async fn watch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     Ok(response)
 }
 
-/// What is watched: each parameter adds to it, and without any it is everything.
-fn scopes(params: &mut Params<'_>) -> Result<Vec<WatchFilter>, Problem> {
-    let (recursive, children) = (params.flag("recursive")?, params.flag("children")?);
+/// What to watch: each parameter adds to it; without any, everything.
+fn filters(params: &call::Watch) -> Result<Vec<WatchFilter>, Problem> {
+    let call::Watch { recursive, children, .. } = *params;
     if recursive && children {
         return Err(Problem::bad_request("pass either recursive or children, not both: everything below a node, or one level"));
     }
-    let path = match params.text("path", PATH_BYTES_MAX)? {
-        Some(path) => Some(tree_path(&path)?),
-        None => None,
-    };
-    let lock = params.text("lock", usize::MAX)?.map(|name| lock_name(&name)).transpose()?;
+    let path = params.path.clone();
+    if path.as_ref().is_some_and(Path::is_under_locks) {
+        return Err(Problem::bad_request("watch a lock by its name: lock=NAME, or locks for all locks"));
+    }
+    let lock = params.lock.clone();
+    lock.as_ref().map_or(Ok(()), refuse_reserved)?;
     if (recursive && path.is_none() && lock.is_none()) || (children && path.is_none()) {
         return Err(Problem::bad_request("recursive needs path or lock, and children needs path"));
     }
@@ -78,32 +72,24 @@ fn scopes(params: &mut Params<'_>) -> Result<Vec<WatchFilter>, Problem> {
         (false, false) => WatchFilter::Node(path),
     });
     let of_lock = lock.map(|lock| if recursive { WatchFilter::LocksBelow(lock) } else { WatchFilter::Lock(lock) });
-    let locks = params.flag("locks")?.then_some(WatchFilter::Locks);
-    let session = params.integer("session", 0..=u64::MAX)?.map(|number| WatchFilter::Session(SessionNumber(number)));
-    let sessions = params.flag("sessions")?.then_some(WatchFilter::Sessions);
-    // A scope within another one would send the initial state twice.
+    let locks = params.locks.then_some(WatchFilter::Locks);
+    let session = params.session.map(|number| WatchFilter::Session(SessionNumber(number.get())));
+    let sessions = params.sessions.then_some(WatchFilter::Sessions);
+    // A filter within another one would send the initial state twice.
     let of_lock = of_lock.filter(|_| locks.is_none());
     let session = session.filter(|_| sessions.is_none());
-    let scopes: Vec<WatchFilter> = [of_path, of_lock, locks, session, sessions].into_iter().flatten().collect();
-    Ok(if scopes.is_empty() {
+    let filters: Vec<WatchFilter> = [of_path, of_lock, locks, session, sessions].into_iter().flatten().collect();
+    Ok(if filters.is_empty() {
         vec![WatchFilter::Subtree(Path::root()), WatchFilter::Locks, WatchFilter::Sessions]
     } else {
-        scopes
+        filters
     })
 }
 
-fn tree_path(text: &str) -> Result<Path, Problem> {
-    let path = Path::parse(text).map_err(|error| Problem::bad_request(format!("the parameter \"path\": {error}")))?;
-    if path.is_under_locks() {
-        return Err(Problem::bad_request("watch a lock by its name: lock=NAME, or locks for all locks"));
-    }
-    Ok(path)
-}
-
-/// A browser that comes back after its connection broke repeats its parameters, and says what it has had.
-fn begin(params: &mut Params<'_>, headers: &HeaderMap) -> Result<WatchStart, Problem> {
-    let from = params.integer("from", 1..=u64::MAX)?.map(Revision);
-    let initial = params.flag("initial")?;
+/// A browser that reconnects repeats its parameters and names the last event that it received.
+fn start(params: &call::Watch, headers: &HeaderMap) -> Result<WatchStart, Problem> {
+    let from = params.from.map(|revision| Revision(revision.get()));
+    let initial = params.initial;
     if initial && from.is_some() {
         return Err(Problem::bad_request(
             "pass either from or initial, not both: continue from a revision, or start with the current state",
@@ -118,12 +104,12 @@ fn begin(params: &mut Params<'_>, headers: &HeaderMap) -> Result<WatchStart, Pro
     })
 }
 
-/// The lines that tell it. Only the last one of a revision has an id.
-fn lines(tidings: WatchItem) -> Lines {
+/// The lines of an item. Only the last line of a revision has an id.
+fn lines(item: WatchItem) -> Lines {
     let one = |revision, what, id| -> Lines { Box::new(std::iter::once((WatchLine { revision, what }, id))) };
-    match tidings {
+    match item {
         WatchItem::Initial(revision, list) => {
-            Box::new(list.into_iter().map(move |there| (WatchLine { revision, what: of_initial(there) }, None)))
+            Box::new(list.into_iter().map(move |item| (WatchLine { revision, what: of_initial(item) }, None)))
         }
         WatchItem::Changes(told) => Box::new(told.into_iter().flat_map(|RevisionChanges { revision, changes, complete }| {
             let last = changes.len().saturating_sub(1);
@@ -140,7 +126,7 @@ fn lines(tidings: WatchItem) -> Lines {
     }
 }
 
-/// The body asks the watch for more only when the connection takes more.
+/// A body that reads from the watch only when the connection accepts more.
 fn body<RT: AsyncRuntime>(watch: NodeWatch<RT>, frames: Frames) -> Body {
     Body::from_stream(futures_util::stream::unfold((watch, frames), move |(mut watch, mut frames)| async move {
         loop {
@@ -227,9 +213,12 @@ mod tests {
     use fairhold_node::api::CallError;
     use fairhold_types::LockName;
 
-    fn asked(query: &str) -> Result<Vec<WatchFilter>, Problem> {
-        let mut params = Params::parse(Some(query), &[], &WATCH).unwrap();
-        scopes(&mut params)
+    fn read(query: &str) -> Result<call::Watch, Problem> {
+        crate::params::read(Some(query), &[]).map(|given| given.params)
+    }
+
+    fn filters_of(query: &str) -> Result<Vec<WatchFilter>, Problem> {
+        filters(&read(query)?)
     }
 
     #[test]
@@ -245,18 +234,18 @@ mod tests {
             ("locks&lock=x&sessions&session=7", vec![WatchFilter::Locks, WatchFilter::Sessions]),
             ("session=7", vec![WatchFilter::Session(SessionNumber(7))]),
         ] {
-            assert_eq!(asked(query).unwrap(), wanted, "{query}");
+            assert_eq!(filters_of(query).unwrap(), wanted, "{query}");
         }
         for wrong in ["recursive", "children", "path=/a&recursive&children", "path=a", "path=/locks/a", "lock=a&children"] {
-            assert!(asked(wrong).is_err(), "{wrong} was taken");
+            assert!(filters_of(wrong).is_err(), "{wrong} was accepted");
         }
     }
 
     #[test]
-    fn a_browser_that_comes_back_goes_on_after_what_it_has_had() {
+    fn a_browser_that_reconnects_continues_after_its_last_event() {
         let begun = |query: &str, last: Option<&str>| {
             let headers = last.map(|last| (header::HeaderName::from_static(headers::LAST_EVENT_ID), last.parse().unwrap()));
-            begin(&mut Params::parse(Some(query), &[], &WATCH).unwrap(), &headers.into_iter().collect())
+            start(&read(query)?, &headers.into_iter().collect())
         };
         assert_eq!(begun("", None).unwrap(), WatchStart::Now);
         assert_eq!(begun("initial", None).unwrap(), WatchStart::Initial);
@@ -269,14 +258,14 @@ mod tests {
         }
     }
 
-    fn text_of(form: StreamFormat, tidings: WatchItem) -> String {
+    fn text_of(form: StreamFormat, item: WatchItem) -> String {
         let mut frames = Frames::new(form, None, Revision(0));
-        frames.add(lines(tidings));
+        frames.add(lines(item));
         std::iter::from_fn(|| frames.next()).map(|frame| String::from_utf8(frame.to_vec()).unwrap()).collect()
     }
 
     #[test]
-    fn an_event_has_an_id_only_where_its_revision_is_complete() {
+    fn an_event_has_an_id_only_if_its_revision_is_complete() {
         let created = |path: &str| Change::NodeCreated(Path::parse(path).unwrap());
         let told =
             |complete, paths: [&str; 2]| RevisionChanges { revision: Revision(7), changes: paths.map(created).into(), complete };

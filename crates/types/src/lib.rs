@@ -5,6 +5,7 @@
 
 pub mod address;
 pub mod batch;
+pub mod call;
 pub mod code;
 pub mod dto;
 pub mod duration;

@@ -43,6 +43,7 @@ text_schema! {
         "pattern": pattern::LOCK_NAME,
         "minLength": 1,
         "maxLength": limits::LOCK_NAME_BYTES_MAX,
+        "x-max-bytes": limits::LOCK_NAME_BYTES_MAX,
         "examples": ["deploy", "orders/42"]
     });
     Path: json_schema!({
@@ -50,6 +51,7 @@ text_schema! {
         "description": "A path of the tree, like `/jobs/nightly`; `/` is the root.",
         "pattern": pattern::PATH,
         "maxLength": limits::PATH_BYTES_MAX,
+        "x-max-bytes": limits::PATH_BYTES_MAX,
         "examples": ["/jobs/nightly"]
     });
 }

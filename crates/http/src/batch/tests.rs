@@ -17,11 +17,11 @@ const SESSION: &str = "0123456789abcdef0123456789abcdef";
 async fn acquire_of(fields: Value) -> Result<AcquireCall, Problem> {
     let request = Request::post("/v1/batch").header("prefer", "respond-async").body(RequestBody::empty()).unwrap();
     let (received, _) = Received::with_list::<TokioRuntime>(request).await.unwrap();
-    acquire_call(&received, serde_json::from_value(fields).unwrap())
+    acquire_call(&received, read_fields(serde_json::from_str(&fields.to_string()).unwrap())?)
 }
 
 #[tokio::test]
-async fn an_acquire_is_of_a_session_and_waits_in_its_queue_only_where_it_says_so() {
+async fn an_acquire_needs_a_session_and_queues_only_with_queue() {
     for (queue, waits) in [(json!(true), true), (json!(false), false), (Value::Null, false)] {
         let call = acquire_of(json!({ "id": ID, "lock": "orders/42", "session": SESSION, "queue": queue, "permits": 2 }));
         let call = call.await.unwrap();
@@ -38,11 +38,11 @@ async fn an_acquire_is_of_a_session_and_waits_in_its_queue_only_where_it_says_so
         json!({ "id": ID, "lock": "a", "ttl": "10s" }),
         json!({ "id": ID, "lock": "a", "session": SESSION, "hold": "stream" }),
     ] {
-        assert!(acquire_of(wrong.clone()).await.is_err(), "{wrong} was taken");
+        assert!(acquire_of(wrong.clone()).await.is_err(), "{wrong} was accepted");
     }
 }
 
-/// As long as a text may be, and twice as long in JSON.
+/// A text of that length; JSON doubles its size.
 fn longest(bytes: usize) -> String {
     "\"".repeat(bytes)
 }
@@ -59,7 +59,7 @@ fn longest_contender() -> Contender {
 }
 
 #[test]
-fn the_longest_answer_in_a_batch_keeps_what_a_program_needs_within_its_bytes() {
+fn the_longest_answer_fits_and_keeps_what_a_program_needs() {
     let detail = longest(DETAIL_BYTES_MAX / 2);
     let blocked = Blocked { session: SessionNumber(1), owner: longest(OWNER_BYTES_MAX), lock: LockName::parse("a").unwrap() };
     let facts = Facts {
@@ -82,7 +82,7 @@ fn the_longest_answer_in_a_batch_keeps_what_a_program_needs_within_its_bytes() {
 }
 
 #[test]
-fn answers_written_one_by_one_are_the_body_that_is_described() {
+fn answers_written_one_by_one_form_the_described_body() {
     let renewed = |id: u128| BatchAnswer {
         status: 200,
         retry_after: None,
@@ -96,9 +96,9 @@ fn answers_written_one_by_one_are_the_body_that_is_described() {
 }
 
 #[test]
-fn calls_of_one_id_are_a_chain_in_the_order_of_the_request() {
+fn calls_with_one_id_form_a_chain_in_request_order() {
     let id = |number| GrantId::from_ulid(number);
-    let calls = [2, 1, 2, 3, 2, 1].map(|number| Understood::Release(id(number), None));
+    let calls = [2, 1, 2, 3, 2, 1].map(|number| ValidCall::Release(id(number), None));
     let chains = chains(calls.into());
     let places: Vec<Vec<usize>> = chains.iter().map(|chain| chain.iter().map(|(index, _)| *index).collect()).collect();
     assert_eq!(places, [vec![0, 2, 4], vec![1, 5], vec![3]]);
@@ -106,12 +106,12 @@ fn calls_of_one_id_are_a_chain_in_the_order_of_the_request() {
 }
 
 #[test]
-fn a_batch_has_a_call_at_least_and_not_too_many() {
+fn a_batch_has_at_least_one_call_and_not_too_many() {
     let of = |count: usize| json!({ "calls": vec![json!({ "release": { "id": ID } }); count] }).to_string();
     for (count, fits) in [(0, false), (1, true), (BATCH_CALLS_MAX, true), (BATCH_CALLS_MAX + 1, false)] {
         assert_eq!(read(of(count).as_bytes()).is_ok(), fits, "{count}");
     }
     for wrong in ["", "[]", r#"{"calls":[{"renew":{}}]}"#, r#"{"calls":[{"release":{}}]}"#, r#"{"calls":[],"more":1}"#] {
-        assert!(read(wrong.as_bytes()).is_err(), "{wrong} was taken");
+        assert!(read(wrong.as_bytes()).is_err(), "{wrong} was accepted");
     }
 }

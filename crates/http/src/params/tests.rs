@@ -1,55 +1,78 @@
 //! Tests of `params`.
 
 use super::*;
-use axum::response::IntoResponse;
-
-const KNOWN: KnownParams = KnownParams {
-    now: &["wait", "limit", "token", "priority", "parents", "owner", "ids", "mode", "meta"],
-    later: &["reentrant"],
+use fairhold_types::{
+    Mode, SessionId,
+    call::{BoundedCount, BoundedList, INTEGER_MAX, MetaPairs, Number, OwnerName, Priority, Wait},
+    limits::META_BYTES_MAX,
+    problem,
 };
-const SECONDS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(600);
+use serde::Deserialize;
 
-fn parse<'a>(query: &'a str, body: &str) -> Result<Params<'a>, Problem> {
-    Params::parse(Some(query), body.as_bytes(), &KNOWN)
+#[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Call {
+    wait: Option<Wait>,
+    limit: Option<BoundedCount<1, 10>>,
+    token: Option<Number>,
+    priority: Option<Priority>,
+    #[serde(default)]
+    parents: bool,
+    owner: Option<OwnerName>,
+    ids: Option<BoundedList<SessionId, 3>>,
+    mode: Option<Mode>,
+    meta: Option<MetaPairs>,
 }
 
-fn detail(problem: Problem) -> String {
-    let response = problem.into_response();
-    assert_eq!(response.status(), http::StatusCode::BAD_REQUEST);
-    let mut body = response.into_body();
-    let frame = futures_util::FutureExt::now_or_never(http_body_util::BodyExt::frame(&mut body)).unwrap().unwrap().unwrap();
-    let json: serde_json::Value = serde_json::from_slice(frame.data_ref().unwrap()).unwrap();
-    json["detail"].as_str().unwrap().to_owned()
+fn parse(query: &str, body: &str) -> Result<Call, Problem> {
+    read(Some(query), body.as_bytes()).map(|given| given.params)
+}
+
+fn detail(refused: Result<Call, Problem>) -> String {
+    let problem = problem::Problem::from(refused.unwrap_err());
+    assert_eq!(problem.status, 400);
+    problem.detail.into_owned()
 }
 
 #[test]
-fn a_parameter_may_stand_in_the_query_or_in_the_body() {
+fn a_parameter_is_in_the_query_or_in_the_body() {
     for (query, body, wait) in [
         ("wait=30s", "", Some(30_000)),
         ("wait=250ms", "", Some(250)),
         ("wait=1.5", "", Some(1_500)),
         ("", r#"{"wait":"30s"}"#, Some(30_000)),
+        ("", r#"{"wa\u0069t":"\u0033\u0030s"}"#, Some(30_000)),
         ("", r#"{"wait":30}"#, Some(30_000)),
         ("", r#"{"wait":0.25}"#, Some(250)),
         ("", r#"{"wait":null}"#, None),
         ("", "{}", None),
         ("limit=1&&", "", None),
+        ("wait=30s", r#"{"limit":1}"#, Some(30_000)),
     ] {
-        let given = parse(query, body).unwrap().duration("wait", SECONDS).unwrap();
-        assert_eq!(given, wait.map(Duration::from_millis), "{query} {body}");
+        let given = parse(query, body).unwrap();
+        assert_eq!(given.wait.map(Wait::millis), wait, "{query} {body}");
     }
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn every_null_is_a_parameter_that_is_not_given() {
+    let names = ["wait", "limit", "token", "priority", "parents", "owner", "ids", "mode", "meta"];
+    let body = format!("{{{}}}", names.map(|name| format!("\"{name}\":null")).join(","));
+    let given = parse("", &body).unwrap();
+    assert_eq!(given, Call::default());
+}
+
+#[test]
+fn a_mistake_is_named() {
     for (query, body, says) in [
         ("wiat=3", "", "there is no parameter \"wiat\" here; did you mean \"wait\"?"),
         ("colour=3", "", "there is no parameter \"colour\" here; the parameters are: wait, limit,"),
         ("", r#"{"Wait":3}"#, "did you mean \"wait\"?"),
-        ("reentrant", "", "the parameter \"reentrant\": this version does not support it yet"),
+        ("", r#"{"wiat":null}"#, "did you mean \"wait\"?"),
         ("wait=1&wait=2", "", "\"wait\" is given twice"),
         ("wait=1", r#"{"wait":1}"#, "\"wait\" is given twice"),
         ("", r#"{"wait":1,"wait":1}"#, "\"wait\" is given twice"),
+        ("", r#"{"wait":null,"wait":1}"#, "\"wait\" is given twice"),
         ("wait=%zz", "", "must follow %"),
         ("wait=%f", "", "must follow %"),
         ("owner=%ff", "", "not UTF-8"),
@@ -58,23 +81,31 @@ fn what_is_wrong_is_named() {
         ("", "{}{}", "one JSON object"),
         ("", "{\"wait\":", "one JSON object"),
     ] {
-        let detail = detail(parse(query, body).map(|_| ()).unwrap_err());
+        let detail = detail(parse(query, body));
         assert!(detail.contains(says), "{query} {body}: {detail}");
+    }
+    let no_parameters = read::<fairhold_types::call::Empty>(Some("wait=1"), &[]).map(drop).unwrap_err();
+    let detail = problem::Problem::from(no_parameters).detail;
+    assert_eq!(detail, "there is no parameter \"wait\" here; this call has no parameters");
+}
+
+#[test]
+fn a_missing_parameter_is_named_with_what_is_expected() {
+    for (query, body) in [("", ""), ("", r#"{"grant":"01ARZ3NDEKTSV4RRFFQ69G5FAV"}"#)] {
+        let missing = read::<fairhold_types::call::Proclaim>(Some(query), body.as_bytes()).map(drop).unwrap_err();
+        let detail = problem::Problem::from(missing).detail;
+        assert!(detail.starts_with("the parameter \"") && detail.contains("\": expected the "), "{detail}");
     }
 }
 
 #[test]
 fn a_long_name_is_not_repeated_in_full() {
-    let detail = detail(parse(&"é".repeat(40), "").map(|_| ()).unwrap_err());
+    let detail = detail(parse(&"é".repeat(40), ""));
     assert_eq!(detail, format!("there is no parameter \"{}…\" here", "é".repeat(32)));
 }
 
 #[test]
 fn a_wrong_value_names_the_parameter_and_what_is_expected() {
-    let wrong = |query: &str, body: &str, read: &dyn Fn(&mut Params<'_>) -> Option<Problem>| {
-        let mut params = parse(query, body).unwrap();
-        detail(read(&mut params).unwrap_or_else(|| panic!("{query} {body} was taken")))
-    };
     for (query, body) in [
         ("wait", ""),
         ("wait=", ""),
@@ -84,11 +115,13 @@ fn a_wrong_value_names_the_parameter_and_what_is_expected() {
         ("", r#"{"wait":-1}"#),
         ("", r#"{"wait":true}"#),
         ("", r#"{"wait":["1s"]}"#),
+        ("", r#"{"wait":{"s":1}}"#),
         ("", r#"{"wait":1e300}"#),
     ] {
-        let detail = wrong(query, body, &|params| params.duration("wait", SECONDS).err());
-        assert!(detail.starts_with("the parameter \"wait\": expected a duration"), "{detail}");
+        let detail = detail(parse(query, body));
+        assert!(detail.starts_with("the parameter \"wait\": expected a duration"), "{query} {body}: {detail}");
     }
+    assert_eq!(detail(parse("wait=601s", "")), "the parameter \"wait\": expected a duration from 0s to 600s");
     for (query, body) in [
         ("limit", ""),
         ("limit=", ""),
@@ -100,77 +133,90 @@ fn a_wrong_value_names_the_parameter_and_what_is_expected() {
         ("", r#"{"limit":"1"}"#),
         ("", r#"{"limit":1.5}"#),
         ("", r#"{"limit":-1}"#),
+        ("", r#"{"limit":[1]}"#),
     ] {
-        let detail = wrong(query, body, &|params| params.count("limit", 1..=10).err());
-        assert_eq!(detail, "the parameter \"limit\": expected a whole number from 1 to 10");
+        assert_eq!(detail(parse(query, body)), "the parameter \"limit\": expected a whole number from 1 to 10");
     }
     for (query, body) in [("parents=yes", ""), ("parents=", ""), ("", r#"{"parents":"true"}"#), ("", r#"{"parents":1}"#)] {
-        let detail = wrong(query, body, &|params| params.flag("parents").err());
-        assert_eq!(detail, "the parameter \"parents\": expected true or false");
+        assert_eq!(detail(parse(query, body)), "the parameter \"parents\": expected true or false");
+    }
+    for (query, body) in [("mode", ""), ("mode=", ""), ("mode=Shared", ""), ("", r#"{"mode":1}"#)] {
+        assert_eq!(detail(parse(query, body)), "the parameter \"mode\": expected exclusive or shared");
     }
     for (query, body) in [("meta=x", ""), ("meta", ""), ("", r#"{"meta":{"a":1}}"#), ("", r#"{"meta":[]}"#)] {
-        let detail = wrong(query, body, &|params| params.meta("meta").err());
-        assert!(detail.contains("whose values are all texts"), "{detail}");
+        let detail = detail(parse(query, body));
+        assert_eq!(detail, "the parameter \"meta\": expected a JSON object whose values are all texts");
     }
+    for (query, body) in [("owner", ""), ("", r#"{"owner":7}"#)] {
+        assert_eq!(detail(parse(query, body)), "the parameter \"owner\": expected a text");
+    }
+    for (query, body) in [("ids=1", ""), ("", r#"{"ids":"1"}"#)] {
+        assert_eq!(detail(parse(query, body)), "the parameter \"ids\": expected a list of texts, in a JSON body");
+    }
+    let id = detail(parse("", r#"{"ids":["1"]}"#));
+    assert_eq!(id, "the parameter \"ids\": expected 32 hexadecimal digits in lower case");
 }
 
 #[test]
 fn integers_end_below_the_first_that_json_readers_may_not_hold() {
-    let token = |text: String| parse(&text, "").unwrap().integer("token", 0..=u64::MAX);
-    assert_eq!(token(format!("token={}", INTEGER_END - 1)).unwrap(), Some(INTEGER_END - 1));
-    assert!(token(format!("token={INTEGER_END}")).is_err());
+    let token = |number: u64| parse(&format!("token={number}"), "").map(|given| given.token.map(Number::get));
+    assert_eq!(token(INTEGER_MAX).unwrap(), Some(INTEGER_MAX));
+    let refused = problem::Problem::from(token(INTEGER_MAX + 1).unwrap_err());
+    assert_eq!(refused.detail, "the parameter \"token\": expected a whole number from 0 to 9007199254740991");
 }
 
 #[test]
-fn flags_are_bare_or_say_so() {
+fn a_flag_is_bare_or_says_so() {
     for (query, body, on) in [
         ("parents", "", true),
         ("parents=true", "", true),
         ("parents=false", "", false),
         ("", r#"{"parents":true}"#, true),
+        ("", r#"{"parents":null}"#, false),
         ("", "", false),
     ] {
-        assert_eq!(parse(query, body).unwrap().flag("parents").unwrap(), on, "{query} {body}");
+        assert_eq!(parse(query, body).unwrap().parents, on, "{query} {body}");
     }
 }
 
 #[test]
 fn texts_are_decoded_as_forms_are() {
-    let mut params = parse("owner=a+b%2Bc%20%C3%A9&priority=-7", "").unwrap();
-    assert_eq!(params.text("owner", 16).unwrap().as_deref(), Some("a b+c é"));
-    assert_eq!(params.signed("priority").unwrap(), Some(-7));
+    let given = parse("owner=a+b%2Bc%20%C3%A9&priority=-7&meta=%7B%22a%22:%22b%22%7D&mode=shared", "").unwrap();
+    assert_eq!(given.owner.unwrap().as_str(), "a b+c é");
+    assert_eq!(given.priority.unwrap().get(), -7);
+    assert_eq!(given.meta.unwrap().into_inner()["a"], "b");
+    assert_eq!(given.mode, Some(Mode::Shared));
 }
 
 #[test]
 fn a_text_for_people_has_no_control_invisible_or_direction_characters() {
     for bad in ["%1b]0;pwned%07", "a%0d%0aFAKE", "%c2%9b", "a%e2%80%ae", "%e2%80%8b", "%ef%bb%bf", "%7f"] {
-        let query = format!("owner={bad}&meta={{\"a\":\"{bad}\"}}");
-        let refused = detail(parse(&query, "").unwrap().words("owner", 256).unwrap_err());
+        let refused = detail(parse(&format!("owner={bad}"), ""));
         assert!(
             refused.starts_with("the parameter \"owner\": expected a text without control characters") && refused.contains("U+")
         );
-        let named = parse("", r#"{"meta":{"a\u001b":""}}"#).unwrap().meta("meta").map(|_| ());
-        assert!(detail(named.unwrap_err()).contains("U+001B"), "a key too");
-        assert!(parse(&query, "").unwrap().text("owner", 256).is_ok(), "what is not for people stays as it is");
     }
-    let said = parse("", r#"{"meta":{"a":"x\u202ey"}}"#).unwrap().meta("meta").map(|_| ());
-    assert!(detail(said.unwrap_err()).contains("U+202E"));
-    assert_eq!(parse("owner=Zo%c3%ab+%22ci%22", "").unwrap().words("owner", 256).unwrap().as_deref(), Some("Zoë \"ci\""));
+    assert!(detail(parse("", r#"{"meta":{"a\u001b":""}}"#)).contains("U+001B"), "a key too");
+    assert!(detail(parse("", r#"{"meta":{"a":"x\u202ey"}}"#)).contains("U+202E"));
+    assert_eq!(parse("owner=Zo%c3%ab+%22ci%22", "").unwrap().owner.unwrap().as_str(), "Zoë \"ci\"");
 }
 
 #[test]
 fn the_limits_hold_at_and_over() {
-    let owner = |length: usize| parse(&format!("owner={}", "x".repeat(length)), "").unwrap().text("owner", 256).is_ok();
-    assert!(owner(256) && !owner(257));
+    let owner = |length: usize| parse(&format!("owner={}", "x".repeat(length)), "");
+    assert!(owner(256).is_ok());
+    assert_eq!(detail(owner(257)), "the parameter \"owner\": expected a text of at most 256 bytes, not 257");
     let pairs = |count: usize, size: usize| {
         let pairs: Vec<String> = (0..count).map(|index| format!("\"{index:02}\":\"{}\"", "x".repeat(size))).collect();
-        parse("", &format!("{{\"meta\":{{{}}}}}", pairs.join(","))).unwrap().meta("meta").is_ok()
+        parse("", &format!("{{\"meta\":{{{}}}}}", pairs.join(",")))
     };
-    assert!(pairs(16, 62) && !pairs(17, 1) && !pairs(16, 63));
+    assert!(pairs(16, 62).is_ok() && pairs(17, 1).is_err());
+    let most = format!("the parameter \"meta\": expected at most 16 pairs and {META_BYTES_MAX} bytes together");
+    assert_eq!(detail(pairs(16, 63)), most);
     let ids = |count: usize| {
-        let ids = vec!["\"1\""; count].join(",");
-        parse("", &format!("{{\"ids\":[{ids}]}}")).unwrap().list::<u64>("ids", 3).is_ok()
+        let ids = vec!["\"0123456789abcdef0123456789abcdef\""; count].join(",");
+        parse("", &format!("{{\"ids\":[{ids}]}}"))
     };
-    assert!(ids(0) && ids(3) && !ids(4));
-    assert!(parse("", "").unwrap().list::<u64>("ids", 3).is_err());
+    assert!(ids(0).is_ok() && ids(3).is_ok());
+    assert_eq!(detail(ids(4)), "the parameter \"ids\": expected a list of at most 3 texts, not 4");
 }
