@@ -24,7 +24,7 @@ mod problems;
 mod schema;
 mod vocabulary;
 
-use crate::headers;
+use crate::edge::headers;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use describe::Describer;
@@ -185,7 +185,7 @@ fn document() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{router::routes, server_info::ServerInfo};
+    use crate::{edge::server_info::ServerInfo, router::routes};
     use openraft_rt_tokio::TokioRuntime;
     use std::{collections::BTreeSet, fs, path::PathBuf};
 

@@ -1,7 +1,7 @@
 //! Checks that the description has an example of everything that clients send and receive.
 
 use super::{Describer, areas, document, examples};
-use crate::{batch, params};
+use crate::{api::batch, edge::params};
 use fairhold_types::{Code, call, dto, election, txn};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
@@ -264,7 +264,7 @@ fn every_example_body_is_accepted_by_its_call() {
 #[test]
 fn each_code_has_an_example_with_its_name_and_a_detail() {
     for code in Code::ALL {
-        let example = super::problems::written(crate::problem::status_of(*code), *code);
+        let example = super::problems::written(crate::edge::problem::status_of(*code), *code);
         let fields: &Map<String, Value> = example.as_object().unwrap();
         assert_eq!(fields["code"], code.as_str());
         assert!(fields["detail"].as_str().is_some_and(|detail| detail.len() > 10), "{example}");

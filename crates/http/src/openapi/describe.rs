@@ -7,7 +7,7 @@ use super::{
     problems,
     schema::{bound_integers, left_out_rather_than_null},
 };
-use crate::{headers, problem::status_of};
+use crate::{edge::headers, edge::problem::status_of};
 use fairhold_types::{
     Code, dto,
     limits::{TIMEOUT_DEFAULT, TIMEOUT_MAX},

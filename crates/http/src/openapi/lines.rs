@@ -1,7 +1,7 @@
 //! Examples of each line of the three streams.
 
 use super::{examples::GRANT_ID, problems};
-use crate::stream::StreamFormat;
+use crate::edge::stream::StreamFormat;
 use fairhold_types::{
     Code, EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber, dto,
     election::{self, Leader},

@@ -1,6 +1,6 @@
 //! An example of each refusal, made by the code that refuses.
 
-use crate::{asked::RequestKind, error::problem_of, params::expected, problem::Problem};
+use crate::{edge::error::problem_of, edge::params::expected, edge::problem::Problem, edge::request_kind::RequestKind};
 use fairhold_node::api::CallError;
 use fairhold_raft::{
     HandoverError,
