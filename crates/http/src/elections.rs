@@ -20,7 +20,7 @@ use fairhold_node::{
     Node,
     api::At,
     elections::{LeaderEvent, LeaderView, Observation, ProclaimCall},
-    scope::WatchFilter,
+    watch_filter::WatchFilter,
 };
 use fairhold_state::{command::Want, value::Value};
 use fairhold_types::{

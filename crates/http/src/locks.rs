@@ -18,7 +18,7 @@ use axum::{
 use fairhold_node::{
     Node,
     api::{BreakCall, LockInfo, RevokeCall, SetLockCall},
-    scope::WatchFilter,
+    watch_filter::WatchFilter,
 };
 use fairhold_state::listing::{LockFilter, LockQuery, LockSort};
 use fairhold_types::{FencingToken, GrantNumber, LockName, call, dto, duration, limits::MAX_HOLD_MIN, time::WallMillis};

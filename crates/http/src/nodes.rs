@@ -18,7 +18,7 @@ use bytes::Bytes;
 use fairhold_node::{
     Node,
     api::{At, Children, Freshness, Operated, Precondition, ReadOptions, WriteCall},
-    scope::WatchFilter,
+    watch_filter::WatchFilter,
 };
 use fairhold_state::{
     command::{Operation, OperationResult},

@@ -73,7 +73,7 @@ fn read_lock_cursor(cursor: &str, sort: LockSort) -> Option<LockKey> {
 pub(crate) fn queue_cursor(key: QueueKey) -> String {
     match key {
         QueueKey::Holder(number) => format!("held-{number}"),
-        QueueKey::Waiter { standing, number } => format!("queued-{standing}-{number}"),
+        QueueKey::Waiter { effective_priority, number } => format!("queued-{effective_priority}-{number}"),
     }
 }
 
@@ -87,9 +87,9 @@ fn read_queue_cursor(cursor: &str) -> Option<QueueKey> {
     match cursor.split_once('-')? {
         ("held", text) => number(text).map(QueueKey::Holder),
         ("queued", text) => {
-            let (standing, text) = text.rsplit_once('-')?;
-            let standing = standing.parse().ok().filter(|_| !standing.starts_with('+'))?;
-            Some(QueueKey::Waiter { standing, number: number(text)? })
+            let (priority, text) = text.rsplit_once('-')?;
+            let effective_priority = priority.parse().ok().filter(|_| !priority.starts_with('+'))?;
+            Some(QueueKey::Waiter { effective_priority, number: number(text)? })
         }
         _ => None,
     }
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_cursor_leads_back_to_its_position_in_a_queue() {
-        let waiter = |standing| QueueKey::Waiter { standing, number: GrantNumber(u64::MAX) };
+        let waiter = |effective_priority| QueueKey::Waiter { effective_priority, number: GrantNumber(u64::MAX) };
         for key in [QueueKey::Holder(GrantNumber(41)), waiter(0), waiter(i32::MIN), waiter(i32::MAX)] {
             let cursor = queue_cursor(key);
             assert!(cursor.len() <= QueueCursor::BYTES_MAX, "{cursor}");

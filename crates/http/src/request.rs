@@ -16,8 +16,8 @@ use bytes::{Bytes, BytesMut};
 use fairhold_node::{
     Node,
     api::{Freshness, ReadOptions},
-    scope::WatchFilter,
-    watch::WatchBatch,
+    watch::LongPollResult,
+    watch_filter::WatchFilter,
 };
 use fairhold_types::{
     Code, GrantId, Revision,
@@ -86,11 +86,11 @@ impl LongPoll {
         read: &mut ReadOptions,
     ) -> Result<Option<Revision>, Problem> {
         let Some(LongPoll { wait, after }) = poll else { return Ok(None) };
-        let news = node.wait_for_news(scope(), after, wait, *read).await;
+        let news = node.wait_for_change(scope(), after, wait, *read).await;
         read.freshness = Freshness::Local;
         match news.map_err(|error| problem_of(error, RequestKind::Read))? {
-            WatchBatch::Newer => Ok(None),
-            WatchBatch::Nothing(revision) => Ok(Some(revision)),
+            LongPollResult::Newer => Ok(None),
+            LongPollResult::Nothing(revision) => Ok(Some(revision)),
         }
     }
 }

@@ -20,8 +20,8 @@ use bytes::Bytes;
 use fairhold_node::{
     Node,
     change::Change,
-    scope::WatchFilter,
-    watch::{NodeWatch, TellResult, There, WatchItem, WatchStart},
+    watch::{InitialItem, NodeWatch, RevisionChanges, WatchItem, WatchStart},
+    watch_filter::WatchFilter,
 };
 use fairhold_types::{
     Path, Revision, SessionNumber, call, duration,
@@ -108,10 +108,10 @@ fn start(params: &call::Watch, headers: &HeaderMap) -> Result<WatchStart, Proble
 fn lines(item: WatchItem) -> Lines {
     let one = |revision, what, id| -> Lines { Box::new(std::iter::once((WatchLine { revision, what }, id))) };
     match item {
-        WatchItem::There(revision, list) => {
-            Box::new(list.into_iter().map(move |there| (WatchLine { revision, what: of_there(there) }, None)))
+        WatchItem::Initial(revision, list) => {
+            Box::new(list.into_iter().map(move |initial| (WatchLine { revision, what: of_initial(initial) }, None)))
         }
-        WatchItem::Changes(told) => Box::new(told.into_iter().flat_map(|TellResult { revision, changes, complete }| {
+        WatchItem::Changes(told) => Box::new(told.into_iter().flat_map(|RevisionChanges { revision, changes, complete }| {
             let last = changes.len().saturating_sub(1);
             let id = move |index: usize| (complete && index == last).then_some(revision);
             let changes = changes.into_iter().enumerate();
@@ -190,18 +190,20 @@ fn of_change(change: Change) -> What {
     }
 }
 
-fn of_there(there: There) -> What {
-    match there {
-        There::Node { path, version } => What::NodeThere { path, version },
-        There::Contender(contender) => What::ContenderThere {
+fn of_initial(item: InitialItem) -> What {
+    match item {
+        InitialItem::Node { path, version } => What::NodeThere { path, version },
+        InitialItem::Contender(contender) => What::ContenderThere {
             lock: contender.lock,
             number: contender.number,
-            state: contender.standing,
+            state: contender.state,
             token: contender.token,
             session: contender.session,
             owner: contender.owner,
         },
-        There::Session { number, timeout, name } => What::SessionThere { session: number, ttl: duration::format(timeout), name },
+        InitialItem::Session { number, timeout, name } => {
+            What::SessionThere { session: number, ttl: duration::format(timeout), name }
+        }
     }
 }
 
@@ -266,7 +268,7 @@ mod tests {
     fn an_event_has_an_id_only_if_its_revision_is_complete() {
         let created = |path: &str| Change::NodeCreated(Path::parse(path).unwrap());
         let told =
-            |complete, paths: [&str; 2]| TellResult { revision: Revision(7), changes: paths.map(created).into(), complete };
+            |complete, paths: [&str; 2]| RevisionChanges { revision: Revision(7), changes: paths.map(created).into(), complete };
         let told = [told(false, ["/0", "/1"]), told(true, ["/a", "/a/b"])];
         let text = |form: StreamFormat| {
             told.iter().map(|told| text_of(form, WatchItem::Changes(vec![told.clone()]))).collect::<String>()

@@ -1,4 +1,4 @@
-//! JSON Schemas of the types that travel as text in a form of their own. The derived ones stand beside their types.
+//! JSON Schemas of the types with their own text form. The derived schemas stand next to their types.
 
 use crate::{GrantId, LockName, Path, SessionId, limits, pattern};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -27,7 +27,7 @@ macro_rules! text_schema {
 text_schema! {
     SessionId: json_schema!({
         "type": "string",
-        "description": "A session's secret id: 128 random bits. Who knows it owns the session.",
+        "description": "A session's secret id: 128 random bits. Anyone who knows it owns the session.",
         "pattern": pattern::SESSION_ID,
         "examples": ["5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e"]
     });
