@@ -109,7 +109,7 @@ fn lines(item: WatchItem) -> Lines {
     let one = |revision, what, id| -> Lines { Box::new(std::iter::once((WatchLine { revision, what }, id))) };
     match item {
         WatchItem::Initial(revision, list) => {
-            Box::new(list.into_iter().map(move |initial| (WatchLine { revision, what: of_initial(initial) }, None)))
+            Box::new(list.into_iter().map(move |item| (WatchLine { revision, what: of_initial(item) }, None)))
         }
         WatchItem::Changes(told) => Box::new(told.into_iter().flat_map(|RevisionChanges { revision, changes, complete }| {
             let last = changes.len().saturating_sub(1);
