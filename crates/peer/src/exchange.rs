@@ -113,8 +113,8 @@ impl Exchange {
         Ok(Message { kind, value: frame.payload })
     }
 
-    /// Receives a message with a proof. The inner error: the peer is not a member, has another key, or says that this node has another
-    /// key.
+    /// Receives a message with a proof. The inner error: the peer is not a member, has another key, or says that this node
+    /// has another key.
     pub(crate) async fn receive_proved(&mut self) -> Result<Result<Message, KeyMismatch>, HandshakeError> {
         let frame = self.read_frame().await?;
         let mut payload = frame.payload;
@@ -166,8 +166,8 @@ impl Exchange {
         self.write(&bytes).await
     }
 
-    /// Closes a connection so that the last message arrives. A socket closed with unread bytes sends a reset, which can overtake the
-    /// message. The wait for a peer that continues to send, or does not close, is short.
+    /// Closes a connection so that the last message arrives. A socket closed with unread bytes sends a reset, which can
+    /// overtake the message. The wait for a peer that continues to send, or does not close, is short.
     pub(crate) async fn part(mut self) -> Result<(), HandshakeError> {
         self.connection.writer.shutdown().await?;
         let mut rest = self.connection.reader.into_socket().take(HANDSHAKE_BYTES_MAX as u64);

@@ -41,8 +41,8 @@ pub struct Proclaimed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ElectionLine"))]
 pub struct ElectionLine {
-    /// The revision of the change. For `leader` and the first `vacant`, the revision of the state that was read; for `bookmark` and
-    /// `goaway`, the revision up to which all events were sent; for `error`, the node's revision.
+    /// The revision of the change. For `leader` and the first `vacant`, the revision of the state that was read; for
+    /// `bookmark` and `goaway`, the revision up to which all events were sent; for `error`, the node's revision.
     pub revision: Revision,
     /// The event.
     #[serde(flatten)]

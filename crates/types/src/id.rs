@@ -190,7 +190,8 @@ impl FromStr for GrantId {
         match text.len() {
             26 => {
                 let ulid = ulid::Ulid::from_string(text).map_err(|_| EXPECTED)?;
-                // A first character above 7 does not fit into 128 bits. The library drops the surplus bits instead of refusing them.
+                // A first character above 7 does not fit into 128 bits. The library drops the surplus bits instead of
+                // refusing them.
                 if text.as_bytes()[0] > b'7' {
                     return Err(EXPECTED);
                 }

@@ -21,7 +21,8 @@ pub const HEADERS_MAX: usize = 100;
 /// Client connections to one node, unless its operator sets another number. A node with little memory accepts fewer connections,
 /// and less of the limits below (`memory_plan`).
 pub const CONNECTIONS_MAX: usize = 10_000;
-/// The part of them from one address, so that a few addresses cannot shut out all others. Behind a proxy, set both to the same value.
+/// The part of them from one address, so that a few addresses cannot shut out all others. Behind a proxy, set both to the
+/// same value.
 pub const CONNECTIONS_PER_ADDRESS_MAX: usize = CONNECTIONS_MAX / 8;
 /// An address with fewer connections than this may use the reserve that other addresses cannot use.
 pub const FEW_CONNECTIONS: usize = 8;
@@ -142,7 +143,8 @@ pub const NODES_SWEPT_MAX: usize = 1_000;
 pub const STATE_MEMORY_PART: u64 = 8;
 /// The smallest state budget, in bytes, that a node accepts in its configuration.
 pub const STATE_BYTES_MIN: u64 = 1024 * 1024;
-/// Bytes of a write's results that are kept with its key. If the results are larger, a repeated request learns only that it was done.
+/// Bytes of a write's results that are kept with its key. If the results are larger, a repeated request learns only that it
+/// was done.
 pub const RESULTS_REMEMBERED_BYTES: u64 = 4_096;
 /// Conditions of one transaction, and operations in each of its branches.
 pub const TRANSACTION_STEPS_MAX: usize = 1_000;

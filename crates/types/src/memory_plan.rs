@@ -1,5 +1,5 @@
-//! How much of a node's memory its clients may pin, by purpose. Each share is a fraction of the process's memory, up to the amount
-//! that a large node needs. A small node refuses earlier than a large one.
+//! How much of a node's memory its clients may pin, by purpose. Each share is a fraction of the process's memory, up to the
+//! amount that a large node needs. A small node refuses earlier than a large one.
 
 use crate::limits::{
     ANSWERS_BYTES_MAX, BODIES_BYTES_MAX, CONNECTIONS_MAX, EVENT_RING_BYTES, PROPOSALS_BYTES_MAX, STATE_MEMORY_PART,

@@ -104,7 +104,8 @@ impl Path {
         if self.0.len() == 1 { "/".to_owned() } else { format!("{}/", self.0) }
     }
 
-    /// The lock's name, if the path is below the folder of locks. A contender's path gives a name too, although no such lock exists.
+    /// The lock's name, if the path is below the folder of locks. A contender's path gives a name too, although no such lock
+    /// exists.
     #[must_use]
     pub fn lock_name(&self) -> Option<LockName> {
         let name = self.0.strip_prefix(LOCKS)?.strip_prefix('/')?;
@@ -142,8 +143,8 @@ impl LockName {
         Path(joined(LOCKS, &self.0))
     }
 
-    /// Whether a level of the name has the form of a contender's node, `<session number>-lock-<ten digits>`. No lock may have such
-    /// a name: it would be a contender's node, or below one.
+    /// Whether a level of the name has the form of a contender's node, `<session number>-lock-<ten digits>`. No lock may have
+    /// such a name: it would be a contender's node, or below one.
     #[must_use]
     pub fn is_reserved(&self) -> bool {
         self.0.as_bytes().split(|byte| *byte == b'/').any(is_contender_name)

@@ -47,7 +47,8 @@ pub fn set_judge(judge: Option<Judge>) {
     JUDGE.set(judge);
 }
 
-/// Parses `name=action;name=action`. Actions are `error`, `crash` and `delay:200ms`; `@N` after an action means only the Nth time.
+/// Parses `name=action;name=action`. Actions are `error`, `crash` and `delay:200ms`; `@N` after an action means only the Nth
+/// time.
 pub fn parse(text: &str) -> Result<Vec<Armed>, String> {
     text.split(';').map(str::trim).filter(|part| !part.is_empty()).map(parse_one).collect()
 }
