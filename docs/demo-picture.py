@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes docs/demo.svg from a real run: starts `fairhold dev --demo` in a terminal, kills the leader with SIGKILL, and draws what
-the screen showed, as a picture that moves. Run it by `./fairhold picture`."""
+"""Draws docs/demo.svg, an animation of a real run: starts `fairhold dev --demo` in a terminal, kills the leader with SIGKILL, and
+records the screen. Run it with `./fairhold picture`."""
 
 import fcntl
 import os
@@ -21,7 +21,7 @@ STYLE = "rect{fill:#10151c}text{font:13px ui-monospace,Menlo,Consolas,monospace;
 
 
 def play(screen, said):
-    """Plays texts and the orders of a terminal that place and clear; others are passed over."""
+    """A terminal screen: text, and the control sequences that move the cursor and clear; others are ignored."""
     row, column = screen["at"]
     cells = screen["cells"]
     for match in re.finditer(r"\x1b\[([0-9;?]*)([A-Za-z])|\x1b.|(.)", said, re.S):
@@ -89,7 +89,7 @@ def draw(frames):
     for number, (begin, _, _) in enumerate(frames):
         end = frames[number + 1][0] if number + 1 < len(frames) else whole
         first, last = 100 * begin / whole, 100 * end / whole
-        # The first frame stays where nothing moves: in a viewer without animations.
+        # A viewer without animations shows the first frame.
         shown = "visible" if number == 0 else "hidden"
         rules.append(
             f"#f{number}{{visibility:{shown};animation:k{number} {whole:.1f}s step-end infinite}}"

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Tests the API's description against a live cluster of three nodes: every call with data that fits it, with data that does not,
-# and in sequences; every answer is compared with what is described. Takes some minutes, and is no part of `./fairhold test`.
+# Tests the description of the API against a live cluster of three nodes: every call with valid data, with invalid data, and in
+# sequences. Every answer is compared with the description. Takes some minutes, and is not part of `./fairhold test`.
 #
 #   tests/schemathesis.sh [OPTION OF "schemathesis run"…]
 #
 # FAIRHOLD_BIN   the program (default: release/fairhold in the target folder)
-# PORT           the first of the ports (default 23000; the cluster takes PORT to PORT+2, and those 100 above)
-# CASES, SEED    how many cases for each call, and of which seed (defaults 60 and 1)
+# PORT           the first of the ports (default 23000; the cluster uses PORT to PORT+2, and the ports 100 above them)
+# CASES, SEED    the number of cases for each call, and their seed (defaults 60 and 1)
 set -eu
 
 version=4.32.5
@@ -18,7 +18,7 @@ work=${target}/schemathesis
 venv=$work/venv-$version
 
 [ -x "$program" ] || {
-    echo "there is no program $program: build it (./fairhold build), or name it with FAIRHOLD_BIN" >&2
+    echo "the program $program does not exist: build it (./fairhold build), or set FAIRHOLD_BIN" >&2
     exit 2
 }
 mkdir -p "$work"
@@ -42,9 +42,9 @@ until grep -q '^ready ' "$work/cluster.out"; do
     sleep 1
 done
 
-# The second node: its calls go through the leader, whichever that is, as often as not.
+# The second node: it usually forwards its calls to the leader.
 url=http://127.0.0.1:$((port + 1))
-# It keeps what it found where it runs.
+# It stores its findings in the working directory.
 cd "$work"
 SCHEMATHESIS_HOOKS=schemathesis_hooks PYTHONPATH=$root/tests PYTHONDONTWRITEBYTECODE=1 "$venv/bin/schemathesis" \
     --config-file "$root/tests/schemathesis.toml" run "$url/openapi.json" --url "$url" \

@@ -1,7 +1,7 @@
-"""What the description says in words, because JSON Schema cannot: a call that breaks it is mended before it is sent.
+"""Rules of the API description that JSON Schema cannot express: a call that breaks one is corrected before it is sent.
 
-And what is described and cannot be waited for: an answer that lasts as long as its grant, a wait of minutes, a time in which no
-answer is possible (504), a revision of the far future (504).
+Also avoids calls that are valid but take too long: an answer that lasts as long as its grant, a wait of minutes, a timeout too
+short for any answer (504), a revision of the far future (504).
 """
 
 import re
@@ -20,7 +20,7 @@ BYTES_MAX = {"owner": 256, "name": 256, "reason": 256, "prefix": 512, "meta": 10
 
 
 def milliseconds(value):
-    """Of a duration; nothing where it is none."""
+    """The milliseconds of a duration; None if it is not one."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value * 1000
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|)", value) if isinstance(value, str) else None
@@ -38,7 +38,7 @@ def bytes_of(value):
 
 
 def is_positive(case):
-    """Whether it is meant to be right. A header that no call knows makes nothing wrong."""
+    """Whether the call is meant to be valid. An unknown header does not make it invalid."""
     meta = getattr(case, "meta", None)
     return meta is None or meta.generation.mode.is_positive or UNKNOWN_HEADER in (case.headers or {})
 
@@ -49,7 +49,7 @@ def is_one_of_a_sequence(case):
 
 
 class Parameters:
-    """Those of the query and those of a JSON body, as one; or those of one call of a batch."""
+    """The parameters of the query and of a JSON body together; or those of one call of a batch."""
 
     def __init__(self, *places):
         self.places = [place for place in places if isinstance(place, dict)]
@@ -64,22 +64,22 @@ class Parameters:
 
 
 def is_on(value):
-    """Of a flag: bare, or true."""
+    """Whether a flag is set: bare, or true."""
     return value in (True, "true", "")
 
 
 def keep_to_the_words_of_nodes(case, parameters):
     if not case.operation.path.startswith("/v1/nodes/"):
         return
-    # Of what ends a node at most one.
+    # A node has at most one kind of lifetime.
     if parameters.get("session") is not None:
         parameters.drop("container")
     if parameters.get("ttl") is not None and is_on(parameters.get("container")):
         parameters.drop("container")
-    # Pages are those of a listing.
+    # Only a listing has pages.
     if not is_on(parameters.get("children")) and not is_on(parameters.get("recursive")):
         parameters.drop("limit")
-    # The path with the name and the number must fit.
+    # The path, the name and the number together must fit.
     path = (case.path_parameters or {}).get("path")
     if bytes_of(path) + bytes_of(parameters.get("name")) > SEQUENTIAL_BYTES_MAX:
         parameters.drop("name")
@@ -94,14 +94,14 @@ def keep_to_the_words_of_watches(case, parameters):
         parameters.drop("children")
         if parameters.get("lock") is None:
             parameters.drop("recursive")
-    # The next revision is the last that may be named, and what is too old is gone.
+    # No revision after the next one may be named, and old ones are compacted.
     if parameters.get("from") is not None:
         parameters.drop("from")
     (case.headers or {}).pop("Last-Event-ID", None)
 
 
 def keep_to_one_place(case):
-    """Each parameter in the query or in the body. One that is missing in the body is not given in the query."""
+    """Each parameter is in the query or in the body. One that is deliberately missing in the body is not in the query."""
     if not case.query:
         return
     if is_positive(case):
@@ -115,7 +115,7 @@ def keep_to_one_place(case):
 
 
 def drop_null(case):
-    """`null` stands for not given."""
+    """Drops parameters that are `null`, which means absent."""
     bodies = [(case.body, fields_of_body(case))] if isinstance(case.body, dict) else []
     bodies += [(acquire, fields_of_acquire(case)) for acquire in acquires_of_batch(case)]
     for body, fields in bodies:
@@ -125,7 +125,7 @@ def drop_null(case):
 
 
 def acquires_of_batch(case):
-    """What the acquires of a batch say, as far as it is one."""
+    """The parameters of a batch's acquires; empty if the call is not a batch."""
     calls = case.body.get("calls") if case.operation.path == "/v1/batch" and isinstance(case.body, dict) else None
     found = [call.get("acquire") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
     return [acquire for acquire in found if isinstance(acquire, dict)]
@@ -161,7 +161,7 @@ def drop_what_cannot_be_waited_for(case, parameters):
 
 
 def whole(value):
-    """The same, with 7 for 7.0: one number to JSON Schema, and two to those who read JSON."""
+    """The same value with 7 for 7.0: one number in JSON Schema, but two for JSON parsers."""
     if isinstance(value, dict):
         return {name: whole(field) for name, field in value.items()}
     if isinstance(value, list):
@@ -178,7 +178,7 @@ def has_whole_floats(value):
 
 
 def keep_to_different_locks(case):
-    """Each lock is named once."""
+    """Names each lock once."""
     if case.operation.path == "/v1/locks" and isinstance(case.body, dict) and isinstance(case.body.get("locks"), list):
         names = {lock["name"]: lock for lock in case.body["locks"]}
         if len(names) < len(case.body["locks"]):
@@ -192,7 +192,7 @@ def keep_to_the_words_of_acquires(parameters):
         parameters.drop("permits")
     if parameters.get("mode") == "shared":
         parameters.drop("limit", "permits")
-    # As long as one likes, or a second at least.
+    # A maximum hold is at least a second.
     if 0 < (milliseconds(parameters.get("max_hold")) or 0) < 1000:
         for place in parameters.places:
             if "max_hold" in place:
@@ -203,28 +203,28 @@ def keep_to_the_words_of_acquires(parameters):
 
 
 def keep_to_the_words(case, parameters):
-    # The coverage of a pattern may begin with nothing, which is no value of these.
+    # The coverage phase may start with an empty text, which is not a valid value of these headers.
     for name in ("If-Match", "Fairhold-Fence"):
         if (case.headers or {}).get(name) == "":
             del case.headers[name]
-    # What it is to be newer than is a revision that was.
+    # `after` names a past revision.
     parameters.drop("after")
     if case.operation.path.startswith("/v1/elections/"):
-        # A stream's, and none is asked for.
+        # Only a stream accepts it, and these calls request none.
         parameters.drop("from")
     keep_to_the_words_of_acquires(parameters)
     for acquire in acquires_of_batch(case):
         keep_to_the_words_of_acquires(Parameters(acquire))
         if bytes_of(acquire.get("lock")) > BYTES_MAX["prefix"]:
             acquire["lock"] = "printer"
-    # Each month has 28 days, and time began in 1970, whatever the zone.
+    # Only days that every month has, and no time before 1970 in any zone.
     at = parameters.get("at")
     if isinstance(at, str) and re.match("[0-9]{4}-[0-9]{2}-(29|3)|1970-01-01", at):
         parameters.drop("at")
-    # A cursor is one that a page gave.
+    # A valid cursor comes from a page.
     parameters.drop("cursor")
     path = case.path_parameters or {}
-    # A reason is an administrator's, who names a session by its number.
+    # Only an administrator gives a reason, and names the session by its number.
     if case.operation.label == "DELETE /v1/sessions/{id}" and len(str(path.get("id"))) == 32:
         parameters.drop("reason")
     for name, most in (("name", 512), ("path", 1023)):
@@ -238,7 +238,7 @@ def keep_to_the_words(case, parameters):
 
 
 def keep_to_this_cluster(case):
-    """An id of another cluster makes a refusal of every request."""
+    """Drops the id of another cluster, with which every request is refused."""
     if re.fullmatch("[0-9a-f]{32}", str((case.headers or {}).get("Fairhold-Cluster") or "")):
         del case.headers["Fairhold-Cluster"]
 
@@ -252,27 +252,27 @@ def before_call(context, case, kwargs):
         case.body = whole(case.body)
     parameters = Parameters(case.query, case.body)
     if is_one_of_a_sequence(case):
-        # A redirect says nothing of what became of what was made before.
+        # A redirect does not show the effect of earlier calls.
         (case.headers or {}).pop("Fairhold-Route", None)
     right = is_positive(case)
     drop_what_cannot_be_waited_for(case, parameters)
-    # Without what was dropped it may have become right.
+    # Without the dropped parameters, the call may have become valid.
     if right or is_positive(case):
         keep_to_one_place(case)
         keep_to_different_locks(case)
         keep_to_the_words(case, parameters)
     elif (case.headers or {}).get("Fairhold-Route") == "redirect":
-        # A redirect comes before the request is read: the leader is the one who refuses it.
+        # A redirect is sent before the request is read: only the leader would refuse it.
         del case.headers["Fairhold-Route"]
 
 
 def first_event(response):
-    """A stream lasts as long as who reads it: what it begins with is its answer here."""
+    """A stream lasts as long as its reader: here its first event counts as the answer."""
     end = b"\n\n" if "event-stream" in response.headers["Content-Type"] else b"\n"
     body = b""
     while not body.endswith(end) and (piece := response.raw.read(1)):
         body += piece
-    # Not used up: its connection is not for others.
+    # The answer is not read to its end, so its connection cannot be reused.
     response.close()
     response._content = body
     response._content_consumed = True
@@ -282,7 +282,7 @@ send_whole = requests.adapters.HTTPAdapter.send
 
 
 def send(adapter, request, stream=False, **options):
-    """As the library does, but that streams are left after their first event."""
+    """Like the library, but closes streams after their first event."""
     response = send_whole(adapter, request, stream=True, **options)
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip()
     if kind in STREAMS:

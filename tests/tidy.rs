@@ -1,13 +1,19 @@
-//! The habits of this repository, as tests: who may depend on whom, how a file looks, what tests may not do.
+//! The rules of this repository, as tests: which crates may depend on which, what a file looks like, what tests may not
+//! do.
 //!
-//! Every rule is a pure function from text to complaints, and is shown a planted violation: a rule that cannot fail is none.
+//! Every rule is a pure function from text to complaints, and a planted violation shows that it can fail.
 
 #[path = "tidy/circles.rs"]
 mod circles;
+#[path = "tidy/listing.rs"]
+mod listing;
+#[path = "tidy/names.rs"]
+mod names;
 #[path = "tidy/source.rs"]
 mod source;
 
 use circles::circles;
+use names::{check_pairs, known_pairs};
 use source::{Source, files_under};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +24,7 @@ use std::{
 const FILE_LINES_MAX: usize = 400;
 const LINE_CHARS_MAX: usize = 130;
 
-/// The arrows between the crates: who may depend on whom. A crate that is not listed here has no place yet.
+/// The arrows between the crates: the allowed dependencies. A crate that is not listed here has no place yet.
 const ARROWS: &[(&str, &[&str])] = &[
     ("fairhold-types", &[]),
     ("fairhold-codec", &["fairhold-types"]),
@@ -65,14 +71,14 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("rocksdb", &["fairhold-storage"]),
 ];
 
-/// Crates that are a function of their input: no runtime, no randomness, no logging.
+/// Crates that are pure functions of their input: no runtime, no randomness, no logging.
 const PURE: &[&str] = &["fairhold-types", "fairhold-codec", "fairhold-state"];
 const IMPURE_DEPENDENCIES: &[&str] = &["tokio", "tokio-util", "rand", "tracing", "futures-util", "openraft-rt"];
 
-/// The crates that run under a simulator too.
+/// The crates that also run under a simulator.
 const SIMULATED: &[&str] = &["crates/raft/src/", "crates/node/src/", "crates/http/src/"];
 
-/// Words that have another name here: the "not" column of docs/glossary.md, where no outside name uses them.
+/// Words with another name here: from the "not" column of docs/glossary.md, unless an outside name uses them.
 const NOT_WORDS: &[(&str, &str)] = &[
     ("epoch", "term"),
     ("master", "leader"),
@@ -112,7 +118,7 @@ fn assert_rule(rule: impl Fn(&Source) -> Vec<String>) {
     assert_none(&sources().iter().flat_map(rule).collect::<Vec<_>>());
 }
 
-/// The rule finds exactly one thing in the planted text, at that line.
+/// Asserts that the rule finds exactly one violation in the planted text, at this line.
 fn assert_finds(rule: impl Fn(&Source) -> Vec<String>, path: &str, text: &str, line: usize) {
     let complaints = rule(&Source::new(path, text));
     let wanted = format!("{path}:{line}: ");
@@ -143,10 +149,10 @@ fn check_manifest(path: &str, text: &str) -> Vec<String> {
         let place = format!("{path}:{}: {name} depends on {dependency}", line(dependency));
         let mut complain = |why: String| complaints.push(format!("{place}: {why}"));
         if dependency.starts_with("fairhold-") && !allowed.contains(&dependency.as_str()) {
-            complain(format!("it may depend on {allowed:?} only"));
+            complain(format!("it may only depend on {allowed:?}"));
         }
         if let Some((_, only)) = ONLY_IN.iter().find(|(known, only)| known == dependency && !only.contains(&name.as_str())) {
-            complain(format!("only {only:?} may name it"));
+            complain(format!("only {only:?} may depend on it"));
         }
         if PURE.contains(&name.as_str()) && IMPURE_DEPENDENCIES.contains(&dependency.as_str()) {
             complain("it is a function of its input".to_owned());
@@ -162,11 +168,11 @@ fn check_manifest(path: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn crates_depend_along_the_arrows_only() {
+fn crates_depend_only_along_the_arrows() {
     let mut manifests = files_under(&root().join("crates"), "Cargo.toml");
     manifests.extend(files_under(&root().join("jepsen"), "Cargo.toml"));
     manifests.extend(files_under(&root().join("mutants"), "Cargo.toml"));
-    assert_eq!(manifests.len(), ARROWS.len(), "a crate of the arrows is missing, or one more is there: {manifests:?}");
+    assert_eq!(manifests.len(), ARROWS.len(), "a crate of the arrows is missing, or there is another crate: {manifests:?}");
     let complaints = manifests.iter().flat_map(|path| {
         let text = fs::read_to_string(path).expect("a manifest can be read");
         check_manifest(&path.strip_prefix(root()).unwrap_or(path).to_string_lossy(), &text)
@@ -195,7 +201,7 @@ fn a_wrong_arrow_is_found() {
     assert_eq!(check("fairhold-stranger", ""), 1);
 }
 
-/// What the client must never bring along, however deep below it: who uses it compiles no server.
+/// Crates that the client must never pull in, however deep: a user of the client compiles no server.
 const NOT_IN_CLIENT: &[&str] = &["rocksdb", "librocksdb-sys", "openraft", "openraft-rt", "axum", "bincode"];
 
 fn check_client_tree(tree: &str) -> Vec<String> {
@@ -203,11 +209,11 @@ fn check_client_tree(tree: &str) -> Vec<String> {
     let servers = |name: &&str| {
         NOT_IN_CLIENT.contains(name) || (name.starts_with("fairhold-") && !["fairhold-client", "fairhold-types"].contains(name))
     };
-    crates.filter(servers).map(|name| format!("fairhold-client brings {name} along")).collect()
+    crates.filter(servers).map(|name| format!("fairhold-client pulls in {name}")).collect()
 }
 
 #[test]
-fn the_client_brings_no_server_along() {
+fn the_client_pulls_in_no_server_crates() {
     let tree = std::process::Command::new(env!("CARGO"))
         .args(["tree", "--offline", "--locked", "--all-features", "-e", "normal", "--prefix", "none", "-p", "fairhold-client"])
         .current_dir(root())
@@ -249,7 +255,7 @@ fn check_documented(manifest: &str, page: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_dependency_says_why_it_is_here() {
+fn every_dependency_has_a_reason() {
     let read = |path: &str| fs::read_to_string(root().join(path)).expect("it can be read");
     assert_none(&check_documented(&read("Cargo.toml"), &read("docs/internals/decisions/dependencies.md")));
 }
@@ -270,7 +276,7 @@ fn check_lint_settings(root: &str, path: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn lint_settings_of_crates_repeat_those_of_the_root() {
+fn lint_settings_of_crates_repeat_the_root_settings() {
     let read = |path: &PathBuf| fs::read_to_string(path).expect("it can be read");
     let common = read(&root().join("clippy.toml"));
     let paths = files_under(&root().join("crates"), "clippy.toml");
@@ -280,18 +286,18 @@ fn lint_settings_of_crates_repeat_those_of_the_root() {
     assert_eq!(check_lint_settings("# c\na = 1\nb = 2\n", "x", "a = 1\nb = 3\n").len(), 1);
 }
 
-/// A program that could be made to fail by its environment would be one that somebody makes fail.
+/// If the environment could make the program fail, someone would make it fail.
 #[test]
 fn the_program_has_no_failpoints() {
     let program = fs::read(env!("CARGO_BIN_EXE_fairhold")).expect("the program was built");
     let has = |text: &str| program.windows(text.len()).any(|window| window == text.as_bytes());
-    assert!(has("FAIRHOLD_LISTEN"), "what is in the program is not found");
+    assert!(has("FAIRHOLD_LISTEN"), "the search does not find a text that the program contains");
     for text in ["FAIRHOLD_FAILPOINTS", "storage.log.write", "raft.apply.begin", "node.expiry.prove"] {
         assert_eq!(has(text), cfg!(feature = "failpoints"), "{text}");
     }
 }
 
-// How a file looks
+// File layout
 
 fn is_crate_source(source: &Source) -> bool {
     ["crates/", "jepsen/", "mutants/"].iter().any(|folder| source.path.starts_with(folder)) && source.path.contains("/src/")
@@ -320,7 +326,7 @@ fn check_file_shape(source: &Source) -> Vec<String> {
 }
 
 #[test]
-fn files_say_what_they_are_and_stay_short() {
+fn files_describe_themselves_and_stay_short() {
     assert_rule(check_file_shape);
 }
 
@@ -335,9 +341,9 @@ fn a_file_out_of_shape_is_found() {
     assert_finds(check_file_shape, "crates/x/tests/common/mod.rs", fine, 1);
 }
 
-// What code may not say
+// Forbidden code
 
-/// An unbiased `select!` polls in an order of its own, so two runs of one seed differ.
+/// An unbiased `select!` polls in random order, so two runs of one seed differ.
 fn check_biased_select(source: &Source) -> Vec<String> {
     if !SIMULATED.iter().any(|prefix| source.path.starts_with(prefix)) {
         return Vec::new();
@@ -364,7 +370,7 @@ fn an_unbiased_select_is_found() {
     assert_finds(rule, "crates/http/src/a.rs", &select("// biased;\n x = y => z,"), 4);
 }
 
-/// The clocks, tasks and hash maps that clippy.toml forbids may be let in at two named places only.
+/// The clocks, tasks and hash maps that clippy.toml forbids may be allowed at two named places only.
 fn check_exceptions(source: &Source) -> Vec<String> {
     let places = ["crates/http/src/listener.rs", "crates/node/src/clock.rs"];
     let guarded = source.path.starts_with("crates/state/src/") || SIMULATED.iter().any(|prefix| source.path.starts_with(prefix));
@@ -374,23 +380,23 @@ fn check_exceptions(source: &Source) -> Vec<String> {
     let tests = source.test_ranges();
     let lints = ["clippy::disallowed_methods", "clippy::disallowed_types"].into_iter().flat_map(|lint| source.find(lint));
     let in_product = lints.filter(|offset| !tests.iter().any(|range| range.contains(offset)));
-    in_product.map(|offset| format!("{}: what clippy.toml forbids is let in at {places:?} only", source.at(offset))).collect()
+    in_product.map(|offset| format!("{}: only {places:?} may allow what clippy.toml forbids", source.at(offset))).collect()
 }
 
 #[test]
-fn forbidden_calls_are_let_in_at_named_places_only() {
+fn forbidden_calls_are_allowed_only_at_named_places() {
     assert_rule(check_exceptions);
 }
 
 #[test]
-fn a_forbidden_call_let_in_elsewhere_is_found() {
+fn a_forbidden_call_allowed_elsewhere_is_found() {
     let text = "//! x\n#[expect(clippy::disallowed_methods, reason = \"why not\")]\nfn f() {}\n";
     assert_finds(check_exceptions, "crates/raft/src/a.rs", text, 2);
     assert_finds_nothing(check_exceptions, "crates/http/src/listener.rs", text);
     assert_finds_nothing(check_exceptions, "crates/storage/src/a.rs", text);
 }
 
-/// Nothing is left for later in silence, and no test waits by sleeping.
+/// Nothing is silently left for later, and no test waits by sleeping.
 fn check_no_stubs_and_sleeps(source: &Source) -> Vec<String> {
     let mut complaints = Vec::new();
     for banned in ["#[ignore", "todo!(", "unimplemented!("] {
@@ -412,7 +418,7 @@ fn check_no_stubs_and_sleeps(source: &Source) -> Vec<String> {
 }
 
 #[test]
-fn tests_do_not_sleep_and_nothing_is_left_undone() {
+fn tests_do_not_sleep_and_code_has_no_stubs() {
     assert_rule(check_no_stubs_and_sleeps);
 }
 
@@ -431,25 +437,25 @@ fn a_sleep_and_a_stub_are_found() {
     assert_finds_nothing(rule, "tests/a.rs", "//! todo!()\nfn f() { panic!(\"no thread::sleep, no #[ignore\") }\n");
 }
 
-/// A test that cannot do its work here must not pass in silence: what it lacks has a name in tests/cluster/without.rs.
+/// A test that cannot do its work here must not pass silently: what it lacks has a name in tests/cluster/without.rs.
 fn check_no_silent_skips(source: &Source) -> Vec<String> {
     let skips = source.find("return report(").into_iter();
-    skips.map(|offset| format!("{}: a test that is left out says so by `Need::or_without`", source.at(offset))).collect()
+    skips.map(|offset| format!("{}: a skipped test reports it by `Need::or_without`", source.at(offset))).collect()
 }
 
 #[test]
-fn no_test_is_left_out_in_silence() {
+fn no_test_is_skipped_silently() {
     assert_rule(check_no_silent_skips);
 }
 
 #[test]
-fn a_test_that_is_left_out_is_found() {
+fn a_silently_skipped_test_is_found() {
     let text = "//! x\nfn f() {\n    let Ok(mount) = mount() else { return report(\"not here\") };\n}\n";
     assert_finds(check_no_silent_skips, "tests/cluster/a.rs", text, 3);
     assert_finds_nothing(check_no_silent_skips, "tests/cluster/a.rs", "//! x\nfn f() { report(\"so fast\"); }\n");
 }
 
-/// The words of a name, in lower case: `SessionNumber` and `session_number` are both two.
+/// The words of a name, in lower case: `SessionNumber` and `session_number` both have two.
 fn words(name: &str) -> Vec<String> {
     let mut spaced = String::new();
     let mut before = '_';
@@ -483,7 +489,7 @@ fn public_names_use_the_words_of_the_glossary() {
 }
 
 #[test]
-fn a_word_that_is_not_ours_is_found() {
+fn a_word_outside_the_glossary_is_found() {
     let rule = check_public_names;
     assert_finds(rule, "crates/x/src/a.rs", "//! x\npub struct LockTicket;\n", 2);
     assert_finds(rule, "crates/x/src/a.rs", "//! x\npub async fn subscribe(&self) {}\n", 2);
@@ -491,6 +497,27 @@ fn a_word_that_is_not_ours_is_found() {
     assert_finds(rule, "crates/x/src/a.rs", "//! x\npub const MASTER_ID: u64 = 1;\n", 2);
     let fine = "//! epoch\npub fn remaster(ticketing: u64) {} // ticket\nlet r = tx.subscribe();\n";
     assert_finds_nothing(rule, "crates/x/src/a.rs", fine);
+}
+
+#[test]
+fn no_public_type_name_has_two_meanings() {
+    let known = fs::read_to_string(root().join("tests/tidy/names.txt")).expect("the list is there");
+    assert_none(&check_pairs(&sources(), &known_pairs(&known)));
+}
+
+#[test]
+fn the_listing_of_all_texts_for_people_reads_as_plain_english() {
+    let document = fs::read_to_string(root().join("proto/openapi.json")).expect("the description of the API is there");
+    let parts = [listing::api_texts(&document), listing::help_lines(), listing::log_lines(&sources())];
+    let mut complaints = Vec::new();
+    for part in parts {
+        assert!(part.len() > 50, "only {} texts were found: {part:?}", part.len());
+        for text in part {
+            println!("{}: {}", text.origin, text.text);
+            complaints.extend(listing::check_text(&text.text).map(|why| format!("{}: {why}: {}", text.origin, text.text)));
+        }
+    }
+    assert_none(&complaints);
 }
 
 // Circles
@@ -539,7 +566,7 @@ fn no_further_files_import_each_other_in_circles() {
 }
 
 #[test]
-fn a_circle_is_found_through_imports_paths_and_names_that_are_passed_on() {
+fn a_circle_is_found_through_imports_paths_and_re_exports() {
     let file = |name: &str, text: &str| Source::new(&format!("crates/x/src/{name}.rs"), text);
     let lib = file("lib", "mod a;\nmod b;\npub use b::Bee;\n");
     let check =
@@ -553,3 +580,8 @@ fn a_circle_is_found_through_imports_paths_and_names_that_are_passed_on() {
     assert_eq!(check("use crate::b::Bee;\n", back, "x: a b\n"), 0, "it is known");
     assert_eq!(check("use crate::b::Bee;\n", "struct Bee;\n", "x: a\n"), 1, "a list that is too long");
 }
+
+// Pages
+
+#[path = "tidy/pages.rs"]
+mod pages;

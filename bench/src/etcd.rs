@@ -1,5 +1,5 @@
-//! etcd over gRPC. A lock of its own is a key that is created where it is not there, on a lease, and deleted; a lock that all want
-//! is that of etcd's lock service, which queues. Each client has a connection and a lease of its own.
+//! etcd over gRPC. A lock of its own is a key that is created where it is not there, on a lease, and deleted; a lock that all
+//! want is that of etcd's lock service, which queues. Each client has a connection and a lease of its own.
 
 use crate::{Args, Failure, PATIENCE, RunOutcome, Steps, VALUE, Work, Workload, drive, live, unique, words};
 use etcd_client::{

@@ -32,7 +32,12 @@ struct Args {
     #[arg(short, long, value_delimiter = ',', required = true)]
     endpoint: Vec<String>,
     /// Concurrent clients, each with its own connection
-    #[arg(short, long, default_value_t = 64, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
+    #[arg(
+        short,
+        long,
+        default_value_t = 64,
+        value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000)
+    )]
     clients: usize,
     /// How long to measure
     #[arg(short, long, default_value_t = 10.0)]

@@ -30,13 +30,14 @@ pub(crate) async fn start_node() -> (Node<TokioRuntime>, Replica<TokioRuntime>) 
     let address = MemberAddress { url: "http://127.0.0.1:7171".to_owned(), address: "127.0.0.1:7271".to_owned() };
     let config = ReplicaConfig::new(ALONE, BTreeMap::from([(ALONE, address)]), Incarnation(1));
     let reception = PeerService::new(&config);
-    let prelude = NodeParts::new();
+    let parts = NodeParts::new();
     let (log, snapshots) = (MemoryLog::default(), Arc::new(MemorySnapshots::default()));
-    let replica = Replica::start(config, reception, Arc::new(NoPeer), log, snapshots, prelude.audience(), Arc::new(NoDefectBook))
-        .await
-        .expect("a node without a disk and without others can start");
+    let replica =
+        Replica::start(config, reception, Arc::new(NoPeer), log, snapshots, parts.apply_observer(), Arc::new(NoDefectBook))
+            .await
+            .expect("a node without a disk and without others can start");
     replica.formed().await.expect("a cluster of one forms itself");
-    (Node::start(prelude, replica.clone()), replica)
+    (Node::start(parts, replica.clone()), replica)
 }
 
 /// Nobody else is there.

@@ -1,8 +1,8 @@
 //! What a start reads of the disk: RocksDB's record files, which are verified before it reads them, and snapshot files.
 //!
 //! What must hold: a file is refused, or is whole up to where it says; what is whole up to there is whole by itself, and any
-//! first part of it is what a crash may leave. One flipped bit in a record that is not the last is damage. A snapshot file that is
-//! taken is the one file that its image has.
+//! first part of it is what a crash may leave. One flipped bit in a record that is not the last is damage. A snapshot file
+//! that is taken is the one file that its image has.
 
 use bytes::Bytes;
 use fairhold_storage::{

@@ -1,16 +1,16 @@
-//! Grants that end behind the back of their holder: its guard knows soon, long before its next renewal.
+//! Grants that end without their holder's doing: the guard learns of it soon, long before its next renewal.
 
 use crate::{
+    basics::client_of,
     client::{Call, new_key},
-    harness::{Cluster, SHORT, alone, report},
-    uses::client_of,
+    harness::{Cluster, SHORT, report, run_exclusive},
 };
 use fairhold_client::{Error, Lost};
 use std::time::{Duration, Instant};
 
-/// Renewals of these are so far away that they do not tell.
+/// So long that renewals do not reveal the loss.
 const TTL: Duration = Duration::from_secs(60);
-/// What the watch tells is known by then, on a busy machine.
+/// How long an event of the watch may take on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
 async fn break_lock(cluster: &Cluster, lock: &str) {
@@ -19,8 +19,8 @@ async fn break_lock(cluster: &Cluster, lock: &str) {
 }
 
 #[test]
-fn a_broken_grant_of_a_shared_session_is_lost_at_once_and_the_others_are_not() {
-    alone(SHORT, async {
+fn a_broken_grant_of_a_shared_session_is_lost_at_once_and_the_others_stay() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let session = client.session().ttl(TTL).await.unwrap();
@@ -35,7 +35,7 @@ fn a_broken_grant_of_a_shared_session_is_lost_at_once_and_the_others_are_not() {
         assert_eq!(guards[7].token(), Err(Error::Lost(Lost::Broken)));
         assert_eq!(guards.iter().filter(|guard| guard.is_held()).count(), 49);
 
-        // The same where the node that told it is gone.
+        // The same after the node that served the watch is gone.
         for node in 0..3 {
             cluster.nodes[node].kill().await;
             let lock = format!("shared-{}", 20 + node);
@@ -54,8 +54,8 @@ fn a_broken_grant_of_a_shared_session_is_lost_at_once_and_the_others_are_not() {
 }
 
 #[test]
-fn a_broken_grant_with_a_session_of_its_own_is_lost_at_once() {
-    alone(SHORT, async {
+fn a_broken_grant_with_its_own_session_is_lost_at_once() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let guard = client.lock("own").ttl(TTL).await.unwrap();
@@ -63,9 +63,9 @@ fn a_broken_grant_with_a_session_of_its_own_is_lost_at_once() {
         let begun = Instant::now();
         break_lock(&cluster, "own").await;
         assert_eq!(tokio::time::timeout(SOON, guard.lost()).await, Ok(Lost::Broken));
-        report(&format!("a broken grant with a session of its own was lost after {:.0?}", begun.elapsed()));
+        report(&format!("a broken grant with its own session was lost after {:.0?}", begun.elapsed()));
         assert!(other.is_held());
-        // Anyone who knows the id, such as a command under the lock, may release it.
+        // Anyone with the id, such as a command under the lock, may release it.
         cluster.client(0).release(&other.id().to_string()).await;
         assert_eq!(tokio::time::timeout(SOON, other.lost()).await, Ok(Lost::Released));
     });

@@ -1,10 +1,10 @@
-//! The clients in one file that users copy, `docs/examples/fairhold.py`, `.mjs` and `.go`: programs with them count under a
-//! lock, learn that they lost it, and are refused a late write.
+//! The single-file clients that users copy, `docs/examples/fairhold.py`, `.mjs` and `.go`: programs count with them
+//! under a lock, learn that they lost it, and get a refusal for a late write.
 
 use crate::{
+    basics::urls,
     client::{Call, new_key},
-    harness::{Cluster, LONG, alone, report},
-    uses::urls,
+    harness::{Cluster, LONG, report, run_exclusive},
     without::Need,
 };
 use std::{
@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::process::Command;
 
-/// Adds 1 to the number in a file, without any care of its own.
+/// Adds 1 to the number in a file, without any protection.
 const PYTHON_COUNTS: &str = "
 import sys, time
 from fairhold import Client
@@ -25,7 +25,7 @@ with Client().lock('deep/counter', ttl=5) as lock:
     open(sys.argv[1], 'w').write(str(count + 1))
 ";
 
-/// Is broken while it holds: it says so at once on the next renewal, and a late write is refused.
+/// Its lock is broken while it holds: the next renewal says so at once, and a late write is refused.
 const PYTHON_LOSES: &str = "
 import time, urllib.request, urllib.parse
 from fairhold import Client, Lost, NotAcquired
@@ -144,7 +144,7 @@ func main() {
 }
 "#;
 
-/// What only the story needs of the client: an administrator's call.
+/// An administrator's call, which only this test needs of the client.
 const GO_BREAKS: &str = "package fairhold
 
 import (
@@ -158,14 +158,14 @@ func (c *Client) Break(ctx context.Context, name string) error {
 }
 ";
 
-/// The Go tool chain.
+/// The Go toolchain.
 const GO: Need = Need("go");
 
 fn examples() -> PathBuf {
     fs::canonicalize("../../docs/examples").expect("the examples")
 }
 
-/// The interpreters that are here; one at least.
+/// The interpreters on this machine; at least one.
 fn pythons() -> Vec<String> {
     let all = ["python3", "python3.9", "python3.10", "python3.11", "python3.12", "python3.13"];
     let runs =
@@ -185,7 +185,7 @@ fn python(cluster: &Cluster, version: &str, program: &str, arguments: &[&str]) -
 fn node(cluster: &Cluster, program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("node");
     let client = examples().join("fairhold.mjs").to_string_lossy().into_owned();
-    // What comes after -e is a program; what comes after - are its arguments.
+    // The argument after -e is a program; those after - are its arguments.
     command.args(["--input-type=module", "-e", program, "-", &client]).args(arguments);
     command.env("FAIRHOLD_ENDPOINT", urls(cluster)).stdin(Stdio::null()).kill_on_drop(true);
     command
@@ -208,8 +208,8 @@ async fn count(copies: usize, start: impl Fn(&str) -> Command) {
 }
 
 #[test]
-fn the_python_client_counts_learns_of_its_loss_and_elects_with_each_python_that_is_here() {
-    alone(LONG, async {
+fn the_python_client_counts_learns_of_its_loss_and_elects_with_each_installed_python() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let versions = pythons();
         report(&format!("Python: {}", versions.join(", ")));
@@ -223,15 +223,15 @@ fn the_python_client_counts_learns_of_its_loss_and_elects_with_each_python_that_
 }
 
 #[test]
-fn the_javascript_client_counts_and_learns_of_its_loss() {
-    alone(LONG, async {
+fn the_javascript_client_counts_under_a_lock_and_learns_of_its_loss() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         count(6, |path| node(&cluster, NODE_COUNTS, &[path])).await;
         assert_eq!(ends_well(node(&cluster, NODE_LOSES, &[])).await, "fine\n");
     });
 }
 
-/// The story with the client, built by Go.
+/// The Go program with the client, compiled.
 async fn go_program(folder: &Path) -> PathBuf {
     fs::create_dir(folder.join("fairhold")).expect("a folder");
     fs::copy(examples().join("fairhold.go"), folder.join("fairhold/fairhold.go")).expect("the client");
@@ -247,12 +247,12 @@ async fn go_program(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn the_go_client_counts_and_learns_of_its_loss() {
+fn the_go_client_counts_under_a_lock_and_learns_of_its_loss() {
     let go = std::process::Command::new("go").arg("version").output().map_err(|error| error.to_string());
     if GO.or_without(go).is_none() {
         return;
     }
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let program = go_program(folder.path()).await;

@@ -1,10 +1,10 @@
-//! The network between a client and its cluster is cut, or somebody else answers in the cluster's place: the client knows before
-//! the cluster grants to another, and not without need.
+//! The network between a client and its cluster is cut, or another server answers in the cluster's place: the client
+//! knows of its loss before the cluster grants to another client, and loses nothing without need.
 
 use crate::{
-    harness::{Cluster, LONG, SHORT, alone, pass, report},
+    basics::client_of,
+    harness::{Cluster, LONG, SHORT, pass_time, report, run_exclusive},
     trial,
-    uses::client_of,
 };
 use fairhold_client::{Client, Guard, Lost, margin};
 use std::{
@@ -22,17 +22,17 @@ const TTL: Duration = Duration::from_secs(3);
 const PORTAL: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 32\r\n\r\n<html>please log in first</html>";
 const NOT_FOUND: &str = "HTTP/1.1 404 Not Found\r\ncontent-type: text/html\r\ncontent-length: 18\r\n\r\n<h1>Not Found</h1>";
 
-/// What the way to a node does.
+/// What happens to the traffic to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Open,
-    /// Connections stand, and nothing passes.
+    /// Connections stay open, but no bytes pass.
     Silent,
-    /// Every request is answered by a login page, on connections that stand already too.
+    /// A login page answers every request, even on existing connections.
     Portal,
 }
 
-/// Answers all requests alike, for ever.
+/// Gives the same answer to all requests.
 async fn answer(mut stream: TcpStream, answer: &'static str) {
     let (mut seen, mut bytes) = (Vec::new(), [0; 4096]);
     while let Ok(length @ 1..) = stream.read(&mut bytes).await {
@@ -47,7 +47,7 @@ async fn answer(mut stream: TcpStream, answer: &'static str) {
     }
 }
 
-/// A server of something else.
+/// An unrelated server.
 async fn stranger(says: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -59,7 +59,7 @@ async fn stranger(says: &'static str) -> String {
     url
 }
 
-/// Passes bytes on to a node as long as the way is open.
+/// Forwards bytes to a node while the way is open.
 async fn proxy(to: String, way: watch::Receiver<Way>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -87,13 +87,13 @@ async fn proxy(to: String, way: watch::Receiver<Way>) -> String {
     url
 }
 
-/// A client that reaches the nodes of a cluster by such ways alone, and whatever else there is.
+/// A client that reaches the nodes of a cluster only through this way, and other servers directly.
 async fn client_by(cluster: &Cluster, way: &watch::Receiver<Way>, others: &[String]) -> Client {
     let mut builder = Client::builder().discover(false);
     for node in &cluster.nodes {
         builder = builder.endpoint(proxy(node.url.clone(), way.clone()).await);
     }
-    let id = client_of(cluster).cluster().status().await.expect("it answers").cluster.expect("it has formed");
+    let id = client_of(cluster).cluster().status().await.expect("it answers").cluster.expect("the cluster has formed");
     others
         .iter()
         .fold(builder, |builder, url| builder.endpoint(url))
@@ -103,15 +103,15 @@ async fn client_by(cluster: &Cluster, way: &watch::Receiver<Way>, others: &[Stri
 }
 
 #[test]
-fn a_guard_that_is_cut_off_is_lost_before_the_next_one_is_granted() {
-    alone(SHORT, async {
+fn a_guard_that_is_cut_off_is_lost_before_the_next_grant() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let (cut, way) = watch::channel(Way::Open);
         let client = client_by(&cluster, &way, &[]).await;
         let guard = client.lock("cut").ttl(TTL).await.unwrap();
         let next = tokio::spawn(client_of(&cluster).lock("cut").into_future());
-        // Renewals pass first, so that it is not the acquire that is counted from.
-        pass(TTL * 2).await;
+        // Renewals pass first, so that the lease does not count from the acquire.
+        pass_time(TTL * 2).await;
         assert!(guard.is_held(), "its renewals pass");
 
         let cut_at = Instant::now();
@@ -120,10 +120,10 @@ fn a_guard_that_is_cut_off_is_lost_before_the_next_one_is_granted() {
         let lost_after = cut_at.elapsed();
         let granted = next.await.unwrap().unwrap();
         let granted_after = cut_at.elapsed();
-        report(&format!("cut off: lost {lost_after:.2?} after the cut; the next one was granted after {granted_after:.2?}"));
+        report(&format!("cut off: lost {lost_after:.2?} after the cut; the next client got the lock after {granted_after:.2?}"));
         assert_eq!(lost, Lost::CutOff);
         assert!(lost_after <= TTL - margin(TTL) + Duration::from_millis(100), "too late: {lost_after:?}");
-        assert!(granted_after >= lost_after, "granted to another before it was lost");
+        assert!(granted_after >= lost_after, "granted to another client before it was lost");
         assert!(granted.is_held() && !guard.is_held());
     });
 }
@@ -141,17 +141,17 @@ async fn hand_over(guard: Guard, next: tokio::task::JoinHandle<Result<Guard, fai
         let next = next.await.expect("no panic").expect("it is granted");
         let at = Instant::now();
         assert!(guard.token().is_err(), "two hold {}", next.lock());
-        next.release().await.expect("it is given back");
+        next.release().await.expect("it is released");
         at
     };
     tokio::join!(lost, granted)
 }
 
 #[test]
-fn beside_login_pages_wrong_servers_and_another_cluster_no_guard_is_lost_late_and_none_without_need() {
+fn login_pages_and_wrong_servers_cause_no_late_and_no_needless_loss_of_a_guard() {
     const GUARDS: usize = 10;
     let cuts = trial::size(2, 10);
-    alone(LONG * 2, async {
+    run_exclusive(LONG * 2, async {
         let (cluster, other) = (Cluster::start().await, Cluster::start().await);
         let mut strangers = vec![stranger(PORTAL).await, stranger(NOT_FOUND).await];
         strangers.extend(other.nodes.iter().map(|node| node.url.clone()));
@@ -168,12 +168,12 @@ fn beside_login_pages_wrong_servers_and_another_cluster_no_guard_is_lost_late_an
             let direct = client_of(&cluster);
             let waiting = guards.iter().map(|guard| tokio::spawn(direct.lock(guard.lock().as_str()).into_future()));
             let waiting: Vec<_> = waiting.collect();
-            // Several renewals of each; cut at another moment each time.
-            pass(Duration::from_millis(4_000 + 137 * turn)).await;
+            // Several renewals of each guard; each turn cuts at another moment.
+            pass_time(Duration::from_millis(4_000 + 137 * turn)).await;
             for guard in &guards {
                 assert!(guard.is_held(), "{} was lost without need: {:?}", guard.lock(), guard.left());
             }
-            cut.send(if turn % 2 == 0 { Way::Portal } else { Way::Silent }).expect("the proxies live");
+            cut.send(if turn % 2 == 0 { Way::Portal } else { Way::Silent }).expect("the proxies run");
             let both = guards.into_iter().zip(waiting).map(|(guard, next)| hand_over(guard, next));
             for (lost, granted) in futures_util::future::join_all(both).await {
                 assert!(granted >= lost, "turn {turn}: granted {:?} before it was lost", lost - granted);
@@ -181,11 +181,15 @@ fn beside_login_pages_wrong_servers_and_another_cluster_no_guard_is_lost_late_an
             }
         }
         report(&format!(
-            "{} guards were cut off beside {} strangers: lost {least:.0?} and more before the next one held",
+            "{} guards were cut off, with {} unrelated servers: lost {least:.0?} and more before the next hold",
             cuts * GUARDS as u64,
             strangers.len()
         ));
         let left = other.client(0).send(&crate::client::Call::get("/v1/locks")).await.expect_status(200);
-        assert!(left.json["items"].as_array().is_some_and(Vec::is_empty), "the other cluster has none of these: {}", left.text);
+        assert!(
+            left.json["items"].as_array().is_some_and(Vec::is_empty),
+            "the other cluster has none of these locks: {}",
+            left.text
+        );
     });
 }

@@ -1,8 +1,8 @@
-//! A future that is dropped, at whichever point, leaves nothing behind.
+//! A dropped future leaves nothing behind, wherever it is dropped.
 
 use crate::{
-    harness::{Cluster, LONG, alone, report},
-    uses::{client_of, empty},
+    basics::{client_of, wait_until_free},
+    harness::{Cluster, LONG, report, run_exclusive},
 };
 use fairhold_client::{Client, Error, Guard};
 use futures_util::future::BoxFuture;
@@ -14,12 +14,12 @@ use std::{
 };
 
 const TTL: Duration = Duration::from_secs(5);
-/// Who was dropped has left by then.
+/// A dropped waiter has left the queue by then.
 const LEFT_WITHIN: Duration = Duration::from_secs(5);
-/// A future that is not done after so many polls never is.
+/// A future that is not done after this many polls never will be.
 const POLLS_MAX: usize = 200;
 
-/// Polls so often at most, waiting between two polls until it is woken.
+/// Polls at most this many times, and waits between two polls until it is woken.
 struct Polled<'a, T> {
     future: &'a mut BoxFuture<'static, T>,
     left: usize,
@@ -41,7 +41,7 @@ impl<T> Future for Polled<'_, T> {
     }
 }
 
-/// Drops what `make` makes after 0, 1, 2, … polls, until it is done before; says how many polls that took.
+/// Drops what `make` makes after 0, 1, 2, … polls, until it completes earlier; returns how many polls that took.
 async fn at_every_point<P, T>(
     what: &str,
     mut prepare: impl AsyncFnMut() -> P,
@@ -60,10 +60,10 @@ async fn at_every_point<P, T>(
     panic!("{what} was not done after {POLLS_MAX} polls");
 }
 
-/// Waits until nothing is left of what was dropped.
+/// Waits until nothing of the dropped future is left.
 async fn left(cluster: &Cluster, client: &Client, lock: &str) {
     client.settled().await;
-    empty(cluster, lock, LEFT_WITHIN).await;
+    wait_until_free(cluster, lock, LEFT_WITHIN).await;
 }
 
 async fn acquires(cluster: &Cluster, client: &Client, lock: &'static str) -> usize {
@@ -73,7 +73,7 @@ async fn acquires(cluster: &Cluster, client: &Client, lock: &'static str) -> usi
 
 #[test]
 fn an_acquire_a_wait_and_a_release_dropped_at_every_point_leave_no_orphan() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let free = acquires(&cluster, &client, "free").await;
@@ -98,19 +98,19 @@ fn an_acquire_a_wait_and_a_release_dropped_at_every_point_leave_no_orphan() {
 }
 
 #[test]
-fn a_waiter_dropped_at_every_point_leaves_no_orphan_and_the_holder_is_not_disturbed() {
-    alone(LONG, async {
+fn a_waiter_dropped_at_every_point_leaves_no_orphan_and_does_not_disturb_the_holder() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let holder = client.lock("held").await.unwrap();
         let session = client.session().ttl(TTL).await.unwrap();
-        // It is never done while the lock is held: dropped after each of the first polls, which span the sending, the
-        // parking and the first questions to the node.
+        // It never completes while the lock is held: dropped after each of the first polls, which cover sending,
+        // waiting and the first polls of the node.
         for (polls, of_session) in (0..8).flat_map(|polls| [(polls, false), (polls, true)]) {
             let acquire = if of_session { session.lock("held") } else { client.lock("held").ttl(TTL) };
             let mut future = acquire.into_future();
             let waiting = Polled { future: &mut future, left: polls };
-            // A waiter in peace is not polled: then it is dropped where it waits.
+            // A waiter without events is not polled: then it is dropped while it waits.
             let polled = tokio::time::timeout(TTL / 3, waiting).await;
             assert!(!matches!(polled, Ok(Some(_))), "it is held by another");
             drop(future);
@@ -124,11 +124,11 @@ fn a_waiter_dropped_at_every_point_leaves_no_orphan_and_the_holder_is_not_distur
 }
 
 #[test]
-fn an_acquire_dropped_at_every_point_while_its_node_sleeps_leaves_no_orphan() {
-    alone(LONG, async {
+fn an_acquire_dropped_at_every_point_while_its_node_is_paused_leaves_no_orphan() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let [sleeps, other] = cluster.followers().await;
-        // It begins with the one that sleeps, about every other time.
+        // It starts with the paused node about every second time.
         let client = Client::builder().endpoint(&cluster.nodes[sleeps].url).endpoint(&cluster.nodes[other].url);
         let client = client.discover(false).build().unwrap();
         let session = client.session().ttl(TTL).await.unwrap();
@@ -143,9 +143,9 @@ fn an_acquire_dropped_at_every_point_while_its_node_sleeps_leaves_no_orphan() {
             drop(done);
             client.settled().await;
             cluster.nodes[sleeps].signal(Signal::CONT);
-            // What the sleeping node had not read yet, it reads now.
-            crate::harness::pass(Duration::from_millis(300)).await;
-            empty(&cluster, "sleepy", LEFT_WITHIN).await;
+            // The paused node now reads the requests that it had not read yet.
+            crate::harness::pass_time(Duration::from_millis(300)).await;
+            wait_until_free(&cluster, "sleepy", LEFT_WITHIN).await;
         }
         report(&format!("dropped {dropped} times of 20 while its node slept"));
         assert!(dropped >= 2, "it was hardly ever dropped in time");
@@ -153,8 +153,8 @@ fn an_acquire_dropped_at_every_point_while_its_node_sleeps_leaves_no_orphan() {
 }
 
 #[test]
-fn a_guard_dropped_while_a_renewal_or_its_release_hangs_at_a_sleeping_node_is_given_back() {
-    alone(LONG, async {
+fn a_guard_dropped_while_its_renewal_or_release_hangs_at_a_paused_node_is_released() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let [sleeps, other] = cluster.followers().await;
         let client = Client::builder().endpoint(&cluster.nodes[sleeps].url).endpoint(&cluster.nodes[other].url);
@@ -164,7 +164,7 @@ fn a_guard_dropped_while_a_renewal_or_its_release_hangs_at_a_sleeping_node_is_gi
             let guard = client.lock("dozing").ttl(ttl).await.unwrap();
             cluster.nodes[sleeps].signal(Signal::STOP);
             // Spread over the time in which the first renewal is sent and hangs, or goes to the other node.
-            crate::harness::pass(ttl / 4 + ttl * round / 24).await;
+            crate::harness::pass_time(ttl / 4 + ttl * round / 24).await;
             assert!(guard.is_held(), "one node is enough to renew at");
             if round % 2 == 0 {
                 drop(guard);
@@ -175,16 +175,16 @@ fn a_guard_dropped_while_a_renewal_or_its_release_hangs_at_a_sleeping_node_is_gi
             client.settled().await;
             empty_at(&cluster, other, "dozing").await;
             cluster.nodes[sleeps].signal(Signal::CONT);
-            crate::harness::pass(Duration::from_millis(300)).await;
-            empty(&cluster, "dozing", LEFT_WITHIN).await;
+            crate::harness::pass_time(Duration::from_millis(300)).await;
+            wait_until_free(&cluster, "dozing", LEFT_WITHIN).await;
         }
     });
 }
 
-/// Waits until nobody stands for a lock, as a node says that does not sleep.
+/// Waits until a lock has no contender, as a running node sees it.
 async fn empty_at(cluster: &Cluster, node: usize, lock: &str) {
     let (client, call) = (cluster.client(node), crate::client::Call::get(&format!("/v1/locks/{lock}/queue")));
-    crate::harness::eventually("nobody stands for it", LEFT_WITHIN, || async {
+    crate::harness::eventually("it has no contender", LEFT_WITHIN, || async {
         let answer = client.send_to(node, &call).await.ok().filter(|answer| answer.status == 200)?;
         answer.json["items"].as_array().is_some_and(Vec::is_empty).then_some(())
     })

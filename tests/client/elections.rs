@@ -1,9 +1,9 @@
-//! An election through the deaths of its leaders: each observer sees every leader, the same ones as all others.
+//! An election while its leaders are killed: each observer sees every leader, and all observers see the same ones.
 
 use crate::{
-    harness::{Cluster, NODES, SHORT, alone, eventually, report, together},
+    basics::client_of,
+    harness::{Cluster, NODES, SHORT, eventually, report, run_exclusive, run_parallel},
     trial,
-    uses::client_of,
 };
 use fairhold_client::{Client, Error, Lost, Seen};
 use std::{
@@ -14,48 +14,48 @@ use std::{
 use tokio::process::{Child, Command};
 
 /// What one observer has seen.
-type Sights = Arc<Mutex<Vec<Seen>>>;
+type Observed = Arc<Mutex<Vec<Seen>>>;
 
 const ELECTION: &str = "primary";
-/// The next one leads by then, after its leader was killed.
+/// The next candidate leads by then after a leader was killed.
 const NEXT_WITHIN: Duration = Duration::from_secs(60);
 
-/// What it has seen so far.
-fn list(sights: &Sights) -> MutexGuard<'_, Vec<Seen>> {
-    sights.lock().expect("no observer panics")
+/// Everything that it has seen so far.
+fn list(observed: &Observed) -> MutexGuard<'_, Vec<Seen>> {
+    observed.lock().expect("no observer panics")
 }
 
-fn observe(client: &Client, sights: &Sights) -> tokio::task::JoinHandle<()> {
-    let (mut observer, sights) = (client.observe(ELECTION).expect("a name"), Arc::clone(sights));
+fn observe(client: &Client, observed: &Observed) -> tokio::task::JoinHandle<()> {
+    let (mut observer, observed) = (client.observe(ELECTION).expect("a name"), Arc::clone(observed));
     tokio::spawn(async move {
         loop {
             let next = observer.next().await.expect("it is an election");
-            list(&sights).push(next);
+            list(&observed).push(next);
         }
     })
 }
 
-/// The tokens of the leaders that were seen, in order, and who they were.
-fn leaders(sights: &Sights) -> Vec<(u64, String)> {
+/// The tokens and values of the leaders that were seen, in order.
+fn leaders(observed: &Observed) -> Vec<(u64, String)> {
     let elected = |seen: &Seen| {
         let Seen::Elected(leader) = seen else { return None };
         Some((leader.token.0, leader.value.clone()))
     };
-    list(sights).iter().filter_map(elected).collect()
+    list(observed).iter().filter_map(elected).collect()
 }
 
-/// Waits until an observer has seen so much.
-async fn seen(sights: &Sights, count: usize) {
-    eventually("all of it is seen", SHORT, || async { (list(sights).len() >= count).then_some(()) }).await;
+/// Waits until an observer has seen this many events.
+async fn seen(observed: &Observed, count: usize) {
+    eventually("everything is seen", SHORT, || async { (list(observed).len() >= count).then_some(()) }).await;
 }
 
-/// Waits until all observers have seen so many leaders.
-async fn led(sights: &[Sights], count: usize) {
-    let all = || async { sights.iter().all(|sights| leaders(sights).len() >= count).then_some(()) };
+/// Waits until all observers have seen this many leaders.
+async fn led(observed: &[Observed], count: usize) {
+    let all = || async { observed.iter().all(|observed| leaders(observed).len() >= count).then_some(()) };
     eventually("all see the next leader", NEXT_WITHIN, all).await;
 }
 
-/// What was seen, in a word and a value.
+/// An event as a word and a value.
 fn word(seen: &Seen) -> String {
     if let Seen::Elected(leader) = seen {
         format!("elected {}", leader.value)
@@ -80,27 +80,27 @@ fn candidate(cluster: &Cluster, number: usize) -> Child {
 }
 
 #[test]
-fn a_leader_its_values_and_its_end_are_seen_once_and_in_order() {
-    together(SHORT, async {
+fn an_observer_sees_a_leader_its_values_and_its_end_once_and_in_order() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
-        let sights = Sights::default();
-        let observer = observe(&client, &sights);
-        seen(&sights, 1).await;
+        let observed = Observed::default();
+        let observer = observe(&client, &observed);
+        seen(&observed, 1).await;
         assert_eq!(client.leader(ELECTION).await, Ok(None));
         let first = client.elect(ELECTION, "http://a").await.unwrap();
         first.proclaim("http://a2").await.unwrap();
         assert!(matches!(client.elect(ELECTION, "http://b").try_now().await, Err(Error::LockHeld { .. })));
-        let leader = client.leader(ELECTION).await.unwrap().expect("somebody leads");
+        let leader = client.leader(ELECTION).await.unwrap().expect("there is a leader");
         assert_eq!((leader.value.as_str(), Ok(leader.token), leader.version), ("http://a2", first.token(), 1));
-        seen(&sights, 3).await;
+        seen(&observed, 3).await;
         let led = first.held().clone();
         first.release().await.unwrap();
-        seen(&sights, 4).await;
+        seen(&observed, 4).await;
         assert_eq!(led.proclaim("too late").await, Err(Error::Lost(Lost::Released)));
         let second = client.elect(ELECTION, "http://b").await.unwrap();
-        seen(&sights, 5).await;
-        let words: Vec<String> = sights.lock().unwrap().iter().map(word).collect();
+        seen(&observed, 5).await;
+        let words: Vec<String> = observed.lock().unwrap().iter().map(word).collect();
         assert_eq!(words, ["Vacant", "elected http://a", "proclaimed http://a2", "Vacant", "elected http://b"]);
         observer.abort();
 
@@ -117,46 +117,46 @@ fn a_leader_its_values_and_its_end_are_seen_once_and_in_order() {
 }
 
 #[test]
-fn all_observers_see_the_same_leaders_while_those_are_killed_one_after_the_other() {
+fn all_observers_see_the_same_leaders_while_leaders_are_killed_in_turn() {
     let (kills, observers) = trial::size((3, 5), (10, 20));
-    alone(trial::size(Duration::from_secs(240), Duration::from_secs(1_800)), async {
+    run_exclusive(trial::size(Duration::from_secs(240), Duration::from_secs(1_800)), async {
         let mut cluster = Cluster::start().await;
         let begun = Instant::now();
         let clients: Vec<Client> = (0..observers).map(|_| client_of(&cluster)).collect();
-        let sights: Vec<Sights> = clients.iter().map(|_| Sights::default()).collect();
-        let observing: Vec<_> = clients.iter().zip(&sights).map(|(client, sights)| observe(client, sights)).collect();
+        let observed: Vec<Observed> = clients.iter().map(|_| Observed::default()).collect();
+        let observing: Vec<_> = clients.iter().zip(&observed).map(|(client, observed)| observe(client, observed)).collect();
         eventually("all observe", SHORT, || async {
-            sights.iter().all(|sights| !sights.lock().unwrap().is_empty()).then_some(())
+            observed.iter().all(|observed| !observed.lock().unwrap().is_empty()).then_some(())
         })
         .await;
         let mut candidates: Vec<Child> = (0..=kills).map(|number| candidate(&cluster, number)).collect();
         let mut known = 0;
         for kill in 0..kills {
-            led(&sights, known + 1).await;
-            let seen = leaders(&sights[0]);
+            led(&observed, known + 1).await;
+            let seen = leaders(&observed[0]);
             known = seen.len();
             let name = seen.last().map(|(_, name)| name.clone()).unwrap_or_default();
             let number: usize = name.trim_start_matches("candidate-").parse().expect("a candidate");
             candidates[number].kill().await.expect("it runs");
-            // Once, the cluster's own leader dies as well, and the observers that it served go elsewhere.
+            // Once, the cluster's own leader is killed too, and its observers move to other nodes.
             if kill == kills / 2 {
                 let leader = cluster.leader().await;
                 cluster.nodes[leader].kill().await;
-                led(&sights, known + 1).await;
+                led(&observed, known + 1).await;
                 cluster.restart(leader).await;
             }
         }
-        led(&sights, known + 1).await;
+        led(&observed, known + 1).await;
         observing.iter().for_each(|observing| observing.abort());
 
-        let expected = leaders(&sights[0])[..=known].to_vec();
-        for sights in &sights {
-            assert_eq!(leaders(sights)[..=known], expected);
-            assert!(!sights.lock().unwrap().contains(&Seen::Missed), "nobody was away for so long");
+        let expected = leaders(&observed[0])[..=known].to_vec();
+        for observed in &observed {
+            assert_eq!(leaders(observed)[..=known], expected);
+            assert!(!observed.lock().unwrap().contains(&Seen::Missed), "no observer was away for so long");
         }
         assert!(expected.windows(2).all(|pair| pair[0].0 < pair[1].0), "two leaders at one revision: {expected:?}");
-        assert!(expected.len() > kills, "each that was killed was followed by another: {expected:?}");
-        // What was seen is what the cluster has written down.
+        assert!(expected.len() > kills, "every killed leader was followed by another: {expected:?}");
+        // The observed leaders are those in the cluster's history.
         let history = cluster.client(0).send(&crate::client::Call::get(&format!("/v1/locks/{ELECTION}/history"))).await;
         let tokens: Vec<u64> =
             history.json["items"].as_array().expect("items").iter().rev().filter_map(|item| item["token"].as_u64()).collect();

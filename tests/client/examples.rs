@@ -1,8 +1,8 @@
-//! The examples of the client do what they say.
+//! The examples of the client do what they claim.
 
 use crate::{
-    harness::{Cluster, SHORT, alone, together},
-    uses::{client_of, urls},
+    basics::{client_of, urls},
+    harness::{Cluster, SHORT, run_exclusive, run_parallel},
 };
 use std::sync::{
     Arc,
@@ -20,8 +20,8 @@ mod lock;
 mod migration;
 
 #[test]
-fn the_lock_example_writes_what_only_its_holder_can_write() {
-    together(SHORT, async {
+fn the_lock_example_writes_a_value_that_only_the_holder_can_write() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         lock::deploy(&urls(&cluster), "v1.7").await.unwrap();
         lock::deploy(&urls(&cluster), "v1.8").await.unwrap();
@@ -31,8 +31,8 @@ fn the_lock_example_writes_what_only_its_holder_can_write() {
 }
 
 #[test]
-fn the_migration_example_migrates_once_however_many_start() {
-    together(SHORT, async {
+fn the_migration_example_migrates_once_however_many_copies_start() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let migrations = Arc::new(AtomicUsize::new(0));
         let starts = (0..10).map(|_| {
@@ -51,8 +51,8 @@ fn the_migration_example_migrates_once_however_many_start() {
 }
 
 #[test]
-fn the_sqlite_example_refuses_the_late_write_of_a_holder_that_slept() {
-    alone(SHORT, async {
+fn the_sqlite_example_refuses_the_late_write_of_a_paused_holder() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("reports.sqlite");
@@ -61,9 +61,9 @@ fn the_sqlite_example_refuses_the_late_write_of_a_holder_that_slept() {
         let (at, file) = (urls(&cluster), database.clone());
         let sleeps = std::thread::spawn(move || fenced_sqlite::sleeper(&at, &file, move || holds.send(()).unwrap()));
         held.await.unwrap();
-        assert!(fenced_sqlite::next(&urls(&cluster), &database).await.unwrap(), "the next one writes");
+        assert!(fenced_sqlite::next(&urls(&cluster), &database).await.unwrap(), "the next holder writes");
         let late = tokio::task::spawn_blocking(|| sleeps.join().unwrap().unwrap()).await.unwrap();
-        assert_eq!(late, (false, false), "the sleeper believes no more, and its late write is refused");
+        assert_eq!(late, (false, false), "the paused holder knows of its loss, and its late write is refused");
         assert_eq!(fenced_sqlite::read(&database).unwrap(), "written by the next one");
     });
 }

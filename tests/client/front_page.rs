@@ -2,7 +2,7 @@
 
 use crate::{
     client::Client,
-    harness::{SHORT, alone, free_ports},
+    harness::{SHORT, free_ports, run_exclusive},
 };
 use std::{process::Stdio, time::Duration};
 use tokio::{
@@ -19,7 +19,7 @@ const DOCUMENTED: &str = include_str!("../../crates/client/src/lib.rs");
 const RUN: &str = include_str!("../../crates/client/examples/front_page.rs");
 const URL: &str = "http://127.0.0.1:7171";
 
-/// The first example of the page, without what only makes it compile.
+/// The first example of the page, without the lines that only make it compile.
 fn documented() -> Vec<&'static str> {
     let lines = DOCUMENTED.lines().map(|line| line.trim_start_matches("//!").strip_prefix(' ').unwrap_or_default());
     let code = lines.skip_while(|line| !line.starts_with("```")).skip(1).take_while(|line| !line.starts_with("```"));
@@ -29,10 +29,10 @@ fn documented() -> Vec<&'static str> {
 #[test]
 fn the_example_of_the_front_page_has_eight_lines_and_runs_against_fairhold_dev() {
     let page = documented();
-    assert_eq!(page.len(), 7, "seven lines, and the one of the imports: {page:#?}");
+    assert_eq!(page.len(), 7, "seven lines, plus the imports: {page:#?}");
     let run = page.join("\n").replace(&format!("{URL:?}"), "url");
-    assert!(RUN.contains(&run), "the example that runs is another one:\n{run}");
-    alone(SHORT, async {
+    assert!(RUN.contains(&run), "the documented example differs from the one that runs:\n{run}");
+    run_exclusive(SHORT, async {
         let port = free_ports(&[0, 1, 2, 100, 101, 102]);
         let mut command = Command::new(env!("CARGO_BIN_EXE_fairhold"));
         command.args(["dev", "--port", &port.to_string()]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -52,6 +52,6 @@ fn the_example_of_the_front_page_has_eight_lines_and_runs_against_fairhold_dev()
         let client = Client::new((0..3).map(|index| format!("http://127.0.0.1:{}", port + index)).collect());
         let lock = client.send(&crate::client::Call::get("/v1/locks/deploy")).await.expect_status(200);
         assert!(lock.json["last_token"].as_u64().is_some_and(|token| token > 0), "it was held: {lock:?}");
-        assert_eq!(client.holders("deploy").await, [0_u64; 0], "and given back");
+        assert_eq!(client.holders("deploy").await, [0_u64; 0], "and released");
     });
 }

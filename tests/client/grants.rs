@@ -1,8 +1,8 @@
-//! What a holder may do with a grant: another mode, a second hold, a longest time.
+//! What a holder may do with a grant: change its mode, hold it twice, bound its hold.
 
 use crate::{
-    harness::{Cluster, SHORT, together},
-    uses::client_of,
+    basics::client_of,
+    harness::{Cluster, SHORT, run_parallel},
 };
 use fairhold_client::{Error, Guard, Lost};
 use fairhold_types::{Code, FencingToken};
@@ -21,8 +21,8 @@ async fn upgrade_or_release(reader: Guard) -> Result<(Guard, FencingToken), Erro
 }
 
 #[test]
-fn a_reader_becomes_the_writer_and_a_reader_again() {
-    together(SHORT, async {
+fn a_reader_can_become_the_writer_and_a_reader_again() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let reader = client.read_lock("table").await.unwrap();
@@ -34,7 +34,7 @@ fn a_reader_becomes_the_writer_and_a_reader_again() {
         assert!(matches!(late, Error::WaitTimeout { .. }), "{late:?}");
         assert_eq!(reader.token().unwrap(), old);
 
-        // The second upgrade is refused, and makes way for the other.
+        // The second upgrade is refused and released, so that the first one can succeed.
         let upgraded = tokio::join!(upgrade_or_release(reader), upgrade_or_release(other));
         let ((Ok((writer, token)), Err(refused)) | (Err(refused), Ok((writer, token)))) = upgraded else {
             panic!("one of two: {upgraded:?}");
@@ -54,8 +54,8 @@ fn a_reader_becomes_the_writer_and_a_reader_again() {
 }
 
 #[test]
-fn an_owner_holds_twice_and_the_lock_is_free_after_both() {
-    together(SHORT, async {
+fn an_owner_can_hold_twice_and_the_lock_is_free_after_both_releases() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let session = client.session().await.unwrap();
@@ -73,15 +73,15 @@ fn an_owner_holds_twice_and_the_lock_is_free_after_both() {
 }
 
 #[test]
-fn a_lock_with_a_longest_time_is_lost_then_and_the_next_has_it() {
-    together(SHORT, async {
+fn a_lock_is_lost_after_its_maximum_hold_and_the_next_waiter_gets_it() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let guard = client.lock("deploy").max_hold(2 * SECOND).await.unwrap();
         let next = tokio::spawn(client.lock("deploy").max_hold(2 * SECOND).into_future());
         assert_eq!(guard.lost().await, Lost::Expired);
         let next = next.await.unwrap().unwrap();
-        assert!(next.is_held(), "one that waited has its time from the grant on");
+        assert!(next.is_held(), "a waiter's time starts at its grant");
         assert_eq!(next.lost().await, Lost::Expired);
         drop((guard, next));
         client.settled().await;

@@ -1,9 +1,10 @@
-//! Many guards of one program that has few descriptors, on a cluster that is well: none is lost. A program without any says so.
+//! Many guards in one program with few file descriptors, on a healthy cluster: none is lost. A program without any
+//! reports that.
 
 use crate::{
-    harness::{Cluster, LONG, alone, report},
+    basics::urls,
+    harness::{Cluster, LONG, report, run_exclusive},
     trial,
-    uses::urls,
 };
 use fairhold_client::{Client, Error, Guard};
 use futures_util::future::{join_all, select_all};
@@ -11,16 +12,16 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{fs, process::Stdio, time::Duration};
 use tokio::process::Command;
 
-/// Where the program with few descriptors finds its cluster, and how many guards it is to have.
+/// The endpoints for the program with few descriptors, and how many guards it takes.
 const ENDPOINTS: &str = "FAIRHOLD_TEST_GUARDS_ENDPOINTS";
 const GUARDS: &str = "FAIRHOLD_TEST_GUARDS";
 const FILES: &str = "FAIRHOLD_TEST_FILES";
 const TTL: Duration = Duration::from_secs(15);
-/// As most systems have it for a program.
+/// The usual limit of a program.
 const FILES_USUAL: u64 = 1_024;
 
 fn open_files() -> usize {
-    fs::read_dir("/proc/self/fd").expect("a list of what is open").count()
+    fs::read_dir("/proc/self/fd").expect("the list of open files").count()
 }
 
 fn bound_files(files: u64) {
@@ -28,7 +29,7 @@ fn bound_files(files: u64) {
     setrlimit(Resource::Nofile, Rlimit { current: Some(files), ..limit }).expect("a limit can be lowered");
 }
 
-/// Takes them all at once, and holds them for longer than two leases; says how many are left.
+/// Takes all guards at once, and holds them for longer than two leases; returns how many are left.
 async fn hold(endpoints: &str, guards: usize) -> usize {
     let client = Client::builder().endpoint(endpoints).timeout(Duration::from_secs(60)).build().expect("a client");
     let taking = (0..guards).map(|guard| client.lock(&format!("many-{guard}")).ttl(TTL).into_future());
@@ -43,7 +44,7 @@ async fn hold(endpoints: &str, guards: usize) -> usize {
     held
 }
 
-/// The program is this test, in a process of its own.
+/// The program is this test, in its own process.
 #[test]
 fn many_guards_without_a_session_are_kept_alive_with_few_descriptors() {
     if let (Ok(endpoints), Ok(guards), Ok(files)) = (std::env::var(ENDPOINTS), std::env::var(GUARDS), std::env::var(FILES)) {
@@ -54,7 +55,7 @@ fn many_guards_without_a_session_are_kept_alive_with_few_descriptors() {
         return;
     }
     let (guards, files) = trial::size((400, FILES_USUAL / 4), (2_000, FILES_USUAL));
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let mut program = Command::new(std::env::current_exe().expect("this program"));
         program.args(["--exact", "guards::many_guards_without_a_session_are_kept_alive_with_few_descriptors", "--nocapture"]);
@@ -64,14 +65,14 @@ fn many_guards_without_a_session_are_kept_alive_with_few_descriptors() {
     });
 }
 
-/// The program is this test, in a process of its own.
+/// The program is this test, in its own process.
 #[test]
-fn a_program_without_descriptors_is_told_so() {
+fn a_program_without_free_descriptors_gets_a_clear_error() {
     if let Ok(endpoints) = std::env::var(ENDPOINTS) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let error = runtime.block_on(async {
             let client = Client::builder().endpoint(&endpoints).timeout(Duration::from_secs(1)).build().expect("a client");
-            // The list of them takes one itself.
+            // The list of open files takes a descriptor itself.
             bound_files(open_files() as u64 - 1);
             let error = client.lock("none").try_now().await.unwrap_err();
             assert_eq!(client.contact().failure.map(|failure| failure.contains("limit on open files")), Some(true));
@@ -81,10 +82,10 @@ fn a_program_without_descriptors_is_told_so() {
         assert!(error.to_string().contains("this program has reached its limit on open files and connections"), "{error}");
         return;
     }
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let mut program = Command::new(std::env::current_exe().expect("this program"));
-        program.args(["--exact", "guards::a_program_without_descriptors_is_told_so", "--nocapture"]);
+        program.args(["--exact", "guards::a_program_without_free_descriptors_gets_a_clear_error", "--nocapture"]);
         let status = program.env(ENDPOINTS, urls(&cluster)).stdin(Stdio::null()).kill_on_drop(true).status().await;
         assert!(status.expect("it runs").success());
     });

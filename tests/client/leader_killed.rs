@@ -1,9 +1,9 @@
-//! The leader dies again and again while many tasks work under one lock, and none of them hears of it.
+//! The leader is killed repeatedly while many tasks work under one lock, and none of them notices.
 
 use crate::{
-    harness::{Cluster, all, alone, eventually, report},
+    basics::{client_of, wait_until_free},
+    harness::{Cluster, all, eventually, report, run_exclusive},
     trial,
-    uses::{client_of, empty},
 };
 use fairhold_client::Error;
 use std::{
@@ -16,14 +16,14 @@ use std::{
 
 const TASKS: usize = 50;
 const LOCK: &str = "section";
-/// After the last section, nobody stands in the queue by then.
+/// After the last section, the queue is empty by then.
 const LEFT_WITHIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 struct Sections {
     begun: AtomicUsize,
     done: AtomicUsize,
-    /// The token of who is inside; 0 for nobody.
+    /// The token of the task inside; 0 if none is.
     inside: AtomicU64,
     last_token: AtomicU64,
 }
@@ -39,7 +39,7 @@ async fn work(client: fairhold_client::Client, sections: Arc<Sections>, count: u
                 let before = shared.last_token.swap(token, Ordering::SeqCst);
                 assert!(before < token, "token {token} came after {before}");
                 tokio::task::yield_now().await;
-                assert_eq!(shared.inside.swap(0, Ordering::SeqCst), token, "another came in");
+                assert_eq!(shared.inside.swap(0, Ordering::SeqCst), token, "another task came in");
             })
             .await;
         done.unwrap_or_else(|error| panic!("an error reached a caller without a deadline: {error:?}"));
@@ -48,9 +48,9 @@ async fn work(client: fairhold_client::Client, sections: Arc<Sections>, count: u
 }
 
 #[test]
-fn leaders_are_killed_under_fifty_tasks_and_no_section_overlaps_fails_or_leaves_an_orphan() {
+fn fifty_tasks_never_overlap_fail_or_leave_an_orphan_while_leaders_are_killed() {
     let (count, kills) = trial::size((500, 2), (10_000, 10));
-    alone(trial::size(Duration::from_secs(240), Duration::from_secs(3_600)), async {
+    run_exclusive(trial::size(Duration::from_secs(240), Duration::from_secs(3_600)), async {
         let mut cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let sections = Arc::new(Sections::default());
@@ -58,7 +58,7 @@ fn leaders_are_killed_under_fifty_tasks_and_no_section_overlaps_fails_or_leaves_
         let tasks: Vec<_> = (0..TASKS).map(|_| tokio::spawn(work(client.clone(), Arc::clone(&sections), count))).collect();
         for kill in 1..=kills {
             let due = kill * count / (kills + 1);
-            eventually("the tasks are at work", Duration::from_secs(180), || async {
+            eventually("the tasks make progress", Duration::from_secs(180), || async {
                 assert!(!tasks.iter().any(|task| task.is_finished() && sections.begun.load(Ordering::SeqCst) < count));
                 (sections.done.load(Ordering::SeqCst) >= due).then_some(())
             })
@@ -66,7 +66,7 @@ fn leaders_are_killed_under_fifty_tasks_and_no_section_overlaps_fails_or_leaves_
             let leader = cluster.leader().await;
             cluster.nodes[leader].kill().await;
             let before = sections.done.load(Ordering::SeqCst);
-            eventually("they are at work again", Duration::from_secs(60), || async {
+            eventually("they make progress again", Duration::from_secs(60), || async {
                 (sections.done.load(Ordering::SeqCst) >= (before + 5).min(count)).then_some(())
             })
             .await;
@@ -77,6 +77,6 @@ fn leaders_are_killed_under_fifty_tasks_and_no_section_overlaps_fails_or_leaves_
         report(&format!("{done} sections of {TASKS} tasks, {kills} leaders killed, in {:.1?}", begun.elapsed()));
         assert_eq!(done, count);
         client.settled().await;
-        empty(&cluster, LOCK, LEFT_WITHIN).await;
+        wait_until_free(&cluster, LOCK, LEFT_WITHIN).await;
     });
 }

@@ -1,4 +1,4 @@
-//! The Rust client on real clusters: its promises while leaders die, nodes sleep, programs sleep and networks break.
+//! The Rust client on real clusters: its promises while leaders die, nodes and programs are paused, and networks break.
 
 #[path = "../cluster/client.rs"]
 #[expect(dead_code, reason = "shared with the tests of the cluster, which use all of it")]
@@ -14,6 +14,7 @@ mod trial;
 #[expect(dead_code, reason = "shared with the tests of the cluster, which use all of it")]
 mod without;
 
+mod basics;
 mod broken;
 mod clients;
 mod cut_off;
@@ -24,11 +25,10 @@ mod front_page;
 mod grants;
 mod guards;
 mod leader_killed;
-mod looking;
 mod many;
 mod paused;
 mod readme;
+mod reads;
 mod recipes;
 mod scripts;
-mod uses;
 mod watching;

@@ -1,9 +1,9 @@
 //! A thousand waits of one client.
 
 use crate::{
-    harness::{Cluster, LONG, all, alone, eventually, report},
+    basics::client_of,
+    harness::{Cluster, LONG, all, eventually, report, run_exclusive},
     trial,
-    uses::client_of,
 };
 use fairhold_client::{Acquire, Client};
 use std::{
@@ -11,12 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Connections that were used to queue, and are kept for a while, and a few.
+/// Connections that queued requests and stay open for a while, and a few more.
 const SESSION_FILES_MAX: usize = 48;
 
-/// What this process has open, and its resident memory in KiB.
+/// The number of this process's open files, and its resident memory in KiB.
 fn cost() -> (usize, u64) {
-    let open = fs::read_dir("/proc/self/fd").expect("a list of what is open").count();
+    let open = fs::read_dir("/proc/self/fd").expect("the list of open files").count();
     let status = fs::read_to_string("/proc/self/status").expect("a status");
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
     (open, resident.trim().trim_end_matches(" kB").parse().expect("a number"))
@@ -29,7 +29,8 @@ fn raise_the_limit() {
     rustix::process::setrlimit(rustix::process::Resource::Nofile, raised).expect("the limit of open files can be raised");
 }
 
-/// Queues so many for a lock that is held, then lets each of them have it; says how many more files are open while they wait.
+/// Queues waiters for a held lock, then grants it to each of them; returns how many more files were open while they
+/// waited.
 async fn queue_and_pass_on(what: &str, cluster: &Cluster, client: &Client, waiters: usize, take: impl Fn() -> Acquire) -> usize {
     let holder = take().await.expect("a guard");
     let before = cost();
@@ -41,7 +42,7 @@ async fn queue_and_pass_on(what: &str, cluster: &Cluster, client: &Client, waite
         })
         .collect();
     let watcher = cluster.client(0);
-    eventually("all stand in the queue", Duration::from_secs(120), || async {
+    eventually("all are in the queue", Duration::from_secs(120), || async {
         (watcher.queue("many").await.len() == waiters + 1).then_some(())
     })
     .await;
@@ -61,10 +62,10 @@ async fn queue_and_pass_on(what: &str, cluster: &Cluster, client: &Client, waite
 }
 
 #[test]
-fn many_acquires_of_one_client_wait_at_once_and_are_granted_one_after_the_other() {
+fn many_acquires_of_one_client_wait_together_and_are_granted_one_by_one() {
     let waiters = trial::size(200_usize, 1_000);
     raise_the_limit();
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         queue_and_pass_on("of one client", &cluster, &client, waiters, || client.lock("many")).await;
@@ -72,14 +73,14 @@ fn many_acquires_of_one_client_wait_at_once_and_are_granted_one_after_the_other(
 }
 
 #[test]
-fn many_waits_of_one_session_are_a_few_connections() {
+fn many_waits_of_one_session_use_few_connections() {
     let waiters = trial::size(200_usize, 1_000);
     raise_the_limit();
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         let session = client.session().await.unwrap();
-        // As many at a time as connections are wanted: each asks, is answered, and waits without one.
+        // As many at a time as connections are wanted: each requests, gets its answer, and waits without a connection.
         let open = queue_and_pass_on("of one session", &cluster, &client, waiters, || session.lock("many")).await;
         assert!(open <= SESSION_FILES_MAX, "{open} files are open");
     });

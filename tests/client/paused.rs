@@ -1,9 +1,9 @@
-//! A program that is stopped for longer than its ttl finds its guard lost when it wakes, before it can use the token.
+//! A program that is paused for longer than its ttl finds its guard lost when it resumes, before it can use the token.
 
 use crate::{
-    harness::{Cluster, LONG, SHORT, alone, report, signal_pid, together},
+    basics::{client_of, urls},
+    harness::{Cluster, LONG, SHORT, report, run_exclusive, run_parallel, signal_pid},
     trial,
-    uses::{client_of, urls},
 };
 use fairhold_client::{Client, Error};
 use rustix::process::Signal;
@@ -18,13 +18,13 @@ use tokio::{
 };
 
 const TTL: Duration = Duration::from_secs(1);
-/// Where the program that is stopped finds its cluster.
+/// The endpoints for the paused program.
 const ENDPOINTS: &str = "FAIRHOLD_TEST_PAUSED_ENDPOINTS";
-/// The program waits for at most that long to be told to write.
+/// How long the program waits for the order to write.
 const LIVES_FOR: Duration = Duration::from_secs(60);
-/// Between two looks at its token, so that it sees when it wakes.
+/// Interval between two looks at its token, so that it notices when it resumes.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// A program whose looks are so far apart has been stopped.
+/// A program with such a gap between two looks was paused.
 const STOPPED: Duration = Duration::from_millis(1_000);
 
 fn say(line: &str) {
@@ -33,21 +33,21 @@ fn say(line: &str) {
     out.flush().expect("standard output can be written");
 }
 
-/// Holds the lock and looks at the token, until it was stopped; then says what it found first on waking, and what became of a
-/// write with the token that it had before.
+/// Holds the lock and looks at the token until it was paused; then reports what it found first after resuming, and
+/// whether a write with its old token succeeded.
 async fn hold(endpoints: &str, stopped: Duration) -> (bool, bool) {
     let client = Client::new(endpoints).expect("a client");
     let guard = client.lock("paused").ttl(TTL).await.expect("a lock");
     let token = guard.token().expect("it was just granted");
     let begun = Instant::now();
     let mut last = begun;
-    // It may be stopped from here on.
+    // It may be paused from here on.
     say("held");
     loop {
         let found = guard.token();
         if last.elapsed() >= stopped {
             let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
-            // What a program does that looked before it was stopped, and not after.
+            // What a program does that checked before the pause, but not after it.
             let url = endpoints.split(',').next().expect("an endpoint");
             let put = http.put(format!("{url}/v1/nodes/paused?parents")).header("fairhold-fence", format!("paused={token}"));
             let status = put.body("late").send().await.expect("an answer").status();
@@ -58,33 +58,33 @@ async fn hold(endpoints: &str, stopped: Duration) -> (bool, bool) {
         }
         assert!(begun.elapsed() < LIVES_FOR, "it was not stopped");
         last = Instant::now();
-        assert_eq!(found, Ok(token), "it is held while nothing stops it");
-        crate::harness::pass(LOOK_EVERY).await;
+        assert_eq!(found, Ok(token), "it is held while the program runs");
+        crate::harness::pass_time(LOOK_EVERY).await;
     }
 }
 
-/// The program that is stopped is this test, in a process of its own. Without a cluster that it is told, it shows on one
-/// of its own that a holder which is not stopped keeps its token and may write with it.
+/// The paused program is this test, in its own process. Without given endpoints, it starts its own cluster, and shows
+/// that a holder that is not paused keeps its token and may write with it.
 #[test]
-fn a_holder_that_is_not_stopped_keeps_its_token_and_writes() {
+fn a_holder_that_is_not_paused_keeps_its_token_and_writes() {
     if let Ok(endpoints) = std::env::var(ENDPOINTS) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let (believed, wrote) = runtime.block_on(hold(&endpoints, STOPPED));
         say(&format!("woke believed={believed} wrote={wrote}"));
         return;
     }
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         assert_eq!(hold(&urls(&cluster), Duration::ZERO).await, (true, true));
     });
 }
 
-/// Stops a holder in a process of its own until another has its lock and has written; says what it said on waking, and whether
-/// its late write without a token went over the other one's.
+/// Pauses a holder in its own process until another client has its lock and has written; returns its report after
+/// resuming, and whether its late write without a token overwrote the other one.
 async fn stop_and_wake(cluster: &Cluster) -> (String, bool) {
     let me = std::env::current_exe().expect("this program has a file");
     let mut child = Command::new(me)
-        .args(["--exact", "paused::a_holder_that_is_not_stopped_keeps_its_token_and_writes", "--nocapture"])
+        .args(["--exact", "paused::a_holder_that_is_not_paused_keeps_its_token_and_writes", "--nocapture"])
         .env(ENDPOINTS, urls(cluster))
         .stdout(Stdio::piped())
         .kill_on_drop(true)
@@ -93,8 +93,8 @@ async fn stop_and_wake(cluster: &Cluster) -> (String, bool) {
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
     let mut next = async || loop {
         let line = lines.next_line().await.expect("it can be read").expect("it says more");
-        if let Some((_, said)) = line.split_once("paused: ") {
-            return said.to_owned();
+        if let Some((_, printed)) = line.split_once("paused: ") {
+            return printed.to_owned();
         }
     };
     assert_eq!(next().await, "held");
@@ -104,32 +104,32 @@ async fn stop_and_wake(cluster: &Cluster) -> (String, bool) {
     let granted = client.lock("paused").ttl(Duration::from_secs(30)).await;
     client.nodes().put("/unfenced", "by the next one").await.expect("it is written");
     let begun = Instant::now();
-    // Stopped for longer than its ttl in any case, also where another was granted at its end.
+    // Paused for longer than its ttl in any case, even if another client got the lock at the end of the ttl.
     while begun.elapsed() < STOPPED / 2 {
-        crate::harness::pass(LOOK_EVERY).await;
+        crate::harness::pass_time(LOOK_EVERY).await;
     }
     signal_pid(pid, Signal::CONT);
-    let said = next().await;
+    let printed = next().await;
     drop::<Result<_, Error>>(granted);
     assert!(child.wait().await.expect("it can be waited for").success());
     let control = client.nodes().get("/unfenced").await.expect("an answer").expect("it is there");
-    (said, control.bytes == b"late")
+    (printed, control.bytes == b"late")
 }
 
 #[test]
-fn a_program_that_is_stopped_beyond_its_ttl_wakes_without_its_lock_and_its_late_write_is_refused() {
+fn a_program_paused_beyond_its_ttl_resumes_without_its_lock_and_its_late_write_is_refused() {
     let times = trial::size(2, 100);
-    alone(trial::size(LONG, LONG * 10), async {
+    run_exclusive(trial::size(LONG, LONG * 10), async {
         let cluster = Cluster::start().await;
         let mut wrong = 0;
         for _ in 0..times {
-            let (said, went_wrong) = stop_and_wake(&cluster).await;
-            assert_eq!(said, "woke believed=false wrote=false");
+            let (printed, went_wrong) = stop_and_wake(&cluster).await;
+            assert_eq!(printed, "woke believed=false wrote=false");
             wrong += usize::from(went_wrong);
         }
         report(&format!(
             "stopped {times} times beyond its ttl: never believed, never wrote; the unfenced control went wrong {wrong} times"
         ));
-        assert!(wrong > 0, "the control never goes wrong, so this test would see nothing");
+        assert!(wrong > 0, "the control never goes wrong, so this test proves nothing");
     });
 }

@@ -1,7 +1,7 @@
-//! The first page, walked as it stands: every block of README.md that a reader can paste, in order, against `fairhold dev`; then
-//! the leader is killed, and all of it works again.
+//! The first page, run as it is: every block of README.md that a reader can paste, in order, against `fairhold dev`.
+//! Then the leader is killed, and everything works again.
 
-use crate::harness::{LONG, alone, free_ports, report};
+use crate::harness::{LONG, free_ports, report, run_exclusive};
 use std::{
     path::Path,
     process::Stdio,
@@ -13,11 +13,11 @@ use tokio::{
 };
 
 const README: &str = include_str!("../../README.md");
-/// What a reader has patience for.
+/// A reader's patience.
 const FIVE_MINUTES: Duration = Duration::from_secs(300);
 const FIRST: &str = "./fairhold demo\n";
 
-/// The text of each block of that language.
+/// The text of each block in that language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let mut parts = page.split("\n```").skip(1).step_by(2);
     let of_language =
@@ -25,7 +25,7 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
     of_language.collect()
 }
 
-/// Runs a block as a reader does, with the ports of this cluster and its program in place of the script.
+/// Runs a block as a reader does, with the ports of this cluster, and with its program in place of the script.
 async fn paste(block: &str, port: u16) -> String {
     let program = env!("CARGO_BIN_EXE_fairhold");
     let mut text = block.replace("./fairhold ", &format!("{program} "));
@@ -35,9 +35,9 @@ async fn paste(block: &str, port: u16) -> String {
     let mut command = Command::new("bash");
     command.args(["-euo", "pipefail", "-c", &text]).env("FAIRHOLD_ENDPOINT", format!("127.0.0.1:{port}")).env("no_proxy", "*");
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await.expect("bash runs");
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{text}\n{said}");
-    said
+    let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{text}\n{printed}");
+    printed
 }
 
 async fn walk(steps: &[String], port: u16) {
@@ -47,18 +47,18 @@ async fn walk(steps: &[String], port: u16) {
         &["I hold deploy, and my token is ", "this runs on one machine at a time"],
         &["\"path\":\"/deployed\"", "stale_token", "\"status\":412"],
     ];
-    assert_eq!(steps.len(), says.len(), "a block came or went: {steps:#?}");
+    assert_eq!(steps.len(), says.len(), "a block was added or removed: {steps:#?}");
     for (step, says) in steps.iter().zip(says) {
-        let said = paste(step, port).await;
-        assert!(says.iter().all(|text| said.contains(text)), "{step}\nsaid {said}\nand not all of {says:?}");
-        assert!(said.ends_with('\n'), "the prompt would stick to it: {said}");
+        let output = paste(step, port).await;
+        assert!(says.iter().all(|text| output.contains(text)), "{step}\nprinted {output}\nbut not all of {says:?}");
+        assert!(output.ends_with('\n'), "the output does not end with a newline: {output}");
     }
 }
 
 #[test]
-fn the_blocks_of_the_readme_work_as_they_stand_before_and_after_the_leader_is_killed() {
+fn the_blocks_of_the_readme_work_unchanged_before_and_after_the_leader_is_killed() {
     let all = blocks(README, "sh");
-    assert_eq!(all.first().map(String::as_str), Some(FIRST), "the first one is what starts the cluster");
+    assert_eq!(all.first().map(String::as_str), Some(FIRST), "the first block starts the cluster");
     let marked = README.matches("\n```").count();
     assert_eq!(marked, all.len() * 2, "a block is not marked as one for the shell");
     assert!(!README.contains("\n$ "), "a block that cannot be pasted");
@@ -66,7 +66,7 @@ fn the_blocks_of_the_readme_work_as_they_stand_before_and_after_the_leader_is_ki
     for link in README.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
         assert!(link.starts_with("http") || Path::new("../..").join(link).exists(), "{link} is not there");
     }
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let begun = Instant::now();
         let port = free_ports(&[0, 1, 2, 100, 101, 102]);
         let mut command = Command::new(env!("CARGO_BIN_EXE_fairhold"));

@@ -1,8 +1,8 @@
-//! The recipes of the client: what each of them promises, with several programs' clients at a time.
+//! The recipes of the client: each keeps its promises with several programs' clients at a time.
 
 use crate::{
-    harness::{Cluster, SHORT, all, eventually, together},
-    uses::client_of,
+    basics::client_of,
+    harness::{Cluster, SHORT, all, eventually, run_parallel},
 };
 use fairhold_client::{Client, Error, recipes::Claimed};
 use std::{
@@ -13,14 +13,14 @@ use std::{
     time::Duration,
 };
 
-/// Clients that know nothing of one another.
+/// Clients that share nothing.
 fn clients(cluster: &Cluster, count: usize) -> Vec<Client> {
     (0..count).map(|_| client_of(cluster)).collect()
 }
 
 #[test]
-fn a_party_at_a_barrier_waits_while_it_is_up() {
-    together(SHORT, async {
+fn clients_at_a_barrier_wait_while_it_is_up() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let barrier = client_of(&cluster).barrier("app/migration");
         barrier.wait().await.unwrap();
@@ -34,7 +34,7 @@ fn a_party_at_a_barrier_waits_while_it_is_up() {
             })
         });
         let waiting: Vec<_> = waiting.collect();
-        // Each of them waits at a node by now, and none has gone on.
+        // Each of them waits at a node by now, and none has passed.
         let at_the_cluster = || async {
             let mut open = 0;
             for node in &cluster.nodes {
@@ -53,8 +53,8 @@ fn a_party_at_a_barrier_waits_while_it_is_up() {
 }
 
 #[test]
-fn so_many_begin_together_and_nobody_ends_before_all_do() {
-    together(SHORT, async {
+fn a_double_barrier_starts_and_ends_all_participants_together() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let (inside, left) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let parties = clients(&cluster, 4).into_iter().map(|client| {
@@ -62,7 +62,7 @@ fn so_many_begin_together_and_nobody_ends_before_all_do() {
             tokio::spawn(async move {
                 inside.fetch_add(1, Ordering::SeqCst);
                 let party = client.double_barrier("round-1", 4).enter().await.unwrap();
-                assert_eq!(inside.load(Ordering::SeqCst), 4, "it began before all had come");
+                assert_eq!(inside.load(Ordering::SeqCst), 4, "it started before all had arrived");
                 left.fetch_add(1, Ordering::SeqCst);
                 party.leave().await.unwrap();
                 assert_eq!(left.load(Ordering::SeqCst), 4, "it ended before all had left");
@@ -74,8 +74,8 @@ fn so_many_begin_together_and_nobody_ends_before_all_do() {
 }
 
 #[test]
-fn a_latch_opens_when_it_was_counted_down_and_never_closes() {
-    together(SHORT, async {
+fn a_latch_opens_when_it_reaches_zero_and_never_closes() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let latch = client_of(&cluster).latch("shards");
         assert_eq!(latch.count().await, Ok(None));
@@ -93,8 +93,8 @@ fn a_latch_opens_when_it_was_counted_down_and_never_closes() {
 }
 
 #[test]
-fn what_came_first_is_taken_first_and_by_one_alone() {
-    together(SHORT, async {
+fn a_queue_delivers_each_item_once_and_in_order() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let queue = client_of(&cluster).fair_queue("mails");
         assert!(queue.is_empty().await.unwrap());
@@ -118,7 +118,7 @@ fn what_came_first_is_taken_first_and_by_one_alone() {
         together.sort_unstable();
         assert_eq!(together, (2..20).collect::<Vec<_>>(), "each was taken once");
 
-        // A value wakes a waiting consumer; a consumer that gave up is in nobody's way.
+        // A value wakes a waiting consumer; a consumer that gave up blocks no other.
         let gave_up = tokio::time::timeout(Duration::from_millis(300), queue.pop()).await;
         assert!(gave_up.is_err(), "{gave_up:?}");
         let waits = queue.clone();
@@ -130,7 +130,7 @@ fn what_came_first_is_taken_first_and_by_one_alone() {
 
 #[test]
 fn a_counter_counts_every_addition_once() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let counter = client_of(&cluster).counter("invoices");
         assert_eq!(counter.get().await, Ok(0));
@@ -153,8 +153,8 @@ fn a_counter_counts_every_addition_once() {
 }
 
 #[test]
-fn a_group_has_its_living_members_with_their_newest_values() {
-    together(SHORT, async {
+fn a_group_lists_its_live_members_with_their_newest_values() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let watcher = client_of(&cluster).group("workers");
         assert_eq!(watcher.members().await, Ok(Vec::new()));
@@ -174,7 +174,7 @@ fn a_group_has_its_living_members_with_their_newest_values() {
         drop(joined.remove(0));
         let left = watcher.until(|members| members.len() == 1).await.unwrap();
         assert_eq!(left[0].value, b"http://worker-2");
-        // By a session of its own; a membership ends with it.
+        // With its own session; the membership ends with it.
         let client = client_of(&cluster);
         let session = client.session().await.unwrap();
         let guest = watcher.join_by(session.clone(), "guest").await.unwrap();
@@ -186,7 +186,7 @@ fn a_group_has_its_living_members_with_their_newest_values() {
 
 #[test]
 fn once_has_exactly_one_winner_for_each_key() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         for key in ["mail/ann", "mail/bob"] {
             let trying = clients(&cluster, 6).into_iter().enumerate().map(|(number, client)| {

@@ -1,9 +1,9 @@
 //! The examples in `docs/examples`: for shells and for Python.
 
 use crate::{
+    basics::urls,
     client::{Call, new_key},
-    harness::{Cluster, LONG, SHORT, alone, eventually, together},
-    uses::urls,
+    harness::{Cluster, LONG, SHORT, eventually, run_exclusive, run_parallel},
 };
 use std::{
     fs,
@@ -12,7 +12,7 @@ use std::{
 };
 use tokio::process::Command;
 
-/// A script that every user finds in the documentation, with `fairhold` in the path.
+/// A script from the documentation, with `fairhold` in the path.
 fn script(cluster: &Cluster, name: &str, arguments: &[&str]) -> Command {
     let program = PathBuf::from("../../docs/examples").join(name);
     let fairhold = Path::new(env!("CARGO_BIN_EXE_fairhold")).parent().expect("a folder").to_string_lossy().into_owned();
@@ -36,8 +36,8 @@ fn assert_codes(outputs: &[Output], code: i32) {
 }
 
 #[test]
-fn a_cron_job_that_ten_machines_start_runs_once_for_each_night() {
-    alone(LONG, async {
+fn a_cron_job_started_by_ten_machines_runs_once_a_night() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let runs = folder.path().join("runs");
@@ -47,14 +47,14 @@ fn a_cron_job_that_ten_machines_start_runs_once_for_each_night() {
             assert_codes(&all((0..10).map(|_| nightly(night, &job(night))).collect()).await, 0);
         }
         assert_eq!(fs::read_to_string(&runs).unwrap(), "2026-11-20\n2026-11-21\n");
-        // One that fails is run again, by whoever is next.
+        // A failed job is run again by the next machine.
         assert_codes(&all(vec![nightly("2026-11-22", "exit 9")]).await, 9);
         assert_codes(&all(vec![nightly("2026-11-22", &job("2026-11-22")), nightly("2026-11-22", &job("2026-11-22"))]).await, 0);
         assert_eq!(fs::read_to_string(&runs).unwrap().lines().count(), 3);
     });
 }
 
-/// Runs copies of a program that adds 1 to the number in a file without any care of its own.
+/// Runs copies of a program that adds 1 to the number in a file without any protection.
 async fn count(copies: usize, start: impl Fn(&str) -> Command) {
     let folder = tempfile::tempdir().expect("a folder");
     let counter = folder.path().join("counter");
@@ -66,7 +66,7 @@ async fn count(copies: usize, start: impl Fn(&str) -> Command) {
 
 #[test]
 fn bash_and_curl_count_under_a_lock_and_stop_when_it_is_lost() {
-    together(LONG, async {
+    run_parallel(LONG, async {
         let cluster = Cluster::start().await;
         let increment = |counter: &str| format!("read n < {counter}; sleep 0.05; echo $((n + 1)) > {counter}");
         count(8, |counter| script(&cluster, "with-lock.sh", &["deep/counter", "sh", "-c", &increment(counter)])).await;
@@ -92,8 +92,8 @@ fn bash_and_curl_count_under_a_lock_and_stop_when_it_is_lost() {
 }
 
 #[test]
-fn python_counts_under_a_lock_with_its_standard_library_alone() {
-    together(LONG, async {
+fn python_counts_under_a_lock_with_only_its_standard_library() {
+    run_parallel(LONG, async {
         let cluster = Cluster::start().await;
         count(10, |counter| script(&cluster, "with_lock.py", &["python", counter])).await;
         assert_eq!(cluster.client(0).queue("python").await, Vec::<serde_json::Value>::new());

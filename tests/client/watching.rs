@@ -1,8 +1,8 @@
-//! Watches of the client: over nodes that die, and where history is gone.
+//! Watches of the client: across nodes that are killed, and after history is gone.
 
 use crate::{
-    harness::{Cluster, LONG, NODES, SHORT, alone, report, together},
-    uses::client_of,
+    basics::client_of,
+    harness::{Cluster, LONG, NODES, SHORT, report, run_exclusive, run_parallel},
 };
 use fairhold_client::{Client, WatchEvent, Watching};
 use fairhold_types::{
@@ -11,15 +11,15 @@ use fairhold_types::{
 };
 use std::time::Duration;
 
-/// What comes later than this does not come.
+/// An event that has not arrived by then never will.
 const NEXT_WITHIN: Duration = Duration::from_secs(60);
 
 async fn next(watching: &mut Watching) -> WatchEvent {
-    let told = tokio::time::timeout(NEXT_WITHIN, watching.next()).await;
-    told.unwrap_or_else(|_| panic!("nothing within {NEXT_WITHIN:?}")).expect("it goes on").expect("it is not refused")
+    let reported = tokio::time::timeout(NEXT_WITHIN, watching.next()).await;
+    reported.unwrap_or_else(|_| panic!("nothing within {NEXT_WITHIN:?}")).expect("it continues").expect("it is not refused")
 }
 
-/// The next thing that happened, without bookmarks.
+/// The next event, without bookmarks.
 async fn happened(watching: &mut Watching) -> WatchLine {
     loop {
         match next(watching).await {
@@ -30,7 +30,7 @@ async fn happened(watching: &mut Watching) -> WatchLine {
     }
 }
 
-/// The paths of so many nodes that were created, in the order in which that was told.
+/// The paths of the next `count` created nodes, in the order of their events.
 async fn created(watching: &mut Watching, count: usize) -> Vec<String> {
     let mut paths = Vec::new();
     while paths.len() < count {
@@ -52,8 +52,8 @@ async fn create(client: &Client, from: usize, to: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_watch_tells_every_change_once_and_in_order_while_each_node_is_killed_and_restarted() {
-    alone(LONG, async {
+fn a_watch_reports_every_change_once_and_in_order_while_each_node_is_killed_and_restarted() {
+    run_exclusive(LONG, async {
         const EACH: usize = 40;
         let mut cluster = Cluster::start().await;
         let client = client_of(&cluster);
@@ -61,27 +61,27 @@ fn a_watch_tells_every_change_once_and_in_order_while_each_node_is_killed_and_re
         let mut watching = client.watch().children("/feed").await.unwrap();
         let mut all = create(&client, 0, EACH).await;
         for (round, node) in (0..2 * NODES).map(|round| (round, round % NODES)) {
-            // Told before, while it is down, and after.
+            // Events from before it is down, while it is down, and after.
             let wait = created(&mut watching, EACH / 2).await;
             assert_eq!(wait, all.drain(..EACH / 2).collect::<Vec<_>>());
             cluster.nodes[node].kill().await;
             let begin = (round + 1) * EACH;
             all.extend(create(&client, begin, begin + EACH).await);
             cluster.restart(node).await;
-            let told = created(&mut watching, EACH / 2).await;
-            assert_eq!(told, all.drain(..EACH / 2).collect::<Vec<_>>());
+            let reported = created(&mut watching, EACH / 2).await;
+            assert_eq!(reported, all.drain(..EACH / 2).collect::<Vec<_>>());
         }
-        let told = created(&mut watching, all.len()).await;
-        assert_eq!(told, all);
+        let reported = created(&mut watching, all.len()).await;
+        assert_eq!(reported, all);
         client.nodes().delete("/feed/0000").await.unwrap();
         assert!(matches!(happened(&mut watching).await.what, What::NodeDeleted { path } if path.as_str() == "/feed/0000"));
-        report(&format!("{} changes over {} killed nodes: each told once, in order", (2 * NODES + 1) * EACH, 2 * NODES));
+        report(&format!("{} changes over {} killed nodes: each reported once, in order", (2 * NODES + 1) * EACH, 2 * NODES));
     });
 }
 
 #[test]
-fn a_watch_that_begins_with_what_is_there_goes_on_with_what_happens() {
-    together(SHORT, async {
+fn a_watch_that_starts_with_the_current_state_continues_with_later_events() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = client_of(&cluster);
         client.nodes().put("/feed", "").await.unwrap();
@@ -109,17 +109,17 @@ fn a_watch_that_begins_with_what_is_there_goes_on_with_what_happens() {
         assert_eq!(create(&client, 5, 7).await, created(&mut watching, 2).await);
         let again = client.watch().tree("/feed").from(at).await;
         assert!(again.is_ok(), "{again:?}");
-        assert!(client.watch().tree("/feed").from(Revision(1 << 40)).await.is_err(), "that is of another history");
+        assert!(client.watch().tree("/feed").from(Revision(1 << 40)).await.is_err(), "that revision is from another history");
         assert!(client.watch().node("a//b").await.is_err());
     });
 }
 
 #[test]
-fn history_that_one_node_still_has_is_told_and_where_none_has_it_that_is_said() {
-    alone(LONG, async {
+fn a_watch_finds_history_that_one_node_still_has_and_reports_history_that_is_gone() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::plan();
         for node in &mut cluster.nodes {
-            // The smallest ring there is, but for the last node.
+            // The smallest possible ring, except at the last node.
             let bytes = if node.id == NODES { "67108864" } else { "65536" };
             node.flags = vec!["--event-ring-bytes".to_owned(), bytes.to_owned()];
             node.start();
@@ -130,7 +130,7 @@ fn history_that_one_node_still_has_is_told_and_where_none_has_it_that_is_said() 
         let all = create(&client, 0, 1_500).await;
         let mut watching = client.watch().children("/feed").from(first).await.unwrap();
         assert!(matches!(happened(&mut watching).await.what, What::NodeCreated { path } if path.as_str() == "/feed"));
-        assert_eq!(created(&mut watching, all.len()).await, all, "the node that has it is found");
+        assert_eq!(created(&mut watching, all.len()).await, all, "it finds the node that has it");
 
         let few =
             Client::builder().endpoint(&cluster.nodes[0].url).endpoint(&cluster.nodes[1].url).discover(false).build().unwrap();
@@ -138,7 +138,7 @@ fn history_that_one_node_still_has_is_told_and_where_none_has_it_that_is_said() 
         let WatchEvent::Compacted { oldest } = next(&mut watching).await else { panic!("neither of these has it") };
         assert!(oldest > first);
         let line = happened(&mut watching).await;
-        assert_eq!(line.revision, oldest, "all from there on is told: {line:?}");
+        assert_eq!(line.revision, oldest, "everything from there on is reported: {line:?}");
         drop(watching);
         let mut watching = few.watch().children("/feed").initial().await.unwrap();
         let mut there = 0;

@@ -1,15 +1,15 @@
 //! Every call that changes something acts once, whatever arrives twice, late, or after the caller has undone it.
 //!
-//! For each changing call of the API the first try is held up at a follower that sleeps. The same request succeeds at another
-//! server, the caller undoes what it did, and then the follower wakes and the first try arrives: nothing may change. A call of
-//! `proto/openapi.json` without a row fails the test, which also writes the table of `docs/acts-once.md`.
+//! For each changing call of the API, a sleeping follower delays the first try. The same request succeeds at another
+//! server, and the caller undoes it. Then the follower wakes and the first try arrives: nothing may change. A call of
+//! `proto/openapi.json` without a row fails the test. The test also writes the table of `docs/acts-once.md`.
 
 #[path = "acts_once/rows.rs"]
 mod rows;
 
 use crate::{
     client::{Answer, Call, Client},
-    harness::{Cluster, LONG, all, alone},
+    harness::{Cluster, LONG, all, run_exclusive},
     watching::Watching,
 };
 use rows::{Other, Row, Stage};
@@ -19,9 +19,9 @@ use std::{fmt::Write, fs, time::Duration};
 
 const PAGE: &str = "../../docs/acts-once.md";
 const DESCRIPTION: &str = include_str!("../../proto/openapi.json");
-/// The longest that a first try may take, the follower's sleep included.
+/// The longest that a first try may take, including the follower's sleep.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(100);
-/// It moves the leadership, which the other rows need where it is.
+/// Runs last: it moves the leadership, and the other rows need the leader where it is.
 const LAST: &str = "handOver";
 
 /// The operations that change something, as `METHOD path` and name.
@@ -39,7 +39,7 @@ fn operations() -> Vec<(String, String)> {
     operations
 }
 
-/// Makes the request where a server is awake, shows that its key takes no other request, and undoes what it did.
+/// Sends the request to a server that is awake, shows that its key refuses another request, and undoes it.
 async fn act_and_undo(client: &Client, row: &Row) {
     let done = client.send(&row.first).await;
     assert_eq!(done.status, row.done, "{}: {done:?}", row.operation);
@@ -59,12 +59,12 @@ async fn act_and_undo(client: &Client, row: &Row) {
     }
 }
 
-/// What happened after a revision: nothing but the sentinel that is written last.
+/// Asserts that nothing happened after a revision, except that the sentinel was written last.
 async fn assert_nothing_happened(client: &Client, at: usize, after: u64) {
     let mut watching = Watching::open(client, at, &format!("from={}", after + 1)).await;
     client.write(&Call::put("/v1/nodes/sentinel", "")).await;
     loop {
-        let line = watching.raw().await.expect("the watch goes on").expect("the watch goes on");
+        let line = watching.raw().await.expect("the watch continues").expect("the watch continues");
         let event: Value = serde_json::from_str(&line).expect("a line of JSON");
         match (event["type"].as_str(), event["path"].as_str()) {
             (Some("bookmark"), _) => {}
@@ -76,12 +76,12 @@ async fn assert_nothing_happened(client: &Client, at: usize, after: u64) {
 
 #[test]
 fn a_first_try_that_arrives_after_its_retry_was_undone_changes_nothing() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let [awake, asleep] = cluster.followers().await;
         let url = |index: usize| cluster.nodes[index].url.clone();
-        // As many as there are nodes, and none that sleeps.
+        // As many callers as nodes; none of them sleeps.
         let client = cluster.client(0).of(vec![url(leader), url(awake), url(leader)]);
         let stage = Stage::new(&client, cluster.nodes[leader].id, cluster.nodes[awake].id).await;
         let mut rows = Vec::new();
@@ -105,12 +105,12 @@ fn a_first_try_that_arrives_after_its_retry_was_undone_changes_nothing() {
         cluster.nodes[asleep].signal(Signal::CONT);
         let arrived: Vec<Answer> = all(late).await.into_iter().map(|answer| answer.expect("it is answered")).collect();
         for (row, answer) in rows.iter().zip(&arrived) {
-            assert!(answer.status != 503, "{}: the first try was turned away, and shows nothing: {answer:?}", row.operation);
+            assert!(answer.status != 503, "{}: the first try was refused, so it proves nothing: {answer:?}", row.operation);
         }
         assert_nothing_happened(&client, 0, before.revision()).await;
         let after = client.send(&Call::get("/v1/cluster")).await;
         for field in ["leader", "term"] {
-            assert_eq!(before.number(field), after.number(field), "another one leads");
+            assert_eq!(before.number(field), after.number(field), "the leader has changed");
         }
         assert_page(&rows);
     });
@@ -123,7 +123,7 @@ fn assert_page(rows: &[Row]) {
     rows.sort_by_key(|row| row.route.clone());
     for row in rows {
         let (did, undid) = row.words;
-        writeln!(table, "| `{}` | {did} | {undid} | {} |", row.route, row.other).expect("a text takes all");
+        writeln!(table, "| `{}` | {did} | {undid} | {} |", row.route, row.other).expect("writing to a string succeeds");
     }
     let text = fs::read_to_string(PAGE).expect("the page is there");
     let (head, rest) = text.split_once("<!-- table -->\n").expect("the page marks its table");
@@ -132,6 +132,6 @@ fn assert_page(rows: &[Row]) {
     if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
         fs::write(PAGE, &wanted).expect("the page can be written");
     } else {
-        assert_eq!(text, wanted, "the page differs from what was tried: UPDATE_GOLDENFILES=1 writes it anew");
+        assert_eq!(text, wanted, "the page differs from the tested rows: UPDATE_GOLDENFILES=1 rewrites it");
     }
 }

@@ -1,14 +1,14 @@
-//! A cluster whose machines get other addresses.
+//! A cluster whose machines change their addresses.
 
 use crate::{
     client::Call,
-    harness::{Cluster, SHORT, together},
+    harness::{Cluster, SHORT, run_parallel},
 };
 use tokio::process::Command;
 
 #[test]
-fn a_cluster_whose_peer_addresses_changed_serves_and_says_which() {
-    together(SHORT, async {
+fn a_cluster_with_changed_peer_addresses_serves_and_logs_the_changes() {
+    run_parallel(SHORT, async {
         let mut cluster = Cluster::start().await;
         cluster.client(0).write(&Call::put("/v1/nodes/kept", "before")).await;
         let former: Vec<String> = cluster.nodes.iter().map(|node| node.peer_address.clone()).collect();
@@ -24,9 +24,9 @@ fn a_cluster_whose_peer_addresses_changed_serves_and_says_which() {
         cluster.client(2).write(&Call::put("/v1/nodes/kept", "after")).await;
 
         for (node, former) in cluster.nodes.iter().zip(&former) {
-            let said = format!("node {} joined as {},{former} but this node's configuration has", node.id, node.url);
+            let message = format!("node {} joined as {},{former} but this node's configuration has", node.id, node.url);
             for by in &cluster.nodes {
-                assert_eq!(by.log_text().matches(&said).count(), 1, "node {} says of node {} once: {said}", by.id, node.id);
+                assert_eq!(by.log_text().matches(&message).count(), 1, "node {} reports node {} once: {message}", by.id, node.id);
             }
         }
         let view = cluster.client(0).once(&Call::get("/v1/cluster")).await.expect_status(200);

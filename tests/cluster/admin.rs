@@ -1,14 +1,14 @@
-//! What an administrator may: break a lock, end a session by its number; and who is one.
+//! What an administrator may do (break a lock, end a session by its number), and who counts as one.
 
 use crate::{
     client::{Call, new_key, whole},
-    harness::{Cluster, SHORT, eventually, together},
-    queue::standing,
+    harness::{Cluster, SHORT, eventually, run_parallel},
+    queue::wait_for_contenders,
     streams::Stream,
 };
 use std::{fs, time::Duration};
 
-/// A changed token counts by then.
+/// How long a changed token may take to be valid.
 const READ_AGAIN_WITHIN: Duration = Duration::from_secs(20);
 
 fn break_lock(lock: &str, reason: &str) -> Call {
@@ -16,8 +16,8 @@ fn break_lock(lock: &str, reason: &str) -> Call {
 }
 
 #[test]
-fn a_broken_lock_goes_to_the_next_in_line_and_its_holder_is_told_why() {
-    together(SHORT, async {
+fn a_broken_lock_goes_to_the_next_waiter_and_its_holder_learns_why() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let key = new_key();
@@ -27,13 +27,13 @@ fn a_broken_lock_goes_to_the_next_in_line_and_its_holder_is_told_why() {
             let client = cluster.client(2);
             tokio::spawn(async move { client.acquire("crane", "wait=60s").await })
         };
-        standing(&client, "crane", 2).await;
+        wait_for_contenders(&client, "crane", 2).await;
 
         let order = break_lock("crane", "it+is+stuck");
         client.send(&order).await.expect_status(204);
         let lost = stream.expect_last("lost").await;
         assert_eq!((lost["id"].as_str(), lost["reason"].as_str()), (Some(key.as_str()), Some("broken")));
-        let next = next.await.expect("the next one's task");
+        let next = next.await.expect("the next waiter's task");
         assert!(next.token > token, "{next:?} after {token}");
         assert!(!client.fence_passes("crane", token).await, "the broken grant's token is dead");
 
@@ -45,7 +45,7 @@ fn a_broken_lock_goes_to_the_next_in_line_and_its_holder_is_told_why() {
             assert_eq!(again.string("note"), "it is stuck");
             client.send(&order).await.expect_status(204);
         }
-        assert_eq!(client.holders("crane").await, [next.number], "the same order again hits nobody");
+        assert_eq!(client.holders("crane").await, [next.number], "the repeated request ends no other grant");
 
         client.send(&break_lock("crane", "")).await.expect_status(204);
         client.send(&break_lock("crane", "")).await.expect_status(204);
@@ -53,13 +53,13 @@ fn a_broken_lock_goes_to_the_next_in_line_and_its_holder_is_told_why() {
         let other = Call::delete("/v1/locks/other/holders").key(&next.id);
         client.send(&other).await.expect_problem(422, "idempotency_mismatch");
         let logged = cluster.nodes.iter().any(|node| node.log_text().contains("an administrator broke a lock"));
-        assert!(logged, "who broke it, and why, stands in a log");
+        assert!(logged, "a log has the break and its reason");
     });
 }
 
 #[test]
-fn a_session_is_ended_by_its_number() {
-    together(SHORT, async {
+fn an_administrator_ends_a_session_by_its_number() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "wedged").await;
@@ -75,8 +75,8 @@ fn a_session_is_ended_by_its_number() {
 }
 
 #[test]
-fn administrators_show_their_token_where_there_is_one() {
-    together(SHORT, async {
+fn administrators_need_the_token_if_one_is_set() {
+    run_parallel(SHORT, async {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("token");
         fs::write(&file, "s3cret-one\n").expect("the file");

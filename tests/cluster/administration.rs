@@ -1,9 +1,9 @@
-//! What an administrator sets of a lock, and asks of those who hold it; further holds of one grant, and holds that are bounded.
+//! An administrator's settings of a lock and requests to its holders; reentrant holds and bounded holds.
 
 use crate::{
     client::{Call, Grant, new_key, whole},
-    harness::{Cluster, SHORT, eventually, together},
-    queue::standing,
+    harness::{Cluster, SHORT, eventually, run_parallel},
+    queue::wait_for_contenders,
     streams::Stream,
 };
 use serde_json::{Value, json};
@@ -14,8 +14,8 @@ fn set(lock: &str, what: &Value) -> Call {
 }
 
 #[test]
-fn a_lowered_limit_ends_no_holder_but_waiters_that_no_longer_fit() {
-    together(SHORT, async {
+fn a_lowered_limit_ends_waiters_that_no_longer_fit_but_no_holder() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let holder = client.acquire("pool", "limit=4&permits=3&ttl=60s").await;
@@ -26,7 +26,7 @@ fn a_lowered_limit_ends_no_holder_but_waiters_that_no_longer_fit() {
 
         let lowered = cluster.client(1).send(&set("pool", &json!({ "limit": 2 }))).await.expect_status(200);
         assert_eq!((lowered.number("limit"), lowered.number("queue_length")), (2, 1), "{}", lowered.text);
-        assert!(client.fence_passes("pool", holder.token).await, "nobody who holds is un-held");
+        assert!(client.fence_passes("pool", holder.token).await, "the holder keeps its lock");
         let ended =
             client.send(&Call::get(&format!("/v1/grants/{}", large.string("id")))).await.expect_problem(410, "grant_gone");
         assert_eq!((ended.string("reason"), ended.string("note")), ("broken", "the limit of pool was set to 2"));
@@ -43,7 +43,7 @@ fn a_lowered_limit_ends_no_holder_but_waiters_that_no_longer_fit() {
 
 #[test]
 fn a_holder_over_max_hold_loses_the_lock_and_the_next_gets_it() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let key = new_key();
@@ -68,7 +68,7 @@ fn a_holder_over_max_hold_loses_the_lock_and_the_next_gets_it() {
 
 #[test]
 fn a_revoke_reaches_the_holders_and_ends_nothing() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let key = new_key();
@@ -78,7 +78,7 @@ fn a_revoke_reaches_the_holders_and_ends_nothing() {
         client.send(&revoke).await.expect_status(202);
         let word = stream.expect("revoke").await;
         assert_eq!((word["id"].as_str(), word["reason"].as_str()), (Some(key.as_str()), Some("an upgrade")));
-        assert!(client.fence_passes("crane", token).await, "it is held all the same");
+        assert!(client.fence_passes("crane", token).await, "it is still held");
         let shown = client.send(&Call::get(&format!("/v1/grants/{key}"))).await.expect_status(200);
         assert_eq!(shown.json["revoked"]["reason"], "an upgrade", "{}", shown.text);
         client.send(&Call::post("/v1/locks/nobody/holders/revoke")).await.expect_status(202);
@@ -86,8 +86,8 @@ fn a_revoke_reaches_the_holders_and_ends_nothing() {
 }
 
 #[test]
-fn an_owner_holds_what_it_holds_once_more_and_the_last_release_frees_it() {
-    together(SHORT, async {
+fn an_owner_can_hold_a_lock_again_and_the_last_release_frees_it() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "worker").await;
@@ -103,12 +103,12 @@ fn an_owner_holds_what_it_holds_once_more_and_the_last_release_frees_it() {
             let client = cluster.client(2);
             tokio::spawn(async move { client.acquire("crane", "wait=60s").await })
         };
-        standing(&client, "crane", 2).await;
+        wait_for_contenders(&client, "crane", 2).await;
         for _ in 0..2 {
             client.release(&outer.id).await;
             assert!(
                 client.fence_passes("crane", outer.token).await,
-                "the inner section holds on, however often the outer lets go"
+                "the inner section still holds, however often the outer one releases"
             );
         }
         client.send(&again).await.expect_status(200);

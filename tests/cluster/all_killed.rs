@@ -1,10 +1,10 @@
-//! All nodes are killed at once and started again: what was acknowledged is there, and everything goes on.
+//! All nodes are killed at once and restarted: everything acknowledged is there, and everything continues.
 
 use crate::{
     client::{Call, Client, Grant, Session},
     fairness::assert_in_order,
-    harness::{Cluster, LONG, NODES, all, alone, report},
-    queue::standing,
+    harness::{Cluster, LONG, NODES, all, report, run_exclusive},
+    queue::wait_for_contenders,
 };
 use std::{
     sync::{
@@ -19,7 +19,7 @@ const ROUNDS: usize = 2;
 const WAITERS: usize = 10;
 const WRITERS: usize = 8;
 
-/// Writes nodes until told to stop: the paths of those that were acknowledged.
+/// Writes nodes until told to stop, and returns the acknowledged paths.
 async fn write_nodes(client: Client, name: String, over: Arc<AtomicBool>) -> Vec<String> {
     let mut written = Vec::new();
     while !over.load(Ordering::SeqCst) {
@@ -30,7 +30,7 @@ async fn write_nodes(client: Client, name: String, over: Arc<AtomicBool>) -> Vec
     written
 }
 
-/// Those who wait for the lock: half of them by named sessions. Each releases at once what it gets.
+/// Waiters for the lock, half of them in named sessions. Each releases the lock as soon as it gets it.
 async fn start_waiters(cluster: &Cluster, lock: &str) -> Vec<JoinHandle<Grant>> {
     let mut waiting = Vec::new();
     for number in 0..WAITERS {
@@ -46,7 +46,7 @@ async fn start_waiters(cluster: &Cluster, lock: &str) -> Vec<JoinHandle<Grant>> 
             client.release(&grant.id).await;
             grant
         }));
-        standing(&cluster.client(0), lock, number + 2).await;
+        wait_for_contenders(&cluster.client(0), lock, number + 2).await;
     }
     waiting
 }
@@ -66,7 +66,7 @@ pub(crate) async fn kill_all_and_start_again(cluster: &mut Cluster) {
     report(&format!("all nodes killed: ready again {:.1?} after their start", started.elapsed()));
 }
 
-/// What held before a round and must hold after it.
+/// The facts of before a round that must hold after it.
 #[derive(Debug)]
 struct Before {
     session: Session,
@@ -77,7 +77,7 @@ struct Before {
 
 async fn assert_all_is_there(client: &Client, lock: &str, before: &Before, written: &[String]) {
     client.keepalive(&before.session).await.expect_status(200);
-    assert_eq!(client.queue_numbers(lock).await, before.places, "everybody stands where it stood");
+    assert_eq!(client.queue_numbers(lock).await, before.places, "every contender kept its place");
     assert!(client.fence_passes(lock, before.holder.token).await, "the holder still holds it");
     let shown = client.send(&Call::get(&format!("/v1/sessions/{}", before.session.number))).await.expect_status(200);
     assert_eq!(shown.number("number"), before.session.number);
@@ -89,8 +89,8 @@ async fn assert_all_is_there(client: &Client, lock: &str, before: &Before, writt
 }
 
 #[test]
-fn all_three_are_killed_at_once_and_queues_sessions_revision_and_tokens_go_on() {
-    alone(LONG, async {
+fn queues_sessions_revision_and_tokens_survive_the_kill_of_all_nodes() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         for round in 0..ROUNDS {
             let lock = format!("harbour-{round}");
@@ -118,7 +118,7 @@ fn all_three_are_killed_at_once_and_queues_sessions_revision_and_tokens_go_on() 
             kill_all_and_start_again(&mut cluster).await;
             over.store(true, Ordering::SeqCst);
             let written: Vec<String> = all(writers).await.into_iter().flatten().collect();
-            report(&format!("all nodes killed: {} nodes were written around it", written.len()));
+            report(&format!("all nodes killed: {} nodes were written before and after", written.len()));
             for node in 0..NODES {
                 assert_all_is_there(&cluster.client(node), &lock, &before, &written).await;
             }
@@ -127,7 +127,7 @@ fn all_three_are_killed_at_once_and_queues_sessions_revision_and_tokens_go_on() 
             grants.push(before.holder);
             assert_in_order(&mut grants);
             let numbers: Vec<u64> = grants.iter().map(|grant| grant.number).collect();
-            assert_eq!(numbers, before.places, "the queue went on in its order");
+            assert_eq!(numbers, before.places, "the queue was served in order");
         }
     });
 }

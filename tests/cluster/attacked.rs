@@ -1,12 +1,12 @@
-//! Three small nodes are attacked by every means that a client has, while honest clients renew, read and lock. No node dies,
-//! honest clients are answered soon, and deletes bring memory and disk back.
+//! Three small nodes are attacked by every means that a client has, while honest clients renew, read and lock. No node
+//! dies, honest clients get prompt answers, and deletes free memory and disk again.
 //!
-//! The long form takes ten minutes: each node has 1 GiB of memory and a disk of 1 GiB.
+//! The long form takes ten minutes; each node has 1 GiB of memory and a disk of 1 GiB.
 
 use crate::{
     client::{Call, Client, new_key},
     confined::{GROUP_BYTES, Group, MIB, Mount},
-    harness::{Cluster, LONG, NODES, NodeProcess, all, alone, eventually, pass, report},
+    harness::{Cluster, LONG, NODES, NodeProcess, all, eventually, pass_time, report, run_exclusive},
     hostile::{Trial, connect, dawdle, pester, raise_files, terms},
     procfs::Usage,
     state_full::{budget, long_texts},
@@ -23,28 +23,28 @@ use std::{
 };
 use tokio::{io::AsyncWriteExt, task::JoinHandle};
 
-/// Ways to make a node keep something.
+/// Ways to make a node store something.
 const WAYS: usize = 6;
-/// Requests whose answers nobody reads, or that never end.
+/// Kinds of requests that never end, or whose answers stay unread.
 const SIEGES: usize = 4;
-/// Grants that were there before, and which their holders renew.
+/// Grants from before the attack, which their holders renew.
 const HELD: usize = 20;
-/// While it waits for memory and disk, it prints one look of so many.
+/// While waiting for memory and disk, the test prints one sample in this many.
 const LOOKS_SHOWN: usize = 200;
-/// Deletes at a time.
+/// Concurrent deleting clients.
 const CLEANERS: usize = 16;
-/// An honest call is slower than this only once in a hundred times.
+/// The highest 99th percentile of an honest call.
 const P99_MAX: Duration = Duration::from_secs(1);
-/// How often an honest client calls.
+/// Interval between the calls of an honest client.
 const EVERY: Duration = Duration::from_millis(200);
-/// How much of the budget may stay in use, in percent, once everything is deleted: an eighth is the history, and up to another
-/// one the names of unused locks. Remembered ids go after a minute.
+/// How much of the budget, in percent, may stay in use after everything is deleted: an eighth is the history, and the
+/// names of unused locks take up to another eighth. Remembered ids disappear after a minute.
 const LEFT_MAX: (u64, u64) = (75, 30);
 
-/// What undoes the work of the attackers.
+/// The calls that undo what the attackers did.
 type Undo = Arc<Mutex<Vec<Call>>>;
 
-/// A request that makes a node keep something, and the call that removes it.
+/// A request that makes a node store something, and the call that removes it.
 fn keep(way: usize, key: &str, value_bytes: usize) -> (Call, Option<Call>) {
     let paths = (0..500).map(|number| format!("/txn-{key}-{number}"));
     match way {
@@ -71,7 +71,7 @@ fn keep(way: usize, key: &str, value_bytes: usize) -> (Call, Option<Call>) {
     }
 }
 
-/// Fills the state by one way, until the trial is over.
+/// Fills the state in one way until the trial is over.
 async fn fill(client: Client, number: usize, value_bytes: usize, trial: Trial, undo: Undo) {
     let way = number % WAYS;
     while !trial.is_over() {
@@ -80,14 +80,14 @@ async fn fill(client: Client, number: usize, value_bytes: usize, trial: Trial, u
         let answer = client.send_to(number % NODES, &call.within(Duration::from_secs(20))).await;
         let refused = answer.as_ref().is_ok_and(|answer| matches!(answer.status, 400..=499 | 503));
         if refused {
-            pass(Duration::from_millis(20)).await;
+            pass_time(Duration::from_millis(20)).await;
             continue;
         }
-        // Whatever is not refused may have been done.
+        // Everything that was not refused may have been done.
         let session = answer.ok().filter(|_| way == 3).and_then(|answer| Some(answer.json["id"].as_str()?.to_owned()));
         let removal = removal.or_else(|| session.map(|id| Call::delete(&format!("/v1/sessions/{id}"))));
         if way == WAYS - 1 {
-            // A lock that was never used before is taken and given back. Where that fails, its grant expires.
+            // Takes and releases a lock that was never used before. If the release fails, the grant expires.
             let _released = client.send_to(number % NODES, &removal.expect("a release")).await;
         } else {
             undo.lock().expect("no attacker panicked").extend(removal);
@@ -95,7 +95,7 @@ async fn fill(client: Client, number: usize, value_bytes: usize, trial: Trial, u
     }
 }
 
-/// A request that is sent whole, or that stops half-way, and whose answer nobody reads.
+/// A request, whole or cut off half-way, whose answer stays unread.
 fn unread(kind: usize) -> Vec<u8> {
     let request = |line: &str, length: usize, body: &str| {
         format!("{line} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}")
@@ -116,25 +116,25 @@ fn unread(kind: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Sends such a request, holds on to the connection for half a minute, and begins again.
+/// Sends such a request, keeps the connection open for half a minute, and starts over.
 async fn besiege(address: SocketAddr, number: usize, trial: Trial) {
     let request = unread(number);
     while !trial.is_over() {
         if let Ok(mut stream) = connect(address, number).await {
-            // The node may stop reading, or hang up: both are its right.
+            // The node may stop reading or close the connection.
             let _sent = tokio::time::timeout(Duration::from_secs(5), stream.write_all(&request)).await;
             for _ in 0..60 {
                 if trial.is_over() {
                     break;
                 }
-                pass(Duration::from_millis(500)).await;
+                pass_time(Duration::from_millis(500)).await;
             }
         }
-        pass(Duration::from_millis(100)).await;
+        pass_time(Duration::from_millis(100)).await;
     }
 }
 
-/// What an honest client saw: how long each call took, and how many were refused because the state was full.
+/// The calls of an honest client: how long each took, and how many were refused because the state was full.
 #[derive(Debug, Default)]
 struct Seen {
     took: Vec<Duration>,
@@ -162,14 +162,14 @@ impl Seen {
     }
 }
 
-/// Renews a grant that was there before: it is never refused.
+/// Renews a grant from before the attack: this is never refused.
 async fn renew(client: Client, id: String, trial: Trial) -> Seen {
     let mut seen = Seen::default();
     while !trial.is_over() {
         let begun = Instant::now();
         client.send(&Call::post(&format!("/v1/grants/{id}/renew")).without("idempotency-key")).await.expect_status(200);
         seen.took.push(begun.elapsed());
-        pass(EVERY.saturating_sub(begun.elapsed())).await;
+        pass_time(EVERY.saturating_sub(begun.elapsed())).await;
     }
     seen
 }
@@ -180,7 +180,7 @@ async fn read(client: Client, trial: Trial) -> Seen {
         let begun = Instant::now();
         assert_eq!(client.value("kept").await, "a value");
         seen.took.push(begun.elapsed());
-        pass(EVERY.saturating_sub(begun.elapsed())).await;
+        pass_time(EVERY.saturating_sub(begun.elapsed())).await;
     }
     seen
 }
@@ -196,24 +196,24 @@ async fn lock(client: Client, number: usize, trial: Trial) -> Seen {
             _ => panic!("{answer:?}"),
         }
         seen.took.push(begun.elapsed());
-        pass(EVERY.saturating_sub(begun.elapsed())).await;
+        pass_time(EVERY.saturating_sub(begun.elapsed())).await;
     }
     seen
 }
 
-/// What each kind of honest client saw during the attack: renewals, reads, locks.
+/// The results of each kind of honest client during the attack: renewals, reads, locks.
 async fn beside_honest_clients(cluster: &Cluster, held: Vec<String>, trial: &Trial, lasts: Duration) -> [Seen; 3] {
     let renewals =
         held.into_iter().enumerate().map(|(number, id)| tokio::spawn(renew(cluster.client(number), id, trial.clone())));
     let reads = (0..4).map(|number| tokio::spawn(read(cluster.client(number), trial.clone())));
     let locks = (0..4).map(|number| tokio::spawn(lock(cluster.client(number), number, trial.clone())));
     let (renewals, reads, locks): (Vec<_>, Vec<_>, Vec<_>) = (renewals.collect(), reads.collect(), locks.collect());
-    pass(lasts).await;
+    pass_time(lasts).await;
     trial.over.store(true, SeqCst);
     [Seen::of_all(all(renewals).await), Seen::of_all(all(reads).await), Seen::of_all(all(locks).await)]
 }
 
-/// All attackers, from addresses that honest clients do not have.
+/// All attackers, from addresses that honest clients do not use.
 fn attack(cluster: &Cluster, value_bytes: usize, trial: &Trial, undo: &Undo) -> Vec<JoinHandle<()>> {
     let (fillers, sieges, dawdlers, pesterers) = trial::size((WAYS, SIEGES * 2, 50, 20), (WAYS * 9, SIEGES * 18, 1_800, 30));
     let addresses: Vec<SocketAddr> =
@@ -225,7 +225,7 @@ fn attack(cluster: &Cluster, value_bytes: usize, trial: &Trial, undo: &Undo) -> 
         let client = cluster.client(number).bound_to(from);
         attackers.push(tokio::spawn(fill(client, number, value_bytes, trial.clone(), undo.clone())));
     }
-    // By turns at each node: a number that decides the kind must not decide the node.
+    // Spread over the nodes: the number that selects the kind must not select the node as well.
     let node = |number: usize, kinds: usize| (number / kinds) % NODES;
     attackers.extend((0..sieges).map(|number| tokio::spawn(besiege(addresses[node(number, SIEGES)], number, trial.clone()))));
     attackers.extend((0..dawdlers).map(|number| tokio::spawn(dawdle(addresses[node(number, 5)], number, trial.clone()))));
@@ -233,7 +233,7 @@ fn attack(cluster: &Cluster, value_bytes: usize, trial: &Trial, undo: &Undo) -> 
     attackers
 }
 
-/// Removes what the attackers made; how much that was.
+/// Removes everything that the attackers made, and returns how much that was.
 async fn undo_all(cluster: &Cluster, undo: Undo) -> usize {
     let mut calls = std::mem::take(&mut *undo.lock().expect("no attacker panicked"));
     calls.push(Call::delete("/v1/nodes/overwritten"));
@@ -243,7 +243,7 @@ async fn undo_all(cluster: &Cluster, undo: Undo) -> usize {
         let (client, calls) = (cluster.client(number), calls.to_vec());
         tokio::spawn(async move {
             for call in calls {
-                // It may never have been made.
+                // It may never have existed.
                 let answer = client.send(&call).await;
                 assert!(matches!(answer.status, 200 | 204 | 404 | 410), "{answer:?}");
             }
@@ -260,7 +260,7 @@ fn show(what: &str, nodes: &[NodeProcess]) {
     report(&format!("{what}: {resident:?} MiB in memory, {disk:?} MiB on disk"));
 }
 
-/// Waits until every node has as much memory and disk as a small state needs.
+/// Waits until every node uses only as much memory and disk as a small state needs.
 async fn all_is_back(cluster: &Cluster) {
     let (memory_max, disk_max) = trial::size((1_024.0, 256.0), (320.0, 256.0));
     let left_max = trial::size(LEFT_MAX.0, LEFT_MAX.1);
@@ -278,10 +278,10 @@ async fn all_is_back(cluster: &Cluster) {
 }
 
 #[test]
-fn three_small_nodes_survive_an_attack_by_every_means_and_honest_clients_go_on() {
+fn three_small_nodes_survive_an_attack_by_every_means_and_honest_clients_continue() {
     raise_files();
     let lasts = Duration::from_secs(trial::size(5, 600));
-    alone(LONG + lasts, async {
+    run_exclusive(LONG + lasts, async {
         let mut cluster = Cluster::plan();
         let confined = trial::size(false, true);
         let groups = if confined { Group::of_each(&mut cluster.nodes) } else { Vec::new() };

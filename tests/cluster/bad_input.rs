@@ -1,12 +1,12 @@
-//! Whatever comes in, the answer says what was wrong with it, and the server goes on.
+//! Whatever arrives, the answer says what is wrong with it, and the server continues.
 
 use crate::{
     client::Call,
-    harness::{Cluster, NODES, SHORT, together},
+    harness::{Cluster, NODES, SHORT, run_parallel},
     raw::{Raw, raw},
 };
 
-/// What comes in, the status and the code with which it is refused, and a word that the answer must have.
+/// A request, the status and the code of its refusal, and a word that the answer must contain.
 type Case = (Raw, u16, &'static str, &'static str);
 
 const LOCK: &str = "/v1/locks/x";
@@ -142,8 +142,8 @@ fn not_there_not_allowed_or_too_large() -> Vec<Case> {
 }
 
 #[test]
-fn whatever_is_wrong_with_a_request_is_said_in_the_answer_and_the_server_goes_on() {
-    together(SHORT, async {
+fn every_invalid_request_gets_an_answer_that_names_the_problem_and_the_server_continues() {
+    run_parallel(SHORT, async {
         let mut cluster = Cluster::start().await;
         let cases = [bad_parameters(), bad_names_and_headers(), not_there_not_allowed_or_too_large()].concat();
         let mut complaints = Vec::new();
@@ -155,7 +155,7 @@ fn whatever_is_wrong_with_a_request_is_said_in_the_answer_and_the_server_goes_on
                 && problem["retryable"].is_boolean()
                 && problem["status"].as_u64() == Some(u64::from(*status))
                 && problem["title"].is_string()
-                // The words of the program's own types mean nothing to a caller.
+                // The names of the program's own types mean nothing to a caller.
                 && !["struct ", "enum ", "newtype"].iter().any(|word| problem.to_string().contains(word))
                 && problem.to_string().to_lowercase().contains(&word.to_lowercase());
             if !fine {
@@ -167,7 +167,7 @@ fn whatever_is_wrong_with_a_request_is_said_in_the_answer_and_the_server_goes_on
         for index in 0..NODES {
             assert!(!cluster.nodes[index].has_exited(), "node {} has ended", index + 1);
             let client = cluster.client(index);
-            assert!(client.queue("x").await.is_empty(), "nothing that was refused stands in a queue");
+            assert!(client.queue("x").await.is_empty(), "no refused request is in a queue");
             let grant = client.acquire("x", "").await;
             client.release(&grant.id).await;
         }
@@ -175,8 +175,8 @@ fn whatever_is_wrong_with_a_request_is_said_in_the_answer_and_the_server_goes_on
 }
 
 #[test]
-fn what_is_just_within_a_limit_is_taken() {
-    together(SHORT, async {
+fn requests_just_within_a_limit_are_accepted() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let address = cluster.nodes[0].url.trim_start_matches("http://").to_owned();
         let deep = vec!["a"; 32].join("%2F");
@@ -203,10 +203,10 @@ fn what_is_just_within_a_limit_is_taken() {
     });
 }
 
-/// A message that repeats a wrong value, escaped, was seven times as long as the request.
+/// The message repeats a wrong value. Escaped, it used to be seven times as long as the request.
 #[test]
 fn a_long_wrong_body_gets_a_short_answer() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let body = format!("\"{}\"", "\u{7f}".repeat(1_570_000));
         for route in ["/v1/txn", "/v1/batch"] {

@@ -1,8 +1,8 @@
-//! Many calls in one request: each is what it would be alone.
+//! Many calls in one request: each acts as if it were sent alone.
 
 use crate::{
     client::{Answer, Call, Client, Session, new_key, whole},
-    harness::{Cluster, NODES, SHORT, alone, report, together},
+    harness::{Cluster, NODES, SHORT, report, run_exclusive, run_parallel},
 };
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub(crate) fn statuses(answer: &Answer) -> Vec<u64> {
     answers.iter().map(|one| whole(one, "status")).collect()
 }
 
-/// Has a session take a lock so many times, by batches; each must be held, or wait.
+/// Acquires a lock `count` times in one session, by batches; each grant must be held or wait.
 pub(crate) async fn take_often(client: &Client, session: &Session, lock: &str, mode: &str, count: usize) -> Vec<String> {
     let ids: Vec<String> = (0..count).map(|_| new_key()).collect();
     for some in ids.chunks(256) {
@@ -30,8 +30,8 @@ pub(crate) async fn take_often(client: &Client, session: &Session, lock: &str, m
 }
 
 #[test]
-fn each_call_of_a_batch_is_answered_as_if_it_were_alone_and_again_it_does_nothing_twice() {
-    together(SHORT, async {
+fn each_call_of_a_batch_is_answered_as_if_sent_alone_and_a_repeated_batch_does_nothing_twice() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(1);
         let session = client.open_session("60s", "batches").await;
@@ -59,14 +59,14 @@ fn each_call_of_a_batch_is_answered_as_if_it_were_alone_and_again_it_does_nothin
         let end: Vec<Value> = keys[..2].iter().map(|key| json!({"release": {"id": key}})).collect();
         client.send(&batch(&end)).await.expect_status(200);
         let late = client.send(&batch(&calls[..1])).await.expect_status(200);
-        assert_eq!(late.json["answers"][0]["status"], 410, "it has ended for good: {late:?}");
+        assert_eq!(late.json["answers"][0]["status"], 410, "it has ended: {late:?}");
         assert_eq!(client.queue_numbers("first").await, [0_u64; 0]);
     });
 }
 
 #[test]
-fn a_renewal_in_a_batch_names_its_grant_and_keeps_it_alive_and_one_of_a_session_is_refused() {
-    together(SHORT, async {
+fn a_batched_renewal_keeps_its_grant_alive_and_is_refused_for_a_session() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "batches").await;
@@ -81,8 +81,8 @@ fn a_renewal_in_a_batch_names_its_grant_and_keeps_it_alive_and_one_of_a_session_
             let codes: Vec<_> = (0..4).map(|call| answer.json["answers"][call]["body"]["code"].as_str()).collect();
             assert_eq!(codes, [None, Some("session_owned"), Some("grant_gone"), Some("grant_not_found")], "{answer:?}");
             let renewed = &answer.json["answers"][0];
-            let said = ["id", "ttl", "expires_in"].map(|field| renewed["body"][field].as_str().unwrap_or_default());
-            assert_eq!((&renewed["status"], said), (&json!(200), [&*alone.id, "60s", "60s"]));
+            let fields = ["id", "ttl", "expires_in"].map(|field| renewed["body"][field].as_str().unwrap_or_default());
+            assert_eq!((&renewed["status"], fields), (&json!(200), [&*alone.id, "60s", "60s"]));
             let by_itself = cluster.client(node).send(&Call::post(&format!("/v1/grants/{}/renew", alone.id))).await;
             assert_eq!((by_itself.string("id"), by_itself.string("ttl")), (&*alone.id, "60s"), "{by_itself:?}");
         }
@@ -90,8 +90,8 @@ fn a_renewal_in_a_batch_names_its_grant_and_keeps_it_alive_and_one_of_a_session_
 }
 
 #[test]
-fn a_batch_with_a_call_that_is_not_understood_is_refused_before_any_of_it_is_begun() {
-    together(SHORT, async {
+fn a_batch_with_an_invalid_call_is_refused_before_any_call_starts() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "batches").await;
@@ -109,9 +109,9 @@ fn a_batch_with_a_call_that_is_not_understood_is_refused_before_any_of_it_is_beg
 }
 
 #[test]
-fn what_is_acquired_and_released_in_one_batch_is_held_and_then_given_back() {
+fn locks_acquired_and_released_in_one_batch_are_held_and_then_free() {
     const PAIRS: usize = 128;
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let session = cluster.client(0).open_session("60s", "pairs").await;
         for node in 0..NODES {
@@ -132,9 +132,9 @@ fn what_is_acquired_and_released_in_one_batch_is_held_and_then_given_back() {
 }
 
 #[test]
-fn a_place_behind_ten_thousand_readers_is_told_as_fast_as_one_behind_ten() {
+fn a_position_behind_ten_thousand_readers_is_reported_as_fast_as_one_behind_ten() {
     const ASKED: usize = 128;
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(cluster.leader().await);
         let mut took = Vec::new();
@@ -154,7 +154,7 @@ fn a_place_behind_ten_thousand_readers_is_told_as_fast_as_one_behind_ten() {
             assert_eq!((shown.number("holder_count"), shown.number("queue_length")), (readers as u64, ASKED as u64));
             assert_eq!(shown.json["holders"].as_array().map(Vec::len), Some(readers.min(100)));
         }
-        report(&format!("{ASKED} places told behind ten readers in {:.0?}, behind ten thousand in {:.0?}", took[0], took[1]));
+        report(&format!("{ASKED} places reported behind ten readers in {:.0?}, behind ten thousand in {:.0?}", took[0], took[1]));
         assert!(took[1] < took[0] * 5 + Duration::from_millis(100), "{took:?}");
     });
 }

@@ -1,14 +1,14 @@
-//! `fairhold bench`: what it says that it did is what the nodes say was done.
+//! `fairhold bench`: its figures agree with those of the nodes.
 
 use crate::{
     client::Call,
-    harness::{Cluster, SHORT, free_ports, together},
+    harness::{Cluster, SHORT, free_ports, run_parallel},
     metrics::value,
 };
 use serde_json::Value;
 use tokio::process::Command;
 
-/// Runs a load on all nodes and reads the line that it prints last.
+/// Runs a load on all nodes, and reads the last line that it prints.
 async fn bench(cluster: &Cluster, arguments: &[&str]) -> Value {
     let endpoints = cluster.nodes.iter().map(|node| node.url.as_str()).collect::<Vec<_>>().join(",");
     let mut command = Command::new(env!("CARGO_BIN_EXE_fairhold"));
@@ -24,7 +24,7 @@ fn count(figures: &Value, field: &str) -> u64 {
     figures[field].as_u64().unwrap_or_else(|| panic!("no {field} in {figures}"))
 }
 
-/// How often nodes granted at once or after a wait, all together.
+/// How often all nodes together granted, at once or after a wait.
 async fn held(cluster: &Cluster) -> f64 {
     let mut sum = 0.0;
     for node in 0..cluster.nodes.len() {
@@ -35,8 +35,8 @@ async fn held(cluster: &Cluster) -> f64 {
 }
 
 #[test]
-fn what_a_load_on_locks_counts_is_what_the_nodes_counted() {
-    together(SHORT, async {
+fn the_count_of_a_lock_load_equals_the_count_of_the_nodes() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         for (workload, client) in [("lock", "http"), ("contended", "http"), ("lock", "rust"), ("contended", "rust")] {
             let before = held(&cluster).await;
@@ -49,7 +49,8 @@ fn what_a_load_on_locks_counts_is_what_the_nodes_counted() {
             if client == "http" {
                 assert_eq!(granted, in_all as f64, "each operation is one grant: {figures}");
             } else {
-                // It may ask first, and be told later by the watch: each operation is a grant, whoever counts it.
+                // The loader may request first and learn the result from the watch: each operation is one grant,
+                // whichever counter has it.
                 assert!(granted <= in_all as f64, "{granted} grants: {figures}");
             }
             let (p50, p99) = (figures["latency_ms"]["p50"].as_f64(), figures["latency_ms"]["p99"].as_f64());
@@ -61,21 +62,24 @@ fn what_a_load_on_locks_counts_is_what_the_nodes_counted() {
 }
 
 #[test]
-fn a_load_that_cannot_be_kept_up_with_shows_the_waiting() {
-    together(SHORT, async {
+fn a_load_beyond_the_capacity_includes_the_waiting_times() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
-        // One client that is to begin ten thousand operations a second is behind at once, and ever more.
+        // One client that should start ten thousand operations a second is late at once, and ever later.
         let arguments = ["lock", "--clients", "1", "--seconds", "1", "--warmup", "0", "--rate", "10000"];
         let figures = bench(&cluster, &arguments).await;
         let (whole, step) = (&figures["latency_ms"]["p50"], &figures["steps_ms"]["acquire"]["p50"]);
         assert!(whole.as_f64() > step.as_f64().map(|step| 3.0 * step), "the waiting counts: {figures}");
-        assert!(count(&figures["latency_ms"], "count") > count(&figures, "done"), "those that never began count too: {figures}");
+        assert!(
+            count(&figures["latency_ms"], "count") > count(&figures, "done"),
+            "operations that never started count too: {figures}"
+        );
     });
 }
 
 #[test]
-fn each_other_load_runs_and_leaves_nothing() {
-    together(SHORT, async {
+fn each_other_load_runs_and_leaves_nothing_behind() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         for operation in ["write", "read", "local-read"] {
             let figures = bench(&cluster, &["kv", "--operation", operation, "--clients", "4", "--seconds", "0.3"]).await;
@@ -92,7 +96,7 @@ fn each_other_load_runs_and_leaves_nothing() {
         assert_eq!((gaps.len(), &gaps[0]["ms"]), (5, &figures["longest_gap_ms"]), "the longest comes first: {figures}");
         assert!(
             gaps.iter().all(|gap| gap["at_seconds"].as_f64().is_some_and(|at| at <= 1.0)),
-            "each began within the time: {figures}"
+            "each started within the time: {figures}"
         );
         let folder = tempfile::tempdir().expect("a folder");
         let (directory, port) = (folder.path().join("log"), free_ports(&[0, 1, 2]).to_string());

@@ -1,8 +1,8 @@
-//! A small client that keeps to the contract: `503` and a refused connection are retried freely, `504` and a broken
+//! A small client that keeps to the contract: it retries `503` and a refused connection freely, and `504` and a broken
 //! connection with the same key at another node.
 
 use crate::{
-    harness::{NODES, pass},
+    harness::{NODES, pass_time},
     leaderships::{self, Span},
 };
 use futures_util::future::BoxFuture;
@@ -14,18 +14,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A call that was not answered by then is given up, and its test fails.
+/// A call without an answer by then fails its test.
 const ANSWER_WITHIN: Duration = Duration::from_secs(120);
 
-/// Before the next try, once every node was asked.
+/// The pause before the next round of tries, once every node was tried.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 
-/// A fresh key: a grant's id.
+/// A fresh key: the id of a grant.
 pub(crate) fn new_key() -> String {
     ulid::Ulid::generate().to_string()
 }
 
-/// One request, which may be sent more than once.
+/// One request, which may be sent several times.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     method: Method,
@@ -44,12 +44,12 @@ impl Call {
         Call::new(Method::GET, path)
     }
 
-    /// A POST with a key of its own, so that every retry is the same request.
+    /// A POST with its own key, so that every retry is the same request.
     pub(crate) fn post(path: &str) -> Call {
         Call::new(Method::POST, path).with("idempotency-key", &new_key())
     }
 
-    /// A PUT with a key of its own.
+    /// A PUT with its own key.
     pub(crate) fn put(path: &str, body: impl Into<Vec<u8>>) -> Call {
         let call = Call::new(Method::PUT, path).with("idempotency-key", &new_key());
         Call { body: body.into(), ..call }
@@ -63,14 +63,14 @@ impl Call {
         Call::new(Method::DELETE, path)
     }
 
-    /// Sets a header, in place of an earlier one of that name.
+    /// Sets a header, replacing an earlier one with the same name.
     pub(crate) fn with(mut self, name: &'static str, value: &str) -> Call {
         self.headers.retain(|(known, _)| *known != name);
         self.headers.push((name, value.to_owned()));
         self
     }
 
-    /// Without a header of that name.
+    /// Removes a header.
     pub(crate) fn without(mut self, name: &str) -> Call {
         self.headers.retain(|(known, _)| *known != name);
         self
@@ -91,24 +91,24 @@ impl Call {
         Call { body: body.into(), ..self }
     }
 
-    /// The write is refused where this token is no longer current.
+    /// Makes the write fail if this token is no longer current.
     pub(crate) fn fenced(self, lock: &str, token: u64) -> Call {
         self.with("fairhold-fence", &format!("{lock}={token}"))
     }
 
-    /// The client waits only so long for an answer of one node.
+    /// Limits how long the client waits for an answer of one node.
     pub(crate) fn within(self, limit: Duration) -> Call {
         Call { limit: Some(limit), ..self }
     }
 }
 
-/// What a node answered.
+/// A node's answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) text: String,
-    /// The body, where it is JSON; else null.
+    /// The body if it is JSON, otherwise null.
     pub(crate) json: Value,
 }
 
@@ -123,34 +123,34 @@ impl Answer {
         revision.parse().unwrap_or_else(|_| panic!("Fairhold-Revision: {revision}"))
     }
 
-    /// Whether the same request is not to be repeated: it was answered, or its place is another one's.
+    /// Whether the request must not be repeated: it was answered, or another request took its place over.
     fn is_definite(&self) -> bool {
         !matches!(self.status, 503 | 504) || self.json["retryable"] == false
     }
 
-    /// A problem's stable code; empty where it is none.
+    /// A problem's stable code; empty if the answer is no problem.
     pub(crate) fn code(&self) -> &str {
         self.json["code"].as_str().unwrap_or_default()
     }
 
-    /// A field that is a whole number.
+    /// An integer field.
     pub(crate) fn number(&self, field: &str) -> u64 {
         whole(&self.json, field)
     }
 
-    /// A field that is a text.
+    /// A string field.
     pub(crate) fn string(&self, field: &str) -> &str {
-        self.json[field].as_str().unwrap_or_else(|| panic!("{field} is no text: {self:?}"))
+        self.json[field].as_str().unwrap_or_else(|| panic!("{field} is not a string: {self:?}"))
     }
 
-    /// Itself, where it has that status.
+    /// Returns the answer if it has that status, and panics otherwise.
     #[track_caller]
     pub(crate) fn expect_status(self, status: u16) -> Answer {
         assert_eq!(self.status, status, "{self:?}");
         self
     }
 
-    /// Itself, where it is a problem of that status and code.
+    /// Returns the answer if it is a problem with that status and code, and panics otherwise.
     #[track_caller]
     pub(crate) fn expect_problem(self, status: u16, code: &str) -> Answer {
         assert_eq!((self.status, self.code()), (status, code), "{self:?}");
@@ -158,10 +158,10 @@ impl Answer {
     }
 }
 
-/// A field of a JSON object that is a whole number.
+/// An integer field of a JSON object.
 #[track_caller]
 pub(crate) fn whole(object: &Value, field: &str) -> u64 {
-    object[field].as_u64().unwrap_or_else(|| panic!("{field} is no whole number in {object}"))
+    object[field].as_u64().unwrap_or_else(|| panic!("{field} is not an integer in {object}"))
 }
 
 /// A grant that is held.
@@ -187,43 +187,43 @@ pub(crate) struct Session {
     pub(crate) number: u64,
 }
 
-/// A caller that knows all nodes and prefers one.
+/// A client that knows all nodes and prefers one.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     http: reqwest::Client,
     urls: Arc<[String]>,
     first: usize,
-    /// When it, or a copy of it, asked for another leader, until it was answered.
+    /// When this client, or a copy of it, requested another leader; open until the answer.
     requests: Arc<Mutex<Vec<Span>>>,
 }
 
 impl Client {
     pub(crate) fn new(urls: Vec<String>) -> Client {
-        // Given up before the servers do: no request goes out on a connection that is just being closed.
+        // Shorter than the servers' limit: no request uses a connection that is just being closed.
         let http = reqwest::Client::builder().no_proxy().pool_idle_timeout(Duration::from_secs(2));
         let http = http.redirect(reqwest::redirect::Policy::none());
         Client { http: http.build().expect("an HTTP client"), urls: urls.into(), first: 0, requests: Arc::default() }
     }
 
-    /// The same from another address of this machine, on connections of its own.
+    /// The same client from another address of this machine, with its own connections.
     pub(crate) fn bound_to(&self, address: IpAddr) -> Client {
         let http = reqwest::Client::builder().no_proxy().local_address(address).pool_idle_timeout(Duration::from_secs(2));
         Client { http: http.build().expect("an HTTP client"), ..self.clone() }
     }
 
-    /// The same for these addresses in place of its own.
+    /// The same client for these URLs.
     pub(crate) fn of(&self, urls: Vec<String>) -> Client {
         Client { urls: urls.into(), ..self.clone() }
     }
 
-    /// The same with another preference. The connections are shared.
+    /// The same client with another preferred node. The connections are shared.
     pub(crate) fn beginning_with(&self, first: usize) -> Client {
         Client { first: first % NODES, ..self.clone() }
     }
 
-    /// When other leaders were asked for.
-    pub(crate) fn requests_for_a_leader(&self) -> Vec<Span> {
-        self.requests.lock().expect("nobody panics with it").clone()
+    /// When other leaders were requested.
+    pub(crate) fn leader_requests(&self) -> Vec<Span> {
+        self.requests.lock().expect("the mutex is not poisoned").clone()
     }
 
     /// Sends a call to one node, once.
@@ -232,12 +232,12 @@ impl Client {
             return self.send_any(node, call).await;
         }
         let begun = Span::from_now();
-        let asked = || self.requests.lock().expect("nobody panics with it");
-        // Without an end while nobody knows how it ends.
+        let asked = || self.requests.lock().expect("the mutex is not poisoned");
+        // Open-ended while the result is unknown.
         asked().push(begun);
         let answer = self.send_any(node, call).await;
         asked().retain(|span| *span != begun);
-        // One that was refused changes nothing.
+        // A refused request changes nothing.
         if !answer.as_ref().is_ok_and(|answer| (400..500).contains(&answer.status)) {
             asked().push(Span { until: Some(leaderships::now()), ..begun });
         }
@@ -262,7 +262,7 @@ impl Client {
         Ok(Answer { status, headers, text, json })
     }
 
-    /// Opens an answer of one node that goes on, as long as it is read.
+    /// Opens a streaming answer of one node, which continues as long as it is read.
     pub(crate) async fn stream_from(
         &self,
         node: usize,
@@ -276,7 +276,7 @@ impl Client {
         request.send().await
     }
 
-    /// Sends a call to the preferred node, once; a connection that breaks fails the test.
+    /// Sends a call to the preferred node once; a broken connection fails the test.
     pub(crate) async fn once(&self, call: &Call) -> Answer {
         let answer = self.send_to(self.first, call).await;
         answer.unwrap_or_else(|error| panic!("{} {} at {}: {error:?}", call.method, call.path, self.urls[self.first]))
@@ -300,18 +300,18 @@ impl Client {
                 call.path
             );
             if node == (self.first + NODES - 1) % NODES {
-                pass(RETRY_AFTER).await;
+                pass_time(RETRY_AFTER).await;
             }
         }
-        unreachable!("there is always one more try: {last}")
+        unreachable!("the loop has no end: {last}")
     }
 
-    /// Waits for a lock until it is held. `parameters` is what stands after the `?`.
+    /// Waits for a lock until it is held. `parameters` is the query string.
     pub(crate) async fn acquire(&self, lock: &str, parameters: &str) -> Grant {
         self.acquire_with(&Call::post(&format!("/v1/locks/{lock}?{parameters}"))).await
     }
 
-    /// Waits for a lock until it is held, by a call of the caller's making.
+    /// Waits for a lock until it is held, with the given call.
     pub(crate) async fn acquire_with(&self, call: &Call) -> Grant {
         Grant::from_answer(&self.send(call).await)
     }
@@ -334,12 +334,12 @@ impl Client {
         Box::pin(async move { self.send(&call).await })
     }
 
-    /// The queue of a lock, in order, as everybody sees it.
+    /// The public queue of a lock, in order.
     pub(crate) async fn queue(&self, lock: &str) -> Vec<Value> {
         self.pages(&format!("/v1/locks/{lock}/queue"), "items").await
     }
 
-    /// All entries of a list that comes in pages.
+    /// All entries of a paged list.
     async fn pages(&self, path: &str, list: &str) -> Vec<Value> {
         let (mut all, mut cursor) = (Vec::new(), String::new());
         loop {
@@ -352,17 +352,17 @@ impl Client {
         }
     }
 
-    /// The public numbers of those who stand for a lock, in order.
+    /// The public numbers of a lock's contenders, in order.
     pub(crate) async fn queue_numbers(&self, lock: &str) -> Vec<u64> {
         self.queue(lock).await.iter().map(|item| whole(item, "number")).collect()
     }
 
-    /// The public numbers of those who hold a lock.
+    /// The public numbers of a lock's holders.
     pub(crate) async fn holders(&self, lock: &str) -> Vec<u64> {
         self.pages(&format!("/v1/locks/{lock}"), "holders").await.iter().map(|holder| whole(holder, "number")).collect()
     }
 
-    /// Whether a fence lets a token pass.
+    /// Whether the fence accepts a token.
     pub(crate) async fn fence_passes(&self, lock: &str, token: u64) -> bool {
         let answer = self.send(&Call::get(&format!("/v1/locks/{lock}/fence?token={token}"))).await;
         match answer.status {
@@ -375,12 +375,12 @@ impl Client {
         }
     }
 
-    /// A node's value.
+    /// The value of a tree node.
     pub(crate) async fn value(&self, path: &str) -> String {
         self.send(&Call::get(&format!("/v1/nodes/{path}"))).await.expect_status(200).text
     }
 
-    /// Writes a node and expects that it was written.
+    /// Writes a tree node, and expects success.
     pub(crate) async fn write(&self, call: &Call) -> Answer {
         let answer = self.send(call).await;
         assert!(matches!(answer.status, 200 | 201), "{answer:?}");

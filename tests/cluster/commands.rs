@@ -1,10 +1,10 @@
-//! The client commands: what they print, what they end with, and that they explain themselves.
+//! The client commands: their output, their exit codes, and their help.
 
 use crate::{
     batches::take_often,
     client::{Call, new_key},
-    harness::{Cluster, LONG, SHORT, alone, free_port, report, together},
-    queue::standing,
+    harness::{Cluster, LONG, SHORT, free_port, report, run_exclusive, run_parallel},
+    queue::wait_for_contenders,
     terminal::Terminal,
 };
 use std::{
@@ -25,12 +25,12 @@ async fn run(arguments: &[&str]) -> Output {
     command.output().await.expect("fairhold runs")
 }
 
-/// What it printed, where it ended with that code.
+/// The output of a command; asserts its exit code.
 #[track_caller]
-pub(crate) fn said(output: &Output, code: i32) -> String {
+pub(crate) fn output_of(output: &Output, code: i32) -> String {
     assert_eq!(output.status.code(), Some(code), "{output:?}");
-    let said = if code == 0 { &output.stdout } else { &output.stderr };
-    String::from_utf8(said.clone()).expect("text")
+    let bytes = if code == 0 { &output.stdout } else { &output.stderr };
+    String::from_utf8(bytes.clone()).expect("text")
 }
 
 pub(crate) async fn at(cluster: &Cluster, node: usize, arguments: &[&str]) -> Output {
@@ -39,7 +39,7 @@ pub(crate) async fn at(cluster: &Cluster, node: usize, arguments: &[&str]) -> Ou
 
 #[test]
 fn locks_and_sessions_are_listed_shown_and_ended_from_a_shell() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "worker-3").await;
@@ -48,39 +48,39 @@ fn locks_and_sessions_are_listed_shown_and_ended_from_a_shell() {
         let line = format!("{FAIRHOLD} locks ls -e {} | cut -f1", cluster.nodes[1].url);
         let names = Command::new("sh").args(["-c", &line]).output().await.expect("a shell");
         assert_eq!(String::from_utf8_lossy(&names.stdout), "deploy\norders/42\n", "{names:?}");
-        let queue = said(&at(&cluster, 2, &["locks", "queue", "deploy"]).await, 0);
+        let queue = output_of(&at(&cluster, 2, &["locks", "queue", "deploy"]).await, 0);
         assert!(queue.contains("ci-7") && queue.contains('\t'), "{queue}");
-        // Nothing in this one says for how long.
+        // Nothing in this answer counts down.
         let http = client.send(&Call::get("/v1/locks/free/queue")).await.expect_status(200);
-        let json = said(&at(&cluster, 2, &["locks", "queue", "free", "-o", "json"]).await, 0);
-        assert_eq!(json, http.text, "the body as it is");
+        let json = output_of(&at(&cluster, 2, &["locks", "queue", "free", "-o", "json"]).await, 0);
+        assert_eq!(json, http.text, "the unchanged body");
 
-        let listed = said(&at(&cluster, 1, &["sessions", "ls"]).await, 0);
+        let listed = output_of(&at(&cluster, 1, &["sessions", "ls"]).await, 0);
         let number = session.number.to_string();
         let row = listed.lines().find(|line| line.split('\t').next() == Some(number.as_str()));
         assert!(row.is_some_and(|row| row.contains("worker-3")) && !listed.contains(&session.id), "{listed}");
-        let shown = said(&at(&cluster, 1, &["sessions", "show", &number]).await, 0);
+        let shown = output_of(&at(&cluster, 1, &["sessions", "show", &number]).await, 0);
         assert!(shown.contains("deploy") && shown.contains("held") && !shown.contains("orders"), "{shown}");
-        said(&at(&cluster, 1, &["sessions", "end", &number, "--reason", "gone"]).await, 0);
-        let again = said(&at(&cluster, 1, &["sessions", "end", &number]).await, 1);
+        output_of(&at(&cluster, 1, &["sessions", "end", &number, "--reason", "gone"]).await, 0);
+        let again = output_of(&at(&cluster, 1, &["sessions", "end", &number]).await, 1);
         assert!(again.contains("session_not_found"), "{again}");
         client.keepalive(&session).await.expect_problem(410, "session_expired");
-        said(&at(&cluster, 0, &["locks", "break", "orders/42", "--reason", "test"]).await, 0);
+        output_of(&at(&cluster, 0, &["locks", "break", "orders/42", "--reason", "test"]).await, 0);
         assert_eq!(client.holders("orders%2F42").await, [0_u64; 0]);
     });
 }
 
 #[test]
-fn what_has_many_pages_is_shown_to_its_end_from_a_shell_and_one_page_where_that_is_asked_for() {
+fn a_shell_shows_all_pages_of_a_long_list_or_one_page_on_request() {
     const MANY: usize = 1_100;
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "owner").await;
         take_often(&client, &session, "book", "shared", MANY).await;
         take_often(&client, &session, "desk", "exclusive", 120).await;
         let number = session.number.to_string();
-        let lines = async |arguments: &[&str]| said(&at(&cluster, 1, arguments).await, 0).lines().count();
+        let lines = async |arguments: &[&str]| output_of(&at(&cluster, 1, arguments).await, 0).lines().count();
         assert_eq!(lines(&["locks", "show", "book"]).await, MANY, "a row for each holder");
         assert_eq!(lines(&["locks", "show", "book", "--limit", "7"]).await, 7);
         assert_eq!(lines(&["locks", "queue", "book"]).await, MANY);
@@ -88,7 +88,7 @@ fn what_has_many_pages_is_shown_to_its_end_from_a_shell_and_one_page_where_that_
         assert_eq!(lines(&["locks", "queue", "book", "-o", "table"]).await, MANY + 1, "and the headings, once");
         assert_eq!(lines(&["sessions", "show", &number]).await, MANY + 120 + 1, "a row for each grant, and one for itself");
 
-        let json = |output: &Output| serde_json::from_str::<serde_json::Value>(&said(output, 0)).expect("JSON");
+        let json = |output: &Output| serde_json::from_str::<serde_json::Value>(&output_of(output, 0)).expect("JSON");
         let page = json(&at(&cluster, 1, &["locks", "queue", "desk", "-o", "json"]).await);
         let cursor = page["next_cursor"].as_str().expect("there is more");
         assert_eq!((page["items"].as_array().map(Vec::len), &page["queue_length"]), (Some(100), &119.into()));
@@ -99,7 +99,7 @@ fn what_has_many_pages_is_shown_to_its_end_from_a_shell_and_one_page_where_that_
 
 #[test]
 fn a_call_without_the_token_ends_with_77_and_one_with_it_succeeds() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let folder = tempfile::tempdir().expect("a folder");
         let (right, wrong) = (folder.path().join("right"), folder.path().join("wrong"));
         fs::write(&right, "s3cret\n").expect("a file");
@@ -108,45 +108,45 @@ fn a_call_without_the_token_ends_with_77_and_one_with_it_succeeds() {
         let cluster = Cluster::start_with(&["--admin-token-file", right]).await;
         let held = cluster.client(0).acquire("guarded", "ttl=60s").await;
         let order = ["locks", "break", "guarded"];
-        assert!(said(&at(&cluster, 0, &order).await, 77).contains("unauthenticated"));
-        assert!(said(&at(&cluster, 1, &[&order[..], &["--auth-token-file", wrong]].concat()).await, 77).contains("denied"));
-        assert!(said(&at(&cluster, 1, &["sessions", "end", "1"]).await, 77).contains("unauthenticated"));
-        said(&at(&cluster, 1, &[&order[..], &["--auth-token-file", "/nowhere"]].concat()).await, 2);
+        assert!(output_of(&at(&cluster, 0, &order).await, 77).contains("unauthenticated"));
+        assert!(output_of(&at(&cluster, 1, &[&order[..], &["--auth-token-file", wrong]].concat()).await, 77).contains("denied"));
+        assert!(output_of(&at(&cluster, 1, &["sessions", "end", "1"]).await, 77).contains("unauthenticated"));
+        output_of(&at(&cluster, 1, &[&order[..], &["--auth-token-file", "/nowhere"]].concat()).await, 2);
         assert_eq!(cluster.client(0).holders("guarded").await, [held.number], "nothing was done");
-        said(&at(&cluster, 2, &[&order[..], &["--auth-token-file", right]].concat()).await, 0);
+        output_of(&at(&cluster, 2, &[&order[..], &["--auth-token-file", right]].concat()).await, 0);
         assert_eq!(cluster.client(0).holders("guarded").await, [0_u64; 0]);
     });
 }
 
 #[test]
-fn each_command_says_what_went_wrong_by_its_exit_code() {
-    together(SHORT, async {
+fn the_exit_code_of_each_command_tells_the_kind_of_failure() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
-        assert!(said(&at(&cluster, 0, &["node", "get", "/nothing"]).await, 1).contains("no_node"));
-        assert!(said(&at(&cluster, 0, &["locks", "ls", "--bogus"]).await, 2).contains("--bogus"));
-        assert!(said(&run(&["locks", "ls", "-e", "https://a:1"]).await, 2).contains("http://HOST:PORT"));
+        assert!(output_of(&at(&cluster, 0, &["node", "get", "/nothing"]).await, 1).contains("no_node"));
+        assert!(output_of(&at(&cluster, 0, &["locks", "ls", "--bogus"]).await, 2).contains("--bogus"));
+        assert!(output_of(&run(&["locks", "ls", "-e", "https://a:1"]).await, 2).contains("http://HOST:PORT"));
         let nobody = format!("http://127.0.0.1:{}", free_port());
-        said(&run(&["watch", "-e", &nobody, "--timeout", "300ms"]).await, 69);
+        output_of(&run(&["watch", "-e", &nobody, "--timeout", "300ms"]).await, 69);
         let lists: [&[&str]; 4] = [&["locks", "ls"], &["sessions", "ls"], &["node", "ls"], &["cluster", "status"]];
         for command in lists {
             let output = run(&[command, &["-e", &nobody, "--timeout", "300ms"]].concat()).await;
-            assert!(said(&output, 69).contains(&nobody), "{command:?}");
+            assert!(output_of(&output, 69).contains(&nobody), "{command:?}");
         }
-        said(&at(&cluster, 0, &["node", "put", "/a", "1"]).await, 0);
-        assert!(said(&at(&cluster, 0, &["node", "put", "/a", "2", "--version", "7"]).await, 1).contains("version_mismatch"));
+        output_of(&at(&cluster, 0, &["node", "put", "/a", "1"]).await, 0);
+        assert!(output_of(&at(&cluster, 0, &["node", "put", "/a", "2", "--version", "7"]).await, 1).contains("version_mismatch"));
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("txn.json");
         for (version, code) in [(0, 0), (9, 1)] {
             let txn = format!(r#"{{"if":[{{"path":"/a","version":{version}}}],"then":[],"else":[]}}"#);
             fs::write(&file, txn).expect("a file");
-            said(&at(&cluster, 1, &["txn", "-f", file.to_str().expect("text")]).await, code);
+            output_of(&at(&cluster, 1, &["txn", "-f", file.to_str().expect("text")]).await, code);
         }
     });
 }
 
 #[test]
-fn a_watch_in_a_shell_goes_on_when_its_node_is_gone() {
-    alone(SHORT, async {
+fn a_watch_in_a_shell_continues_after_its_node_is_gone() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let all = cluster.nodes.iter().map(|node| node.url.as_str()).collect::<Vec<_>>().join(",");
         let mut command = Command::new(FAIRHOLD);
@@ -155,7 +155,7 @@ fn a_watch_in_a_shell_goes_on_when_its_node_is_gone() {
         let mut watch = command.spawn().expect("fairhold watch starts");
         let mut lines = BufReader::new(watch.stdout.take().expect("its output")).lines();
         let mut next = async || loop {
-            let line = tokio::time::timeout(SHORT, lines.next_line()).await.expect("it goes on");
+            let line = tokio::time::timeout(SHORT, lines.next_line()).await.expect("it continues");
             let line = line.expect("it can be read").expect("it has not ended");
             if !line.contains("bookmark") {
                 return line;
@@ -174,8 +174,8 @@ fn a_watch_in_a_shell_goes_on_when_its_node_is_gone() {
 }
 
 #[test]
-fn a_nodes_configuration_is_shown_with_its_origins_and_checked() {
-    together(SHORT, async {
+fn the_configuration_of_a_node_is_shown_with_its_origins_and_checked() {
+    run_parallel(SHORT, async {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("fairhold.toml");
         let text = "data = \"/var/lib/fairhold\"\npeer-key-file = \"peer.key\"\nmember = [\"1=http://a:7171,a:7271\"]\n";
@@ -183,24 +183,24 @@ fn a_nodes_configuration_is_shown_with_its_origins_and_checked() {
         let path = file.to_str().expect("text");
         let mut command = Command::new(FAIRHOLD);
         command.args(["config", "show", "--origin", "--config", path, "--id", "1"]).env("FAIRHOLD_LOG", "warn");
-        let shown = said(&command.output().await.expect("it runs"), 0);
+        let shown = output_of(&command.output().await.expect("it runs"), 0);
         let line = |name: &str| shown.lines().find(|line| line.starts_with(&format!("{name} = "))).unwrap_or_default();
         assert_eq!(line("id"), "id = 1  # flag --id");
         assert_eq!(line("data"), format!("data = \"/var/lib/fairhold\"  # file {path}"));
         assert_eq!(line("peer-key-file"), format!("peer-key-file = \"peer.key\"  # file {path}"));
         assert_eq!(line("log"), "log = \"warn\"  # environment FAIRHOLD_LOG");
         assert!(line("connections-max").ends_with("# default"), "{shown}");
-        assert_eq!(said(&run(&["config", "check", "--config", path, "--id", "1"]).await, 0), "");
-        assert!(said(&run(&["config", "check", "--config", path, "--id", "2"]).await, 2).contains("member"));
+        assert_eq!(output_of(&run(&["config", "check", "--config", path, "--id", "1"]).await, 0), "");
+        assert!(output_of(&run(&["config", "check", "--config", path, "--id", "2"]).await, 2).contains("member"));
         fs::write(&file, "memebr = []\n").expect("a file");
-        let wrong = said(&run(&["config", "check", "--config", path]).await, 2);
+        let wrong = output_of(&run(&["config", "check", "--config", path]).await, 2);
         assert!(wrong.contains("memebr") && wrong.contains("member"), "a suggestion: {wrong}");
     });
 }
 
 #[test]
 fn completions_load_in_bash_and_know_the_commands() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let folder = tempfile::tempdir().expect("a folder");
         let script = folder.path().join("fairhold.bash");
         fs::write(&script, run(&["completions", "bash"]).await.stdout).expect("a file");
@@ -217,23 +217,23 @@ fn completions_load_in_bash_and_know_the_commands() {
             String::from_utf8(output.stdout).expect("text")
         };
         let commands = complete("fairhold lo", 1).await;
-        assert_eq!(commands, "lock\nlocks\n", "what is hidden is not offered");
+        assert_eq!(commands, "lock\nlocks\n", "hidden commands are not offered");
         let flags = complete("fairhold lock --kill", 2).await;
         assert_eq!(flags, "--kill-after\n");
         let below = complete("fairhold sessions ''", 2).await;
         assert!(["ls", "show", "end"].iter().all(|word| below.lines().any(|line| line == *word)), "{below}");
         for shell in ["zsh", "fish", "powershell", "elvish"] {
-            assert!(said(&run(&["completions", shell]).await, 0).contains("fairhold"), "{shell}");
+            assert!(output_of(&run(&["completions", shell]).await, 0).contains("fairhold"), "{shell}");
         }
-        let manual = said(&run(&["man"]).await, 0);
+        let manual = output_of(&run(&["man"]).await, 0);
         assert!(manual.starts_with(".ie") || manual.starts_with(".TH"), "{manual}");
     });
 }
 
 #[test]
 fn the_help_of_lock_explains_itself_to_users_of_flock() {
-    together(SHORT, async {
-        let help = said(&run(&["lock", "--help"]).await, 0);
+    run_parallel(SHORT, async {
+        let help = output_of(&run(&["lock", "--help"]).await, 0);
         for word in ["flock", "-n, --nonblock", "-w, --wait", "-E, --conflict-exit-code", "-s, --shared", "-x, --exclusive"] {
             assert!(help.contains(word), "{word} is not in\n{help}");
         }
@@ -244,7 +244,7 @@ fn the_help_of_lock_explains_itself_to_users_of_flock() {
     });
 }
 
-/// Waits until the queue at the foot of `top` has one owner, and not another.
+/// Waits until the queue at the bottom of `top` shows one owner, and not the other.
 async fn shows_queue(top: &Terminal, wanted: &str, other: &str) {
     crate::harness::eventually("its queue is shown", SHORT, || async {
         let screen = crate::terminal::screen(&top.text());
@@ -255,8 +255,8 @@ async fn shows_queue(top: &Terminal, wanted: &str, other: &str) {
 }
 
 #[test]
-fn top_shows_nodes_locks_and_the_chosen_queue_and_heeds_its_keys() {
-    alone(SHORT, async {
+fn top_shows_nodes_locks_and_the_chosen_queue_and_reacts_to_its_keys() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         client.acquire("aardvark", "ttl=90s&owner=first").await;
@@ -265,11 +265,11 @@ fn top_shows_nodes_locks_and_the_chosen_queue_and_heeds_its_keys() {
             let client = cluster.client(1);
             tokio::spawn(async move { client.acquire("zebra", "wait=90s&owner=third").await })
         };
-        standing(&client, "zebra", 2).await;
+        wait_for_contenders(&client, "zebra", 2).await;
         let mut top = Terminal::start(FAIRHOLD, &["top", "-e", &cluster.nodes[0].url], &[]);
         let screen = top.screen_with(&[&cluster.nodes[2].url, "aardvark", "zebra", "second", "third", "PLACE"]).await;
         report(&format!("fairhold top:\n{screen}"));
-        // The one for which is waited longest is chosen.
+        // The lock with the longest wait is chosen.
         shows_queue(&top, "third", "first").await;
         top.keys("j");
         shows_queue(&top, "first", "third").await;
@@ -287,13 +287,13 @@ fn top_shows_nodes_locks_and_the_chosen_queue_and_heeds_its_keys() {
         let restored = || async { top.text().contains("\x1b[?1049l").then_some(()) };
         crate::harness::eventually("the terminal is as before", SHORT, restored).await;
         let output = at(&cluster, 0, &["top"]).await;
-        assert!(said(&output, 2).contains("needs a terminal"));
+        assert!(output_of(&output, 2).contains("needs a terminal"));
     });
 }
 
 #[test]
-fn the_command_has_the_terminal_and_ctrl_z_and_fg_suspend_and_wake_both() {
-    alone(LONG, async {
+fn the_command_owns_the_terminal_and_ctrl_z_and_fg_suspend_and_resume_both() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let folder = Path::new(FAIRHOLD).parent().expect("a folder").display();
         let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
@@ -302,11 +302,11 @@ fn the_command_has_the_terminal_and_ctrl_z_and_fg_suspend_and_wake_both() {
         let lock = "fairhold lock --ttl 60s loom --";
         shell.shows("ready> ", 1).await;
         shell.keys(&format!("{lock} sh -c 'read line; echo got-$line; read line; echo and-$line'\n"));
-        standing(&cluster.client(0), "loom", 1).await;
+        wait_for_contenders(&cluster.client(0), "loom", 1).await;
         shell.keys("one\n");
         shell.shows("got-one", 1).await;
         shell.keys("\x1a");
-        shell.shows("suspended: the lock is not renewed meanwhile", 1).await;
+        shell.shows("suspended: fairhold does not renew the lock now", 1).await;
         shell.shows("Stopped", 1).await;
         shell.keys("echo shell-$((40 + 2))\n");
         shell.shows("shell-42", 1).await;
@@ -316,14 +316,14 @@ fn the_command_has_the_terminal_and_ctrl_z_and_fg_suspend_and_wake_both() {
         shell.shows("and-two", 1).await;
         shell.keys("echo code-$?-\n");
         shell.shows("code-0-", 1).await;
-        standing(&cluster.client(0), "loom", 0).await;
+        wait_for_contenders(&cluster.client(0), "loom", 0).await;
 
         shell.keys(&format!("{lock} sh -c 'echo at-$((1 + 1)); exec sleep 600'\n"));
         shell.shows("at-2", 1).await;
         shell.keys("\x03");
         shell.keys("echo after-$?-\n");
         shell.shows("after-130-", 1).await;
-        standing(&cluster.client(0), "loom", 0).await;
+        wait_for_contenders(&cluster.client(0), "loom", 0).await;
         shell.keys("exit\n");
         shell.child.wait().await.expect("the shell ends");
     });

@@ -1,4 +1,5 @@
-//! Less room than the machine has: memory cgroups and small file systems for nodes. Both need root, so they are for long forms.
+//! Limits below those of the machine: memory cgroups and small file systems for nodes. Both need root, so only long
+//! forms use them.
 
 use crate::harness::{NodeProcess, report};
 use std::{
@@ -9,14 +10,14 @@ use std::{
 
 pub(crate) const MIB: u64 = 1024 * 1024;
 
-/// The memory of a group.
+/// The memory limit of a group.
 pub(crate) const GROUP_BYTES: u64 = 1024 * MIB;
 
-/// A memory cgroup for one node, as long as this lives.
+/// A memory cgroup for one node; removed when dropped.
 pub(crate) struct Group(PathBuf);
 
 impl Group {
-    /// Gives each node a group, in which it starts from then on. Drop the nodes before the groups.
+    /// Gives each node a group, in which it starts from now on. Drop the nodes before the groups.
     pub(crate) fn of_each(nodes: &mut [NodeProcess]) -> Vec<Group> {
         let first = PathBuf::from("/sys/fs/cgroup/memory");
         let (root, limit) =
@@ -32,7 +33,7 @@ impl Group {
         groups
     }
 
-    /// The most memory that its processes and their cached files had together, in MiB, if the kernel says it.
+    /// The most memory that its processes and their cached files used together, in MiB, if the kernel reports it.
     pub(crate) fn peak(&self) -> Option<u64> {
         let texts = ["memory.max_usage_in_bytes", "memory.peak"].map(|file| fs::read_to_string(self.0.join(file)));
         let bytes = texts.into_iter().find_map(Result::ok)?;
@@ -42,9 +43,9 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The kernel removes a group only after its process has gone, which the end of the test waits for.
+        // The kernel removes a group only after its process has gone; the end of the test waits for that.
         if let Err(error) = fs::remove_dir(&self.0) {
-            report(&format!("a cgroup stays: {error}"));
+            report(&format!("a cgroup was not removed: {error}"));
         }
     }
 }
@@ -53,12 +54,13 @@ impl Drop for Group {
 pub(crate) struct Mount(PathBuf);
 
 impl Mount {
-    /// One in memory.
+    /// A file system in memory.
     pub(crate) fn memory_at(folder: &Path, size_mib: u64) -> Result<Mount, String> {
         Mount::made(folder, Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size_mib}m"), "tmpfs"]).arg(folder))
     }
 
-    /// One in a file beside it: the kernel can drop its pages from memory, unlike those of a file system in memory.
+    /// A file system in a file next to the folder: the kernel can drop its pages from memory, unlike those of a file
+    /// system in memory.
     pub(crate) fn file_at(folder: &Path, size_mib: u64) -> Result<Mount, String> {
         let image = folder.with_extension("ext4");
         fs::File::create(&image).and_then(|file| file.set_len(size_mib * MIB)).expect("a file for a file system");
@@ -76,22 +78,22 @@ impl Mount {
         }
     }
 
-    /// Bytes that are free.
+    /// Free bytes.
     pub(crate) fn free(&self) -> u64 {
         let room = rustix::fs::statvfs(&self.0).expect("it is mounted");
         room.f_bavail * room.f_frsize
     }
 
-    /// Leaves so much room.
+    /// Fills the file system up to this many free bytes.
     pub(crate) fn leave(&self, bytes: u64) {
         let ballast = self.0.join("ballast");
         drop(fs::remove_file(&ballast));
         let fill = usize::try_from(self.free().saturating_sub(bytes)).expect("it fits into memory");
-        // All that fits, where nothing is to be left.
+        // For 0, writes until the file system is full.
         drop(fs::write(&ballast, vec![1; fill]));
     }
 
-    /// Frees what `leave` took.
+    /// Frees what `leave` filled.
     pub(crate) fn make_room(&self) {
         fs::remove_file(self.0.join("ballast")).expect("the ballast is there");
     }
@@ -99,7 +101,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Lazily: the node may have it open.
+        // Lazily: the node may have files open.
         drop(Command::new("umount").arg("-l").arg(&self.0).status());
     }
 }

@@ -1,5 +1,5 @@
-//! Beside very many of everything, and while the dearest things happen to them: how long honest clients wait, and that nobody
-//! stands for election.
+//! Very large numbers of everything, with the most expensive operations on them: how long honest clients wait, and that
+//! no election starts.
 
 #[path = "crowds/bystanders.rs"]
 mod bystanders;
@@ -8,7 +8,7 @@ mod fill;
 
 use crate::{
     client::{Call, Client, Grant, Session, new_key},
-    harness::{Cluster, LONG, NODES, alone, eventually, pass, report},
+    harness::{Cluster, LONG, NODES, eventually, pass_time, report, run_exclusive},
     metrics::value,
     trial,
 };
@@ -19,22 +19,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often what is done at once is done again, so that there is time to wait for it.
+/// Repetitions of an operation that is over at once, so that there is time to measure.
 const AGAIN: usize = 20;
-/// Fences that one transaction checks.
+/// Fences in one transaction.
 const FENCES: usize = 1_000;
-/// How often the session that is left to expire is renewed until then.
+/// Interval between the renewals of the session that expires later.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
-/// Holds, of one permit each, that a narrow lock has room for. One holds all of it.
+/// Holds of one permit each that fit into a narrow lock. One holder takes all of them.
 const NARROW: u64 = 9;
 
-/// How many there are of everything.
+/// The numbers of everything.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     holders: usize,
     readers: usize,
     waiters: usize,
-    /// Waiters behind which a circle is found: no more than are searched for one.
+    /// Waiters behind which a circle is found: as many as the search visits.
     searched: usize,
     ephemerals: usize,
     locks: usize,
@@ -58,32 +58,32 @@ fn sizes() -> Sizes {
     trial::size(short, long)
 }
 
-/// The cluster, the honest clients, and what was seen so far.
+/// The cluster, the honest clients, and the measurements so far.
 struct Stage {
     cluster: Cluster,
     bystanders: Bystanders,
     leader: usize,
-    /// How long the clients waited while nothing happened, once the others are compared with it.
+    /// How long the clients waited at rest, once measured.
     rest: Option<Waits>,
-    /// By how much the longest wait of all was longer, in milliseconds, and while what.
+    /// The largest growth of the longest wait, in milliseconds, and the operation that caused it.
     most: (f64, String),
 }
 
-/// What nodes say of themselves.
+/// Figures from the nodes' metrics.
 struct Figures {
-    /// Raft's, the highest that any of them knows.
+    /// Raft's term, the highest that any node knows.
     term: f64,
-    /// The leader's: steps that it applied, and processor time in seconds.
+    /// Of the leader: applied steps, and processor time in seconds.
     steps: f64,
     cpu: f64,
-    /// How many syncs of the log took no longer than each of these bounds, in seconds, at each node.
+    /// For each node: how many syncs of the log took at most each of these bounds, in seconds.
     syncs: Vec<Buckets>,
 }
 
-/// Of a histogram: each bound, and how many are within it.
+/// The buckets of a histogram: each bound, and how many values are within it.
 type Buckets = Vec<(f64, f64)>;
 
-/// The buckets of the log's syncs, as a page of metrics has them.
+/// The buckets of the log's syncs in a page of metrics.
 fn syncs(page: &str) -> Buckets {
     let buckets =
         page.lines().filter_map(|line| line.strip_prefix("fairhold_storage_sync_seconds_bucket{le=\"")?.split_once("\"} "));
@@ -106,7 +106,7 @@ impl Figures {
         figures
     }
 
-    /// A bound that the slowest sync of all nodes kept to since then, in milliseconds.
+    /// A bound in milliseconds within which the slowest sync of all nodes stayed since then.
     fn slowest_sync_since(&self, before: &Figures) -> f64 {
         let bound = |(now, then): (&Buckets, &Buckets)| {
             let more: Vec<f64> = now.iter().zip(then).map(|(now, then)| now.1 - then.1).collect();
@@ -118,16 +118,16 @@ impl Figures {
 }
 
 impl Stage {
-    async fn set() -> Stage {
+    async fn prepare() -> Stage {
         let cluster = Cluster::start().await;
         let (leader, [follower, _]) = (cluster.leader().await, cluster.followers().await);
         let urls = cluster.nodes.iter().map(|node| node.url.clone()).collect();
         let bystanders = Bystanders::start(urls, [leader, follower]);
-        bystanders.go_on().await;
+        bystanders.wait_for_progress().await;
         report("Waits in milliseconds, each as: 99 of 100 are shorter / the longest.");
         report(&format!(
             "| while | took | steps | CPU of the leader | slowest sync, within | term | rounds | {} | \
-             the longest, more than at rest |",
+             growth of the longest |",
             Waits::heads()
         ));
         report(&format!("|{}", "---|".repeat(15)));
@@ -138,7 +138,7 @@ impl Stage {
         self.cluster.client(self.leader)
     }
 
-    /// Has something happen, and compares how long the clients wait meanwhile.
+    /// Does some work, and compares how long the clients wait meanwhile with their waits at rest.
     async fn during<T>(&mut self, what: &str, work: impl Future<Output = T>) -> T {
         let (done, waits) = self.measure(what, work).await;
         if let Some(more) = self.rest.as_ref().map(|rest| waits.longer_than(rest).0).filter(|more| *more > self.most.0) {
@@ -147,13 +147,13 @@ impl Stage {
         done
     }
 
-    /// Has something happen, tells how long the clients wait meanwhile, and sees that nobody stands for election.
+    /// Does some work, reports how long the clients wait meanwhile, and asserts that no election starts.
     async fn measure<T>(&self, what: &str, work: impl Future<Output = T>) -> (T, Waits) {
         let (before, from) = (Figures::of(&self.cluster, self.leader).await, Instant::now());
         let done = work.await;
         let took = from.elapsed();
-        // What is left to do afterwards, such as giving memory back, is part of it.
-        self.bystanders.go_on().await;
+        // Includes what is left to do afterwards, such as freeing memory.
+        self.bystanders.wait_for_progress().await;
         let to = Instant::now();
         let after = Figures::of(&self.cluster, self.leader).await;
         let waits = self.bystanders.between(from, to);
@@ -164,31 +164,31 @@ impl Stage {
         report(&format!(
             "| {what} | {took:.1?} | {steps} | {cpu:.1} s | {sync:.0} ms | {term} | {rounds} | {columns} | {more} |"
         ));
-        assert_eq!(before.term, term, "a new term: somebody stood for election while: {what}");
+        assert_eq!(before.term, term, "a new term, so an election started while: {what}");
         (done, waits)
     }
 }
 
-/// Sends an order of an administrator or an owner, which is answered when all of it is done.
+/// Sends a request of an administrator or an owner, which is answered when all of it is done.
 async fn order(client: Client, call: Call, status: u16) {
     client.send(&call.with("fairhold-timeout", "300s").key(&new_key())).await.expect_status(status);
 }
 
-/// A call again and again, each with this answer.
+/// Repeats a call, and expects this status each time.
 async fn again(client: Client, call: Call, status: u16) {
     for _ in 0..AGAIN {
         client.send(&call.clone().key(&new_key())).await.expect_status(status);
     }
 }
 
-/// The same, of a read.
+/// Repeats a read.
 async fn read_again(client: Client, path: &str) {
     for _ in 0..AGAIN {
         client.send(&Call::get(path)).await.expect_status(200);
     }
 }
 
-/// The grants and sessions that an administrator's act or an end is to hit.
+/// The grants and sessions on which the operations act.
 struct Crowd {
     own: Session,
     ephemerals: Session,
@@ -215,7 +215,7 @@ async fn fill_all(client: &Client, sizes: Sizes) -> Crowd {
     Crowd { own, ephemerals, locks, reader }
 }
 
-/// Everybody is there.
+/// Asserts that everything is there.
 async fn count_all(client: &Client, sizes: Sizes, crowd: &Crowd) {
     let count = |path: String, field: &'static str| async move { client.send(&Call::get(&path)).await.number(field) };
     let session = |session: &Session| format!("/v1/sessions/{}?limit=1", session.number);
@@ -227,7 +227,7 @@ async fn count_all(client: &Client, sizes: Sizes, crowd: &Crowd) {
     }
 }
 
-async fn looks(stage: &mut Stage, crowd: &Crowd) {
+async fn measure_reads(stage: &mut Stage, crowd: &Crowd) {
     let client = stage.client();
     stage.during("pages of a queue", read_again(client.clone(), "/v1/locks/line/queue?limit=1000")).await;
     stage.during("pages of a lock's holders", read_again(client.clone(), "/v1/locks/book?limit=1000")).await;
@@ -249,10 +249,10 @@ async fn looks(stage: &mut Stage, crowd: &Crowd) {
     stage.during("a snapshot of the leader", snapshot).await;
 }
 
-async fn orders(stage: &mut Stage) {
+async fn measure_orders(stage: &mut Stage) {
     let client = stage.client();
     let ask = Call::post("/v1/locks/book/holders/revoke").within(LONG);
-    stage.during("all readers are asked to give back", order(client.clone(), ask, 202)).await;
+    stage.during("all readers are asked to release", order(client.clone(), ask, 202)).await;
     let end = Call::delete("/v1/locks/book/holders?reason=crowded").within(LONG);
     stage.during("the lock of all readers is broken", order(client.clone(), end, 204)).await;
     assert_eq!(client.holders("book").await, [0_u64; 0]);
@@ -264,7 +264,7 @@ async fn orders(stage: &mut Stage) {
     }
 }
 
-async fn ends(stage: &mut Stage, sizes: Sizes, crowd: &Crowd) {
+async fn measure_ends(stage: &mut Stage, sizes: Sizes, crowd: &Crowd) {
     let client = stage.client();
     for (what, session) in [("ephemeral nodes", &crowd.ephemerals), ("locks", &crowd.locks)] {
         let close = Call::delete(&format!("/v1/sessions/{}", session.id)).within(LONG);
@@ -282,15 +282,15 @@ async fn ends(stage: &mut Stage, sizes: Sizes, crowd: &Crowd) {
         async move {
             loop {
                 client.keepalive(&session).await.expect_status(200);
-                pass(RENEW_EVERY).await;
+                pass_time(RENEW_EVERY).await;
             }
         }
     });
     let held = |number| json!({"lock": format!("expiring/{number}"), "lock_delay": "1s"});
     fill::acquire(&client, &expiring, sizes.expiring, held).await;
     renewing.abort();
-    // What its locks cost is over before it ends.
-    stage.bystanders.go_on().await;
+    // Its locks are freed before its end is complete.
+    stage.bystanders.wait_for_progress().await;
     let expired = eventually("the session has expired, and its locks are free", LONG, || async {
         let session = client.send(&Call::get(&format!("/v1/sessions/{}?limit=1", expiring.number))).await;
         let page = client.once(&Call::get("/metrics")).await.expect_status(200);
@@ -301,20 +301,20 @@ async fn ends(stage: &mut Stage, sizes: Sizes, crowd: &Crowd) {
 }
 
 #[test]
-fn whatever_happens_to_a_crowd_delays_nobody_and_calls_no_election() {
-    alone(6 * LONG, async {
+fn expensive_operations_on_a_crowd_delay_no_client_and_cause_no_election() {
+    run_exclusive(6 * LONG, async {
         let sizes = sizes();
-        let mut stage = Stage::set().await;
+        let mut stage = Stage::prepare().await;
         let rest = trial::size(Duration::from_secs(3), Duration::from_secs(20));
-        let ((), alone) = stage.measure("at rest", pass(rest)).await;
+        let ((), alone) = stage.measure("at rest", pass_time(rest)).await;
         let client = stage.client();
         let (crowd, _) = stage.measure("the crowd comes", fill_all(&client, sizes)).await;
         count_all(&client, sizes, &crowd).await;
         stage.rest = Some(alone);
-        stage.during("nothing happens to the crowd", pass(rest)).await;
-        looks(&mut stage, &crowd).await;
-        orders(&mut stage).await;
-        ends(&mut stage, sizes, &crowd).await;
+        stage.during("nothing happens to the crowd", pass_time(rest)).await;
+        measure_reads(&mut stage, &crowd).await;
+        measure_orders(&mut stage).await;
+        measure_ends(&mut stage, sizes, &crowd).await;
         let (more, what) = &stage.most;
         report(&format!("no elections; the longest wait grew by {more:.1} ms, while: {what}"));
         stage.bystanders.end();

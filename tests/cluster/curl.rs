@@ -1,13 +1,13 @@
-//! The lines of the HTTP contract, word for word, by curl itself, on each port.
+//! The command lines of the HTTP contract, word for word, run by curl on each port.
 
 use crate::{
     client::{Call, new_key, whole},
-    harness::{Cluster, NODES, SHORT, same_address, together},
+    harness::{Cluster, NODES, SHORT, run_parallel, same_address},
 };
 use serde_json::Value;
 use tokio::process::Command;
 
-/// Runs a line that a person would type, with the port of a node in place of the one in the book.
+/// Runs a line from the documentation, with its port replaced by that of a node.
 async fn shell(line: &str, url: &str) -> String {
     let port = url.rsplit(':').next().expect("a port");
     let line = line.replace("localhost:7171", &format!("localhost:{port}"));
@@ -27,7 +27,7 @@ fn assert_time(text: &Value) {
 
 #[test]
 fn the_curl_lines_of_the_contract_work_word_for_word_on_each_port() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let mut last_token = 0;
         for node in &cluster.nodes {
@@ -40,7 +40,7 @@ fn the_curl_lines_of_the_contract_work_word_for_word_on_each_port() {
                 (&"deploy".into(), &"held".into(), &"exclusive".into())
             );
             let owner = grant["owner"].as_str().expect("an owner");
-            assert!(["curl@127.0.0.1", "curl@::1"].contains(&owner), "who took it: {owner}");
+            assert!(["curl@127.0.0.1", "curl@::1"].contains(&owner), "the owner: {owner}");
             let expires_in = grant["expires_in"].as_str().expect("a duration");
             assert!(expires_in == "30s" || (expires_in.starts_with("29") && expires_in.ends_with("ms")), "{expires_in}");
             assert_time(&grant["expires_at"]);
@@ -61,7 +61,7 @@ fn the_curl_lines_of_the_contract_work_word_for_word_on_each_port() {
 
 #[test]
 fn every_answer_of_every_node_names_its_cluster_its_revision_its_leader_and_the_request() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let id = cluster.client(0).send(&Call::get("/v1/cluster")).await.string("cluster").to_owned();
         assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
@@ -100,19 +100,20 @@ fn every_answer_of_every_node_names_its_cluster_its_revision_its_leader_and_the_
             for (call, status) in calls {
                 let answer = client.once(&call).await.expect_status(status);
                 assert!(answer.revision() > 0 || status != 200, "{call:?}: {answer:?}");
-                let said = answer.header("fairhold-leader").unwrap_or_else(|| panic!("no Fairhold-Leader: {call:?} {answer:?}"));
-                assert!(same_address(said, &leader), "{said}, and {leader} leads");
+                let leader_url =
+                    answer.header("fairhold-leader").unwrap_or_else(|| panic!("no Fairhold-Leader: {call:?} {answer:?}"));
+                assert!(same_address(leader_url, &leader), "{leader_url}, and {leader} leads");
                 let request = answer.header("fairhold-request-id").unwrap_or_default();
                 assert!(!request.is_empty(), "no Fairhold-Request-Id: {call:?} {answer:?}");
                 assert_eq!(answer.header("fairhold-cluster"), Some(&*id), "{call:?} {answer:?}");
             }
-            // Of another cluster it does nothing.
+            // If the request names another cluster, the node does nothing.
             let other = Call::post(&format!("/v1/locks/others-{node}")).with("fairhold-cluster", &"0".repeat(32));
             client.once(&other).await.expect_problem(421, "wrong_cluster");
             client.once(&Call::get(&lock).with("fairhold-cluster", &id)).await.expect_status(200);
             let untouched = client.once(&Call::get(&format!("/v1/locks/others-{node}"))).await.expect_status(200);
             assert!(untouched.json["last_token"].is_null(), "{untouched:?}");
-            // Refused before there is a request.
+            // Refused before the request is complete.
             let too_long = client.once(&Call::get(&format!("/{}", "x".repeat(20_000)))).await.expect_status(431);
             assert_eq!(too_long.header("fairhold-cluster"), Some(&*id), "{too_long:?}");
         }
@@ -121,7 +122,7 @@ fn every_answer_of_every_node_names_its_cluster_its_revision_its_leader_and_the_
 
 #[test]
 fn a_write_on_one_node_is_readable_on_every_other() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         for round in 0..20 {
             let (writes, reads) = (cluster.client(round), cluster.client(round + 1 + round % 2));
@@ -137,8 +138,8 @@ fn a_write_on_one_node_is_readable_on_every_other() {
 }
 
 #[test]
-fn a_request_for_a_redirect_is_sent_to_the_leader() {
-    together(SHORT, async {
+fn a_request_for_a_redirect_is_redirected_to_the_leader() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let path = "/v1/locks/signpost?wait=5s&owner=a%20b";
@@ -152,16 +153,16 @@ fn a_request_for_a_redirect_is_sent_to_the_leader() {
                 let answer = answer.expect_status(307);
                 assert_eq!(answer.header("location"), Some(format!("{}{path}", cluster.nodes[leader].url).as_str()));
             }
-            // What needs no other node is answered by the one that was asked.
+            // The receiving node answers requests that need no other node.
             for (path, status) in [("/v1/locks/signpost?consistency=local", 200), ("/v1/nothing", 404)] {
                 client.once(&Call::get(path).with("fairhold-route", "redirect")).await.expect_status(status);
             }
         }
-        assert!(cluster.client(leader).queue("signpost").await.is_empty(), "who was redirected stands nowhere");
+        assert!(cluster.client(leader).queue("signpost").await.is_empty(), "a redirected request is in no queue");
     });
 }
 
-/// The lines of a page that begin with `$ curl`, without what is said of them.
+/// The lines of a page that begin with `$ curl`, without their comments.
 fn lines_of(page: &str) -> Vec<String> {
     let joined = page.replace("\\\n", "");
     let lines = joined.lines().filter_map(|line| line.strip_prefix("$ curl "));
@@ -169,8 +170,8 @@ fn lines_of(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn each_line_of_the_page_of_locks_is_understood() {
-    together(SHORT, async {
+fn each_command_line_of_the_page_of_locks_is_valid() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let lines = lines_of(include_str!("../../docs/locks.md"));
@@ -183,10 +184,10 @@ fn each_line_of_the_page_of_locks_is_understood() {
             let line =
                 line.replace("sessions/ID", &format!("sessions/{}", session.id)).replace(r#""ID""#, &format!("{:?}", session.id));
             let line = line.replace("sessions/41", &format!("sessions/{}", session.number));
-            // A stream ends when its reader has had enough; that is no failure of the line.
+            // The reader of a stream stops it when it has read enough; that is no failure of the line.
             let whole = format!("AUTH='x: y'; curl -s -o /dev/null -w '%{{http_code}}' --max-time 2 {line} || test $? = 28");
             let status = shell(&whole, &cluster.nodes[index % NODES].url).await;
-            // A fence that is no longer current is refused: of a check by 409, of what depends on it by 412.
+            // A fence that is no longer current is refused: a check with 409, a dependent write with 412.
             assert!(["200", "201", "202", "204", "304", "409", "412"].contains(&status.as_str()), "{status}: {line}");
         }
         assert!(lines.len() > 25, "the page has {} lines for curl", lines.len());

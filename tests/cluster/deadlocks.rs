@@ -1,10 +1,10 @@
-//! Philosophers at a round table: those who take both forks in one step never wait for ever, and those who take one after
-//! the other are told when they would.
+//! Dining philosophers: those that take both forks in one step never wait for ever, and those that take one after the
+//! other are refused before they would.
 
 use crate::{
     client::{Answer, Call, Client, Grant, Session},
     fairness::Dice,
-    harness::{Cluster, LONG, SHORT, all, alone, pass, report, together},
+    harness::{Cluster, LONG, SHORT, all, pass_time, report, run_exclusive, run_parallel},
     trial,
 };
 use serde_json::json;
@@ -21,32 +21,32 @@ use tokio::sync::Barrier;
 const SEATS: usize = 7;
 const SEED: u64 = 0x0f0_2c5;
 
-/// A wait longer than this is a deadlock that was not detected.
+/// A longer wait is a deadlock that was not detected.
 const FOR_EVER: &str = "30s";
 
-/// For how long a philosopher thinks at most with a fork in hand, in milliseconds: longer than all the others take to eat, or
-/// they would fall into step, in which no circle ever closes.
+/// The longest that a philosopher thinks with a fork in hand, in milliseconds: longer than all the others take to eat.
+/// Otherwise they fall into step, and no circle ever closes.
 const THINKS: u64 = 300;
 
-/// Which fork is held by whom, looked at from outside.
+/// The holder of each fork, as seen from outside.
 #[derive(Debug, Clone, Default)]
 struct Table(Arc<Mutex<[Option<usize>; SEATS]>>);
 
 impl Table {
     #[track_caller]
     fn take(&self, fork: usize, seat: usize) {
-        let before = self.0.lock().expect("nobody panicked with it")[fork].replace(seat);
+        let before = self.0.lock().expect("the mutex is not poisoned")[fork].replace(seat);
         assert_eq!(before, None, "fork {fork} was given to {seat} while {before:?} held it");
     }
 
     #[track_caller]
     fn lay_down(&self, fork: usize, seat: usize) {
-        let before = self.0.lock().expect("nobody panicked with it")[fork].take();
+        let before = self.0.lock().expect("the mutex is not poisoned")[fork].take();
         assert_eq!(before, Some(seat), "fork {fork} was not held by {seat}");
     }
 
     fn forks(&self) -> [Option<usize>; SEATS] {
-        *self.0.lock().expect("nobody panicked with it")
+        *self.0.lock().expect("the mutex is not poisoned")
     }
 }
 
@@ -54,19 +54,19 @@ fn forks(seat: usize) -> [usize; 2] {
     [seat, (seat + 1) % SEATS]
 }
 
-/// How long a dinner of each kind takes.
+/// How long a dinner of each kind lasts.
 fn dining_time() -> Duration {
     trial::size(Duration::from_secs(3), Duration::from_secs(60))
 }
 
-/// By which part of the most meals the least may fall short of it.
+/// The largest allowed difference between the most and the fewest meals, as a fraction (1/n) of the most.
 fn unfairness() -> usize {
     trial::size(5, 20)
 }
 
 #[test]
 fn philosophers_that_take_both_forks_at_once_all_eat() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let (table, until) = (Table::default(), Instant::now() + dining_time());
         let dine = |seat: usize| {
@@ -76,7 +76,7 @@ fn philosophers_that_take_both_forks_at_once_all_eat() {
                 while Instant::now() < until {
                     let locks = forks(seat).map(|fork| json!({ "name": format!("fork-{fork}") }));
                     let both = Call::post("/v1/locks").json(&json!({ "locks": locks, "wait": FOR_EVER, "ttl": "60s" }));
-                    // Each time at another node: none of them is always the one that asks the leader without a hop.
+                    // At changing nodes: no philosopher always sends straight to the leader.
                     let client = client.beginning_with(seat + meals);
                     let grant = Grant::from_answer(&client.send(&both).await.expect_status(200));
                     forks(seat).iter().for_each(|fork| table.take(*fork, seat));
@@ -91,30 +91,31 @@ fn philosophers_that_take_both_forks_at_once_all_eat() {
         let (least, most) = (meals.iter().min().expect("seven"), meals.iter().max().expect("seven"));
         let apart = (most - least) as f64 * 100.0 / *most as f64;
         report(&format!("philosophers: {meals:?} meals with both forks at once in {:?}, {apart:.1} % apart", dining_time()));
-        assert!(*least > 0, "somebody starved: {meals:?}");
-        assert!(most - least <= most / unfairness(), "in one order everywhere, all get their turn: {meals:?}");
+        assert!(*least > 0, "a philosopher starved: {meals:?}");
+        assert!(most - least <= most / unfairness(), "with one order everywhere, everyone gets a turn: {meals:?}");
     });
 }
 
-/// What is seen of a dinner from outside, by those who take one fork after the other.
+/// What an observer sees of a dinner at which philosophers take one fork after the other.
 #[derive(Debug, Default)]
 struct Dinner {
     table: Table,
-    /// The public number of each one's session.
+    /// The public number of each philosopher's session.
     sessions: Mutex<[u64; SEATS]>,
-    /// Who has asked for the second fork and was not answered yet.
+    /// The philosophers that requested the second fork and have no answer yet.
     asks: [AtomicBool; SEATS],
     refused: AtomicUsize,
     longest_wait: Mutex<Duration>,
 }
 
 impl Dinner {
-    /// Asserts that a request was refused for the one circle that there can be, and that it would have been one.
+    /// Asserts that a request was refused because of the only possible circle, and that it would have closed that
+    /// circle.
     #[track_caller]
     fn judge_refusal(&self, refused: &Answer, seat: usize) {
         let cycle = refused.json["cycle"].as_array().expect("a circle");
         assert_eq!(cycle.len(), SEATS, "only all together make a circle at a round table: {}", refused.text);
-        let sessions = *self.sessions.lock().expect("nobody panicked with it");
+        let sessions = *self.sessions.lock().expect("the mutex is not poisoned");
         for (place, one) in cycle.iter().enumerate() {
             let waits = (seat + place) % SEATS;
             let expected = json!({
@@ -122,17 +123,18 @@ impl Dinner {
                 "owner": format!("philosopher-{waits}"),
                 "lock": format!("fork-{}", forks(waits)[1]),
             });
-            assert_eq!(*one, expected, "who asks comes first, and each waits for its right neighbour: {}", refused.text);
+            assert_eq!(*one, expected, "the requester comes first, and each waits for its right neighbour: {}", refused.text);
         }
-        // Nothing of it can have moved: all the others wait for what this one has not laid down yet.
+        // None of it can have changed: all the others wait for a fork that this philosopher still holds.
         let left_only = std::array::from_fn(Some);
-        assert_eq!(self.table.forks(), left_only, "{seat} was refused, and not everybody holds the left fork");
+        assert_eq!(self.table.forks(), left_only, "{seat} was refused, although not everyone holds the left fork");
         let idle: Vec<usize> = (0..SEATS).filter(|other| !self.asks[*other].load(Ordering::SeqCst)).collect();
         assert!(idle.is_empty(), "{seat} was refused while {idle:?} did not wait");
         self.refused.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// One fork, what is done `between`, and the other fork; gives up the first where waiting for the second would never end.
+    /// Takes one fork, does `between`, and takes the other fork; gives the first back if waiting for the second would
+    /// deadlock.
     async fn eat(&self, client: &Client, session: &Session, seat: usize, between: impl Future<Output = ()>) -> bool {
         let take = |fork: usize| {
             let parameters = format!("session={}&owner=philosopher-{seat}&wait={FOR_EVER}", session.id);
@@ -157,7 +159,7 @@ impl Dinner {
             self.asks[seat].store(false, Ordering::SeqCst);
         }
         {
-            let mut longest = self.longest_wait.lock().expect("nobody panicked with it");
+            let mut longest = self.longest_wait.lock().expect("the mutex is not poisoned");
             *longest = waited.max(*longest);
         }
         self.table.lay_down(left, seat);
@@ -167,14 +169,14 @@ impl Dinner {
 
     async fn sit_down(&self, client: &Client, seat: usize) -> Session {
         let session = client.open_session("5m", &format!("seat-{seat}")).await;
-        self.sessions.lock().expect("nobody panicked with it")[seat] = session.number;
+        self.sessions.lock().expect("the mutex is not poisoned")[seat] = session.number;
         session
     }
 
-    /// How many were refused, of so many tries.
+    /// Reports and returns how many of the tries were refused.
     fn report(&self, how: &str, meals: &[usize]) -> usize {
         let refused = self.refused.load(Ordering::SeqCst);
-        let longest = *self.longest_wait.lock().expect("nobody panicked with it");
+        let longest = *self.longest_wait.lock().expect("the mutex is not poisoned");
         report(&format!(
             "philosophers, one fork after the other, {how}, {:?}: {meals:?} meals, {refused} circles, all refused; \
              the longest wait with a fork in hand {longest:.0?}",
@@ -185,8 +187,8 @@ impl Dinner {
 }
 
 #[test]
-fn in_each_round_in_which_all_hold_one_fork_the_last_to_ask_is_refused_and_nobody_else() {
-    alone(LONG, async {
+fn only_the_last_request_is_refused_in_each_round_in_which_all_hold_one_fork() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let (dinner, until) = (Arc::new(Dinner::default()), Instant::now() + dining_time());
         let (all_sit, goes_on) = (Arc::new(Barrier::new(SEATS)), Arc::new(AtomicBool::new(true)));
@@ -202,7 +204,7 @@ fn in_each_round_in_which_all_hold_one_fork_the_last_to_ask_is_refused_and_nobod
                     };
                     meals += usize::from(dinner.eat(&client, &session, seat, all_have_one).await);
                     rounds += 1;
-                    // The next round begins when this one is over for all, and all know whether there is one.
+                    // The next round starts when this one is over for all, and all know whether there is another.
                     if all_sit.wait().await.is_leader() {
                         goes_on.store(Instant::now() < until, Ordering::SeqCst);
                     }
@@ -222,7 +224,7 @@ fn in_each_round_in_which_all_hold_one_fork_the_last_to_ask_is_refused_and_nobod
 
 #[test]
 fn philosophers_that_take_one_fork_at_a_time_are_refused_before_they_deadlock() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let (dinner, until) = (Arc::new(Dinner::default()), Instant::now() + dining_time());
         let all_sit = Arc::new(Barrier::new(SEATS));
@@ -236,17 +238,17 @@ fn philosophers_that_take_one_fork_at_a_time_are_refused_before_they_deadlock() 
                     let thinks_for = Duration::from_millis(dice.below(THINKS));
                     let begins = std::mem::take(&mut is_first);
                     let all_sit = &all_sit;
-                    // They begin together, so that one circle is sure.
+                    // They start together, so that one circle is certain.
                     let thinks = async move {
                         if begins {
                             all_sit.wait().await;
                         }
-                        pass(thinks_for).await;
+                        pass_time(thinks_for).await;
                     };
                     if dinner.eat(&client, &session, seat, thinks).await {
                         meals += 1;
                     } else {
-                        pass(Duration::from_millis(dice.below(THINKS))).await;
+                        pass_time(Duration::from_millis(dice.below(THINKS))).await;
                     }
                 }
                 meals
@@ -255,13 +257,13 @@ fn philosophers_that_take_one_fork_at_a_time_are_refused_before_they_deadlock() 
         let meals: Vec<usize> = all((0..SEATS).map(dine).collect()).await;
         let refused = dinner.report("each at its own pace", &meals);
         assert!(refused > 0, "no circle was ever closed");
-        assert!(meals.iter().all(|meals| *meals > 0), "somebody starved: {meals:?}");
+        assert!(meals.iter().all(|meals| *meals > 0), "a philosopher starved: {meals:?}");
     });
 }
 
 #[test]
-fn a_circle_is_refused_before_it_is_closed_and_the_others_go_on() {
-    together(SHORT, async {
+fn a_request_that_would_close_a_circle_is_refused_and_the_others_continue() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let [alice, bob] = [client.open_session("60s", "alice").await, client.open_session("60s", "bob").await];
@@ -274,7 +276,7 @@ fn a_circle_is_refused_before_it_is_closed_and_the_others_go_on() {
             let (client, call) = (cluster.client(1), take("right", &alice, "alice", "60s"));
             tokio::spawn(async move { client.send(&call).await })
         };
-        crate::queue::standing(&client, "right", 2).await;
+        crate::queue::wait_for_contenders(&client, "right", 2).await;
         let refused = cluster.client(2).send(&take("left", &bob, "bob", "60s")).await.expect_problem(409, "would_deadlock");
         let cycle = json!([
             { "session": bob.number, "owner": "bob", "lock": "left" },

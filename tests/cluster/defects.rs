@@ -1,9 +1,9 @@
-//! A command at which the machine panics, on every node and after every restart, does not end the cluster. Only builds with
-//! planted bugs have this test.
+//! A command that makes the state machine panic, on every node and after every restart, does not end the cluster. Only
+//! builds with planted bugs have this test.
 
 use crate::{
     client::{Call, new_key},
-    harness::{Cluster, LONG, NODES, alone, eventually},
+    harness::{Cluster, LONG, NODES, eventually, run_exclusive},
 };
 use std::time::Duration;
 use tokio::process::Command;
@@ -11,15 +11,15 @@ use tokio::process::Command;
 const SERVED_AGAIN_WITHIN: Duration = Duration::from_secs(30);
 
 #[test]
-fn a_planted_panic_of_a_command_is_left_out_on_every_node_and_the_cluster_goes_on() {
-    alone(LONG, async {
+fn every_node_skips_a_command_with_a_planted_panic_and_the_cluster_continues() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::plan();
         for node in &mut cluster.nodes {
             node.environment = vec![("FAIRHOLD_PLANTED_PANIC".to_owned(), "boom".into())];
             node.start();
         }
         cluster.ready().await;
-        cluster.expects_elections(2 * NODES, "each node panics twice at the command, and starts again both times");
+        cluster.expect_elections(2 * NODES, "each node panics twice at the command, and starts again both times");
         let client = cluster.client(0);
         let held = client.acquire("before", "ttl=10m").await;
         let pids: Vec<u32> = cluster.nodes.iter().map(|node| node.pid()).collect();
@@ -36,7 +36,7 @@ fn a_planted_panic_of_a_command_is_left_out_on_every_node_and_the_cluster_goes_o
         }
         cluster.ready().await;
 
-        // What was there is there, in the same processes, and the same request again is refused at once.
+        // The old state is there, in the same processes, and the same request is now refused at once.
         assert_eq!(cluster.nodes.iter().map(|node| node.pid()).collect::<Vec<_>>(), pids);
         assert!(client.fence_passes("before", held.token).await);
         for node in 0..NODES {
@@ -47,7 +47,7 @@ fn a_planted_panic_of_a_command_is_left_out_on_every_node_and_the_cluster_goes_o
         let after = client.acquire("after", "ttl=10m").await;
         assert!(after.token > held.token);
 
-        // All nodes have the same state, also one that reads its log again, and an operator is told.
+        // All nodes have the same state, even one that reads its log again, and an operator is informed.
         let index = cluster.leader().await;
         assert!(cluster.nodes[index].terminate().await.success());
         cluster.restart(index).await;
@@ -60,7 +60,7 @@ fn a_planted_panic_of_a_command_is_left_out_on_every_node_and_the_cluster_goes_o
         assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
         let mut doctor = Command::new(env!("CARGO_BIN_EXE_fairhold"));
         let doctor = doctor.args(["doctor", "-e", &cluster.nodes[0].url]).env_remove("FAIRHOLD_ENDPOINT").kill_on_drop(true);
-        let said = String::from_utf8(doctor.output().await.expect("fairhold doctor runs").stdout).expect("text");
-        assert!(said.contains("skipped a command that panicked: Acquire"), "{said}");
+        let findings = String::from_utf8(doctor.output().await.expect("fairhold doctor runs").stdout).expect("text");
+        assert!(findings.contains("skipped a command that panicked: Acquire"), "{findings}");
     });
 }

@@ -1,16 +1,16 @@
-//! The classic demonstrations of what a lock is for.
+//! The classic demonstrations of locks.
 
 use crate::{
     client::{Call, Client, Grant},
     fairness::{Room, assert_in_order},
-    harness::{Cluster, LONG, SHORT, all, alone, eventually, together},
-    queue::standing,
+    harness::{Cluster, LONG, SHORT, all, eventually, run_exclusive, run_parallel},
+    queue::wait_for_contenders,
 };
 use std::time::Duration;
 
 const CLIENTS: usize = 100;
 
-/// Takes one from a counter under a lock, by a fenced write.
+/// Subtracts one from a counter under a lock, by a fenced write.
 async fn decrement(client: &Client, room: &Room) -> Grant {
     let grant = client.acquire("counter", "wait=10m&ttl=60s").await;
     room.enter(grant.token);
@@ -24,7 +24,7 @@ async fn decrement(client: &Client, room: &Room) -> Grant {
 
 #[test]
 fn a_hundred_clients_each_take_one_from_a_counter_and_nothing_is_left() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let (client, room) = (cluster.client(0), Room::default());
         client.write(&Call::put("/v1/nodes/counter", CLIENTS.to_string())).await;
@@ -38,7 +38,7 @@ fn a_hundred_clients_each_take_one_from_a_counter_and_nothing_is_left() {
     });
 }
 
-/// Buys so many if so many are there.
+/// Buys this many if they are in stock.
 async fn buy(client: &Client, wanted: u64) -> bool {
     let grant = client.acquire("stock", "wait=60s").await;
     let there: u64 = client.value("stock").await.parse().expect("a number");
@@ -53,7 +53,7 @@ async fn buy(client: &Client, wanted: u64) -> bool {
 
 #[test]
 fn a_stock_of_ten_is_not_sold_to_buyers_of_six_and_five() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         for round in 0..10 {
             cluster.client(0).write(&Call::put("/v1/nodes/stock", "10")).await;
@@ -68,7 +68,7 @@ fn a_stock_of_ten_is_not_sold_to_buyers_of_six_and_five() {
 
 #[test]
 fn the_late_release_of_an_expired_holder_frees_nothing_and_its_late_write_is_refused() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let (late, next) = (cluster.client(0), cluster.client(1));
         let expired = late.acquire("ledger", "ttl=1s&owner=late").await;
@@ -92,8 +92,8 @@ fn the_late_release_of_an_expired_holder_frees_nothing_and_its_late_write_is_ref
 }
 
 #[test]
-fn a_fence_may_name_the_grant_to_be_exact_among_readers() {
-    together(SHORT, async {
+fn a_fence_that_names_a_grant_is_exact_among_readers() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let writer = client.acquire("map", "").await;
@@ -102,7 +102,7 @@ fn a_fence_may_name_the_grant_to_be_exact_among_readers() {
             let reader = cluster.client(node);
             waiting.push(tokio::spawn(async move { reader.acquire("map", "mode=shared&wait=60s").await }));
         }
-        standing(&client, "map", 3).await;
+        wait_for_contenders(&client, "map", 3).await;
         client.release(&writer.id).await;
         let readers = all(waiting).await;
         let (gone, stays) = (&readers[0], &readers[1]);

@@ -1,8 +1,8 @@
-//! `fairhold dev`: a cluster on one machine, in the words of the command line's contract.
+//! `fairhold dev`: a cluster on one machine, as the command line's contract describes it.
 
 use crate::{
     client::{Call, Client},
-    harness::{NODES, SHORT, alone, eventually, free_ports, program, signal_pid},
+    harness::{NODES, SHORT, eventually, free_ports, program, run_exclusive, signal_pid},
 };
 use rustix::process::Signal;
 use std::{fs, process::Stdio, time::Duration};
@@ -12,7 +12,7 @@ use tokio::{
     process::{Child, ChildStdout},
 };
 
-/// A `fairhold dev` that is ready, and what it said until then.
+/// A `fairhold dev` that is ready, and its output until then.
 #[derive(Debug)]
 struct Dev {
     child: Child,
@@ -22,19 +22,19 @@ struct Dev {
     _folder: TempDir,
 }
 
-/// What a process is doing, as one letter, and whose child it is; `None` where it is gone.
+/// A process's state, as one letter, and its parent; `None` if it is gone.
 fn process(pid: u32) -> Option<(char, u32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit(") ").next()?.split(' ');
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// Whether a process has ended, also where nobody has fetched its status.
+/// Whether a process has ended, even if its status was not collected.
 fn has_ended(pid: u32) -> bool {
     process(pid).is_none_or(|(state, _)| state == 'Z')
 }
 
-/// The processes that a process has started and that run.
+/// The running child processes of a process.
 fn children_of(parent: u32) -> Vec<u32> {
     let entries = fs::read_dir("/proc").expect("/proc can be read");
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -50,26 +50,26 @@ async fn start() -> Dev {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
     let mut child = command.spawn().expect("fairhold dev starts");
     let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
-    let mut said = Vec::new();
+    let mut printed = Vec::new();
     for _ in 0..=NODES {
         let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await;
-        let line = line.unwrap_or_else(|_| panic!("nothing more within a minute after {said:?}"));
+        let line = line.unwrap_or_else(|_| panic!("nothing more within a minute after {printed:?}"));
         let line = line.expect("its output can be read");
-        said.push(line.unwrap_or_else(|| {
+        printed.push(line.unwrap_or_else(|| {
             let log = fs::read_to_string(folder.path().join("log")).unwrap_or_default();
-            panic!("its output ended after {said:?}; its log:\n{log}")
+            panic!("its output ended after {printed:?}; its log:\n{log}")
         }));
     }
     let urls: Vec<String> = (0..3).map(|index| format!("http://127.0.0.1:{}", port + index)).collect();
     let mut nodes = vec![0; NODES];
-    for line in &said[..NODES] {
+    for line in &printed[..NODES] {
         let words: Vec<&str> = line.split(' ').collect();
         let ["node", number, "pid", pid, url] = words[..] else { panic!("not as the contract says: {line}") };
         let index = number.parse::<usize>().expect("a number") - 1;
         assert_eq!(url, urls[index], "{line}");
         nodes[index] = pid.parse().expect("a process number");
     }
-    assert_eq!(said[NODES], format!("ready {}", urls.join(" ")));
+    assert_eq!(printed[NODES], format!("ready {}", urls.join(" ")));
     Dev { child, lines, nodes, client: Client::new(urls), _folder: folder }
 }
 
@@ -85,7 +85,7 @@ impl Dev {
         }
     }
 
-    /// Sends the signal, and asserts that nobody outlives it.
+    /// Sends the signal, and asserts that no process outlives it.
     async fn end_by(mut self, signal: Signal) {
         let nodes = children_of(self.pid());
         assert_eq!(nodes.len(), NODES, "its nodes run: {nodes:?}");
@@ -102,14 +102,14 @@ impl Dev {
 }
 
 #[test]
-fn dev_says_its_lines_starts_a_killed_node_again_and_takes_its_nodes_along_when_it_is_killed() {
-    alone(SHORT, async {
+fn dev_prints_its_nodes_restarts_a_killed_node_and_takes_its_nodes_along_when_killed() {
+    run_exclusive(SHORT, async {
         let dev = start().await;
         let mut children = children_of(dev.pid());
         children.sort_unstable();
-        let mut said = dev.nodes.clone();
-        said.sort_unstable();
-        assert_eq!(children, said, "the numbers that it says are those of its nodes");
+        let mut printed = dev.nodes.clone();
+        printed.sort_unstable();
+        assert_eq!(children, printed, "the printed numbers are those of its nodes");
         dev.assert_all_ready().await;
         let grant = dev.client.acquire("before", "ttl=60s").await;
 
@@ -134,7 +134,7 @@ fn dev_says_its_lines_starts_a_killed_node_again_and_takes_its_nodes_along_when_
 
 #[test]
 fn ctrl_c_ends_dev_and_all_of_its_nodes() {
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let dev = start().await;
         dev.end_by(Signal::INT).await;
     });

@@ -1,8 +1,8 @@
-//! What a node keeps on disk is bounded, however much is written.
+//! A node's disk use is bounded, however much is written.
 
 use crate::{
     client::Call,
-    harness::{Cluster, LONG, all, alone, report},
+    harness::{Cluster, LONG, all, report, run_exclusive},
     trial,
 };
 use serde_json::json;
@@ -15,21 +15,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Commands after which a node takes a snapshot.
+/// Commands between two snapshots of a node.
 const SNAPSHOT_COMMANDS: u64 = 10_000;
-/// Each is written over and over, so that the state is small and the log would be large.
+/// Each is overwritten many times, so that the state is small and the log would be large.
 const PATHS: usize = 500;
 const WRITERS: usize = 16;
-/// How often the disk is looked at.
+/// Writes between two looks at the disk.
 const LOOK_EVERY: usize = 1000;
-/// Two write-ahead logs with what is set aside for them, tables of what is kept of the log, two snapshots, RocksDB's diaries.
+/// Two write-ahead logs with their preallocated space, tables of the kept log, two snapshots, and RocksDB's info logs.
 const DISK_BYTES_MAX: u64 = 96 * 1024 * 1024;
-/// Entries kept behind a snapshot, those of two snapshots, and what comes while one is taken.
+/// Entries kept behind a snapshot, those of two snapshots, and those that arrive while one is taken.
 const LOG_ENTRIES_MAX: u64 = 1_000 + 3 * SNAPSHOT_COMMANDS;
-/// Small files of RocksDB's own: diaries, options, manifest.
+/// RocksDB's own small files: info logs, options, manifest.
 const OWN_FILES_MAX: usize = 12;
 
-/// The bytes of all files, those that were removed meanwhile left out, and the names of RocksDB's own small files.
+/// The bytes of all files, except those removed meanwhile, and the names of RocksDB's own small files.
 fn disk_use(folder: &Path) -> (u64, Vec<String>) {
     let (mut bytes, mut own) = (0, Vec::new());
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -50,15 +50,15 @@ fn disk_use(folder: &Path) -> (u64, Vec<String>) {
     (bytes, own)
 }
 
-/// The largest value of a node.
+/// The largest value of a tree node.
 const VALUE_BYTES: usize = 1024 * 1024;
-/// What `docs/limits.md` promises beside three times the state.
+/// What `docs/limits.md` allows in addition to three times the state.
 const BESIDE_THE_STATE: u64 = 256 * 1024 * 1024;
 
 #[test]
-fn the_disk_stays_bounded_where_one_large_value_is_overwritten() {
+fn the_disk_stays_bounded_while_one_large_value_is_overwritten() {
     let changes = trial::size(400, 3_200);
-    alone(LONG * 2, async {
+    run_exclusive(LONG * 2, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let mut peak = vec![0; cluster.nodes.len()];
@@ -72,11 +72,11 @@ fn the_disk_stays_bounded_where_one_large_value_is_overwritten() {
         let mib: Vec<u64> = peak.iter().map(|bytes| bytes >> 20).collect();
         report(&format!("{changes} values of 1 MiB over one key: at most {mib:?} MiB on the disks"));
         assert!(peak.iter().all(|bytes| *bytes < 3 * VALUE_BYTES as u64 + BESIDE_THE_STATE), "{mib:?} MiB");
-        assert!(peak.iter().all(|bytes| *bytes > 32 * VALUE_BYTES as u64), "a log of large values was there: {mib:?} MiB");
+        assert!(peak.iter().all(|bytes| *bytes > 32 * VALUE_BYTES as u64), "the log did contain large values: {mib:?} MiB");
     });
 }
 
-/// A transaction as large as a request may be, which changes nothing.
+/// A transaction of the largest allowed size that changes nothing.
 fn idle_transaction(number: usize) -> Call {
     let path = |step: usize| format!("/{number:04}{step:04}{}", "x".repeat(1_000));
     if number.is_multiple_of(2) {
@@ -88,13 +88,13 @@ fn idle_transaction(number: usize) -> Call {
     }
 }
 
-/// Conditions once counted nothing: many such transactions made one entry that no node could read again, and no snapshot freed
-/// the disk of them.
+/// Conditions used to cost nothing: many such transactions made one entry that no node could read again, and no
+/// snapshot freed its disk space.
 #[test]
-fn a_flood_of_transactions_that_only_ask_fills_no_disk_and_leaves_a_log_that_can_be_read() {
+fn a_flood_of_read_only_transactions_fills_no_disk_and_leaves_a_readable_log() {
     const AT_ONCE: usize = 200;
     let rounds = trial::size(2, 16);
-    alone(LONG * 2, async {
+    run_exclusive(LONG * 2, async {
         let mut cluster = Cluster::start().await;
         let mut peak = vec![0; cluster.nodes.len()];
         for round in 0..rounds {
@@ -123,7 +123,7 @@ fn a_flood_of_transactions_that_only_ask_fills_no_disk_and_leaves_a_log_that_can
 #[test]
 fn the_disk_stays_bounded_under_many_small_writes() {
     let changes = trial::size(25_000, 300_000);
-    alone(if changes > 100_000 { Duration::from_secs(1800) } else { LONG }, async {
+    run_exclusive(if changes > 100_000 { Duration::from_secs(1800) } else { LONG }, async {
         let cluster = Cluster::start().await;
         let (started, done) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
         let peak = Arc::new(std::sync::Mutex::new(vec![0; cluster.nodes.len()]));

@@ -1,14 +1,14 @@
-// A disk that can be full or broken, and that tells what it has for good: loaded before the C library into one node's process.
+// A disk that can be full or broken, and that reports what is durable: loaded before the C library into one node's process.
 //
-// FAIRHOLD_DISK_ROOT   the folder whose files it stands for; all else is left alone
+// FAIRHOLD_DISK_ROOT   the folder whose files it controls; it leaves all other files alone
 // FAIRHOLD_DISK_RULE   a file with the one rule in force, or empty:
-//                        ID full BYTES PART   so many more bytes fit into files whose path has PART; then ENOSPC, as a full
-//                                             disk does it: what fits is written, the rest is not
-//                        ID sync NTH PART     the NTH sync from now of such a file fails with EIO; the ones after it succeed,
-//                                             as with a kernel that drops what it could not write
-//                        ID skip 0 PART     syncs of such files are left out, and said to have succeeded
-//                      A rule counts from the moment that its ID is seen.
-// FAIRHOLD_DISK_TRACE  what is durable, one line each, written before the caller hears of it:
+//                        ID full BYTES PART   only BYTES more bytes fit into files whose path has PART; then ENOSPC, like a full
+//                                             disk: what fits is written, the rest is not
+//                        ID sync NTH PART     the NTH sync from now on of such a file fails with EIO; later ones succeed,
+//                                             as with a kernel that drops pages that it could not write
+//                        ID skip 0 PART     syncs of such files are left out, but report success
+//                      A rule counts from the moment at which its ID is first seen.
+// FAIRHOLD_DISK_TRACE  what is durable, one line each, written before the caller learns of it:
 //                        S SIZE PATH          a file is on disk up to this size     E 0 PATH   a sync of it failed
 //                        N 0 PATH             a name is on disk                     R 0 OLD NEW   renamed
 #define _GNU_SOURCE
@@ -33,7 +33,7 @@ struct rule { long id, number; char verb[16], part[256]; };
 static int is_ours(const char *path) {
     const char *root = getenv("FAIRHOLD_DISK_ROOT");
     size_t length = root ? strlen(root) : 0;
-    // The folder itself is written without its last slash.
+    // The path of the folder itself has no last slash.
     return length > 0 && strncmp(path, root, length - 1) == 0 && (path[length - 1] == '/' || path[length - 1] == 0);
 }
 
@@ -46,7 +46,7 @@ static int path_of(int fd, char *path) {
     return is_ours(path);
 }
 
-// The rule in force for a path; the caller has the turn.
+// The rule in force for a path; the caller holds the mutex.
 static int rule_for(const char *path, const char *verb, struct rule *rule) {
     const char *name = getenv("FAIRHOLD_DISK_RULE");
     char text[512];
@@ -71,7 +71,7 @@ static void note(char what, long long size, const char *path, const char *other)
     syscall(SYS_close, fd);
 }
 
-// How many of so many bytes fit.
+// How many of these bytes fit.
 static size_t room_for(int fd, size_t wanted) {
     char path[PATH_MAX];
     struct rule rule;
@@ -103,7 +103,7 @@ ssize_t writev(int fd, const struct iovec *parts, int parts_count) {
     return syscall(SYS_write, fd, parts[0].iov_base, first);
 }
 
-// Nothing is set aside, so that what was written is all that counts.
+// Preallocates nothing, so that only written bytes count.
 int fallocate(int fd, int mode, off_t offset, off_t length) {
     char path[PATH_MAX];
     if (path_of(fd, path)) { errno = EOPNOTSUPP; return -1; }
@@ -135,7 +135,7 @@ static int sync_by(long call, int fd) {
     pthread_mutex_unlock(&turn);
     if (fails) { note('E', 0, path, NULL); errno = EIO; return -1; }
     if (left_out) return 0;
-    // What is written while the sync runs may be left out of it.
+    // The sync need not include what is written while it runs.
     int known = fstat(fd, &before);
     int result = (int)syscall(call, fd);
     if (known == 0 && result == 0) {

@@ -1,5 +1,5 @@
-//! A disk that can be full or broken, and that tells what it has for good: `disk_double.c`, compiled here and loaded into a
-//! node's process. It needs no rights and no mount, so it runs wherever the tests do.
+//! A disk that can be full or broken, and that reports what is durable: `disk_double.c`, compiled here and loaded into
+//! a node's process. It needs no privileges and no mount, so it runs wherever the tests do.
 
 use crate::{harness::NodeProcess, without::compile};
 use std::{
@@ -20,14 +20,14 @@ pub(crate) struct DiskDouble {
     trace: PathBuf,
 }
 
-/// What a power cut left, and what it took.
+/// The effect of a power cut.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct PowerCut {
-    /// Files that lost their end, or all.
+    /// Files that lost their end, or everything.
     pub(crate) files_cut: usize,
     /// Files whose name was not on the disk yet.
     pub(crate) files_gone: usize,
-    /// Bytes that were in the kernel's memory only.
+    /// Bytes that were only in the kernel's memory.
     pub(crate) bytes_lost: u64,
 }
 
@@ -42,13 +42,13 @@ fn library() -> &'static Path {
 }
 
 impl DiskDouble {
-    /// Stands between a node and its files from its next start on.
+    /// Inserts itself between a node and its files, from the node's next start on.
     pub(crate) fn under(node: &mut NodeProcess) -> DiskDouble {
         let library = library();
         let beside = |ending: &str| node.data.with_extension(ending);
         let disk = DiskDouble { root: node.data.clone(), rule: beside("rule"), trace: beside("trace") };
         disk.heal();
-        // With a slash: the node's log lies beside the folder, under a name that begins alike.
+        // With a slash: the node's log lies next to the folder, under a name with the same beginning.
         let root = disk.root.join("");
         let variable = |name: &str, path: &Path| (name.to_owned(), path.as_os_str().to_owned());
         node.environment = vec![
@@ -60,22 +60,22 @@ impl DiskDouble {
         disk
     }
 
-    /// Only so many bytes more fit into files whose path has `part`.
+    /// Only `bytes` more bytes fit into files whose path contains `part`.
     pub(crate) fn fill(&self, bytes: u64, part: &str) {
         self.put_rule(&format!("full {bytes} {part}"));
     }
 
-    /// The `nth` sync from now of a file whose path has `part` fails, and those after it say that all is well.
+    /// The `nth` sync from now on of a file whose path contains `part` fails; later ones report success.
     pub(crate) fn fail_sync(&self, nth: u64, part: &str) {
         self.put_rule(&format!("sync {nth} {part}"));
     }
 
-    /// Syncs of files whose path has `part` are left out, as by a program that forgot them.
+    /// Syncs of files whose path contains `part` are left out, as if the program forgot them.
     pub(crate) fn skip_syncs(&self, part: &str) {
         self.put_rule(&format!("skip 0 {part}"));
     }
 
-    /// All is well again.
+    /// Ends all faults.
     pub(crate) fn heal(&self) {
         fs::write(&self.rule, "").expect("the rule can be written");
     }
@@ -94,8 +94,9 @@ impl DiskDouble {
         (count("S "), count("E "))
     }
 
-    /// Takes from the files of a node that does not run what was never synced: the ends of files, and whole ones. A file of
-    /// which a sync failed keeps what was synced before that, whatever later syncs said. A file that was removed stays so.
+    /// Removes everything that was never synced from the files of a stopped node: the ends of files, and whole files.
+    /// After a failed sync, a file keeps what was synced before it, whatever later syncs reported. A removed file stays
+    /// removed.
     pub(crate) fn cut_power(&self) -> PowerCut {
         let (mut sizes, mut broken, mut names) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         let text = fs::read_to_string(&self.trace).expect("the trace is there");
@@ -116,7 +117,7 @@ impl DiskDouble {
                         broken.remove(to)
                     };
                 }
-                _ => panic!("no line of a trace: {line}"),
+                _ => panic!("not a line of a trace: {line}"),
             }
         }
         let mut cut = PowerCut::default();
@@ -139,7 +140,7 @@ impl DiskDouble {
                 }
             }
         }
-        // What is there now is what the disk has.
+        // What is there now is on the disk.
         cut
     }
 }

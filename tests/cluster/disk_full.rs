@@ -1,10 +1,10 @@
-//! A disk that is full or broken ends the node that has it, with one message for a person; the others go on, nothing
-//! acknowledged is lost, and the node comes back by itself once there is room.
+//! A full or broken disk ends its node, with one message for an operator. The others continue, nothing acknowledged is
+//! lost, and the node returns by itself once there is room.
 
 use crate::{
     client::{Call, Client},
     disk_double::DiskDouble,
-    harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
+    harness::{Cluster, LONG, NODES, all, eventually, pass_time, report, run_exclusive},
 };
 use std::{
     collections::BTreeSet,
@@ -18,16 +18,16 @@ use std::{
 use tokio::task::JoinHandle;
 
 const WRITERS: usize = 4;
-/// What a write-ahead log takes before its memtable is flushed to a table.
+/// The size of a write-ahead log at which its memtable is flushed to a table.
 const MEMTABLE_BYTES: usize = 16 * 1024 * 1024;
-/// What fits of a snapshot before the disk is full: a block, as what is written past the page cache comes in blocks.
+/// How much of a snapshot fits before the disk is full: one block, because writes past the page cache are in blocks.
 const PART_OF_SNAPSHOT_BYTES: usize = 4096;
-/// Writes that succeed after a fault before it is said that the service is back.
+/// Writes that must succeed after a fault before the service counts as back.
 const BACK_WRITES: usize = 20;
-/// How long the service may be without a success around a fault: an election, and what a loaded machine adds.
+/// The longest time without a successful write around a fault: an election, and the delays of a loaded machine.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// Writes that go on until they are told to stop, each acknowledged one remembered.
+/// Writers that run until they are stopped, and remember every acknowledged write.
 pub(crate) struct Load {
     name: String,
     over: Arc<AtomicBool>,
@@ -48,7 +48,7 @@ impl Load {
         Load::start_named(cluster, "load", value_bytes)
     }
 
-    /// The same, to nodes of that name.
+    /// Like `start`, to nodes with that name.
     pub(crate) fn start_named(cluster: &Cluster, name: &str, value_bytes: usize) -> Load {
         let (over, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let longest_silence = Arc::new(std::sync::Mutex::new((Instant::now(), Duration::ZERO)));
@@ -76,10 +76,10 @@ impl Load {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many more writes were acknowledged.
+    /// Waits until this many more writes are acknowledged.
     pub(crate) async fn more(&self, writes: usize) {
         let wanted = self.count() + writes;
-        eventually("writes go on", Duration::from_secs(90), || async { (self.count() >= wanted).then_some(()) }).await;
+        eventually("writes continue", Duration::from_secs(90), || async { (self.count() >= wanted).then_some(()) }).await;
     }
 
     /// The longest time without an acknowledged write since the last call.
@@ -88,14 +88,14 @@ impl Load {
         std::mem::replace(&mut *silence, (Instant::now(), Duration::ZERO)).1
     }
 
-    /// Ends it: what each writer has written.
+    /// Stops the writers, and returns what each has written.
     pub(crate) async fn end(self) -> Written {
         self.over.store(true, Ordering::SeqCst);
         Written { name: self.name, counts: all(self.writers).await, value_bytes: self.value_bytes }
     }
 }
 
-/// What was acknowledged.
+/// The acknowledged writes.
 pub(crate) struct Written {
     name: String,
     counts: Vec<usize>,
@@ -107,7 +107,7 @@ impl Written {
         self.counts.iter().sum()
     }
 
-    /// Asserts that all of it is there.
+    /// Asserts that all of them are there.
     pub(crate) async fn assert_there(&self, client: &Client) {
         let checks = self.counts.iter().enumerate().map(|(writer, count)| {
             let (client, count, bytes) = (client.beginning_with(writer), *count, self.value_bytes);
@@ -115,7 +115,7 @@ impl Written {
             tokio::spawn(async move {
                 for number in 0..count {
                     let there = client.value(&format!("{name}-{writer}-{number}")).await;
-                    assert!(there == value(writer, number, bytes), "acknowledged, and not there: {writer}-{number}");
+                    assert!(there == value(writer, number, bytes), "acknowledged, but not there: {writer}-{number}");
                 }
             })
         });
@@ -123,30 +123,30 @@ impl Written {
     }
 }
 
-/// What a node has logged since its last start.
+/// The log of a node since its last start.
 fn newest_log(cluster: &Cluster, node: usize) -> String {
     let log = cluster.nodes[node].log_text();
     let start = log.rfind("starting node=").unwrap_or_else(|| panic!("node {} never started: {log}", node + 1));
     log[start..].to_owned()
 }
 
-/// Waits for the end of a node by itself, and asserts how it went: an exit code that a supervisor acts on, and one message.
+/// Waits until a node ends by itself, and asserts how: an exit code on which a supervisor acts, and one message.
 pub(crate) async fn ended(cluster: &mut Cluster, node: usize, words: &[&str]) -> Duration {
     let started = Instant::now();
     let status = cluster.nodes[node].exited().await;
     assert_eq!(status.code(), Some(1), "{status}");
     let log = newest_log(cluster, node);
-    let said: Vec<&str> = log.lines().filter(|line| line.starts_with("fairhold: ")).collect();
-    assert_eq!(said.len(), 1, "one message: {said:?}");
-    report(&format!("node {} said: {}", node + 1, said[0]));
+    let messages: Vec<&str> = log.lines().filter(|line| line.starts_with("fairhold: ")).collect();
+    assert_eq!(messages.len(), 1, "one message: {messages:?}");
+    report(&format!("node {} printed: {}", node + 1, messages[0]));
     for word in words {
-        assert!(said[0].contains(word), "the message does not say `{word}`: {said:?}");
+        assert!(messages[0].contains(word), "the message does not say `{word}`: {messages:?}");
     }
     assert!(!log.contains("panicked"), "a panic");
     started.elapsed()
 }
 
-/// Waits until a started node says that it waits for room, and asserts that it is alive, not ready, and says it once.
+/// Waits until a started node reports that it waits for room; asserts that it is alive, not ready, and reports it once.
 pub(crate) async fn waits_for_room(cluster: &Cluster, node: usize) {
     let client = cluster.client(node);
     let verbose = Call::get("/readyz?verbose").within(Duration::from_secs(1));
@@ -160,13 +160,14 @@ pub(crate) async fn waits_for_room(cluster: &Cluster, node: usize) {
     assert_eq!(client.send_to(node, &at("/livez")).await.expect("it answers").status, 200);
     let refused = client.send_to(node, &at("/v1/locks/any")).await.expect("it answers");
     assert_eq!((refused.status, refused.json["retryable"].as_bool()), (503, Some(true)), "{refused:?}");
-    // Through some more looks at the disk.
-    pass(Duration::from_millis(2500)).await;
+    // During some more looks at the disk.
+    pass_time(Duration::from_millis(2500)).await;
     let log = newest_log(cluster, node);
-    assert_eq!(log.matches("as soon as there is enough space").count(), 1, "said more than once, or not at all: {log}");
+    assert_eq!(log.matches("as soon as there is enough space").count(), 1, "not logged exactly once: {log}");
 }
 
-/// The node, whose disk is full for such files, ends and says so; the others go on. The longest silence of them.
+/// Waits until the node, whose disk is full for such files, ends and reports it; the others continue. Returns their
+/// longest silence.
 async fn ends_full(cluster: &mut Cluster, load: &Load, node: usize, part: &str) -> Duration {
     let data = cluster.nodes[node].data.display().to_string();
     ended(cluster, node, &["No space left on device", part, "the other nodes go on", "Free at least", &data]).await;
@@ -174,7 +175,7 @@ async fn ends_full(cluster: &mut Cluster, load: &Load, node: usize, part: &str) 
     load.silence()
 }
 
-/// The node, which has ended, waits at its next start, and comes back when there is room.
+/// The node, which has ended, waits at its next start, and returns when there is room.
 async fn comes_back(cluster: &mut Cluster, disk: &DiskDouble, load: &Load, node: usize, silence: Duration, what: &str) {
     let stopped = Instant::now();
     disk.fill(0, "/");
@@ -190,10 +191,10 @@ async fn comes_back(cluster: &mut Cluster, disk: &DiskDouble, load: &Load, node:
         stopped.elapsed(),
         room.elapsed(),
     ));
-    assert!(silence < SILENCE_MAX, "the others did not go on: {silence:?}");
+    assert!(silence < SILENCE_MAX, "the others did not continue: {silence:?}");
 }
 
-/// The node's disk is full for that file; it ends, waits at its next start, and comes back when there is room.
+/// The node's disk is full for that file; the node ends, waits at its next start, and returns when there is room.
 async fn full_and_back(cluster: &mut Cluster, disk: &DiskDouble, load: &Load, node: usize, full: (u64, &str), what: &str) {
     load.more(BACK_WRITES).await;
     load.silence();
@@ -202,7 +203,7 @@ async fn full_and_back(cluster: &mut Cluster, disk: &DiskDouble, load: &Load, no
     comes_back(cluster, disk, load, node, silence, what).await;
 }
 
-/// A cluster of which each node has a disk double.
+/// A cluster in which each node has a disk double.
 pub(crate) async fn cluster_of_doubles() -> (Cluster, Vec<DiskDouble>) {
     let mut cluster = Cluster::plan();
     let disks = cluster.nodes.iter_mut().map(DiskDouble::under).collect();
@@ -213,7 +214,7 @@ pub(crate) async fn cluster_of_doubles() -> (Cluster, Vec<DiskDouble>) {
     (cluster, disks)
 }
 
-/// The same on the states of all nodes.
+/// Asserts that all nodes have the same state.
 pub(crate) async fn assert_same_everywhere(cluster: &Cluster) {
     let client = cluster.client(0);
     eventually("all nodes have one state", Duration::from_secs(60), || async {
@@ -228,12 +229,12 @@ pub(crate) async fn assert_same_everywhere(cluster: &Cluster) {
 }
 
 #[test]
-fn a_full_disk_stops_the_leader_or_a_follower_and_it_comes_back_by_itself() {
-    alone(LONG, async {
+fn a_full_disk_stops_the_leader_or_a_follower_which_returns_by_itself() {
+    run_exclusive(LONG, async {
         let (mut cluster, disks) = cluster_of_doubles().await;
         let load = Load::start(&cluster, 300);
         let leader = cluster.leader().await;
-        // A write that fits in part only: the log gets a torn end.
+        // Only part of the write fits: the log gets a torn end.
         full_and_back(&mut cluster, &disks[leader], &load, leader, (5000, ".log"), "disk full at the leader").await;
         let [follower, _] = cluster.followers().await;
         full_and_back(&mut cluster, &disks[follower], &load, follower, (5000, ".log"), "disk full at a follower").await;
@@ -244,13 +245,13 @@ fn a_full_disk_stops_the_leader_or_a_follower_and_it_comes_back_by_itself() {
 }
 
 #[test]
-fn a_full_disk_is_met_when_a_table_is_written() {
-    alone(LONG, async {
+fn a_node_stops_at_a_full_disk_while_a_table_is_written_and_returns() {
+    run_exclusive(LONG, async {
         let (mut cluster, disks) = cluster_of_doubles().await;
         let value_bytes = 200_000;
         let load = Load::start(&cluster, value_bytes);
         let [follower, _] = cluster.followers().await;
-        // Some of it fits.
+        // Part of it fits.
         disks[follower].fill(1_000_000, ".sst");
         load.more(2 * MEMTABLE_BYTES / value_bytes).await;
         full_and_back(&mut cluster, &disks[follower], &load, follower, (0, ".sst"), "no room for a table").await;
@@ -260,15 +261,15 @@ fn a_full_disk_is_met_when_a_table_is_written() {
     });
 }
 
-/// The names of a node's snapshots, and of what else is in their folder.
+/// The names of a node's snapshots and of everything else in their folder.
 fn in_snapshot_folder(cluster: &Cluster, node: usize) -> BTreeSet<OsString> {
     let entries = std::fs::read_dir(cluster.nodes[node].data.join("snapshot")).expect("it is there");
     entries.map(|entry| entry.expect("an entry").file_name()).collect()
 }
 
 #[test]
-fn a_full_disk_is_met_when_a_snapshot_is_written_and_leaves_nothing_behind() {
-    alone(LONG, async {
+fn a_snapshot_that_meets_a_full_disk_leaves_nothing_behind() {
+    run_exclusive(LONG, async {
         let (mut cluster, disks) = cluster_of_doubles().await;
         let load = Load::start(&cluster, 300);
         let [follower, _] = cluster.followers().await;
@@ -291,19 +292,19 @@ fn a_full_disk_is_met_when_a_snapshot_is_written_and_leaves_nothing_behind() {
     });
 }
 
-/// The node's own log is often a file on the disk that is full.
+/// The file of the node's own log lines is often on the full disk.
 #[test]
-fn a_node_that_cannot_write_its_log_lines_serves_all_the_same() {
-    alone(LONG, async {
+fn a_node_that_cannot_write_its_log_lines_still_serves() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::plan();
         for node in &mut cluster.nodes {
-            // Every write to it fails; it has no end to be read to.
+            // Every write to it fails, and a read of it never ends.
             let log = std::mem::replace(&mut node.log, "/dev/full".into());
             node.start();
             node.log = log;
         }
         cluster.ready().await;
-        cluster.has_no_logs("that is the story");
+        cluster.allow_missing_logs("that is the story");
         cluster.client(0).write(&Call::put("/v1/nodes/written", "x")).await;
         for node in &mut cluster.nodes {
             assert_eq!(node.terminate().await.code(), Some(0), "node {}", node.id);
@@ -311,12 +312,12 @@ fn a_node_that_cannot_write_its_log_lines_serves_all_the_same() {
     });
 }
 
-/// The kernel reports a failed write-back once, and a second sync succeeds without the lost pages. So the node must end, what
-/// was in flight must not count, and what a new start finds in the kernel's memory must be written anew: the power is cut after
-/// it.
+/// The kernel reports a failed write-back once, and a second sync succeeds without the lost pages. So the node must
+/// end, writes in flight must not count, and the next start must write again what it finds in the kernel's memory: the
+/// power is cut after that.
 #[test]
-fn a_failed_sync_stops_the_leader_and_what_was_in_flight_is_not_taken_for_durable() {
-    alone(LONG, async {
+fn a_failed_sync_stops_the_leader_and_writes_in_flight_do_not_count_as_durable() {
+    run_exclusive(LONG, async {
         let (mut cluster, disks) = cluster_of_doubles().await;
         let load = Load::start(&cluster, 300);
         load.more(BACK_WRITES).await;
@@ -333,7 +334,7 @@ fn a_failed_sync_stops_the_leader_and_what_was_in_flight_is_not_taken_for_durabl
         cluster.restart(leader).await;
         load.more(BACK_WRITES).await;
         report(&format!("a failed sync at the leader: the longest silence {silence:.0?}, back after {:.1?}", started.elapsed()));
-        assert!(silence < SILENCE_MAX, "the others did not go on: {silence:?}");
+        assert!(silence < SILENCE_MAX, "the others did not continue: {silence:?}");
         let written = load.end().await;
         for node in &mut cluster.nodes {
             node.kill().await;

@@ -1,24 +1,24 @@
-//! A file system that is really full: a small one, mounted for one node, by root.
+//! A file system that is really full: a small one, mounted for one node. Needs root.
 
 use crate::{
     client::Call,
     confined::{MIB, Mount},
     disk_full::{Load, assert_same_everywhere, ended, waits_for_room},
-    harness::{Cluster, LONG, alone, eventually, report},
+    harness::{Cluster, LONG, eventually, report, run_exclusive},
     without::MOUNTS,
 };
 use std::time::{Duration, Instant};
 
 const SIZE_MIB: u64 = 400;
-/// Enough to run with, too little to be left without a warning.
+/// Enough to run, but little enough for a warning.
 const LOW_MIB: u64 = 100;
 /// Bytes of a value.
 const LARGE: usize = 10_000;
 const SMALL: usize = 100;
 
 #[test]
-fn a_mounted_file_system_fills_up_under_the_leader() {
-    alone(LONG, async {
+fn a_leader_on_a_full_file_system_ends_and_returns() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::plan();
         let folder = cluster.nodes[0].data.with_extension("mount");
         let Some(mount) = MOUNTS.or_without(Mount::memory_at(&folder, SIZE_MIB)) else { return };
@@ -33,7 +33,7 @@ fn a_mounted_file_system_fills_up_under_the_leader() {
         }
         let load = Load::start(&cluster, LARGE);
         load.more(20).await;
-        cluster.expects_elections(1, "a node with little room hands over");
+        cluster.expect_elections(1, "a node with little room hands over");
         mount.leave(LOW_MIB * MIB);
         let started = Instant::now();
         eventually("the leader hands over", Duration::from_secs(20), || async { (cluster.leader().await != 0).then_some(()) })
@@ -45,7 +45,7 @@ fn a_mounted_file_system_fills_up_under_the_leader() {
         ended(&mut cluster, 0, &["No space left on device", "Free at least", &data]).await;
         load.more(50).await;
         let silence = load.silence();
-        // The state must not outgrow the small disk while the node is away: from here on little is written.
+        // The state must not outgrow the small disk while the node is away: from here on the test writes little.
         let large = load.end().await;
         let load = Load::start_named(&cluster, "small", SMALL);
         cluster.nodes[0].start();

@@ -1,6 +1,6 @@
-//! `fairhold doctor`: what it says of a cluster that is well, and of those that are not.
+//! `fairhold doctor`: its findings on a healthy cluster and on unhealthy ones.
 
-use crate::harness::{Cluster, SHORT, alone, eventually, free_port, together};
+use crate::harness::{Cluster, SHORT, eventually, free_port, run_exclusive, run_parallel};
 use serde_json::Value;
 use std::{process::Output, time::Duration};
 use tokio::process::Command;
@@ -11,7 +11,7 @@ async fn run(arguments: &[&str]) -> Output {
     command.output().await.expect("fairhold doctor runs")
 }
 
-/// Its exit code, and what it found: grade, check, what was seen and what to do.
+/// Its exit code, and its findings: grade, check, observation and advice.
 async fn found(endpoints: &[&str]) -> (Option<i32>, Vec<[String; 4]>) {
     let mut arguments = vec!["-o", "json", "--timeout", "3s"];
     arguments.extend(endpoints.iter().flat_map(|url| ["-e", *url]));
@@ -27,21 +27,21 @@ async fn found(endpoints: &[&str]) -> (Option<i32>, Vec<[String; 4]>) {
 fn assert_has(findings: &[[String; 4]], grade: &str, check: &str, seen: &str, advice: &str) {
     let there = findings
         .iter()
-        .any(|[found, at, said, todo]| found == grade && at == check && said.contains(seen) && todo.contains(advice));
+        .any(|[found, at, observed, todo]| found == grade && at == check && observed.contains(seen) && todo.contains(advice));
     assert!(there, "{grade} {check}: {seen} -> {advice} is not among {findings:#?}");
 }
 
-/// All that failed, but for what depends on this machine.
+/// The checks that failed, except those that depend on this machine.
 fn failed(findings: &[[String; 4]]) -> Vec<&str> {
     let failed = findings.iter().filter(|[grade, check, ..]| grade == "fail" && check != "disk" && check != "open_files");
     failed.map(|[_, _, seen, _]| seen.as_str()).collect()
 }
 
 #[test]
-fn of_a_cluster_that_is_well_one_endpoint_is_enough_to_find_and_praise_all() {
-    together(SHORT, async {
+fn doctor_finds_all_nodes_of_a_healthy_cluster_from_one_endpoint() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
-        // A new leader has heard of every follower within a moment, and every follower of it.
+        // A new leader and its followers need a moment to exchange messages.
         let findings = eventually("nothing is wrong", Duration::from_secs(20), || async {
             let (code, findings) = found(&[&cluster.nodes[0].url]).await;
             (code == Some(0) || findings.iter().any(|[grade, check, ..]| grade == "fail" && check == "disk")).then_some(findings)
@@ -63,8 +63,8 @@ fn of_a_cluster_that_is_well_one_endpoint_is_enough_to_find_and_praise_all() {
 }
 
 #[test]
-fn a_dead_node_a_lost_quorum_and_a_stranger_are_told_apart_with_what_to_do() {
-    alone(SHORT, async {
+fn doctor_tells_a_dead_node_a_lost_quorum_and_a_stranger_apart_with_advice() {
+    run_exclusive(SHORT, async {
         let (mut cluster, other) = (Cluster::start().await, Cluster::start().await);
         let leader = cluster.leader().await;
         let [one, two] = cluster.followers().await;
@@ -84,19 +84,19 @@ fn a_dead_node_a_lost_quorum_and_a_stranger_are_told_apart_with_what_to_do() {
         assert_has(&findings, "warn", "peer", &cluster.nodes[one].peer_address, "firewall");
 
         cluster.nodes[two].kill().await;
-        let findings = eventually("it is seen that nobody leads", Duration::from_secs(20), || async {
+        let findings = eventually("the loss of the leader is noticed", Duration::from_secs(20), || async {
             let (code, findings) = found(&[&url]).await;
             assert_eq!(code, Some(1), "{findings:#?}");
             findings.iter().any(|[grade, check, ..]| grade == "fail" && check == "ready").then_some(findings)
         })
         .await;
-        assert_has(&findings, "fail", "quorum", "1 of 3", "until then the cluster grants and writes nothing");
+        assert_has(&findings, "fail", "quorum", "1 of 3", "until then the cluster grants no locks and accepts no writes");
     });
 }
 
 #[test]
-fn where_nothing_answers_it_says_so_by_its_exit_code_too() {
-    together(SHORT, async {
+fn doctor_has_its_own_exit_code_if_no_node_answers() {
+    run_parallel(SHORT, async {
         let url = format!("http://127.0.0.1:{}", free_port());
         let (code, findings) = found(&[&url]).await;
         assert_eq!(code, Some(69), "{findings:?}");

@@ -1,10 +1,10 @@
-//! Elections over HTTP: who leads is told by every node, once and in order, also to who comes back.
+//! Elections over HTTP: every node reports each leader, once and in order, even to an observer that returns.
 
 use crate::{
     all_killed::kill_all_and_start_again,
     client::{Answer, Call, Client, Grant, whole},
-    harness::{Cluster, LONG, SHORT, all, alone, eventually, report, together},
-    queue::standing,
+    harness::{Cluster, LONG, SHORT, all, eventually, report, run_exclusive, run_parallel},
+    queue::wait_for_contenders,
     trial,
 };
 use serde_json::{Value, json};
@@ -14,10 +14,10 @@ use tokio::process::{Child, Command};
 /// Observers of the election whose leaders are killed.
 const OBSERVERS: usize = 20;
 
-/// Candidates in it at any time.
+/// Candidates at any time.
 const CANDIDATES: usize = 3;
 
-/// For how long a lead outlives the process that has it.
+/// How long a lead outlives its process.
 const LEASE: &str = "2s";
 
 const LINES: (&str, &str) = ("accept", "application/x-ndjson");
@@ -34,13 +34,13 @@ fn proclaims(election: &str, grant: &Grant, value: &str) -> Call {
     Call::put(&format!("/v1/elections/{election}?grant={}&value={value}", grant.id), "")
 }
 
-/// The lines of a stream, bookmarks left out, until that one.
+/// The lines of a stream, without bookmarks, up to and including the one that matches.
 async fn lines(client: &Client, node: usize, path: &str, is_last: impl Fn(&Value) -> bool) -> Vec<Value> {
     let mut response = client.stream_from(node, path, &[LINES]).await.expect("the node runs");
     assert_eq!(response.status().as_u16(), 200, "{path}");
     let (mut text, mut lines) = (Vec::new(), Vec::new());
     loop {
-        text.extend_from_slice(&response.chunk().await.expect("the connection stands").expect("the stream goes on"));
+        text.extend_from_slice(&response.chunk().await.expect("the connection is open").expect("the stream continues"));
         while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
             let line: Value = serde_json::from_slice(&text.drain(..=end).collect::<Vec<u8>>()).expect("JSON");
             let reached = is_last(&line);
@@ -55,15 +55,15 @@ async fn lines(client: &Client, node: usize, path: &str, is_last: impl Fn(&Value
 }
 
 #[test]
-fn every_node_names_the_leader_also_to_an_observer_that_returns() {
-    together(SHORT, async {
+fn every_node_names_the_leader_even_to_an_observer_that_returns() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         leader(&client, "primary").await.expect_problem(404, "no_leader");
         let ann = leads(&client, "primary", "value=http://a&ttl=60s&owner=ann").await;
-        let told = leader(&client, "primary").await.expect_status(200);
+        let reported = leader(&client, "primary").await.expect_status(200);
         assert_eq!(
-            (told.string("value"), told.number("token"), &told.json["leader"]["owner"]),
+            (reported.string("value"), reported.number("token"), &reported.json["leader"]["owner"]),
             ("http://a", ann.token, &"ann".into())
         );
         client.send(&Call::post("/v1/elections/primary?value=http://b")).await.expect_problem(409, "lock_held");
@@ -71,7 +71,7 @@ fn every_node_names_the_leader_also_to_an_observer_that_returns() {
         let first = client.send(&call).await.expect_status(200);
         assert_eq!(client.send(&call).await.expect_status(200).number("version"), first.number("version"), "the same key again");
 
-        // News of the leader, and of nothing else in the line.
+        // Only changes of the leader count, not those of the queue.
         let polled = client.send(&Call::get(&format!("/v1/elections/primary?after={}", first.number("revision")))).await;
         polled.expect_status(304);
         let waiting = Call::post("/v1/elections/primary?value=http://b&ttl=60s&owner=bob").with("prefer", "respond-async");
@@ -96,9 +96,9 @@ fn every_node_names_the_leader_also_to_an_observer_that_returns() {
             json!(["vacant", null, null]),
         ];
         for node in 0..3 {
-            let told = lines(&cluster.client(node), node, &from, |line| whole(line, "revision") >= end).await;
-            let told: Vec<Value> = told.iter().map(|line| json!([line["type"], line["value"], line["token"]])).collect();
-            assert_eq!(told, expected, "at node {node}");
+            let reported = lines(&cluster.client(node), node, &from, |line| whole(line, "revision") >= end).await;
+            let reported: Vec<Value> = reported.iter().map(|line| json!([line["type"], line["value"], line["token"]])).collect();
+            assert_eq!(reported, expected, "at node {node}");
             let now = lines(&cluster.client(node), node, "/v1/elections/primary", |_| true).await;
             assert_eq!(now[0]["type"], "vacant");
         }
@@ -106,8 +106,8 @@ fn every_node_names_the_leader_also_to_an_observer_that_returns() {
 }
 
 #[test]
-fn a_name_is_a_lock_or_an_election_and_both_outlive_the_death_of_all_nodes() {
-    alone(LONG, async {
+fn a_name_is_a_lock_or_an_election_and_both_survive_the_kill_of_all_nodes() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let client = cluster.client(0);
         let lock = client.acquire("mutex", "ttl=10m").await;
@@ -118,8 +118,8 @@ fn a_name_is_a_lock_or_an_election_and_both_outlive_the_death_of_all_nodes() {
         client.send(&Call::post("/v1/locks/primary")).await.expect_problem(409, "kind_mismatch");
         kill_all_and_start_again(&mut cluster).await;
         for node in 0..3 {
-            let told = leader(&cluster.client(node), "primary").await.expect_status(200);
-            assert_eq!((told.string("value"), told.number("token"), told.number("version")), ("two", led.token, 1));
+            let reported = leader(&cluster.client(node), "primary").await.expect_status(200);
+            assert_eq!((reported.string("value"), reported.number("token"), reported.number("version")), ("two", led.token, 1));
         }
         let client = cluster.client(1);
         assert!(client.fence_passes("primary", led.token).await && client.fence_passes("mutex", lock.token).await);
@@ -140,25 +140,25 @@ fn candidate(cluster: &Cluster, number: usize) -> (String, Child) {
     (value, command.kill_on_drop(true).spawn().expect("fairhold elect starts"))
 }
 
-/// Who leads, once that is another one than the one with this token: the token and the value.
+/// Waits for a leader with another token, and returns its token and value.
 async fn next_leader(client: &Client, before: u64) -> (u64, String) {
-    eventually("somebody else leads", SHORT, || async {
-        let told = leader(client, "primary").await;
-        let is_new = told.status == 200 && told.number("token") > before;
-        is_new.then(|| (told.number("token"), told.string("value").to_owned()))
+    eventually("another candidate leads", SHORT, || async {
+        let reported = leader(client, "primary").await;
+        let is_new = reported.status == 200 && reported.number("token") > before;
+        is_new.then(|| (reported.number("token"), reported.string("value").to_owned()))
     })
     .await
 }
 
 async fn kill(candidates: &mut BTreeMap<String, Child>, value: &str) {
-    let mut process = candidates.remove(value).expect("it stands in the election");
+    let mut process = candidates.remove(value).expect("it is a candidate");
     process.kill().await.expect("a child can be killed");
 }
 
 #[test]
 fn all_observers_of_an_election_see_the_same_leaders_while_leaders_are_killed() {
     let kills = trial::size(2, 10);
-    alone(LONG, async move {
+    run_exclusive(LONG, async move {
         let cluster = Cluster::start().await;
         let (client, began) = (cluster.client(0), Instant::now());
         let mut to_come = (0..).map(|number| candidate(&cluster, number));
@@ -174,41 +174,41 @@ fn all_observers_of_an_election_see_the_same_leaders_while_leaders_are_killed() 
                 observers.push(tokio::spawn(async move { lines(&client, node, &from, |line| line["type"] == "vacant").await }));
             }
         };
-        // Half of them watch from the beginning; the others come between the kills, and are told what was before.
+        // Half of them watch from the start; the others join between the kills, and receive what happened before.
         observe(OBSERVERS / 2);
         for _ in 0..kills {
-            standing(&client, "primary", CANDIDATES).await;
-            let (token, value) = led.last().expect("one led from the beginning").clone();
+            wait_for_contenders(&client, "primary", CANDIDATES).await;
+            let (token, value) = led.last().expect("there was a leader from the start").clone();
             kill(&mut candidates, &value).await;
             led.push(next_leader(&client, token).await);
             candidates.extend(to_come.next());
             observe(OBSERVERS / 2 / kills);
         }
-        // Those who wait go first, so that nobody leads after the last one.
-        let (_, last) = led.last().expect("one led from the beginning").clone();
+        // Kill the waiters first, so that no candidate leads after the last leader.
+        let (_, last) = led.last().expect("there was a leader from the start").clone();
         let waiting: Vec<String> = candidates.keys().filter(|value| **value != last).cloned().collect();
         for value in &waiting {
             kill(&mut candidates, value).await;
         }
-        standing(&client, "primary", 1).await;
+        wait_for_contenders(&client, "primary", 1).await;
         kill(&mut candidates, &last).await;
 
         let seen = all(observers).await;
         report(&format!(
-            "elections: {} observers saw the same {} leaders through {kills} kills of the one that led, in {:.1?}",
+            "elections: {} observers saw the same {} leaders through {kills} kills of the leader, in {:.1?}",
             seen.len(),
             led.len(),
             began.elapsed()
         ));
         assert_eq!((seen.len(), led.len()), (OBSERVERS, kills + 1));
-        let told = |line: &Value| json!([line["type"], line["token"], line["value"]]);
+        let reported = |line: &Value| json!([line["type"], line["token"], line["value"]]);
         let expected = led.iter().map(|(token, value)| json!(["elected", token, value]));
         let expected: Vec<Value> = expected.chain([json!(["vacant", null, null])]).collect();
         for lines in &seen {
-            assert_eq!(lines.iter().map(told).collect::<Vec<_>>(), expected, "the same leaders for all");
-            assert_eq!(lines, &seen[0], "and all else of it too");
+            assert_eq!(lines.iter().map(reported).collect::<Vec<_>>(), expected, "the same leaders for all");
+            assert_eq!(lines, &seen[0], "and the same lines in every other field");
             let revisions: Vec<u64> = lines.iter().map(|line| whole(line, "revision")).collect();
-            assert!(revisions.is_sorted_by(|a, b| a < b), "each change has a revision of its own: {revisions:?}");
+            assert!(revisions.is_sorted_by(|a, b| a < b), "each change has its own revision: {revisions:?}");
             for line in &lines[..led.len()] {
                 assert_eq!(line["revision"], line["token"], "a leader's token is the revision of its election: {line}");
             }

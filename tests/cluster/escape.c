@@ -1,5 +1,5 @@
-/* Ways in which a program escapes from who started it, for the tests of `fairhold lock`: escape WAY LOG [COMMAND ...]. However it
- * gets there, what is left in the end writes a line with its number and the time to LOG every few milliseconds, and heeds nothing
+/* Ways in which a program escapes from its parent, for the tests of `fairhold lock`: escape WAY LOG [COMMAND ...]. In every way,
+ * the process that is left over writes a line with its number and the time to LOG every few milliseconds, and ignores all signals
  * but SIGKILL. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,7 +21,7 @@
 
 #define WRITE_EVERY_NS 3000000
 #define SWARM 48
-/* Where it is not stopped, as it should be, it ends by itself. */
+/* If it is not stopped, as it should be, it ends by itself. */
 #define ENDS_AFTER_S 300
 
 static const char *path;
@@ -84,7 +84,7 @@ static void own_session(void) {
         fail("setsid");
 }
 
-/* As daemon(3), in two steps. */
+/* Like daemon(3), in two steps. */
 static void become_daemon(void) {
     if (must_fork())
         _exit(0);
@@ -97,7 +97,7 @@ static void become_daemon(void) {
         close(file);
 }
 
-/* A new process every millisecond, each in a session of its own, and its parent is gone. */
+/* A new process every millisecond, each in its own session and without its parent. */
 static void hop(void) {
     be_deaf();
     for (;;) {
@@ -111,7 +111,7 @@ static void hop(void) {
     }
 }
 
-/* The same without a rest. */
+/* The same without a pause. */
 static void run_away(void) {
     be_deaf();
     for (unsigned count = 0;; count++) {
@@ -125,7 +125,7 @@ static void run_away(void) {
     }
 }
 
-/* Two that start each other again. */
+/* Two processes that restart each other. */
 static void rise_again(void) {
     be_deaf();
     for (;;) {
@@ -134,7 +134,7 @@ static void rise_again(void) {
             fail("pipe");
         pid_t child = must_fork();
         if (child == 0) {
-            /* The child works on until its parent is gone, and is a parent then. */
+            /* The child works until its parent is gone, and then becomes a parent. */
             close(ends[1]);
             setsid();
             if (fcntl(ends[0], F_SETFL, O_NONBLOCK) < 0)
@@ -154,7 +154,7 @@ static void rise_again(void) {
     }
 }
 
-/* Many that each start others, as many as there may be. */
+/* Many processes that each start others, up to the limit. */
 static void swarm(void) {
     int *count = mmap(NULL, sizeof *count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (count == MAP_FAILED)
@@ -215,7 +215,7 @@ static void trace(int stops) {
         pause();
 }
 
-/* Many that do nothing, until standard input ends. */
+/* Many processes that do nothing until standard input ends. */
 static void crowd(int count) {
     pid_t parent = getpid();
     pid_t *children = calloc(count, sizeof *children);
@@ -262,7 +262,7 @@ int main(int argc, char **argv) {
         if (setpgid(0, 0) < 0)
             fail("setpgid");
     } else if (IS("stopped")) {
-        /* Says something before it stops itself, and goes on when it is woken. */
+        /* Writes something before it stops itself, and continues when it is resumed. */
         be_deaf();
         own_session();
         for (;;) {
@@ -289,7 +289,7 @@ int main(int argc, char **argv) {
     } else if (IS("sibling")) {
         clone_with(CLONE_PARENT | SIGCHLD);
     } else if (IS("silent-clone")) {
-        /* Its parent is never told of its end. */
+        /* Its parent gets no signal when it ends. */
         clone_with(0);
     } else if (IS("subreaper")) {
         if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
@@ -311,7 +311,7 @@ int main(int argc, char **argv) {
     } else if (IS("traced-stop")) {
         trace(1);
     } else if (IS("zombies")) {
-        /* Children that nobody takes, and one that works beside them. */
+        /* Children that no parent reaps, and another one that works. */
         for (int i = 0; i < 20; i++)
             if (must_fork() == 0)
                 _exit(0);
@@ -321,12 +321,12 @@ int main(int argc, char **argv) {
     } else if (IS("kills-parent")) {
         kill(getppid(), SIGKILL);
     } else if (IS("kills-group")) {
-        /* All of its group but itself, which has left it. */
+        /* All of its group except itself, because it has left it. */
         pid_t group = getpgrp();
         own_session();
         kill(-group, SIGKILL);
     } else if (IS("root")) {
-        /* As sudo does, where this program belongs to root and has the bit. */
+        /* Like sudo, if this program belongs to root and has the setuid bit. */
         if (setresuid(0, 0, 0) < 0)
             fail("setresuid");
     } else {

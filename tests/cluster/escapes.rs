@@ -1,10 +1,10 @@
-//! Ways in which a process leaves the process group, the session, the user or the parents of the command of `fairhold lock`. None
-//! of them works on when the next one holds the lock: neither after the command has ended, nor when `fairhold lock` or its
-//! supervisor is killed.
+//! Ways in which a process leaves the process group, session, user or parents of the command of `fairhold lock`. None
+//! of these processes still works when the next holder has the lock: neither after the command has ended, nor after
+//! `fairhold lock` or its supervisor is killed.
 
 use crate::{
     client::Call,
-    harness::{Cluster, LONG, alone, eventually, pass, report, signal_pid},
+    harness::{Cluster, LONG, eventually, pass_time, report, run_exclusive, signal_pid},
     trial,
     without::{NAMESPACES, Need, TOOLS, USERS, compile},
 };
@@ -21,14 +21,15 @@ use std::{
 };
 use tokio::process::{Child, Command};
 
-/// What must be there, on a busy machine.
+/// How long an expected event may take on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
-/// For so long is looked whether anybody works on beside the next holder: many times what is between two lines of a worker.
+/// How long the test looks for a process that works next to the next holder: many times the pause between two lines of
+/// a worker.
 const LOOK_FOR: Duration = Duration::from_millis(200);
-/// So many at a time.
+/// Ways tried at once.
 const AT_ONCE: usize = 4;
 
-/// The small program that knows the ways which no shell has.
+/// The helper program, for ways that no shell has.
 pub(crate) fn escape() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -38,13 +39,13 @@ pub(crate) fn escape() -> &'static Path {
     })
 }
 
-/// A way, as a shell writes it: `$E` is the small program, `$L` the file to which whoever is left in the end writes.
+/// A way, as a shell script: `$E` is the helper program, and a process that is left over writes to the file `$L`.
 struct Way {
     name: &'static str,
     script: &'static str,
-    /// What must succeed in a shell, or the way does not exist on this machine.
+    /// A shell command that fails if the way does not exist on this machine.
     needs: &'static str,
-    /// In every run of the tests; the others in the long form.
+    /// Part of every test run; the others are in the long form only.
     always: bool,
 }
 
@@ -64,19 +65,19 @@ const WAYS: &[Way] = &[
     way("a child that ignores signals", "$E work $L"),
     way("nohup", "nohup $E work $L"),
     needing("bash -c true", "disown", "bash -c '$E work $L & disown; exit 0'"),
-    needing("bash -c true", "a job of its own (set -m)", "bash -c 'set -m; $E work $L & wait'"),
+    needing("bash -c true", "its own job (set -m)", "bash -c 'set -m; $E work $L & wait'"),
     needing("bash -c true", "process substitution", "bash -c 'exec > >($E work $L); sleep 600'"),
     way("two subshells, both gone", "( ( $E work $L & ) & )"),
     way("a pipeline", "$E work $L | cat | cat"),
     way("an empty environment", "env -i $E work $L"),
-    way("a shell that begins it again", "trap '' TERM HUP INT; while :; do timeout 1 $E polite $L; done"),
+    way("a shell that restarts it", "trap '' TERM HUP INT; while :; do timeout 1 $E polite $L; done"),
     way("xargs, four at a time", "yes $L | head -n 4 | xargs -P 4 -n 1 $E work"),
     always(way("timeout", "timeout 600 $E work $L")),
     way("timeout --foreground", "timeout --foreground 600 $E work $L"),
     always(way("setsid", "setsid $E work $L")),
     way("setsid --fork", "setsid --fork $E work $L"),
     way("nice", "nice -n 19 $E work $L"),
-    needing("script -qc true /dev/null", "a terminal of its own (script)", "script -qc \"$E work $L\" /dev/null"),
+    needing("script -qc true /dev/null", "its own terminal (script)", "script -qc \"$E work $L\" /dev/null"),
     needing(
         "command -v start-stop-daemon",
         "start-stop-daemon",
@@ -91,22 +92,22 @@ const WAYS: &[Way] = &[
         "python3 -c 'import os,subprocess as s; s.Popen([os.environ[\"E\"],\"work\",os.environ[\"L\"]],start_new_session=True)'",
     ),
     always(way("a daemon, by two forks", "$E daemon $L")),
-    way("beside a child in a session of its own", "$E session $L"),
-    always(way("a group of its own", "$E group $L")),
-    always(way("stopped by itself", "$E stopped $L")),
+    way("next to a child in its own session", "$E session $L"),
+    always(way("its own group", "$E group $L")),
+    always(way("a process that stops itself", "$E stopped $L")),
     always(way("a new process each millisecond", "$E hopper $L")),
-    way("a new process as fast as can be", "$E runaway $L"),
-    way("two that start each other again", "$E phoenix $L"),
+    way("a new process as fast as possible", "$E runaway $L"),
+    way("two processes that restart each other", "$E phoenix $L"),
     always(way("a swarm", "$E swarm $L")),
     way("vfork, and the parent waits", "$E vfork $L"),
     always(way("its first thread has ended", "$E threads $L")),
     way("a sibling (CLONE_PARENT)", "$E sibling $L"),
-    way("a clone without a signal at its end", "$E silent-clone $L"),
-    always(way("an ancestor that takes its orphans", "$E subreaper $L")),
+    way("a clone without an exit signal", "$E silent-clone $L"),
+    always(way("an ancestor that adopts its orphans", "$E subreaper $L")),
     way("without a parent-death signal", "$E no-death-signal $L"),
     way("traced", "$E traced $L"),
     way("traced, and stopped by that", "$E traced-stop $L"),
-    way("children that nobody takes", "$E zombies $L"),
+    way("children that are never reaped", "$E zombies $L"),
     way("a name that looks like another state", "$E name $L"),
     way("it kills its parent", "$E kills-parent $L"),
     always(way("it leaves its group and kills it, with the supervisor", "$E kills-group $L")),
@@ -115,7 +116,7 @@ const WAYS: &[Way] = &[
     needing("unshare -rpf --mount-proc true", "a PID namespace with its own /proc", "unshare -rpf --mount-proc $E work $L"),
     needing("unshare -rmn true", "a mount and a network namespace", "unshare -rmn $E session $L"),
     needing("chroot / true", "chroot", "chroot / $E work $L"),
-    needing("nsenter -t $$ -m true", "its mount namespace, entered anew (nsenter)", "nsenter -t $$ -m $E work $L"),
+    needing("nsenter -t $$ -m true", "its own mount namespace, entered again (nsenter)", "nsenter -t $$ -m $E work $L"),
     needing(
         "unshare -n true && nsenter -t $$ -n true",
         "the network namespace of another (nsenter)",
@@ -130,22 +131,22 @@ const WAYS: &[Way] = &[
     needing("systemd-run --user --scope true", "a scope of systemd", "systemd-run --user --scope $E work $L"),
 ];
 
-/// What happens to it.
+/// What ends the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
-    /// The command's first process ends, and the rest is left behind.
+    /// The command's first process ends, and leaves the rest behind.
     Ends,
     LockIsKilled,
     SupervisorIsKilled,
 }
 
 impl Way {
-    /// It kills the supervisor by itself: with `fairhold lock` killed too nobody would be left to stop it, as is documented.
+    /// Whether it kills the supervisor itself. If `fairhold lock` is killed too, nothing can stop it, as documented.
     fn kills(&self) -> bool {
         self.script.contains("kills-")
     }
 
-    /// What a machine lacks where the way does not exist.
+    /// What the machine lacks if the way does not exist.
     fn need(&self) -> Need {
         match self.needs.split(' ').next() {
             Some("unshare" | "nsenter") => NAMESPACES,
@@ -154,7 +155,7 @@ impl Way {
         }
     }
 
-    /// What may happen to it.
+    /// The ends with which it is combined.
     fn ends(&self) -> &'static [Then] {
         match self.kills() {
             true => &[Then::Ends, Then::SupervisorIsKilled],
@@ -163,7 +164,7 @@ impl Way {
     }
 }
 
-/// The first word of each whole line, and the time in it.
+/// For each whole line: the first word, and the time.
 fn lines(log: &Path) -> Vec<(String, f64)> {
     let text = fs::read_to_string(log).unwrap_or_default();
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -171,7 +172,7 @@ fn lines(log: &Path) -> Vec<(String, f64)> {
     whole.lines().filter_map(pair).collect()
 }
 
-/// The supervisor of a `fairhold lock`: its one child.
+/// The supervisor of a `fairhold lock`: its only child.
 pub(crate) fn supervisor_of(lock: u32) -> u32 {
     let entries = fs::read_dir("/proc").expect("processes").filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let is_child = |pid: &u32| {
@@ -191,7 +192,7 @@ fn start(url: &str, lock: &str, way: &Way, program: &Path, log: &Path, then: The
     command.kill_on_drop(true).spawn().expect("fairhold lock starts")
 }
 
-/// Goes one way; says by how much the last line was written before the next one held the lock, in seconds.
+/// Tries one way; returns how many seconds before the next hold the last line was written.
 async fn go(cluster: &Cluster, number: usize, way: &Way, program: &Path, folder: &Path, then: Then) -> f64 {
     let lock = format!("escape-{number}-{then:?}");
     let log = folder.join(format!("{lock}.log"));
@@ -212,14 +213,14 @@ async fn go(cluster: &Cluster, number: usize, way: &Way, program: &Path, folder:
     let call = Call::post(&format!("/v1/locks/{lock}?wait=60s&ttl=60s"));
     let granted = cluster.client(number).send(&call).await.expect_status(200);
     let since = WallMillis::from_rfc3339(granted.string("held_since")).expect("a time").0;
-    pass(LOOK_FOR).await;
+    pass_time(LOOK_FOR).await;
     let Some((last_by, last)) = lines(&log).pop() else {
         assert!(way.kills(), "{} never worked", way.name);
         return f64::INFINITY;
     };
     let ahead = Duration::from_millis(since).as_secs_f64() - last;
     // In whole milliseconds, rounded down.
-    assert!(ahead > -0.001, "{} ({then:?}): {last_by} worked {:.3} s beside the next holder", way.name, -ahead);
+    assert!(ahead > -0.001, "{} ({then:?}): {last_by} worked {:.3} s while the next holder held the lock", way.name, -ahead);
     let output = child.wait_with_output().await.expect("it ends");
     if then == Then::Ends && !way.kills() {
         assert_eq!(output.status.code(), Some(7), "{}: {}", way.name, String::from_utf8_lossy(&output.stderr));
@@ -227,7 +228,7 @@ async fn go(cluster: &Cluster, number: usize, way: &Way, program: &Path, folder:
     ahead
 }
 
-/// The folder of the logs: other users write here too. The program in it is for all of them.
+/// The folder of the logs, writable for other users, with a copy of the program for all of them.
 fn folder(program: &Path) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::Builder::new().prefix("fairhold-escapes-").tempdir_in("/tmp").expect("a folder");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
@@ -236,7 +237,7 @@ fn folder(program: &Path) -> (tempfile::TempDir, PathBuf) {
     (folder, program_for_all)
 }
 
-/// Whether a command succeeds here; what fails, where it does not.
+/// Whether a command succeeds here; if not, the failure.
 pub(crate) async fn succeeds(command: &mut Command) -> Result<(), String> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     let succeeded = command.status().await.is_ok_and(|status| status.success());
@@ -249,9 +250,9 @@ async fn exists(way: &Way) -> Result<(), String> {
 }
 
 #[test]
-fn nothing_that_a_command_started_works_on_beside_the_next_holder_however_it_tried_to_leave() {
+fn no_process_of_a_command_works_while_the_next_holder_has_the_lock_however_it_escaped() {
     let everything = trial::size(false, true);
-    alone(LONG * 3, async {
+    run_exclusive(LONG * 3, async {
         let cluster = Cluster::start().await;
         let (folder, program_for_all) = folder(escape());
         let mut ways = Vec::new();
@@ -265,22 +266,22 @@ fn nothing_that_a_command_started_works_on_beside_the_next_holder_however_it_tri
                 let going = some.iter().map(|(number, way)| go(&cluster, *number, way, &program_for_all, folder.path(), then));
                 for ((_, way), ahead) in some.iter().zip(join_all(going).await) {
                     runs += 1;
-                    report(&format!("{:<50} {then:?}: gone {ahead:.3} s before the next one held", way.name));
+                    report(&format!("{:<50} {then:?}: gone {ahead:.3} s before the next hold", way.name));
                 }
             }
         }
-        report(&format!("{} ways, {runs} runs: nobody worked beside the next holder", ways.len()));
+        report(&format!("{} ways, {runs} runs: no process worked while the next holder held the lock", ways.len()));
         assert_eq!(runs, ways.iter().map(|(_, way)| way.ends().len()).sum::<usize>());
     });
 }
 
-/// Processes that have nothing to do with the command. To read about all of them takes many times as long as a process lives
-/// that forks and ends.
+/// Unrelated processes. To read about all of them takes many times as long as the life of a process that forks and
+/// ends.
 const CROWD: &str = "4000";
 
 #[test]
-fn processes_that_fork_and_end_all_the_time_are_stopped_on_a_machine_with_thousands_of_others() {
-    alone(LONG, async {
+fn processes_that_keep_forking_are_stopped_even_among_thousands_of_others() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let (folder, program) = folder(escape());
         let there = folder.path().join("crowd");
@@ -293,7 +294,7 @@ fn processes_that_fork_and_end_all_the_time_are_stopped_on_a_machine_with_thousa
             for then in way.ends() {
                 number += 1;
                 let ahead = go(&cluster, number, way, &program, folder.path(), *then).await;
-                report(&format!("{:<50} {then:?}: gone {ahead:.3} s before the next one held", way.name));
+                report(&format!("{:<50} {then:?}: gone {ahead:.3} s before the next hold", way.name));
             }
         }
         assert_eq!(number, 6);
@@ -302,11 +303,12 @@ fn processes_that_fork_and_end_all_the_time_are_stopped_on_a_machine_with_thousa
     });
 }
 
-/// As with `nsenter` and some container runtimes: the process group is outside of the namespace, and has no number in it.
+/// As with `nsenter` and some container runtimes: the process group is outside of the namespace, and has no number in
+/// it.
 #[test]
-fn the_exit_code_of_the_command_is_kept_in_a_pid_namespace_whose_process_group_is_outside() {
+fn the_exit_code_is_kept_in_a_pid_namespace_with_its_process_group_outside() {
     const ENTER: [&str; 2] = ["-rpf", "--mount-proc"];
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let probe = succeeds(Command::new("unshare").args(ENTER).arg("true")).await;
         let Some(()) = NAMESPACES.or_without(probe) else { return };
         let cluster = Cluster::start().await;
@@ -319,20 +321,20 @@ fn the_exit_code_of_the_command_is_kept_in_a_pid_namespace_whose_process_group_i
     });
 }
 
-/// With few process numbers, an orphan soon gets the number of the command after it has ended. The orphan's end is not the
-/// command's.
+/// With few process numbers, an orphan soon gets the number of the command after it has ended. The orphan's exit code
+/// is not that of the command.
 #[test]
-fn the_exit_code_of_the_command_is_kept_where_an_orphan_gets_its_number() {
+fn the_exit_code_is_kept_if_an_orphan_reuses_the_process_number() {
     const ENTER: [&str; 2] = ["-rpf", "--mount-proc"];
-    /// Before, the highest number belongs to the machine, and a namespace may not set it.
+    /// Older kernels have one maximum for the whole machine, which a namespace cannot set.
     const OWN_MAXIMUM_SINCE: (u32, u32) = (6, 14);
     const FEW: &str = "echo 400 > /proc/sys/kernel/pid_max && echo 320 > /proc/sys/kernel/ns_last_pid";
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
         let mut version = kernel.split(['.', '-']).map(|number| number.parse::<u32>().unwrap_or_default());
         let version = (version.next().expect("a version"), version.next().unwrap_or_default());
         if version < OWN_MAXIMUM_SINCE {
-            report(&format!("Linux {kernel} has no PID namespace with few numbers: Linux 6.14 has"));
+            report(&format!("Linux {kernel} has no PID namespace with few numbers; it needs Linux 6.14"));
             return;
         }
         let probe = succeeds(Command::new("unshare").args(ENTER).args(["sh", "-c", FEW])).await;

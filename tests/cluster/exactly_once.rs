@@ -1,18 +1,18 @@
-//! A request that is sent again is the same request, also to another leader.
+//! A repeated request is the same request, even at another leader.
 
 use crate::{
     client::{Call, Grant, new_key},
-    going_away::ask_with,
-    harness::{Cluster, LONG, NODES, SHORT, alone, together},
-    queue::standing,
+    disconnects::ask_with,
+    harness::{Cluster, LONG, NODES, SHORT, run_exclusive, run_parallel},
+    queue::wait_for_contenders,
 };
 use rustix::process::Signal;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
 #[test]
-fn a_release_sent_again_after_the_same_session_took_the_lock_again_frees_nothing() {
-    together(SHORT, async {
+fn a_repeated_release_frees_nothing_after_the_same_session_acquired_the_lock_again() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "worker").await;
@@ -28,8 +28,8 @@ fn a_release_sent_again_after_the_same_session_took_the_lock_again_frees_nothing
 }
 
 #[test]
-fn an_acquire_sent_again_after_a_change_of_leader_returns_the_same_grant() {
-    alone(LONG, async {
+fn a_repeated_acquire_returns_the_same_grant_after_a_change_of_leader() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let call = Call::post("/v1/locks/crane?ttl=60s&owner=operator");
@@ -43,14 +43,14 @@ fn an_acquire_sent_again_after_a_change_of_leader_returns_the_same_grant() {
         assert_eq!(
             cluster.client(leader).queue_numbers("crane").await,
             [grant.number],
-            "one grant, however often it was asked for"
+            "one grant, however often it was requested"
         );
     });
 }
 
 #[test]
 fn a_release_that_arrives_before_its_acquire_wins() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let key = new_key();
         cluster.client(0).release(&key).await;
@@ -64,8 +64,8 @@ fn a_release_that_arrives_before_its_acquire_wins() {
 }
 
 #[test]
-fn a_key_that_comes_again_with_another_request_is_refused() {
-    together(SHORT, async {
+fn a_key_reused_for_another_request_is_refused() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let key = new_key();
@@ -74,7 +74,7 @@ fn a_key_that_comes_again_with_another_request_is_refused() {
             client.send(&Call::post(path).key(&key)).await.expect_problem(422, "idempotency_mismatch");
         }
         let again = client.acquire_with(&Call::post("/v1/locks/kiln?owner=a&wait=5s").key(&key)).await;
-        assert_eq!(again, grant, "how long one waits is not compared");
+        assert_eq!(again, grant, "the length of the wait is not compared");
         client.release(&grant.id).await;
         client.send(&Call::post("/v1/locks/kiln?owner=a").key(&key)).await.expect_problem(410, "grant_gone");
     });
@@ -82,7 +82,7 @@ fn a_key_that_comes_again_with_another_request_is_refused() {
 
 #[test]
 fn a_request_refused_with_lock_held_may_retry_with_the_same_key() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let holder = cluster.client(0).acquire("lathe", "").await;
         let call = Call::post("/v1/locks/lathe");
@@ -94,8 +94,8 @@ fn a_request_refused_with_lock_held_may_retry_with_the_same_key() {
 }
 
 #[test]
-fn a_write_sent_again_with_its_key_is_done_once() {
-    together(SHORT, async {
+fn a_repeated_write_with_its_key_is_done_once() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let call = Call::put("/v1/nodes/once", "value");
         let first = cluster.client(0).write(&call).await;
@@ -104,7 +104,7 @@ fn a_write_sent_again_with_its_key_is_done_once() {
         for node in 0..NODES {
             let again = cluster.client(node).write(&call).await;
             assert_eq!((again.status, again.header("etag")), (201, Some("\"0\"")), "{again:?}");
-            assert_eq!(again.json["revision"], first.json["revision"], "a retry says when the write was done");
+            assert_eq!(again.json["revision"], first.json["revision"], "a retry returns the revision of the first write");
         }
         let read = cluster.client(0).send(&Call::get("/v1/nodes/once")).await.expect_status(200);
         assert_eq!((read.header("etag"), read.text.as_str()), (Some("\"0\""), "value"));
@@ -112,8 +112,8 @@ fn a_write_sent_again_with_its_key_is_done_once() {
 }
 
 #[test]
-fn a_retry_on_another_node_takes_the_place_over() {
-    together(SHORT, async {
+fn a_retry_at_another_node_takes_over_the_place() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let holder = client.acquire("ferry", "ttl=60s").await;
@@ -123,22 +123,22 @@ fn a_retry_on_another_node_takes_the_place_over() {
             tokio::spawn(async move { client.once(&call).await })
         };
         let left_behind = ask(1, &call);
-        let place = standing(&client, "ferry", 2).await;
+        let place = wait_for_contenders(&client, "ferry", 2).await;
         let behind = ask(0, &Call::post("/v1/locks/ferry?wait=60s&owner=behind"));
-        let before = standing(&client, "ferry", 3).await;
+        let before = wait_for_contenders(&client, "ferry", 3).await;
 
-        // The second connection is attached once the first was told that its place is another's.
+        // The second connection takes the place over once the first has its answer.
         let taken_over = ask(2, &call);
         let superseded = left_behind.await.expect("the first request's task");
         let superseded = superseded.expect_problem(504, "deadline_exceeded");
-        assert_eq!(superseded.json["outcome"], "unknown", "whether it holds is the other request's to know: {superseded:?}");
-        assert_eq!(client.queue_numbers("ferry").await, numbers(&before), "nobody has moved");
+        assert_eq!(superseded.json["outcome"], "unknown", "only the other request learns whether it holds: {superseded:?}");
+        assert_eq!(client.queue_numbers("ferry").await, numbers(&before), "no contender moved");
 
         client.release(&holder.id).await;
         let grant = Grant::from_answer(&taken_over.await.expect("the second request's task"));
-        assert_eq!(grant.number, numbers(&place)[1], "the place is the old one");
+        assert_eq!(grant.number, numbers(&place)[1], "it kept its place");
         client.release(&grant.id).await;
-        Grant::from_answer(&behind.await.expect("the task of the one behind"));
+        Grant::from_answer(&behind.await.expect("the last waiter's task"));
     });
 }
 
@@ -146,20 +146,20 @@ fn numbers(items: &[serde_json::Value]) -> Vec<u64> {
     items.iter().map(|item| crate::client::whole(item, "number")).collect()
 }
 
-/// Asks for a lock with a key, on a connection of its own.
+/// Requests a lock with a key, on its own connection.
 async fn ask(url: &str, path: &str, key: &str) -> TcpStream {
     ask_with(url, path, &format!("Idempotency-Key: {key}\r\n")).await
 }
 
-/// Waits until an answer has arrived, and resets the connection without reading it, as a program does that is killed.
+/// Waits until an answer has arrived, and resets the connection without reading it, like a killed program.
 async fn answered_and_reset(stream: TcpStream) {
     stream.readable().await.expect("an answer");
     stream.set_zero_linger().expect("a socket");
 }
 
 #[test]
-fn a_duplicate_that_was_stuck_in_a_stopped_node_takes_nothing_from_the_caller_that_went_elsewhere() {
-    alone(SHORT, async {
+fn a_duplicate_stuck_in_a_paused_node_takes_nothing_from_the_caller_that_moved_on() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let [stuck, other] = cluster.followers().await;
         let (client, key) = (cluster.client(other), new_key());
@@ -168,19 +168,19 @@ fn a_duplicate_that_was_stuck_in_a_stopped_node_takes_nothing_from_the_caller_th
         let held = client.acquire_with(&Call::post("/v1/locks/crane?ttl=1h&owner=o").key(&key)).await;
         cluster.nodes[stuck].signal(Signal::CONT);
         answered_and_reset(duplicate).await;
-        // What becomes of a grant whose answer nobody has read is seen with another one, later.
+        // Another request shows later what happened to the grant whose answer was never read.
         let unread = ask(&cluster.nodes[stuck].url, "/v1/locks/hook?ttl=1h&owner=o", &new_key()).await;
         answered_and_reset(unread).await;
         client.acquire("hook", "wait=10s").await;
-        assert_eq!(client.holders("crane").await, [held.number], "the caller was told that it holds");
+        assert_eq!(client.holders("crane").await, [held.number], "the caller's answer says that it holds");
         assert!(client.fence_passes("crane", held.token).await);
         client.release(&held.id).await;
     });
 }
 
 #[test]
-fn a_waiter_that_a_stuck_duplicate_replaced_asks_again_and_has_its_place() {
-    alone(SHORT, async {
+fn a_waiter_replaced_by_a_stuck_duplicate_retries_and_keeps_its_place() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let [stuck, other] = cluster.followers().await;
         let (client, key) = (cluster.client(other), new_key());
@@ -192,18 +192,18 @@ fn a_waiter_that_a_stuck_duplicate_replaced_asks_again_and_has_its_place() {
             let (client, call) = (cluster.client(other), Call::post(path).key(&key));
             tokio::spawn(async move { client.once(&call).await })
         };
-        let place = standing(&client, "crane", 2).await;
+        let place = wait_for_contenders(&client, "crane", 2).await;
         cluster.nodes[stuck].signal(Signal::CONT);
         waits.await.expect("the waiter's task").expect_problem(504, "deadline_exceeded");
         drop(duplicate);
-        // As a program does that retries after a second.
-        crate::harness::pass(Duration::from_secs(1)).await;
+        // Like a program that retries after a second.
+        crate::harness::pass_time(Duration::from_secs(1)).await;
         let again = {
             let (client, call) = (cluster.client(other), Call::post(path).key(&key));
             tokio::spawn(async move { client.once(&call).await })
         };
         client.release(&holder.id).await;
         let held = Grant::from_answer(&again.await.expect("the waiter's task"));
-        assert_eq!(Some(held.number), place[1]["number"].as_u64(), "the place is the old one");
+        assert_eq!(Some(held.number), place[1]["number"].as_u64(), "it kept its place");
     });
 }

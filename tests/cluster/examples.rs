@@ -1,21 +1,21 @@
-//! Each example in the description of the API is sent to a cluster: none of them is a wrong request.
+//! Each example in the description of the API is sent to a cluster: all of them are valid requests.
 
 use crate::{
     client::{Call, new_key},
-    harness::{Cluster, LONG, report, together},
+    harness::{Cluster, LONG, report, run_parallel},
 };
 use reqwest::{Client, Method, redirect::Policy};
 use serde_json::{Map, Value};
 use std::{fs, time::Duration};
 
-/// A request that is wrong is refused at once; one that still waits after this is not.
+/// An invalid request is refused at once; a request that still waits after this time is valid.
 const REFUSED_WITHIN: Duration = Duration::from_secs(2);
-/// Revisions that the examples name are in the past after so many writes.
+/// After this many writes, the revisions in the examples are in the past.
 const WRITES: usize = 60;
-/// The locks of the examples, which would be held from one request to the next.
+/// The locks of the examples, which would stay held from one request to the next.
 const LOCKS: [&str; 3] = ["orders%2F42", "stock", "primary"];
 
-/// What an option needs beside it, so that it has a meaning.
+/// A parameter without which this option has no meaning.
 fn companion(operation: &str, name: &str) -> &'static str {
     match (operation, name) {
         ("acquire", "permits") => "limit=5",
@@ -40,7 +40,7 @@ fn encode(text: &str) -> String {
         .collect()
 }
 
-/// As it stands in a query or a header.
+/// The form in a query or a header.
 fn text(example: &Value) -> String {
     example.as_str().map_or_else(|| example.to_string(), str::to_owned)
 }
@@ -49,14 +49,14 @@ fn example(parameter: &Value) -> &Value {
     if parameter["example"].is_null() { &parameter["content"]["application/json"]["example"] } else { &parameter["example"] }
 }
 
-/// Each option of a call alone, and its body.
+/// A case for each option of a call alone, and one for its body.
 fn cases(path: &str, method: &str, operation: &Value) -> Vec<Case> {
     let id = operation["operationId"].as_str().expect("a name");
     let parameters: Vec<&Value> = operation["parameters"].as_array().into_iter().flatten().collect();
     let mut target = path.to_owned();
     for parameter in parameters.iter().filter(|parameter| parameter["in"] == "path") {
         let value = text(example(parameter));
-        // The levels of a node's path are parted by slashes as they are.
+        // Slashes in a node's path stay as they are.
         let value = if parameter["name"] == "path" { value } else { encode(&value) };
         target = target.replace(&format!("{{{}}}", parameter["name"].as_str().expect("a name")), &value);
     }
@@ -82,7 +82,7 @@ fn cases(path: &str, method: &str, operation: &Value) -> Vec<Case> {
         let mut headers: Vec<(String, String)> =
             own.filter(|_| !is_query).map(|own| (name.to_owned(), text(example(own)))).into_iter().collect();
         headers.extend(json.map(|_| ("content-type".to_owned(), "application/json".to_owned())));
-        // Of an election only a stream goes on after a revision.
+        // For elections, only a stream continues after a revision.
         headers
             .extend(matches!(name, "from" | "Last-Event-ID").then(|| ("accept".to_owned(), "application/x-ndjson".to_owned())));
         let mark = if query.is_empty() { "" } else { "?" };
@@ -100,7 +100,7 @@ fn cases(path: &str, method: &str, operation: &Value) -> Vec<Case> {
     cases
 }
 
-/// Why it is not answered as it is described; nothing where it is.
+/// Why the answer differs from the description, if it does.
 async fn complaint(http: &Client, url: &str, case: Case, answers: &Value) -> Option<String> {
     let mut request = http.request(case.method.clone(), format!("{url}{}", case.target));
     for (name, value) in &case.headers {
@@ -121,12 +121,12 @@ async fn complaint(http: &Client, url: &str, case: Case, answers: &Value) -> Opt
 }
 
 #[test]
-fn every_example_of_the_description_is_a_request_that_servers_understand() {
-    together(LONG, async {
+fn every_example_in_the_api_description_is_a_valid_request() {
+    run_parallel(LONG, async {
         let path = "../../proto/openapi.json";
         let description: Value = serde_json::from_str(&fs::read_to_string(path).expect("it is there")).expect("JSON");
         let cluster = Cluster::start().await;
-        cluster.expects_elections(1, "one of the examples asks for another leader");
+        cluster.expect_elections(1, "one of the examples requests another leader");
         let client = cluster.client(0);
         for _ in 0..WRITES {
             client.write(&Call::put("/v1/nodes/jobs", "")).await;

@@ -1,24 +1,25 @@
-//! A process that ends at one step of its work, again and again, has all that was acknowledged when it starts again. Only builds
+//! A process that repeatedly crashes at one step of its work has everything acknowledged when it restarts. Only builds
 //! with the feature `failpoints` have this test.
 
 use crate::{
     client::Call,
-    harness::{Cluster, LONG, NODES, alone},
+    harness::{Cluster, LONG, NODES, run_exclusive},
 };
 
-/// Steps that each node takes, whether it leads or not.
+/// Steps that each node takes, leader or not.
 const STEPS: [&str; 6] =
     ["storage.log.append", "storage.log.write", "storage.log.synced", "storage.log.told", "raft.apply.begin", "raft.apply.done"];
-/// How often a step is taken before the crash: after what a start does by itself, or in the middle of it.
+/// How often a step is taken before the crash: right after the start, or during work.
 const TIMES: [usize; 2] = [3, 60];
 
 #[test]
-fn a_process_that_crashes_at_a_failpoint_has_all_that_was_acknowledged_when_it_starts_again() {
-    alone(LONG, async {
+fn a_process_that_crashes_at_a_failpoint_restarts_with_everything_acknowledged() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let mut written = Vec::new();
         let crashes = TIMES.iter().flat_map(|times| STEPS.map(|step| format!("{step}=crash@{times}")));
-        cluster.expects_elections(TIMES.len() * STEPS.len(), "a leader may reach its failpoint, which the harness sees late");
+        cluster
+            .expect_elections(TIMES.len() * STEPS.len(), "a leader may crash at its failpoint, which the harness notices late");
         for (round, crash) in crashes.enumerate() {
             let index = round % NODES;
             assert!(cluster.nodes[index].terminate().await.success(), "{crash}");

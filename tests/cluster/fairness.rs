@@ -1,9 +1,9 @@
-//! Grants follow the order in which the requests were committed, exactly, and each wakes one waiter.
+//! Grants follow exactly the order in which the requests were committed, and each wakes one waiter.
 
 use crate::{
     client::{Call, Client, Grant},
-    harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
-    queue::standing,
+    harness::{Cluster, LONG, NODES, all, eventually, pass_time, report, run_exclusive},
+    queue::wait_for_contenders,
 };
 use std::{
     sync::{
@@ -17,10 +17,10 @@ const CLIENTS: u64 = 200;
 const TIMES: u64 = 10;
 const SEED: u64 = 0x00fa_1247_01d0;
 
-/// Nobody.
+/// The room is empty.
 const FREE: u64 = 0;
 
-/// Numbers that only look random, the same for the same seed (SplitMix64).
+/// Pseudorandom numbers, the same for the same seed (SplitMix64).
 #[derive(Debug)]
 pub(crate) struct Dice(u64);
 
@@ -39,40 +39,40 @@ impl Dice {
     }
 }
 
-/// Watches from outside that nobody holds a lock beside another.
+/// Checks from outside that a lock never has two holders.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Room(Arc<AtomicU64>);
 
 impl Room {
-    /// Goes in, from the moment at which the caller was told that it holds the lock.
+    /// Enters, once the caller's answer says that it holds the lock.
     #[track_caller]
     pub(crate) fn enter(&self, token: u64) {
         let inside = self.0.swap(token, Ordering::SeqCst);
-        assert_eq!(inside, FREE, "token {token} was given while the one with token {inside} held the lock");
+        assert_eq!(inside, FREE, "token {token} was granted while token {inside} was held");
     }
 
-    /// Goes out, before the lock is released.
+    /// Leaves, before the lock is released.
     #[track_caller]
     pub(crate) fn leave(&self, token: u64) {
         let inside = self.0.swap(FREE, Ordering::SeqCst);
-        assert_eq!(inside, token, "the one with token {token} left, and found {inside}");
+        assert_eq!(inside, token, "the holder of token {token} left, but {inside} was inside");
     }
 }
 
-/// Asserts that grants of one exclusive lock were given in the order in which they queued, each with a token of its own.
+/// Asserts that the grants of one exclusive lock followed the order of its queue, each with its own token.
 #[track_caller]
 pub(crate) fn assert_in_order(grants: &mut [Grant]) {
     grants.sort_by_key(|grant| grant.token);
     for pair in grants.windows(2) {
         assert!(pair[0].token < pair[1].token, "one token twice: {pair:?}");
-        assert!(pair[0].number < pair[1].number, "who queued later was granted sooner: {pair:?}");
+        assert!(pair[0].number < pair[1].number, "queued later, but granted sooner: {pair:?}");
     }
     for grant in grants.iter() {
         assert!(grant.number <= grant.token, "granted before it queued: {grant:?}");
     }
 }
 
-/// What each node counted: the grants that it saw, and the waiting requests that it woke.
+/// Each node's counts: the grants that it saw, and the waiting requests that it woke.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Counted {
     grants: Vec<u64>,
@@ -89,7 +89,7 @@ async fn counted(client: &Client) -> Counted {
     Counted { grants, wakeups }
 }
 
-/// What was counted since, once every node has seen so many grants.
+/// The counts since `before`, once every node has seen `grants` grants.
 async fn counted_since(client: &Client, before: &Counted, grants: u64) -> Counted {
     let since = |now: &[u64], then: &[u64]| now.iter().zip(then).map(|(now, then)| now - then).collect::<Vec<u64>>();
     let counted = eventually("every node has seen every grant", Duration::from_secs(10), || async {
@@ -98,13 +98,13 @@ async fn counted_since(client: &Client, before: &Counted, grants: u64) -> Counte
         since.grants.iter().all(|seen| *seen >= grants).then_some(since)
     })
     .await;
-    assert!(counted.grants.iter().all(|seen| *seen == grants), "{grants} were given: {counted:?}");
+    assert!(counted.grants.iter().all(|seen| *seen == grants), "{grants} grants were made: {counted:?}");
     counted
 }
 
 #[test]
-fn when_two_hundred_stand_in_line_each_grant_wakes_one_of_them_where_it_waits() {
-    alone(LONG, async {
+fn each_grant_wakes_only_the_next_of_two_hundred_waiters_at_its_node() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let holder = client.acquire("gate", "ttl=10m").await;
@@ -117,7 +117,7 @@ fn when_two_hundred_stand_in_line_each_grant_wakes_one_of_them_where_it_waits() 
                 grant
             }));
         }
-        standing(&client, "gate", waiting.len() + 1).await;
+        wait_for_contenders(&client, "gate", waiting.len() + 1).await;
         let places = client.queue_numbers("gate").await;
         let before = counted(&client).await;
         client.release(&holder.id).await;
@@ -126,13 +126,13 @@ fn when_two_hundred_stand_in_line_each_grant_wakes_one_of_them_where_it_waits() 
         assert_eq!(grants.iter().map(|grant| grant.number).collect::<Vec<_>>(), places[1..], "in the order of the queue");
         let since = counted_since(&client, &before, CLIENTS).await;
         let of_node = |node: u64| (0..CLIENTS).filter(|number| number % NODES as u64 == node).count() as u64;
-        assert_eq!(since.wakeups, (0..NODES as u64).map(of_node).collect::<Vec<_>>(), "one for each that waits there");
+        assert_eq!(since.wakeups, (0..NODES as u64).map(of_node).collect::<Vec<_>>(), "one for each waiter there");
     });
 }
 
 #[test]
 fn two_hundred_clients_at_random_moments_get_a_lock_in_the_order_of_their_requests() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let (client, room) = (cluster.client(0), Room::default());
         let before = counted(&client).await;
@@ -143,7 +143,7 @@ fn two_hundred_clients_at_random_moments_get_a_lock_in_the_order_of_their_reques
             tokio::spawn(async move {
                 let mut grants = Vec::new();
                 for _ in 0..TIMES {
-                    pass(Duration::from_millis(dice.below(200))).await;
+                    pass_time(Duration::from_millis(dice.below(200))).await;
                     let grant = client.acquire("gate", "wait=10m&ttl=60s").await;
                     room.enter(grant.token);
                     grants.push(grant.clone());
@@ -160,12 +160,9 @@ fn two_hundred_clients_at_random_moments_get_a_lock_in_the_order_of_their_reques
         assert_in_order(&mut grants);
         let waited = grants.iter().filter(|grant| grant.token > grant.number).count() as u64;
         let woken: u64 = counted_since(&client, &before, CLIENTS * TIMES).await.wakeups.iter().sum();
-        report(&format!(
-            "fairness: {} grants in {took:.1?}, seed {SEED:#x}; {waited} had to wait, {woken} wake-ups",
-            grants.len()
-        ));
-        assert!(waited > CLIENTS, "too few had to wait for this to show anything: {waited}");
-        // A grant that comes while its request is still on its way to where it waits wakes nobody.
-        assert!(woken <= waited && waited - woken <= waited / 50, "{woken} wake-ups for {waited} that had to wait");
+        report(&format!("fairness: {} grants in {took:.1?}, seed {SEED:#x}; {waited} waited, {woken} wake-ups", grants.len()));
+        assert!(waited > CLIENTS, "too few waited, so the test proves nothing: {waited}");
+        // A grant wakes nothing if it arrives while its request is still on the way to the place where it waits.
+        assert!(woken <= waited && waited - woken <= waited / 50, "{woken} wake-ups for {waited} waiters");
     });
 }

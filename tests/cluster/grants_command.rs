@@ -1,8 +1,9 @@
-//! `fairhold grants`, `elections`, `sessions` and the options of `lock`: what a script can do with a grant, command by command.
+//! `fairhold grants`, `elections`, `sessions` and the options of `lock`: what a script can do with a grant, command by
+//! command.
 
 use crate::{
-    commands::{at, said},
-    harness::{Cluster, LONG, SHORT, together},
+    commands::{at, output_of},
+    harness::{Cluster, LONG, SHORT, run_parallel},
 };
 use std::process::{Output, Stdio};
 use tokio::{
@@ -10,25 +11,25 @@ use tokio::{
     process::Command,
 };
 
-/// The first line's cells.
+/// The cells of the first line.
 fn cells(text: &str) -> Vec<String> {
     text.lines().next().unwrap_or_default().split('\t').map(str::to_owned).collect()
 }
 
-/// The first lines of what does not end by itself.
+/// The first lines of a command that does not end by itself.
 async fn lines(cluster: &Cluster, line: &str, count: usize) -> Vec<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fairhold"));
     command.args(line.split(' ')).args(["-e", &cluster.nodes[1].url]).stdout(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().expect("fairhold starts");
-    let mut told = BufReader::new(child.stdout.take().expect("its output")).lines();
+    let mut output = BufReader::new(child.stdout.take().expect("its output")).lines();
     let mut lines = Vec::new();
     while lines.len() < count {
-        lines.push(told.next_line().await.expect("it can be read").expect("it has not ended"));
+        lines.push(output.next_line().await.expect("it can be read").expect("it has not ended"));
     }
     lines
 }
 
-/// Runs it at one node after the other: a script does not care which.
+/// Runs commands at changing nodes: a script does not depend on the node.
 struct Shell<'c> {
     cluster: &'c Cluster,
     turn: std::cell::Cell<usize>,
@@ -42,11 +43,11 @@ impl Shell<'_> {
     }
 
     async fn done(&self, line: &str) -> Vec<String> {
-        cells(&said(&self.run(line).await, 0))
+        cells(&output_of(&self.run(line).await, 0))
     }
 
     async fn fails(&self, line: &str, code: i32, why: &str) {
-        let text = said(&self.run(line).await, code);
+        let text = output_of(&self.run(line).await, code);
         assert!(text.contains(why), "{why:?} is not in {text:?}");
     }
 }
@@ -56,8 +57,8 @@ fn shell(cluster: &Cluster) -> Shell<'_> {
 }
 
 #[test]
-fn a_script_takes_renews_and_gives_back_a_grant_by_its_id() {
-    together(LONG, async {
+fn a_script_acquires_renews_and_releases_a_grant_by_its_id() {
+    run_parallel(LONG, async {
         let cluster = Cluster::start().await;
         let sh = shell(&cluster);
         let first = sh.done("grants take deploy --ttl 1m --owner ci-7 --meta build=81 --lock-delay 1s --max-hold 1h").await;
@@ -70,14 +71,10 @@ fn a_script_takes_renews_and_gives_back_a_grant_by_its_id() {
         sh.fails("grants take deploy --wait 200ms", 75, "did not become free").await;
         let late = sh.done("grants take deploy --respond-async --ttl 1m").await;
         let urgent = sh.done("grants take deploy --respond-async --ttl 1m --priority 5").await;
-        assert_eq!(
-            (late[2].as_str(), late[5].as_str(), urgent[5].as_str()),
-            ("queued", "2", "2"),
-            "the urgent one stands before"
-        );
+        assert_eq!((late[2].as_str(), late[5].as_str(), urgent[5].as_str()), ("queued", "2", "2"), "the urgent one comes first");
         assert_eq!(sh.done(&format!("grants renew {id} --ttl 2m")).await[0], "2m");
         sh.done(&format!("locks fence deploy {token} --grant {id}")).await;
-        let queue = said(&sh.run("locks queue deploy -o json").await, 0);
+        let queue = output_of(&sh.run("locks queue deploy -o json").await, 0);
         assert!(queue.contains(r#""meta":{"build":"81"}"#), "{queue}");
         sh.done(&format!("grants release {id}")).await;
         sh.fails(&format!("locks fence deploy {token}"), 1, "stale_token").await;
@@ -93,8 +90,8 @@ fn a_script_takes_renews_and_gives_back_a_grant_by_its_id() {
 }
 
 #[test]
-fn a_script_changes_the_mode_of_a_grant_and_takes_several_in_one_step() {
-    together(LONG, async {
+fn a_script_changes_the_mode_of_a_grant_and_acquires_several_locks_in_one_step() {
+    run_parallel(LONG, async {
         let cluster = Cluster::start().await;
         let sh = shell(&cluster);
         let one = sh.done("grants take table --shared --ttl 1m").await;
@@ -108,7 +105,7 @@ fn a_script_changes_the_mode_of_a_grant_and_takes_several_in_one_step() {
         let shared = sh.done(&format!("grants downgrade {}", one[0])).await;
         assert_eq!((shared[4].as_str(), token(&shared)), ("shared", token(&alone)));
 
-        let both = said(&sh.run("grants take orders --and-shared stock --ttl 1m -o json").await, 0);
+        let both = output_of(&sh.run("grants take orders --and-shared stock --ttl 1m -o json").await, 0);
         assert!(both.contains(r#"{"name":"stock","mode":"shared"}"#), "{both}");
         sh.done("grants take stock --shared").await;
         sh.fails("grants take orders", 75, "lock_held").await;
@@ -120,7 +117,7 @@ fn a_script_changes_the_mode_of_a_grant_and_takes_several_in_one_step() {
 
 #[test]
 fn a_session_of_a_script_owns_its_grants_and_its_nodes() {
-    together(LONG, async {
+    run_parallel(LONG, async {
         let cluster = Cluster::start().await;
         let sh = shell(&cluster);
         let opened = sh.done("sessions open --ttl 1m --name nightly --meta host=n7").await;
@@ -136,9 +133,9 @@ fn a_session_of_a_script_owns_its_grants_and_its_nodes() {
         assert_eq!(sh.done(&format!("sessions keepalive {id}")).await[0], "1m");
         let gone = "0".repeat(32);
         let kept = sh.run(&format!("sessions keepalive {id} {gone}")).await;
-        assert!(said(&kept, 1).contains("1 of 2 sessions have ended"), "{kept:?}");
+        assert!(output_of(&kept, 1).contains("1 of 2 sessions have ended"), "{kept:?}");
         assert!(String::from_utf8_lossy(&kept.stdout).contains(&format!("{id}\talive")), "{kept:?}");
-        let shown = said(&sh.run(&format!("sessions show {number}")).await, 0);
+        let shown = output_of(&sh.run(&format!("sessions show {number}")).await, 0);
         assert!(shown.contains("nightly") && shown.contains("/workers/3"), "{shown}");
         let revision = sh.done("node put /box y").await[2].clone();
         sh.done(&format!("node get /box --local --min-revision {revision}")).await;
@@ -152,12 +149,12 @@ fn a_session_of_a_script_owns_its_grants_and_its_nodes() {
 
 #[test]
 fn a_script_sees_the_leader_and_the_leader_proclaims() {
-    together(LONG, async {
+    run_parallel(LONG, async {
         let cluster = Cluster::start().await;
         let sh = shell(&cluster);
         sh.fails("elections show primary", 1, "no_leader").await;
         let leads = sh.done("grants take primary --value http://a:1 --ttl 1m").await;
-        let shown = said(&sh.run("elections show primary").await, 0);
+        let shown = output_of(&sh.run("elections show primary").await, 0);
         assert!(shown.contains("value\thttp://a:1\n"), "{shown}");
         sh.done(&format!("elections proclaim primary http://a:2 --grant {}", leads[0])).await;
         sh.fails(&format!("elections proclaim primary x --grant {}", "0".repeat(26)), 1, "not_leader").await;
@@ -167,26 +164,26 @@ fn a_script_sees_the_leader_and_the_leader_proclaims() {
 }
 
 #[test]
-fn a_command_that_holds_for_too_long_is_stopped_and_its_words_stand_in_the_queue() {
-    together(SHORT, async {
+fn a_command_that_holds_for_too_long_is_stopped_and_the_queue_shows_its_meta() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let (url, fairhold) = (&cluster.nodes[0].url, env!("CARGO_BIN_EXE_fairhold"));
         let queue = [fairhold, "locks", "queue", "loom", "-o", "json", "-e", url];
         let options = ["lock", "-e", url, "loom", "--meta", "build=81", "--meta", "host=n7", "--"];
         let output = Command::new(fairhold).args(options).args(queue).output().await.expect("it runs");
-        assert!(said(&output, 0).contains(r#""meta":{"build":"81","host":"n7"}"#), "{output:?}");
+        assert!(output_of(&output, 0).contains(r#""meta":{"build":"81","host":"n7"}"#), "{output:?}");
         let long = ["lock", "-e", url, "loom", "--max-hold", "1s", "--", "sleep", "600"];
         let output = Command::new(fairhold).args(long).output().await.expect("it runs");
         assert_eq!(output.status.code(), Some(79), "{output:?}");
         let wrong = ["lock", "-e", url, "loom", "--meta", "build", "--", "true"];
         let output = Command::new(fairhold).args(wrong).output().await.expect("it runs");
-        assert!(said(&output, 2).contains("KEY=VALUE"), "{output:?}");
+        assert!(output_of(&output, 2).contains("KEY=VALUE"), "{output:?}");
     });
 }
 
 #[test]
-fn a_watch_in_a_shell_is_as_narrow_as_it_is_asked_to_be() {
-    together(SHORT, async {
+fn the_options_of_a_watch_in_a_shell_narrow_it() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let sh = shell(&cluster);
         for path in ["/app", "/app/a", "/app/a/deep"] {

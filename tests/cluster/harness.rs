@@ -1,8 +1,8 @@
-//! Starts real nodes on free ports of this machine, hurts them, and shows their logs where a test fails.
+//! Starts real nodes on free ports of this machine, injects faults, and shows the nodes' logs if a test fails.
 
 use crate::{
     client::{Call, Client},
-    leaderships::{self, Deeds, Leadership, Span, leaderships},
+    leaderships::{self, Causes, Leadership, Span, leaderships},
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -28,42 +28,42 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// How many nodes a cluster of these tests has.
+/// Nodes in a cluster of these tests.
 pub(crate) const NODES: usize = 3;
 
-/// A cluster that is not ready by then will not be.
+/// How long a cluster may take to become ready.
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// Where a test ends that hangs.
+/// Time limit of an ordinary test.
 pub(crate) const SHORT: Duration = Duration::from_secs(120);
 
-/// The same for a test that does a lot.
+/// Time limit of a long test.
 pub(crate) const LONG: Duration = Duration::from_secs(300);
 
-/// How often a condition is looked at that no event announces.
+/// Polling interval for conditions that no event announces.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A process that was killed is gone by then.
+/// How long a killed process may take to disappear.
 const GONE_WITHIN: Duration = Duration::from_secs(30);
 
 /// Lines of each node's log that a failed test shows.
 const LOG_TAIL_LINES: usize = 60;
 
-/// Below the range from which the kernel takes ports for outgoing connections, so that a node that restarts finds its own free.
+/// Below the kernel's range for outgoing ports, so that a restarted node finds its own port free.
 const PORTS: std::ops::Range<u16> = 15_000..32_000;
 
 static GATE: RwLock<()> = RwLock::const_new(());
 
-/// Runs a test that shares the machine with others of its sort.
-pub(crate) fn together(limit: Duration, body: impl Future<Output = ()>) {
+/// Runs a test that may share the machine with other tests.
+pub(crate) fn run_parallel(limit: Duration, body: impl Future<Output = ()>) {
     block_on(async {
         let _shared = GATE.read().await;
         within(limit, body).await;
     });
 }
 
-/// Runs a test that has the machine for itself, because it is heavy or because its times mean something.
-pub(crate) fn alone(limit: Duration, body: impl Future<Output = ()>) {
+/// Runs a test that needs the machine to itself, because it is heavy or measures times.
+pub(crate) fn run_exclusive(limit: Duration, body: impl Future<Output = ()>) {
     block_on(async {
         let _alone = GATE.write().await;
         within(limit, body).await;
@@ -75,19 +75,19 @@ fn block_on(body: impl Future<Output = ()>) {
 }
 
 async fn within(limit: Duration, body: impl Future<Output = ()>) {
-    // Pinned here, so that it is still alive, and shows its nodes' logs, while the panic below unwinds.
+    // Pinned here, so that the body is still alive and shows its nodes' logs while the panic below unwinds.
     let mut body = pin!(body);
     assert!(tokio::time::timeout(limit, body.as_mut()).await.is_ok(), "this test is not done within {limit:?}");
 }
 
-/// Lets time pass where time is what a client does: between two renewals, before a retry, at a random moment.
-/// Not a way to wait for the servers: they are waited for by what they answer.
-pub(crate) async fn pass(time: Duration) {
+/// Lets time pass where a client would: between two renewals, before a retry, at a random moment.
+/// Do not wait for servers with it: poll their answers instead.
+pub(crate) async fn pass_time(time: Duration) {
     let never = std::future::pending::<()>();
-    assert!(tokio::time::timeout(time, never).await.is_err(), "nothing comes from a future that never does");
+    assert!(tokio::time::timeout(time, never).await.is_err(), "the pending future completed");
 }
 
-/// Looks until `condition` gives a value; panics where it has not within `limit`.
+/// Polls until `condition` returns a value; panics if it has not within `limit`.
 pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
     what: &str,
     limit: Duration,
@@ -99,63 +99,63 @@ pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
             return value;
         }
         assert!(started.elapsed() < limit, "not within {limit:?}: {what}");
-        pass(LOOK_EVERY).await;
+        pass_time(LOOK_EVERY).await;
     }
 }
 
-/// The program as a shell with a person before it starts it: signals end it, also where those who run the tests ignore them.
+/// The program as an interactive shell starts it: signals end it even if the test runner ignores them.
 pub(crate) fn program() -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=INT,QUIT,HUP", env!("CARGO_BIN_EXE_fairhold")]);
     command
 }
 
-/// Waits for tasks, in any order, and passes on the first panic at once.
+/// Waits for tasks, in any order, and propagates the first panic at once.
 pub(crate) async fn all<T: Send + 'static>(tasks: Vec<JoinHandle<T>>) -> Vec<T> {
     let tasks: Vec<_> = tasks.into_iter().map(|task| async { task.await.map_err(|error| error.to_string()) }).collect();
     futures_util::future::try_join_all(tasks).await.unwrap_or_else(|error| panic!("a client's task: {error}"))
 }
 
-/// Prints figures also where the test passes.
+/// Prints figures even if the test passes.
 pub(crate) fn report(line: &str) {
     writeln!(std::io::stderr().lock(), "{line}").expect("standard error can be written");
 }
 
-/// One node: where it lives and, while it runs, its process.
+/// One node: its addresses and data, and its process while it runs.
 #[derive(Debug)]
 pub(crate) struct NodeProcess {
     pub(crate) id: usize,
     pub(crate) url: String,
-    /// Where it listens for the other nodes.
+    /// The address at which it listens for the other nodes.
     pub(crate) peer_address: String,
     pub(crate) data: PathBuf,
     pub(crate) log: PathBuf,
-    /// Variables of its next process.
+    /// Environment variables for its next process.
     pub(crate) environment: Vec<(String, OsString)>,
     members: Vec<String>,
-    /// The key that it shares with the other nodes.
+    /// The file with the key that it shares with the other nodes.
     pub(crate) peer_key_file: Option<PathBuf>,
-    /// The memory cgroup in which it starts, where it has one of its own.
+    /// The memory cgroup in which it starts, if it has its own.
     pub(crate) cgroup: Option<PathBuf>,
-    /// What else it is started with.
+    /// Further arguments of its start.
     pub(crate) flags: Vec<String>,
-    /// Where it listens for clients, where that is not the address of its URL.
+    /// The address at which it listens for clients, if that differs from its URL.
     listen: Option<String>,
     child: Option<Child>,
-    /// The node ends when this does, so that none is left where the tests are killed.
-    leash: Option<ChildStdin>,
-    /// When the test kept it from its work.
+    /// The node ends when this pipe closes, so none is left over if the tests are killed.
+    stdin: Option<ChildStdin>,
+    /// The times during which the test kept it from working.
     absences: Mutex<Vec<Span>>,
 }
 
 impl NodeProcess {
-    /// Starts the process; it is not ready yet.
+    /// Starts the process, and does not wait until it is ready.
     pub(crate) fn start(&mut self) {
         assert!(self.child.is_none(), "node {} runs already", self.id);
         let log = OpenOptions::new().create(true).append(true).open(&self.log).expect("a log file");
         let mut command = match &self.cgroup {
             None => Command::new(env!("CARGO_BIN_EXE_fairhold")),
-            // A node reads at its start how much memory it may have, so it must start in the group.
+            // A node reads its memory limit at its start, so it must start in the group.
             Some(cgroup) => {
                 let mut shell = Command::new("sh");
                 shell.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(cgroup.join("cgroup.procs"));
@@ -177,63 +177,64 @@ impl NodeProcess {
         command.args(&self.flags).arg("--exit-with-parent").stdin(Stdio::piped());
         command.stdout(log.try_clone().expect("a second handle")).stderr(log).kill_on_drop(true);
         let mut child = command.spawn().expect("fairhold serve starts");
-        self.leash = child.stdin.take();
+        self.stdin = child.stdin.take();
         self.child = Some(child);
-        self.is_back();
+        self.end_absence();
     }
 
-    /// The test keeps it from its work from now on.
-    fn is_away(&self) {
-        let mut absences = self.absences.lock().expect("nobody panics with it");
+    /// From now on the test keeps it from working.
+    fn begin_absence(&self) {
+        let mut absences = self.absences.lock().expect("the mutex is not poisoned");
         if absences.last().is_none_or(|last| last.until.is_some()) {
             absences.push(Span::from_now());
         }
     }
 
-    fn is_back(&self) {
-        let mut absences = self.absences.lock().expect("nobody panics with it");
+    fn end_absence(&self) {
+        let mut absences = self.absences.lock().expect("the mutex is not poisoned");
         if let Some(last) = absences.last_mut() {
             last.until.get_or_insert_with(leaderships::now);
         }
     }
 
-    /// Takes clients at every address of this machine, from its next start on.
+    /// From its next start on, accepts clients at every address of this machine.
     pub(crate) fn listen_everywhere(&mut self) {
         let port = self.url.rsplit(':').next().expect("a URL with a port");
         self.listen = Some(format!("0.0.0.0:{port}"));
     }
 
-    /// Takes clients at another port from its next start on, and leaves the one of its URL to somebody else; says where.
+    /// From its next start on, accepts clients at another port, so that something else can take the port of its URL.
+    /// Returns its new URL.
     pub(crate) fn listen_elsewhere(&mut self) -> String {
         let address = format!("127.0.0.1:{}", free_port());
         self.listen = Some(address.clone());
         address
     }
 
-    /// The number of its process.
+    /// The id of its process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().and_then(Child::id).unwrap_or_else(|| panic!("node {} does not run", self.id))
     }
 
-    /// Sends its process a signal.
+    /// Sends a signal to its process.
     pub(crate) fn signal(&self, signal: Signal) {
-        // Before the signal, so that nothing that follows from it comes first.
+        // Before the signal, so that every consequence comes later.
         if signal != Signal::CONT {
-            self.is_away();
+            self.begin_absence();
         }
         signal_pid(self.pid(), signal);
         if signal == Signal::CONT {
-            self.is_back();
+            self.end_absence();
         }
     }
 
-    /// `kill -9`, and waits until it is gone.
+    /// Sends SIGKILL, and waits until the process is gone.
     pub(crate) async fn kill(&mut self) {
         self.signal(Signal::KILL);
         self.exited().await;
     }
 
-    /// SIGTERM, and waits until it has ended by itself.
+    /// Sends SIGTERM, and waits until the process ends.
     pub(crate) async fn terminate(&mut self) -> ExitStatus {
         self.signal(Signal::TERM);
         self.exited().await
@@ -241,24 +242,24 @@ impl NodeProcess {
 
     /// Waits for the end of its process.
     pub(crate) async fn exited(&mut self) -> ExitStatus {
-        self.is_away();
+        self.begin_absence();
         let mut child = self.child.take().unwrap_or_else(|| panic!("node {} does not run", self.id));
         let exited = tokio::time::timeout(GONE_WITHIN, child.wait()).await;
         exited.unwrap_or_else(|_| panic!("node {} still runs after {GONE_WITHIN:?}", self.id)).expect("a child can be waited for")
     }
 
-    /// Whether its process has ended by itself.
+    /// Whether its process has ended although the test did not end it.
     pub(crate) fn has_exited(&mut self) -> bool {
         let child = self.child.as_mut();
         let ended = child.is_some_and(|child| child.try_wait().expect("a child can be asked").is_some());
         if ended {
             self.child = None;
-            self.is_away();
+            self.begin_absence();
         }
         ended
     }
 
-    /// Lives in another node's data directory from its next start on.
+    /// Uses another node's data directory from its next start on.
     pub(crate) fn move_to(&mut self, data: &Path) {
         data.clone_into(&mut self.data);
     }
@@ -268,13 +269,13 @@ impl NodeProcess {
         self.child.is_some()
     }
 
-    /// What it has logged so far.
+    /// Everything that it has logged so far.
     pub(crate) fn log_text(&self) -> String {
         fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 }
 
-/// Sends a process a signal.
+/// Sends a signal to a process.
 pub(crate) fn signal_pid(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process number");
     kill_process(pid, signal).expect("a process can be signalled");
@@ -295,11 +296,11 @@ pub(crate) fn write_secret(file: &Path, text: &str) {
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<NodeProcess>,
     client: Client,
-    /// When all of its nodes were ready for the first time.
+    /// The time at which all of its nodes were first ready.
     was_ready: Option<u64>,
-    /// How many elections the test said to expect.
+    /// How many elections the test declared as expected.
     expected: AtomicUsize,
-    /// Why the logs say nothing, where they do not.
+    /// Why the logs name no leader, if they may not.
     without_logs: Option<&'static str>,
     _folder: TempDir,
 }
@@ -310,7 +311,7 @@ impl Cluster {
         Cluster::start_with(&[]).await
     }
 
-    /// The same, of nodes with further flags.
+    /// Like `start`, with further flags for each node.
     pub(crate) async fn start_with(flags: &[&str]) -> Cluster {
         let mut cluster = Cluster::plan();
         for node in &mut cluster.nodes {
@@ -321,7 +322,7 @@ impl Cluster {
         cluster
     }
 
-    /// A cluster of which no node runs yet.
+    /// A cluster with no running node.
     pub(crate) fn plan() -> Cluster {
         leaderships::watch_the_machine();
         let folder = tempfile::Builder::new().prefix("fairhold-cluster-").tempdir().expect("a temporary folder");
@@ -344,7 +345,7 @@ impl Cluster {
             flags: Vec::new(),
             listen: None,
             child: None,
-            leash: None,
+            stdin: None,
             absences: Mutex::default(),
         });
         let nodes: Vec<NodeProcess> = nodes.collect();
@@ -352,7 +353,7 @@ impl Cluster {
         Cluster { nodes, client, was_ready: None, expected: AtomicUsize::new(0), without_logs: None, _folder: folder }
     }
 
-    /// Gives every node another port for the other nodes, from its next start on.
+    /// Gives every node another port for its peers, from its next start on.
     pub(crate) fn change_peer_ports(&mut self) {
         let peers: Vec<String> = self.nodes.iter().map(|_| format!("127.0.0.1:{}", free_port())).collect();
         let urls: Vec<String> = self.nodes.iter().map(|node| node.url.clone()).collect();
@@ -363,12 +364,12 @@ impl Cluster {
         }
     }
 
-    /// A client of all nodes, which begins with the one of that index.
+    /// A client of all nodes that prefers the node with this index.
     pub(crate) fn client(&self, first: usize) -> Client {
         self.client.beginning_with(first)
     }
 
-    /// Waits until every node that runs is ready.
+    /// Waits until every running node is ready.
     pub(crate) async fn ready(&mut self) {
         for index in 0..self.nodes.len() {
             if self.nodes[index].runs() {
@@ -389,11 +390,11 @@ impl Cluster {
                 return;
             }
             assert!(started.elapsed() < READY_WITHIN, "node {id} is not ready after {READY_WITHIN:?}");
-            pass(LOOK_EVERY).await;
+            pass_time(LOOK_EVERY).await;
         }
     }
 
-    /// The index of the node that says of itself that it leads, once there is one.
+    /// The index of the node that reports itself as the leader; waits for one.
     pub(crate) async fn leader(&self) -> usize {
         eventually("a leader", READY_WITHIN, || self.leader_now()).await
     }
@@ -409,57 +410,57 @@ impl Cluster {
         None
     }
 
-    /// Two nodes that do not lead.
+    /// The two nodes that do not lead.
     pub(crate) async fn followers(&self) -> [usize; 2] {
         let leader = self.leader().await;
         [(leader + 1) % NODES, (leader + 2) % NODES]
     }
 
-    /// Starts a node again in its old directory and waits until it is ready.
+    /// Starts a node again in its old directory, and waits until it is ready.
     pub(crate) async fn restart(&mut self, index: usize) {
         self.nodes[index].start();
         self.node_ready(index).await;
     }
 
-    /// Allows so many elections for which the test gives no other cause that the harness could see.
-    pub(crate) fn expects_elections(&self, most: usize, reason: &str) {
+    /// Allows up to `most` elections whose cause the harness cannot see.
+    pub(crate) fn expect_elections(&self, most: usize, reason: &str) {
         assert!(!reason.is_empty(), "an election has a reason");
         self.expected.fetch_add(most, Ordering::SeqCst);
     }
 
-    /// Allows logs that say nothing of its leaders.
-    pub(crate) fn has_no_logs(&mut self, reason: &'static str) {
+    /// Allows logs that name no leader.
+    pub(crate) fn allow_missing_logs(&mut self, reason: &'static str) {
         self.without_logs = Some(reason);
     }
 
-    /// The leaders that it had so far.
+    /// The leaders so far.
     pub(crate) fn leaderships(&self) -> Vec<Leadership> {
         let logs: Vec<(usize, String)> = self.nodes.iter().map(|node| (node.id, node.log_text())).collect();
         leaderships(&logs)
     }
 
-    /// What went on that the test gave no reason for: changes of the leader, and nodes that ended.
+    /// Leader changes and node exits that the test did not cause.
     pub(crate) fn unexplained(&mut self) -> Vec<String> {
         let mut complaints = Vec::new();
         for node in &mut self.nodes {
-            let is_away = node.absences.get_mut().is_ok_and(|spans| spans.last().is_some_and(|last| last.until.is_none()));
-            if !is_away && node.has_exited() {
-                complaints.push(format!("node {} has ended by itself", node.id));
+            let begin_absence = node.absences.get_mut().is_ok_and(|spans| spans.last().is_some_and(|last| last.until.is_none()));
+            if !begin_absence && node.has_exited() {
+                complaints.push(format!("node {} ended, although the test did not end it", node.id));
             }
         }
-        let absences = self.nodes.iter().map(|node| (node.id, node.absences.lock().expect("nobody panics with it").clone()));
-        let deeds = Deeds {
+        let absences = self.nodes.iter().map(|node| (node.id, node.absences.lock().expect("the mutex is not poisoned").clone()));
+        let causes = Causes {
             ready: self.was_ready,
             absences: absences.collect(),
-            requests: self.client.requests_for_a_leader(),
+            requests: self.client.leader_requests(),
             expected: self.expected.load(Ordering::SeqCst),
             stalls: leaderships::stalls(),
         };
         let leaders = self.leaderships();
         if self.was_ready.is_some() && leaders.is_empty() && self.without_logs.is_none() {
-            complaints.push("no log names a leader, so nothing can be said of elections: is FAIRHOLD_LOG set?".to_owned());
+            complaints.push("no log names a leader, so elections cannot be checked: is FAIRHOLD_LOG set?".to_owned());
         }
-        complaints.extend(deeds.unexplained(&leaders, self.nodes.len()));
+        complaints.extend(causes.unexplained(&leaders, self.nodes.len()));
         complaints
     }
 
@@ -481,7 +482,7 @@ impl Drop for Cluster {
             self.show_logs();
         }
         for child in self.nodes.iter_mut().filter_map(|node| node.child.as_mut()) {
-            // It may have ended by itself: then there is nothing to kill.
+            // It may have ended already: then there is nothing to kill.
             drop(child.start_kill());
         }
         let started = Instant::now();
@@ -494,22 +495,22 @@ impl Drop for Cluster {
     }
 }
 
-/// The list of members with which every node is started.
+/// The member list with which every node starts.
 fn member_list(urls: &[String], peers: &[String]) -> Vec<String> {
     (1..).zip(urls.iter().zip(peers)).map(|(id, (url, peer))| format!("{id}={url},{peer}")).collect()
 }
 
-/// Whether two URLs name one address, a slash at the end or not.
+/// Whether two URLs have the same address, with or without a final slash.
 pub(crate) fn same_address(a: &str, b: &str) -> bool {
     a.trim_end_matches('/') == b.trim_end_matches('/')
 }
 
-/// A port that nobody listens on, and that no other test of this process was given.
+/// A port on which nothing listens, and which no other test of this process received.
 pub(crate) fn free_port() -> u16 {
     free_ports(&[0])
 }
 
-/// A port that is free together with those at the given distances from it.
+/// Like `free_port`: the ports at the given distances from it are free too.
 pub(crate) fn free_ports(offsets: &[u16]) -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let span = PORTS.end - PORTS.start;

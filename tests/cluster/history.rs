@@ -1,9 +1,9 @@
-//! Who held a lock is told by every node, page by page, also after all of them were killed.
+//! Every node reports the past holders of a lock, page by page, even after all nodes were killed.
 
 use crate::{
     all_killed::kill_all_and_start_again,
     client::{Answer, Call, Client, new_key},
-    harness::{Cluster, LONG, SHORT, alone, pass, together},
+    harness::{Cluster, LONG, SHORT, pass_time, run_exclusive, run_parallel},
 };
 
 fn items(page: &Answer) -> Vec<serde_json::Value> {
@@ -20,7 +20,7 @@ fn tokens(items: &[serde_json::Value]) -> Vec<u64> {
 
 #[test]
 fn the_history_of_a_lock_is_newest_first_and_answers_any_point_in_time() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let first = client.acquire("crane", "ttl=60s&owner=ann").await;
@@ -43,14 +43,14 @@ fn the_history_of_a_lock_is_newest_first_and_answers_any_point_in_time() {
             for (index, token) in newest_first.iter().enumerate() {
                 let then = history(&cluster.client(node), &format!("?at={token}")).await;
                 assert_eq!(tokens(&then), [*token], "at revision {token}");
-                // Two may have held within one millisecond, one after the other; never none.
+                // Two may have held it within one millisecond, one after the other; but at least one did.
                 let from = found[index]["from"].as_str().expect("a time");
                 let now_or_never = found[index]["to"].as_str() == Some(from);
                 let then = history(&cluster.client(node), &format!("?at={from}")).await;
                 assert!(now_or_never || tokens(&then).contains(token), "at {from}: {then:?}");
             }
         }
-        assert!(history(&client, "?at=1").await.is_empty(), "nobody held it at revision 1");
+        assert!(history(&client, "?at=1").await.is_empty(), "it had no holder at revision 1");
         client.send(&Call::get("/v1/locks/crane/history?at=noon")).await.expect_problem(400, "bad_request");
 
         let page = client.send(&Call::get("/v1/locks/crane/history?limit=2")).await.expect_status(200);
@@ -67,8 +67,8 @@ fn the_history_of_a_lock_is_newest_first_and_answers_any_point_in_time() {
 }
 
 #[test]
-fn history_and_numbers_are_there_after_all_nodes_were_killed() {
-    alone(LONG, async {
+fn history_and_statistics_survive_the_kill_of_all_nodes() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let client = cluster.client(0);
         for owner in ["ann", "bob"] {
@@ -88,13 +88,13 @@ fn history_and_numbers_are_there_after_all_nodes_were_killed() {
 
 #[test]
 fn a_refused_request_gets_the_grants_ahead_and_the_usual_wait() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
-        // Who held it before says how long the next may.
+        // The lengths of past holds predict the next one.
         let before = client.acquire("crane", "ttl=60s").await;
         let slept = std::time::Duration::from_millis(300);
-        pass(slept).await;
+        pass_time(slept).await;
         client.release(&before.id).await;
         let holder = client.acquire("crane", "ttl=60s&owner=ann&meta=%7B%22build%22:%2281%22%7D").await;
         let queued = Call::post("/v1/locks/crane?ttl=60s&owner=bob").with("prefer", "respond-async");
@@ -114,7 +114,7 @@ fn a_refused_request_gets_the_grants_ahead_and_the_usual_wait() {
         let queue = client.send(&Call::get("/v1/locks/crane/queue")).await.expect_status(200);
         assert!(queue.json["items"][1]["estimate"].is_string() && queue.json["items"][0].get("estimate").is_none(), "{queue:?}");
 
-        // Where the time goes: only here somebody had to wait.
+        // The lock with the longest waits: only this one had any.
         let idle = client.acquire("idle", "ttl=60s").await;
         client.release(&idle.id).await;
         client.release(&holder.id).await;

@@ -1,10 +1,10 @@
-//! Crowds that do no work: slow, idle and silent connections, and nonsense at the peer ports, while honest clients lock and
-//! unlock.
+//! Crowds that do no work: slow, idle and silent connections, and nonsense at the peer ports, while honest clients lock
+//! and unlock.
 
 use crate::{
     client::{Call, Client},
     fairness::Dice,
-    harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
+    harness::{Cluster, LONG, NODES, all, eventually, pass_time, report, run_exclusive},
     trial,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -23,10 +23,10 @@ use tokio::{
 
 const HONEST: usize = 16;
 
-/// Addresses from which the crowd comes: 127.0.0.2 and those after it.
+/// Source addresses of the crowd: 127.0.0.2 and the next ones.
 const SOURCES: usize = 8;
 
-/// Honest operations are slower than this only once in a hundred times, while the machine does nothing else but the trial.
+/// The highest 99th percentile of honest operations, while the machine runs nothing but this trial.
 const P99_MAX: Duration = Duration::from_secs(1);
 
 fn crowd() -> usize {
@@ -37,7 +37,7 @@ fn lasts() -> Duration {
     Duration::from_secs(trial::size(5, 40))
 }
 
-/// As many sockets as the system lets this process have.
+/// Raises the limit of open files of this process to the maximum.
 pub(crate) fn raise_files() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
@@ -50,7 +50,7 @@ pub(crate) async fn connect(address: SocketAddr, number: usize) -> std::io::Resu
     socket.connect(address).await
 }
 
-/// What the crowd and the honest have in common.
+/// The state that the crowd and the honest clients share.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trial {
     pub(crate) over: Arc<AtomicBool>,
@@ -71,12 +71,12 @@ async fn dribble(stream: &mut TcpStream, text: &[u8], trial: &Trial) -> std::io:
             return Ok(());
         }
         stream.write_all(&[*byte]).await?;
-        pass(Duration::from_secs(1)).await;
+        pass_time(Duration::from_secs(1)).await;
     }
     Ok(())
 }
 
-/// Waits until the server hangs up, or for the end of the trial.
+/// Waits until the server closes the connection, or the trial ends.
 async fn stay(stream: &mut TcpStream, trial: &Trial) -> std::io::Result<()> {
     let mut answer = [0; 1024];
     while !trial.is_over() {
@@ -89,17 +89,17 @@ async fn stay(stream: &mut TcpStream, trial: &Trial) -> std::io::Result<()> {
     Ok(())
 }
 
-/// One nuisance after the other, of the sort that its number says: whoever is hung up on comes again.
+/// Repeats one kind of nuisance, selected by the number; reconnects whenever the server closes the connection.
 pub(crate) async fn dawdle(address: SocketAddr, number: usize, trial: Trial) {
     const HALF_A_HEAD: &[u8] = b"POST /v1/locks/x?wait=10m HTTP/1.1\r\nHost: x\r\nX-Some";
     while !trial.is_over() {
         let Ok(mut stream) = connect(address, number).await else {
-            pass(Duration::from_millis(200)).await;
+            pass_time(Duration::from_millis(200)).await;
             continue;
         };
         trial.open.fetch_add(1, SeqCst);
         trial.connected.fetch_add(1, SeqCst);
-        // However it ends, it is begun again.
+        // However it ends, it starts again.
         let _ended = match number % 5 {
             0 => async { stream.write_all(HALF_A_HEAD).await }.await,
             1 => dribble(&mut stream, HALF_A_HEAD, &trial).await,
@@ -114,14 +114,14 @@ pub(crate) async fn dawdle(address: SocketAddr, number: usize, trial: Trial) {
     }
 }
 
-/// Asks for much, again and again, and reads nothing of it.
+/// Repeatedly requests large answers, and never reads them.
 async fn never_read(stream: &mut TcpStream, trial: &Trial) -> std::io::Result<()> {
     while !trial.is_over() {
         let asked = stream.write_all(b"GET /v1/nodes/large HTTP/1.1\r\nHost: x\r\n\r\n");
         if let Ok(asked) = tokio::time::timeout(Duration::from_secs(1), asked).await {
             asked?;
         }
-        pass(Duration::from_secs(1)).await;
+        pass_time(Duration::from_secs(1)).await;
     }
     Ok(())
 }
@@ -131,7 +131,7 @@ async fn slow_body(stream: &mut TcpStream, trial: &Trial) -> std::io::Result<()>
     dribble(stream, &[b'x'; 1_000], trial).await
 }
 
-/// Locks and unlocks a lock of its own until the trial is over: how long each took, and what a node refused.
+/// Locks and unlocks its own lock until the trial is over; returns how long each round took, refusals included.
 async fn honest(client: Client, number: usize, trial: Trial) -> Vec<Duration> {
     let mut took = Vec::new();
     while !trial.is_over() {
@@ -143,7 +143,7 @@ async fn honest(client: Client, number: usize, trial: Trial) -> Vec<Duration> {
     took
 }
 
-/// The terms that the nodes are in.
+/// The current terms of the nodes.
 pub(crate) async fn terms(cluster: &Cluster) -> Vec<u64> {
     let mut terms = Vec::new();
     for node in 0..NODES {
@@ -153,11 +153,11 @@ pub(crate) async fn terms(cluster: &Cluster) -> Vec<u64> {
     terms
 }
 
-/// Runs the honest beside the crowd; they must not notice it.
+/// Runs the honest clients next to the crowd; they must not notice it.
 async fn endure(story: &str, cluster: &mut Cluster, trial: Trial, crowd: Vec<tokio::task::JoinHandle<()>>) {
     let before = terms(cluster).await;
     let working: Vec<_> = (0..HONEST).map(|number| tokio::spawn(honest(cluster.client(number), number, trial.clone()))).collect();
-    pass(lasts()).await;
+    pass_time(lasts()).await;
     let open = trial.open.load(SeqCst);
     let after = terms(cluster).await;
     trial.over.store(true, SeqCst);
@@ -167,11 +167,11 @@ async fn endure(story: &str, cluster: &mut Cluster, trial: Trial, crowd: Vec<tok
     let (p50, p99, max) = (took[took.len() / 2], took[took.len() * 99 / 100], took[took.len() - 1]);
     let connected = trial.connected.load(SeqCst);
     report(&format!(
-        "{story}: {open} connections open at the end, {connected} made in all; {} honest lock-and-unlocks by {HONEST} clients: \
+        "{story}: {open} connections open at the end, {connected} made in all; {} honest lock-unlock rounds by {HONEST} clients: \
          p50 {p50:.1?}, p99 {p99:.1?}, max {max:.1?}; terms {before:?} then {after:?}",
         took.len()
     ));
-    assert_eq!(before, after, "an election was held");
+    assert_eq!(before, after, "there was an election");
     assert!(p99 < P99_MAX, "p99 is {p99:?}");
     for node in 0..NODES {
         assert!(!cluster.nodes[node].has_exited(), "node {} has ended", node + 1);
@@ -179,9 +179,9 @@ async fn endure(story: &str, cluster: &mut Cluster, trial: Trial, crowd: Vec<tok
 }
 
 #[test]
-fn a_crowd_of_slow_and_idle_connections_is_not_noticed_by_honest_clients() {
+fn honest_clients_do_not_notice_a_crowd_of_slow_and_idle_connections() {
     raise_files();
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         cluster.leader().await;
         cluster.client(0).write(&Call::put("/v1/nodes/large", vec![b'x'; 1024 * 1024])).await;
@@ -198,7 +198,7 @@ fn a_crowd_of_slow_and_idle_connections_is_not_noticed_by_honest_clients() {
     });
 }
 
-/// CRC-32 as frames and values have it, bit by bit.
+/// CRC-32 as in frames and values, bit by bit.
 fn crc32(bytes: &[u8]) -> [u8; 4] {
     let mut crc = u32::MAX;
     for byte in bytes {
@@ -210,7 +210,7 @@ fn crc32(bytes: &[u8]) -> [u8; 4] {
     (!crc).to_le_bytes()
 }
 
-/// A frame whose checksum is right, whatever is in it.
+/// A frame with the right checksum, whatever its payload.
 fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(1 + 8 + payload.len() + 4).expect("a short frame").to_le_bytes();
     let body = [&length[..], &[kind], &0_u64.to_le_bytes(), payload].concat();
@@ -218,9 +218,9 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     [body, checksum.to_vec()].concat()
 }
 
-/// A value in its envelope: intact, and full of lengths that are not to be believed.
+/// A value in its envelope: intact, but full of false lengths.
 fn bomb() -> Vec<u8> {
-    // 253 stands before a 64-bit number.
+    // 253 precedes a 64-bit number.
     let giant = [&[253][..], &(1_u64 << 60).to_le_bytes()].concat();
     let value = [&[1][..], &giant.repeat(4)].concat();
     [value.clone(), crc32(&value).to_vec()].concat()
@@ -228,7 +228,7 @@ fn bomb() -> Vec<u8> {
 
 const PREAMBLE: &[u8] = b"FAIRHOLD\x01\x00";
 
-/// What is sent to a peer port, by number, and whether the sender then waits.
+/// The bytes for a peer port, selected by the number, and whether the sender then waits.
 fn nonsense(number: usize, dice: &mut Dice) -> Vec<u8> {
     let random: Vec<u8> = (0..200).map(|_| u8::try_from(dice.below(256)).expect("a byte")).collect();
     match number % 6 {
@@ -245,7 +245,7 @@ pub(crate) async fn pester(address: SocketAddr, number: usize, trial: Trial) {
     let mut dice = Dice::new(number as u64);
     while !trial.is_over() {
         let Ok(mut stream) = connect(address, number).await else {
-            pass(Duration::from_millis(200)).await;
+            pass_time(Duration::from_millis(200)).await;
             continue;
         };
         trial.open.fetch_add(1, SeqCst);
@@ -254,15 +254,15 @@ pub(crate) async fn pester(address: SocketAddr, number: usize, trial: Trial) {
             let _ended = stay(&mut stream, &trial).await;
         }
         trial.open.fetch_sub(1, SeqCst);
-        // Many come again and again, but not as fast as this machine can.
-        pass(Duration::from_millis(100)).await;
+        // Many reconnect repeatedly, but not as fast as this machine can.
+        pass_time(Duration::from_millis(100)).await;
     }
 }
 
 #[test]
-fn nonsense_at_the_peer_ports_is_not_noticed_by_honest_clients_and_keeps_no_node_out() {
+fn nonsense_at_the_peer_ports_disturbs_no_honest_client_and_keeps_no_node_out() {
     raise_files();
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let [_, follower] = cluster.followers().await;
         let trial = Trial::default();
@@ -274,11 +274,11 @@ fn nonsense_at_the_peer_ports_is_not_noticed_by_honest_clients_and_keeps_no_node
             (trial.connected.load(SeqCst) >= crowd() * 2).then_some(())
         })
         .await;
-        // A node that starts again has to get in through all of it.
+        // A restarted node must get through all of it.
         cluster.nodes[follower].kill().await;
         let began = Instant::now();
         cluster.restart(follower).await;
-        report(&format!("nonsense at the peer ports: a node that started again was ready after {:.0?}", began.elapsed()));
+        report(&format!("nonsense at the peer ports: a restarted node was ready after {:.0?}", began.elapsed()));
         endure(&format!("nonsense of {} at the peer ports", crowd()), &mut cluster, trial, pesterers).await;
     });
 }

@@ -1,8 +1,8 @@
-//! Sessions that do nothing but stay alive cost next to nothing: memory by the session, processor time by the keepalive.
+//! Sessions that only stay alive cost next to nothing: memory per session, processor time per keepalive.
 
 use crate::{
     client::{Call, Client},
-    harness::{Cluster, LONG, NODES, all, alone, pass, report},
+    harness::{Cluster, LONG, NODES, all, pass_time, report, run_exclusive},
     metrics::{open_sessions, value},
     procfs::Usage,
     trial,
@@ -10,11 +10,11 @@ use crate::{
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Sessions of one call.
+/// Sessions per call.
 const BATCH: usize = 1_000;
-/// Requests at a time where each session is renewed by a call of its own.
+/// Concurrent requests when each session is renewed by its own call.
 const AT_ONCE: usize = 32;
-/// What a session may cost in memory at most, on each node: it has an id, a number, a name and two index entries.
+/// The most memory that a session may cost on each node: it has an id, a number, a name and two index entries.
 const SESSION_KIB_MAX: f64 = 8.0;
 
 /// One round of keepalives, in batches, at all nodes in turn.
@@ -40,7 +40,7 @@ async fn renew_singly(cluster: &Cluster, ids: &[String]) {
     all(renewing.collect()).await;
 }
 
-/// Renews so often, at that distance, and says what it cost each node's processor, in percent of one core.
+/// Renews `rounds` times at this interval, and reports the processor time of each node, in percent of one core.
 async fn cost(cluster: &Cluster, rounds: u32, every: Duration, ids: &[String], singly: bool) -> String {
     let (started, before) = (Instant::now(), Usage::of_all(&cluster.nodes));
     for round in 1..=rounds {
@@ -49,7 +49,7 @@ async fn cost(cluster: &Cluster, rounds: u32, every: Duration, ids: &[String], s
         } else {
             renew_in_batches(cluster, ids).await;
         }
-        pass((every * round).saturating_sub(started.elapsed())).await;
+        pass_time((every * round).saturating_sub(started.elapsed())).await;
     }
     let (took, after) = (started.elapsed(), Usage::of_all(&cluster.nodes));
     let percent = |(after, before): (&Usage, &Usage)| 100.0 * (after.cpu - before.cpu).as_secs_f64() / took.as_secs_f64();
@@ -59,7 +59,7 @@ async fn cost(cluster: &Cluster, rounds: u32, every: Duration, ids: &[String], s
 
 #[test]
 fn idle_sessions_cost_next_to_nothing() {
-    alone(LONG * 2, async {
+    run_exclusive(LONG * 2, async {
         let (count, rounds, every) = trial::size((500, 1, Duration::from_secs(1)), (10_000, 6, Duration::from_secs(5)));
         let cluster = Cluster::start().await;
         let leader = cluster.leader().await;
@@ -82,7 +82,7 @@ fn idle_sessions_cost_next_to_nothing() {
         report(&format!("processor of each node, keepalives every {every:?} one by one: {singly}"));
         for node in 0..NODES {
             let page = cluster.client(node).once(&Call::get("/metrics")).await.expect_status(200).text;
-            assert_eq!(value(&page, "fairhold_sessions_expired_total"), 0.0, "all of them live");
+            assert_eq!(value(&page, "fairhold_sessions_expired_total"), 0.0, "none has expired");
         }
     });
 }

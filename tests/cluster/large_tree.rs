@@ -1,8 +1,8 @@
-//! A large tree: what it costs in memory, that a snapshot of it delays nobody, and how soon a node is back that has it.
+//! A large tree: its memory, that its snapshots delay no client, and how soon a restarted node is ready.
 
 use crate::{
     client::{Answer, Call, Client},
-    harness::{Cluster, LONG, NODES, all, alone, report},
+    harness::{Cluster, LONG, NODES, all, report, run_exclusive},
     procfs::Usage,
     trial,
 };
@@ -16,26 +16,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Nodes below one parent, made by one transaction.
+/// Nodes below one parent, created by one transaction.
 const BRANCH: usize = 1_000;
 const VALUE_BYTES: usize = 100;
-/// Transactions under way at once while the tree grows.
+/// Concurrent transactions while the tree grows.
 const GROWERS: usize = 4;
-/// Clients that write while snapshots are taken, each one small value after the other.
+/// Clients that write while snapshots are taken, one small value after the other.
 const WRITERS: usize = 4;
-/// How long they write for comparison, with no snapshot asked for: about as long as three of them take. What the growth of the
-/// tree left to the disks is done meanwhile.
+/// How long they write without a snapshot, for comparison: about as long as three snapshots take. Meanwhile the disks
+/// finish the work that the growth of the tree left.
 const QUIET: Duration = Duration::from_secs(10);
-/// A snapshot may take so long.
+/// How long a snapshot may take.
 const SNAPSHOT_WITHIN: Duration = Duration::from_secs(120);
-/// A snapshot may add so much to the slowest of a hundred writes.
+/// How much a snapshot may add to the 99th percentile of the writes.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 fn branches() -> usize {
     trial::size(20, 1_000)
 }
 
-/// Makes the whole tree, and gives back how long that took.
+/// Makes the whole tree, and returns how long that took.
 async fn grow(cluster: &Cluster) -> Duration {
     let (started, next) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
     let growers = (0..GROWERS).map(|grower| {
@@ -61,7 +61,7 @@ async fn grow(cluster: &Cluster) -> Duration {
     started.elapsed()
 }
 
-/// Clients that write on and on, and note when each write began and how long it took.
+/// Clients that write continuously, and record the start and the duration of each write.
 struct Writers {
     stop: Arc<AtomicBool>,
     tasks: Vec<tokio::task::JoinHandle<Vec<(Instant, Duration)>>>,
@@ -93,11 +93,11 @@ impl Writers {
     }
 }
 
-/// How long writes took, from the quickest to the slowest, and when the slowest began.
+/// The durations of writes, from the fastest to the slowest, and when the slowest started.
 struct Took(Vec<Duration>, Duration);
 
 impl Took {
-    /// Of those that were under way at some time between the two.
+    /// The writes that overlap this period.
     fn between(writes: &[(Instant, Duration)], from: Instant, to: Instant) -> Took {
         let mut under_way: Vec<_> = writes.iter().filter(|(begun, took)| *begun < to && *begun + *took > from).collect();
         under_way.sort_unstable_by_key(|(_, took)| *took);
@@ -115,7 +115,7 @@ impl std::fmt::Display for Took {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (count, max) = (self.0.len(), self.0[self.0.len() - 1]);
         let (p50, p99, at) = (self.0[count / 2], self.p99(), self.1);
-        write!(f, "{count} writes, p50 {p50:.1?}, p99 {p99:.1?}, slowest {max:.1?}, {at:.1?} after its begin")
+        write!(f, "{count} writes, p50 {p50:.1?}, p99 {p99:.1?}, slowest {max:.1?}, {at:.1?} after the start")
     }
 }
 
@@ -131,13 +131,13 @@ async fn snapshot_index(cluster: &Cluster, node: usize) -> u64 {
     view.expect_status(200).json["snapshot_index"].as_u64().unwrap_or(0)
 }
 
-/// Snapshots of one node after the other while clients write; the leader's last, so that nothing of it was paid before.
+/// Snapshots of one node after the other while clients write; the leader's last, so that it saves no earlier work.
 async fn snapshots_delay_nobody(cluster: &Cluster) {
     let leader = cluster.leader().await;
     let writers = Writers::start(cluster);
     let mut spans = BTreeMap::new();
     let quiet = Instant::now();
-    crate::harness::pass(QUIET).await;
+    crate::harness::pass_time(QUIET).await;
     spans.insert("no snapshot".to_owned(), (quiet, Instant::now()));
     for step in 1..=NODES {
         let node = (leader + step) % NODES;
@@ -156,14 +156,14 @@ async fn snapshots_delay_nobody(cluster: &Cluster) {
         report(&format!("{name}: {took}"));
         if trial::size(false, true) {
             let more = took.p99().saturating_sub(quiet.p99());
-            assert!(more < PAUSE_MAX, "{name}: the slowest of a hundred writes took {more:?} longer than without");
+            assert!(more < PAUSE_MAX, "{name}: the 99th percentile of the writes grew by {more:?}");
         }
     }
 }
 
 #[test]
-fn a_large_tree_costs_little_its_snapshots_delay_nobody_and_it_is_there_again_after_a_restart() {
-    alone(3 * LONG, async {
+fn a_large_tree_costs_little_its_snapshots_delay_no_client_and_it_survives_a_restart() {
+    run_exclusive(3 * LONG, async {
         let mut cluster = Cluster::start().await;
         let before = Usage::of_all(&cluster.nodes);
         let took = grow(&cluster).await;
@@ -183,7 +183,7 @@ fn a_large_tree_costs_little_its_snapshots_delay_nobody_and_it_is_there_again_af
         cluster.nodes[follower].terminate().await;
         let begun = Instant::now();
         cluster.restart(follower).await;
-        report(&format!("a node that was stopped in good order: ready {:.1?} after its start", begun.elapsed()));
+        report(&format!("a node that was stopped cleanly: ready {:.1?} after its start", begun.elapsed()));
         cluster.nodes[follower].kill().await;
         let begun = Instant::now();
         cluster.restart(follower).await;
@@ -193,7 +193,7 @@ fn a_large_tree_costs_little_its_snapshots_delay_nobody_and_it_is_there_again_af
 
         let client = cluster.client(follower);
         let last = format!("branch-{:04}/leaf-{:04}", branches() - 1, BRANCH - 1);
-        assert_eq!(client.value(&last).await, "v".repeat(VALUE_BYTES), "what nobody wrote again");
+        assert_eq!(client.value(&last).await, "v".repeat(VALUE_BYTES), "a value that was never rewritten");
         let branch = client.send(&Call::get("/v1/nodes/branch-0000?meta")).await.expect_status(200);
         assert_eq!(branch.number("num_children"), BRANCH as u64 - 1);
     });

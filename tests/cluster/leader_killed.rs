@@ -1,9 +1,9 @@
-//! The leader is killed again and again under load, and nobody notices but by a short silence.
+//! The leader is killed repeatedly under load: clients notice only a short silence.
 
 use crate::{
     client::{Call, Client, Grant, Session},
     fairness::assert_in_order,
-    harness::{Cluster, LONG, NODES, all, alone, pass, report},
+    harness::{Cluster, LONG, NODES, all, pass_time, report, run_exclusive},
     load::{Load, count_up, read_counter},
     trial,
 };
@@ -20,9 +20,9 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 const LOCK: &str = "counter";
 const COUNTER: &str = "counter";
 
-/// So many successful operations, and grants among them, show that the cluster is at work again.
-const AT_WORK: usize = 300;
-const AT_WORK_GRANTS: usize = 20;
+/// This many successful operations, and grants among them, show that the cluster works again.
+const BUSY: usize = 300;
+const BUSY_GRANTS: usize = 20;
 
 /// The longest silence that the median kill may cause.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ fn kills() -> usize {
     trial::size(10, 50)
 }
 
-/// Counts under the lock until the load is over: how often, and with which grants.
+/// Increments the counter under the lock until the load is over; returns the grants.
 async fn count_under_the_lock(client: Client, load: Load) -> Vec<Grant> {
     let mut grants = Vec::new();
     while !load.is_over() {
@@ -48,7 +48,7 @@ async fn count_under_the_lock(client: Client, load: Load) -> Vec<Grant> {
     grants
 }
 
-/// Writes one node after the other until the load is over: how many.
+/// Writes one node after the other until the load is over; returns how many.
 async fn write_nodes(client: Client, load: Load, writer: usize) -> usize {
     let mut written = 0;
     while !load.is_over() {
@@ -65,7 +65,7 @@ async fn keep_alive(client: Client, load: Load, number: usize) -> (Session, Gran
     let grant = client.acquire(&format!("kept-{number}"), &format!("session={}", session.id)).await;
     while !load.is_over() {
         client.keepalive(&session).await.expect_status(200);
-        pass(RENEW_EVERY).await;
+        pass_time(RENEW_EVERY).await;
     }
     (session, grant)
 }
@@ -91,19 +91,19 @@ async fn assert_written(client: &Client, written: &[usize]) {
     }
 }
 
-/// Kills the leader so often; returns when, and the numbers that stood in the queue just before each.
+/// Kills the leader repeatedly; returns the times, and the numbers in the queue just before each kill.
 async fn kill_leaders(cluster: &mut Cluster, load: &Load) -> (Vec<Instant>, BTreeSet<u64>) {
     let (mut killed, mut places) = (Vec::new(), BTreeSet::new());
     for _ in 0..kills() {
-        load.at_work(AT_WORK, AT_WORK_GRANTS).await;
+        load.wait_until_busy(BUSY, BUSY_GRANTS).await;
         let leader = cluster.leader().await;
         places.extend(cluster.client(leader).queue_numbers(LOCK).await);
         killed.push(Instant::now());
         cluster.nodes[leader].kill().await;
-        load.at_work(AT_WORK, AT_WORK_GRANTS).await;
+        load.wait_until_busy(BUSY, BUSY_GRANTS).await;
         cluster.restart(leader).await;
     }
-    load.at_work(AT_WORK, AT_WORK_GRANTS).await;
+    load.wait_until_busy(BUSY, BUSY_GRANTS).await;
     killed.push(Instant::now());
     (killed, places)
 }
@@ -118,8 +118,8 @@ fn report_silences(load: &Load, killed: &[Instant]) -> Duration {
 }
 
 #[test]
-fn ten_leaders_are_killed_under_load_and_nothing_is_lost_doubled_or_out_of_order() {
-    alone(LONG, async {
+fn nothing_is_lost_doubled_or_reordered_while_ten_leaders_are_killed_under_load() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let (client, load) = (cluster.client(0), Load::default());
         client.write(&Call::put(&format!("/v1/nodes/{COUNTER}"), "0 0")).await;
@@ -148,7 +148,7 @@ fn ten_leaders_are_killed_under_load_and_nothing_is_lost_doubled_or_out_of_order
         assert_eq!((count, last), (grants.len() as u64, grants[grants.len() - 1].token), "each grant counted once");
         let granted: BTreeSet<u64> = grants.iter().map(|grant| grant.number).collect();
         let lost: Vec<&u64> = places.difference(&granted).collect();
-        assert!(lost.is_empty(), "these stood in the queue before a kill and were never granted: {lost:?}");
+        assert!(lost.is_empty(), "these were in the queue before a kill, and were never granted: {lost:?}");
         assert!(places.len() > kills() * CLIENTS / 4, "too few waited when leaders were killed: {}", places.len());
         for node in 0..NODES {
             assert_kept(&cluster.client(node), &kept).await;

@@ -1,9 +1,9 @@
-//! The judge of `leaderships.rs` finds what it is to find, and nothing else.
+//! The checks of `leaderships.rs` find what they should, and nothing else.
 
 use crate::{
     client::{Call, Client},
-    harness::{Cluster, NODES, SHORT, eventually, signal_pid, together},
-    leaderships::{Deeds, Leadership, Span, leaderships},
+    harness::{Cluster, NODES, SHORT, eventually, run_parallel, signal_pid},
+    leaderships::{Causes, Leadership, Span, leaderships},
 };
 use rustix::process::Signal;
 use serde_json::json;
@@ -15,37 +15,38 @@ use std::{
 /// Node 1 leads from 1,000 on, and node 2 from 9,000 on.
 const TWO: [Leadership; 2] = [Leadership { term: 1, node: 1, since: 1_000 }, Leadership { term: 4, node: 2, since: 9_000 }];
 
-fn ready() -> Deeds {
-    Deeds { ready: Some(2_000), ..Deeds::default() }
+fn ready() -> Causes {
+    Causes { ready: Some(2_000), ..Causes::default() }
 }
 
 fn span(from: u64, until: u64) -> Span {
     Span { from, until: Some(until) }
 }
 
-fn complaints(deeds: &Deeds) -> usize {
-    deeds.unexplained(&TWO, NODES).len()
+fn complaints(causes: &Causes) -> usize {
+    causes.unexplained(&TWO, NODES).len()
 }
 
 #[test]
-fn leaders_are_read_from_the_lines_of_all_nodes() {
-    let first = "2026-11-23T07:36:11.123456Z  INFO fairhold_raft::start: this node leads term=3\n\
-                 2026-11-23T07:36:12.000000Z  INFO fairhold_raft::start: there is no known leader term=4\n\
-                 2026-11-23T07:36:12.500999Z  INFO fairhold_raft::start: node 2 leads term=5 leader=2\n";
+fn leaders_are_read_from_the_logs_of_all_nodes() {
+    let first = "2026-11-23T07:36:11.123456Z  INFO fairhold_raft::background::leader_log: this node leads term=3\n\
+                 2026-11-23T07:36:12.000000Z  INFO fairhold_raft::background::leader_log: there is no known leader term=4\n\
+                 2026-11-23T07:36:12.500999Z  INFO fairhold_raft::background::leader_log: node 2 leads term=5 leader=2\n";
     // The log of the second node has lost its lines.
-    let third = "a leads b\n2026-11-23T07:36:11.200000Z  INFO fairhold_raft::start: node 1 leads term=3 leader=1\n";
+    let third =
+        "a leads b\n2026-11-23T07:36:11.200000Z  INFO fairhold_raft::background::leader_log: node 1 leads term=3 leader=1\n";
     let seen = leaderships(&[(1, first.to_owned()), (2, String::new()), (3, third.to_owned())]);
     let seen: Vec<_> = seen.iter().map(|one| (one.term, one.node, one.since % 100_000)).collect();
     assert_eq!(seen, [(3, 1, 71_123), (5, 2, 72_500)]);
 }
 
 #[test]
-fn a_change_of_the_leader_needs_a_cause_of_its_own() {
+fn a_change_of_the_leader_needs_its_own_cause() {
     assert_eq!(complaints(&ready()), 1);
-    let said = ready().unexplained(&TWO, NODES).remove(0);
-    assert!(said.starts_with("node 1 led in term 1 for 8.0 s and lost it: node 2 leads in term 4 since "), "{said}");
-    assert_eq!(complaints(&Deeds { ready: Some(9_500), ..Deeds::default() }), 0, "the cluster was being formed");
-    let away = |node: usize, span: Span| Deeds { absences: [(node, vec![span])].into(), ..ready() };
+    let complaint = ready().unexplained(&TWO, NODES).remove(0);
+    assert!(complaint.starts_with("node 1 led in term 1 for 8.0 s and lost it: node 2 leads in term 4 since "), "{complaint}");
+    assert_eq!(complaints(&Causes { ready: Some(9_500), ..Causes::default() }), 0, "the cluster was being formed");
+    let away = |node: usize, span: Span| Causes { absences: [(node, vec![span])].into(), ..ready() };
     assert_eq!(complaints(&away(1, span(8_500, 8_900))), 0, "the leader was paused");
     assert_eq!(complaints(&away(1, Span { from: 8_500, until: None })), 0, "the leader was killed");
     assert_eq!(complaints(&away(2, span(8_500, 8_900))), 1, "another node was paused");
@@ -53,43 +54,43 @@ fn a_change_of_the_leader_needs_a_cause_of_its_own() {
     assert_eq!(complaints(&away(1, span(9_100, 9_900))), 1, "that was afterwards");
     let long_after = [TWO[0], Leadership { since: 60_000, ..TWO[1] }];
     assert_eq!(away(1, span(8_500, 8_900)).unexplained(&long_after, NODES).len(), 1, "that was long before");
-    assert_eq!(away(1, Span { from: 8_500, until: None }).unexplained(&long_after, NODES).len(), 0, "nobody could be elected");
+    assert_eq!(away(1, Span { from: 8_500, until: None }).unexplained(&long_after, NODES).len(), 0, "no node could be elected");
     let mut both = away(2, span(3_000, 5_000));
     both.absences.insert(3, vec![span(4_000, 6_000)]);
     assert_eq!(complaints(&both), 0, "a majority was away");
     both.absences.insert(3, vec![span(5_500, 6_000)]);
-    assert_eq!(complaints(&both), 1, "one was away, and then another one");
+    assert_eq!(complaints(&both), 1, "two were away, but not together");
 }
 
 #[test]
 fn a_request_and_an_expected_election_explain_one_change_each() {
     let three = [TWO[0], TWO[1], Leadership { term: 5, node: 3, since: 9_300 }];
-    let requested = Deeds { requests: vec![span(8_900, 9_100)], ..ready() };
+    let requested = Causes { requests: vec![span(8_900, 9_100)], ..ready() };
     assert_eq!(complaints(&requested), 0);
     assert_eq!(requested.unexplained(&three, NODES).len(), 1);
-    assert_eq!(complaints(&Deeds { requests: vec![span(9_100, 9_200)], ..ready() }), 1);
-    let expected = Deeds { expected: 1, ..ready() };
+    assert_eq!(complaints(&Causes { requests: vec![span(9_100, 9_200)], ..ready() }), 1);
+    let expected = Causes { expected: 1, ..ready() };
     assert_eq!((complaints(&expected), expected.unexplained(&three, NODES).len()), (0, 1));
 }
 
 #[test]
-fn a_rival_that_stood_at_the_same_time_may_depose_a_leader_once_and_soon() {
+fn a_rival_candidate_may_depose_a_leader_only_once_and_soon() {
     let then = |since: &[u64]| {
         let later = (5..).zip(since).map(|(term, since)| Leadership { term, node: 1, since: *since });
         let leaders: Vec<Leadership> = TWO.into_iter().chain(later).collect();
-        let killed = Deeds { absences: [(1, vec![span(8_500, 8_700)])].into(), ..ready() };
+        let killed = Causes { absences: [(1, vec![span(8_500, 8_700)])].into(), ..ready() };
         killed.unexplained(&leaders, NODES).len()
     };
     assert_eq!((then(&[]), then(&[9_500])), (0, 0));
-    assert_eq!(then(&[9_500, 9_900]), 1, "a third one");
+    assert_eq!(then(&[9_500, 9_900]), 1, "a third leader");
     assert_eq!(then(&[10_500]), 1, "not soon");
 }
 
 #[test]
-fn a_machine_that_stood_still_for_the_lease_explains_an_election_and_a_shorter_stall_does_not() {
+fn a_stall_of_the_machine_explains_an_election_only_if_it_lasts_for_the_lease() {
     let stalled = |stalls: &[(u64, u64)]| {
         let stalls = stalls.iter().map(|(at, late)| (*at, Duration::from_millis(*late))).collect();
-        complaints(&Deeds { stalls, ..ready() })
+        complaints(&Causes { stalls, ..ready() })
     };
     assert_eq!(stalled(&[(8_400, 350)]), 0);
     assert_eq!(stalled(&[(8_000, 160), (8_400, 160)]), 0);
@@ -99,8 +100,8 @@ fn a_machine_that_stood_still_for_the_lease_explains_an_election_and_a_shorter_s
 }
 
 #[test]
-fn a_test_fails_where_a_leader_goes_that_it_did_not_take_away() {
-    together(SHORT, async {
+fn a_test_fails_if_a_leader_changes_without_its_doing() {
+    run_parallel(SHORT, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         // The harness does not know of this client.
@@ -119,17 +120,17 @@ fn a_test_fails_where_a_leader_goes_that_it_did_not_take_away() {
 }
 
 #[test]
-fn a_test_fails_where_a_node_ends_that_it_did_not_end() {
-    together(SHORT, async {
+fn a_test_fails_if_a_node_ends_without_its_doing() {
+    run_parallel(SHORT, async {
         let mut cluster = Cluster::start().await;
         let [follower, _] = cluster.followers().await;
-        // Past the harness.
+        // The harness does not see this kill.
         signal_pid(cluster.nodes[follower].pid(), Signal::KILL);
         let complaints = eventually("the node has gone", Duration::from_secs(20), || {
             let complaints = cluster.unexplained();
             async move { (!complaints.is_empty()).then_some(complaints) }
         })
         .await;
-        assert_eq!(complaints, [format!("node {} has ended by itself", follower + 1)]);
+        assert_eq!(complaints, [format!("node {} ended, although the test did not end it", follower + 1)]);
     });
 }

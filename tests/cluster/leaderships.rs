@@ -1,8 +1,8 @@
-//! Which leaders a cluster had, and which of them the test itself took away. A cluster that elects a new leader for no reason
-//! would pass most tests: clients retry. So each change of the leader needs a cause.
+//! The leaders that a cluster had, and which of them the test itself removed. A cluster that elects a new leader for no
+//! reason would pass most tests, because clients retry. So each change of the leader needs a cause.
 //!
-//! The leaders stand in the logs of the nodes, so they are also known of nodes that no longer run. The causes stand in what
-//! the harness did: it notes each signal, each start, and each request for another leader.
+//! The leaders come from the logs of the nodes, so those of stopped nodes are known too. The causes come from the
+//! harness: it records each signal, each start, and each request for another leader.
 
 use fairhold_types::time::WallMillis;
 use std::{
@@ -13,28 +13,28 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// How often the harness looks whether it runs at all.
+/// How often the harness checks whether it gets processor time.
 const TICK: Duration = Duration::from_millis(20);
-/// A tick that is late by less is the scheduler's everyday work.
+/// A shorter delay of a tick is normal scheduling.
 const LATE: Duration = Duration::from_millis(50);
-/// A follower stands when it has heard nothing for the lease of 300 ms and at least 150 ms more, and a leader is heard of each
-/// 50 ms. A machine that stood still for less than the lease is no reason for an election.
+/// A follower starts an election when it has received nothing for the lease of 300 ms and at least 150 ms more; a
+/// leader sends something every 50 ms. A machine that stalled for less than the lease explains no election.
 const LEASE: Duration = Duration::from_millis(300);
-/// A stall that was longer ago is no reason.
+/// An older stall explains nothing.
 const STALL_COUNTS_FOR: Duration = Duration::from_secs(2);
-/// An election follows within this time after a node is back: it has to start, on a slow disk, and some elections are in vain.
+/// An election follows within this time after a node returns: it must start, on a slow disk, and some elections fail.
 const FOLLOWS_WITHIN: Duration = Duration::from_secs(10);
-/// Where two nodes stand for election at once, the one with the higher term deposes the winner, and another election settles it.
-/// That is the lease and the longest wait before a vote after it.
+/// If two nodes start an election at once, the one with the higher term deposes the winner, and another election
+/// decides. That takes the lease, and then the longest wait before a vote.
 const RIVALS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Milliseconds of the clock of this machine, which is that of the logs.
+/// This machine's clock in milliseconds, which is also that of the logs.
 pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
     u64::try_from(since.as_millis()).expect("it is before the year 500,000,000")
 }
 
-/// A time in which something was not as it should be. Without an end it still lasts.
+/// A period in which something was wrong. Without an end, it still lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) from: u64,
@@ -51,31 +51,31 @@ impl Span {
     }
 }
 
-/// One term's leader.
+/// The leader of one term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Leadership {
     pub(crate) term: u64,
     pub(crate) node: usize,
-    /// When the first node logged it.
+    /// When the first log named it.
     pub(crate) since: u64,
 }
 
-/// What the test did to the leaders of one cluster.
+/// The causes of leader changes in one cluster, as far as the harness knows them.
 #[derive(Debug, Default)]
-pub(crate) struct Deeds {
-    /// Until then the cluster was being formed; nothing where the test never waited for all of its nodes.
+pub(crate) struct Causes {
+    /// Until this time the cluster was being formed; `None` if the test never waited for all of its nodes.
     pub(crate) ready: Option<u64>,
-    /// When each node did not run, or was paused, because of the test.
+    /// The periods in which each node did not run or was paused, because of the test.
     pub(crate) absences: BTreeMap<usize, Vec<Span>>,
     /// From each request for another leader to its answer.
     pub(crate) requests: Vec<Span>,
-    /// Elections that the test said to expect.
+    /// Elections that the test declared as expected.
     pub(crate) expected: usize,
-    /// When the machine stood still, and for how long.
+    /// When the machine stalled, and for how long.
     pub(crate) stalls: Vec<(u64, Duration)>,
 }
 
-/// The leaders that the logs of a cluster's nodes name, by term.
+/// The leaders named in the logs of a cluster's nodes, by term.
 pub(crate) fn leaderships(logs: &[(usize, String)]) -> Vec<Leadership> {
     let mut leaders: BTreeMap<u64, Leadership> = BTreeMap::new();
     for (id, text) in logs {
@@ -87,7 +87,7 @@ pub(crate) fn leaderships(logs: &[(usize, String)]) -> Vec<Leadership> {
     leaders.into_values().collect()
 }
 
-/// The leadership that one line of a node's log tells of.
+/// The leadership that a line of a node's log reports.
 fn leadership(id: usize, line: &str) -> Option<Leadership> {
     let (before, fields) = line.split_once(" leads ")?;
     let since = WallMillis::from_rfc3339(line.split_whitespace().next()?)?.0;
@@ -96,13 +96,14 @@ fn leadership(id: usize, line: &str) -> Option<Leadership> {
     Some(Leadership { term: field("term")?.parse().ok()?, node, since })
 }
 
-impl Deeds {
-    /// Whether the test kept the leader or a majority from their work between two times.
+impl Causes {
+    /// Whether the test kept the leader or a majority from working between two times.
     fn was_away(&self, led: usize, since: u64, until: u64, nodes: usize) -> bool {
         let from = since.max(until.saturating_sub(millis(FOLLOWS_WITHIN)));
         let absent = |id: usize| self.absences.get(&id).into_iter().flatten().filter(|span| span.meets(from, until));
         let leader_was_away = absent(led).next().is_some();
-        // Where a majority is away, a leader steps down. It is away from the moment at which the last of them went.
+        // If a majority is away, a leader steps down. The majority is away from the moment at which the last of its
+        // nodes went.
         let mut instants = self.absences.values().flatten().map(|span| span.from.max(from)).filter(|instant| *instant <= until);
         let majority_was_away = instants.any(|instant| {
             let away = self.absences.values().filter(|spans| spans.iter().any(|span| span.meets(instant, instant)));
@@ -111,16 +112,16 @@ impl Deeds {
         leader_was_away || majority_was_away
     }
 
-    /// For how long the machine stood still shortly before that time.
-    fn stood_still(&self, until: u64) -> Duration {
+    /// How long the machine stalled shortly before this time.
+    fn stalled_for(&self, until: u64) -> Duration {
         let from = until.saturating_sub(millis(STALL_COUNTS_FOR));
         self.stalls.iter().filter(|(at, late)| *at <= until && at + millis(*late) >= from).map(|(_, late)| *late).sum()
     }
 
-    /// The elections for which the test gave no reason, each in words; with what else was seen of it.
+    /// Describes each election that has no known cause.
     pub(crate) fn unexplained(&self, leaders: &[Leadership], nodes: usize) -> Vec<String> {
         let (mut expected, mut requests, mut complaints) = (self.expected, self.requests.clone(), Vec::new());
-        // Whether the last election had a cause, and nodes may still stand because of it.
+        // Whether the last election had a cause; if so, nodes may still be candidates because of it.
         let mut rivals = false;
         for pair in leaders.windows(2) {
             let (last, next) = (pair[0], pair[1]);
@@ -129,18 +130,21 @@ impl Deeds {
                 continue;
             }
             if std::mem::take(&mut rivals) && next.since.saturating_sub(last.since) < millis(RIVALS_WITHIN) {
-                crate::harness::report(&format!("two nodes stood at once: node {} leads in term {}", next.node, next.term));
+                crate::harness::report(&format!(
+                    "two nodes were candidates at once: node {} leads in term {}",
+                    next.node, next.term
+                ));
                 continue;
             }
-            // A request brings one other leader.
+            // A request explains one other leader.
             if let Some(request) = requests.iter().position(|request| request.meets(last.since, next.since)) {
                 requests.remove(request);
                 continue;
             }
-            let still = self.stood_still(next.since);
+            let still = self.stalled_for(next.since);
             if still >= LEASE {
                 crate::harness::report(&format!(
-                    "node {} leads in term {}, since the machine stood still for {still:.0?} before that",
+                    "node {} leads in term {}, because the machine stalled for {still:.0?} before that",
                     next.node, next.term
                 ));
                 continue;
@@ -150,7 +154,7 @@ impl Deeds {
                 continue;
             }
             complaints.push(format!(
-                "node {} led in term {} for {:.1} s and lost it: node {} leads in term {} since {}. The machine stood still for \
+                "node {} led in term {} for {:.1} s and lost it: node {} leads in term {} since {}. The machine stalled for \
                  {still:.0?} before that.",
                 last.node,
                 last.term,
@@ -164,14 +168,14 @@ impl Deeds {
     }
 }
 
-/// What a test says that fails because of them.
+/// The failure message for these complaints.
 pub(crate) fn in_words(complaints: &[String]) -> String {
-    let mut text = String::from("something happened for which the test gave no reason:\n");
+    let mut text = String::from("something happened that the test did not cause:\n");
     for complaint in complaints {
-        writeln!(text, "- {complaint}").expect("a text takes what is written to it");
+        writeln!(text, "- {complaint}").expect("writing to a string succeeds");
     }
-    let hint = "The logs above say what those nodes noticed just before. A test that causes elections by other means than a \
-                signal, a restart or `POST /v1/cluster/leader` says so: `Cluster::expects_elections`.";
+    let hint = "The logs above show what those nodes noticed just before. A test that causes elections by other means than a \
+                signal, a restart or `POST /v1/cluster/leader` must declare them by `Cluster::expect_elections`.";
     text + hint
 }
 
@@ -181,8 +185,8 @@ fn millis(time: Duration) -> u64 {
 
 static STALLS: Mutex<Vec<(u64, Duration)>> = Mutex::new(Vec::new());
 
-/// Begins to note when this process gets no processor, which says that the machine stands still: a thread that only sleeps is
-/// the first to run among the busy.
+/// Starts to record when this process gets no processor, because then the machine stalls: a thread that only sleeps
+/// runs before busy ones.
 pub(crate) fn watch_the_machine() {
     static WATCHING: OnceLock<()> = OnceLock::new();
     WATCHING.get_or_init(|| {
@@ -199,7 +203,7 @@ pub(crate) fn watch_the_machine() {
     });
 }
 
-/// When the machine stood still, since it is watched.
+/// The stalls of the machine since the recording began.
 pub(crate) fn stalls() -> Vec<(u64, Duration)> {
     STALLS.lock().expect("only the watching thread writes").clone()
 }

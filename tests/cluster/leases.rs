@@ -1,8 +1,8 @@
-//! A lease ends when it was said to end: not sooner, and not much later.
+//! A lease ends at the promised time: not sooner, and not much later.
 
 use crate::{
     client::{Call, Client, Grant},
-    harness::{Cluster, LONG, SHORT, all, alone, pass, report},
+    harness::{Cluster, LONG, SHORT, all, pass_time, report, run_exclusive},
     pace::assert_within,
 };
 use serde_json::json;
@@ -15,7 +15,7 @@ const LATE: Duration = Duration::from_secs(1);
 
 const LOCK_DELAY: Duration = Duration::from_secs(5);
 
-/// The time in which a lease was last proved: it was sent after the first and answered before the second.
+/// The last proof of a lease: a request that was sent at the first time and answered at the second.
 #[derive(Debug, Clone, Copy)]
 struct Proved {
     sent: Instant,
@@ -28,18 +28,18 @@ async fn timed(client: &Client, call: &Call) -> (crate::client::Answer, Proved) 
     (answer, Proved { sent, answered: Instant::now() })
 }
 
-/// Waits for the lock in the place of a holder that renews no longer, and asserts when it comes.
+/// Waits for the lock behind a holder that has stopped renewing, and asserts when the grant comes.
 async fn assert_next_comes(client: &Client, lock: &str, proved: Proved, after: Duration, before: Duration) -> Grant {
     let next = client.acquire(lock, "wait=60s&ttl=60s").await;
     let now = Instant::now();
     let (least, most) = (now - proved.answered, now - proved.sent);
-    report(&format!("{lock}: the next one came between {least:.2?} and {most:.2?} after the last renewal"));
+    report(&format!("{lock}: the next grant came between {least:.2?} and {most:.2?} after the last renewal"));
     assert!(most >= after, "{lock}: too soon, {most:?} after the last renewal was sent");
-    assert_within(client, &format!("{lock}: the time from the last renewal to the next one"), least, before).await;
+    assert_within(client, &format!("{lock}: the time from the last renewal to the next grant"), least, before).await;
     next
 }
 
-/// A holder of one lock in each of the ways in which one can hold it, which then renews no longer.
+/// Holds a lock in one of the possible ways, and then stops renewing.
 async fn stops_renewing(client: Client, waiting: Client, lock: &'static str, parameters: &str, delay: Duration) {
     let (answer, proved) = timed(&client, &Call::post(&format!("/v1/locks/{lock}?ttl=2s{parameters}"))).await;
     let holder = Grant::from_answer(&answer);
@@ -51,7 +51,7 @@ async fn stops_renewing(client: Client, waiting: Client, lock: &'static str, par
 
 #[test]
 fn a_holder_that_stops_renewing_loses_the_lock_no_sooner_than_its_ttl_and_at_most_a_second_later() {
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let holders = (0..3).map(|node| {
             let (client, waiting) = (cluster.client(node), cluster.client(node + 1));
@@ -64,7 +64,7 @@ fn a_holder_that_stops_renewing_loses_the_lock_no_sooner_than_its_ttl_and_at_mos
 
 #[test]
 fn a_renewal_counts_from_its_own_arrival() {
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let holders = (0..3).map(|node| {
             let (client, waiting) = (cluster.client(node), cluster.client(node + 1));
@@ -73,7 +73,7 @@ fn a_renewal_counts_from_its_own_arrival() {
                 let holder = client.acquire(&lock, "ttl=2s").await;
                 let renew = Call::post(&format!("/v1/grants/{}/renew", holder.id));
                 for _ in 0..3 {
-                    pass(TTL / 2).await;
+                    pass_time(TTL / 2).await;
                     timed(&client, &renew).await.0.expect_status(200);
                 }
                 let (answer, proved) = timed(&client, &renew).await;
@@ -86,8 +86,8 @@ fn a_renewal_counts_from_its_own_arrival() {
 }
 
 #[test]
-fn a_named_session_that_is_kept_alive_no_longer_loses_all_that_it_owns_after_its_ttl() {
-    alone(SHORT, async {
+fn a_named_session_without_keepalives_loses_everything_after_its_ttl() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("2s", "worker").await;
@@ -112,8 +112,8 @@ fn a_named_session_that_is_kept_alive_no_longer_loses_all_that_it_owns_after_its
 }
 
 #[test]
-fn while_a_request_is_open_the_server_keeps_its_place_alive() {
-    alone(SHORT, async {
+fn the_server_keeps_a_place_alive_while_its_request_is_open() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "holder").await;
@@ -122,8 +122,9 @@ fn while_a_request_is_open_the_server_keeps_its_place_alive() {
             let client = cluster.client(1);
             tokio::spawn(async move { client.acquire("long-queue", "wait=60s&ttl=1s").await })
         };
-        let place = crate::queue::standing(&client, "long-queue", 2).await;
-        // The waiter's own ttl passes several times, by the clock that ends leases: other locks come and go meanwhile.
+        let place = crate::queue::wait_for_contenders(&client, "long-queue", 2).await;
+        // The waiter's own ttl passes several times, by the clock that ends leases: meanwhile other locks are acquired
+        // and expire.
         for round in 0..3 {
             let lock = format!("hourglass-{round}");
             client.acquire(&lock, "ttl=1s").await;
@@ -137,8 +138,8 @@ fn while_a_request_is_open_the_server_keeps_its_place_alive() {
 }
 
 #[test]
-fn after_a_lock_delay_the_next_one_comes_so_much_later_and_after_a_clean_release_at_once() {
-    alone(LONG, async {
+fn a_lock_delay_postpones_the_next_grant_after_an_expiry_but_not_after_a_release() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let late = tokio::spawn(stops_renewing(cluster.client(0), cluster.client(1), "delayed", "&lock_delay=5s", LOCK_DELAY));
         let zero =
@@ -148,11 +149,11 @@ fn after_a_lock_delay_the_next_one_comes_so_much_later_and_after_a_clean_release
             tokio::spawn(async move {
                 let holder = client.acquire("handed-over", "ttl=30s&lock_delay=5s").await;
                 let next = tokio::spawn(async move { (waiting.acquire("handed-over", "wait=60s").await, Instant::now()) });
-                crate::queue::standing(&client, "handed-over", 2).await;
+                crate::queue::wait_for_contenders(&client, "handed-over", 2).await;
                 let released = Instant::now();
                 client.release(&holder.id).await;
-                let (_, granted) = next.await.expect("the next one's task");
-                assert_within(&client, "the next one's wait after a clean release", granted - released, LATE).await;
+                let (_, granted) = next.await.expect("the next waiter's task");
+                assert_within(&client, "the next grant after a clean release", granted - released, LATE).await;
             })
         };
         all(vec![late, zero, clean]).await;
@@ -160,8 +161,8 @@ fn after_a_lock_delay_the_next_one_comes_so_much_later_and_after_a_clean_release
 }
 
 #[test]
-fn a_lock_that_cools_is_held_by_nobody_and_its_token_is_dead() {
-    alone(SHORT, async {
+fn a_cooling_lock_has_no_holder_and_its_token_is_invalid() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let holder = client.acquire("kettle", "ttl=1s&lock_delay=5s").await;

@@ -1,8 +1,8 @@
-//! Every limit, just within it, at it and just beyond it: what is seen is the page `docs/limits.md`.
+//! Every limit, just below it, at it and just above it: the results are the page `docs/limits.md`.
 
 use crate::{
     client::{Call, new_key},
-    harness::{Cluster, LONG, all, alone, eventually},
+    harness::{Cluster, LONG, all, eventually, run_exclusive},
     raw::{Raw, raw},
 };
 use fairhold_state::{
@@ -17,16 +17,16 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Connections that a node of this test takes, in all and from one address: its flags say so.
+/// Connections that a node of this test accepts, in all and from one address; set by its flags.
 const CONNECTIONS: usize = 60;
 const CONNECTIONS_PER_ADDRESS: usize = 40;
-/// Of all connections, those that are kept for addresses with few.
+/// Connections that are reserved for addresses with few.
 const RESERVE: usize = CONNECTIONS / 20;
 
-/// Waiters that are put into the queue at a time.
+/// Waiters added to the queue at a time.
 const WAITERS_AT_A_TIME: usize = 50;
 
-/// A row of the page: the limit, its value, and what was answered just within it, at it and just beyond it.
+/// A row of the page: the limit, its value, and the answers just below it, at it and just above it.
 struct Row {
     limit: &'static str,
     value: String,
@@ -34,14 +34,14 @@ struct Row {
 }
 
 /// Three requests around one limit.
-struct Around {
+struct LimitCase {
     limit: &'static str,
     value: String,
     requests: [Raw; 3],
 }
 
-fn around(limit: &'static str, value: impl ToString, requests: [Raw; 3]) -> Around {
-    Around { limit, value: value.to_string(), requests }
+fn limit_case(limit: &'static str, value: impl ToString, requests: [Raw; 3]) -> LimitCase {
+    LimitCase { limit, value: value.to_string(), requests }
 }
 
 /// Just below, at, just above.
@@ -54,7 +54,7 @@ fn millis(limit: Duration, step: i64) -> [String; 3] {
     [limit - step, limit, limit + step].map(|millis| format!("{millis}ms"))
 }
 
-/// What is answered: the status, and the code of a problem.
+/// The answer: the status, and the code of a problem.
 async fn seen(address: &str, request: &Raw) -> String {
     let (status, kind, answer) = request.send(address).await;
     if status < 400 {
@@ -70,23 +70,23 @@ fn lock(name: &str) -> Raw {
     raw("POST", &format!("/v1/locks/{name}")).with(&format!("Idempotency-Key: {}", new_key()))
 }
 
-/// A lock of its own for each request, with these parameters.
+/// A new lock for each request, with these parameters.
 fn fresh(parameters: &str) -> Raw {
     lock(&format!("fresh-{}?{parameters}", new_key()))
 }
 
-/// An empty JSON object of so many bytes.
+/// An empty JSON object of this length.
 fn padded(bytes: usize) -> String {
     format!("{{{}}}", " ".repeat(bytes - 2))
 }
 
-/// A list that is empty, in so many bytes.
+/// An empty list, in this many bytes.
 fn list(bytes: usize) -> Raw {
     let list = "{\"ids\":[]}";
     raw("POST", "/v1/sessions/keepalive").json(&format!("{}{list}", " ".repeat(bytes - list.len())))
 }
 
-/// A path of so many bytes, the slash before it counted.
+/// A path of this length, including its first slash.
 fn path_of(bytes: usize) -> String {
     let first = format!("{bytes}-");
     format!("{first}{}", "p".repeat(bytes - 1 - first.len()))
@@ -97,50 +97,50 @@ fn levels(count: usize, slash: &str) -> String {
     [&[first.as_str()][..], &vec!["l"; count - 1]].concat().join(slash)
 }
 
-fn names_and_values() -> Vec<Around> {
+fn names_and_values() -> Vec<LimitCase> {
     let put = |path: &str, bytes: usize| raw("PUT", &format!("/v1/nodes/{path}?parents")).body(vec![b'v'; bytes]);
     let session = |body: String| raw("POST", "/v1/sessions").json(&body);
     let pairs = |count: usize| (0..count).map(|pair| format!("\"{pair}\":\"\"")).collect::<Vec<_>>().join(",");
     vec![
-        around(
+        limit_case(
             "lock name",
             format!("{LOCK_NAME_BYTES_MAX} bytes"),
             sizes(LOCK_NAME_BYTES_MAX).map(|bytes| lock(&"n".repeat(bytes))),
         ),
-        around(
+        limit_case(
             "lock name",
             format!("{} levels", PATH_LEVELS_MAX - 2),
             sizes(PATH_LEVELS_MAX - 2).map(|count| lock(&levels(count, "%2F"))),
         ),
-        around("path", format!("{PATH_BYTES_MAX} bytes"), sizes(PATH_BYTES_MAX).map(|bytes| put(&path_of(bytes), 1))),
-        around("path", format!("{PATH_LEVELS_MAX} levels"), sizes(PATH_LEVELS_MAX).map(|count| put(&levels(count, "/"), 1))),
-        around(
+        limit_case("path", format!("{PATH_BYTES_MAX} bytes"), sizes(PATH_BYTES_MAX).map(|bytes| put(&path_of(bytes), 1))),
+        limit_case("path", format!("{PATH_LEVELS_MAX} levels"), sizes(PATH_LEVELS_MAX).map(|count| put(&levels(count, "/"), 1))),
+        limit_case(
             "value of a node",
             format!("{VALUE_BYTES_MAX} bytes"),
             sizes(VALUE_BYTES_MAX).map(|bytes| put(&format!("value-{bytes}"), bytes)),
         ),
-        around(
+        limit_case(
             "JSON body of parameters",
             format!("{PARAMS_BYTES_MAX} bytes"),
             sizes(PARAMS_BYTES_MAX).map(|bytes| session(padded(bytes))),
         ),
-        around("any other JSON body", format!("{BODY_BYTES_MAX} bytes"), sizes(BODY_BYTES_MAX).map(list)),
-        around(
+        limit_case("any other JSON body", format!("{BODY_BYTES_MAX} bytes"), sizes(BODY_BYTES_MAX).map(list)),
+        limit_case(
             "`meta`",
             format!("{META_PAIRS_MAX} pairs"),
             sizes(META_PAIRS_MAX).map(|count| session(format!("{{\"meta\":{{{}}}}}", pairs(count)))),
         ),
-        around(
+        limit_case(
             "`meta`, keys and values together",
             format!("{META_BYTES_MAX} bytes"),
             sizes(META_BYTES_MAX).map(|bytes| session(format!("{{\"meta\":{{\"k\":\"{}\"}}}}", "m".repeat(bytes - 1)))),
         ),
-        around(
+        limit_case(
             "`owner`",
             format!("{OWNER_BYTES_MAX} bytes"),
             sizes(OWNER_BYTES_MAX).map(|bytes| fresh(&format!("owner={}", "o".repeat(bytes)))),
         ),
-        around(
+        limit_case(
             "`value` of an election's leader",
             format!("{ELECTION_VALUE_BYTES_MAX} bytes"),
             sizes(ELECTION_VALUE_BYTES_MAX).map(|bytes| {
@@ -148,7 +148,7 @@ fn names_and_values() -> Vec<Around> {
                 raw("POST", &format!("/v1/elections/fresh-{}", new_key())).json(&value)
             }),
         ),
-        around(
+        limit_case(
             "`name` of a session",
             format!("{OWNER_BYTES_MAX} bytes"),
             sizes(OWNER_BYTES_MAX).map(|bytes| session(format!("{{\"name\":\"{}\"}}", "s".repeat(bytes)))),
@@ -156,7 +156,7 @@ fn names_and_values() -> Vec<Around> {
     ]
 }
 
-fn times_and_counts() -> Vec<Around> {
+fn times_and_counts() -> Vec<LimitCase> {
     let time = |name: &'static str| move |time: String| fresh(&format!("{name}={time}"));
     let keepalive = |count: usize| {
         let ids: Vec<String> = (0..count).map(|number| format!("\"{number:032x}\"")).collect();
@@ -172,35 +172,39 @@ fn times_and_counts() -> Vec<Around> {
         raw("GET", "/livez").with(&format!("Fill: {}", "f".repeat(bytes - length)))
     };
     let headers = |count: usize| {
-        // Host, Connection and Content-Length are the others.
+        // Host, Connection and Content-Length are the other headers.
         (3..count).fold(raw("GET", "/livez"), |request, number| request.with(&format!("h{number}: x")))
     };
     let number = |name: &'static str| move |number: usize| fresh(&format!("{name}={number}"));
     vec![
-        around("`ttl`, at least", duration::format(SESSION_TIMEOUT_MIN), millis(SESSION_TIMEOUT_MIN, -1).map(time("ttl"))),
-        around("`ttl`, at most", duration::format(SESSION_TIMEOUT_MAX), millis(SESSION_TIMEOUT_MAX, 1).map(time("ttl"))),
-        around("`wait`", duration::format(WAIT_MAX), millis(WAIT_MAX, 1).map(time("wait"))),
-        around("`lock_delay`", duration::format(LOCK_DELAY_MAX), millis(LOCK_DELAY_MAX, 1).map(time("lock_delay"))),
-        around(
+        limit_case("`ttl`, at least", duration::format(SESSION_TIMEOUT_MIN), millis(SESSION_TIMEOUT_MIN, -1).map(time("ttl"))),
+        limit_case("`ttl`, at most", duration::format(SESSION_TIMEOUT_MAX), millis(SESSION_TIMEOUT_MAX, 1).map(time("ttl"))),
+        limit_case("`wait`", duration::format(WAIT_MAX), millis(WAIT_MAX, 1).map(time("wait"))),
+        limit_case("`lock_delay`", duration::format(LOCK_DELAY_MAX), millis(LOCK_DELAY_MAX, 1).map(time("lock_delay"))),
+        limit_case(
             "`Fairhold-Timeout`",
             duration::format(TIMEOUT_MAX),
             millis(TIMEOUT_MAX, 1).map(|time| fresh("").with(&format!("Fairhold-Timeout: {time}"))),
         ),
-        around("`limit` of a lock", PERMITS_MAX, sizes(PERMITS_MAX as usize).map(number("limit"))),
-        around(
-            "`permits` of a grant, where `limit` is 5",
+        limit_case("`limit` of a lock", PERMITS_MAX, sizes(PERMITS_MAX as usize).map(number("limit"))),
+        limit_case(
+            "`permits` of a grant, if `limit` is 5",
             5,
             sizes(5).map(|permits| fresh(&format!("limit=5&permits={permits}"))),
         ),
-        around("sessions in one keepalive", KEEPALIVE_IDS_MAX, sizes(KEEPALIVE_IDS_MAX).map(keepalive)),
-        around("calls in one batch", BATCH_CALLS_MAX, sizes(BATCH_CALLS_MAX).map(batch)),
-        around("entries on a page", PAGE_MAX, sizes(PAGE_MAX).map(|limit| raw("GET", &format!("/v1/sessions?limit={limit}")))),
-        around("request line and headers", format!("{HEAD_BYTES_MAX} bytes"), sizes(HEAD_BYTES_MAX).map(head)),
-        around("headers", HEADERS_MAX, sizes(HEADERS_MAX).map(headers)),
+        limit_case("sessions in one keepalive", KEEPALIVE_IDS_MAX, sizes(KEEPALIVE_IDS_MAX).map(keepalive)),
+        limit_case("calls in one batch", BATCH_CALLS_MAX, sizes(BATCH_CALLS_MAX).map(batch)),
+        limit_case(
+            "entries on a page",
+            PAGE_MAX,
+            sizes(PAGE_MAX).map(|limit| raw("GET", &format!("/v1/sessions?limit={limit}"))),
+        ),
+        limit_case("request line and headers", format!("{HEAD_BYTES_MAX} bytes"), sizes(HEAD_BYTES_MAX).map(head)),
+        limit_case("headers", HEADERS_MAX, sizes(HEADERS_MAX).map(headers)),
     ]
 }
 
-/// Two short of a full queue, then three more come.
+/// Fills a queue up to two places, then adds three waiters.
 async fn waiters(cluster: &Cluster) -> Row {
     let client = cluster.client(0);
     let session = client.open_session("1h", "").await;
@@ -228,7 +232,7 @@ async fn waiters(cluster: &Cluster) -> Row {
     Row { limit: "waiters of a lock", value: WAITERS_MAX.to_string(), seen: seen.try_into().expect("three") }
 }
 
-/// One connection more: what it is told, and the connection itself.
+/// Opens one more connection; returns the answer and the connection.
 async fn connect(address: &str, from: &str) -> (String, TcpStream) {
     let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
     socket.bind(format!("{from}:0").parse().expect("an address")).expect("this machine has all of 127.0.0.0/8");
@@ -246,7 +250,7 @@ async fn connect(address: &str, from: &str) -> (String, TcpStream) {
     (format!("503 {code}"), stream)
 }
 
-/// The last two connections that are taken, and the first that is not.
+/// The last two connections that are accepted, and the first that is not.
 async fn connections(address: &str, limit: &'static str, value: String, sources: &[&str], most: usize) -> Row {
     let (mut open, mut seen) = (Vec::new(), Vec::new());
     for number in 0..=most {
@@ -263,10 +267,10 @@ async fn connections(address: &str, limit: &'static str, value: String, sources:
 async fn received(address: &str) -> u64 {
     let text = reqwest::get(format!("http://{address}/metrics")).await.expect("an answer").text().await.expect("a text");
     let line = text.lines().find_map(|line| line.strip_prefix("fairhold_http_received_bytes_total "));
-    line.and_then(|count| count.parse().ok()).expect("the bytes that were received are counted")
+    line.and_then(|count| count.parse().ok()).expect("the received bytes are counted")
 }
 
-/// Bodies that do not end fill all the room of one address but for so much as one more body may just have.
+/// Unfinished bodies fill the room of one address, except for the size of one more body.
 async fn bodies(address: &str) -> Row {
     const HELD: usize = 127;
     const EACH: usize = BODY_BYTES_MAX / 3 * 2;
@@ -281,7 +285,7 @@ async fn bodies(address: &str) -> Row {
     }
     let rest = BODIES_BYTES_PER_ADDRESS_MAX - HELD * EACH;
     let [within, at, beyond] = sizes(rest).map(list);
-    // One more body that came earlier could take the room of one of these.
+    // An extra body that arrived earlier could take the room of one of these.
     eventually("all bodies have arrived", Duration::from_secs(30), || async {
         (received(address).await >= before + (HELD * EACH) as u64).then_some(())
     })
@@ -295,7 +299,7 @@ async fn bodies(address: &str) -> Row {
     Row { limit: "bodies over 4 KiB from one address, together", value: format!("{BODIES_BYTES_PER_ADDRESS_MAX} bytes"), seen }
 }
 
-/// What the machine says, as the API answers it: `crates/http/src/error.rs` has a test of that.
+/// The state machine's answer as the API shows it: `crates/http/src/error.rs` tests that.
 fn code(result: Result<(), Rejection>) -> String {
     match result {
         Ok(()) => "taken".to_owned(),
@@ -304,7 +308,7 @@ fn code(result: Result<(), Rejection>) -> String {
     }
 }
 
-/// So many that only the machine itself can be filled: its last two steps, and the one that is refused.
+/// For limits that only the state machine itself can reach: its last two steps, and the refused one.
 fn fill(limit: &'static str, most: usize, command: impl Fn(u128) -> Command, last: impl Fn(u128) -> Command) -> Row {
     let mut state = State::new();
     for number in 1..=most as u128 - 2 {
@@ -339,126 +343,145 @@ fn machine() -> Vec<Row> {
 
 const HEAD: &str = "# Limits
 
-A test (`tests/cluster/limits.rs`) sends requests to running nodes just within each limit, at it, and just beyond it, and fails
-if the answers differ from this page. With `UPDATE_GOLDENFILES=1` it writes the page. The numbers are in
-`crates/types/src/limits.rs`.
+A test (`tests/cluster/limits.rs`) sends requests to running nodes just below each limit, at it, and
+just above it, and fails if the answers differ from this page. With `UPDATE_GOLDENFILES=1` it writes
+the page. The numbers are in `crates/types/src/limits.rs`.
 
 | limit | value | just within | at | just beyond |
 |---|---|---|---|---|
 ";
 
 const TAIL: &str = "
-`--connections-max` (one for each 256 KiB of memory, up to 10000) and `--connections-per-address-max` (an eighth of that) set
-the limits on connections: behind a proxy all clients share one address, so set both to the same number there. An IPv6 address
-counts as its network of 64 bits. A node reserves one connection in twenty for addresses with fewer than 8 connections. When all
-others are in use, such an address still gets a connection, and the address with the most connections loses its newest one that
-is idle or only reads. `--listen-status HOST:PORT` serves `/livez`, `/readyz` and `/metrics` on a port where clients cannot use
-up the connections. The test sets these limits low. It counts sessions and remembered ids in the replicated state machine
-itself.
+`--connections-max` (one for each 256 KiB of memory, up to 10000) and
+`--connections-per-address-max` (an eighth of that) set the limits on connections. Behind a proxy
+all clients share one address, so set both to the same number there. An IPv6 address counts as its
+network of 64 bits. A node reserves one connection in twenty for addresses with fewer than 8
+connections. When all others are in use, such an address still gets a connection, and the address
+with the most connections loses its newest one that is idle or only reads.
+`--listen-status HOST:PORT` serves `/livez`, `/readyz` and `/metrics` on a port where clients cannot
+use up the connections. The test sets these limits low. It counts sessions and remembered ids in the
+replicated state machine itself.
 
-A node needs open files for more than its clients, so it lowers `--connections-max` at its start if the limit on open files is
-too low. It first raises its soft limit to the hard one (`ulimit -Hn`). If that limit less 1,024 is smaller than
-`--connections-max`, it accepts only that many connections, lowers `--connections-per-address-max` in proportion, and logs a
-warning with both numbers. With a limit below 1,200 it does not start.
+A node needs open files for more than its clients, so it lowers `--connections-max` at its start if
+the limit on open files is too low. It first raises its soft limit to the hard one (`ulimit -Hn`).
+If that limit less 1,024 is smaller than `--connections-max`, it accepts only that many connections,
+lowers `--connections-per-address-max` in proportion, and logs a warning with both numbers. With a
+limit below 1,200 it does not start.
 
-If a body is too large, the node reads up to 64 MiB of it before it answers. `503 overloaded` means that nothing was done: retry
-after `Retry-After`, or at another node. If a client is too slow, the node closes the connection without an answer: the first byte
-must arrive within 15 s after connecting, the head of a request within 5 s of its first byte, and the body within 30 s. Between
-two requests a connection may be idle for 120 s, or for 10 s while more than three quarters of all connections are in use. A
-client must read an answer at 1 KiB/s or faster.
+If a body is too large, the node reads up to 64 MiB of it before it answers. `503 overloaded` means
+that nothing was done: retry after `Retry-After`, or at another node. If a client is too slow, the
+node closes the connection without an answer: the first byte must arrive within 15 s after
+connecting, the head of a request within 5 s of its first byte, and the body within 30 s. Between
+two requests a connection may be idle for 120 s, or for 10 s while more than three quarters of all
+connections are in use. A client must read an answer at 1 KiB/s or faster.
 
-Texts for people (`owner`, the `name` of a session, `reason` and `meta`) must not contain control characters, or characters that
-are invisible or change the text direction (U+061C, U+200B to U+200F, U+2028 to U+202E, U+2060 to U+2069, U+FEFF): `400`.
+Texts for people (`owner`, the `name` of a session, `reason` and `meta`) must not contain control
+characters, or characters that are invisible or change the text direction (U+061C, U+200B to U+200F,
+U+2028 to U+202E, U+2060 to U+2069, U+FEFF): `400`.
 
-A JSON body of parameters has at most 64 KiB; a batch, a transaction, or a list of sessions or locks 1.5 MiB. The node frees the
-memory of a body when it has read the parameters, so a waiting request holds none of it.
+A JSON body of parameters has at most 64 KiB; a batch, a transaction, or a list of sessions or locks
+at most 1.5 MiB. The node frees the memory of a body when it has read the parameters, so a waiting
+request holds none of it.
 
-A node keeps an answer in memory until the socket has taken it: up to 16 KiB for each connection of its own, and beyond that
-128 MiB for one address and 256 MiB in total. If there is no memory for an answer, a read gets `503 overloaded`, and so does a
-batch, before any of its calls starts. Any other call was made by then: it gets `504` with the outcome `unknown`, so retry it with
-the same `Idempotency-Key`. Only transactions, keepalives of many sessions and grants of many locks have answers that long.
+A node keeps an answer in memory until the socket has taken it: up to 16 KiB for each connection,
+and beyond that 128 MiB for one address and 256 MiB in total. If there is no memory for an answer, a
+read gets `503 overloaded`, and so does a batch, before any of its calls starts. Any other call has
+been made by then: it gets `504` with the outcome `unknown`, so retry it with the same
+`Idempotency-Key`. Only transactions, keepalives of many sessions and grants of many locks have
+answers that long.
 
-**The disk of a node** holds at most 3 x the state + 256 MiB at any time: the newest snapshot, the next one while the node writes
-it, the log since the newest snapshot, 32 MiB of the log before it, and what RocksDB needs to merge its tables. The next snapshot
-is due when the log since the newest one has half the size of the state, or 32 MiB if that is more. The log may grow by as much
-again while the node writes the snapshot. If it grows faster, the leader answers large writes with `503 overloaded` from half of
-that on, and then all writes that need space, until the snapshot is there. This assumes that the other nodes write snapshots
-about as fast as the leader does. The state is what `raft_snapshot_bytes` says: values,
-and some 250 bytes for each node, session and remembered id. While a leader sends a snapshot to another node, it keeps that
-snapshot, and as many more bytes of the log, so that the other node catches up: 5 x the state + 256 MiB at most. A fresh node
-takes 22 MiB.
+**The disk of a node** holds at most 3 × the state + 256 MiB at any time: the newest snapshot, the
+next one while the node writes it, the log since the newest snapshot, 32 MiB of the log before it,
+and what RocksDB needs to merge its tables. The state is what `raft_snapshot_bytes` reports: values,
+and some 250 bytes for each node, session and remembered id. A fresh node takes 22 MiB.
 
-While fewer than a majority of the nodes have 256 MiB free, the leader refuses writes that need space (`503 disk_low`); releases,
-deletes and keepalives go on, but a transaction over 64 KiB always needs space: split a large delete. A start needs 128 MiB,
-and first frees the log entries that the snapshot covers.
+The next snapshot is due when the log since the newest one has half the size of the state, or 32 MiB
+if that is more. The log may grow by the same amount again while the node writes the snapshot. If it
+has grown by half of that, the leader answers large writes with `503 overloaded`; if it has grown by
+all of it, all writes that need space, until the snapshot is complete. This assumes that the other
+nodes write snapshots about as fast as the leader does. While a leader sends a snapshot to another
+node, it keeps that snapshot, and as many more bytes of the log, so that the other node can catch
+up: at most 5 × the state + 256 MiB.
 
-**The memory of a node** is 0.2 GiB, and values + 0.5 KB a node + 1 to 9 KB a grant or session, by the length of its texts. To
-build a snapshot adds a few MiB, and what is changed meanwhile; a start needs the state once; a node that is sent a snapshot
-needs it twice. Plan twice the state on each node, because each may be away.
+While fewer than a majority of the nodes have 256 MiB free, the leader refuses writes that need
+space (`503 disk_low`). Releases, deletes and keepalives still work, but a transaction over 64 KiB
+always needs space: split a large delete. A start needs 128 MiB, and first frees the log entries
+that the snapshot covers.
 
-**Between the nodes** a round trip must stay well below 50 ms, the heartbeat interval, which you cannot change: above that, no
-leader lasts and the cluster serves nothing. Above 25 ms to a majority, the leader warns in its log, and so does `doctor`. At 40
-to 45 ms a cluster still worked.
+**The memory of a node** is 0.2 GiB, plus the values, 0.5 KB for each node, and 1 to 9 KB for each
+grant or session, depending on the length of its texts. Building a snapshot adds a few MiB, plus the
+changes made meanwhile. A start needs the size of the state once; a node that receives a snapshot
+needs it twice. Plan for twice the state on every node, because any node may fall behind and receive
+a snapshot.
+
+**Between the nodes**, a round trip must stay well below 50 ms, the heartbeat interval, which you
+cannot change: above that, no leader lasts and the cluster serves nothing. Above 25 ms to a
+majority, the leader warns in its log, and so does `doctor`. At 40 to 45 ms a cluster still worked.
 ";
 
 const BUDGET: &str = "
 ## The state's budget
 
-Every node keeps the whole state in memory, so the state has a budget in bytes: the smallest amount that any node can hold. That
-amount is `serve --state-bytes-max`, or by default an eighth of the memory of the node's cgroup or machine: 128 MiB of 1 GiB. The
-share is small because the memory has several copies of the state while a node builds, sends or installs a snapshot.
-`/v1/cluster` shows `state_bytes` and `state_bytes_max`, and `doctor` warns at 80 %.
+Every node keeps the whole state in memory, so the state has a budget in bytes: the smallest amount
+that any node can hold. That amount is `serve --state-bytes-max`, or by default an eighth of the
+memory of the node's cgroup or machine: 128 MiB of 1 GiB. The share is small because the memory has
+several copies of the state while a node builds, sends or installs a snapshot. `/v1/cluster` shows
+`state_bytes` and `state_bytes_max`, and `doctor` warns at 80 %.
 
-From 75 % on, the cluster refuses a new node or a larger value with `429 state_full`, so that values cannot stop locks. From 95
-% on, it refuses a grant or a place in a queue, a session, and a lock's settings. The last 5 % are for ids that the cluster
-remembers for a minute: it refuses writes that enlarge nothing, and changes of a grant with a key, only at 100 %. It never
-refuses requests that free something: deletes, releases, ends of sessions, breaks and expiries. Nor does it refuse keepalives,
-or retries of completed requests with the same key. It judges a transaction as a whole: a transaction that makes the state
-smaller always passes, and so does a transaction that only deletes.
+From 75 % on, the cluster refuses a new node or a larger value with `429 state_full`, so that values
+cannot stop locks. From 95 % on, it refuses a grant or a place in a queue, a session, and a lock's
+settings. The last 5 % are for ids that the cluster remembers for a minute: it refuses writes that
+enlarge nothing, and changes of a grant with a key, only at 100 %. It never refuses requests that
+free something: deletes, releases, ends of sessions, breaks and expiries. Nor does it refuse
+keepalives, or retries of completed requests with the same key. It judges a transaction as a whole:
+a transaction that makes the state smaller always passes, and so does a transaction that only
+deletes.
 
 Each item counts this many bytes, plus the lengths of its texts and values:
 
 ";
 
 const BUDGET_RULES: &str = "
-The history takes at most an eighth of the budget, and forgets its oldest entries beyond that. The cluster remembers the results
-of a write up to 4,096 bytes, as this table counts them. If you repeat a larger write with its key, it is not done again, and the
-answer has no results: `{\"succeeded\":true,\"results\":[],\"revision\":57,\"replayed\":true}`.
+The history takes at most an eighth of the budget; beyond that, the cluster forgets the oldest
+entries. It remembers the results of a write up to 4,096 bytes, as this table counts them. If you
+repeat a larger write with its key, it is not done again, and the answer has no results:
+`{\"succeeded\":true,\"results\":[],\"revision\":57,\"replayed\":true}`.
 
-An unused lock is forgotten after 10 minutes. Unused locks take at most an eighth of the budget: beyond that, the cluster forgets
-the locks that were unused for longest, once nobody has used them for 10 seconds.
+An unused lock is forgotten after 10 minutes. Unused locks take at most an eighth of the budget:
+beyond that, the cluster forgets the locks that were unused for longest, once nobody has used them
+for 10 seconds.
 
-**Memory:** give a node eight times the size of the state that you need, and at least 256 MiB. If clients acquire and release
-1,000 locks a second, the remembered ids alone take 20 MiB.
+**Memory:** give a node eight times the size of the state that you need, and at least 256 MiB. If
+clients acquire and release 1,000 locks a second, the remembered ids alone take 20 MiB.
 
-While the process uses more than 85 % of its memory, the node refuses requests that create something with `503 overloaded`, and
-`/readyz?verbose` says so. It still accepts requests that free something.
+While the process uses more than 85 % of its memory, the node refuses requests that create something
+with `503 overloaded`, and `/readyz?verbose` says so. It still accepts requests that free something.
 ";
 
-/// What things count of the state's budget.
+/// The cost of each item in the state's budget.
 fn weights() -> String {
     let in_a_lock = NODE_BYTES + CONTENDER_BYTES + ENDED_ID_BYTES;
     let rows = [
         ("node", NODE_BYTES, "its path and its value".to_owned()),
         ("lock", NODE_BYTES + LOCK_BYTES + STATISTICS_BYTES, "its name three times; with each missing level above it".to_owned()),
         ("grant, held or queued, in each of its locks", in_a_lock, "the name of its lock twice, `owner`, `meta`".to_owned()),
-        ("grant without a session, besides", SESSION_BYTES, "—".to_owned()),
-        ("grant with a `lock_delay`, besides, in each of its locks", REMEMBERED_BYTES, "—".to_owned()),
-        ("further hold of a grant", HOLD_BYTES, "the name of its lock, `meta`".to_owned()),
+        ("grant without a session, in addition", SESSION_BYTES, "—".to_owned()),
+        ("grant with a `lock_delay`, in addition, in each of its locks", REMEMBERED_BYTES, "—".to_owned()),
+        ("each further hold of a grant", HOLD_BYTES, "the name of its lock, `meta`".to_owned()),
         ("session", SESSION_BYTES, "its name, `meta`".to_owned()),
-        ("`meta`, where there is any", META_BYTES, format!("{META_PAIR_BYTES} for each pair, and its texts")),
+        ("`meta`, if present", META_BYTES, format!("{META_PAIR_BYTES} for each pair, and its texts")),
         ("ended grant that a session remembers, up to 1,024 of them", ENDED_ID_BYTES, "—".to_owned()),
         (
             "id or key that is remembered for a minute",
             REMEMBERED_BYTES,
             format!("{RESULT_BYTES} for each result of its write, and the paths of sequential nodes"),
         ),
-        ("key of a change of a grant, up to 16 of them", CHANGE_KEY_BYTES, "—".to_owned()),
-        ("time of holding in the history", HISTORY_BYTES, "the names of its lock and its owner, who ended it and why".to_owned()),
+        ("key of a change to a grant, up to 16 of them", CHANGE_KEY_BYTES, "—".to_owned()),
+        ("hold in the history", HISTORY_BYTES, "the names of its lock and its owner, who ended it and why".to_owned()),
     ];
     let mut table = "| what | bytes | and |\n|---|---|---|\n".to_owned();
     for (what, bytes, besides) in rows {
-        writeln!(table, "| {what} | {bytes} | {besides} |").expect("a text takes what is written");
+        writeln!(table, "| {what} | {bytes} | {besides} |").expect("writing to a string succeeds");
     }
     table
 }
@@ -466,12 +489,12 @@ fn weights() -> String {
 fn page(rows: &[Row]) -> String {
     let mut page = HEAD.to_owned();
     for Row { limit, value, seen: [within, at, beyond] } in rows {
-        writeln!(page, "| {limit} | {value} | {within} | {at} | {beyond} |").expect("a text takes what is written");
+        writeln!(page, "| {limit} | {value} | {within} | {at} | {beyond} |").expect("writing to a string succeeds");
     }
     page + TAIL + BUDGET + &weights() + BUDGET_RULES + &crate::memory::section()
 }
 
-/// Rows of a cluster that takes few connections. Those of the tests' own client end within seconds.
+/// Rows of a cluster with few connections. The connections of the tests' own client close within seconds.
 async fn few_connections() -> [Row; 2] {
     let (all, each) = (CONNECTIONS.to_string(), CONNECTIONS_PER_ADDRESS.to_string());
     let flags = ["--connections-max", &all, "--connections-per-address-max", &each];
@@ -488,7 +511,7 @@ async fn few_connections() -> [Row; 2] {
         }
     };
     let per_address = format!("an eighth of all, here {CONNECTIONS_PER_ADDRESS}");
-    let in_all = format!("{CONNECTIONS_MAX}, here {CONNECTIONS}, {RESERVE} of them kept");
+    let in_all = format!("{CONNECTIONS_MAX}, here {CONNECTIONS}, {RESERVE} of them reserved");
     [
         row("connections from one address", per_address, &["127.0.0.2"], CONNECTIONS_PER_ADDRESS).await,
         row("connections to one node", in_all, &["127.0.0.3", "127.0.0.4"], CONNECTIONS - RESERVE).await,
@@ -502,19 +525,19 @@ fn compare(seen: &str) {
     }
     let committed = fs::read_to_string(path).unwrap_or_default();
     let differs = seen.lines().zip(committed.lines().chain(std::iter::repeat(""))).find(|(seen, committed)| seen != committed);
-    assert!(committed == seen, "docs/limits.md differs from what was seen (UPDATE_GOLDENFILES=1 writes it): {differs:?}");
+    assert!(committed == seen, "docs/limits.md differs from the results (UPDATE_GOLDENFILES=1 writes it): {differs:?}");
 }
 
 #[test]
-fn every_limit_is_where_its_page_says_and_answers_as_it_says() {
-    alone(LONG, async {
+fn every_limit_matches_its_page() {
+    run_exclusive(LONG, async {
         let all_connections = CONNECTIONS.max(200).to_string();
         let cluster =
             Cluster::start_with(&["--connections-max", &all_connections, "--connections-per-address-max", &all_connections])
                 .await;
         let address = cluster.nodes[0].url.trim_start_matches("http://").to_owned();
         let mut rows = Vec::new();
-        for Around { limit, value, requests } in names_and_values().into_iter().chain(times_and_counts()) {
+        for LimitCase { limit, value, requests } in names_and_values().into_iter().chain(times_and_counts()) {
             let mut answers = Vec::new();
             for request in &requests {
                 answers.push(seen(&address, request).await);

@@ -1,17 +1,17 @@
-//! Locks and sessions are listed page by page, and the pages hang together while locks come and go.
+//! Locks and sessions are listed page by page, and the pages stay consistent while locks come and go.
 
 use crate::{
     batches::take_often,
     client::{Answer, Call, Client, whole},
-    harness::{Cluster, SHORT, together},
+    harness::{Cluster, SHORT, run_parallel},
 };
 
-/// The names on all pages from that one on, by the links from page to page.
+/// The names on this page and all later ones, by the links from page to page.
 async fn follow(client: &Client, first: &str, field: &str) -> Vec<String> {
     follow_list(client, first, "items", field).await
 }
 
-/// The same of another list than `items`.
+/// The same for another list than `items`.
 async fn follow_list(client: &Client, first: &str, list: &str, field: &str) -> Vec<String> {
     let (mut path, mut names) = (first.to_owned(), Vec::new());
     loop {
@@ -34,7 +34,7 @@ fn items(page: &Answer) -> &[serde_json::Value] {
 
 #[test]
 fn locks_are_listed_page_by_page_while_they_come_and_go() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let mut grants = Vec::new();
@@ -45,7 +45,7 @@ fn locks_are_listed_page_by_page_while_they_come_and_go() {
         assert_eq!(follow(&client, "/v1/locks?prefix=jobs%2F&limit=1", "lock").await, names);
         assert_eq!(follow(&cluster.client(1), "/v1/locks?limit=2", "lock").await.len(), 5);
 
-        // What a page ended with is gone by the time of the next.
+        // The last item of the page is gone by the time of the next page.
         let page = client.send(&Call::get("/v1/locks?state=held&limit=2")).await.expect_status(200);
         assert_eq!(items(&page)[1]["lock"], "jobs/b");
         client.release(&grants[1].id).await;
@@ -71,7 +71,7 @@ fn locks_are_listed_page_by_page_while_they_come_and_go() {
 
 #[test]
 fn sessions_are_listed_page_by_page() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let mut numbers = Vec::new();
@@ -84,8 +84,8 @@ fn sessions_are_listed_page_by_page() {
 }
 
 #[test]
-fn a_queue_is_shown_page_by_page_while_it_moves() {
-    together(SHORT, async {
+fn a_queue_is_listed_page_by_page_while_it_moves() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "queued").await;
@@ -103,10 +103,10 @@ fn a_queue_is_shown_page_by_page_while_it_moves() {
         let whole_queue = client.queue("book").await;
         let by_pages = follow(&client, "/v1/locks/book/queue?limit=1", "waits_for").await;
         let waits_for: Vec<String> = whole_queue.iter().map(|item| item["waits_for"].to_string().replace('"', "")).collect();
-        assert_eq!(by_pages, waits_for, "a page by itself says for whom each waits");
+        assert_eq!(by_pages, waits_for, "each page names what each entry waits for");
         assert_eq!(follow_list(&client, "/v1/locks/book?limit=2", "holders", "number").await, numbers(&all[..3]));
 
-        // Those at the end of a page go, and so do some before and behind them.
+        // The last ones of a page leave, and so do some before and after them.
         let page = client.send(&Call::get("/v1/locks/book/queue?limit=5")).await.expect_status(200);
         assert_eq!((page.number("holder_count"), page.number("queue_length")), (3, 7));
         for id in [&readers[1], &writers[0], &writers[1], &writers[2]] {
@@ -114,7 +114,7 @@ fn a_queue_is_shown_page_by_page_while_it_moves() {
         }
         let rest = format!("/v1/locks/book/queue?cursor={}", page.string("next_cursor"));
         assert_eq!(follow(&client, &rest, "number").await, numbers(&all[6..]));
-        assert_eq!(follow(&client, &rest, "position").await, ["3", "4", "5", "6"], "those ahead have become fewer");
+        assert_eq!(follow(&client, &rest, "position").await, ["3", "4", "5", "6"], "fewer are ahead");
         let holders = client.send(&Call::get("/v1/locks/book?limit=1")).await.expect_status(200);
         client.release(&readers[0]).await;
         let rest = format!("/v1/locks/book?cursor={}", holders.string("next_cursor"));
@@ -128,8 +128,8 @@ fn a_queue_is_shown_page_by_page_while_it_moves() {
 }
 
 #[test]
-fn what_a_session_owns_is_shown_page_by_page_while_it_changes() {
-    together(SHORT, async {
+fn the_property_of_a_session_is_listed_page_by_page_while_it_changes() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "owner").await;

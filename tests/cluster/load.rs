@@ -1,4 +1,4 @@
-//! What clients that work side by side have in common: when they succeeded, whom they let in, and when they are to stop.
+//! The shared state of concurrent clients: when they succeeded, who holds the lock, and when they must stop.
 
 use crate::{
     client::{Call, Client},
@@ -13,20 +13,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Clients at work; all clones are the same load.
+/// Concurrent clients; all clones are the same load.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Load {
     over: Arc<AtomicBool>,
     successes: Arc<Mutex<Vec<Instant>>>,
     grants: Arc<AtomicUsize>,
-    /// Streams that were told to go elsewhere.
+    /// Streams whose server sent them elsewhere.
     pub(crate) goaways: Arc<AtomicUsize>,
-    /// Who holds the one lock.
+    /// The holder of the one lock.
     pub(crate) room: Room,
 }
 
 impl Load {
-    /// The clients stop when they have done what they are at.
+    /// Stops the clients after their current operations.
     pub(crate) fn end(&self) {
         self.over.store(true, SeqCst);
     }
@@ -39,7 +39,7 @@ impl Load {
         self.successes.lock().expect("no holder panics").push(Instant::now());
     }
 
-    /// Somebody was granted the lock, which is a success too.
+    /// Records a grant, which is a success too.
     pub(crate) fn granted(&self) {
         self.grants.fetch_add(1, SeqCst);
         self.succeeded();
@@ -49,8 +49,8 @@ impl Load {
         self.successes.lock().expect("no holder panics").len()
     }
 
-    /// Waits until so many more operations succeeded, and so many grants among them: the cluster is at work again.
-    pub(crate) async fn at_work(&self, operations: usize, grants: usize) {
+    /// Waits until this many more operations succeeded, and grants among them: the cluster works again.
+    pub(crate) async fn wait_until_busy(&self, operations: usize, grants: usize) {
         let now = || (self.count(), self.grants.load(SeqCst));
         let before = now();
         eventually("the clients are at work", Duration::from_secs(60), || async {
@@ -64,21 +64,21 @@ impl Load {
         let mut moments = self.successes.lock().expect("no holder panics").clone();
         moments.sort();
         let gaps = moments.windows(2).filter(|pair| pair[1] >= from && pair[1] <= to);
-        gaps.map(|pair| pair[1] - pair[0]).max().expect("operations succeed all the time")
+        gaps.map(|pair| pair[1] - pair[0]).max().expect("operations keep succeeding")
     }
 }
 
-/// A counter that is written under a lock: its count, and the token with which it was written.
+/// The count of a counter that is written under a lock, and the token of its last write.
 pub(crate) async fn read_counter(client: &Client, counter: &str) -> (u64, u64) {
     let text = client.value(counter).await;
     let (count, token) = text.split_once(' ').expect("a count and a token");
     (count.parse().expect("a count"), token.parse().expect("a token"))
 }
 
-/// Counts one up under the lock, by a write that the fence guards.
+/// Increments the counter under the lock, by a fenced write.
 pub(crate) async fn count_up(client: &Client, counter: &str, lock: &str, token: u64) {
     let (count, last) = read_counter(client, counter).await;
-    assert!(last < token, "the counter was written with token {last}, and {token} was given after it");
+    assert!(last < token, "the counter was written with token {last}, but {token} was granted after it");
     let write = Call::put(&format!("/v1/nodes/{counter}"), format!("{} {token}", count + 1));
     client.write(&write.fenced(lock, token)).await;
 }

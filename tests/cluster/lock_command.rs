@@ -1,10 +1,10 @@
-//! `fairhold lock`: every exit code, who waits, and what becomes of the command's whole process group when the lock is lost or
-//! when `fairhold lock` is killed.
+//! `fairhold lock`: every exit code, waiting, and what happens to the command's whole process group when the lock is
+//! lost or when `fairhold lock` is killed.
 
 use crate::{
     client::{Call, new_key},
-    harness::{Cluster, LONG, SHORT, alone, eventually, free_port, program, report, signal_pid, together},
-    queue::standing,
+    harness::{Cluster, LONG, SHORT, eventually, free_port, program, report, run_exclusive, run_parallel, signal_pid},
+    queue::wait_for_contenders,
 };
 use rustix::process::Signal;
 use std::{
@@ -20,10 +20,10 @@ use tokio::{
     process::{Child, Command},
 };
 
-/// What was stopped or told is seen by then, on a busy machine.
+/// How long an expected stop or message may take on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// How far away the next renewal of a lease of 60 s is.
+/// Time until the next renewal of a lease of 60 s.
 const RENEWAL: Duration = Duration::from_secs(20);
 
 pub(crate) fn fairhold(endpoint: &str, arguments: &[&str]) -> Command {
@@ -38,13 +38,13 @@ async fn run(endpoint: &str, arguments: &[&str]) -> Output {
 }
 
 #[track_caller]
-pub(crate) fn assert_code(output: &Output, code: i32, said: &str) {
+pub(crate) fn assert_code(output: &Output, code: i32, printed: &str) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{stderr}");
-    assert!(stderr.contains(said), "{said:?} is not in {stderr:?}");
+    assert!(stderr.contains(printed), "{printed:?} is not in {stderr:?}");
 }
 
-/// The numbers in a file, once there are so many.
+/// The numbers in a file, once it has this many.
 pub(crate) async fn numbers(path: &Path, count: usize) -> Vec<u32> {
     eventually("the command's processes say their numbers", SOON, || async {
         let text = fs::read_to_string(path).unwrap_or_default();
@@ -59,7 +59,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// A shell with two sleeping children, of which the file has the numbers; neither heeds a polite word.
+/// A shell with two sleeping children that writes their numbers to the file. They ignore SIGTERM.
 fn stubborn(file: &Path) -> String {
     format!(
         "trap '' TERM; echo $$ > {0}; sleep 600 & echo $! >> {0}; sleep 600 & echo $! >> {0}; wait; sleep 600",
@@ -67,7 +67,7 @@ fn stubborn(file: &Path) -> String {
     )
 }
 
-/// Starts it, and waits until it runs.
+/// Starts `fairhold lock` with such a shell, and waits until it runs.
 async fn start_stubborn(url: &str, options: &[&str], lock: &str, file: &Path) -> (Child, Vec<u32>) {
     let script = stubborn(file);
     let arguments = [options, &[lock, "--", "sh", "-c", &script]].concat();
@@ -77,7 +77,7 @@ async fn start_stubborn(url: &str, options: &[&str], lock: &str, file: &Path) ->
 
 #[test]
 fn each_way_to_end_has_its_exit_code() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let url = &cluster.nodes[0].url;
         assert_code(&run(url, &["codes", "--", "true"]).await, 0, "");
@@ -107,7 +107,7 @@ fn each_way_to_end_has_its_exit_code() {
     });
 }
 
-/// A server that says no to everybody.
+/// A server that denies every request.
 async fn denying() -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("its address"));
@@ -129,7 +129,7 @@ async fn denying() -> String {
 
 #[test]
 fn the_command_knows_its_lock_and_has_the_input_and_output_of_fairhold() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let script = "cat; echo $FAIRHOLD_LOCK $FAIRHOLD_TOKEN $FAIRHOLD_GRANT; echo told >&2";
         let mut command = fairhold(&cluster.nodes[2].url, &["deep/er", "--", "sh", "-c", script]);
@@ -139,9 +139,9 @@ fn the_command_knows_its_lock_and_has_the_input_and_output_of_fairhold() {
         drop(input);
         let output = child.wait_with_output().await.expect("it ends");
         assert_code(&output, 0, "told");
-        let said = String::from_utf8(output.stdout).expect("text");
-        let words: Vec<&str> = said.split_whitespace().collect();
-        assert_eq!((words.len(), &words[..2]), (4, &["typed", "deep/er"][..]), "{said}");
+        let printed = String::from_utf8(output.stdout).expect("text");
+        let words: Vec<&str> = printed.split_whitespace().collect();
+        assert_eq!((words.len(), &words[..2]), (4, &["typed", "deep/er"][..]), "{printed}");
         let lock = cluster.client(0).send(&Call::get("/v1/locks/deep%2Fer")).await.expect_status(200);
         assert_eq!(lock.json["last_token"].to_string(), words[2]);
         let grant = cluster.client(0).send(&Call::get(&format!("/v1/grants/{}", words[3]))).await;
@@ -149,7 +149,7 @@ fn the_command_knows_its_lock_and_has_the_input_and_output_of_fairhold() {
     });
 }
 
-/// Another command of the program.
+/// Runs another command of the program.
 async fn command(endpoint: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fairhold"));
     command.args(arguments).env("FAIRHOLD_ENDPOINT", endpoint).stdin(Stdio::null()).kill_on_drop(true);
@@ -157,14 +157,14 @@ async fn command(endpoint: &str, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn several_names_are_taken_in_one_step_and_a_semaphore_has_a_limit() {
-    together(SHORT, async {
+fn several_locks_are_acquired_in_one_step_and_a_semaphore_has_a_limit() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let url = &cluster.nodes[0].url;
         let client = cluster.client(1);
         let held = client.acquire("stock", "ttl=60s&owner=somebody").await;
         assert_code(&run(url, &["orders", "stock", "-n", "--", "true"]).await, 75, "somebody");
-        assert_eq!(client.queue_numbers("orders").await, [0_u64; 0], "nothing was taken of what was free");
+        assert_eq!(client.queue_numbers("orders").await, [0_u64; 0], "the free lock was not acquired");
         client.release(&held.id).await;
         let script = "test $FAIRHOLD_LOCK = orders && exec sleep 600";
         let mut both = fairhold(url, &["orders", "stock", "--", "sh", "-c", script]).spawn().expect("fairhold lock starts");
@@ -186,8 +186,8 @@ fn several_names_are_taken_in_one_step_and_a_semaphore_has_a_limit() {
 }
 
 #[test]
-fn when_the_lock_is_broken_the_whole_group_is_stopped_and_the_exit_code_is_79() {
-    together(SHORT, async {
+fn a_broken_lock_stops_the_whole_group_and_the_exit_code_is_79() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let options = ["--ttl", "60s", "--kill-after", "1s"];
@@ -199,13 +199,13 @@ fn when_the_lock_is_broken_the_whole_group_is_stopped_and_the_exit_code_is_79() 
         let after = broken.elapsed();
         assert!(!pids.iter().any(|pid| is_alive(*pid)), "{pids:?}");
         assert_code(&output, 79, "lost");
-        report(&format!("a broken lock's group of {} was gone after {after:.2?}, with --kill-after 1s", pids.len()));
+        report(&format!("after a break, a group of {} processes was gone after {after:.2?}, with --kill-after 1s", pids.len()));
         assert!(after < RENEWAL, "it waited for its renewal: {after:?}");
 
-        // One that heeds SIGTERM is gone at once.
+        // A command that obeys SIGTERM is gone at once.
         let mut polite = fairhold(&cluster.nodes[1].url, &["crane", "--ttl", "60s", "--", "sh", "-c", "sleep 60 & sleep 60"]);
         let polite = polite.spawn().expect("fairhold lock starts");
-        standing(&cluster.client(0), "crane", 1).await;
+        wait_for_contenders(&cluster.client(0), "crane", 1).await;
         cluster.client(2).send(&Call::delete("/v1/locks/crane/holders").key(&new_key())).await.expect_status(204);
         let broken = Instant::now();
         assert_code(&polite.wait_with_output().await.expect("it ends"), 79, "lost");
@@ -214,8 +214,8 @@ fn when_the_lock_is_broken_the_whole_group_is_stopped_and_the_exit_code_is_79() 
 }
 
 #[test]
-fn when_the_lock_is_lost_the_command_may_run_on_where_that_was_asked_for() {
-    together(SHORT, async {
+fn the_command_may_continue_after_the_loss_of_its_lock_on_request() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let (begun, go_on) = (folder.path().join("begun"), folder.path().join("go-on"));
@@ -226,17 +226,17 @@ fn when_the_lock_is_lost_the_command_may_run_on_where_that_was_asked_for() {
         let mut child = fairhold(&cluster.nodes[0].url, &arguments).spawn().expect("fairhold lock starts");
         numbers(&begun, 1).await;
         cluster.client(1).send(&Call::delete("/v1/locks/hoist/holders").key(&new_key())).await.expect_status(204);
-        let mut said = String::new();
-        BufReader::new(child.stderr.as_mut().expect("a pipe")).read_line(&mut said).await.expect("it says so");
-        assert!(said.contains("lost"), "{said:?}");
+        let mut printed = String::new();
+        BufReader::new(child.stderr.as_mut().expect("a pipe")).read_line(&mut printed).await.expect("it reports that");
+        assert!(printed.contains("lost"), "{printed:?}");
         fs::write(&go_on, "").expect("the command reads");
         assert_eq!(child.wait().await.expect("it ends").code(), Some(5));
     });
 }
 
 #[test]
-fn when_fairhold_lock_is_killed_the_group_dies_too_and_the_lock_is_free_within_its_ttl() {
-    together(SHORT, async {
+fn the_group_dies_with_a_killed_fairhold_lock_and_the_lock_is_free_within_its_ttl() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let options = ["--ttl", "3s", "--kill-after", "500ms"];
@@ -245,13 +245,13 @@ fn when_fairhold_lock_is_killed_the_group_dies_too_and_the_lock_is_free_within_i
         let killed = child.wait().await.expect("it ends");
         assert_eq!(killed.signal(), Some(Signal::KILL.as_raw()));
         cluster.client(1).acquire("press", "wait=60s").await;
-        assert!(!pids.iter().any(|pid| is_alive(*pid)), "the next holder holds, and {pids:?} are not all gone");
+        assert!(!pids.iter().any(|pid| is_alive(*pid)), "the next holder holds, but {pids:?} are not all gone");
     });
 }
 
 #[test]
-fn when_the_supervisor_is_killed_the_group_dies_too_and_the_lock_is_given_back() {
-    together(SHORT, async {
+fn the_group_dies_with_a_killed_supervisor_and_the_lock_is_released() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let (child, pids) = start_stubborn(&cluster.nodes[0].url, &[], "anvil", &folder.path().join("pids")).await;
@@ -262,13 +262,13 @@ fn when_the_supervisor_is_killed_the_group_dies_too_and_the_lock_is_given_back()
         signal_pid(supervisor, Signal::KILL);
         assert_code(&child.wait_with_output().await.expect("it ends"), 137, "");
         assert!(!pids.iter().any(|pid| is_alive(*pid)), "{pids:?}");
-        standing(&cluster.client(1), "anvil", 0).await;
+        wait_for_contenders(&cluster.client(1), "anvil", 0).await;
     });
 }
 
 #[test]
-fn when_fairhold_lock_sleeps_the_group_is_stopped_before_the_next_one_holds() {
-    together(SHORT, async {
+fn the_group_of_a_paused_fairhold_lock_is_stopped_before_the_next_grant() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let options = ["--ttl", "3s", "--kill-after", "500ms"];
@@ -276,15 +276,15 @@ fn when_fairhold_lock_sleeps_the_group_is_stopped_before_the_next_one_holds() {
         let number = child.id().expect("it runs");
         signal_pid(number, Signal::STOP);
         cluster.client(1).acquire("mill", "wait=60s").await;
-        assert!(!pids.iter().any(|pid| is_alive(*pid)), "the next holder holds, and {pids:?} are not all gone");
+        assert!(!pids.iter().any(|pid| is_alive(*pid)), "the next holder holds, but {pids:?} are not all gone");
         signal_pid(number, Signal::CONT);
         assert_code(&child.wait_with_output().await.expect("it ends"), 79, "lost");
     });
 }
 
 #[test]
-fn what_the_command_leaves_in_the_background_ends_with_it() {
-    together(SHORT, async {
+fn background_processes_of_the_command_end_with_it() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("pids");
@@ -298,7 +298,7 @@ fn what_the_command_leaves_in_the_background_ends_with_it() {
 
 #[test]
 fn a_signal_reaches_the_command_and_its_exit_code_comes_back() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         for (signal, code) in [(Signal::INT, 11), (Signal::TERM, 12), (Signal::HUP, 13)] {
@@ -314,18 +314,18 @@ fn a_signal_reaches_the_command_and_its_exit_code_comes_back() {
 }
 
 #[test]
-fn waiting_for_ever_keeps_the_place_and_a_signal_ends_the_wait() {
-    together(SHORT, async {
+fn an_unlimited_wait_keeps_the_place_and_a_signal_ends_it() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let held = client.acquire("gate", "ttl=60s").await;
         let first = fairhold(&cluster.nodes[1].url, &["gate", "--", "echo", "first"]).spawn().expect("it starts");
-        standing(&client, "gate", 2).await;
+        wait_for_contenders(&client, "gate", 2).await;
         let second = fairhold(&cluster.nodes[2].url, &["gate", "--", "echo", "second"]).spawn().expect("it starts");
-        standing(&client, "gate", 3).await;
+        wait_for_contenders(&client, "gate", 3).await;
         signal_pid(second.id().expect("it runs"), Signal::TERM);
         assert_code(&second.wait_with_output().await.expect("it ends"), 143, "");
-        standing(&client, "gate", 2).await;
+        wait_for_contenders(&client, "gate", 2).await;
         client.release(&held.id).await;
         let first = first.wait_with_output().await.expect("it ends");
         assert_eq!((first.status.code(), first.stdout.as_slice()), (Some(0), b"first\n".as_slice()));
@@ -333,19 +333,19 @@ fn waiting_for_ever_keeps_the_place_and_a_signal_ends_the_wait() {
 }
 
 #[test]
-fn waiting_ends_with_69_when_no_endpoint_answered_for_the_timeout_and_not_before() {
-    alone(SHORT, async {
+fn a_wait_ends_with_69_only_after_no_endpoint_answered_for_the_timeout() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         cluster.client(0).acquire("pier", "ttl=10m").await;
         let all = cluster.nodes.iter().map(|node| node.url.as_str()).collect::<Vec<_>>().join(",");
         let waits = fairhold(&all, &["pier", "--timeout", "3s", "--", "true"]).spawn().expect("it starts");
-        standing(&cluster.client(0), "pier", 2).await;
-        // A cluster without its leader, and one without a majority, still answers.
+        wait_for_contenders(&cluster.client(0), "pier", 2).await;
+        // A cluster without its leader still answers, and so does one without a majority.
         let leader = cluster.leader().await;
         let others = cluster.followers().await;
         cluster.nodes[leader].kill().await;
         cluster.nodes[others[0]].kill().await;
-        crate::harness::pass(Duration::from_secs(4)).await;
+        crate::harness::pass_time(Duration::from_secs(4)).await;
         cluster.nodes[others[1]].kill().await;
         let gone = Instant::now();
         let output = waits.wait_with_output().await.expect("it ends");
@@ -356,7 +356,7 @@ fn waiting_ends_with_69_when_no_endpoint_answered_for_the_timeout_and_not_before
 
 #[test]
 fn fifty_copies_that_count_under_one_lock_end_with_fifty() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         const COPIES: usize = 50;
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
@@ -378,10 +378,11 @@ fn fifty_copies_that_count_under_one_lock_end_with_fifty() {
     });
 }
 
-/// The time in which the command may end by itself was that of the ttl, so a short `--max-hold` left none to work in.
+/// The time that the command has to end by itself used to depend on the ttl, so a short `--max-hold` left no time to
+/// work.
 #[test]
-fn a_command_works_for_most_of_its_max_hold_and_is_told_that_it_is_over() {
-    together(SHORT, async {
+fn a_command_can_work_for_most_of_its_max_hold_and_is_then_stopped_with_a_message() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let script = "sleep 1.2; echo worked; sleep 60";
         let output = run(&cluster.nodes[0].url, &["brief", "--max-hold", "3s", "--", "sh", "-c", script]).await;

@@ -1,12 +1,12 @@
-//! `fairhold lock` where something is in its way: a supervisor that does not run, a process that may not be stopped, a command
-//! that cannot be started, a node that is silent.
+//! `fairhold lock` with obstacles: a supervisor that does not run, a process that it may not stop, a command that
+//! cannot be started, a silent node.
 
 use crate::{
     client::{Call, Client, new_key},
     escapes::{escape, succeeds, supervisor_of},
-    harness::{Cluster, LONG, SHORT, alone, eventually, pass, program, report, signal_pid, together},
+    harness::{Cluster, LONG, SHORT, eventually, pass_time, program, report, run_exclusive, run_parallel, signal_pid},
     lock_command::{assert_code, fairhold, is_alive, numbers},
-    queue::standing,
+    queue::wait_for_contenders,
     trial,
     without::{NAMESPACES, USERS},
 };
@@ -34,13 +34,13 @@ async fn break_lock(cluster: &Cluster, lock: &str) {
 }
 
 #[test]
-fn what_has_a_group_of_its_own_hears_the_signals_that_are_passed_on() {
-    together(SHORT, async {
+fn a_process_in_its_own_group_receives_the_forwarded_signals() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         for (number, signal) in [Signal::TERM, Signal::INT, Signal::HUP].into_iter().enumerate() {
             let file = folder.path().join(number.to_string());
-            // Behind a shell that waits for it too.
+            // The second one runs behind a shell that also waits for it.
             for (turn, script) in ["exec timeout 600 sh -c", "timeout 600 sh -c"].into_iter().enumerate() {
                 let file = file.with_extension(turn.to_string());
                 let inner = format!("trap \"exit 9\" TERM INT HUP; echo $$ > {}; while :; do sleep 0.1; done", file.display());
@@ -58,8 +58,8 @@ fn what_has_a_group_of_its_own_hears_the_signals_that_are_passed_on() {
 }
 
 #[test]
-fn a_command_that_heeds_no_signal_has_half_a_second_after_a_break_unless_it_is_given_more() {
-    together(SHORT, async {
+fn a_command_that_ignores_signals_is_killed_half_a_second_after_a_break_by_default() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("pids");
@@ -73,14 +73,14 @@ fn a_command_that_heeds_no_signal_has_half_a_second_after_a_break_unless_it_is_g
         let after = broken.elapsed();
         assert!(!is_alive(pids[0]));
         assert_code(&output, 79, "an administrator took it away");
-        report(&format!("after a break a command that heeds no signal was gone after {after:.2?}"));
+        report(&format!("after a break a command that ignores signals was gone after {after:.2?}"));
         assert!(after < Duration::from_secs(4), "{after:?}");
     });
 }
 
-/// Passes bytes on to a node until it is cut; then connections stand, and nothing passes.
+/// Forwards bytes to a node until it is cut; after that, connections stay open, but no bytes pass.
 async fn proxy(at: String, to: String, cut: watch::Receiver<bool>) {
-    let listener = TcpListener::bind(at.trim_start_matches("http://")).await.expect("nobody listens there");
+    let listener = TcpListener::bind(at.trim_start_matches("http://")).await.expect("the port is free");
     let to: Arc<str> = to.into();
     tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
@@ -97,8 +97,8 @@ async fn proxy(at: String, to: String, cut: watch::Receiver<bool>) {
     });
 }
 
-/// Cuts `fairhold lock` off while its supervisor is stopped; says by how much its command was gone before the next one held. The
-/// command works as it is told: by itself, or as a chain of processes.
+/// Cuts `fairhold lock` off while its supervisor is stopped; returns how many seconds before the next hold its command
+/// was gone. The command works in the given way: as a single process, or as a chain of processes.
 async fn cut_off_without_a_supervisor(ttl: &str, work: &str) -> f64 {
     let mut cluster = Cluster::plan();
     let (cut, is_cut) = watch::channel(false);
@@ -123,7 +123,7 @@ async fn cut_off_without_a_supervisor(ttl: &str, work: &str) -> f64 {
     };
     eventually("it works", SOON, || async { last().map(drop) }).await;
     signal_pid(supervisor_of(child.id().expect("it runs")), Signal::STOP);
-    cut.send(true).expect("the proxies live");
+    cut.send(true).expect("the proxies run");
     let next = Client::new(direct).send(&Call::post("/v1/locks/sluice?wait=60s&ttl=60s")).await.expect_status(200);
     let since = WallMillis::from_rfc3339(next.string("held_since")).expect("a time").0;
     let status = child.wait().await.expect("it ends");
@@ -132,25 +132,25 @@ async fn cut_off_without_a_supervisor(ttl: &str, work: &str) -> f64 {
 }
 
 #[test]
-fn a_command_whose_supervisor_does_not_run_is_killed_before_the_lease_is_over() {
-    alone(LONG * 2, async {
+fn a_command_with_a_stopped_supervisor_is_killed_before_the_lease_ends() {
+    run_exclusive(LONG * 2, async {
         let alone = trial::size(&["1s", "3s"][..], &["1s", "1500ms", "2s", "3s", "5s", "10s", "20s", "25s"]);
-        // A stopped supervisor reaps nothing: the longer a chain of processes runs, the more zombies there are to look through.
+        // A stopped supervisor reaps nothing: the longer a chain of processes runs, the more zombies must be searched.
         let chains = trial::size(&["8s"][..], &["3s", "8s", "16s", "25s"]);
-        // One that forks as fast as it can fills the machine's table of processes within a few seconds.
+        // A command that forks as fast as it can fills the machine's process table within a few seconds.
         let fast = trial::size(&["1s"][..], &["1s", "1s", "3s", "3s", "3s"]);
         let runs = [(alone, "work"), (chains, "hopper"), (fast, "runaway")];
         for (ttl, work) in runs.into_iter().flat_map(|(ttls, work)| ttls.iter().map(move |ttl| (*ttl, work))) {
             let ahead = cut_off_without_a_supervisor(ttl, work).await;
-            report(&format!("ttl {ttl}, {work}, cut off, supervisor stopped: gone {ahead:.3} s before the next one held"));
-            assert!(ahead > 0.0, "ttl {ttl}, {work}: it worked {:.3} s beside the next holder", -ahead);
+            report(&format!("ttl {ttl}, {work}, cut off, supervisor stopped: gone {ahead:.3} s before the next hold"));
+            assert!(ahead > 0.0, "ttl {ttl}, {work}: it worked {:.3} s while the next holder held the lock", -ahead);
         }
     });
 }
 
-/// The arguments of a `fairhold lock` whose command is given a text of that length.
+/// Runs `fairhold lock` with a command whose argument has this length.
 async fn with_argument(url: &str, lock: &str, bytes: usize) -> Output {
-    // What an exec may be given is a quarter of the stack.
+    // The arguments of an exec may take a quarter of the stack.
     let mut command = Command::new("prlimit");
     command.args([
         "--stack=2097152:2097152",
@@ -170,11 +170,11 @@ async fn with_argument(url: &str, lock: &str, bytes: usize) -> Output {
 }
 
 #[test]
-fn a_command_that_cannot_be_started_gives_its_lock_back_at_once() {
-    together(SHORT, async {
+fn the_lock_of_a_command_that_cannot_be_started_is_released_at_once() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let url = &cluster.nodes[0].url;
-        // Of the longest command with which `fairhold lock` itself can be started: one more process of it cannot.
+        // With the longest command with which `fairhold lock` itself can be started, it cannot start one more process.
         let (mut fits, mut does_not) = (0, 1 << 20);
         let mut last = None;
         while does_not - fits > 32 {
@@ -188,19 +188,20 @@ fn a_command_that_cannot_be_started_gives_its_lock_back_at_once() {
         }
         let begun = Instant::now();
         let held = cluster.client(1).acquire("stuck", "wait=50s").await;
-        assert!(begun.elapsed() < SOON, "it was given back only after {:?}", begun.elapsed());
+        assert!(begun.elapsed() < SOON, "the lock was released only after {:?}", begun.elapsed());
         cluster.client(1).release(&held.id).await;
-        assert_code(&last.expect("some argument fits"), 126, "the command cannot be started: Argument list too long");
+        assert_code(&last.expect("some argument fits"), 126, "cannot start the command: Argument list too long");
     });
 }
 
 #[test]
-fn where_nothing_could_be_found_or_started_no_lock_is_asked_for() {
-    together(SHORT, async {
+fn no_lock_is_requested_without_a_usable_proc_file_system() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let url = &cluster.nodes[0].url;
         let run = format!("{} lock -e {url} bare --ttl 60s -- true", env!("CARGO_BIN_EXE_fairhold"));
-        // Without /proc, as in a chroot; and with that of another PID namespace, whose numbers are others' numbers.
+        // Without /proc, as in a chroot; and with the /proc of another PID namespace, whose numbers mean other
+        // processes.
         for (what, script) in [
             (["-rm", "sh", "-c"], format!("mount -t tmpfs none /proc && exec {run}")),
             (["-rpf", "sh", "-c"], format!("exec {run}")),
@@ -217,17 +218,17 @@ fn where_nothing_could_be_found_or_started_no_lock_is_asked_for() {
 
 #[test]
 fn a_waiter_keeps_its_place_when_its_only_named_endpoint_is_silent() {
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let held = client.acquire("quay", "ttl=10m").await;
         let arguments = ["quay", "--timeout", "2s", "--", "true"];
         let waits = fairhold(&cluster.nodes[2].url, &arguments).spawn().expect("it starts");
-        standing(&client, "quay", 2).await;
+        wait_for_contenders(&client, "quay", 2).await;
         cluster.nodes[2].signal(Signal::STOP);
-        // More than twice its patience.
-        pass(Duration::from_secs(5)).await;
-        assert_eq!(client.queue_numbers("quay").await.len(), 2, "it has its place still");
+        // More than twice its timeout.
+        pass_time(Duration::from_secs(5)).await;
+        assert_eq!(client.queue_numbers("quay").await.len(), 2, "it still has its place");
         client.release(&held.id).await;
         let output = waits.wait_with_output().await.expect("it ends");
         cluster.nodes[2].signal(Signal::CONT);
@@ -235,25 +236,25 @@ fn a_waiter_keeps_its_place_when_its_only_named_endpoint_is_silent() {
     });
 }
 
-/// The lines of what it says.
-fn said(child: &mut Child) -> tokio::io::Lines<BufReader<tokio::process::ChildStderr>> {
+/// The lines of its standard error.
+fn stderr_lines(child: &mut Child) -> tokio::io::Lines<BufReader<tokio::process::ChildStderr>> {
     BufReader::new(child.stderr.take().expect("a pipe")).lines()
 }
 
-async fn until_said(lines: &mut tokio::io::Lines<BufReader<tokio::process::ChildStderr>>, wanted: &str) -> String {
+async fn until_line(lines: &mut tokio::io::Lines<BufReader<tokio::process::ChildStderr>>, wanted: &str) -> String {
     let found = async {
         loop {
             match lines.next_line().await.expect("it can be read") {
                 Some(line) if line.contains(wanted) => return line,
                 Some(_) => {}
-                None => panic!("it ended and did not say {wanted:?}"),
+                None => panic!("it ended without printing {wanted:?}"),
             }
         }
     };
-    tokio::time::timeout(SOON, found).await.unwrap_or_else(|_| panic!("it does not say {wanted:?}"))
+    tokio::time::timeout(SOON, found).await.unwrap_or_else(|_| panic!("it does not print {wanted:?}"))
 }
 
-/// The program for another user, and one that becomes root for him, as `sudo` does; or why that cannot be.
+/// The program for another user, and a program that becomes root, as `sudo` does; or why that is impossible here.
 fn for_another_user(folder: &Path) -> Result<Command, String> {
     if !rustix::process::getuid().is_root() {
         return Err("only root can make a program that becomes root".to_owned());
@@ -270,7 +271,7 @@ fn for_another_user(folder: &Path) -> Result<Command, String> {
     Ok(command)
 }
 
-/// The process of another user that works on.
+/// Waits for the process of the other user, and returns its id.
 async fn root_process(folder: &Path) -> u32 {
     eventually("it works as root", SOON, || async {
         let text = fs::read_to_string(folder.join("log")).unwrap_or_default();
@@ -280,8 +281,8 @@ async fn root_process(folder: &Path) -> u32 {
 }
 
 #[test]
-fn the_lock_is_kept_for_a_process_of_another_user_and_where_it_is_lost_that_is_said_and_has_its_exit_code() {
-    together(SHORT, async {
+fn the_lock_is_kept_for_a_process_of_another_user_and_its_loss_has_an_exit_code() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         for is_broken in [false, true] {
@@ -291,21 +292,21 @@ fn the_lock_is_kept_for_a_process_of_another_user_and_where_it_is_lost_that_is_s
             let arguments =
                 ["-e", &cluster.nodes[0].url, "dock", "--ttl", "1s", "--kill-after", "100ms", "--", "sh", "-c", script];
             let mut child = command.args(arguments).spawn().expect("it starts");
-            let mut lines = said(&mut child);
+            let mut lines = stderr_lines(&mut child);
             let left = root_process(folder.path()).await;
-            let line = until_said(&mut lines, "is kept until it has ended").await;
+            let line = until_line(&mut lines, "until it has ended").await;
             assert!(line.contains(&format!("process {left} ")) && line.contains("of root"), "{line}");
             let next = tokio::spawn({
                 let client = cluster.client(1);
                 async move { client.acquire("dock", "wait=60s").await }
             });
-            standing(&client, "dock", 2).await;
+            wait_for_contenders(&client, "dock", 2).await;
             // Three times the lease.
-            pass(Duration::from_secs(3)).await;
+            pass_time(Duration::from_secs(3)).await;
             assert!(is_alive(left) && !next.is_finished(), "the lock is kept for it");
             if is_broken {
                 break_lock(&cluster, "dock").await;
-                until_said(&mut lines, "keeps running without the lock").await;
+                until_line(&mut lines, "keeps running without the lock").await;
                 assert_eq!(child.wait().await.expect("it ends").code(), Some(80));
                 assert!(is_alive(left));
                 signal_pid(left, Signal::KILL);

@@ -1,8 +1,8 @@
-//! A node whose data directory was put back from an earlier copy.
+//! A node whose data directory was replaced by an earlier copy.
 
 use crate::{
     client::Call,
-    harness::{Cluster, SHORT, eventually, together},
+    harness::{Cluster, SHORT, eventually, run_parallel},
 };
 use serde_json::Value;
 use std::{fs, path::Path, time::Duration};
@@ -10,7 +10,7 @@ use tokio::process::Command;
 
 /// Writes after the copy was made.
 const WRITES: usize = 20;
-/// What takes a start, a heartbeat, and an end.
+/// Time for a start, a heartbeat, and an end.
 const NOTICED_WITHIN: Duration = Duration::from_secs(20);
 
 async fn copy(from: &Path, to: &Path) {
@@ -21,13 +21,13 @@ async fn copy(from: &Path, to: &Path) {
 /// What the leader knows of a member.
 async fn known(cluster: &Cluster, leader: usize, node: usize) -> Value {
     let view = cluster.client(leader).once(&Call::get("/v1/cluster")).await.expect_status(200);
-    assert_eq!(view.json["role"], "leader", "the leader that knows must not change: {view:?}");
+    assert_eq!(view.json["role"], "leader", "the leader with this knowledge must not change: {view:?}");
     view.json["members"][node].clone()
 }
 
 #[test]
-fn a_node_with_an_older_copy_of_its_data_ends_and_says_what_to_do_and_the_others_go_on() {
-    together(SHORT, async {
+fn a_node_with_an_older_copy_of_its_data_ends_with_advice_and_the_others_continue() {
+    run_parallel(SHORT, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let [node, _] = cluster.followers().await;
@@ -41,7 +41,7 @@ fn a_node_with_an_older_copy_of_its_data_ends_and_says_what_to_do_and_the_others
         for number in 0..WRITES {
             client.write(&Call::put(&format!("/v1/nodes/later-{number}"), "x")).await;
         }
-        eventually("it has acknowledged all of it", Duration::from_secs(10), || async {
+        eventually("it has acknowledged everything", Duration::from_secs(10), || async {
             (known(&cluster, leader, node).await["lag"] == 0).then_some(())
         })
         .await;
@@ -54,10 +54,10 @@ fn a_node_with_an_older_copy_of_its_data_ends_and_says_what_to_do_and_the_others
         let ended = tokio::time::timeout(NOTICED_WITHIN, cluster.nodes[node].exited()).await;
         assert_eq!(ended.expect("it ends by itself").code(), Some(1));
         let log = cluster.nodes[node].log_text();
-        assert!(log.contains(&format!("the storage of node {id} has lost log entries that node {id} had acknowledged")), "{log}");
+        assert!(log.contains(&format!("node {id} has lost log entries that it had acknowledged")), "{log}");
         assert!(log.contains(&format!("Start node {id} with its newest data directory")), "{log}");
 
-        // Also where another one leads by then, who knows nothing of it.
+        // Also if another node leads by then and does not know of it.
         cluster.nodes[node].start();
         assert_eq!(cluster.nodes[node].exited().await.code(), Some(1));
         assert!(cluster.nodes[node].log_text().contains("must not be used any more"), "{}", cluster.nodes[node].log_text());
@@ -68,7 +68,7 @@ fn a_node_with_an_older_copy_of_its_data_ends_and_says_what_to_do_and_the_others
         let doctor = Command::new(env!("CARGO_BIN_EXE_fairhold")).args(["doctor", "-e", &cluster.nodes[leader].url]).output();
         let text = String::from_utf8(doctor.await.expect("fairhold doctor runs").stdout).expect("text");
         assert!(text.contains(&format!("node {id} has lost {lost} log entries that it had acknowledged")), "{text}");
-        assert!(cluster.nodes[leader].log_text().contains(&format!("the storage of node {id} has lost log entries")));
+        assert!(cluster.nodes[leader].log_text().contains(&format!("node {id} has lost log entries")));
         client.write(&Call::put("/v1/nodes/kept", "meanwhile")).await;
 
         fs::remove_dir_all(&data).expect("it can be removed");

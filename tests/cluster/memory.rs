@@ -5,19 +5,19 @@ use std::fmt::Write as _;
 
 const MIB: usize = 1024 * 1024;
 
-/// What the process keeps for a connection beside its buffers: tasks, timers, the parser. Measured: 10,000 idle watches.
+/// The memory of a connection in addition to its buffers: tasks, timers, the parser. Measured with 10,000 idle watches.
 const CONNECTION_BYTES: usize = 10 * 1024;
-/// What a watcher has fetched and not yet sent, and what it watches.
+/// What a watcher has fetched but not yet sent, and its filter.
 const WATCHER_BYTES: usize = CHANGES_AT_ONCE * 128;
 
-/// What one connection pins.
+/// The memory that one connection pins.
 const EACH: usize = CONNECTION_BYTES + CONNECTION_BUFFER_BYTES + BODY_BYTES_FREE + ANSWER_BYTES_FREE + WATCHER_BYTES;
 /// The newest entries of the log: a bound of `crates/storage`.
 const TAIL_BYTES: usize = 8 * MIB;
-/// GiB of memory that a node may have.
+/// Sizes of a node's memory, in GiB.
 const MEMORIES: [u64; 3] = [1, 2, 4];
 
-/// A row: what it is, by which limit, and the bytes at a node with each of the memories.
+/// A row: the item, its limit, and the bytes at a node with each of the memory sizes.
 type Row = (&'static str, String, [usize; 3]);
 
 fn rows() -> Vec<Row> {
@@ -37,7 +37,7 @@ fn rows() -> Vec<Row> {
     vec![
         ("connections", parts, plans.map(|plan| plan.connections * EACH)),
         ("bodies that arrive or are being processed", half.clone(), plans.map(|plan| plan.body_bytes)),
-        ("answers that sockets have not taken yet", half, plans.map(|plan| plan.answer_bytes)),
+        ("answers that sockets have not yet taken", half, plans.map(|plan| plan.answer_bytes)),
         ("recent events for watches", "`--event-ring-bytes`".to_owned(), plans.map(ring)),
         ("commands in progress", "one limit".to_owned(), plans.map(|plan| plan.proposal_bytes)),
         ("the newest log entries", "one limit".to_owned(), [TAIL_BYTES; 3]),
@@ -53,8 +53,8 @@ pub(crate) fn section() -> String {
     let mut text = "
 ## The memory that clients can pin
 
-The maximum at one node, in MiB. A node with less memory accepts less: each column is a node with that much memory, which is
-that of its cgroup or of the machine.
+The maximum at one node, in MiB. A node with less memory accepts less. Each column is a node with
+that much memory, in its cgroup or machine.
 
 | what | by which limit | 1 GiB | 2 GiB | 4 GiB and more |
 |---|---|---|---|---|
@@ -62,22 +62,24 @@ that of its cgroup or of the machine.
     .to_owned();
     let rows = rows();
     for (what, limit, bytes) in &rows {
-        writeln!(text, "| {what} | {limit} | {} |", in_mib(*bytes)).expect("a text takes what is written");
+        writeln!(text, "| {what} | {limit} | {} |", in_mib(*bytes)).expect("writing to a string succeeds");
     }
     let sums = [0, 1, 2].map(|column| rows.iter().map(|(_, _, bytes)| bytes[column].next_multiple_of(MIB)).sum::<usize>());
     let states = MEMORIES.map(|gib| usize::try_from(MemoryPlan::of(gib << 30).state_bytes).expect("it fits"));
     write!(
         text,
-        "| **in all, beside the state** | | {} |
-| the state: the tree, locks, sessions, remembered ids, history | `--state-bytes-max` | {} |
-| log and snapshots | on the disk | | | |
+        "| **total, without the state** | | {} |
+| the state: tree, locks, sessions, remembered ids, history | `--state-bytes-max` | {} |
+| log and snapshots | on disk | | | |
 
-A node accepts one connection for each 256 KiB of its memory, up to {CONNECTIONS_MAX}. Bodies and answers each get a sixteenth
-of the memory, up to {} MiB each. Events and commands each get a 32nd, up to {} MiB each. The state gets an eighth.
+A node accepts one connection for each 256 KiB of its memory, up to {CONNECTIONS_MAX}. Bodies and answers each
+get a sixteenth of the memory, up to {} MiB each. Events and commands each get a 32nd, up to {} MiB
+each. The state gets an eighth.
 
-If you set the limits yourself, a node needs, beside the 100 MiB of an empty one, `{} KiB × connections + the event ring +
-2.2 × the state` and the rest of the table. A node uses most of it only under attack: 10,000 clients that read their answers take
-some 330 MiB. The kernel holds up to 64 KiB of the answers that a client does not read.
+If you set the limits yourself, a node needs the 100 MiB of an empty node, plus
+`{} KiB × connections + the event ring + 2.2 × the state`, plus the rest of the table. A node uses
+most of it only under attack: 10,000 clients that read their answers take some 330 MiB. The kernel
+holds up to 64 KiB of the answers that a client does not read.
 ",
         in_mib(sums),
         in_mib(states),
@@ -85,21 +87,21 @@ some 330 MiB. The kernel holds up to 64 KiB of the answers that a client does no
         PROPOSALS_BYTES_MAX / MIB,
         EACH / 1024,
     )
-    .expect("a text takes what is written");
+    .expect("writing to a string succeeds");
     text
 }
 
 #[test]
-fn what_clients_can_pin_is_the_sum_of_the_limits() {
+fn the_memory_that_clients_can_pin_is_the_sum_of_the_limits() {
     let page = std::fs::read_to_string("../../docs/limits.md").expect("the page is there");
     let section = section();
     let differs = section.lines().find(|line| !page.contains(line));
     assert!(page.contains(&section), "docs/limits.md should have this section, and differs in {differs:?}:\n{section}");
 }
 
-/// A state is in memory up to 2.2 times, while a snapshot of it is received.
+/// While a node receives a snapshot, the state takes up to 2.2 times its size.
 #[test]
-fn what_clients_can_pin_fits_into_the_memory_of_the_node() {
+fn the_memory_that_clients_can_pin_fits_into_the_node() {
     const EMPTY: usize = 100 * MIB;
     for (column, gib) in MEMORIES.into_iter().enumerate() {
         let pinned: usize = rows().iter().map(|(_, _, bytes)| bytes[column]).sum();

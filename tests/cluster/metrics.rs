@@ -1,8 +1,8 @@
-//! `/metrics`: what is served is well formed, costs little, names nobody, and is what `docs/metrics.md` says.
+//! `/metrics`: the page is well formed, costs little, names no lock or owner, and agrees with `docs/metrics.md`.
 
 use crate::{
     client::{Call, Client, Grant},
-    harness::{Cluster, LONG, NODES, SHORT, all, alone, eventually, report, together},
+    harness::{Cluster, LONG, NODES, SHORT, all, eventually, report, run_exclusive, run_parallel},
     trial,
     without::PROMTOOL,
 };
@@ -15,10 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A series' name, with its type and the names of its labels.
+/// For each series: its type and the names of its labels.
 type Series = BTreeMap<String, (String, BTreeSet<String>)>;
 
-/// Reads a page of Prometheus' text format, and panics at whatever is not as it must be.
+/// Parses a page of the Prometheus text format, and panics on every violation.
 fn parse(page: &str) -> Series {
     let mut series = Series::new();
     let mut seen = BTreeSet::new();
@@ -32,7 +32,7 @@ fn parse(page: &str) -> Series {
             of.clone_into(&mut help);
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (of, what) = rest.split_once(' ').unwrap_or_else(|| panic!("{line}"));
-            assert_eq!(of, help, "its HELP stands before it");
+            assert_eq!(of, help, "its HELP comes first");
             assert!(["counter", "gauge", "histogram"].contains(&what), "{line}");
             assert_eq!(what == "counter", of.ends_with("_total"), "{line}");
             assert!(of.starts_with("fairhold_") && of.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{line}");
@@ -55,7 +55,7 @@ fn parse(page: &str) -> Series {
             match (suffix, labels.iter().find(|(label, _)| *label == "le")) {
                 ("_bucket", Some((_, "+Inf"))) => assert_eq!(value, last.1, "all that was counted: {line}"),
                 ("_bucket", Some(_)) => {
-                    assert!(value >= last.0, "buckets hold what is in those before them: {line}");
+                    assert!(value >= last.0, "each bucket includes the ones before it: {line}");
                     last.0 = value;
                 }
                 ("_count", None) => last.1 = value,
@@ -69,7 +69,7 @@ fn parse(page: &str) -> Series {
     series
 }
 
-/// `a="x",b="y"`; no value has a quote in it.
+/// Pairs such as `a="x",b="y"`; values contain no quotes.
 fn label_pairs(text: &str) -> Vec<(&str, &str)> {
     let pairs = text.split("\",").filter(|pair| !pair.is_empty());
     pairs
@@ -78,7 +78,7 @@ fn label_pairs(text: &str) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn the_parser_finds_what_is_wrong() {
+fn the_parser_finds_violations() {
     let fine = "# HELP fairhold_x_total What it is\n# TYPE fairhold_x_total counter\nfairhold_x_total{a=\"b\"} 1\n# EOF\n";
     assert_eq!(parse(fine)["fairhold_x_total"], ("counter".to_owned(), BTreeSet::from(["a".to_owned()])));
     for (from, to) in [
@@ -101,7 +101,7 @@ async fn page(client: &Client, node: usize) -> String {
     answer.text
 }
 
-/// What `promtool check metrics` says, a second opinion beside `parse`. The long form must have it.
+/// Runs `promtool check metrics`, a second opinion in addition to `parse`. The long form requires it.
 fn promtool(page: &str) {
     let child = Command::new("promtool").args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = match child {
@@ -118,7 +118,7 @@ fn promtool(page: &str) {
     assert!(output.status.success() && complaints.is_empty(), "{}: {complaints}", output.status);
 }
 
-/// A little of everything, so that nothing is missing for want of use. What it says of itself must not be on the page.
+/// Uses a little of everything, so that every series is there. Returns texts that must not be on the page.
 async fn use_everything(cluster: &Cluster) -> Vec<String> {
     let client = cluster.client(0);
     let session = client.open_session("60s", "private-session").await;
@@ -133,7 +133,7 @@ async fn use_everything(cluster: &Cluster) -> Vec<String> {
     vec![session.id, held.id, "private".to_owned()]
 }
 
-/// What the page of the documentation says there is.
+/// The series in the page of the documentation.
 fn documented(page: &str) -> Series {
     let rows = page.lines().filter(|line| line.starts_with("| `fairhold_"));
     rows.map(|row| {
@@ -145,7 +145,7 @@ fn documented(page: &str) -> Series {
     .collect()
 }
 
-/// The series that a text names, each without what a histogram hangs on it.
+/// The series that a text names, without the suffixes of histograms.
 fn named(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| word.starts_with("fairhold_"));
     let bare = |word: &str| {
@@ -155,19 +155,19 @@ fn named(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_page_is_well_formed_names_nobody_and_is_what_the_documentation_says() {
-    together(SHORT, async {
+fn the_page_is_well_formed_anonymous_and_as_documented() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let secrets = use_everything(&cluster).await;
         let client = cluster.client(0);
         let mut served = Series::new();
         for node in 0..NODES {
-            // The second one has the first request in it.
+            // The second page includes the first request.
             page(&client, node).await;
             let page = page(&client, node).await;
             promtool(&page);
-            let told: Vec<_> = secrets.iter().filter(|secret| page.contains(*secret)).collect();
-            assert!(told.is_empty(), "{told:?} can be read in {page}");
+            let revealed: Vec<_> = secrets.iter().filter(|secret| page.contains(*secret)).collect();
+            assert!(revealed.is_empty(), "{revealed:?} can be read in {page}");
             served.extend(parse(&page));
         }
         let open = Call::get("/metrics").with("accept", "application/openmetrics-text;version=1.0.0,text/plain;q=0.5");
@@ -178,23 +178,23 @@ fn the_page_is_well_formed_names_nobody_and_is_what_the_documentation_says() {
         let text = fs::read_to_string("../../docs/metrics.md").expect("the page is there");
         let documented = documented(&text);
         for (name, series) in &served {
-            assert_eq!(documented.get(name), Some(series), "docs/metrics.md and a node differ on {name}");
+            assert_eq!(documented.get(name), Some(series), "docs/metrics.md and a node disagree on {name}");
         }
         let gone: Vec<_> = documented.keys().filter(|name| !served.contains_key(*name)).collect();
-        assert!(gone.is_empty(), "docs/metrics.md has what no node serves: {gone:?}");
+        assert!(gone.is_empty(), "docs/metrics.md has series that no node serves: {gone:?}");
         let unknown: Vec<_> = named(&text).into_iter().filter(|name| !served.contains_key(name)).collect();
-        assert!(unknown.is_empty(), "docs/metrics.md asks for what no node serves: {unknown:?}");
+        assert!(unknown.is_empty(), "docs/metrics.md queries series that no node serves: {unknown:?}");
         let dashboard = fs::read_to_string("../../deploy/grafana/fairhold.json");
         let dashboard = dashboard.expect("the dashboard is there");
         let _valid: serde_json::Value = serde_json::from_str(&dashboard).expect("it is JSON");
         let unknown: Vec<_> = named(&dashboard).into_iter().filter(|name| !served.contains_key(name)).collect();
-        assert!(unknown.is_empty(), "the dashboard asks for what no node serves: {unknown:?}");
+        assert!(unknown.is_empty(), "the dashboard queries series that no node serves: {unknown:?}");
     });
 }
 
-/// Requests at a time while sessions are opened.
+/// Concurrent requests while sessions are opened.
 const AT_ONCE: usize = 64;
-/// A scrape that takes longer walks over something. Most of it is the tests' own machine.
+/// A longer scrape walks over the state. Most of this time is spent in the tests' own machine.
 const SCRAPE_MAX: Duration = Duration::from_millis(50);
 
 /// Opens many sessions, at all nodes.
@@ -220,7 +220,7 @@ pub(crate) fn value(page: &str, name: &str) -> f64 {
 
 #[test]
 fn a_scrape_costs_little_however_many_sessions_there_are() {
-    alone(LONG * 2, async {
+    run_exclusive(LONG * 2, async {
         let count = trial::size(500, 100_000);
         let cluster = Cluster::start().await;
         open_sessions(&cluster, count, "1h").await;
@@ -245,8 +245,8 @@ fn sample(page: &str, series: &str) -> f64 {
 }
 
 #[test]
-fn a_grant_of_several_locks_is_counted_once_and_an_upgrade_is_no_further_grant() {
-    together(SHORT, async {
+fn a_grant_of_several_locks_counts_once_and_an_upgrade_is_not_another_grant() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let locks = json!({ "locks": [{ "name": "orders" }, { "name": "stock" }, { "name": "till" }] });
@@ -268,7 +268,7 @@ fn a_grant_of_several_locks_is_counted_once_and_an_upgrade_is_no_further_grant()
                 ("fairhold_grants_handed_over_total", 0.0),
                 (ended, 2.0),
                 ("fairhold_history_hand_overs_total", 0.0),
-                // Of each lock, and of each mode.
+                // Counts of each lock, and of each mode.
                 ("fairhold_history_entries", 5.0),
             ] {
                 assert_eq!(sample(&page, series), count, "{series} at node {node}");

@@ -1,8 +1,8 @@
-//! More than a node can do: what is too much is refused at once and surely not done, and nobody loses a session by it.
+//! More load than a node can take: the excess is refused at once and never executed, and no session expires.
 
 use crate::{
     client::{Call, Client, Session},
-    harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
+    harness::{Cluster, LONG, NODES, all, eventually, pass_time, report, run_exclusive},
     trial,
 };
 use std::{
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Writers of large values at one node: together they send more than the bytes that may wait to be proposed there.
+/// Writers of large values at one node: together they send more bytes than may wait there to be proposed.
 const WRITERS: usize = 100;
 const VALUE_BYTES: usize = 1024 * 1024;
 const SESSIONS: usize = 9;
@@ -26,14 +26,14 @@ fn lasts() -> Duration {
 #[derive(Debug, Clone, Default)]
 struct Flood {
     over: Arc<AtomicBool>,
-    /// Set when the last writer has gone.
+    /// Set once the last writer is done.
     ebbed: Arc<AtomicBool>,
     written: Arc<AtomicUsize>,
     refused: Arc<AtomicUsize>,
     other: Arc<AtomicUsize>,
 }
 
-/// Writes one large value after the other, and does not wait when it is refused.
+/// Writes one large value after the other, without a pause after a refusal.
 async fn write(client: Client, number: usize, flood: Flood) {
     let value = vec![b'x'; VALUE_BYTES];
     while !flood.over.load(SeqCst) {
@@ -44,7 +44,7 @@ async fn write(client: Client, number: usize, flood: Flood) {
                 assert_eq!(answer.header("retry-after"), Some("1"), "{answer:?}");
                 assert_eq!((answer.string("outcome"), &answer.json["retryable"]), ("none", &true.into()), "{answer:?}");
                 flood.refused.fetch_add(1, SeqCst);
-                pass(Duration::from_millis(50)).await;
+                pass_time(Duration::from_millis(50)).await;
             }
             (503 | 504, _) => drop(flood.other.fetch_add(1, SeqCst)),
             _ => panic!("{answer:?}"),
@@ -52,24 +52,24 @@ async fn write(client: Client, number: usize, flood: Flood) {
     }
 }
 
-/// Keeps a session alive, with a lock that it holds: the longest that a keepalive took.
+/// Keeps a session and its lock alive; returns the longest keepalive.
 async fn keep_alive(client: Client, session: Session, flood: Flood) -> Duration {
     let mut longest = Duration::ZERO;
     while !flood.ebbed.load(SeqCst) {
         let begun = Instant::now();
         client.keepalive(&session).await.expect_status(200);
         longest = longest.max(begun.elapsed());
-        pass(TTL / 6).await;
+        pass_time(TTL / 6).await;
     }
     longest
 }
 
 #[test]
 fn a_flood_of_writes_expires_no_session() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         cluster.leader().await;
-        cluster.expects_elections(5, "where other work slows this machine, the flood of large values holds up heartbeats");
+        cluster.expect_elections(5, "on a busy machine, the flood of large values delays heartbeats");
         let mut held = Vec::new();
         for number in 0..SESSIONS {
             let client = cluster.client(number);
@@ -86,8 +86,8 @@ fn a_flood_of_writes_expires_no_session() {
         let writing: Vec<_> = (0..WRITERS).map(|number| tokio::spawn(write(cluster.client(0), number, flood.clone()))).collect();
         eventually("something is refused", Duration::from_secs(60), || async { (flood.refused.load(SeqCst) > 0).then_some(()) })
             .await;
-        pass(lasts()).await;
-        // What ends something goes before what writes something.
+        pass_time(lasts()).await;
+        // Calls that end something go before calls that write something.
         let (client, begun) = (cluster.client(0), Instant::now());
         let (session, grant) = held.pop().expect("one of them");
         client.release(&grant.id).await;
@@ -98,7 +98,7 @@ fn a_flood_of_writes_expires_no_session() {
         let longest = all(keeping).await.into_iter().max().expect("sessions");
         let count = |counter: &AtomicUsize| counter.load(SeqCst);
         report(&format!(
-            "a flood of {} writers: {} MiB written, {} refused as too much, {} otherwise; the longest keepalive took \
+            "a flood of {} writers: {} MiB written, {} refused as excess, {} otherwise; the longest keepalive took \
              {longest:.0?}, a release {released:.0?}",
             WRITERS,
             count(&flood.written),
@@ -110,7 +110,7 @@ fn a_flood_of_writes_expires_no_session() {
             client.keepalive(session).await.expect_status(200);
             assert!(client.fence_passes(&format!("kept-{number}"), grant.token).await, "kept-{number} was lost");
         }
-        assert!(count(&flood.written) > 0, "a flood is served as far as it can be");
+        assert!(count(&flood.written) > 0, "part of the flood is served");
         for node in 0..NODES {
             assert!(!cluster.nodes[node].has_exited(), "node {} has ended", node + 1);
         }

@@ -1,5 +1,5 @@
-//! Bounds in wall time that hold on a machine which other work slows down: what is slower than its bound is measured against
-//! what the machine does in the same run.
+//! Time limits that hold on a busy machine: an exceeded limit is compared with the speed of the machine in the same
+//! run.
 
 use crate::{
     client::{Call, Client},
@@ -7,11 +7,12 @@ use crate::{
 };
 use std::time::{Duration, Instant};
 
-/// Simple calls that are timed, and so many times the slowest of them is what a story of a few calls may take longer.
+/// How many simple calls are timed; a few calls under test may take this many times the slowest of them longer.
 const CALLS: u32 = 10;
 
-/// Asserts that something has just taken no longer than its limit. Where it has, the limit grows by the time in which the machine
-/// stood still meanwhile, and by ten times the slowest of ten simple calls now: on an idle machine that is some milliseconds.
+/// Asserts that something has just taken no longer than its limit. If it has, the limit grows by the time that the
+/// machine stalled meanwhile, and by ten times the slowest of ten simple calls now: on an idle machine that is a few
+/// milliseconds.
 pub(crate) async fn assert_within(client: &Client, what: &str, took: Duration, limit: Duration) {
     if took <= limit {
         return;
@@ -26,8 +27,8 @@ pub(crate) async fn assert_within(client: &Client, what: &str, took: Duration, l
     }
     assert!(
         took <= bound(limit, still, slowest),
-        "{what} took {took:.1?}, and {limit:?} are the most; the machine stood still for {still:.1?}, and the slowest of {CALLS} \
-         calls took {slowest:.1?}"
+        "{what} took {took:.1?}, but at most {limit:?} are allowed; the machine stalled for {still:.1?}, and the slowest of \
+         {CALLS} calls took {slowest:.1?}"
     );
 }
 

@@ -1,9 +1,9 @@
-//! A cluster that sleeps and wakes ends nobody's session by that.
+//! A cluster that is paused and resumed ends no session because of that.
 
 use crate::{
     client::{Call, Client},
-    harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
-    queue::standing,
+    harness::{Cluster, LONG, NODES, all, eventually, pass_time, report, run_exclusive},
+    queue::wait_for_contenders,
 };
 use rustix::process::Signal;
 use std::{
@@ -19,18 +19,18 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 const PAUSED_FOR: Duration = Duration::from_secs(20);
 const SESSIONS: usize = 10;
 
-/// Renewed so often after the pause, everybody has lived through more than two of their ttl.
+/// After this many renewals since the pause, each client has outlived its ttl more than twice.
 const RENEWALS_AFTER: u64 = 12;
 
-/// What the renewing tasks and the test tell each other.
+/// State that the renewing tasks share with the test.
 #[derive(Debug, Default)]
-struct Renewing {
+struct RenewalState {
     renewed: AtomicU64,
     over: AtomicBool,
 }
 
-/// Renews until it is told to stop; a node that does not answer is asked again later, like any client would.
-async fn keep_renewing(client: Client, path: String, renewing: Arc<Renewing>) {
+/// Renews until it is stopped; if a node does not answer, retries later, like any client.
+async fn keep_renewing(client: Client, path: String, renewing: Arc<RenewalState>) {
     for turn in 0_usize.. {
         if renewing.over.load(Ordering::SeqCst) {
             return;
@@ -42,13 +42,13 @@ async fn keep_renewing(client: Client, path: String, renewing: Arc<Renewing>) {
                 renewing.renewed.fetch_add(1, Ordering::SeqCst);
             }
         }
-        pass(RENEW_EVERY).await;
+        pass_time(RENEW_EVERY).await;
     }
 }
 
 #[test]
-fn after_all_nodes_slept_for_twenty_seconds_no_session_is_ended_whose_client_kept_renewing() {
-    alone(LONG, async {
+fn no_renewed_session_ends_after_all_nodes_were_paused_for_twenty_seconds() {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let mut paths = Vec::new();
@@ -59,7 +59,7 @@ fn after_all_nodes_slept_for_twenty_seconds_no_session_is_ended_whose_client_kep
         }
         let alone = client.acquire("sofa", &format!("ttl={TTL}")).await;
         paths.push(format!("/v1/grants/{}/renew", alone.id));
-        let each: Vec<Arc<Renewing>> = paths.iter().map(|_| Arc::default()).collect();
+        let each: Vec<Arc<RenewalState>> = paths.iter().map(|_| Arc::default()).collect();
         let tasks: Vec<_> = paths
             .into_iter()
             .zip(&each)
@@ -69,24 +69,27 @@ fn after_all_nodes_slept_for_twenty_seconds_no_session_is_ended_whose_client_kep
             let client = cluster.client(1);
             tokio::spawn(async move { client.acquire("sofa", "wait=10m&ttl=60s").await })
         };
-        let place = standing(&client, "sofa", 2).await;
+        let place = wait_for_contenders(&client, "sofa", 2).await;
 
         for node in &cluster.nodes {
             node.signal(Signal::STOP);
         }
-        pass(PAUSED_FOR).await;
+        pass_time(PAUSED_FOR).await;
         for node in &cluster.nodes {
             node.signal(Signal::CONT);
         }
         let woken = Instant::now();
         let before: Vec<u64> = each.iter().map(|renewing| renewing.renewed.load(Ordering::SeqCst)).collect();
-        eventually("everybody renewed often since the pause", Duration::from_secs(60), || async {
-            assert!(!tasks.iter().any(tokio::task::JoinHandle::is_finished), "a session that was renewed has ended");
+        eventually("every client renewed often since the pause", Duration::from_secs(60), || async {
+            assert!(!tasks.iter().any(tokio::task::JoinHandle::is_finished), "a renewed session has ended");
             let since = each.iter().zip(&before).map(|(renewing, then)| renewing.renewed.load(Ordering::SeqCst) - then);
             since.min().is_some_and(|least| least >= RENEWALS_AFTER).then_some(())
         })
         .await;
-        report(&format!("after {PAUSED_FOR:?} of sleep everybody renewed {RENEWALS_AFTER} times within {:.1?}", woken.elapsed()));
+        report(&format!(
+            "after {PAUSED_FOR:?} of sleep every client renewed {RENEWALS_AFTER} times within {:.1?}",
+            woken.elapsed()
+        ));
         for renewing in &each {
             renewing.over.store(true, Ordering::SeqCst);
         }

@@ -1,9 +1,9 @@
-//! A stranger at the peer port without the cluster's key learns nothing and does nothing; and nodes refuse what no node may ask,
-//! also without keys.
+//! A stranger at the peer port without the cluster's key learns nothing and changes nothing. Nodes refuse what no node
+//! may request, even without keys.
 
 use crate::{
     client::Call,
-    harness::{Cluster, LONG, NodeProcess, PEER_KEY, SHORT, alone, eventually, program, together, write_secret},
+    harness::{Cluster, LONG, NodeProcess, PEER_KEY, SHORT, eventually, program, run_exclusive, run_parallel, write_secret},
 };
 use bytes::Bytes;
 use fairhold_peer::{client::TcpPeer, key::PeerKeys};
@@ -19,15 +19,15 @@ const NEW_KEY: &str = "another peer key, for the clusters that exchange theirs";
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(30);
 /// The version byte of requests between nodes.
 const WIRE_VERSION: u8 = 2;
-/// The number of a heartbeat among the requests, of a batch of commands, and of what a follower's answer says of a refusal.
+/// The numbers of a heartbeat, of a batch of commands, and of a refusal in a follower's answer.
 const APPEND: u8 = 0;
 const PROPOSE: u8 = 7;
 const DECLINED: u8 = 8;
-/// Numbers among the commands.
+/// Numbers of commands.
 const EXPIRE_SESSION: u8 = 3;
 const END_SESSION: u8 = 14;
 
-/// Claims the identity that it was made with, and trusts everybody.
+/// Claims a given identity, and trusts everyone.
 struct Imposter(Introduction);
 
 impl Service for Imposter {
@@ -60,7 +60,7 @@ fn target(node: &NodeProcess) -> Target {
     Target { id: node.id as u64, address: node.peer_address.clone(), incarnation: None }
 }
 
-/// A request as it is written: version, body, CRC-32.
+/// A request in its wire format: version, body, CRC-32.
 fn sealed(body: &[u8]) -> Bytes {
     let mut bytes = [&[WIRE_VERSION], body].concat();
     let crc = bytes.iter().fold(u32::MAX, |crc, byte| {
@@ -70,7 +70,7 @@ fn sealed(body: &[u8]) -> Bytes {
     bytes.into()
 }
 
-/// Whole numbers have one byte up to 250, and above that a mark and eight bytes.
+/// An integer has one byte up to 250, and above that a mark and eight bytes.
 fn number(number: u64) -> Vec<u8> {
     match u8::try_from(number) {
         Ok(small) if small <= 250 => vec![small],
@@ -78,13 +78,13 @@ fn number(number: u64) -> Vec<u8> {
     }
 }
 
-/// A heartbeat of the last term that there is, in the name of node 3 as the leader.
+/// A heartbeat of the highest possible term, in the name of node 3 as the leader.
 fn last_heartbeat() -> Bytes {
     let vote = [number(u64::MAX), vec![3, 1]].concat();
     sealed(&[&[APPEND][..], &vote, &[0, 0, 0]].concat())
 }
 
-/// One command, passed on for a client that waits a second.
+/// One command, forwarded for a client that waits a second.
 fn proposed(command: &[u8]) -> Bytes {
     sealed(&[&[PROPOSE, 1][..], command, &number(200)].concat())
 }
@@ -112,7 +112,7 @@ async fn assert_writes(cluster: &Cluster) {
 
 #[test]
 fn a_stranger_at_the_peer_port_learns_nothing_and_ends_neither_a_session_nor_the_cluster() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let session = cluster.client(0).open_session("60s", "worker").await;
         for keys in [PeerKeys::none(), PeerKeys::parse(NEW_KEY.as_bytes()).expect("a key")] {
@@ -137,8 +137,8 @@ fn a_stranger_at_the_peer_port_learns_nothing_and_ends_neither_a_session_nor_the
 }
 
 #[test]
-fn a_member_cannot_end_the_cluster_by_a_term_or_propose_what_only_the_leader_decides() {
-    alone(LONG, async {
+fn a_member_cannot_end_the_cluster_by_a_term_or_propose_a_verdict_of_the_leader() {
+    run_exclusive(LONG, async {
         // Without a key, every connection counts as a member.
         let mut cluster = Cluster::plan();
         for node in &mut cluster.nodes {
@@ -149,7 +149,7 @@ fn a_member_cannot_end_the_cluster_by_a_term_or_propose_what_only_the_leader_dec
         let leader = cluster.leader().await;
         let session = cluster.client(0).open_session("60s", "worker").await;
         let asking = stranger(nobody(), PeerKeys::none());
-        let met = asking.greet(&target(&cluster.nodes[0])).await.expect("without a key it tells everybody");
+        let met = asking.greet(&target(&cluster.nodes[0])).await.expect("without a key it answers everyone");
         let (_, incarnation) = met.members.iter().find(|(id, _)| *id == 3).copied().expect("the third member");
         let member = stranger(Introduction { id: 3, incarnation, empty: false, ..met }, PeerKeys::none());
         for node in cluster.nodes.iter().filter(|node| node.id != 3) {
@@ -172,7 +172,7 @@ fn a_member_cannot_end_the_cluster_by_a_term_or_propose_what_only_the_leader_dec
 
 #[test]
 fn a_node_with_another_key_stays_outside_until_it_has_the_right_one() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let wrong = cluster.nodes[2].data.with_extension("key");
         write_secret(&wrong, NEW_KEY);
@@ -180,12 +180,12 @@ fn a_node_with_another_key_stays_outside_until_it_has_the_right_one() {
         let right = cluster.nodes[2].peer_key_file.replace(wrong.clone());
         let before = cluster.nodes[2].log_text().len();
         cluster.nodes[2].start();
-        let told = "they have different peer keys: give all nodes of the cluster the same --peer-key-file";
+        let advice = "they have different peer keys: give all nodes of the cluster the same --peer-key-file";
         for node in [0, 2] {
-            let what = format!("node {} says that the keys differ", node + 1);
+            let what = format!("node {} reports that the keys differ", node + 1);
             eventually(&what, TAKEN_OVER_WITHIN, || async {
                 let log = cluster.nodes[node].log_text();
-                log[if node == 2 { before } else { 0 }..].contains(told).then_some(())
+                log[if node == 2 { before } else { 0 }..].contains(advice).then_some(())
             })
             .await;
         }
@@ -201,12 +201,12 @@ fn a_node_with_another_key_stays_outside_until_it_has_the_right_one() {
 
 #[test]
 fn a_key_is_rotated_while_the_cluster_serves() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let file = cluster.nodes[0].peer_key_file.clone().expect("a key");
         for lines in [format!("{PEER_KEY}\n{NEW_KEY}\n"), format!("{NEW_KEY}\n{PEER_KEY}\n"), format!("{NEW_KEY}\n")] {
             let before: Vec<usize> = cluster.nodes.iter().map(|node| node.log_text().len()).collect();
-            // In one step for the reader: a partly written file gives no key.
+            // In one step for the reader: a partly written file has no valid key.
             let next = file.with_extension("next");
             write_secret(&next, &lines);
             std::fs::rename(&next, &file).expect("the key can be exchanged");
@@ -216,7 +216,7 @@ fn a_key_is_rotated_while_the_cluster_serves() {
                 })
                 .await;
             }
-            // New connections, by the keys of now, and a new leader over them.
+            // New connections use the current keys, and so does a new leader.
             let leader = cluster.leader().await;
             cluster.nodes[leader].kill().await;
             cluster.client((leader + 1) % 3).write(&Call::put("/v1/nodes/key", lines.as_bytes())).await;
@@ -230,7 +230,7 @@ fn a_key_is_rotated_while_the_cluster_serves() {
     });
 }
 
-/// Runs `fairhold serve` with these flags until it has ended by itself: its exit code, and what it said.
+/// Runs `fairhold serve` with these flags until it ends by itself; returns its exit code and its output.
 async fn refused_start(flags: &str, files: u32) -> (Option<i32>, String) {
     let script = format!("ulimit -n {files}; exec \"$@\"");
     let fairhold = program();
@@ -242,28 +242,28 @@ async fn refused_start(flags: &str, files: u32) -> (Option<i32>, String) {
 }
 
 #[test]
-fn an_unsafe_start_or_one_with_few_descriptors_is_refused_with_advice() {
-    together(SHORT, async {
+fn an_unsafe_start_or_a_start_with_few_descriptors_is_refused_with_advice() {
+    run_parallel(SHORT, async {
         let folder = tempfile::tempdir().expect("a folder");
         let flags = format!("--id 1 --data {}/data --member 1=http://127.0.0.1:1,127.0.0.1:2", folder.path().display());
-        let (code, said) = refused_start(&format!("{flags} --peer-listen 0.0.0.0:2"), 4_096).await;
-        assert_eq!(code, Some(2), "{said}");
-        assert!(said.contains("--peer-key-file") && said.contains("--insecure"), "{said}");
+        let (code, stderr) = refused_start(&format!("{flags} --peer-listen 0.0.0.0:2"), 4_096).await;
+        assert_eq!(code, Some(2), "{stderr}");
+        assert!(stderr.contains("--peer-key-file") && stderr.contains("--insecure"), "{stderr}");
         let key = folder.path().join("peer.key");
         std::fs::write(&key, PEER_KEY).expect("a key");
-        let (code, said) = refused_start(&format!("{flags} --peer-key-file {}", key.display()), 4_096).await;
-        assert!(code == Some(1) && said.contains("chmod 600"), "{code:?} {said}");
-        let (code, said) = refused_start(&flags, 1_100).await;
-        assert!(code == Some(1) && said.contains("ulimit -n") && said.contains("1100"), "{code:?} {said}");
+        let (code, stderr) = refused_start(&format!("{flags} --peer-key-file {}", key.display()), 4_096).await;
+        assert!(code == Some(1) && stderr.contains("chmod 600"), "{code:?} {stderr}");
+        let (code, stderr) = refused_start(&flags, 1_100).await;
+        assert!(code == Some(1) && stderr.contains("ulimit -n") && stderr.contains("1100"), "{code:?} {stderr}");
     });
 }
 
 #[test]
-fn a_node_that_has_no_descriptor_left_closes_what_it_cannot_serve() {
-    alone(SHORT, async {
+fn a_node_without_free_descriptors_closes_connections_that_it_cannot_serve() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let node = &cluster.nodes[0];
-        let metrics = cluster.client(0).send_to(0, &Call::get("/metrics")).await.expect("it tells what it measures");
+        let metrics = cluster.client(0).send_to(0, &Call::get("/metrics")).await.expect("it serves its metrics");
         let open = metrics.text.lines().find_map(|line| line.strip_prefix("fairhold_process_open_fds "));
         let open: u64 = open.and_then(|count| count.parse().ok()).expect("how many files it has open");
         let hard = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
@@ -276,7 +276,7 @@ fn a_node_that_has_no_descriptor_left_closes_what_it_cannot_serve() {
         let address = node.url.trim_start_matches("http://").to_owned();
         let (mut connections, mut is_closed) = (Vec::new(), false);
         while !is_closed {
-            assert!(connections.len() < 64, "all are left waiting");
+            assert!(connections.len() < 64, "all of them wait");
             let mut stream = TcpStream::connect(&address).await.expect("the kernel takes it");
             is_closed = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut [0; 1])).await.is_ok();
             connections.push(stream);

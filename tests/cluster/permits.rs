@@ -1,10 +1,10 @@
-//! A semaphore never gives out more permits than it has, and gives them in the order of the requests, whoever leads and whoever
-//! dies.
+//! A semaphore never grants more permits than it has, and grants them in the order of the requests, even while leaders
+//! are killed.
 
 use crate::{
     client::{Call, Client, Grant, whole},
     fairness::Dice,
-    harness::{Cluster, LONG, all, alone, eventually, pass, report},
+    harness::{Cluster, LONG, all, eventually, pass_time, report, run_exclusive},
     trial,
 };
 use std::{
@@ -19,7 +19,7 @@ const LIMIT: u64 = 10;
 const LOCK: &str = "pool";
 const SEED: u64 = 0x5e3a_f0e5;
 
-/// For how long a permit is used at most, in milliseconds.
+/// The longest that a permit is used, in milliseconds.
 const USED_FOR: u64 = 40;
 
 fn clients() -> usize {
@@ -30,20 +30,20 @@ fn kills() -> usize {
     trial::size(1, 3)
 }
 
-/// The permits that are out, counted from outside.
+/// The permits in use, counted from outside.
 #[derive(Debug, Clone, Default)]
-struct Out {
+struct PermitsInUse {
     permits: Arc<AtomicU64>,
     most: Arc<AtomicU64>,
     grants: Arc<AtomicUsize>,
     is_over: Arc<AtomicBool>,
 }
 
-impl Out {
+impl PermitsInUse {
     #[track_caller]
     fn take(&self, permits: u64) {
         let out = self.permits.fetch_add(permits, Ordering::SeqCst) + permits;
-        assert!(out <= LIMIT, "{out} permits of {LIMIT} are out");
+        assert!(out <= LIMIT, "{out} permits of {LIMIT} are in use");
         self.most.fetch_max(out, Ordering::SeqCst);
         self.grants.fetch_add(1, Ordering::SeqCst);
     }
@@ -57,7 +57,7 @@ impl Out {
     }
 }
 
-async fn take_and_give_back(client: Client, out: Out, number: usize) -> Vec<Grant> {
+async fn take_and_give_back(client: Client, out: PermitsInUse, number: usize) -> Vec<Grant> {
     let mut dice = Dice::new(SEED + number as u64);
     let mut grants = Vec::new();
     while !out.is_over() {
@@ -65,7 +65,7 @@ async fn take_and_give_back(client: Client, out: Out, number: usize) -> Vec<Gran
         let call = Call::post(&format!("/v1/locks/{LOCK}?limit={LIMIT}&permits={permits}&wait=10m&ttl=60s"));
         let grant = client.acquire_with(&call).await;
         out.take(permits);
-        pass(Duration::from_millis(dice.below(USED_FOR))).await;
+        pass_time(Duration::from_millis(dice.below(USED_FOR))).await;
         out.give_back(permits);
         client.release(&grant.id).await;
         grants.push(grant);
@@ -73,53 +73,54 @@ async fn take_and_give_back(client: Client, out: Out, number: usize) -> Vec<Gran
     grants
 }
 
-/// Asks the nodes in turn, until it is over, how many permits are out: how often it was told, and the most.
-async fn look_on(client: Client, out: Out) -> (usize, u64) {
+/// Polls the nodes in turn for the permits in use until the test is over; returns the number of answers, and the most
+/// permits.
+async fn poll_permits(client: Client, out: PermitsInUse) -> (usize, u64) {
     let (mut looks, mut most) = (0, 0);
     while !out.is_over() {
-        let told = client.beginning_with(looks).send(&Call::get(&format!("/v1/locks/{LOCK}"))).await.expect_status(200);
-        let permits: u64 = told.json["holders"].as_array().expect("holders").iter().map(|holder| whole(holder, "permits")).sum();
-        assert!(permits <= LIMIT, "{permits} permits of {LIMIT} are out: {}", told.text);
+        let shown = client.beginning_with(looks).send(&Call::get(&format!("/v1/locks/{LOCK}"))).await.expect_status(200);
+        let permits: u64 = shown.json["holders"].as_array().expect("holders").iter().map(|holder| whole(holder, "permits")).sum();
+        assert!(permits <= LIMIT, "{permits} permits of {LIMIT} are in use: {}", shown.text);
         most = permits.max(most);
         looks += 1;
     }
     (looks, most)
 }
 
-/// Waits until that many more grants were given.
-async fn at_work(out: &Out, grants: usize) {
+/// Waits until this many more grants were made.
+async fn wait_until_busy(out: &PermitsInUse, grants: usize) {
     let wanted = out.grants.load(Ordering::SeqCst) + grants;
-    eventually("more grants are given", LONG, || async { (out.grants.load(Ordering::SeqCst) >= wanted).then_some(()) }).await;
+    eventually("more grants are made", LONG, || async { (out.grants.load(Ordering::SeqCst) >= wanted).then_some(()) }).await;
 }
 
-/// Asserts that they were granted in the order in which they queued. Grants given in one step share a token.
+/// Asserts that grants followed the order of the queue. Grants of one step share a token.
 #[track_caller]
 fn assert_strict_order(grants: &mut [Grant]) {
     grants.sort_by_key(|grant| (grant.token, grant.number));
     for pair in grants.windows(2) {
-        assert!(pair[0].number < pair[1].number, "who queued later was granted sooner: {pair:?}");
+        assert!(pair[0].number < pair[1].number, "queued later, but granted sooner: {pair:?}");
     }
 }
 
 #[test]
-fn never_more_permits_are_out_than_there_are_and_in_strict_order_while_leaders_are_killed() {
-    alone(LONG, async {
+fn permits_never_exceed_the_limit_and_follow_the_queue_while_leaders_are_killed() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
-        let out = Out::default();
+        let out = PermitsInUse::default();
         let tasks = (0..clients())
             .map(|number| tokio::spawn(take_and_give_back(cluster.client(number % 3), out.clone(), number)))
             .collect();
-        let onlooker = tokio::spawn(look_on(cluster.client(0), out.clone()));
+        let onlooker = tokio::spawn(poll_permits(cluster.client(0), out.clone()));
         let mut waited_at_kills = Vec::new();
         for _ in 0..kills() {
-            at_work(&out, clients()).await;
+            wait_until_busy(&out, clients()).await;
             let leader = cluster.leader().await;
             waited_at_kills.push(cluster.client(leader).queue(LOCK).await.len());
             cluster.nodes[leader].kill().await;
-            at_work(&out, clients()).await;
+            wait_until_busy(&out, clients()).await;
             cluster.restart(leader).await;
         }
-        at_work(&out, clients()).await;
+        wait_until_busy(&out, clients()).await;
         out.is_over.store(true, Ordering::SeqCst);
         let of_each = all(tasks).await;
         let (looks, most_told) = onlooker.await.expect("the onlooker's task");
@@ -129,17 +130,17 @@ fn never_more_permits_are_out_than_there_are_and_in_strict_order_while_leaders_a
         assert_strict_order(&mut grants);
         let waited = grants.iter().filter(|grant| grant.token > grant.number).count();
         report(&format!(
-            "permits: {} grants to {} clients in strict order, {waited} of which had to wait; {} leaders killed while \
-             {waited_at_kills:?} stood in line; at most {most} of {LIMIT} permits out as seen by clients, {most_told} as told in \
+            "permits: {} grants to {} clients in strict order, {waited} of them after a wait; {} leaders killed while \
+             {waited_at_kills:?} waited; at most {most} of {LIMIT} permits in use as seen by clients, {most_told} as reported in \
              {looks} looks",
             grants.len(),
             clients(),
             kills()
         ));
-        assert!(most > LIMIT / 2, "hardly any were out together: {most}");
-        assert!(most_told == LIMIT, "all were never out: {most_told}");
-        assert!(waited > grants.len() / 2, "too few had to wait for their order to show anything: {waited}");
-        assert!(fewest > 0, "somebody got none");
-        assert_eq!(cluster.client(0).holders(LOCK).await, [0_u64; 0], "all are given back");
+        assert!(most > LIMIT / 2, "hardly any were in use together: {most}");
+        assert!(most_told == LIMIT, "all were never in use: {most_told}");
+        assert!(waited > grants.len() / 2, "too few waited, so their order proves nothing: {waited}");
+        assert!(fewest > 0, "some client got none");
+        assert_eq!(cluster.client(0).holders(LOCK).await, [0_u64; 0], "all are released");
     });
 }

@@ -1,8 +1,8 @@
-//! The power goes at all nodes at once: what was not synced is gone, and nothing acknowledged was among it.
+//! The power fails at all nodes at once: everything that was not synced is lost, and nothing acknowledged is.
 
 use crate::{
     disk_full::{Load, assert_same_everywhere, cluster_of_doubles},
-    harness::{LONG, alone, report},
+    harness::{LONG, report, run_exclusive},
     trial,
 };
 use std::time::Instant;
@@ -12,10 +12,10 @@ const WRITES: usize = 300;
 
 const VALUE_BYTES: usize = 300;
 
-/// The double sees it where a program does not sync: else the other test would show nothing.
+/// The disk double detects missing syncs. Otherwise the other test would prove nothing.
 #[test]
-fn without_the_syncs_of_the_log_a_power_cut_loses_what_was_acknowledged() {
-    alone(LONG, async {
+fn a_power_cut_loses_acknowledged_writes_if_the_log_is_not_synced() {
+    run_exclusive(LONG, async {
         let (mut cluster, disks) = cluster_of_doubles().await;
         disks.iter().for_each(|disk| disk.skip_syncs(".log"));
         let load = Load::start_named(&cluster, "lost", VALUE_BYTES);
@@ -26,22 +26,22 @@ fn without_the_syncs_of_the_log_a_power_cut_loses_what_was_acknowledged() {
         }
         let lost: Vec<u64> = disks.iter().map(|disk| disk.cut_power().bytes_lost).collect();
         report(&format!("without syncs of the log: {total} writes acknowledged, {lost:?} bytes lost by a power cut"));
-        // At two of them nearly all of it; the third may have been behind.
+        // On two of them nearly all of it is lost; the third may have been behind.
         let acknowledged = (WRITES * VALUE_BYTES) as u64;
         assert!(lost.iter().filter(|bytes| **bytes > acknowledged).count() >= 2, "{lost:?} of {acknowledged}");
     });
 }
 
 #[test]
-fn the_power_is_cut_at_all_nodes_and_what_was_acknowledged_is_there() {
-    alone(LONG, async {
+fn everything_acknowledged_survives_a_power_cut_at_all_nodes() {
+    run_exclusive(LONG, async {
         let (mut cluster, disks) = cluster_of_doubles().await;
         let mut written = Vec::new();
-        // The nodes' own start is not to be what made things durable, so the first cut comes after one start only.
+        // The nodes' own start must not be what made things durable, so the first cut comes after a single start.
         for round in 0..trial::size(1, 10) {
             let load = Load::start_named(&cluster, &format!("cut-{round}"), VALUE_BYTES);
             load.more(WRITES).await;
-            // The writers stand still, or a write would be acknowledged after the cut by a node that was not hit yet.
+            // The writers are stopped. Otherwise a node that still has power could acknowledge a write after the cut.
             written.push(load.end().await);
             for node in &cluster.nodes {
                 node.signal(rustix::process::Signal::KILL);

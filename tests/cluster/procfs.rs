@@ -1,30 +1,30 @@
-//! What the kernel knows of a node's process: memory, processor time, open files; and how much disk it uses.
+//! The kernel's figures for a node's process: memory, processor time, open files. Also the size of its data directory.
 
 use crate::harness::NodeProcess;
 use std::{fs, path::Path, time::Duration};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// What a process uses.
+/// The resources of a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Usage {
-    /// Memory that is in RAM, in MiB.
+    /// Resident memory, in MiB.
     pub(crate) resident: f64,
     /// Processor time since its start.
     pub(crate) cpu: Duration,
     /// Open files and sockets.
     pub(crate) files: usize,
-    /// Bytes in its data directory, in MiB.
+    /// The size of its data directory, in MiB.
     pub(crate) disk: f64,
 }
 
 impl Usage {
-    /// Of a node that runs.
+    /// The usage of a running node.
     pub(crate) fn of(node: &NodeProcess) -> Usage {
         let folder = format!("/proc/{}", node.pid());
         let stat = fs::read_to_string(format!("{folder}/stat")).expect("the process runs");
         let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
-        // Fields are counted from 1, and the first two have been taken off.
+        // Fields are numbered from 1, and the first two are gone.
         let field = |number: usize| fields[number - 3].parse::<u64>().expect("a number");
         let ticks = rustix::param::clock_ticks_per_second();
         Usage {
@@ -35,13 +35,13 @@ impl Usage {
         }
     }
 
-    /// Of all nodes, which run.
+    /// The usage of all nodes; all must run.
     pub(crate) fn of_all(nodes: &[NodeProcess]) -> Vec<Usage> {
         nodes.iter().map(Usage::of).collect()
     }
 }
 
-/// Files may go away while they are counted.
+/// Files may disappear while they are counted.
 fn directory_bytes(path: &Path) -> u64 {
     let entries = fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
     entries

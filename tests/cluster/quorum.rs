@@ -1,20 +1,20 @@
-//! One node alone decides nothing, and says so.
+//! A single node decides nothing, and says so.
 
 use crate::{
     client::Call,
-    harness::{Cluster, SHORT, alone, eventually},
+    harness::{Cluster, SHORT, eventually, run_exclusive},
     pace::assert_within,
 };
 use std::time::{Duration, Instant};
 
 const TIMEOUT: &str = "1s";
 
-/// The timeout, and a little for the way.
+/// The timeout, plus a little for the network.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(3);
 
 #[test]
-fn without_a_quorum_nothing_is_acknowledged_and_everything_is_answered_in_time() {
-    alone(SHORT, async {
+fn nothing_is_acknowledged_without_a_quorum_and_everything_is_answered_in_time() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let [first, last] = cluster.followers().await;
@@ -52,7 +52,7 @@ fn without_a_quorum_nothing_is_acknowledged_and_everything_is_answered_in_time()
         let view = client.once(&Call::get("/v1/cluster")).await.expect_status(200);
         assert_eq!(view.json["members"].as_array().map(Vec::len), Some(3), "{view:?}");
         assert_eq!(client.once(&local).await.expect_status(200).text, "before");
-        eventually("it is ready no longer", Duration::from_secs(10), || async {
+        eventually("it is no longer ready", Duration::from_secs(10), || async {
             (client.once(&Call::get("/readyz")).await.status == 503).then_some(())
         })
         .await;

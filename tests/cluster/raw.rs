@@ -1,4 +1,4 @@
-//! Requests as bytes, for what no well-behaved client would send.
+//! Requests as raw bytes, which no well-behaved client would send.
 
 use serde_json::Value;
 use tokio::{
@@ -6,7 +6,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// A request as its bytes go out: nothing in between makes it better.
+/// A request exactly as its bytes are sent: no library corrects it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Raw {
     pub(crate) method: &'static str,
@@ -33,7 +33,7 @@ impl Raw {
         Raw { body, ..self }
     }
 
-    /// Its request line and headers, to that address.
+    /// Its request line and headers, for this address.
     pub(crate) fn head(&self, address: &str) -> String {
         let mut head = format!("{} {} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n", self.method, self.target);
         for header in &self.headers {
@@ -43,12 +43,12 @@ impl Raw {
         head + &format!("Content-Length: {}\r\n\r\n", self.body.len())
     }
 
-    /// Sends it on a connection of its own: status, content type and body of the answer.
+    /// Sends it on its own connection; returns the status, content type and body of the answer.
     pub(crate) async fn send(&self, address: &str) -> (u16, String, Value) {
         let head = self.head(address);
         let mut stream = TcpStream::connect(address).await.expect("the server takes connections");
         stream.write_all(head.as_bytes()).await.expect("a head can be sent");
-        stream.write_all(&self.body).await.expect("a body is read to its end, also one that is too large");
+        stream.write_all(&self.body).await.expect("a body is read to its end, even if it is too large");
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await.expect("an answer can be read to its end");
         let answer = String::from_utf8_lossy(&answer).into_owned();

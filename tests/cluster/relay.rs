@@ -1,4 +1,4 @@
-//! Stands between a node and those who connect to its peer port, and holds their bytes back at some point.
+//! A proxy in front of a node's peer port that holds its clients' bytes back at some point.
 
 use crate::harness::{NodeProcess, free_port};
 use std::sync::{
@@ -15,7 +15,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// Passes so many bytes on to the node, of all connections together, and then no more. What the node sends passes always.
+/// Forwards this many bytes to the node, over all connections, and then no more. Always forwards what the node sends.
 pub(crate) struct Relay {
     is_open: watch::Sender<bool>,
     left: Arc<AtomicUsize>,
@@ -23,7 +23,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Takes the place of a node that does not run, which listens elsewhere from its next start on.
+    /// Takes the address of a stopped node, which listens elsewhere from its next start on.
     pub(crate) async fn before(node: &mut NodeProcess, bytes: usize) -> Relay {
         let behind = format!("127.0.0.1:{}", free_port());
         node.flags.extend(["--peer-listen".to_owned(), behind.clone()]);
@@ -47,7 +47,7 @@ impl Relay {
         self.left.load(Ordering::SeqCst) == 0
     }
 
-    /// Connections that were held back end; new ones pass.
+    /// Ends the connections that were held back; new ones are forwarded freely.
     pub(crate) fn open(&self) {
         self.is_open.send_replace(true);
     }
@@ -66,7 +66,7 @@ async fn pass_on(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, left: Arc<Atom
             let takes = |left: usize| Some(left.saturating_sub(length));
             let before = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, takes).expect("it always takes");
             if before < length {
-                // Its end, or the relay's own: what was held back is never passed on.
+                // The connection's end, or the relay's: bytes that were held back are never forwarded.
                 drop(opened.wait_for(|open| *open).await);
                 return;
             }

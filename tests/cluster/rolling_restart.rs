@@ -1,9 +1,9 @@
-//! Every node is restarted in turn under load, as an upgrade does it, and no client notices more than a short silence.
+//! Every node is restarted in turn under load, as during an upgrade, and clients notice no more than a short silence.
 
 use crate::{
     client::{Call, Client, Grant, new_key, whole},
     fairness::{Dice, assert_in_order},
-    harness::{Cluster, LONG, NODES, all, alone, pass, report},
+    harness::{Cluster, LONG, NODES, all, pass_time, report, run_exclusive},
     load::{Load, count_up},
     streams::Stream,
     trial,
@@ -18,11 +18,11 @@ const LOCK: &str = "upgrade";
 const COUNTER: &str = "upgraded";
 const SEED: u64 = 0x0707_1199;
 
-/// So many successful operations, and grants among them, show that the cluster is at work again.
-const AT_WORK: usize = 60;
-const AT_WORK_GRANTS: usize = 10;
+/// This many successful operations, and grants among them, show that the cluster works again.
+const BUSY: usize = 60;
+const BUSY_GRANTS: usize = 10;
 
-/// The longest silence that the median restart may cause, which begins before the node is asked to stop.
+/// The longest silence that the median restart may cause; it starts before the node gets the signal to stop.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// How often all nodes are restarted, one after the other.
@@ -30,7 +30,7 @@ fn rounds() -> usize {
     trial::size(1, 10)
 }
 
-/// Clients of each sort: those that queue, those that write, those that stream.
+/// Clients of each kind: queueing, writing, streaming.
 fn clients() -> (usize, usize, usize) {
     trial::size((12, 2, 3), (36, 6, 8))
 }
@@ -53,7 +53,8 @@ async fn queue(client: Client, load: Load) -> Vec<Grant> {
     grants
 }
 
-/// Writes one value after the other until the load is over, and reads each; keeps a session alive meanwhile, which holds a lock.
+/// Writes one value after the other until the load is over, and reads each; meanwhile keeps a session and its lock
+/// alive.
 async fn write(client: Client, load: Load, number: usize) -> usize {
     let session = client.open_session("10s", &format!("writer-{number}")).await;
     let grant = client.acquire(&format!("desk-{number}"), &format!("session={}", session.id)).await;
@@ -65,13 +66,13 @@ async fn write(client: Client, load: Load, number: usize) -> usize {
         client.keepalive(&session).await.expect_status(200);
         load.succeeded();
         written += 1;
-        pass(Duration::from_millis(20)).await;
+        pass_time(Duration::from_millis(20)).await;
     }
-    assert!(client.fence_passes(&format!("desk-{number}"), grant.token).await, "the session lived through all of it");
+    assert!(client.fence_passes(&format!("desk-{number}"), grant.token).await, "the session survived");
     written
 }
 
-/// A stream that is opened again, with its key and at the next node, whenever its server goes away.
+/// A stream that is reopened, with its key and at the next node, whenever its server stops.
 struct Holder {
     urls: Vec<String>,
     lock: String,
@@ -86,16 +87,16 @@ impl Holder {
         Holder { stream: begin(&urls[at % NODES], lock, &key), urls: urls.to_vec(), lock: lock.to_owned(), at, key }
     }
 
-    /// Asks at the next node; the stream before this one is over, or ends when it is dropped.
-    fn again(&mut self) -> Stream {
+    /// Reconnects to the next node; the earlier stream is over, or ends when it is dropped.
+    fn reconnect(&mut self) -> Stream {
         self.at += 1;
         std::mem::replace(&mut self.stream, begin(&self.urls[self.at % NODES], &self.lock, &self.key))
     }
 
-    /// The token of the next `held`, for as long as it takes.
+    /// The token of the next `held`, however long it takes.
     async fn held(&mut self, load: &Load) -> u64 {
         loop {
-            match self.stream.news().await {
+            match self.stream.next_event().await {
                 Some(line) if line["event"] == "held" => return whole(&line, "token"),
                 Some(line) if line["event"] == "queued" => {}
                 Some(line) if line["event"] == "error" => assert_eq!(line["retryable"], true, "{line}"),
@@ -107,10 +108,10 @@ impl Holder {
                     let code = line["code"].as_str();
                     assert!(matches!(code, Some("shutting_down" | "no_quorum" | "deadline_exceeded")), "{line}");
                 }
-                // It has ended, or there was nobody: the next node, soon.
+                // The stream has ended, or no node answered: try the next node soon.
                 None => {
-                    pass(Duration::from_millis(20)).await;
-                    drop(self.again());
+                    pass_time(Duration::from_millis(20)).await;
+                    drop(self.reconnect());
                 }
             }
         }
@@ -121,7 +122,7 @@ fn begin(url: &str, lock: &str, key: &str) -> Stream {
     Stream::open(url, lock, "wait=10m&ttl=6s", key)
 }
 
-/// Holds a lock of its own by streams from the first to the last moment, and counts how often its server said that it stops.
+/// Holds its own lock by streams from start to end, and counts how often its server announced that it stops.
 async fn hold_on(urls: Vec<String>, load: Load, number: usize) {
     let mut holder = Holder::open(&urls, &format!("mast-{number}"), number);
     let token = holder.held(&load).await;
@@ -129,7 +130,7 @@ async fn hold_on(urls: Vec<String>, load: Load, number: usize) {
         let line = holder.stream.line().await.expect("a stream says why it ends");
         if line["event"] == "goaway" {
             load.goaways.fetch_add(1, Ordering::SeqCst);
-            drop(holder.again());
+            drop(holder.reconnect());
             assert_eq!(holder.held(&load).await, token, "the same grant");
         } else {
             assert_eq!(line["event"], "alive", "{line}");
@@ -137,7 +138,7 @@ async fn hold_on(urls: Vec<String>, load: Load, number: usize) {
     }
 }
 
-/// Holds by a stream until the load is over. Some of them are attached again while they hold, which shows the same token.
+/// Holds by a stream until the load is over. Some streams are reattached while they hold, and show the same token.
 async fn stream(client: Client, urls: Vec<String>, load: Load, number: u64) -> Vec<Grant> {
     let (mut grants, mut dice) = (Vec::new(), Dice::new(SEED ^ (number << 32)));
     while !load.is_over() {
@@ -147,9 +148,9 @@ async fn stream(client: Client, urls: Vec<String>, load: Load, number: u64) -> V
         load.granted();
         count_up(&client, COUNTER, LOCK, token).await;
         if dice.below(2) == 0 {
-            let older = holder.again();
+            let older = holder.reconnect();
             assert_eq!(holder.held(&load).await, token, "the same grant");
-            // Not sooner: a stream that ends before another one took its place is a release.
+            // Not sooner: a stream that ends before another one replaces it releases the lock.
             drop(older);
         }
         let seen = client.send(&Call::get(&format!("/v1/grants/{}", holder.key))).await.expect_status(200);
@@ -162,22 +163,22 @@ async fn stream(client: Client, urls: Vec<String>, load: Load, number: u64) -> V
     grants
 }
 
-/// Restarts every node in turn; returns when each was asked to stop, and the numbers that stood in the queue by then.
+/// Restarts every node in turn; returns when each got the signal to stop, and the numbers in the queue at that time.
 async fn restart_all(cluster: &mut Cluster, load: &Load) -> (Vec<(usize, bool, Instant)>, BTreeSet<u64>) {
     let (mut stopped, mut places) = (Vec::new(), BTreeSet::new());
     for _ in 0..rounds() {
         for node in 0..NODES {
-            load.at_work(AT_WORK, AT_WORK_GRANTS).await;
+            load.wait_until_busy(BUSY, BUSY_GRANTS).await;
             let led = cluster.leader().await == node;
             places.extend(cluster.client(node).queue_numbers(LOCK).await);
             stopped.push((node, led, Instant::now()));
             let status = cluster.nodes[node].terminate().await;
             assert!(status.success(), "node {} ended with {status}", node + 1);
-            load.at_work(AT_WORK, AT_WORK_GRANTS).await;
+            load.wait_until_busy(BUSY, BUSY_GRANTS).await;
             cluster.restart(node).await;
         }
     }
-    load.at_work(AT_WORK, AT_WORK_GRANTS).await;
+    load.wait_until_busy(BUSY, BUSY_GRANTS).await;
     (stopped, places)
 }
 
@@ -197,8 +198,8 @@ fn report_silences(load: &Load, stopped: &[(usize, bool, Instant)], over: Instan
 }
 
 #[test]
-fn every_node_is_restarted_in_turn_under_load_and_no_place_is_lost_and_nothing_is_granted_twice() {
-    alone(trial::size(LONG, LONG * 3), async {
+fn a_rolling_restart_under_load_loses_no_place_and_grants_nothing_twice() {
+    run_exclusive(trial::size(LONG, LONG * 3), async {
         let mut cluster = Cluster::start().await;
         let (client, load) = (cluster.client(0), Load::default());
         client.write(&Call::put(&format!("/v1/nodes/{COUNTER}"), "0 0")).await;
@@ -228,9 +229,9 @@ fn every_node_is_restarted_in_turn_under_load_and_no_place_is_lost_and_nothing_i
         assert_eq!(counter, format!("{} {last}", grants.len()), "each grant counted once");
         let granted: BTreeSet<u64> = grants.iter().map(|grant| grant.number).collect();
         let lost: Vec<&u64> = places.difference(&granted).collect();
-        assert!(lost.is_empty(), "these stood in the queue before a restart and were never granted: {lost:?}");
+        assert!(lost.is_empty(), "these were in the queue before a restart, and were never granted: {lost:?}");
         assert!(places.len() > rounds() * NODES * queuing / 2, "too few waited when nodes were stopped: {}", places.len());
-        assert!(goaways >= NODES, "the streams that hold on were told: {goaways}");
+        assert!(goaways >= NODES, "the streams that keep holding got a goaway: {goaways}");
         assert!(median <= SILENCE, "the median of the longest gaps is {median:?}");
     });
 }

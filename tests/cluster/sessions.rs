@@ -1,15 +1,15 @@
-//! A session owns what is taken with it, and only its owner knows its id.
+//! A session owns what is acquired with it, and only its owner knows its id.
 
 use crate::{
     client::{Call, Grant, whole},
-    harness::{Cluster, NODES, SHORT, together},
-    queue::standing,
+    harness::{Cluster, NODES, SHORT, run_parallel},
+    queue::wait_for_contenders,
 };
 use serde_json::json;
 
 #[test]
-fn a_session_that_is_closed_releases_all_that_it_owns_at_once() {
-    together(SHORT, async {
+fn a_closed_session_releases_everything_that_it_owns_at_once() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "owner").await;
@@ -21,13 +21,13 @@ fn a_session_that_is_closed_releases_all_that_it_owns_at_once() {
             let client = cluster.client(1);
             tokio::spawn(async move { client.acquire("first", "wait=60s").await })
         };
-        standing(&client, "first", 2).await;
+        wait_for_contenders(&client, "first", 2).await;
 
         let close = Call::delete(&format!("/v1/sessions/{}", session.id));
         cluster.client(2).send(&close).await.expect_status(204);
-        let next = next.await.expect("the next one's task");
+        let next = next.await.expect("the next waiter's task");
         assert!(next.token > holds.token, "{next:?} after {holds:?}");
-        assert_eq!(client.queue_numbers("second").await, [other.number], "it waits no longer either");
+        assert_eq!(client.queue_numbers("second").await, [other.number], "its waiting grant is gone too");
         for id in [holds.id.as_str(), waits.string("id")] {
             client.send(&Call::get(&format!("/v1/grants/{id}"))).await.expect_problem(410, "grant_gone");
         }
@@ -36,8 +36,8 @@ fn a_session_that_is_closed_releases_all_that_it_owns_at_once() {
 }
 
 #[test]
-fn listings_show_numbers_and_names_and_never_an_id() {
-    together(SHORT, async {
+fn listings_show_numbers_and_names_but_no_ids() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "listed").await;
@@ -63,14 +63,14 @@ fn listings_show_numbers_and_names_and_never_an_id() {
         assert_eq!(owned.iter().map(|owned| whole(owned, "number")).collect::<Vec<_>>(), [grant.number]);
         for node in &cluster.nodes {
             let log = node.log_text();
-            assert!(!log.contains(&session.id) && !log.contains(&grant.id), "no id stands in the log of node {}", node.id);
+            assert!(!log.contains(&session.id) && !log.contains(&grant.id), "no id is in the log of node {}", node.id);
         }
     });
 }
 
 #[test]
-fn one_call_keeps_many_sessions_alive_and_says_which_have_ended() {
-    together(SHORT, async {
+fn one_call_keeps_many_sessions_alive_and_lists_those_that_have_ended() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let mut lives = Vec::new();
@@ -87,15 +87,15 @@ fn one_call_keeps_many_sessions_alive_and_says_which_have_ended() {
             assert_eq!((&answer.json["renewed"], &answer.json["expired"]), (&json!(lives), &json!([ended, unknown])));
             assert_eq!(answer.json["ttls"], json!(vec!["60s"; lives.len()]));
             let one = cluster.client(node).send(&Call::post(&format!("/v1/sessions/{}/keepalive", lives[0]))).await;
-            let said = ["id", "ttl", "expires_in"].map(|field| one.string(field).to_owned());
-            assert_eq!(said, [lives[0].as_str(), "60s", "60s"], "it names what it kept alive");
+            let fields = ["id", "ttl", "expires_in"].map(|field| one.string(field).to_owned());
+            assert_eq!(fields, [lives[0].as_str(), "60s", "60s"], "it names what it kept alive");
         }
     });
 }
 
 #[test]
-fn a_grant_of_a_named_session_needs_that_session_and_takes_no_ttl_of_its_own() {
-    together(SHORT, async {
+fn a_grant_of_a_named_session_needs_that_session_and_accepts_no_own_ttl() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let session = client.open_session("60s", "owner").await;

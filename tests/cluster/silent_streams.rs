@@ -1,10 +1,11 @@
-//! Streams whose client is there and does not read, or is gone and did not say so: the ttl protects, and bounds both.
+//! Streams whose client is alive but does not read, or vanished without closing: the ttl protects their locks, and
+//! limits both.
 
 use crate::{
     client::{Call, new_key, whole},
-    harness::{Cluster, SHORT, alone, report},
+    harness::{Cluster, SHORT, report, run_exclusive},
     pace::assert_within,
-    queue::standing,
+    queue::wait_for_contenders,
     streams::Stream,
     trial,
     without::NETWORKS,
@@ -16,12 +17,12 @@ use std::{
 };
 use tokio::{io::AsyncWriteExt, net::TcpSocket};
 
-/// A network namespace that is joined to this machine by one cable; removed when dropped.
+/// A network namespace that one virtual cable connects to this machine; removed when dropped.
 struct Namespace {
     name: String,
-    /// This machine's address at the cable.
+    /// This machine's address on the cable.
     near: String,
-    /// The other end's.
+    /// The address of the other end.
     far: String,
     /// This machine's end of the cable.
     cable: String,
@@ -37,11 +38,11 @@ fn ip(arguments: &str) -> Result<(), String> {
 }
 
 impl Namespace {
-    /// Fails where this machine does not let us.
+    /// Fails if this machine does not permit it.
     fn new() -> Result<Namespace, String> {
         let id = std::process::id();
         let (name, cable, end) = (format!("fairhold-{id}"), format!("fh{id}"), format!("fhe{id}"));
-        // One of the networks that are set aside for benchmarks (RFC 2544), by the number of the process.
+        // One of the networks reserved for benchmarks (RFC 2544), selected by the process id.
         let net = format!("198.18.{}", id % 250 + 1);
         let namespace = Namespace { near: format!("{net}.1"), far: format!("{net}.2"), name, cable };
         let Namespace { name, near, far, cable } = &namespace;
@@ -55,7 +56,7 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// From now on nothing gets there: it is sent to a hardware address that nobody has.
+    /// From now on no packet arrives: all are sent to a hardware address that does not exist.
     fn vanish(&self) {
         let Namespace { far, cable, .. } = self;
         ip(&format!("neigh replace {far} lladdr 02:00:00:00:00:99 nud permanent dev {cable}")).expect("a neighbour can be set");
@@ -64,16 +65,16 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // Either may not have come into being.
+        // Either may not exist.
         drop(ip(&format!("link del {}", self.cable)));
         drop(ip(&format!("netns del {}", self.name)));
     }
 }
 
 #[test]
-fn a_client_that_vanished_without_a_word_is_noticed_and_keeps_its_lock_for_the_ttl() {
+fn a_client_that_vanished_silently_is_noticed_and_keeps_its_lock_for_the_ttl() {
     const TTL: Duration = Duration::from_secs(3);
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let Some(namespace) = NETWORKS.or_without(Namespace::new()) else { return };
         let mut cluster = Cluster::plan();
         for node in &mut cluster.nodes {
@@ -90,25 +91,25 @@ fn a_client_that_vanished_without_a_word_is_noticed_and_keeps_its_lock_for_the_t
         assert_eq!(stream.line().await.expect("a line")["event"], "alive");
 
         let next = tokio::spawn(async move { client.acquire("lighthouse", "wait=60s&ttl=60s").await });
-        standing(&cluster.client(1), "lighthouse", 2).await;
+        wait_for_contenders(&cluster.client(1), "lighthouse", 2).await;
         namespace.vanish();
         let vanished = Instant::now();
-        let next = next.await.expect("the next one");
+        let next = next.await.expect("the next waiter");
         let took = vanished.elapsed();
-        report(&format!("with a ttl of {TTL:?}, a client that vanished without a word held for another {took:.1?}"));
+        report(&format!("with a ttl of {TTL:?}, a client that vanished without closing held for another {took:.1?}"));
         assert!(next.token > whole(&held, "token"));
-        // It may have heard a sign of life just before, and have been renewed until it was noticed.
+        // It may have received a sign of life just before, and the server renews it until it notices.
         assert!(took > TTL / 2, "{took:?}");
-        assert_within(&cluster.client(1), "the way to the next one", took, TTL * 2 + Duration::from_secs(1)).await;
+        assert_within(&cluster.client(1), "the time to the next grant", took, TTL * 2 + Duration::from_secs(1)).await;
         let gone = cluster.client(2).send(&Call::get(&format!("/v1/grants/{key}"))).await.expect_problem(410, "grant_gone");
         assert_eq!(gone.json["reason"], "expired", "it was not abandoned: {gone:?}");
     });
 }
 
 #[test]
-fn a_client_that_lives_and_never_reads_keeps_its_lock_for_a_while_and_not_for_ever() {
+fn a_live_client_that_never_reads_keeps_its_lock_for_a_limited_time() {
     const TTL: Duration = Duration::from_secs(1);
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         for receives in trial::size(vec![2_048], vec![2_048, 64 * 1024]) {
             let (client, key, lock) = (cluster.client(1), new_key(), format!("statue-{receives}"));
@@ -118,7 +119,7 @@ fn a_client_that_lives_and_never_reads_keeps_its_lock_for_a_while_and_not_for_ev
             let mut stream = socket.connect(address).await.expect("the server takes connections");
             let head = format!("POST /v1/locks/{lock}?hold=stream&ttl=1s HTTP/1.1\r\nHost: x\r\nIdempotency-Key: {key}\r\n\r\n");
             stream.write_all(head.as_bytes()).await.expect("a request can be sent");
-            standing(&client, &lock, 1).await;
+            wait_for_contenders(&client, &lock, 1).await;
             let held = Instant::now();
             client.acquire(&lock, "wait=100s&ttl=60s").await;
             let took = held.elapsed();

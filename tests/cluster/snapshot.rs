@@ -1,8 +1,8 @@
-//! A node that was away for long catches up by a snapshot and then has the same state.
+//! A node that was down for a long time catches up by a snapshot, and then has the same state.
 
 use crate::{
     client::{Answer, Call, Client},
-    harness::{Cluster, LONG, NODES, all, alone, eventually, report},
+    harness::{Cluster, LONG, NODES, all, eventually, report, run_exclusive},
     relay::Relay,
     trial,
     watching::Watching,
@@ -19,14 +19,15 @@ fn changes() -> usize {
     trial::size(50_000, 200_000)
 }
 
-/// What makes a snapshot so large that it takes a while to arrive.
+/// Makes a snapshot so large that its transfer takes a while.
 const LARGE_VALUES: usize = 2_000;
 const LARGE_VALUE_BYTES: usize = 16 * 1024;
-/// As much of it arrives before its sender dies.
+/// How much of it arrives before its sender dies.
 const PASSED_BYTES: usize = 4 * 1024 * 1024;
-/// So few that the batches are small: the log is purged by the number of its entries, of which each can have many changes.
+/// Few, so that the batches are small: the log is purged by its number of entries, and each entry can have many
+/// changes.
 const AT_ONCE: usize = 4;
-/// Each node is written so often that the log is far longer than the state.
+/// Each path is written so often that the log is far longer than the state.
 const PATHS: usize = 500;
 
 async fn write_many(cluster: &Cluster, nodes: &[usize], changes: usize) {
@@ -51,14 +52,14 @@ async fn view(client: &Client, node: usize) -> Answer {
     client.send_to(node, &Call::get("/v1/cluster")).await.expect("the node runs").expect_status(200)
 }
 
-/// What a node says of the cluster, and how many entries its log has beyond an index.
+/// A node's view of the cluster, and how many entries its log has beyond an index.
 async fn view_and_entries(client: &Client, node: usize, index: u64) -> (Answer, u64) {
     let view = view(client, node).await;
     let entries = view.number("last_log_index") - index;
     (view, entries)
 }
 
-/// The digests of all nodes, once they are of one revision.
+/// The digests of all nodes, once all are at one revision.
 async fn digests(client: &Client) -> Vec<(u64, String)> {
     eventually("all nodes have the same revision", Duration::from_secs(90), || async {
         let mut all = Vec::new();
@@ -72,8 +73,8 @@ async fn digests(client: &Client) -> Vec<(u64, String)> {
 }
 
 #[test]
-fn a_node_that_was_down_for_many_changes_catches_up_by_a_snapshot_and_has_the_same_digest() {
-    alone(3 * LONG, async {
+fn a_node_that_missed_many_changes_catches_up_by_a_snapshot_and_has_the_same_digest() {
+    run_exclusive(3 * LONG, async {
         let mut cluster = Cluster::start().await;
         let [away, other] = cluster.followers().await;
         let leader = cluster.leader().await;
@@ -102,21 +103,21 @@ fn a_node_that_was_down_for_many_changes_catches_up_by_a_snapshot_and_has_the_sa
         let digests = digests(&client).await;
         report(&format!("caught up {:.1?} after the start; digests {digests:?}", started.elapsed()));
         assert!(digests.iter().all(|each| *each == digests[0]), "{digests:?}");
-        // What came after the snapshot may have been enough for one of its own by now.
-        assert!(cluster.nodes[away].log_text().contains(ARRIVED), "it has got the leader's snapshot");
+        // The changes after that snapshot may have been enough for another snapshot by now.
+        assert!(cluster.nodes[away].log_text().contains(ARRIVED), "it has received the leader's snapshot");
         let received = view(&client, away).await;
         assert!(received.number("snapshot_index") >= newest, "{}", received.text);
 
-        // It cannot tell what it has not seen, says so, and goes on with all the others.
+        // It cannot report the events that it missed, says so, and continues with all later ones.
         let gone = Watching::try_open(&client, away, &format!("from={left_at}")).await.expect("the node runs");
         let oldest = gone.expect_err("it was down").expect_problem(410, "compacted").number("oldest");
         let after = client.write(&Call::put("/v1/nodes/bulk-1", "after")).await.number("revision");
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for node in 0..NODES {
             let from = oldest.max(after - 1);
-            told.push(Watching::open(&client, node, &format!("from={from}")).await.lines_until(after).await);
+            reported.push(Watching::open(&client, node, &format!("from={from}")).await.lines_until(after).await);
         }
-        assert!(!told[0].is_empty() && told.iter().all(|each| *each == told[0]), "{told:?}");
+        assert!(!reported[0].is_empty() && reported.iter().all(|each| *each == reported[0]), "{reported:?}");
 
         let local = |path: &str| Call::get(&format!("{path}{}consistency=local", if path.contains('?') { '&' } else { '?' }));
         for node in 0..NODES {
@@ -134,23 +135,23 @@ fn a_node_that_was_down_for_many_changes_catches_up_by_a_snapshot_and_has_the_sa
         let next = client.send(&Call::get(&format!("/v1/grants/{}?wait=10s", queued.string("id")))).await;
         assert_eq!(next.expect_status(200).json["state"], "held");
         client.write(&Call::put("/v1/nodes/bulk-0", "after")).await;
-        assert_eq!(client.value("bulk-0").await, "after", "it takes part again");
+        assert_eq!(client.value("bulk-0").await, "after", "it participates again");
     });
 }
 
-/// Begins to arrive, and has arrived, as a node's log has it.
+/// The start and the end of a snapshot transfer in a node's log.
 const BEGINS: &str = "a snapshot from the leader begins to arrive";
 const ARRIVED: &str = "installed a snapshot from the leader";
 
-/// The id of the node whose snapshot began to arrive last.
+/// The id of the node whose snapshot transfer started last.
 fn last_sender(log: &str) -> Option<usize> {
     let line = log.lines().rfind(|line| line.contains(BEGINS))?;
     line.split_whitespace().find_map(|word| word.strip_prefix("from=")?.parse().ok())
 }
 
 #[test]
-fn a_node_whose_leader_dies_in_the_middle_of_a_snapshot_gets_one_from_the_next_leader() {
-    alone(3 * LONG, async {
+fn a_node_whose_leader_dies_during_a_snapshot_gets_one_from_the_next_leader() {
+    run_exclusive(3 * LONG, async {
         let mut cluster = Cluster::start().await;
         let [away, _] = cluster.followers().await;
         cluster.nodes[away].kill().await;
@@ -175,8 +176,8 @@ fn a_node_whose_leader_dies_in_the_middle_of_a_snapshot_gets_one_from_the_next_l
         let relay = Relay::before(&mut cluster.nodes[away], PASSED_BYTES).await;
         cluster.nodes[away].start();
         let begins = || async { (relay.holds_back() && cluster.nodes[away].log_text().contains(BEGINS)).then_some(()) };
-        eventually("a snapshot has begun to arrive and does not go on", LONG, begins).await;
-        // Another one than before the writes, perhaps.
+        eventually("the transfer of a snapshot has started, and stops half-way", LONG, begins).await;
+        // The leader may have changed during the writes.
         let leader = cluster.leader().await;
         let sender = last_sender(&cluster.nodes[away].log_text());
         assert_eq!(sender, Some(cluster.nodes[leader].id), "it comes from the leader");
@@ -187,10 +188,10 @@ fn a_node_whose_leader_dies_in_the_middle_of_a_snapshot_gets_one_from_the_next_l
 
         cluster.node_ready(away).await;
         let log = cluster.nodes[away].log_text();
-        assert!(log.contains(ARRIVED), "it takes part, with a snapshot: {log}");
+        assert!(log.contains(ARRIVED), "it participates, with a snapshot: {log}");
         let next = last_sender(&log);
-        report(&format!("the killed one had the id {sender:?}, the next snapshot came from {next:?}"));
-        assert_ne!(next, sender, "it got one from another node");
+        report(&format!("the killed leader had the id {sender:?}; the next snapshot came from {next:?}"));
+        assert_ne!(next, sender, "it received one from another node");
         cluster.restart(leader).await;
         let digests = digests(&cluster.client(away)).await;
         assert!(digests.iter().all(|each| *each == digests[0]), "{digests:?}");

@@ -1,9 +1,9 @@
-//! A mixed load for long: everybody gets on, and no node grows without end.
+//! A mixed load for a long time: every client makes progress, and no node grows without limit.
 
 use crate::{
     batches::{batch, statuses},
     client::{Call, Client, new_key},
-    harness::{Cluster, LONG, NODES, alone, pass, report},
+    harness::{Cluster, LONG, NODES, pass_time, report, run_exclusive},
     metrics::value,
     procfs::Usage,
     trial,
@@ -18,29 +18,29 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// How much a node may grow in an hour, in MiB, once it is warm.
+/// How much a warm node may grow in an hour, in MiB.
 const GROWTH_MAX: f64 = 48.0;
-/// How much disk a node may use in the end, in MiB: the log is purged behind snapshots of a small state.
+/// How much disk a node may use at the end, in MiB: the log is purged behind snapshots of a small state.
 const DISK_MAX: f64 = 512.0;
-/// How much more open files it may have in the end than in the middle.
+/// How many more files it may have open at the end than in the middle.
 const FILES_MORE_MAX: usize = 64;
-/// Where the ring of events is taken for full, in bytes: it is of 64 MiB, and one revision is not split.
+/// The size in bytes at which the ring of events counts as full: it has 64 MiB, and one revision is not split.
 const RING_FULL: f64 = 63.0 * 1024.0 * 1024.0;
-/// Changes in one of the transactions that fill it.
+/// Changes in each transaction that fills it.
 const FILLING: u64 = 1_000;
-/// Looks at each node in all.
+/// Samples of each node in all.
 const LOOKS: u32 = 120;
-/// Each client starts a turn this often. A node remembers ids for a minute, so its memory follows the rate of the calls: with a
-/// pause between turns instead, a machine that becomes less busy looks like a node that grows.
+/// Each client starts a turn at this interval. A node remembers ids for a minute, so its memory follows the rate of the
+/// calls. With a fixed pause between turns instead, a machine that becomes less busy looks like a growing node.
 const TURN_EVERY: Duration = Duration::from_millis(100);
 /// Clients of each kind.
 const EACH: usize = 2;
-/// Names that are used again and again.
+/// Lock names that are reused.
 const NAMES: u64 = 300;
 /// Nodes of the tree that are written.
 const PATHS: u64 = 500;
 
-/// What clients do, each again and again.
+/// What a client does repeatedly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Lock,
@@ -50,16 +50,16 @@ enum Kind {
     Stream,
     Write,
     Read,
-    /// A grant with an owner, data and a lock delay, changed under a key.
+    /// A grant with an owner, data and a lock delay, changed with a key.
     Described,
-    /// Several locks at once, one of them with a queue.
+    /// Several locks at once, one of them contended.
     Several,
-    /// Sequential and ephemeral nodes, which go again.
+    /// Sequential and ephemeral nodes, which are removed again.
     Nodes,
     Batch,
-    /// A watch that begins anew.
+    /// A watch that starts over.
     Watch,
-    /// A grant that nobody releases: it expires.
+    /// A grant that is never released: it expires.
     Expiring,
 }
 
@@ -79,8 +79,8 @@ const KINDS: [Kind; 13] = [
     Kind::Expiring,
 ];
 
-/// The name of a lock: usually one of a few, and in one turn of twenty a new one. The cluster forgets an unused lock ten minutes
-/// after its last use.
+/// The name of a lock: usually one of a few, and in one turn of twenty a new one. The cluster forgets a lock ten
+/// minutes after its last use.
 fn name(kind: &str, number: u64) -> String {
     match number % 20 {
         0 => format!("soak-{kind}-{}", new_key()),
@@ -108,7 +108,7 @@ async fn turn(kind: Kind, client: &Client, streams: &reqwest::Client, url: &str,
             let session = client.open_session("30s", "soak").await;
             let grant = client.acquire("soak-owned", &format!("wait=60s&session={}", session.id)).await;
             client.keepalive(&session).await.expect_status(200);
-            // Every other one leaves its grant to the end of the session.
+            // Every second one leaves its grant to the end of the session.
             if number.is_multiple_of(2) {
                 client.release(&grant.id).await;
             }
@@ -140,7 +140,7 @@ async fn turn(kind: Kind, client: &Client, streams: &reqwest::Client, url: &str,
             let call = streams.get(format!("{url}/v1/watch?path=/&recursive&initial"));
             let mut lines = call.send().await.expect("the node runs");
             assert_eq!(lines.status(), 200);
-            assert!(lines.chunk().await.expect("a line").is_some(), "it tells what is there");
+            assert!(lines.chunk().await.expect("a line").is_some(), "it reports the current state");
         }
         Kind::Expiring => {
             client.acquire(&name("expiring", number), "ttl=1s&wait=60s").await;
@@ -148,7 +148,7 @@ async fn turn(kind: Kind, client: &Client, streams: &reqwest::Client, url: &str,
     }
 }
 
-/// A grant with all that a request can say, upgraded and downgraded.
+/// A grant with every parameter of a request, upgraded and downgraded.
 async fn described(client: &Client, number: u64) {
     let asked = json!({"owner": "o".repeat(200), "meta": {"why": "m".repeat(500)}, "mode": "shared", "lock_delay": "1s"});
     let grant = client.acquire_with(&Call::post(&format!("/v1/locks/{}", name("described", number))).json(&asked)).await;
@@ -157,7 +157,7 @@ async fn described(client: &Client, number: u64) {
     client.release(&grant.id).await;
 }
 
-/// A sequential and an ephemeral node, which go again.
+/// A sequential and an ephemeral node, which are removed again.
 async fn nodes(client: &Client) {
     let session = client.open_session("30s", "soak-nodes").await;
     let lasting = client.send(&Call::post("/v1/nodes/soak-queue?sequential&parents").body("task")).await.expect_status(201);
@@ -167,7 +167,7 @@ async fn nodes(client: &Client) {
     client.send(&Call::delete(&format!("/v1/sessions/{}", session.id))).await.expect_status(204);
 }
 
-/// Batches of acquires of a session, which ends with all its grants.
+/// Batches of acquires in a session, which ends with all its grants.
 async fn batches(client: &Client, number: u64) {
     let session = client.open_session("30s", "soak-batch").await;
     for round in 0..4 {
@@ -182,7 +182,7 @@ async fn batches(client: &Client, number: u64) {
     client.send(&Call::delete(&format!("/v1/sessions/{}", session.id))).await.expect_status(204);
 }
 
-/// Fills the ring of events at every node: what it takes up until then would look like growth.
+/// Fills the ring of events at every node. Otherwise its growth would look like a leak.
 async fn fill_rings(cluster: &Cluster) {
     let started = Instant::now();
     let client = cluster.client(0);
@@ -224,7 +224,7 @@ impl Load {
                         let number = turns[index].fetch_add(1, Relaxed);
                         let started = Instant::now();
                         turn(kind, &client, &streams, &url, number).await;
-                        pass(TURN_EVERY.saturating_sub(started.elapsed())).await;
+                        pass_time(TURN_EVERY.saturating_sub(started.elapsed())).await;
                     }
                 });
             }
@@ -236,10 +236,10 @@ impl Load {
         std::array::from_fn(|index| self.turns[index].load(Relaxed))
     }
 
-    /// Fails at once where a client did.
+    /// Panics at once if a client has failed.
     fn check(&mut self) {
         if let Some(ended) = self.clients.try_join_next() {
-            panic!("a client ended before it was told to: {ended:?}");
+            panic!("a client ended before it was stopped: {ended:?}");
         }
     }
 
@@ -251,7 +251,7 @@ impl Load {
     }
 }
 
-/// By how much memory grows in an hour, in MiB: the line that fits the looks best.
+/// The growth of memory in MiB an hour, by a least-squares line through the samples.
 fn slope(looks: &[(Duration, f64)]) -> f64 {
     let count = looks.len() as f64;
     let hours = |look: &(Duration, f64)| look.0.as_secs_f64() / 3_600.0;
@@ -262,7 +262,7 @@ fn slope(looks: &[(Duration, f64)]) -> f64 {
 }
 
 #[test]
-fn the_slope_is_that_of_the_line() {
+fn the_slope_of_a_line_is_exact() {
     let looks: Vec<_> = (0..10).map(|number| (Duration::from_secs(360 * number), 100.0 + number as f64)).collect();
     assert!((slope(&looks) - 10.0).abs() < 1e-9, "one MiB in a tenth of an hour");
 }
@@ -284,7 +284,7 @@ fn length() -> Duration {
 #[test]
 fn soak() {
     let length = length();
-    alone(length + LONG, async {
+    run_exclusive(length + LONG, async {
         let cluster = Cluster::start().await;
         if trial::size(false, true) {
             fill_rings(&cluster).await;
@@ -294,7 +294,7 @@ fn soak() {
         let mut looks: Vec<(Duration, Vec<Usage>)> = Vec::new();
         let mut before = load.turns();
         for look in 1..=LOOKS {
-            pass((length * look / LOOKS).saturating_sub(started.elapsed())).await;
+            pass_time((length * look / LOOKS).saturating_sub(started.elapsed())).await;
             load.check();
             looks.push((started.elapsed(), Usage::of_all(&cluster.nodes)));
             if [LOOKS / 6, LOOKS / 2, LOOKS].contains(&look) {
@@ -302,7 +302,7 @@ fn soak() {
                 report(&format!("after {:.0?}: {KINDS:?} took {turns:?} turns", started.elapsed()));
                 show(&format!("{look}/{LOOKS}"), &looks[looks.len() - 1].1);
                 let stuck = KINDS.iter().zip(turns.iter().zip(&before)).find(|(_, (now, before))| now <= before);
-                assert_eq!(stuck, None, "everybody gets on");
+                assert_eq!(stuck, None, "every client makes progress");
                 before = turns;
             }
         }

@@ -1,10 +1,10 @@
-//! A state that clients fill on purpose: no node dies, requests that create something get `429 state_full`, requests that free
-//! something still work, and the state survives restarts.
+//! A state that clients fill on purpose: no node dies, requests that create something get `429 state_full`, requests
+//! that free something still work, and the state survives restarts.
 
 use crate::{
     client::{Answer, Call, Client, new_key},
     confined::{GROUP_BYTES, Group},
-    harness::{Cluster, LONG, NodeProcess, SHORT, alone, eventually, program, report, together},
+    harness::{Cluster, LONG, NodeProcess, SHORT, eventually, program, report, run_exclusive, run_parallel},
     procfs::Usage,
     trial,
 };
@@ -14,11 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Kinds of things with which a state is filled.
+/// Kinds of items that fill a state.
 const KINDS: usize = 4;
-/// Refusals of each kind after which it is believed to be full.
+/// Refusals of each kind after which the state counts as full.
 const REFUSALS: usize = 20;
-/// How long a command may take that is refused: it must not wait until its time is over.
+/// How long a refused command may take: it must not wait until its timeout.
 const AT_ONCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn long_texts() -> serde_json::Value {
@@ -26,7 +26,7 @@ pub(crate) fn long_texts() -> serde_json::Value {
     json!({ "ttl": "1h", "owner": "o".repeat(250), "meta": meta })
 }
 
-/// What fills the state, by its kind: values, locks, sessions, and transactions whose results are remembered.
+/// A request that fills the state, by kind: values, locks, sessions, and transactions with remembered results.
 fn filler(kind: usize, key: &str, value_bytes: usize) -> Call {
     match kind {
         0 => Call::put(&format!("/v1/nodes/value-{key}"), "v".repeat(value_bytes)),
@@ -44,7 +44,7 @@ fn filler(kind: usize, key: &str, value_bytes: usize) -> Call {
     }
 }
 
-/// Fills it with one kind of thing until that is refused for good; the ids of what was taken.
+/// Fills the state with one kind of item until it refuses them persistently; returns the accepted ids.
 async fn fill(client: Client, kind: usize, value_bytes: usize) -> Vec<String> {
     let (mut refused, mut taken) = (0, Vec::new());
     while refused < REFUSALS {
@@ -66,7 +66,7 @@ async fn fill(client: Client, kind: usize, value_bytes: usize) -> Vec<String> {
     taken
 }
 
-/// How many bytes the state of a node has, and how many it may.
+/// The size of a node's state in bytes, and its maximum.
 pub(crate) async fn budget(client: &Client) -> (u64, u64) {
     let cluster = client.once(&Call::get("/v1/cluster")).await.expect_status(200);
     (cluster.number("state_bytes"), cluster.json["state_bytes_max"].as_u64().unwrap_or_default())
@@ -88,12 +88,12 @@ async fn delete(client: &Client, path: &str) -> Answer {
     client.send(&Call::delete(path)).await.expect_status(204)
 }
 
-/// What each node has in memory, in MiB.
+/// The resident memory of each node, in MiB.
 fn resident(nodes: &[NodeProcess]) -> Vec<f64> {
     Usage::of_all(nodes).iter().map(|usage| usage.resident.round()).collect()
 }
 
-/// What a person sees of it.
+/// Asserts what an operator sees of it.
 async fn assert_told(cluster: &Cluster) {
     let client = cluster.client(0);
     let ready = client.once(&Call::get("/readyz?verbose")).await.expect_status(200);
@@ -107,14 +107,14 @@ async fn assert_told(cluster: &Cluster) {
     let begun = Instant::now();
     let name = format!("{}{}", "n".repeat(400), new_key());
     let lock = program().args(["lock", "-e", url, &name, "--", "true"]).output().await.expect("lock runs");
-    let said = String::from_utf8_lossy(&lock.stderr).into_owned();
-    assert_eq!(lock.status.code(), Some(69), "{said}");
-    assert!(said.contains("the state is full") && begun.elapsed() < AT_ONCE, "{said} after {:?}", begun.elapsed());
+    let message = String::from_utf8_lossy(&lock.stderr).into_owned();
+    assert_eq!(lock.status.code(), Some(69), "{message}");
+    assert!(message.contains("the state is full") && begun.elapsed() < AT_ONCE, "{message} after {:?}", begun.elapsed());
 }
 
 #[test]
 fn a_full_state_kills_no_node_and_survives_restarts() {
-    alone(LONG * 4, async {
+    run_exclusive(LONG * 4, async {
         let (bytes, value_bytes) = trial::size((6_u64 << 20, 50_000), (GROUP_BYTES / 8, 1 << 20));
         let mut cluster = Cluster::plan();
         let groups = trial::size(false, true).then(|| Group::of_each(&mut cluster.nodes));
@@ -141,12 +141,12 @@ fn a_full_state_kills_no_node_and_survives_restarts() {
             taken.iter().map(Vec::len).collect::<Vec<_>>()
         ));
         assert_told(&cluster).await;
-        // What is there goes on.
+        // Existing items continue.
         client.keepalive(&session).await.expect_status(200);
         client.send(&Call::post(&format!("/v1/grants/{}/renew", held.id))).await.expect_status(200);
         client.write(&Call::put("/v1/nodes/kept", "a VALUE")).await;
         client.release(&held.id).await;
-        // A node that starts now has all of it to load.
+        // A node that starts now has to load all of it.
         cluster.nodes[2].kill().await;
         cluster.restart(2).await;
         for (kind, taken) in taken.into_iter().enumerate() {
@@ -172,10 +172,10 @@ fn a_full_state_kills_no_node_and_survives_restarts() {
     });
 }
 
-/// The node with the least memory decides, also when it comes later, and also when the state is larger than that by then.
+/// The node with the least memory sets the budget, even if it joins later and the state is already larger than that.
 #[test]
 fn the_smallest_node_sets_the_budget() {
-    together(SHORT, async {
+    run_parallel(SHORT, async {
         let mut cluster = Cluster::start_with(&["--state-bytes-max", "8000000"]).await;
         agreed(&cluster, 8_000_000).await;
         let client = cluster.client(0);
@@ -199,7 +199,7 @@ fn the_smallest_node_sets_the_budget() {
     });
 }
 
-/// Takes and releases ever new locks until the state is full; how many.
+/// Acquires and releases new locks until the state is full; returns how many.
 async fn use_each_name_once(client: Client) -> usize {
     let mut count = 0;
     loop {
@@ -215,10 +215,10 @@ async fn use_each_name_once(client: Client) -> usize {
     }
 }
 
-/// A name that nobody uses is kept for ten minutes. Clients that use each name once must not keep all others out for so long.
+/// An unused name is kept for ten minutes. Clients that use each name once must not lock out all others for so long.
 #[test]
-fn a_flood_of_names_that_are_used_once_fills_the_state_for_seconds_only() {
-    alone(LONG, async {
+fn a_flood_of_single_use_names_fills_the_state_only_for_seconds() {
+    run_exclusive(LONG, async {
         let bytes: u64 = 6 << 20;
         let cluster = Cluster::start_with(&["--state-bytes-max", &bytes.to_string()]).await;
         agreed(&cluster, bytes).await;
@@ -237,7 +237,8 @@ fn a_flood_of_names_that_are_used_once_fills_the_state_for_seconds_only() {
         })
         .await;
         report(&format!("{names} names filled the state; a new lock was granted after {:.1?}", begun.elapsed()));
-        // Their part is an eighth, the history has another one, and the ids of the grants are remembered for a minute.
+        // Unused names take an eighth and the history another eighth; the ids of the grants are remembered for a
+        // minute.
         eventually("most of the state is free", LONG, || async { (budget(&client).await.0 < bytes / 2).then_some(()) }).await;
         report(&format!("most of the state was free after {:.1?}", begun.elapsed()));
         assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", begun.elapsed());

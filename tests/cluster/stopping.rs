@@ -1,9 +1,9 @@
-//! How a node ends that is asked to, and how the leadership is handed over on purpose.
+//! How a node stops, and how the leadership is handed over on purpose.
 
 use crate::{
     client::{Call, Grant},
-    harness::{Cluster, NODES, SHORT, alone, eventually, report},
-    queue::standing,
+    harness::{Cluster, NODES, SHORT, eventually, report, run_exclusive},
+    queue::wait_for_contenders,
 };
 use rustix::process::Signal;
 use serde_json::json;
@@ -14,59 +14,60 @@ use tokio::{
 };
 
 #[test]
-fn a_waiter_of_a_node_that_stops_is_told_where_to_go_with_what_and_another_node_leads_by_then() {
-    alone(SHORT, async {
+fn a_waiter_of_a_stopping_node_learns_where_to_retry_after_another_node_leads() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let (client, observer) = (cluster.client(leader), cluster.client(leader + 1));
         let holder = observer.acquire("sluice", "ttl=60s").await;
-        // Without a key of its own: the server made one.
+        // Without its own key: the server made one.
         let call = Call::post("/v1/locks/sluice?wait=60s&ttl=60s").without("idempotency-key");
         let waits = tokio::spawn(async move { client.once(&call).await });
-        standing(&observer, "sluice", 2).await;
+        wait_for_contenders(&observer, "sluice", 2).await;
         let places = observer.queue_numbers("sluice").await;
         let begun = Instant::now();
         cluster.nodes[leader].signal(Signal::TERM);
-        let told = waits.await.expect("an answer").expect_problem(503, "shutting_down");
-        report(&format!("a waiter of a leader that stops was told so after {:.0?}", begun.elapsed()));
-        assert_eq!(told.header("retry-after"), Some("1"));
-        assert_eq!((&told.json["retryable"], &told.json["outcome"]), (&json!(true), &json!("unknown")), "{told:?}");
+        let answer = waits.await.expect("an answer").expect_problem(503, "shutting_down");
+        report(&format!("a waiter at a stopping leader had its answer after {:.0?}", begun.elapsed()));
+        assert_eq!(answer.header("retry-after"), Some("1"));
+        assert_eq!((&answer.json["retryable"], &answer.json["outcome"]), (&json!(true), &json!("unknown")), "{answer:?}");
         let mut roles = Vec::new();
         for step in 1..NODES {
             let other = cluster.client(leader + step).once(&Call::get("/v1/cluster")).await;
             roles.push(other.string("role").to_owned());
         }
-        assert!(roles.iter().any(|role| role == "leader"), "another one leads before a waiter is told: {roles:?}");
+        assert!(roles.iter().any(|role| role == "leader"), "another node leads before a waiter gets its answer: {roles:?}");
         let status = cluster.nodes[leader].exited().await;
-        report(&format!("a leader that was asked to stop had ended after {:.0?}", begun.elapsed()));
+        report(&format!("a leader that got the signal to stop had ended after {:.0?}", begun.elapsed()));
         assert!(status.success(), "{status}");
         assert_eq!(observer.queue_numbers("sluice").await, places);
         observer.release(&holder.id).await;
-        let again = Call::post("/v1/locks/sluice?wait=60s&ttl=60s").key(told.string("id"));
+        let again = Call::post("/v1/locks/sluice?wait=60s&ttl=60s").key(answer.string("id"));
         assert_eq!(
             Grant::from_answer(&observer.send(&again).await).number,
             places[1],
-            "the same place with the key of the answer"
+            "the key in the answer keeps the same place"
         );
     });
 }
 
 #[test]
 fn a_second_signal_ends_a_node_at_once() {
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let [at, _] = cluster.followers().await;
-        // A request that is never complete holds the end up, for as long as a node waits for what runs.
+        // A request that is never complete delays the end, for as long as a node waits for running requests.
         let address = cluster.nodes[at].url.trim_start_matches("http://").to_owned();
         let mut stuck = TcpStream::connect(&address).await.expect("it takes connections");
         let head = b"PUT /v1/nodes/x HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n";
         stuck.write_all(head).await.expect("a request can be sent");
-        // Asked for its body, it runs: without that, the signal may come before the node has even taken the connection.
+        // Once the server requests its body, the request runs. Otherwise the signal may come before the connection is
+        // accepted.
         let mut asked = [0; 12];
         stuck.read_exact(&mut asked).await.expect("an answer");
         assert_eq!(&asked, b"HTTP/1.1 100");
         cluster.nodes[at].signal(Signal::TERM);
-        eventually("it says that it stops", Duration::from_secs(10), || async {
+        eventually("it logs that it stops", Duration::from_secs(10), || async {
             cluster.nodes[at].log_text().contains("shutting down cleanly").then_some(())
         })
         .await;
@@ -75,21 +76,21 @@ fn a_second_signal_ends_a_node_at_once() {
         let status = cluster.nodes[at].exited().await;
         let took = begun.elapsed();
         report(&format!("a second signal ended a node after {took:.0?}, with {status}"));
-        assert_eq!(status.code(), Some(1), "not in good order, and not by a crash");
+        assert_eq!(status.code(), Some(1), "neither a clean end nor a crash");
         let log = cluster.nodes[at].log_text();
-        assert!(log.contains("again: ending at once"), "it did not hear the second signal: {log}");
+        assert!(log.contains("again: ending at once"), "it did not notice the second signal: {log}");
         assert!(!log.contains("requests were still running at the end"), "it waited for the request: {log}");
         cluster.restart(at).await;
     });
 }
 
 #[test]
-fn the_leadership_goes_to_the_named_node_and_to_none_that_cannot_take_it() {
-    alone(SHORT, async {
+fn the_leadership_moves_to_the_named_node_unless_it_cannot_lead() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let to = |id: usize| Call::post("/v1/cluster/leader").json(&json!({"to": id}));
         let leader = cluster.leader().await;
-        // Asked of the leader itself, then of a node that is to lead, then of the third one.
+        // Requested first from the leader, then from the node that is to lead, then from the third node.
         for step in 1..=NODES {
             let (target, asked) = ((leader + step) % NODES, (leader + step - 1 + step - 1) % NODES);
             let begun = Instant::now();
@@ -125,7 +126,7 @@ fn the_leadership_goes_to_the_named_node_and_to_none_that_cannot_take_it() {
         client.once(&to(down + 1)).await.expect_problem(409, "not_caught_up");
         assert_eq!(cluster.leader().await, leader, "nothing was tried");
         cluster.restart(down).await;
-        eventually("it can take it when it is back", Duration::from_secs(10), || async {
+        eventually("it can lead again when it is back", Duration::from_secs(10), || async {
             (client.once(&to(down + 1)).await.status == 200).then_some(())
         })
         .await;

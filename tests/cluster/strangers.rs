@@ -1,8 +1,8 @@
-//! Who could lose what was acknowledged is kept out, and is told what to do.
+//! A node that could lose acknowledged writes is kept out, with a message that says what to do.
 
 use crate::{
     client::{Call, Client},
-    harness::{Cluster, LONG, NodeProcess, SHORT, alone, eventually, together},
+    harness::{Cluster, LONG, NodeProcess, SHORT, eventually, run_exclusive, run_parallel},
 };
 use std::{fs, time::Duration};
 use tokio::{
@@ -11,11 +11,11 @@ use tokio::{
 };
 
 const NODES_WRITTEN: usize = 100;
-const SAID_WITHIN: Duration = Duration::from_secs(30);
+const LOGGED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Waits for one line of a node's log, after so many bytes of it, in which all these words are.
-async fn said(node: &NodeProcess, after: usize, words: &[&str]) -> String {
-    eventually(&format!("node {} logs a line with {words:?}", node.id), SAID_WITHIN, || async {
+/// Waits for a line of a node's log that contains all these words, and starts after this many bytes.
+async fn log_line(node: &NodeProcess, after: usize, words: &[&str]) -> String {
+    eventually(&format!("node {} logs a line with {words:?}", node.id), LOGGED_WITHIN, || async {
         let log = node.log_text();
         log[after.min(log.len())..].lines().find(|line| words.iter().all(|word| line.contains(word))).map(str::to_owned)
     })
@@ -40,8 +40,8 @@ async fn is_ready(client: &Client, node: usize) -> bool {
 }
 
 #[test]
-fn a_node_whose_data_directory_was_wiped_is_kept_out_and_told_what_to_do() {
-    alone(LONG, async {
+fn a_node_with_a_wiped_data_directory_is_kept_out_with_advice() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let [wiped, other] = cluster.followers().await;
@@ -51,16 +51,16 @@ fn a_node_whose_data_directory_was_wiped_is_kept_out_and_told_what_to_do() {
         fs::remove_dir_all(&cluster.nodes[wiped].data).expect("its data can be removed");
         let log_before = cluster.nodes[wiped].log_text().len();
         cluster.nodes[wiped].start();
-        let line = said(&cluster.nodes[wiped], log_before, &["data directory", "remove", "add it again"]).await;
-        assert!(line.contains(&format!("node {}", wiped + 1)), "it says which node: {line}");
+        let line = log_line(&cluster.nodes[wiped], log_before, &["data directory", "remove", "add it again"]).await;
+        assert!(line.contains(&format!("node {}", wiped + 1)), "it names the node: {line}");
         assert_eq!(cluster.nodes[wiped].exited().await.code(), Some(1), "it ends by itself");
         assert!(!is_ready(&client, wiped).await, "a wiped node is not ready");
 
-        // Were the wiped node's vote taken, it and one other could choose a leader that lacks what was acknowledged.
+        // If the wiped node's vote counted, it and one other node could elect a leader without the acknowledged writes.
         cluster.nodes[leader].kill().await;
         let write = Call::put("/v1/nodes/precious-0", "lost").with("fairhold-timeout", "3s");
         let refused = cluster.client(other).once(&write).await;
-        assert!(matches!(refused.status, 503 | 504), "one of three and a wiped one are no quorum: {refused:?}");
+        assert!(matches!(refused.status, 503 | 504), "one node and a wiped one are no quorum: {refused:?}");
         assert!(!is_ready(&client, wiped).await);
 
         cluster.restart(leader).await;
@@ -74,8 +74,8 @@ fn a_node_whose_data_directory_was_wiped_is_kept_out_and_told_what_to_do() {
 }
 
 #[test]
-fn a_node_of_another_cluster_is_kept_out_and_told_what_to_do() {
-    alone(LONG, async {
+fn a_node_of_another_cluster_is_kept_out_with_advice() {
+    run_exclusive(LONG, async {
         let mut ours = Cluster::start().await;
         let mut theirs = Cluster::start().await;
         write_some(&ours.client(0)).await;
@@ -88,7 +88,7 @@ fn a_node_of_another_cluster_is_kept_out_and_told_what_to_do() {
         let log_before = ours.nodes[ours_out].log_text().len();
         ours.nodes[ours_out].move_to(&theirs.nodes[ours_out].data);
         ours.nodes[ours_out].start();
-        let line = said(&ours.nodes[ours_out], log_before, &["belongs to cluster", "--member", "--data"]).await;
+        let line = log_line(&ours.nodes[ours_out], log_before, &["belongs to cluster", "--member", "--data"]).await;
         assert!(line.contains("cluster"), "{line}");
         assert!(!is_ready(&ours.client(0), ours_out).await, "a node of another cluster is not ready here");
         assert_all_there(&ours.client(other)).await;
@@ -105,19 +105,19 @@ fn a_node_of_another_cluster_is_kept_out_and_told_what_to_do() {
 }
 
 #[test]
-fn a_peer_of_another_wire_version_is_refused_with_a_line_that_says_what_to_do() {
-    together(SHORT, async {
+fn a_peer_of_another_wire_version_is_refused_with_advice() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         for node in &cluster.nodes {
             let mut stream = TcpStream::connect(&node.peer_address).await.expect("the peer port is open");
             stream.write_all(b"FAIRHOLD\xff\xff").await.expect("bytes can be sent");
             let mut preamble = [0; 10];
-            stream.read_exact(&mut preamble).await.expect("the node says which version it has");
+            stream.read_exact(&mut preamble).await.expect("the node reports its version");
             assert_eq!(preamble[..8], *b"FAIRHOLD");
-            // What a node of that version does now: it sees that it cannot go on.
+            // What a node of that version does then: it notices that it cannot continue.
             drop(stream);
-            let line = said(node, 0, &["peer protocol 65535", "run versions of fairhold"]).await;
-            assert!(line.contains("WARN"), "an operator must see it: {line}");
+            let line = log_line(node, 0, &["peer protocol 65535", "run versions of fairhold"]).await;
+            assert!(line.contains("WARN"), "the operator must see it: {line}");
         }
         assert_eq!(cluster.client(0).write(&Call::put("/v1/nodes/fine", "x")).await.status, 201);
     });

@@ -1,10 +1,10 @@
-//! `hold=stream`: a lock is held for as long as a command runs, and for no longer.
+//! `hold=stream`: a lock is held for as long as a command runs, and no longer.
 
 use crate::{
     client::{Call, new_key, whole},
-    harness::{Cluster, NODES, SHORT, alone, eventually, report, together},
+    harness::{Cluster, NODES, SHORT, eventually, report, run_exclusive, run_parallel},
     pace::assert_within,
-    queue::standing,
+    queue::wait_for_contenders,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -17,12 +17,12 @@ use tokio::{
     process::{Child, ChildStdout, Command},
 };
 
-/// What comes later than this does not come.
+/// A line that has not arrived by then never will.
 const LINE_WITHIN: Duration = Duration::from_secs(20);
-/// A client that stops listening holds nothing after this.
+/// A client that stops listening has released its lock by then.
 const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 
-/// A `curl -N` that runs.
+/// A running `curl -N`.
 #[derive(Debug)]
 pub(crate) struct Stream {
     curl: Child,
@@ -30,12 +30,12 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// `parameters` is what stands after `hold=stream&`.
+    /// `parameters` follows `hold=stream&`.
     pub(crate) fn open(url: &str, lock: &str, parameters: &str, key: &str) -> Stream {
         Stream::open_by(Command::new("curl"), url, lock, parameters, key)
     }
 
-    /// The same by a command that is, or becomes, curl.
+    /// Like `open`, with a command that is, or becomes, curl.
     pub(crate) fn open_by(mut command: Command, url: &str, lock: &str, parameters: &str, key: &str) -> Stream {
         command.args(["-s", "-N", "-X", "POST", "-H", &format!("Idempotency-Key: {key}")]);
         command.arg(format!("{url}/v1/locks/{lock}?hold=stream&{parameters}"));
@@ -45,15 +45,15 @@ impl Stream {
         Stream { curl, lines }
     }
 
-    /// The next line; none where the stream has ended.
+    /// The next line; `None` if the stream has ended.
     pub(crate) async fn line(&mut self) -> Option<Value> {
         let line = tokio::time::timeout(LINE_WITHIN, self.lines.next_line()).await;
         let line = line.unwrap_or_else(|_| panic!("no line within {LINE_WITHIN:?}")).expect("curl's output");
         line.map(|line| serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")))
     }
 
-    /// The next line that is no sign of life.
-    pub(crate) async fn news(&mut self) -> Option<Value> {
+    /// The next line that is not a sign of life.
+    pub(crate) async fn next_event(&mut self) -> Option<Value> {
         loop {
             match self.line().await {
                 Some(line) if line["event"] == "alive" => {}
@@ -62,19 +62,19 @@ impl Stream {
         }
     }
 
-    /// The same, which must be that event.
+    /// The next such line, which must be this event.
     pub(crate) async fn expect(&mut self, event: &str) -> Value {
-        let line = self.news().await.unwrap_or_else(|| panic!("the stream ended before {event}"));
+        let line = self.next_event().await.unwrap_or_else(|| panic!("the stream ended before {event}"));
         assert_eq!(line["event"], event, "{line}");
         line
     }
 
-    /// The same, as the last line of all.
+    /// The next such line, which must be this event and the last line.
     pub(crate) async fn expect_last(&mut self, event: &str) -> Value {
         let line = self.expect(event).await;
-        assert_eq!(self.line().await, None, "after {event} comes nothing");
+        assert_eq!(self.line().await, None, "{event} is the last line");
         let status = self.curl.wait().await.expect("curl can be waited for");
-        assert!(status.success(), "the stream ends in good order: {status}");
+        assert!(status.success(), "the stream ends cleanly: {status}");
         line
     }
 
@@ -86,8 +86,8 @@ impl Stream {
 }
 
 #[test]
-fn a_lock_is_held_for_as_long_as_a_curl_runs_and_is_free_within_a_second_of_its_end() {
-    alone(SHORT, async {
+fn a_lock_is_held_while_a_curl_runs_and_is_free_within_a_second_of_its_end() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         for node in 0..NODES {
             let (client, url) = (cluster.client(node), &cluster.nodes[node].url);
@@ -103,8 +103,8 @@ fn a_lock_is_held_for_as_long_as_a_curl_runs_and_is_free_within_a_second_of_its_
             let ahead = &queued["ahead"][0];
             assert_eq!((&ahead["number"], &ahead["owner"]), (&holder.number.into(), &"ci-7".into()), "{queued}");
             let known = ["since", "held_for"].map(|field| ahead[field].is_string());
-            assert!(known == [true, true] && ahead["token"] == holder.token, "since when it is held: {queued}");
-            // Queued and then held, each for more than twice its ttl.
+            assert!(known == [true, true] && ahead["token"] == holder.token, "the start of the hold: {queued}");
+            // It is queued and then held, each for more than twice its ttl.
             let (mut signs, queued_at) = (0, Instant::now());
             while queued_at.elapsed() < Duration::from_millis(2_200) {
                 assert!(whole(&stream.line().await.expect("a line"), "revision") > 0);
@@ -125,11 +125,11 @@ fn a_lock_is_held_for_as_long_as_a_curl_runs_and_is_free_within_a_second_of_its_
                 let (client, lock) = (cluster.client(node + 1), lock.clone());
                 tokio::spawn(async move { client.acquire(&lock, "wait=60s").await })
             };
-            standing(&client, &lock, 2).await;
+            wait_for_contenders(&client, &lock, 2).await;
             let killed = stream.kill().await;
-            let next = next.await.expect("the next one");
+            let next = next.await.expect("the next waiter");
             let took = killed.elapsed();
-            report(&format!("a stream at node {} was killed, and the next one held after {took:.0?}", node + 1));
+            report(&format!("a stream at node {} was killed, and the next grant was held after {took:.0?}", node + 1));
             assert_within(&client, &format!("the release by node {}", node + 1), took, RELEASED_WITHIN).await;
             client.release(&next.id).await;
         }
@@ -137,8 +137,8 @@ fn a_lock_is_held_for_as_long_as_a_curl_runs_and_is_free_within_a_second_of_its_
 }
 
 #[test]
-fn a_curl_that_is_killed_while_it_waits_is_out_of_the_queue_within_a_second() {
-    alone(SHORT, async {
+fn a_curl_killed_while_waiting_leaves_the_queue_within_a_second() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         for node in 0..NODES {
             let client = cluster.client(node);
@@ -147,17 +147,17 @@ fn a_curl_that_is_killed_while_it_waits_is_out_of_the_queue_within_a_second() {
             let mut stream = Stream::open(&cluster.nodes[node].url, &lock, "wait=60s&ttl=60s", &new_key());
             stream.expect("queued").await;
             let killed = stream.kill().await;
-            standing(&client, &lock, 1).await;
+            wait_for_contenders(&client, &lock, 1).await;
             let took = killed.elapsed();
-            assert_within(&client, &format!("the way out of the queue at node {}", node + 1), took, RELEASED_WITHIN).await;
+            assert_within(&client, &format!("leaving the queue at node {}", node + 1), took, RELEASED_WITHIN).await;
             assert_eq!(client.holders(&lock).await, [holder.number]);
         }
     });
 }
 
 #[test]
-fn what_cannot_be_granted_at_once_or_in_time_is_said_and_leaves_nothing_behind() {
-    together(SHORT, async {
+fn a_stream_that_is_not_granted_in_time_reports_it_and_leaves_nothing_behind() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(1);
         let holder = client.acquire("gate", "ttl=60s").await;
@@ -165,7 +165,7 @@ fn what_cannot_be_granted_at_once_or_in_time_is_said_and_leaves_nothing_behind()
         assert_eq!(refused.header("content-type"), Some("application/problem+json"));
         client.once(&Call::post("/v1/locks/gate?hold=true")).await.expect_problem(400, "bad_request");
 
-        // Through a client that reads to the end: the stream is over by itself.
+        // With a client that reads to the end: the stream ends by itself.
         let key = new_key();
         let answer = client.once(&Call::post("/v1/locks/gate?hold=stream&wait=300ms").key(&key)).await.expect_status(200);
         assert_eq!(answer.header("content-type"), Some("application/x-ndjson"));
@@ -174,7 +174,7 @@ fn what_cannot_be_granted_at_once_or_in_time_is_said_and_leaves_nothing_behind()
         let events: Vec<_> = lines.iter().map(|line| line["event"].as_str().expect("an event")).collect();
         assert_eq!(events, ["queued", "error"], "{lines:?}");
         assert_eq!((lines[1]["code"].as_str(), lines[1]["status"].as_u64()), (Some("wait_timeout"), Some(409)), "{lines:?}");
-        assert_eq!(client.queue_numbers("gate").await, [holder.number], "the withdrawal is committed before it is said");
+        assert_eq!(client.queue_numbers("gate").await, [holder.number], "the withdrawal is committed before the answer");
 
         let mut stream = Stream::open(&cluster.nodes[0].url, "gate", "wait=60s", &new_key());
         let id = stream.expect("queued").await["id"].as_str().expect("an id").to_owned();
@@ -184,8 +184,8 @@ fn what_cannot_be_granted_at_once_or_in_time_is_said_and_leaves_nothing_behind()
 }
 
 #[test]
-fn a_retry_with_the_key_takes_the_grant_over_and_the_older_stream_ends() {
-    together(SHORT, async {
+fn a_retry_with_the_key_takes_over_the_grant_and_the_older_stream_ends() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let (client, key) = (cluster.client(0), new_key());
         let mut first = Stream::open(&cluster.nodes[0].url, "bridge", "ttl=60s", &key);
@@ -194,13 +194,13 @@ fn a_retry_with_the_key_takes_the_grant_over_and_the_older_stream_ends() {
         assert_eq!(second.expect("held").await, held, "the same grant with the same token");
         let error = first.expect_last("error").await;
         assert_eq!((error["code"].as_str(), &error["id"]), (Some("deadline_exceeded"), &json!(key)), "{error}");
-        assert!(client.fence_passes("bridge", whole(&held, "token")).await, "the end of the older one ended nothing");
+        assert!(client.fence_passes("bridge", whole(&held, "token")).await, "the end of the older stream ended nothing");
         client.release(&key).await;
         assert_eq!(second.expect_last("lost").await["reason"], "released");
     });
 }
 
-/// Stops a node by SIGTERM at which one holds and one waits; both ask again elsewhere with their keys.
+/// Stops a node with a holder and a waiter by SIGTERM; both retry at other nodes with their keys.
 async fn stop_a_node_with_streams(cluster: &mut Cluster, stopped: usize) {
     let lock = format!("tunnel-{stopped}");
     let (observer, url) = (cluster.client(stopped + 1), cluster.nodes[stopped].url.clone());
@@ -216,7 +216,7 @@ async fn stop_a_node_with_streams(cluster: &mut Cluster, stopped: usize) {
     assert_eq!(waiter.expect_last("goaway").await["id"], json!(waits));
     let status = cluster.nodes[stopped].exited().await;
     assert!(status.success(), "node {} ended with {status}", stopped + 1);
-    assert_eq!(observer.queue_numbers(&lock).await, places, "a server that stops ends nobody's grant");
+    assert_eq!(observer.queue_numbers(&lock).await, places, "a server that stops ends no grant");
 
     let [one, other] = [1, 2].map(|step| cluster.nodes[(stopped + step) % NODES].url.clone());
     let mut waiter = Stream::open(&other, &lock, "ttl=60s&wait=10m", &waits);
@@ -227,13 +227,13 @@ async fn stop_a_node_with_streams(cluster: &mut Cluster, stopped: usize) {
     holder.kill().await;
     waiter.expect("held").await;
     waiter.kill().await;
-    standing(&observer, &lock, 0).await;
+    wait_for_contenders(&observer, &lock, 0).await;
     cluster.restart(stopped).await;
 }
 
 #[test]
-fn a_server_that_stops_says_so_and_the_grants_of_its_streams_go_on_at_another_node() {
-    alone(SHORT, async {
+fn a_stopping_server_sends_goaway_and_the_grants_of_its_streams_continue_at_another_node() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let [follower, _] = cluster.followers().await;
         stop_a_node_with_streams(&mut cluster, follower).await;
@@ -243,9 +243,9 @@ fn a_server_that_stops_says_so_and_the_grants_of_its_streams_go_on_at_another_no
 }
 
 #[test]
-fn a_node_that_is_cut_off_does_not_let_its_streams_believe() {
+fn a_node_that_is_cut_off_ends_its_streams_in_time() {
     const TTL: Duration = Duration::from_secs(3);
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let [at, other] = cluster.followers().await;
         let key = new_key();
@@ -268,8 +268,8 @@ fn a_node_that_is_cut_off_does_not_let_its_streams_believe() {
 }
 
 #[test]
-fn a_stream_of_a_node_that_slept_longer_than_the_ttl_ends_and_another_one_holds_by_then() {
-    alone(SHORT, async {
+fn a_stream_of_a_node_paused_beyond_the_ttl_ends_after_another_client_holds() {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let ([at, other], key) = (cluster.followers().await, new_key());
         let mut stream = Stream::open(&cluster.nodes[at].url, "tower", "ttl=2s", &key);
@@ -279,8 +279,8 @@ fn a_stream_of_a_node_that_slept_longer_than_the_ttl_ends_and_another_one_holds_
         let next = client.acquire("tower", "wait=60s&ttl=60s").await;
         assert!(next.token > whole(&held, "token"));
         cluster.nodes[at].signal(Signal::CONT);
-        // It may learn first that it knows nothing, or first what happened.
-        let last = stream.news().await.expect("a last line");
+        // The loss of contact and the end of the grant may arrive in either order.
+        let last = stream.next_event().await.expect("a last line");
         assert!(last["event"] == "lost" && last["reason"] == "expired" || last["outcome"] == "unknown", "{last}");
         assert_eq!(stream.line().await, None);
         eventually("the grant's end", LINE_WITHIN, || async {
@@ -292,8 +292,8 @@ fn a_stream_of_a_node_that_slept_longer_than_the_ttl_ends_and_another_one_holds_
 }
 
 #[test]
-fn a_stream_whose_node_is_killed_is_attached_again_at_another_one_with_the_same_token_and_place() {
-    alone(SHORT, async {
+fn a_stream_of_a_killed_node_is_reattached_at_another_with_the_same_token_and_place() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let (observer, url) = (cluster.client(leader + 1), cluster.nodes[leader].url.clone());
@@ -307,14 +307,14 @@ fn a_stream_whose_node_is_killed_is_attached_again_at_another_one_with_the_same_
         cluster.nodes[leader].kill().await;
         let killed = Instant::now();
         for stream in [&mut holder, &mut waiter] {
-            assert_eq!(stream.news().await, None, "the connection breaks, and says nothing");
+            assert_eq!(stream.next_event().await, None, "the connection breaks without a message");
         }
         let [one, other] = [1, 2].map(|step| cluster.nodes[(leader + step) % NODES].url.clone());
         let mut waiter = Stream::open(&other, "viaduct", "ttl=60s&wait=10m", &waits);
         assert_eq!(whole(&waiter.expect("queued").await, "position"), 2);
         let mut holder = Stream::open(&one, "viaduct", "ttl=60s", &holds);
         assert_eq!(holder.expect("held").await, held, "the same grant with the same token");
-        report(&format!("streams of a leader that was killed were attached again after {:.0?}", killed.elapsed()));
+        report(&format!("streams of a killed leader were attached again after {:.0?}", killed.elapsed()));
         assert_eq!(observer.queue_numbers("viaduct").await, places);
         assert!(observer.fence_passes("viaduct", whole(&held, "token")).await);
         holder.kill().await;
@@ -324,9 +324,9 @@ fn a_stream_whose_node_is_killed_is_attached_again_at_another_one_with_the_same_
 }
 
 #[test]
-fn a_stream_that_waits_is_told_its_new_place_and_many_changes_in_one_line() {
+fn a_waiting_stream_reports_its_new_position_and_many_changes_in_one_line() {
     const AHEAD: usize = 90;
-    alone(SHORT, async {
+    run_exclusive(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let mut ahead = Vec::new();
@@ -340,8 +340,8 @@ fn a_stream_that_waits_is_told_its_new_place_and_many_changes_in_one_line() {
         let first = stream.expect("queued").await;
         let mut positions = vec![whole(&first, "position")];
         assert_eq!(positions, [AHEAD as u64 + 1]);
-        assert_eq!(first["ahead"].as_array().expect("those ahead").len(), 16, "only the first of them are named: {first}");
-        // All but the two that stand right before it, at once.
+        assert_eq!(first["ahead"].as_array().expect("those ahead").len(), 16, "only the first of them are listed: {first}");
+        // All but the last two before it leave at once.
         let stay = ahead.split_off(AHEAD - 2);
         for key in &ahead {
             client.release(key).await;
@@ -350,7 +350,7 @@ fn a_stream_that_waits_is_told_its_new_place_and_many_changes_in_one_line() {
             let queued = stream.expect("queued").await;
             positions.push(whole(&queued, "position"));
         }
-        report(&format!("{} changes of a place were told as {positions:?}", ahead.len()));
+        report(&format!("{} position changes were reported as {positions:?}", ahead.len()));
         assert!(positions.windows(2).all(|pair| pair[0] > pair[1]), "{positions:?}");
         assert!(positions.len() <= 30, "not a line for each change: {positions:?}");
         client.release(&stay[0]).await;
@@ -358,6 +358,6 @@ fn a_stream_that_waits_is_told_its_new_place_and_many_changes_in_one_line() {
         assert_eq!((whole(&moved, "position"), moved["ahead"].as_array().map(Vec::len)), (2, Some(1)), "{moved}");
         client.release(&stay[1]).await;
         stream.expect("held").await;
-        assert_eq!(stream.line().await.expect("a line")["event"], "alive", "who holds has no place in the queue");
+        assert_eq!(stream.line().await.expect("a line")["event"], "alive", "a holder has no position in the queue");
     });
 }

@@ -1,4 +1,4 @@
-//! A terminal without a screen: what is typed, what comes out, and what a person would see.
+//! A terminal without a screen: the input, the output, and what a person would see.
 
 use crate::harness::eventually;
 use rustix::{
@@ -16,19 +16,19 @@ use tokio::process::{Child, Command};
 
 const COLUMNS: u16 = 160;
 const ROWS: u16 = 30;
-/// What is typed has its effect by then, on a busy machine.
+/// How long the effect of an input may take on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
 
-/// A program that was started in a terminal of its own.
+/// A program that was started in its own terminal.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     keyboard: File,
-    said: Arc<Mutex<Vec<u8>>>,
+    output: Arc<Mutex<Vec<u8>>>,
     pub(crate) child: Child,
 }
 
 impl Terminal {
-    /// Starts a program in a session of its own, with the terminal as its controlling one.
+    /// Starts a program in its own session, with the terminal as its controlling terminal.
     pub(crate) fn start(program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Terminal {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
         grantpt(&master).expect("it may be used");
@@ -37,7 +37,7 @@ impl Terminal {
         tcsetwinsize(&master, size).expect("it has a size");
         let name = ptsname(&master, Vec::new()).expect("it has a name").into_string().expect("a name of text");
         let end = || File::options().read(true).write(true).open(&name).expect("its other end");
-        // Signals end it, also where those who run the tests ignore them.
+        // Signals end it even if the test runner ignores them.
         let mut command = Command::new("env");
         command
             .args(["--default-signal=INT,QUIT,HUP", "setsid", "--ctty", "--wait", program])
@@ -47,38 +47,38 @@ impl Terminal {
         command.stdin(Stdio::from(end())).stdout(Stdio::from(end())).stderr(Stdio::from(end()));
         let child = command.kill_on_drop(true).spawn().expect("setsid starts it");
         drop(command);
-        let (mut screen, said) = (File::from(master), Arc::new(Mutex::new(Vec::new())));
+        let (mut screen, output) = (File::from(master), Arc::new(Mutex::new(Vec::new())));
         let keyboard = screen.try_clone().expect("a second handle");
-        let heard = Arc::clone(&said);
-        // Ends when nobody has the terminal open any more.
+        let heard = Arc::clone(&output);
+        // Ends when no process has the terminal open any more.
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(length @ 1..) = screen.read(&mut bytes) {
-                heard.lock().expect("nobody panics with it").extend_from_slice(&bytes[..length]);
+                heard.lock().expect("the mutex is not poisoned").extend_from_slice(&bytes[..length]);
             }
         });
-        Terminal { keyboard, said, child }
+        Terminal { keyboard, output, child }
     }
 
-    /// Types.
+    /// Types these keys.
     pub(crate) fn keys(&mut self, keys: &str) {
         self.keyboard.write_all(keys.as_bytes()).expect("it can be typed");
     }
 
-    /// All that came out so far.
+    /// All output so far.
     pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.said.lock().expect("nobody panics with it")).into_owned()
+        String::from_utf8_lossy(&self.output.lock().expect("the mutex is not poisoned")).into_owned()
     }
 
-    /// Waits until a text has come out so many times.
+    /// Waits until the output contains a text this many times.
     pub(crate) async fn shows(&self, text: &str, times: usize) {
         let shown = || async { (self.text().matches(text).count() >= times).then_some(()) };
-        let what = format!("{text:?} comes out {times} times");
+        let what = format!("{text:?} is printed {times} times");
         let waited = tokio::time::timeout(SOON, eventually(&what, SOON * 2, shown)).await;
         assert!(waited.is_ok(), "not within {SOON:?}: {what}, but\n{}", self.text());
     }
 
-    /// The screen as a person sees it, once that is on it.
+    /// The screen as a person sees it, once all these texts are on it.
     pub(crate) async fn screen_with(&self, texts: &[&str]) -> String {
         let seen = || async {
             let screen = screen(&self.text());
@@ -89,12 +89,12 @@ impl Terminal {
     }
 }
 
-/// Plays what came out: texts, and those orders to a terminal that place and clear. Colours and all others are passed over.
-pub(crate) fn screen(said: &str) -> String {
+/// Interprets the output: texts, and the escape sequences that place and clear. Skips colours and all others.
+pub(crate) fn screen(output: &str) -> String {
     let (rows, columns) = (usize::from(ROWS), usize::from(COLUMNS));
     let mut cells = vec![vec![' '; columns]; rows];
     let (mut row, mut column) = (0, 0);
-    let mut rest = said.chars().peekable();
+    let mut rest = output.chars().peekable();
     while let Some(c) = rest.next() {
         match c {
             '\x1b' if rest.next_if_eq(&'[').is_some() => {
@@ -125,7 +125,7 @@ pub(crate) fn screen(said: &str) -> String {
 }
 
 #[test]
-fn what_is_placed_and_cleared_is_seen_where_it_was_placed() {
+fn the_screen_shows_text_where_it_was_placed_until_it_is_cleared() {
     let seen = screen("old\x1b[2J\x1b[2;3Hab\x1b[1mc\x1b[0m\x1b[1;1Hx\x1b[?25l\x1b[2;4H\x1b[K");
     assert!(seen.starts_with("x\n  a\n\n"), "{seen:?}");
 }

@@ -1,8 +1,8 @@
-//! The tree over HTTP, at followers and at the leader: values, kinds, listings, transactions, and what goes by itself.
+//! The tree over HTTP, at followers and at the leader: values, kinds, listings, transactions, and automatic removal.
 
 use crate::{
     client::{Answer, Call, Client, whole},
-    harness::{Cluster, LONG, NODES, SHORT, eventually, report, together},
+    harness::{Cluster, LONG, NODES, SHORT, eventually, report, run_parallel},
     trial,
 };
 use fairhold_types::limits::{CONTAINER_EMPTY_MAX, NODES_REMOVED_MAX, TRANSACTION_STEPS_MAX};
@@ -95,8 +95,8 @@ async fn listings_come_in_pages(client: &Client, at: &str) {
 }
 
 #[test]
-fn nodes_are_guarded_numbered_and_listed_at_every_node_of_the_cluster() {
-    together(SHORT, async {
+fn tree_nodes_are_guarded_numbered_and_listed_at_every_server() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         for index in 0..NODES {
             let (client, at) = (cluster.client(index), format!("at-{index}"));
@@ -111,8 +111,8 @@ fn nodes_are_guarded_numbered_and_listed_at_every_node_of_the_cluster() {
 }
 
 #[test]
-fn a_transaction_is_done_whole_or_names_the_step_that_was_refused() {
-    together(SHORT, async {
+fn a_transaction_is_done_as_a_whole_or_names_the_refused_step() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let [follower, _] = cluster.followers().await;
         let client = cluster.client(follower);
@@ -176,8 +176,8 @@ fn a_transaction_is_done_whole_or_names_the_step_that_was_refused() {
 }
 
 #[test]
-fn what_lives_with_a_session_or_for_a_time_goes_by_itself() {
-    together(SHORT, async {
+fn ephemeral_nodes_and_ttl_nodes_are_removed_automatically() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(1);
         let session = client.open_session("60s", "owner").await;
@@ -218,7 +218,7 @@ fn what_lives_with_a_session_or_for_a_time_goes_by_itself() {
     });
 }
 
-/// A folder with so many nodes below it.
+/// Creates a folder with this many nodes below it.
 async fn grow(client: &Client, folder: &str, below: usize) {
     let paths: Vec<String> =
         std::iter::once(folder.to_owned()).chain((0..below).map(|leaf| format!("{folder}/{leaf}"))).collect();
@@ -229,8 +229,8 @@ async fn grow(client: &Client, folder: &str, below: usize) {
 }
 
 #[test]
-fn a_recursive_delete_takes_up_to_ten_thousand_nodes_in_one_step_and_of_more_not_one() {
-    together(SHORT, async {
+fn a_recursive_delete_removes_up_to_ten_thousand_nodes_in_one_step_or_none() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         grow(&client, "/large", NODES_REMOVED_MAX).await;
@@ -238,11 +238,11 @@ fn a_recursive_delete_takes_up_to_ten_thousand_nodes_in_one_step_and_of_more_not
         let refused = client.once(&delete()).await.expect_problem(413, "too_large");
         assert_eq!(refused.number("limit"), NODES_REMOVED_MAX as u64);
         let stat = client.send(&Call::get(&node("large?meta"))).await.expect_status(200);
-        assert_eq!(stat.number("num_children"), NODES_REMOVED_MAX as u64, "nothing went");
+        assert_eq!(stat.number("num_children"), NODES_REMOVED_MAX as u64, "nothing was removed");
         client.send(&Call::delete(&node("large/0"))).await.expect_status(204);
         let before = stat.revision();
         let removed = client.send(&delete()).await.expect_status(204);
-        assert_eq!(removed.revision(), before + 2, "all of them are one change");
+        assert_eq!(removed.revision(), before + 2, "the removal is one change");
         for index in 0..NODES {
             let read = cluster.client(index).once(&Call::get(&node("large/1"))).await;
             read.expect_problem(404, "no_node");
@@ -251,12 +251,12 @@ fn a_recursive_delete_takes_up_to_ten_thousand_nodes_in_one_step_and_of_more_not
 }
 
 #[test]
-fn a_container_goes_some_time_after_its_last_child_and_not_before_it_had_one() {
+fn a_container_is_removed_some_time_after_its_last_child_but_not_before_its_first() {
     if !trial::size(false, true) {
         report("in the long form only: a container is removed a minute after its last child");
         return;
     }
-    together(LONG, async {
+    run_parallel(LONG, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(1);
         for container in ["never-used", "used"] {

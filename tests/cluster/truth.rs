@@ -1,27 +1,27 @@
-//! What `top`, `cluster members` and `doctor` show while the leader is dead: nothing that is dead may look alive.
+//! What `top`, `cluster members` and `doctor` show while the leader is dead: no dead node may look alive.
 
 use crate::{
     client::{Call, new_key},
-    commands::{at, said},
-    harness::{Cluster, SHORT, alone, eventually, report, together},
+    commands::{at, output_of},
+    harness::{Cluster, SHORT, eventually, report, run_exclusive, run_parallel},
     terminal::{self, Terminal},
 };
 use std::time::{Duration, Instant};
 
 const FAIRHOLD: &str = env!("CARGO_BIN_EXE_fairhold");
-/// How long a node that is dead may be shown as alive.
+/// How long a dead node may be shown as alive.
 const SHOWN_DEAD_WITHIN: Duration = Duration::from_secs(2);
-/// A busy machine takes longer to draw than the node to be dead.
+/// Extra time for drawing on a busy machine.
 const SLACK: Duration = Duration::from_secs(3);
 
-/// The line of a screen that names this URL.
+/// The line of a screen that contains this URL.
 fn line_of(screen: &str, url: &str) -> String {
     screen.lines().find(|line| line.contains(url)).unwrap_or_default().to_owned()
 }
 
 #[test]
-fn top_shows_a_killed_leader_as_dead_and_goes_on_at_another_node() {
-    alone(SHORT, async {
+fn top_shows_a_killed_leader_as_dead_and_continues_at_another_node() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let others: Vec<usize> = (0..3).filter(|node| *node != leader).collect();
@@ -38,7 +38,7 @@ fn top_shows_a_killed_leader_as_dead_and_goes_on_at_another_node() {
         let took = killed.elapsed();
         report(&format!("top showed the dead leader as dead after {took:.1?}"));
         assert!(took < SHOWN_DEAD_WITHIN + SLACK, "it took {took:?}");
-        // It was given the dead node alone, and goes on with those that it named.
+        // It got the dead node as its only endpoint, and continues with the nodes that this one named.
         let screen = top.screen_with(&["2 of 3 nodes answer, node", " leads in term ", "holder"]).await;
         assert!(screen.contains("0 more may fail"), "{screen}");
         let new = cluster.leader().await;
@@ -53,23 +53,23 @@ fn top_shows_a_killed_leader_as_dead_and_goes_on_at_another_node() {
 }
 
 #[test]
-fn members_are_asked_themselves_and_doctor_agrees() {
-    alone(SHORT, async {
+fn each_member_is_queried_itself_and_doctor_agrees() {
+    run_exclusive(SHORT, async {
         let mut cluster = Cluster::start().await;
         let leader = cluster.leader().await;
         let follower = (leader + 1) % 3;
-        let members = said(&at(&cluster, follower, &["cluster", "members"]).await, 0);
+        let members = output_of(&at(&cluster, follower, &["cluster", "members"]).await, 0);
         let rows: Vec<Vec<&str>> = members.lines().map(|line| line.split('\t').collect()).collect();
         assert_eq!(rows.len(), 3, "{members}");
-        // A follower was asked, and the leader's knowledge is there all the same.
+        // A follower answered, and still has the leader's information.
         assert!(rows.iter().all(|row| row[4].parse::<u64>().is_ok() && row[6] == "yes"), "{members}");
         cluster.nodes[leader].kill().await;
         let dead = (leader + 1).to_string();
         let row = |text: &str| text.lines().find(|line| line.split('\t').next() == Some(&dead)).unwrap_or_default().to_owned();
-        let first = said(&at(&cluster, follower, &["cluster", "members"]).await, 0);
+        let first = output_of(&at(&cluster, follower, &["cluster", "members"]).await, 0);
         assert!(row(&first).contains("\t-\t") && row(&first).contains("no: "), "right after the kill:\n{first}");
         cluster.leader().await;
-        let later = said(&at(&cluster, follower, &["cluster", "members"]).await, 0);
+        let later = output_of(&at(&cluster, follower, &["cluster", "members"]).await, 0);
         assert!(later.contains("\tleader\t") || later.contains("leader\t"), "{later}");
         assert!(row(&later).contains("no: ") && !row(&later).contains("leader"), "{later}");
         let doctor = at(&cluster, follower, &["doctor", "--timeout", "1s"]).await;
@@ -79,8 +79,8 @@ fn members_are_asked_themselves_and_doctor_agrees() {
 }
 
 #[test]
-fn a_break_says_whom_it_hit_and_hits_nobody_else() {
-    together(SHORT, async {
+fn a_break_reports_the_ended_grants_and_ends_no_others() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let first = client.acquire("deploy", "ttl=90s&owner=ci-7").await;
@@ -88,15 +88,15 @@ fn a_break_says_whom_it_hit_and_hits_nobody_else() {
             let client = cluster.client(1);
             tokio::spawn(async move { client.acquire("deploy", "wait=90s&ttl=90s&owner=ci-8").await })
         };
-        crate::queue::standing(&client, "deploy", 2).await;
-        let wrong = said(&at(&cluster, 2, &["locks", "break", "deploy", "--reason", "test", "--token", "999"]).await, 1);
+        crate::queue::wait_for_contenders(&client, "deploy", 2).await;
+        let wrong = output_of(&at(&cluster, 2, &["locks", "break", "deploy", "--reason", "test", "--token", "999"]).await, 1);
         assert!(wrong.contains("nothing was broken") && wrong.contains("locks show deploy"), "{wrong}");
         let broken = at(&cluster, 2, &["locks", "break", "deploy", "--reason", "test"]).await;
         let text = String::from_utf8_lossy(&broken.stderr).into_owned();
         assert_eq!(broken.status.code(), Some(0), "{text}");
         assert!(text.contains("broken: ci-7 (#") && text.contains("next: ci-8 (#"), "{text}");
         waiting.await.expect("the waiter's task");
-        // The token of the holder that is gone hits nobody.
+        // The token of the former holder breaks no other grant.
         let stale = format!("/v1/locks/deploy/holders?token={}", first.token);
         client.send(&Call::delete(&stale).key(&new_key())).await.expect_problem(412, "stale_token");
         assert_eq!(client.holders("deploy").await.len(), 1);
@@ -110,8 +110,8 @@ fn a_break_says_whom_it_hit_and_hits_nobody_else() {
 }
 
 #[test]
-fn the_front_page_and_the_description_are_served_as_their_reader_wants_them() {
-    together(SHORT, async {
+fn the_front_page_and_the_description_are_served_in_the_requested_form() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(1);
         let page = client.send(&Call::get("/").with("accept", "text/html,*/*;q=0.8")).await.expect_status(200);
@@ -133,8 +133,8 @@ fn the_front_page_and_the_description_are_served_as_their_reader_wants_them() {
 }
 
 #[test]
-fn a_command_that_gets_no_answer_says_so_within_seconds() {
-    together(SHORT, async {
+fn a_command_without_an_answer_reports_it_within_seconds() {
+    run_parallel(SHORT, async {
         let port = crate::harness::free_port();
         let url = format!("http://127.0.0.1:{port}");
         for command in [&["locks", "ls"][..], &["lock", "deploy", "-n", "--", "true"]] {

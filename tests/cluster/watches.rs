@@ -1,8 +1,8 @@
-//! Watches, and reads that wait: what a caller can rely on.
+//! Watches, and reads that wait: what a client can rely on.
 
 use crate::{
     client::{Answer, Call, Client, whole},
-    harness::{Cluster, NODES, SHORT, together},
+    harness::{Cluster, NODES, SHORT, run_parallel},
     watching::Watching,
 };
 use serde_json::json;
@@ -13,8 +13,8 @@ async fn put(client: &Client, path: &str) -> u64 {
 }
 
 #[test]
-fn a_watch_tells_what_happens_to_what_it_names_and_to_nothing_else() {
-    together(SHORT, async {
+fn a_watch_reports_events_of_what_it_names_and_no_others() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let before = put(&client, "jobs/old").await;
@@ -25,7 +25,7 @@ fn a_watch_tells_what_happens_to_what_it_names_and_to_nothing_else() {
         let owner = client.open_session("60s", "owner").await;
         let mut of_session = Watching::open(&client, 2, &format!("session={}", owner.number)).await;
         for watching in [&mut one, &mut children, &mut below, &mut lock, &mut of_session] {
-            assert!(whole(&watching.expect("bookmark").await, "revision") >= before, "where it begins");
+            assert!(whole(&watching.expect("bookmark").await, "revision") >= before, "where it starts");
         }
         let created = put(&client, "jobs/a").await;
         let deeper = put(&client, "jobs/a/b").await;
@@ -38,31 +38,35 @@ fn a_watch_tells_what_happens_to_what_it_names_and_to_nothing_else() {
         let new = json!({"revision": created, "type": "created", "path": "/jobs/a"});
         let again = json!({"revision": changed, "type": "changed", "path": "/jobs/a", "version": 1});
         let last = json!({"revision": end, "type": "created", "path": "/jobs/end"});
-        assert_eq!([one.news().await, one.news().await], [new.clone(), again.clone()]);
-        let seen = [children.news().await, children.news().await, children.news().await];
+        assert_eq!([one.next_event().await, one.next_event().await], [new.clone(), again.clone()]);
+        let seen = [children.next_event().await, children.next_event().await, children.next_event().await];
         assert_eq!(seen, [new.clone(), again.clone(), last.clone()]);
         let deep = json!({"revision": deeper, "type": "created", "path": "/jobs/a/b"});
-        assert_eq!([below.news().await, below.news().await, below.news().await, below.news().await], [new, deep, again, last]);
-        let session = lock.news().await["session"].clone();
-        assert_eq!(session, grant.number, "the first line is of the queue");
+        assert_eq!(
+            [below.next_event().await, below.next_event().await, below.next_event().await, below.next_event().await],
+            [new, deep, again, last]
+        );
+        let session = lock.next_event().await["session"].clone();
+        assert_eq!(session, grant.number, "the first line is that of the queue");
         let held = json!({"revision": grant.token, "type": "granted", "lock": "deploy", "number": grant.number,
             "token": grant.token, "session": session, "owner": "ci-7"});
-        assert_eq!(lock.news().await, held);
-        let ended = lock.news().await;
+        assert_eq!(lock.next_event().await, held);
+        let ended = lock.next_event().await;
         assert_eq!((&ended["type"], &ended["reason"]), (&json!("ended"), &json!("released")), "{ended}");
         let own = client.acquire("report", &format!("session={}", owner.id)).await;
         client.release(&own.id).await;
-        let told = [of_session.news().await, of_session.news().await, of_session.news().await];
-        let told = told.map(|line| (line["type"].clone(), line["lock"].clone(), line["number"].clone(), line["session"].clone()));
+        let reported = [of_session.next_event().await, of_session.next_event().await, of_session.next_event().await];
+        let reported =
+            reported.map(|line| (line["type"].clone(), line["lock"].clone(), line["number"].clone(), line["session"].clone()));
         let of = |kind: &str| (json!(kind), json!("report"), json!(own.number), json!(owner.number));
-        assert_eq!(told, [of("queued"), of("granted"), of("ended")], "what becomes of its grants, and nothing of others");
+        assert_eq!(reported, [of("queued"), of("granted"), of("ended")], "the events of its grants, and no others");
         assert!(!ended.to_string().contains(&grant.id) && !held.to_string().contains(&grant.id), "no id is shown");
     });
 }
 
 #[test]
-fn a_watch_begins_with_what_is_there_or_with_any_revision_that_is_kept() {
-    together(SHORT, async {
+fn a_watch_starts_with_the_current_state_or_at_any_kept_revision() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let mut written = Vec::new();
@@ -91,7 +95,7 @@ fn a_watch_begins_with_what_is_there_or_with_any_revision_that_is_kept() {
             }
             assert_eq!(whole(&watching.expect("changed").await, "revision"), now);
             watching.expect("bookmark").await;
-            // The next revision is not there yet, and may be asked for.
+            // The next revision does not exist yet, but may be requested.
             let mut next = Watching::open(&client, node, &format!("path=/jobs/next-{node}&from={}", now + 1)).await;
             next.expect("bookmark").await;
         }
@@ -104,19 +108,19 @@ fn a_watch_begins_with_what_is_there_or_with_any_revision_that_is_kept() {
 }
 
 #[test]
-fn an_event_source_goes_on_after_the_last_id_that_it_has_had() {
-    together(SHORT, async {
+fn an_event_source_continues_after_its_last_event_id() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let first = put(&client, "feed/a").await;
         let second = put(&client, "feed/b").await;
-        // The node that is watched knows of both, so its first bookmark comes after them.
+        // The watched node knows of both writes, so its first bookmark comes after them.
         client.send_to(1, &Call::get("/v1/nodes/feed/b")).await.expect("it runs").expect_status(200);
         let last_id = (first - 1).to_string();
         let headers = [("accept", "text/event-stream"), ("last-event-id", last_id.as_str())];
         let mut response = client.stream_from(1, "/v1/watch?path=/feed&recursive&initial", &headers).await.expect("it runs");
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        // The first write made the parent too: two events of one revision, of which only the last has the id.
+        // The first write created the parent too: two events at one revision, of which only the last has the id.
         let wanted = format!(
             "data: {{\"revision\":{first},\"type\":\"created\",\"path\":\"/feed\"}}\n\n\
              id: {first}\ndata: {{\"revision\":{first},\"type\":\"created\",\"path\":\"/feed/a\"}}\n\n\
@@ -125,16 +129,16 @@ fn an_event_source_goes_on_after_the_last_id_that_it_has_had() {
         );
         let mut text = String::new();
         while text.len() < wanted.len() {
-            let chunk = tokio::time::timeout(Duration::from_secs(20), response.chunk()).await.expect("it goes on");
-            text.push_str(&String::from_utf8_lossy(&chunk.expect("it stands").expect("it goes on")));
+            let chunk = tokio::time::timeout(Duration::from_secs(20), response.chunk()).await.expect("it continues");
+            text.push_str(&String::from_utf8_lossy(&chunk.expect("the connection is open").expect("it continues")));
         }
         assert_eq!(text, wanted);
     });
 }
 
 #[test]
-fn what_is_no_longer_kept_is_gone_before_the_first_byte_and_says_from_where_it_is() {
-    together(SHORT, async {
+fn a_watch_of_compacted_history_is_refused_before_the_first_byte_with_the_oldest_revision() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start_with(&["--event-ring-bytes", "65536"]).await;
         let client = cluster.client(0);
         let early = put(&client, "a").await;
@@ -153,33 +157,33 @@ fn what_is_no_longer_kept_is_gone_before_the_first_byte_and_says_from_where_it_i
             let oldest = gone.number("oldest");
             assert!(oldest > early, "{gone:?}");
             let first = Watching::open(&client, node, &format!("from={oldest}")).await.line().await.expect("a line");
-            assert_eq!(whole(&first, "revision"), oldest, "the oldest that is named is there: {first}");
+            assert_eq!(whole(&first, "revision"), oldest, "the oldest revision that the answer names is kept: {first}");
         }
     });
 }
 
 #[test]
-fn a_watch_goes_on_at_another_node_when_its_own_stops() {
-    together(SHORT, async {
+fn a_watch_continues_at_another_node_after_its_own_stops() {
+    run_parallel(SHORT, async {
         let mut cluster = Cluster::start().await;
         let client = cluster.client(0);
         let mut watching = Watching::open(&client, 0, "path=/a&recursive").await;
         watching.expect("bookmark").await;
         let first = put(&client, "a").await;
-        assert_eq!(whole(&watching.news().await, "revision"), first);
+        assert_eq!(whole(&watching.next_event().await, "revision"), first);
         assert!(cluster.nodes[0].terminate().await.success());
-        let goaway = watching.news().await;
+        let goaway = watching.next_event().await;
         assert_eq!((&goaway["type"], whole(&goaway, "revision") >= first), (&json!("goaway"), true), "{goaway}");
-        assert_eq!(watching.line().await, None, "after goaway comes nothing");
+        assert_eq!(watching.line().await, None, "goaway is the last line");
         let client = cluster.client(1);
         let second = put(&client, "a").await;
         let from = whole(&goaway, "revision") + 1;
         let mut watching = Watching::open(&client, 1, &format!("path=/a&recursive&from={from}")).await;
-        assert_eq!(watching.news().await, json!({"revision": second, "type": "changed", "path": "/a", "version": 1}));
+        assert_eq!(watching.next_event().await, json!({"revision": second, "type": "changed", "path": "/a", "version": 1}));
     });
 }
 
-/// What a long poll answers, and how long it took.
+/// The answer to a long poll, and how long it took.
 async fn polled(client: &Client, node: usize, path: &str) -> (Answer, Duration) {
     let started = Instant::now();
     let answer = client.send_to(node, &Call::get(path)).await.expect("the node runs");
@@ -187,8 +191,8 @@ async fn polled(client: &Client, node: usize, path: &str) -> (Answer, Duration) 
 }
 
 #[test]
-fn a_read_waits_until_there_is_something_newer() {
-    together(SHORT, async {
+fn a_read_waits_until_something_newer_exists() {
+    run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         for node in 0..NODES {
@@ -203,7 +207,7 @@ fn a_read_waits_until_there_is_something_newer() {
             // Something newer: at once.
             let (answer, _) = polled(&client, node, &format!("{path}?wait=60s&after={}", first - 1)).await;
             assert_eq!(answer.expect_status(200).text, "x");
-            // A change ends the wait, for those who know a revision and for those who do not; so does a lock's.
+            // A change ends the wait, whether or not the request names a revision; so does a change of a lock.
             let waiting = [format!("{path}?wait=60s&after={seen}"), format!("{path}?wait=60s"), format!("{path}-new?wait=60s")];
             let waiting = waiting.into_iter().chain([format!("{lock}?wait=60s"), format!("{lock}/queue?wait=60s")]);
             let waiting = waiting.map(|path| {
@@ -211,20 +215,20 @@ fn a_read_waits_until_there_is_something_newer() {
                 tokio::spawn(async move { polled(&client, node, &path).await.0 })
             });
             let waiting: Vec<_> = waiting.collect();
-            // They need not wait yet when these are written, but for the one that names a revision.
+            // Except for the request that names a revision, they may start to wait after these writes.
             let writes = async {
                 loop {
                     put(&client, &format!("poll-{node}")).await;
                     put(&client, &format!("poll-{node}-new")).await;
                     let grant = client.acquire(&format!("poll-{node}"), "ttl=30s").await;
                     client.release(&grant.id).await;
-                    crate::harness::pass(Duration::from_millis(50)).await;
+                    crate::harness::pass_time(Duration::from_millis(50)).await;
                 }
             };
             let answers = tokio::select! {
                 biased;
                 answers = crate::harness::all(waiting) => answers,
-                () = writes => unreachable!("they are written for ever"),
+                () = writes => unreachable!("the writes never stop"),
             };
             for answer in answers {
                 assert!(answer.expect_status(200).revision() > seen);

@@ -1,10 +1,10 @@
-//! A watcher: reads what a node tells, line by line.
+//! A watcher that reads a node's events line by line.
 
 use crate::client::{Answer, Client};
 use serde_json::Value;
 use std::time::Duration;
 
-/// What comes later than this does not come: a bookmark comes every 10 s.
+/// A line that has not arrived by then never will: a bookmark comes every 10 s.
 const LINE_WITHIN: Duration = Duration::from_secs(30);
 
 /// An open watch.
@@ -12,12 +12,12 @@ const LINE_WITHIN: Duration = Duration::from_secs(30);
 pub(crate) struct Watching {
     response: reqwest::Response,
     text: Vec<u8>,
-    /// How much of `text` was given out.
+    /// How much of `text` was returned.
     taken: usize,
 }
 
 impl Watching {
-    /// Opens a watch at one node. `parameters` is what stands after the `?`.
+    /// Opens a watch at one node. `parameters` is the query string.
     pub(crate) async fn open(client: &Client, node: usize, parameters: &str) -> Watching {
         match Watching::try_open(client, node, parameters).await.expect("the node runs") {
             Ok(watching) => watching,
@@ -25,7 +25,7 @@ impl Watching {
         }
     }
 
-    /// The same, where it may be refused.
+    /// Like `open`, but the watch may be refused.
     pub(crate) async fn try_open(
         client: &Client,
         node: usize,
@@ -41,7 +41,7 @@ impl Watching {
         Ok(Err(Answer { status, headers, text, json }))
     }
 
-    /// The next line as it was sent; none where the stream has ended.
+    /// The next line as it was sent; `None` if the stream has ended.
     pub(crate) async fn raw(&mut self) -> Result<Option<String>, reqwest::Error> {
         loop {
             if let Some(end) = self.text[self.taken..].iter().position(|byte| *byte == b'\n') {
@@ -61,32 +61,32 @@ impl Watching {
 
     /// The next line.
     pub(crate) async fn line(&mut self) -> Option<Value> {
-        let line = self.raw().await.expect("the connection stands");
+        let line = self.raw().await.expect("the connection is open");
         line.map(|line| serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")))
     }
 
-    /// The next line that is no bookmark; there must be one.
-    pub(crate) async fn news(&mut self) -> Value {
+    /// The next line that is not a bookmark; it must exist.
+    pub(crate) async fn next_event(&mut self) -> Value {
         loop {
-            let line = self.line().await.expect("the stream goes on");
+            let line = self.line().await.expect("the stream continues");
             if line["type"] != "bookmark" {
                 return line;
             }
         }
     }
 
-    /// The next line, which must be of that type.
+    /// The next line, which must have this type.
     pub(crate) async fn expect(&mut self, kind: &str) -> Value {
         let line = self.line().await.unwrap_or_else(|| panic!("the stream ended before {kind}"));
         assert_eq!(line["type"], kind, "{line}");
         line
     }
 
-    /// The lines that are no bookmarks, as they were sent, up to those of a revision.
+    /// The lines that are not bookmarks, as they were sent, up to those of a revision.
     pub(crate) async fn lines_until(&mut self, revision: u64) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
-            let line = self.raw().await.expect("the connection stands").expect("the stream goes on");
+            let line = self.raw().await.expect("the connection is open").expect("the stream continues");
             let json: Value = serde_json::from_str(&line).expect("a line is JSON");
             let reached = json["revision"].as_u64().expect("a revision") >= revision;
             if json["type"] != "bookmark" {

@@ -1,9 +1,9 @@
-//! Watches and reads under load and through failures: counted, not sampled.
+//! Watches and reads under load and through failures: everything is counted, nothing sampled.
 
 use crate::{
     client::{Answer, Call, Client, whole},
     fairness::Dice,
-    harness::{Cluster, LONG, NODES, all, alone, eventually, pass, report},
+    harness::{Cluster, LONG, NODES, all, eventually, pass_time, report, run_exclusive},
     trial,
     watching::Watching,
 };
@@ -22,12 +22,12 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// Each has a writer of its own, so that the versions of a path say which events there must be.
+/// Each path has its own writer, so the versions of a path determine its events.
 const PATHS: usize = 20;
-/// Before another node is tried.
+/// The pause before another node is tried.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
-/// A line, as far as these tests look at it.
+/// The parts of a line that these tests check.
 #[derive(Debug, Deserialize)]
 struct Event {
     revision: u64,
@@ -43,7 +43,7 @@ fn node_of(dice: &mut Dice) -> usize {
     usize::try_from(dice.below(NODES as u64)).expect("a small number")
 }
 
-/// Writers of `/{folder}/0`, `/{folder}/1` …, who count what was acknowledged.
+/// Writers of `/{folder}/0`, `/{folder}/1` …, which count the acknowledged writes.
 fn writers(cluster: &Cluster, folder: &str, writes: usize, written: &Arc<AtomicUsize>) -> Vec<JoinHandle<()>> {
     let writer = |path: usize| {
         let (client, written, path) = (cluster.client(path), Arc::clone(written), format!("/v1/nodes/{folder}/{path}"));
@@ -57,7 +57,7 @@ fn writers(cluster: &Cluster, folder: &str, writes: usize, written: &Arc<AtomicU
     (0..PATHS).map(writer).collect()
 }
 
-/// A client that watches a whole folder, and goes to another node whenever its own fails.
+/// A client that watches a whole folder, and moves to another node whenever its own fails.
 struct Follower {
     client: Client,
     dice: Dice,
@@ -69,7 +69,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Reads until it has seen so many events, each exactly once and in order.
+    /// Reads until it has seen this many events, each exactly once and in order.
     async fn follow(mut self, first_node: usize, count: usize) -> Follower {
         let mut node = first_node;
         while self.seen < count {
@@ -81,13 +81,13 @@ impl Follower {
             if self.seen < count {
                 self.reconnects += 1;
                 node = node_of(&mut self.dice);
-                pass(RETRY_AFTER).await;
+                pass_time(RETRY_AFTER).await;
             }
         }
         self
     }
 
-    /// A node that has just come back keeps what is behind its snapshot only; the others have more.
+    /// A node that has just restarted keeps only the events after its snapshot; the others have more.
     fn refused(&mut self, answer: &Answer) {
         match answer.status {
             410 => self.compacted += 1,
@@ -113,7 +113,7 @@ impl Follower {
         assert!(event.revision > self.last, "after {} came {event:?}", self.last);
         self.last = event.revision;
         let path: usize = event.path.strip_prefix("/news/").and_then(|name| name.parse().ok()).expect("a path that is watched");
-        assert_eq!(event.version, self.versions[path], "one is missing or came twice: {event:?}");
+        assert_eq!(event.version, self.versions[path], "an event is missing or came twice: {event:?}");
         self.versions[path] += 1;
         self.seen += 1;
     }
@@ -121,7 +121,7 @@ impl Follower {
 
 #[test]
 fn every_watcher_sees_every_event_once_and_in_order_through_killed_leaders() {
-    alone(3 * LONG, async {
+    run_exclusive(3 * LONG, async {
         let (watchers, events, kills) = (trial::size(60, 1_000), trial::size(600, 10_000), trial::size(1, 2));
         let mut cluster = Cluster::start().await;
         let client = cluster.client(0);
@@ -147,10 +147,10 @@ fn every_watcher_sees_every_event_once_and_in_order_through_killed_leaders() {
         let followers = all(followers).await;
         let sum = |count: fn(&Follower) -> usize| followers.iter().map(count).sum::<usize>();
         assert_eq!(sum(|follower| follower.seen), watchers * events);
-        assert!(sum(|follower| follower.reconnects) > 0, "a killed leader has watchers");
+        assert!(sum(|follower| follower.reconnects) > 0, "a killed leader had watchers");
         report(&format!(
             "{watchers} watchers saw {events} events each, {} in all, none missing, none twice, none out of order; \
-             {kills} leaders killed, {} reconnects, of which {} found a node that had lost too much; written in {wrote:.1?}, \
+             {kills} leaders killed, {} reconnects, {} of them to a node without enough history; written in {wrote:.1?}, \
              the last was seen after {:.1?}",
             sum(|follower| follower.seen),
             sum(|follower| follower.reconnects),
@@ -160,14 +160,14 @@ fn every_watcher_sees_every_event_once_and_in_order_through_killed_leaders() {
     });
 }
 
-/// Kilobytes of memory that a process occupies.
+/// The resident memory of a process, in KiB.
 fn resident(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it says how much it occupies");
     line.trim().trim_end_matches(" kB").parse().expect("a number of kilobytes")
 }
 
-/// Opens a watch of everything and reads nothing, over a connection that keeps little.
+/// Opens a watch of everything and never reads, over a connection with small buffers.
 async fn stalled(url: &str) -> TcpStream {
     let address = url.strip_prefix("http://").expect("a URL").parse().expect("an address");
     let socket = TcpSocket::new_v4().expect("a socket");
@@ -181,10 +181,10 @@ async fn stalled(url: &str) -> TcpStream {
     stream
 }
 
-/// Reads the rest; says whether it ends with the news that events are gone, and which revision was the last before that.
+/// Reads the rest; returns whether it ends with the message that events are gone, and the last revision before that.
 async fn rest(mut stream: TcpStream) -> (bool, Option<u64>) {
     let mut bytes = Vec::new();
-    // A connection that was cut for its silence is an end too; what had arrived before is read all the same.
+    // A connection that was closed because of its silence is an end too; what arrived earlier is still read.
     let _cut = stream.read_to_end(&mut bytes).await;
     let text = String::from_utf8_lossy(&bytes);
     let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
@@ -200,13 +200,14 @@ async fn rest(mut stream: TcpStream) -> (bool, Option<u64>) {
 }
 
 #[test]
-fn a_watcher_that_stops_reading_costs_nothing_delays_nobody_and_is_told() {
-    alone(6 * LONG, async {
+fn a_watcher_that_stops_reading_costs_nothing_delays_no_one_and_learns_of_its_gap() {
+    run_exclusive(6 * LONG, async {
         let (changes, ring, slow) = (trial::size(30_000, 1_000_000), trial::size("2097152", "67108864"), trial::size(20, 50));
         let cluster = Cluster::start_with(&["--event-ring-bytes", ring]).await;
         let client = cluster.client(0);
         let [with, without] = cluster.followers().await;
-        // Long names, so that no kernel keeps what a slow watcher does not read: it may keep some 10 MB for each.
+        // Long names, so that the kernel cannot buffer what a slow watcher leaves unread: it may buffer some 10 MB for
+        // each.
         let name = "x".repeat(480);
         client.write(&Call::put("/v1/nodes/bulk", "")).await;
         let mut paths = Vec::new();
@@ -225,7 +226,7 @@ fn a_watcher_that_stops_reading_costs_nothing_delays_nobody_and_is_told() {
             let (mut seen, mut slowest) = (0, Duration::ZERO);
             while seen < changes {
                 let asked = Instant::now();
-                let line = quick.news().await;
+                let line = quick.next_event().await;
                 assert_eq!(line["type"], "changed", "{line}");
                 slowest = slowest.max(asked.elapsed());
                 seen += 1;
@@ -245,15 +246,15 @@ fn a_watcher_that_stops_reading_costs_nothing_delays_nobody_and_is_told() {
         let started = Instant::now();
         all(writers.collect()).await;
         let written = Instant::now();
-        let (seen, slowest) = counting.await.expect("the quick one sees all");
+        let (seen, slowest) = counting.await.expect("the fast watcher sees all");
         let after = [with, without].map(|node| resident(cluster.nodes[node].pid()));
         let grown = [after[0].saturating_sub(before[0]), after[1].saturating_sub(before[1])];
         let lag = seen.saturating_duration_since(written);
-        let mut told = 0;
+        let mut reported = 0;
         for stream in streams {
             let (by_a_line, last) = rest(stream).await;
-            told += usize::from(by_a_line);
-            // Cut before the event was sent: a watch that comes back gets it then.
+            reported += usize::from(by_a_line);
+            // The connection was cut before the event was sent: a reconnected watch gets it then.
             if let (false, Some(last)) = (by_a_line, last) {
                 let parameters = format!("path=/bulk&recursive&from={}", last + 1);
                 let back = Watching::try_open(&client, with, &parameters).await.expect("the node runs");
@@ -262,24 +263,24 @@ fn a_watcher_that_stops_reading_costs_nothing_delays_nobody_and_is_told() {
         }
         report(&format!(
             "{changes} changes in {:.1?} while {slow} watchers read nothing: the node with them grew by {} kB, one without by {} \
-             kB; a reader of all beside them had the last {lag:.1?} after it was written, its longest silence was {slowest:.1?}; \
-             {told} were told by their last line, {} on coming back",
+             kB; a reader next to them had the last event {lag:.1?} after it was written, its longest silence was {slowest:.1?}; \
+             {reported} learned of the gap by their last line, {} after reconnecting",
             written - started,
             grown[0],
             grown[1],
-            slow - told
+            slow - reported
         ));
-        // All that they leave unread would be over 300 MB.
+        // Together they leave over 300 MB unread.
         assert!(grown[0] < grown[1] + 48 * 1_024, "{grown:?}");
-        // A reader that were slower than the writers would be behind by a part of all that they wrote.
+        // A reader slower than the writers would fall behind by a share of everything that they wrote.
         let behind_max = Duration::from_secs(2).max((written - started) / 4);
-        assert!(lag < behind_max, "{lag:?}, and {behind_max:?} are the most");
+        assert!(lag < behind_max, "{lag:?}, but at most {behind_max:?}");
     });
 }
 
 #[test]
-fn what_a_client_wrote_it_reads_through_any_node() {
-    alone(LONG, async {
+fn a_client_reads_its_own_writes_through_any_node() {
+    run_exclusive(LONG, async {
         let tries: usize = trial::size(500, 10_000);
         let cluster = Cluster::start().await;
         let started = Instant::now();
@@ -316,7 +317,7 @@ fn what_a_client_wrote_it_reads_through_any_node() {
     });
 }
 
-/// How many linearizable reads one node serves in a second to so many who read at the same time.
+/// The linearizable reads per second that one node serves to this many concurrent readers.
 async fn reads_a_second(client: &Client, node: usize, readers: usize) -> usize {
     let each = 1_000 / readers;
     let started = Instant::now();
@@ -334,7 +335,7 @@ async fn reads_a_second(client: &Client, node: usize, readers: usize) -> usize {
 
 #[test]
 fn concurrent_reads_share_one_proof_on_every_node() {
-    alone(LONG, async {
+    run_exclusive(LONG, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);
         let leader = cluster.leader().await;
@@ -342,24 +343,24 @@ fn concurrent_reads_share_one_proof_on_every_node() {
             let (one, many) = (reads_a_second(&client, node, 1).await, reads_a_second(&client, node, 100).await);
             let role = if node == leader { "the leader" } else { "a follower" };
             report(&format!("linearizable reads at {role}: {one} a second by one reader, {many} by 100 together"));
-            // If each had a proof of its own, one after the other, many would not be faster than one.
+            // If each read had its own proof, one after the other, many readers would not be faster than one.
             assert!(many > one, "{role}: {one} by one, {many} by 100");
         }
     });
 }
 
-/// What each node tells from a revision on, up to another one.
+/// The events of each node between two revisions.
 async fn told_by_all(client: &Client, from: [u64; NODES], until: u64) -> Vec<Vec<String>> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for (node, from) in from.into_iter().enumerate() {
-        told.push(Watching::open(client, node, &format!("from={from}")).await.lines_until(until).await);
+        reported.push(Watching::open(client, node, &format!("from={from}")).await.lines_until(until).await);
     }
-    told
+    reported
 }
 
 #[test]
-fn every_node_tells_the_same_events_also_after_a_restart() {
-    alone(LONG, async {
+fn every_node_reports_the_same_events_even_after_a_restart() {
+    run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let client = cluster.client(0);
         let begin = client.write(&Call::put("/v1/nodes/same", "")).await.number("revision");
@@ -380,13 +381,13 @@ fn every_node_tells_the_same_events_also_after_a_restart() {
         let end = client.write(&Call::put("/v1/nodes/end", "")).await.number("revision");
         let live = told_by_all(&client, [begin; NODES], end).await;
         for node in 1..NODES {
-            assert!(live[node] == live[0], "node {} tells something else", node + 1);
+            assert!(live[node] == live[0], "node {} reports other events", node + 1);
         }
 
         let [restarted, _] = cluster.followers().await;
         cluster.nodes[restarted].kill().await;
         cluster.restart(restarted).await;
-        // It keeps what it applied again from its log: all that came after its newest snapshot.
+        // It keeps the events that it replayed from its log: all after its newest snapshot.
         let gone = Watching::try_open(&client, restarted, "from=1").await.expect("the node runs");
         let oldest = gone.err().map_or(1, |gone| gone.expect_problem(410, "compacted").number("oldest")).max(begin);
         let again = Watching::open(&client, restarted, &format!("from={oldest}")).await.lines_until(end).await;
@@ -394,6 +395,6 @@ fn every_node_tells_the_same_events_also_after_a_restart() {
             live[0].iter().filter(|line| whole(&serde_json::from_str(line).expect("a line is JSON"), "revision") >= oldest);
         let since: Vec<&String> = since.collect();
         report(&format!("{} lines from every node, {} of them again after a restart", live[0].len(), since.len()));
-        assert!(again.iter().eq(since), "node {} tells something else after its restart", restarted + 1);
+        assert!(again.iter().eq(since), "node {} reports other events after its restart", restarted + 1);
     });
 }

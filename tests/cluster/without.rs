@@ -1,9 +1,9 @@
-//! What a test needs that a machine may lack. Where it is missing the test fails, unless `FAIRHOLD_WITHOUT` names it: a test
-//! that passes without doing anything looks as if it had found nothing.
+//! Requirements of tests that a machine may lack. If one is missing, the test fails unless `FAIRHOLD_WITHOUT` names it:
+//! a test that passes without doing anything looks as if it had found nothing.
 
 use crate::harness::report;
 
-/// Every name that `FAIRHOLD_WITHOUT` may have, and what it stands for.
+/// Every name that `FAIRHOLD_WITHOUT` accepts, and its meaning.
 const NAMES: &[(&str, &str)] = &[
     ("go", "the Go tool chain, 1.19 or newer"),
     ("mounts", "mounted file systems, which only root can make"),
@@ -14,7 +14,7 @@ const NAMES: &[(&str, &str)] = &[
     ("users", "processes of other users, which only root can start"),
 ];
 
-/// What a test needs.
+/// A requirement of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Need(pub(crate) &'static str);
 
@@ -26,10 +26,10 @@ pub(crate) const TOOLS: Need = Need("tools");
 pub(crate) const USERS: Need = Need("users");
 
 impl Need {
-    /// What was to be had, or nothing where `FAIRHOLD_WITHOUT` says so. Panics where it is missing without a word.
+    /// The requirement, or `None` if `FAIRHOLD_WITHOUT` names it. Panics if it is missing but not named.
     pub(crate) fn or_without<T>(self, had: Result<T, String>) -> Option<T> {
         let without = std::env::var("FAIRHOLD_WITHOUT").unwrap_or_default();
-        match self.judge(had, &without) {
+        match self.check(had, &without) {
             Ok(Ok(had)) => Some(had),
             Ok(Err(line)) => {
                 report(&line);
@@ -39,8 +39,8 @@ impl Need {
         }
     }
 
-    /// What was to be had, or a line that says what is not covered, or what is wrong.
-    fn judge<T>(self, had: Result<T, String>, without: &str) -> Result<Result<T, String>, String> {
+    /// The requirement, or a line about what is not covered, or the error.
+    fn check<T>(self, had: Result<T, String>, without: &str) -> Result<Result<T, String>, String> {
         let named: Vec<&str> = without.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
         let is_known = |name: &str| NAMES.iter().any(|(known, _)| *known == name);
         if let Some(stranger) = named.iter().find(|name| !is_known(name)) {
@@ -54,15 +54,15 @@ impl Need {
             Err(why) => {
                 let (_, what) = NAMES.iter().find(|(known, _)| *known == name).expect("every need has a name");
                 Err(format!(
-                    "this test needs {what}, and that is missing here: {why}. Where this machine cannot have it, say so: \
-                     FAIRHOLD_WITHOUT={name} leaves this test out (several names: with commas)"
+                    "this test needs {what}, which is missing here: {why}. If this machine cannot have it, \
+                     FAIRHOLD_WITHOUT={name} skips this test (separate several names by commas)"
                 ))
             }
         }
     }
 }
 
-/// Compiles a small C program of these tests, as `cc` or `CC` does it.
+/// Compiles a small C program of these tests with `CC`, or `cc`.
 pub(crate) fn compile(source: &str, target: &std::path::Path, flags: &[&str]) {
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let mut run = std::process::Command::new(&compiler);
@@ -74,17 +74,17 @@ pub(crate) fn compile(source: &str, target: &std::path::Path, flags: &[&str]) {
 }
 
 #[test]
-fn what_is_missing_fails_a_test_unless_it_is_named() {
+fn a_missing_requirement_fails_a_test_unless_it_is_named() {
     let missing = || Err::<(), _>("mount: permission denied".to_owned());
-    assert_eq!(MOUNTS.judge(Ok(7), ""), Ok(Ok(7)));
-    assert_eq!(MOUNTS.judge(Ok(7), "mounts"), Ok(Ok(7)), "what is there is used");
-    let complaint = MOUNTS.judge(missing(), "users,networks").expect_err("it is missing");
+    assert_eq!(MOUNTS.check(Ok(7), ""), Ok(Ok(7)));
+    assert_eq!(MOUNTS.check(Ok(7), "mounts"), Ok(Ok(7)), "an available requirement is used");
+    let complaint = MOUNTS.check(missing(), "users,networks").expect_err("it is missing");
     for word in ["mounted file systems", "mount: permission denied", "FAIRHOLD_WITHOUT=mounts"] {
         assert!(complaint.contains(word), "{complaint}");
     }
     let line = "not covered here, as FAIRHOLD_WITHOUT names mounts: mount: permission denied";
-    assert_eq!(MOUNTS.judge(missing(), "users, mounts"), Ok(Err(line.to_owned())));
-    let wrong = MOUNTS.judge(Ok(7), "mount").expect_err("a name that nobody knows");
+    assert_eq!(MOUNTS.check(missing(), "users, mounts"), Ok(Err(line.to_owned())));
+    let wrong = MOUNTS.check(Ok(7), "mount").expect_err("an unknown name");
     assert!(wrong.contains("names `mount`") && wrong.contains("mounts,namespaces"), "{wrong}");
     for Need(name) in [MOUNTS, NAMESPACES, NETWORKS, PROMTOOL, TOOLS, USERS] {
         assert!(NAMES.iter().any(|(known, _)| *known == name), "{name}");

@@ -1,4 +1,5 @@
-//! Which files of a crate import each other in a circle. A circle has no bottom: nobody can read it a file at a time.
+//! Finds the files of a crate that import each other in a circle. A circle has no bottom, so no one can read it file by
+//! file.
 
 use crate::source::Source;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,11 +10,11 @@ type Module = Vec<String>;
 /// The files of one crate, by module.
 struct Crate {
     code: BTreeMap<Module, String>,
-    /// Names that a module passes on from another place.
+    /// Names that a module re-exports from another place.
     passed_on: BTreeMap<(Module, String), Module>,
 }
 
-/// For each crate the circles of its files: each a sorted list of module paths.
+/// The circles of each crate's files: each a sorted list of module paths.
 pub(crate) fn circles(sources: &[Source]) -> BTreeMap<String, Vec<Vec<String>>> {
     let mut crates: BTreeMap<String, BTreeMap<Module, String>> = BTreeMap::new();
     for source in sources.iter().filter(|source| !source.is_test_file()) {
@@ -24,7 +25,7 @@ pub(crate) fn circles(sources: &[Source]) -> BTreeMap<String, Vec<Vec<String>>> 
     crates.into_iter().map(|(name, code)| (name, Crate::new(code).circles())).collect()
 }
 
-/// The crate and the module of `crates/NAME/src/a/b.rs`. Programs of a crate beside its own root are none of it.
+/// The crate and the module of `crates/NAME/src/a/b.rs`. Binaries of a crate next to its root do not count.
 fn place(path: &str) -> Option<(String, Module)> {
     let (name, file) = path.strip_prefix("crates/")?.split_once("/src/")?;
     let mut module: Module = file.strip_suffix(".rs")?.split('/').map(str::to_owned).collect();
@@ -63,7 +64,7 @@ impl Crate {
         made
     }
 
-    /// A path as it stands in a module, from the crate's root; nothing where it leads elsewhere.
+    /// A path as used in a module, made absolute within the crate; `None` if it leads elsewhere.
     fn absolute(&self, module: &[String], path: &[String]) -> Option<Module> {
         let first = path.first()?.as_str();
         let base = match first {
@@ -82,7 +83,7 @@ impl Crate {
         Some([base.as_slice(), &path[1..]].concat())
     }
 
-    /// The file in which the thing at a path stands.
+    /// The file that defines the item at a path.
     fn home(&self, path: &[String], depth: usize) -> Module {
         let mut end = 0;
         while end < path.len() && self.code.contains_key(&path[..=end]) {
@@ -104,7 +105,7 @@ impl Crate {
             for (path, public) in paths {
                 let Some(path) = self.absolute(module, &path) else { continue };
                 let target = self.home(&path, 0);
-                // What a parent passes on of its child, it does not use.
+                // A parent does not use what it re-exports from its child.
                 let is_passed_on = public && target.starts_with(module);
                 if target != *module && !is_passed_on {
                     arrows.entry(module).or_default().insert(target);
@@ -141,7 +142,7 @@ impl Crate {
     }
 }
 
-/// What is imported by `use`, and whether it is passed on.
+/// The paths that `use` imports, and whether they are re-exported.
 fn uses(code: &str) -> Vec<(Vec<String>, bool)> {
     let mut found = Vec::new();
     for statement in code.split_inclusive(';').filter_map(|text| text.strip_suffix(';')) {

@@ -1,4 +1,4 @@
-//! Reads Rust text just well enough for the rules: what is code, what is a test, where a line is.
+//! Parses Rust text just well enough for the rules: what is code, what is a test, where a line is.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use std::{
 pub(crate) struct Source {
     /// Its path from the root of the repository, with `/`.
     pub(crate) path: String,
-    /// All of it.
+    /// The whole text.
     pub(crate) text: String,
     /// The same length and lines, with comments and the contents of strings blanked.
     pub(crate) code: String,
@@ -32,7 +32,7 @@ impl Source {
         self.code.match_indices(needle).map(|(offset, _)| offset).collect()
     }
 
-    /// Whether the whole file is test code: an integration test, or a module of its own for tests.
+    /// Whether the whole file is test code: an integration test, or a separate module for tests.
     pub(crate) fn is_test_file(&self) -> bool {
         let stem = self.path.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs");
         self.path.starts_with("tests/")
@@ -57,7 +57,7 @@ impl Source {
     }
 }
 
-/// Where the item ends that begins at `start`: at its `;`, or at the brace that closes its first one.
+/// The end of the item that begins at `start`: its `;`, or the brace that closes its first one.
 fn item_end(code: &str, start: usize) -> usize {
     let mut depth = 0_usize;
     for (offset, byte) in code.bytes().enumerate().skip(start) {
@@ -72,7 +72,7 @@ fn item_end(code: &str, start: usize) -> usize {
     code.len()
 }
 
-/// Every file under a folder whose name ends so, in order. A folder that does not exist has none.
+/// Every file under a folder whose name has this ending, in order. A missing folder has none.
 pub(crate) fn files_under(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("a folder can be read").path()).collect();
@@ -84,7 +84,7 @@ pub(crate) fn files_under(folder: &Path, ending: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Blanks comments and the contents of strings and characters: every other byte stays where it was.
+/// Blanks comments and the contents of strings and characters: every other byte stays at its offset.
 fn code_only(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -102,7 +102,7 @@ fn code_only(text: &str) -> String {
     out
 }
 
-/// How many bytes from here on are a comment, a string or a character; 0 where code stands.
+/// How many bytes from here on are a comment, a string or a character; 0 for code.
 fn blank_length(rest: &str, before: Option<char>) -> usize {
     let in_word = before.is_some_and(|c| c.is_alphanumeric() || c == '_');
     if rest.starts_with("//") {
@@ -117,7 +117,7 @@ fn blank_length(rest: &str, before: Option<char>) -> usize {
     if !in_word && (rest.starts_with("r\"") || rest.starts_with("r#") || rest.starts_with("br\"") || rest.starts_with("br#")) {
         return raw_string_length(rest);
     }
-    // A quote opens a character where another quote closes it; else it opens a lifetime.
+    // A quote opens a character if another quote closes it; otherwise it opens a lifetime.
     let mut after = rest.chars().skip(1);
     match (rest.starts_with('\''), after.next(), after.next()) {
         (true, Some('\\'), _) | (true, Some(_), Some('\'')) => quoted_length(rest, '\''),
@@ -173,7 +173,7 @@ fn raw_string_length(rest: &str) -> usize {
 }
 
 #[test]
-fn comments_and_strings_are_no_code() {
+fn comments_and_strings_are_not_code() {
     let text = concat!(
         "let a = \"b // { \\\" }\"; // c\n",
         "let d = 'e'; /* f /* g */ h */ let i: &'static str = r#\"j \" k\"#; let r#type = '\\'';\n"

@@ -1,4 +1,4 @@
-//! Tips for mistakes on the command line that clap reports without saying what to do.
+//! Tips for errors on the command line that clap reports without advice.
 
 use clap::{
     Error,
@@ -7,12 +7,12 @@ use clap::{
 };
 use std::{error::Error as _, num::ParseIntError};
 
-/// Commands of this program for itself: nobody means them.
+/// Internal commands, which users never mean.
 const HIDDEN: [&str; 2] = ["lock-supervisor", "lock-exec"];
 /// Commands that run a command.
 const RUN_A_COMMAND: [&str; 3] = ["lock", "sem", "elect"];
 
-/// The same error with a tip, if there is one. `words` are what was typed, with the program's name first.
+/// Adds a tip to an error, if there is one. `words` is the command line, starting with the program's name.
 pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
     keep_to_shown(&mut error);
     if let Some(tip) = tip(&error, words) {
@@ -21,7 +21,7 @@ pub(crate) fn with_tip(mut error: Error, words: &[String]) -> Error {
     error
 }
 
-/// Removes hidden commands from those that clap takes for similar ones.
+/// Removes hidden commands from clap's suggestions.
 fn keep_to_shown(error: &mut Error) {
     if let Some(ContextValue::Strings(similar)) = error.remove(ContextKind::SuggestedSubcommand) {
         let shown: Vec<String> = similar.into_iter().filter(|name| !HIDDEN.contains(&name.as_str())).collect();
@@ -39,31 +39,31 @@ fn tip(error: &Error, words: &[String]) -> Option<String> {
     };
     let is_missing = |name: &str| arguments.iter().any(|argument| argument.starts_with(name));
     if error.source().is_some_and(|source| source.is::<ParseIntError>()) {
-        Some("write a whole number, without a unit".to_owned())
+        Some("write an integer without a unit".to_owned())
     } else if error.kind() == ErrorKind::MissingRequiredArgument && is_missing("<CMD>") {
         Some(with_dashes(words))
     } else if error.kind() == ErrorKind::UnknownArgument && arguments.iter().any(|name| is_global(name)) {
-        Some("write this option after the command, as in: fairhold locks ls -e http://n2:7171".to_owned())
+        Some("write this option after the command, for example: fairhold locks ls -e http://n2:7171".to_owned())
     } else {
         None
     }
 }
 
-/// Options that every command takes that asks a cluster, but the program itself does not.
+/// Whether this is an option of every command that calls a cluster, but not of the program itself.
 fn is_global(argument: &str) -> bool {
     let name = argument.split(['=', ' ']).next().unwrap_or_default();
     ["-e", "--endpoint", "--timeout", "-o", "--output", "--auth-token-file", "--cluster-id", "-q", "-v"].contains(&name)
 }
 
-/// Where the `--` belongs: after the name, if what follows it can be a command.
+/// The command line with `--` after the name, if a command can follow there; otherwise an example.
 fn with_dashes(words: &[String]) -> String {
-    let general = "write the command after --, as in: fairhold lock NAME -- echo hello".to_owned();
+    let general = "write the command after --, for example: fairhold lock NAME -- echo hello".to_owned();
     let Some([command, name, rest @ ..]) = words.get(1..) else { return general };
     let is_plain = |word: &String| !word.starts_with('-');
     if !RUN_A_COMMAND.contains(&command.as_str()) || !is_plain(name) || !rest.first().is_some_and(is_plain) {
         return general;
     }
-    format!("write the command after --, as in: fairhold {command} {name} -- {}", rest.join(" "))
+    format!("write the command after --, for example: fairhold {command} {name} -- {}", rest.join(" "))
 }
 
 #[cfg(test)]
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tip_says_how_to_write_a_number_and_where_the_command_goes() {
+    fn tips_explain_numbers_and_the_place_of_the_command() {
         for line in [
             "fairhold serve --state-bytes-max 1MB",
             "fairhold serve --id x",
@@ -87,7 +87,7 @@ mod tests {
             "fairhold locks fence deploy abc",
             "fairhold lock deploy --limit two -- true",
         ] {
-            assert!(complaint(line).contains("tip: write a whole number, without a unit"), "{line}: {}", complaint(line));
+            assert!(complaint(line).contains("tip: write an integer without a unit"), "{line}: {}", complaint(line));
         }
         for line in ["fairhold lock deploy echo hi", "fairhold lock deploy --", "fairhold elect primary --value v"] {
             assert!(complaint(line).contains("tip: write the command after --"), "{line}: {}", complaint(line));
@@ -96,15 +96,15 @@ mod tests {
     }
 
     #[test]
-    fn the_tip_is_the_line_that_was_meant() {
+    fn the_tip_is_the_corrected_command_line() {
         let said = complaint("fairhold lock nightly echo hello");
-        assert!(said.contains("as in: fairhold lock nightly -- echo hello"), "{said}");
+        assert!(said.contains("for example: fairhold lock nightly -- echo hello"), "{said}");
         let said = complaint("fairhold -e http://n2:7171 locks ls");
         assert!(said.contains("tip: write this option after the command"), "{said}");
     }
 
     #[test]
-    fn what_is_offered_for_a_misspelt_command_is_no_hidden_one() {
+    fn hidden_commands_are_never_suggested() {
         let said = complaint("fairhold locsk");
         assert!(said.contains("'locks'") && !said.contains("lock-supervisor") && !said.contains("lock-exec"), "{said}");
         assert!(!complaint("fairhold lock-super").contains("lock-supervisor"));

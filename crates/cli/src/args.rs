@@ -1,4 +1,4 @@
-//! The command line as it is typed. What it means, with environment, file and defaults, is `config.rs`.
+//! The command line as typed. `config.rs` resolves it with the environment, the configuration file and defaults.
 
 use crate::{
     bench::BenchArgs,
@@ -24,43 +24,41 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "fairhold", version, arg_required_else_help = true)]
 pub(crate) struct Args {
-    /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run one node. Start every node with the same members: the cluster forms by itself
+    /// Run one node; start every node with the same members and the cluster forms by itself
     Serve(ServeArgs),
-    /// Run a whole cluster of real processes on this machine, to try it out
+    /// Run a trial cluster of real processes on this machine
     Dev(DevArgs),
     /// Run a command while holding a lock
     #[command(long_about = LONG_ABOUT)]
     Lock(Box<LockArgs>),
     /// Run a command while leading an election
     Elect(Box<ElectArgs>),
-    /// Run a command while holding permits of a semaphore: `lock` with a limit
+    /// Run a command while holding permits of a semaphore: `lock` with a required --limit
     #[command(mut_arg("limit", |limit| limit.required(true)), after_help = SEM_AFTER_HELP)]
     Sem(Box<LockArgs>),
-    /// List locks, show holders and waiters, and break a lock
+    /// List locks, show holders and waiters, break a lock
     Locks(LocksArgs),
-    /// Acquire, renew, upgrade, downgrade and release a grant: for scripts that hold it over several commands
+    /// Acquire, renew, upgrade, downgrade and release a grant that outlives one command
     Grants(GrantsArgs),
-    /// Show or follow the leader of an election, and proclaim another value
+    /// Show or watch the leader of an election, proclaim a new value
     Elections(ElectionsArgs),
     /// List, show, open, keep alive and end sessions
     Sessions(SessionsArgs),
     /// Read and write the tree of nodes
     Node(NodeArgs),
-    /// Check conditions and write several nodes in one step
+    /// Check conditions and write several nodes in one transaction
     Txn(TxnArgs),
-    /// Follow what happens
+    /// Print changes of nodes, locks and sessions as they happen
     Watch(WatchArgs),
-    /// Show locks, queues and nodes live on the terminal
+    /// Show nodes, locks and queues live in the terminal
     Top(TopArgs),
-    /// Show the cluster and its members
+    /// Show the cluster and its members, transfer the leadership, take a snapshot
     Cluster(ClusterArgs),
     /// Check the health of a cluster and suggest fixes
     Doctor(DoctorArgs),
@@ -69,19 +67,19 @@ pub(crate) enum Command {
     /// Show or check the configuration of `serve`
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Print the completions for a shell
+    /// Print the completion script for a shell
     Completions(CompletionsArgs),
     /// Print the manual page
     #[command(after_help = "Example:
   fairhold man > fairhold.1")]
     Man,
-    /// Between `lock` and the command
+    /// Supervise the command of `lock`
     #[command(hide = true)]
     LockSupervisor(SupervisorArgs),
-    /// Before the command
+    /// Become the command of `lock`
     #[command(hide = true)]
     LockExec(ExecArgs),
-    /// Print the version of this program, and of the formats that it uses on disk and between nodes
+    /// Print the versions of this program and of its disk and network formats
     #[command(after_help = "Example:
   fairhold version")]
     Version,
@@ -102,7 +100,19 @@ mod tests {
     }
 
     #[test]
-    fn the_script_of_the_checkout_passes_on_each_command() {
+    fn every_help_text_is_one_short_line_without_a_period() {
+        fn check(command: &clap::Command) {
+            let of_arguments = command.get_arguments().filter_map(clap::Arg::get_help);
+            for help in of_arguments.chain(command.get_about()).map(ToString::to_string) {
+                assert!(help.chars().count() <= 100 && !help.ends_with('.'), "{}: {help}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        Args::command().get_subcommands().for_each(check);
+    }
+
+    #[test]
+    fn the_checkout_script_forwards_every_command() {
         let script = std::fs::read_to_string("../../fairhold").unwrap();
         let line = script.lines().find_map(|line| line.strip_prefix("commands=\"")).unwrap();
         let shown: Vec<String> =
@@ -113,13 +123,13 @@ mod tests {
     #[test]
     fn serve_takes_several_members() {
         let line = "fairhold serve --id 1 --data d --member 1=http://a:1,a:2 --member 2=http://b:1,b:2";
-        let Ok(Command::Serve(args)) = parse(line) else { panic!("not understood: {line}") };
+        let Ok(Command::Serve(args)) = parse(line) else { panic!("not parsed: {line}") };
         assert_eq!((args.id, args.member.len(), args.exit_with_parent), (Some(1), 2, false));
     }
 
     #[test]
     fn dev_has_defaults_and_limits() {
-        let Ok(Command::Dev(args)) = parse("fairhold dev") else { panic!("not understood") };
+        let Ok(Command::Dev(args)) = parse("fairhold dev") else { panic!("not parsed") };
         assert_eq!((args.nodes, args.port, args.demo, args.no_restart, args.dir), (3, 7171, false, false, None));
         for line in ["fairhold dev --nodes 0", "fairhold dev --nodes 6", "fairhold dev --port 0", "fairhold dev --port 65536"] {
             assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
@@ -127,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_a_usage_error() {
+    fn unknown_commands_and_options_are_usage_errors() {
         for line in ["fairhold", "fairhold serv", "fairhold serve --idd 1", "fairhold serve --id 0", "fairhold version x"] {
             assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
         }

@@ -1,6 +1,7 @@
-//! `fairhold bench`: how much a cluster does, and how long it takes.
+//! `fairhold bench`: measures throughput and latency of a cluster.
 //!
-//! Each workload is a file. `measure` drives the clients and takes the times, `wire` speaks HTTP, `report` writes.
+//! Each workload is a file. `measure` drives the clients and records times, `wire` speaks HTTP, `report` prints the
+//! figures.
 
 mod contended;
 mod failover;
@@ -24,10 +25,11 @@ use crate::remote::{Failure, RemoteArgs};
 use clap::Subcommand;
 use std::process::ExitCode;
 
-/// What `bench` was told.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Times are in milliseconds. It writes to the cluster: locks and nodes whose names begin with bench/.\n\
-                  It does not remove its locks, which nobody holds at the end: the cluster forgets them by itself.")]
+#[command(
+    after_help = "Times are in milliseconds. The benchmark writes locks and nodes whose names start with bench/ to the cluster.\n\
+                  At the end nobody holds its locks, and the cluster removes them by itself."
+)]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     workload: Workload,
@@ -37,12 +39,12 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum Workload {
-    /// Acquire and release a lock, each client its own
+    /// Acquire and release locks, one for each client
     #[command(after_help = "Examples:
   fairhold bench lock -c 64
-  fairhold bench lock -c 1 --profile     and where the time of a cycle goes")]
+  fairhold bench lock -c 1 --profile     with the parts of a cycle")]
     Lock(lock::LockArgs),
-    /// Acquire one lock in turn: how often it changes hands, and how long each client waits
+    /// Acquire one lock in turn, to measure how often it changes hands and how long clients wait
     #[command(after_help = "Example:
   fairhold bench contended -c 128")]
     Contended(LoadArgs),
@@ -62,13 +64,13 @@ enum Workload {
     #[command(after_help = "Example:
   fairhold bench watch -c 1000 --rate 100")]
     Watch(LoadArgs),
-    /// Commit to the bare replicated log of three nodes in this process: the lower bound for every write on this machine
+    /// Commit to a bare replicated log in this process, the lower bound for writes on this machine
     #[command(after_help = "Example:
   fairhold bench log")]
     Log(log::LogArgs),
 }
 
-/// Measures and writes.
+/// Runs the command.
 pub(crate) fn main(args: &BenchArgs) -> ExitCode {
     let threads = match &args.workload {
         Workload::Lock(lock) => lock.load.threads,
@@ -95,7 +97,8 @@ pub(crate) fn main(args: &BenchArgs) -> ExitCode {
 }
 
 async fn run(args: &BenchArgs) -> Result<(), Failure> {
-    let (connect, output) = (&args.remote.connect, args.remote.output);
+    let connect = &args.remote.connect;
+    let output = args.remote.output;
     let (outcome, name, client) = match &args.workload {
         Workload::Lock(lock) => return lock::run(Target::new(connect).await?, lock, output).await,
         Workload::Contended(load) => (contended::run(&Target::new(connect).await?, load).await?, "contended", load.client.name()),
@@ -103,7 +106,7 @@ async fn run(args: &BenchArgs) -> Result<(), Failure> {
         Workload::Failover(load) => (failover::run(&Target::new(connect).await?, load).await?, "failover", load.client.name()),
         Workload::Sessions(sessions) => return sessions::run(&Target::new(connect).await?, sessions, output).await,
         Workload::Watch(load) => return watch::run(&Target::new(connect).await?, load, output).await,
-        Workload::Log(log) => (log::run(log, progress::is_wanted(connect)).await?, "log", "none"),
+        Workload::Log(log) => (log::run(log, progress::is_shown(connect)).await?, "log", "none"),
     };
     written(&outcome, outcome.json(name, client), output)
 }

@@ -1,27 +1,26 @@
-//! `fairhold completions` and `fairhold man`: from the same description of the command line that reads it.
+//! `fairhold completions` and `fairhold man`, generated from the definition of the command line.
 
 use crate::{exit, output};
 use clap::Command;
 use clap_complete::Shell;
 use std::{io, process::ExitCode};
 
-/// What `completions` was told.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   fairhold completions bash > /etc/bash_completion.d/fairhold")]
 pub(crate) struct CompletionsArgs {
-    /// The shell
+    /// Name of the shell
     shell: Shell,
 }
 
-/// Writes the script for a shell.
+/// Prints the completion script for a shell.
 pub(crate) fn completions(args: &CompletionsArgs, all: &Command) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut for_people(all), "fairhold", &mut script);
     written(output::write_bytes(&script))
 }
 
-/// The command line without what is hidden: scripts for shells offer all that they are given.
+/// The command line without hidden commands: a completion script offers every command that it contains.
 fn for_people(all: &Command) -> Command {
     let shown = all.get_subcommands().filter(|part| !part.is_hide_set()).cloned();
     let shown: Vec<Command> = shown.collect();
@@ -29,7 +28,7 @@ fn for_people(all: &Command) -> Command {
     Command::new("fairhold").about(about).version(env!("CARGO_PKG_VERSION")).args(all.get_arguments().cloned()).subcommands(shown)
 }
 
-/// Writes the manual page, with a part for each command.
+/// Prints the manual page, with a section for each command.
 pub(crate) fn man(all: Command) -> ExitCode {
     written(pages(all).and_then(|pages| output::write_bytes(&pages)))
 }
@@ -46,7 +45,7 @@ fn pages(mut command: Command) -> io::Result<Vec<u8>> {
 }
 
 fn written(result: io::Result<()>) -> ExitCode {
-    exit::ended(output::unless_closed(result))
+    exit::from_result(output::unless_closed(result))
 }
 
 #[cfg(test)]
@@ -56,7 +55,7 @@ mod tests {
     use clap::CommandFactory as _;
 
     #[test]
-    fn the_manual_has_every_command_and_nothing_hidden() {
+    fn the_manual_has_every_command_except_hidden_ones() {
         let text = String::from_utf8(pages(Args::command()).unwrap()).unwrap();
         assert!(text.contains("on\\-lost") && text.contains("queue") && !text.contains("supervisor"), "{text}");
     }

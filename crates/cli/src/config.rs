@@ -1,4 +1,4 @@
-//! What `serve` runs with: flag, else environment, else file, else default, resolved once into plain values.
+//! The configuration of `serve`: flag, environment, file, default, in this order, resolved once into plain values.
 
 use crate::{
     member::{AddressFault, MemberError, ServeMember, check_address, client_address, parse_members},
@@ -20,13 +20,13 @@ use std::{
 };
 use strsim::levenshtein;
 
-/// What is logged where nothing else is said. openraft warns twenty times a second while a node is down.
+/// The default log filter. openraft warns twenty times a second while a node is down.
 const LOG_DEFAULT: &str = "info,openraft=error";
 
-/// By default one address may have one in this many of all connections.
+/// By default, one address may have this fraction of all connections.
 const PER_ADDRESS_PART: usize = CONNECTIONS_MAX / CONNECTIONS_PER_ADDRESS_MAX;
 
-/// The names that the file may use: those of the flags.
+/// The valid keys of the file: the names of the flags.
 const FILE_KEYS: [&str; 15] = [
     "id",
     "data",
@@ -45,45 +45,45 @@ const FILE_KEYS: [&str; 15] = [
     "admin-token-file",
 ];
 
-/// A name that is further from a known one than this many letters is not taken for it.
+/// The most edits between an unknown key and the one that is suggested.
 const EDITS_MAX: usize = 2;
 
-/// One node's configuration.
+/// The configuration of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServeConfig {
-    /// This node.
+    /// The number of this node.
     pub(crate) id: NodeId,
     /// Its data directory.
     pub(crate) data: PathBuf,
-    /// All nodes, this one among them.
+    /// All nodes, including this one.
     pub(crate) members: BTreeMap<NodeId, ServeMember>,
-    /// Where it listens for clients.
+    /// The address at which it listens for clients.
     pub(crate) listen: String,
-    /// Where it listens for the other nodes.
+    /// The address at which it listens for the other nodes.
     pub(crate) peer_listen: String,
     /// The separate address for `/livez`, `/readyz` and `/metrics`.
     pub(crate) listen_status: Option<String>,
-    /// Further host names of this cluster, besides the members' hosts.
+    /// Additional host names of this cluster.
     pub(crate) allowed_hosts: Vec<String>,
     /// How the other nodes authenticate.
     pub(crate) peers: PeerTrust,
-    /// How many connections of clients it takes, and what they may pin.
+    /// The limits on client connections and their memory.
     pub(crate) limits: Limits,
-    /// How many bytes of events it keeps for those who watch.
+    /// How many bytes of events it keeps for watches.
     pub(crate) event_ring_bytes: u64,
-    /// How large a state it can hold, in bytes.
+    /// The largest state that it can hold, in bytes.
     pub(crate) state_bytes_max: u64,
-    /// How many bytes of commands wait at it to be proposed.
+    /// How many bytes of commands may wait here to be proposed.
     pub(crate) proposal_bytes: usize,
-    /// What it logs.
+    /// The log filter.
     pub(crate) log: String,
-    /// Where the administrators' token is; none: their calls are open to all who reach the port.
+    /// The file with the administrators' token; none: anyone who can reach the port may make their calls.
     pub(crate) admin_token_file: Option<PathBuf>,
-    /// Whether it ends with standard input.
+    /// Whether it stops when standard input closes.
     pub(crate) exit_with_parent: bool,
 }
 
-/// How a node authenticates the other nodes of its cluster.
+/// How a node authenticates the other nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PeerTrust {
     /// With the key in this file.
@@ -94,112 +94,84 @@ pub(crate) enum PeerTrust {
     Insecure,
 }
 
-/// Why a node cannot be configured so.
+/// Why a configuration is invalid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     /// The file cannot be read.
     #[error("the configuration file {path} cannot be read: {error}")]
-    Unreadable {
-        /// The file.
-        path: String,
-        /// Why.
-        error: io::Error,
-    },
+    Unreadable { path: String, error: io::Error },
     /// The file is not TOML, or a value has the wrong type.
     #[error("the configuration file {path} is not valid: {error}")]
     File {
-        /// The file.
         path: String,
-        /// Where and why.
+        /// The place and the reason.
         error: toml::de::Error,
     },
-    /// The file has a name that means nothing.
+    /// The file has an unknown key.
     #[error("the configuration file {path} has the unknown key `{key}`: {advice}")]
     UnknownKey {
-        /// The file.
         path: String,
-        /// The name.
         key: String,
-        /// What may have been meant.
+        /// A suggestion.
         advice: String,
     },
-    /// A value that is needed is missing.
-    #[error("{name} is missing: give --{name} {form}, set {variable}, or write it into the file of --config")]
+    /// A required value is missing.
+    #[error("{name} is missing: pass --{name} {form}, set {variable}, or add it to the --config file")]
     Missing {
-        /// The flag's name.
         name: &'static str,
-        /// What is to be given.
+        /// The placeholder of its value.
         form: &'static str,
-        /// The environment's name for it.
+        /// Its environment variable.
         variable: &'static str,
     },
-    /// 0, in the file.
+    /// The id in the file is 0.
     #[error("id is 0 in the configuration file: node numbers start at 1")]
     IdZero,
     /// The list of members.
     #[error(transparent)]
     Members(#[from] MemberError),
-    /// An address to listen at.
+    /// An invalid listen address.
     #[error("--{name}: {fault}")]
-    Listen {
-        /// The flag's name.
-        name: &'static str,
-        /// What is wrong.
-        fault: AddressFault,
-    },
-    /// A peer port that other machines can reach, without a key.
+    Listen { name: &'static str, fault: AddressFault },
+    /// Other machines can reach the peer port, and there is no key.
     #[error(
-        "--peer-listen {address} can be reached from other machines, and without a key anyone who reaches it can do anything \
+        "other machines can reach --peer-listen {address}, and without a key anyone who reaches it can do anything \
          with the cluster. Either give every node the same --peer-key-file (`openssl rand -hex 32 > peer.key; chmod 600 \
          peer.key`), or pass --insecure if a firewall admits nobody but the nodes"
     )]
     NoPeerKey {
-        /// Where it would listen.
+        /// The peer address.
         address: String,
     },
     /// Both a key and `--insecure`.
     #[error("pass either --insecure or --peer-key-file, not both")]
     KeyAndInsecure,
-    /// Numbers of connections that cannot be.
+    /// Invalid limits on connections.
     #[error(
         "connections-max is {connections} and connections-per-address-max {per_address}: both must be at least 1, and the second \
          must not exceed the first"
     )]
     Connections {
-        /// In all.
+        /// The limit in total.
         connections: usize,
-        /// From one address.
+        /// The limit for one address.
         per_address: usize,
     },
-    /// A host name that is not valid.
-    #[error("--allowed-host {host}: write only the host, such as `locks.example.com`, without a scheme, a port or a path")]
-    AllowedHost {
-        /// As it was written.
-        host: String,
-    },
-    /// A ring in which hardly an event has room.
+    /// An invalid host name.
+    #[error("--allowed-host {host}: write only the host, such as `locks.example.com`, without a scheme, port or path")]
+    AllowedHost { host: String },
+    /// An event ring that is too small for even a few events.
     #[error("--event-ring-bytes {bytes}: the minimum is {EVENT_RING_BYTES_MIN}")]
-    RingTooSmall {
-        /// What was given.
-        bytes: u64,
-    },
+    RingTooSmall { bytes: u64 },
     /// A state too small for even a few locks.
     #[error("--state-bytes-max {bytes}: the minimum is {STATE_BYTES_MIN}")]
-    StateTooSmall {
-        /// What was given.
-        bytes: u64,
-    },
-    /// The log filter.
+    StateTooSmall { bytes: u64 },
+    /// An invalid log filter.
     #[error("--log {filter}: {reason}; write it as LEVEL, or as MODULE=LEVEL,… with off, error, warn, info, debug or trace")]
-    Log {
-        /// As it was written.
-        filter: String,
-        /// What is wrong with it.
-        reason: String,
-    },
+    Log { filter: String, reason: String },
 }
 
-/// The file's content.
+/// The content of the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 struct FileConfig {
@@ -221,12 +193,12 @@ struct FileConfig {
 }
 
 impl ServeConfig {
-    /// Reads the file, where one is named, and decides every value. Flags and environment are in `args` already, in this order.
+    /// Reads the file, if there is one, and resolves every value. `args` already has the flags and the environment.
     pub(crate) fn resolve(args: ServeArgs) -> Result<ServeConfig, ConfigError> {
         ServeConfig::resolve_within(memory::plan(), args)
     }
 
-    /// The same for a process of this plan.
+    /// The same with these memory budgets.
     fn resolve_within(plan: MemoryPlan, args: ServeArgs) -> Result<ServeConfig, ConfigError> {
         let file = match &args.config {
             Some(path) => read_file(path)?,
@@ -291,7 +263,7 @@ impl ServeConfig {
     }
 }
 
-/// Whether this can be a host name in `Host`: no scheme, no port, no path.
+/// Whether this is a host name without scheme, port and path.
 fn is_host(host: &str) -> bool {
     !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'))
 }
@@ -335,20 +307,20 @@ fn read_file(path: &Path) -> Result<FileConfig, ConfigError> {
     let malformed = |error| ConfigError::File { path: name.clone(), error };
     let table: toml::Table = toml::from_str(&text).map_err(malformed)?;
     if let Some(key) = table.keys().find(|key| !FILE_KEYS.contains(&key.as_str())) {
-        return Err(ConfigError::UnknownKey { path: name, key: key.clone(), advice: advise(key) });
+        return Err(ConfigError::UnknownKey { path: name, key: key.clone(), advice: suggest(key) });
     }
     toml::from_str(&text).map_err(malformed)
 }
 
-/// The known name that is nearest to the one written, where one is near; else all.
-fn advise(key: &str) -> String {
+/// Suggests the most similar key, or lists all keys if none is similar.
+fn suggest(key: &str) -> String {
     let written = key.to_lowercase().replace('_', "-");
-    let begun = FILE_KEYS.iter().find(|known| known.starts_with(&written)).copied();
+    let prefixed = FILE_KEYS.iter().find(|known| known.starts_with(&written)).copied();
     let near =
         || FILE_KEYS.iter().map(|known| (levenshtein(&written, known), *known)).min().filter(|(count, _)| *count <= EDITS_MAX);
-    match begun.or_else(|| near().map(|(_, known)| known)) {
+    match prefixed.or_else(|| near().map(|(_, known)| known)) {
         Some(known) => format!("did you mean `{known}`?"),
-        None => format!("the names are {}", FILE_KEYS.join(", ")),
+        None => format!("the valid keys are {}", FILE_KEYS.join(", ")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `fairhold config`: what a node would run with, where each value comes from, and whether it can be right.
+//! `fairhold config`: shows the configuration of `serve` and the source of each value, or checks it.
 
 use crate::{
     config::{ConfigError, PeerTrust, ServeConfig},
@@ -8,31 +8,28 @@ use crate::{
 use clap::Subcommand;
 use std::{collections::BTreeSet, env, fs, path::PathBuf, process::ExitCode};
 
-/// What `config` was told.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Print the configuration that `serve` would use, as a file for --config
+    /// Print the configuration that `serve` would use, in the format of a --config file
     #[command(after_help = "Example:
   fairhold config show --origin --config fairhold.toml")]
     Show {
-        /// Add to each value where it comes from
+        /// Add the source of each value
         #[arg(long)]
         origin: bool,
-        /// The flags of `serve`.
         #[command(flatten)]
         serve: Box<ServeArgs>,
     },
-    /// Print nothing if `serve` could run with it, otherwise what is wrong
+    /// Check the configuration: print nothing if `serve` accepts it, otherwise the error
     #[command(after_help = "Example:
-  fairhold config check --config fairhold.toml     exits with 2 and says why, if it refuses it")]
+  fairhold config check --config fairhold.toml     exit code 2 and the reason, if it is invalid")]
     Check {
-        /// The flags of `serve`.
         #[command(flatten)]
         serve: Box<ServeArgs>,
     },
 }
 
-/// Resolves and writes.
+/// Runs the command.
 pub(crate) fn main(command: ConfigCommand) -> ExitCode {
     let (serve, shown) = match command {
         ConfigCommand::Show { origin, serve } => (serve, Some(origin)),
@@ -43,17 +40,17 @@ pub(crate) fn main(command: ConfigCommand) -> ExitCode {
         (Ok(_), None) => ExitCode::SUCCESS,
         (Ok(config), Some(origin)) => {
             let origins = origin.then(|| Origins::new(file, env::args().collect()));
-            exit::ended(output::unless_closed(output::write_stdout(&text(&config, origins.as_ref()))))
+            exit::from_result(output::unless_closed(output::write_stdout(&text(&config, origins.as_ref()))))
         }
         (Err(error), _) => fail(&error),
     }
 }
 
 fn fail(error: &ConfigError) -> ExitCode {
-    exit::failed(exit::USAGE, error)
+    exit::with_error(exit::USAGE, error)
 }
 
-/// Where values can come from besides their defaults.
+/// The sources of values that are not defaults.
 struct Origins {
     file: Option<PathBuf>,
     in_file: BTreeSet<String>,
@@ -67,9 +64,10 @@ impl Origins {
         Origins { file, in_file: table.keys().cloned().collect(), typed }
     }
 
-    /// In the order in which the sources go before one another.
+    /// The source of a value, in the order of precedence.
     fn of(&self, name: &str) -> String {
-        let (flag, variable) = (format!("--{name}"), format!("FAIRHOLD_{}", name.replace('-', "_").to_uppercase()));
+        let flag = format!("--{name}");
+        let variable = format!("FAIRHOLD_{}", name.replace('-', "_").to_uppercase());
         let is_typed = |word: &String| *word == flag || word.starts_with(&format!("{flag}="));
         if self.typed.iter().any(is_typed) {
             return format!("flag {flag}");
@@ -126,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_can_be_read_again_and_says_where_it_comes_from() {
+    fn the_output_is_a_valid_file_and_names_the_source_of_each_value() {
         let args = || ServeArgs {
             id: Some(1),
             data: Some("a \"b\"".into()),

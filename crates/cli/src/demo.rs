@@ -1,21 +1,23 @@
-//! `dev --demo`: a few clients that queue for locks for ever, and a live view of who holds, who waits and who leads.
+//! `dev --demo`: a few clients that queue for locks forever, and a live view of holders, waiters and nodes.
 //!
-//! The view is what the nodes answer; only the times of the grants are the clients' own.
+//! The view shows the nodes' own answers; only the times of the grants come from the clients.
 
 mod board;
 mod client;
-pub(crate) mod look;
+pub(crate) mod frame;
 mod names;
 mod screen;
 mod view;
 
-use self::look::Pids;
-use self::names::{CLIENTS, LOCKS};
-use crate::{local_http::http_client, output::write_stdout};
-use board::Board;
+use self::{
+    board::Board,
+    frame::{DemoFrame, Pids},
+    names::{CLIENTS, LOCKS},
+};
+use crate::{keys, output::write_stdout};
+use fairhold_client::{Client, Error};
 use fairhold_types::NodeId;
-use look::DemoFrame;
-use screen::ScreenSize;
+use ratatui::{DefaultTerminal, backend::Backend as _};
 use std::{
     io::{self, IsTerminal},
     path::{Path, PathBuf},
@@ -28,14 +30,14 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// How often the view is drawn anew on a terminal.
+/// How often the view is redrawn on a terminal.
 const REDRAW_EVERY: Duration = Duration::from_millis(200);
-/// How often the view is written elsewhere.
-const WRITE_EVERY: Duration = Duration::from_secs(2);
-/// How long a node may take to say how it is. Longer than that counts as down.
-const LOOK_TIMEOUT: Duration = Duration::from_millis(500);
+/// How often the state is printed if stdout is not a terminal.
+const PRINT_EVERY: Duration = Duration::from_secs(2);
+/// How long a node may take to report its status. A slower node counts as down.
+const STATUS_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What the demo has to know of the cluster.
+/// What the demo knows about the cluster.
 #[derive(Debug)]
 pub(crate) struct Demo {
     urls: Vec<(NodeId, String)>,
@@ -45,61 +47,85 @@ pub(crate) struct Demo {
 }
 
 impl Demo {
-    /// Of these nodes.
+    /// A demo with these nodes.
     pub(crate) fn new(urls: Vec<(NodeId, String)>, pids: watch::Receiver<Pids>, data: &Path, restarts: bool) -> Demo {
         Demo { urls, pids, data: data.to_owned(), restarts }
     }
 
-    /// Runs until `stop`, or until stdout is closed.
+    /// Runs until `stop`, until the user quits, or until stdout is closed.
     pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) -> io::Result<()> {
         let board = Arc::new(Board::new(&LOCKS));
-        let urls: Arc<[String]> = self.urls.iter().map(|(_, url)| url.clone()).collect();
         let mut clients = JoinSet::new();
         for name in CLIENTS {
-            clients.spawn(client::queue_for_ever(name, urls.clone(), board.clone()));
+            clients.spawn(client::queue_forever(name, self.client(client::TIMEOUT)?, board.clone()));
         }
-        let terminal = io::stdout().is_terminal();
+        let observer = self.client(STATUS_TIMEOUT)?;
+        // Without a usable terminal, for example without its keyboard, the demo prints lines.
+        let mut terminal = if io::stdout().is_terminal() { ratatui::try_init().ok() } else { None };
+        let is_live = terminal.is_some();
         let result = tokio::select! {
             biased;
-            // An error means that the sender of the stop signal is gone, which means the same.
-            _ = stop.wait_for(|stop| *stop) => Ok(()),
-            result = self.show(&board, terminal) => result,
+            // If the sender is gone, that is a stop too.
+            _ = stop.wait_for(|stop| *stop) => Ok(false),
+            () = keys::quit(), if is_live => Ok(true),
+            result = self.show(&observer, &board, terminal.as_mut()) => result.map(|()| false),
         };
-        clients.shutdown().await;
-        if terminal {
-            write_stdout(screen::LEAVE)?;
+        if is_live {
+            ratatui::restore();
         }
-        result
+        if matches!(result, Ok(true)) {
+            eprintln!("dev: stopping all nodes");
+        }
+        clients.shutdown().await;
+        result.map(drop)
     }
 
-    async fn show(&self, board: &Board, terminal: bool) -> io::Result<()> {
-        let client = http_client(LOOK_TIMEOUT);
+    /// A client that may use every node.
+    fn client(&self, timeout: Duration) -> io::Result<Client> {
+        let builder = self.urls.iter().fold(Client::builder(), |builder, (_, url)| builder.endpoint(url));
+        builder.timeout(timeout).build().map_err(|error: Error| io::Error::other(error))
+    }
+
+    async fn show(&self, observer: &Client, board: &Board, terminal: Option<&mut DefaultTerminal>) -> io::Result<()> {
+        match terminal {
+            Some(terminal) => self.draw(observer, board, terminal).await,
+            None => self.print(observer, board).await,
+        }
+    }
+
+    async fn draw(&self, observer: &Client, board: &Board, terminal: &mut DefaultTerminal) -> io::Result<()> {
         let started = Instant::now();
-        if terminal {
-            write_stdout(screen::CLEAR)?;
-        } else {
-            let look = DemoFrame::take(&client, &self.urls, &LOCKS).await;
-            write_stdout(&lines(&view::advice(&look, &self.pids.borrow().clone(), self.restarts)))?;
-        }
+        // A terminal without an alternate screen still shows older lines.
+        terminal.backend_mut().clear()?;
         loop {
-            let look = DemoFrame::take(&client, &self.urls, &LOCKS).await;
-            board.compare(&look);
+            let frame = self.frame(observer, board).await;
             let pids = self.pids.borrow().clone();
-            if terminal {
-                let mut top = vec![view::title(started.elapsed(), board)];
-                top.extend(view::nodes(&look, &pids));
-                top.extend(view::locks(&look, board));
-                let mut bottom = view::advice(&look, &pids, self.restarts);
-                bottom.push(format!("  the nodes' logs: {}/node-N.log", self.data.display()));
-                write_stdout(&screen::picture(&top, &bottom, ScreenSize::now()))?;
-                sleep(REDRAW_EVERY).await;
-            } else {
-                let mut text = view::brief_nodes(&look, &pids);
-                text.extend(view::brief_locks(&look, board));
-                write_stdout(&lines(&text))?;
-                sleep(WRITE_EVERY).await;
-            }
+            let mut top = vec![view::title(started.elapsed(), board)];
+            top.extend(view::nodes(&frame, &pids));
+            top.extend(view::locks(&frame, board));
+            let mut bottom = view::advice(&frame, &pids, self.restarts);
+            bottom.push(format!("  Logs of the nodes: {}/node-N.log", self.data.display()));
+            terminal.draw(|screen| screen::draw(screen, &top, &bottom))?;
+            sleep(REDRAW_EVERY).await;
         }
+    }
+
+    async fn print(&self, observer: &Client, board: &Board) -> io::Result<()> {
+        let first = self.frame(observer, board).await;
+        write_stdout(&lines(&view::advice(&first, &self.pids.borrow().clone(), self.restarts)))?;
+        loop {
+            let frame = self.frame(observer, board).await;
+            let mut text = view::brief_nodes(&frame, &self.pids.borrow().clone());
+            text.extend(view::brief_locks(&frame, board));
+            write_stdout(&lines(&text))?;
+            sleep(PRINT_EVERY).await;
+        }
+    }
+
+    async fn frame(&self, observer: &Client, board: &Board) -> DemoFrame {
+        let frame = DemoFrame::take(observer, &self.urls, &LOCKS).await;
+        board.compare(&frame);
+        frame
     }
 }
 

@@ -1,11 +1,11 @@
-//! A whole cluster on this machine: real processes of this very program, watched over by this one.
+//! A whole cluster on this machine: real processes of this program, supervised by this one.
 //!
 //! ```text
-//! run ─┬─ keeper 1 ── node 1     a keeper starts its node, passes its logs on, starts it again when it died
-//!      ├─ keeper 2 ── node 2     and tells `run`, which alone writes to stdout
-//!      ├─ keeper 3 ── node 3
-//!      ├─ readiness              asks every node until all are ready
-//!      └─ demo                   clients and the live view, where asked for
+//! run ─┬─ supervisor 1 ── node 1     starts its node, forwards its log, restarts it when it has died,
+//!      ├─ supervisor 2 ── node 2     and reports to `run`, which alone writes to stdout
+//!      ├─ supervisor 3 ── node 3
+//!      ├─ readiness                  polls every node until all are ready
+//!      └─ demo                       clients and the live view, with --demo
 //! ```
 
 use self::error::ended_how;
@@ -13,37 +13,37 @@ use self::error::ended_how;
 pub(crate) mod args;
 mod data;
 mod error;
-mod keeper;
 mod plan;
 mod readiness;
+mod supervisor;
 
 pub(crate) use error::DevError;
 pub(crate) use plan::DevPlan;
 
 use crate::{
-    demo::{self, look::Pids},
+    demo::{self, frame::Pids},
     dev::args::DevArgs,
     output::write_stdout,
     signals::StopSignals,
 };
 use data::Data;
-use keeper::{ChildEvent, ChildSupervisor, LogTarget};
 use std::{
     io::{self, IsTerminal},
     net::TcpListener,
     time::Duration,
 };
+use supervisor::{ChildEvent, ChildSupervisor, LogTarget};
 use tokio::{
     sync::{mpsc, watch},
     task::{JoinHandle, JoinSet},
 };
 
-/// News of keepers that `run` has not read yet. A keeper waits where there are more.
+/// The most unread events of the supervisors. A supervisor with one more waits.
 const EVENTS_MAX: usize = 64;
-/// How long a node that died stays down.
+/// How long a node that has died stays down.
 const RESTART_PAUSE: Duration = Duration::from_secs(2);
 
-/// Runs the cluster until it is asked to end.
+/// Runs the cluster until a stop signal arrives.
 pub(crate) fn run(plan: DevPlan, args: DevArgs) -> Result<(), DevError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut signals = {
@@ -60,7 +60,7 @@ pub(crate) fn run(plan: DevPlan, args: DevArgs) -> Result<(), DevError> {
     result
 }
 
-/// Found out before any process starts, so that the message is one and says what to do.
+/// Checks all ports before any process starts: this gives one message, with advice.
 fn check_ports(plan: &DevPlan) -> Result<(), DevError> {
     for address in plan.nodes().flat_map(|node| [node.client_address(), node.peer_address()]) {
         TcpListener::bind(&address).map_err(|error| DevError::Port { address, error })?;
@@ -68,9 +68,9 @@ fn check_ports(plan: &DevPlan) -> Result<(), DevError> {
     Ok(())
 }
 
-/// Keepers and other tasks; all of them end when `stop` says so, or when this is dropped.
+/// The supervisors and other tasks. All of them end when `stop` becomes true, or when this is dropped.
 struct RunningDev {
-    keepers: JoinSet<()>,
+    supervisors: JoinSet<()>,
     stop: watch::Sender<bool>,
     pids: watch::Sender<Pids>,
     demo: Option<JoinHandle<io::Result<()>>>,
@@ -83,21 +83,21 @@ async fn supervise(plan: &DevPlan, args: &DevArgs, data: &Data, signals: &mut St
     let result = tokio::select! {
         biased;
         signal = signals.received() => {
-            eprintln!("dev: {signal}: ending all nodes");
+            eprintln!("dev: {signal}: stopping all nodes");
             Ok(())
         }
-        ended = oversee(plan, args, data, &mut running, &mut events) => ended,
+        ended = follow_events(plan, args, data, &mut running, &mut events) => ended,
     };
-    // The keepers may be waiting for room for their news, which nobody reads any more.
+    // A supervisor may be waiting to send an event that nobody reads any more.
     drop(events);
     running.stop.send_replace(true);
     tokio::select! {
         biased;
         signal = signals.received() => {
             eprintln!("dev: {signal} again: killing all nodes");
-            running.keepers.shutdown().await;
+            running.supervisors.shutdown().await;
         }
-        () = all_ended(&mut running.keepers) => {}
+        () = all_ended(&mut running.supervisors) => {}
     }
     if let Some(demo) = running.demo {
         ended_demo(demo.await)?;
@@ -108,21 +108,21 @@ async fn supervise(plan: &DevPlan, args: &DevArgs, data: &Data, signals: &mut St
     }
 }
 
-/// Whether the demo draws a live view, on which nobody else may write.
-fn has_screen(args: &DevArgs) -> bool {
+/// Whether the demo draws a live view, which nothing else may overwrite.
+fn has_live_view(args: &DevArgs) -> bool {
     args.demo && io::stdout().is_terminal()
 }
 
-async fn all_ended(keepers: &mut JoinSet<()>) {
-    while keepers.join_next().await.is_some() {}
+async fn all_ended(supervisors: &mut JoinSet<()>) {
+    while supervisors.join_next().await.is_some() {}
 }
 
 fn start(plan: &DevPlan, args: &DevArgs, data: &Data, events: &mpsc::Sender<ChildEvent>) -> Result<RunningDev, DevError> {
     let (stop, stopped) = watch::channel(false);
-    let mut keepers = JoinSet::new();
+    let mut supervisors = JoinSet::new();
     let peer_key = data.peer_key_file()?;
     for node in plan.nodes() {
-        let logs = if has_screen(args) && io::stderr().is_terminal() {
+        let logs = if has_live_view(args) && io::stderr().is_terminal() {
             LogTarget::File(data.log_file(node.id()))
         } else {
             LogTarget::Stderr
@@ -131,16 +131,16 @@ fn start(plan: &DevPlan, args: &DevArgs, data: &Data, events: &mpsc::Sender<Chil
         if let Some(file) = &args.admin_token_file {
             serve_args.extend(["--admin-token-file".into(), file.clone().into_os_string()]);
         }
-        let keeper = ChildSupervisor::new(node.id(), serve_args, logs, (!args.no_restart).then_some(RESTART_PAUSE))?;
-        keepers.spawn(keeper.keep(events.clone(), stopped.clone()));
+        let supervisor = ChildSupervisor::new(node.id(), serve_args, logs, (!args.no_restart).then_some(RESTART_PAUSE))?;
+        supervisors.spawn(supervisor.run(events.clone(), stopped.clone()));
     }
     let pids = watch::Sender::new(plan.nodes().map(|node| (node.id(), None)).collect());
-    Ok(RunningDev { keepers, stop, pids, demo: None })
+    Ok(RunningDev { supervisors, stop, pids, demo: None })
 }
 
-/// Tells what happens, on stdout until the cluster is ready, on stderr from then on. Ends when the demo or stdout does, or
-/// when it makes no sense to go on.
-async fn oversee(
+/// Reports events: on stdout until the cluster is ready, then on stderr. Returns when the demo ends, when stdout is
+/// closed, or when the cluster cannot run.
+async fn follow_events(
     plan: &DevPlan,
     args: &DevArgs,
     data: &Data,
@@ -152,7 +152,7 @@ async fn oversee(
     loop {
         tokio::select! {
             biased;
-            Some(event) = events.recv() => note(plan, args, event, ready, &running.pids)?,
+            Some(event) = events.recv() => handle_event(plan, args, event, ready, &running.pids)?,
             () = &mut waiting, if !ready => {
                 ready = true;
                 write_stdout(&plan.ready_line())?;
@@ -169,7 +169,7 @@ async fn oversee(
     }
 }
 
-/// Waits for the demo, where there is one.
+/// Waits for the demo to end; forever if there is none.
 async fn finished(demo: &mut Option<JoinHandle<io::Result<()>>>) -> Result<io::Result<()>, tokio::task::JoinError> {
     match demo {
         Some(handle) => {
@@ -186,7 +186,13 @@ fn ended_demo(ended: Result<io::Result<()>, tokio::task::JoinError>) -> Result<(
     crate::output::unless_closed(ended).map_err(DevError::Io)
 }
 
-fn note(plan: &DevPlan, args: &DevArgs, event: ChildEvent, ready: bool, pids: &watch::Sender<Pids>) -> Result<(), DevError> {
+fn handle_event(
+    plan: &DevPlan,
+    args: &DevArgs,
+    event: ChildEvent,
+    ready: bool,
+    pids: &watch::Sender<Pids>,
+) -> Result<(), DevError> {
     let set = |id, pid| {
         pids.send_modify(|pids| {
             pids.insert(id, pid);
@@ -195,10 +201,10 @@ fn note(plan: &DevPlan, args: &DevArgs, event: ChildEvent, ready: bool, pids: &w
     match event {
         ChildEvent::Started { id, pid } => {
             set(id, Some(pid));
-            match (ready, has_screen(args)) {
+            match (ready, has_live_view(args)) {
                 (false, _) => write_stdout(&plan.node_line(id, pid))?,
                 (true, false) => eprintln!("dev: {}", plan.node_line(id, pid).trim_end()),
-                // The live view shows it.
+                // The live view shows the pid.
                 (true, true) => {}
             }
         }
@@ -207,8 +213,8 @@ fn note(plan: &DevPlan, args: &DevArgs, event: ChildEvent, ready: bool, pids: &w
             if !ready && status.code().is_some() {
                 return Err(DevError::NodeFailed { id, status });
             }
-            if !has_screen(args) {
-                let next = if args.no_restart { "not started again" } else { "starting it again in 2 s" };
+            if !has_live_view(args) {
+                let next = if args.no_restart { "not restarting it" } else { "restarting it in 2 s" };
                 eprintln!("dev: node {id} (pid {pid}) {}; {next}", ended_how(status));
             }
         }

@@ -1,36 +1,36 @@
-//! `fairhold doctor`: looks at a cluster from outside, and says for each thing whether it is well, and what to do where it is
-//! not.
+//! `fairhold doctor`: checks a cluster from outside, and suggests a fix for each problem. It changes nothing, and needs
+//! no quorum.
 //!
-//! `crate::look` asks, `judge` decides without asking anything, `show` writes. It changes nothing, and needs no quorum.
+//! `crate::probe` collects the facts, `rules` evaluates them without any I/O, and `report` prints the findings.
 
 pub(crate) mod args;
 mod finding;
-mod judge;
-mod show;
+mod report;
+mod rules;
 
 use crate::{
     doctor::args::{DoctorArgs, DoctorOutput},
     exit,
-    look::ClusterLook,
+    probe::ClusterProbe,
 };
 use finding::{Grade, worst};
 use std::process::ExitCode;
 
-/// Looks, judges and writes. Warnings alone are no failure: they are for people, and a watchdog is to wake nobody for them.
+/// Runs the command. Warnings alone are not a failure: they are for people, and must not trigger an alert.
 pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return exit::failed(exit::FAILURE, &error),
+        Err(error) => return exit::with_error(exit::FAILURE, &error),
     };
-    let seen = runtime.block_on(ClusterLook::look(&args.endpoint, args.timeout));
+    let seen = runtime.block_on(ClusterProbe::full(&args.endpoint, args.timeout));
     runtime.shutdown_background();
-    let findings = judge::judge(&seen);
+    let findings = rules::evaluate(&seen);
     let text = match args.output {
-        DoctorOutput::Table => show::table(&findings),
-        DoctorOutput::Json => show::json(&findings),
+        DoctorOutput::Table => report::table(&findings),
+        DoctorOutput::Json => report::json(&findings),
     };
     if let Err(error) = crate::output::unless_closed(crate::output::write_stdout(&text)) {
-        return exit::failed(exit::FAILURE, &error);
+        return exit::with_error(exit::FAILURE, &error);
     }
     if seen.answering().next().is_none() {
         return ExitCode::from(exit::UNAVAILABLE);

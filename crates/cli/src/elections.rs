@@ -1,21 +1,20 @@
-//! `fairhold elections`: who leads, from now on too, and being known by another value. `fairhold elect` stands for one.
+//! `fairhold elections`: shows and watches the leader, and proclaims another value. `fairhold elect` campaigns.
 
 use crate::{
     output,
     remote::{
-        self, Api, ApiRequest, Failure, NewsArgs, RemoteArgs,
-        form::{self, OutputFormat, Table, cell, harmless},
+        self, Api, ApiRequest, Failure, LongPollArgs, RemoteArgs,
+        format::{self, OutputFormat, Table, cell, harmless},
         request::encode,
     },
 };
 use clap::Subcommand;
+use fairhold_client::Method;
 use fairhold_client::{Observer, Seen};
 use fairhold_types::{Revision, election::Leader};
-use reqwest::Method;
 use serde_json::{Value, json};
 use std::{io, process::ExitCode};
 
-/// What `elections` was told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ElectionsArgs {
     #[command(subcommand)]
@@ -30,47 +29,46 @@ enum ElectionsCommand {
     #[command(after_help = "Example:
   fairhold elections show primary")]
     Show {
-        /// The election
+        /// Name of the election
         name: String,
-        /// Newer than what.
         #[command(flatten)]
-        news: NewsArgs,
+        long_poll: LongPollArgs,
     },
-    /// Follow an election: every leader and every value, once and in order, until you stop it
+    /// Print every leader and every value as they change, once and in order
     #[command(after_help = "Example:
   fairhold elections watch primary -o ndjson")]
     Watch {
-        /// The election
+        /// Name of the election
         name: String,
-        /// Start at this revision, inclusive, instead of with the current leader
+        /// Start at this revision, inclusive [default: start with the current leader]
         #[arg(long, value_name = "REVISION")]
         from: Option<u64>,
     },
-    /// Proclaim another value, as the leader
+    /// Proclaim another value as the leader
     #[command(after_help = "Example:
   fairhold elections proclaim primary http://10.0.0.7:8081 --grant 01ARZ3NDEKTSV4RRFFQ69G5FAV")]
     Proclaim {
-        /// The election
+        /// Name of the election
         name: String,
-        /// What to proclaim
+        /// New value
         value: String,
-        /// The secret id of the leader's grant; `fairhold elect` passes it to its command
+        /// Prove the leadership with this grant's secret id; `fairhold elect` sets it for its command
         #[arg(long, value_name = "ID", env = "FAIRHOLD_GRANT", hide_env_values = true)]
         grant: String,
     },
 }
 
-/// Asks and writes.
+/// Runs the command.
 pub(crate) fn main(args: &ElectionsArgs) -> ExitCode {
     remote::run(&args.remote, async |api| run(api, args).await)
 }
 
 async fn run(api: &Api, args: &ElectionsArgs) -> Result<(), Failure> {
-    let asked = args.remote.output;
+    let requested = args.remote.output;
     let url = |name: &str| format!("/v1/elections/{}", encode(name));
     let (reply, fields): (_, &'static [&'static str]) = match &args.command {
-        ElectionsCommand::Show { name, news } => {
-            (api.call(&news.of(ApiRequest::get(url(name)))).await?, &["election", "value", "token", "version", "session"])
+        ElectionsCommand::Show { name, long_poll } => {
+            (api.call(&long_poll.apply(ApiRequest::get(url(name)))).await?, &["election", "value", "token", "version", "session"])
         }
         ElectionsCommand::Proclaim { name, value, grant } => {
             let request = ApiRequest::change(Method::PUT, url(name)).json(&json!({ "grant": grant, "value": value }));
@@ -83,11 +81,11 @@ async fn run(api: &Api, args: &ElectionsArgs) -> Result<(), Failure> {
                 Some(from) => observer.from(Revision(*from)),
                 None => observer,
             };
-            return follow(observer, asked).await;
+            return follow(observer, requested).await;
         }
     };
-    if OutputFormat::is_body(asked) {
-        return form::write_body(&reply);
+    if OutputFormat::is_body(requested) {
+        return format::write_body(&reply);
     }
     let answer: Value = reply.read()?;
     let mut table = Table::new(&["FIELD", "VALUE"]);
@@ -98,28 +96,28 @@ async fn run(api: &Api, args: &ElectionsArgs) -> Result<(), Failure> {
         table.row(vec!["leader".to_owned(), cell(&answer["leader"], "owner")]);
         table.row(vec!["held_for".to_owned(), cell(&answer["leader"], "held_for")]);
     }
-    form::write(&table.take(OutputFormat::of(asked)))
+    format::write(&table.take(OutputFormat::resolve(requested)))
 }
 
-/// Writes a line for each thing seen, until nobody reads.
-async fn follow(mut observer: Observer, asked: Option<OutputFormat>) -> Result<(), Failure> {
+/// Prints a line for each event until the reader is gone.
+async fn follow(mut observer: Observer, requested: Option<OutputFormat>) -> Result<(), Failure> {
     loop {
         let seen = observer.next().await.map_err(|error| Failure::from_client(&error))?;
-        match output::write_stdout(&line(&seen, asked)) {
+        match output::write_stdout(&line(&seen, requested)) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             written => written?,
         }
     }
 }
 
-fn line(seen: &Seen, asked: Option<OutputFormat>) -> String {
+fn line(seen: &Seen, requested: Option<OutputFormat>) -> String {
     let (kind, leader) = match seen {
         Seen::Elected(leader) => ("elected", Some(leader)),
         Seen::Proclaimed(leader) => ("proclaimed", Some(leader)),
         Seen::Vacant => ("vacant", None),
         Seen::Missed | _ => ("missed", None),
     };
-    match (OutputFormat::of(asked), leader) {
+    match (OutputFormat::resolve(requested), leader) {
         (OutputFormat::Json | OutputFormat::Ndjson, Some(leader)) => format!("{}\n", as_json(kind, leader)),
         (OutputFormat::Json | OutputFormat::Ndjson, None) => format!("{}\n", json!({ "type": kind })),
         (OutputFormat::Table | OutputFormat::Plain, Some(leader)) => {

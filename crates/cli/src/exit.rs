@@ -6,35 +6,37 @@ use std::{
     process::ExitCode,
 };
 
-/// The command was understood and failed.
+/// The command failed.
 pub(crate) const FAILURE: u8 = 1;
-/// The command was not understood, or its configuration cannot be right.
+/// Wrong usage, or an invalid configuration.
 pub(crate) const USAGE: u8 = 2;
 /// No endpoint answered in time.
 pub(crate) const UNAVAILABLE: u8 = 69;
-/// The lock was not acquired. Not 1, as with flock, so that it differs from a command that failed.
+/// The lock was not acquired. It is not 1 as with flock, to differ from the exit code of a failed command.
 pub(crate) const NOT_ACQUIRED: u8 = 75;
-/// The caller may not.
+/// The caller is not authenticated or not allowed to do this.
 pub(crate) const DENIED: u8 = 77;
 /// The lock was lost while the command ran.
 pub(crate) const LOST: u8 = 79;
-/// The lock was lost, and something that the command started could not be stopped: it works on without the lock.
+/// The lock was lost, and a process of the command cannot be stopped: it continues without the lock.
 pub(crate) const NOT_STOPPED: u8 = 80;
 
-/// The command cannot be run.
+/// The command of `lock` cannot be run.
 pub(crate) const CANNOT_RUN: u8 = 126;
-/// The command does not exist.
+/// The command of `lock` was not found.
 pub(crate) const NOT_FOUND: u8 = 127;
 
-pub(crate) fn ended<E: Error>(result: Result<(), E>) -> ExitCode {
+/// The exit code of a result; prints the error.
+pub(crate) fn from_result<E: Error>(result: Result<(), E>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(FAILURE, &error),
+        Err(error) => with_error(FAILURE, &error),
     }
 }
 
-pub(crate) fn failed(code: u8, error: &dyn Error) -> ExitCode {
-    // Where it goes may be on the disk that is full: then the exit code says what can be said.
+/// Prints the error and returns `code`.
+pub(crate) fn with_error(code: u8, error: &dyn Error) -> ExitCode {
+    // Stderr may be a file on a full disk; the exit code still tells the outcome.
     writeln!(io::stderr(), "fairhold: {error}").ok();
     ExitCode::from(code)
 }

@@ -1,21 +1,21 @@
-//! `fairhold grants`: a grant by its id, for scripts that hold one over several commands. `fairhold lock` holds one for one.
+//! `fairhold grants`: grants by their ids, for scripts that hold one over several commands. `fairhold lock` is for one
+//! command.
 
 mod take;
 
 use crate::{
     pages::{PageFields, show_one},
-    remote::{self, Api, ApiRequest, Failure, ReadArgs, RemoteArgs, form::OutputFormat, reply::ApiReply, request::encode},
+    remote::{self, Api, ApiRequest, Failure, ReadArgs, RemoteArgs, format::OutputFormat, reply::ApiReply, request::encode},
 };
 use clap::Subcommand;
+use fairhold_client::Method;
 use fairhold_types::duration;
-use reqwest::Method;
 use std::{process::ExitCode, time::Duration};
 use take::TakeArgs;
 
-/// What a renewal says, of a grant or of a session.
+/// The columns of a renewal, for a grant or a session.
 pub(crate) const RENEWED: PageFields = PageFields(&["EXPIRES IN", "EXPIRES AT"], &["expires_in", "expires_at"]);
 
-/// What `grants` was told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct GrantsArgs {
     #[command(subcommand)]
@@ -26,82 +26,81 @@ pub(crate) struct GrantsArgs {
 
 #[derive(Debug, Subcommand)]
 enum GrantsCommand {
-    /// Acquire a lock, permits of a semaphore, several locks or the leadership of an election, and print the grant
+    /// Acquire a lock, permits, several locks or the leadership of an election, and print the grant
     Take(Box<TakeArgs>),
     /// Show a grant, or wait until it is held
     #[command(after_help = "Example:
   fairhold grants show 01ARZ3NDEKTSV4RRFFQ69G5FAV --wait 10m     until it is held")]
     Show {
-        /// Its secret id
+        /// Secret id of the grant
         id: String,
         /// Wait at most this long until it is held
         #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
         wait: Option<Duration>,
-        /// How fresh.
         #[command(flatten)]
         read: ReadArgs,
     },
-    /// Renew a grant without a session of your own: do so well before it expires, as often as you like
+    /// Renew a grant that no session owns; do so well before it expires
     #[command(after_help = "Example:
   fairhold grants renew 01ARZ3NDEKTSV4RRFFQ69G5FAV --ttl 1m")]
     Renew {
-        /// Its secret id
+        /// Secret id of the grant
         id: String,
-        /// Its new ttl [default: as before]
+        /// Set a new ttl [default: unchanged]
         #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
         ttl: Option<Duration>,
     },
-    /// Turn a shared hold into an exclusive one, with a new token, as soon as nobody else shares the lock
-    #[command(after_help = "Exit code 75: others still hold it; it stays shared.
+    /// Turn a shared hold into an exclusive one, with a new token, once nobody else shares the lock
+    #[command(after_help = "Exit code 75: others still hold the lock, and the hold stays shared.
 
 Example:
   fairhold grants upgrade 01ARZ3NDEKTSV4RRFFQ69G5FAV --wait 1m")]
     Upgrade {
-        /// Its secret id
+        /// Secret id of the grant
         id: String,
         /// Wait at most this long until nobody else holds it [default: do not wait]
         #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
         wait: Option<Duration>,
     },
-    /// Turn an exclusive hold into a shared one: waiting readers join at once, and you keep the token
+    /// Turn an exclusive hold into a shared one; you keep the token, and waiting readers join at once
     #[command(after_help = "Example:
   fairhold grants downgrade 01ARZ3NDEKTSV4RRFFQ69G5FAV")]
     Downgrade {
-        /// Its secret id
+        /// Secret id of the grant
         id: String,
     },
-    /// Release a grant, or leave the queue; you can safely repeat this
+    /// Release a grant or leave the queue; you can repeat this safely
     #[command(after_help = "Example:
   fairhold grants release 01ARZ3NDEKTSV4RRFFQ69G5FAV")]
     Release {
-        /// Its secret id
+        /// Secret id of the grant
         id: String,
-        /// The id of the session that should own it: needed if you got no answer to an acquire with a session
+        /// Name the owning session; required if an acquire with a session got no answer
         #[arg(long, value_name = "ID")]
         session: Option<String>,
     },
 }
 
-/// Asks and writes.
+/// Runs the command.
 pub(crate) fn main(args: &GrantsArgs) -> ExitCode {
     remote::run(&args.remote, async |api| run(api, args).await)
 }
 
 async fn run(api: &Api, args: &GrantsArgs) -> Result<(), Failure> {
-    let asked = args.remote.output;
+    let requested = args.remote.output;
     let change = |id: &str, what: &str| ApiRequest::change(Method::POST, format!("/v1/grants/{}/{what}", encode(id)));
     match &args.command {
-        GrantsCommand::Take(take) => show(&api.call(&take.request()?).await?, asked),
+        GrantsCommand::Take(take) => show(&api.call(&take.request()?).await?, requested),
         GrantsCommand::Show { id, wait, read } => {
             let request = ApiRequest::get(format!("/v1/grants/{}", encode(id))).wait(*wait);
-            show(&api.call(&read.of(request)).await?, asked)
+            show(&api.call(&read.apply(request)).await?, requested)
         }
         GrantsCommand::Renew { id, ttl } => {
             let request = change(id, "renew").parameter("ttl", ttl.map(duration::format));
-            show_one(&api.call(&request).await?, asked, &RENEWED)
+            show_one(&api.call(&request).await?, requested, &RENEWED)
         }
-        GrantsCommand::Upgrade { id, wait } => show(&api.call(&change(id, "upgrade").wait(*wait)).await?, asked),
-        GrantsCommand::Downgrade { id } => show(&api.call(&change(id, "downgrade")).await?, asked),
+        GrantsCommand::Upgrade { id, wait } => show(&api.call(&change(id, "upgrade").wait(*wait)).await?, requested),
+        GrantsCommand::Downgrade { id } => show(&api.call(&change(id, "downgrade")).await?, requested),
         GrantsCommand::Release { id, session } => {
             let request = ApiRequest::unkeyed(Method::DELETE, format!("/v1/grants/{}", encode(id)));
             let request = request.parameter("session", session.clone());
@@ -110,10 +109,10 @@ async fn run(api: &Api, args: &GrantsArgs) -> Result<(), Failure> {
     }
 }
 
-fn show(reply: &ApiReply, asked: Option<OutputFormat>) -> Result<(), Failure> {
+fn show(reply: &ApiReply, requested: Option<OutputFormat>) -> Result<(), Failure> {
     let fields = PageFields(
         &["ID", "LOCK", "STATE", "TOKEN", "MODE", "POSITION", "EXPIRES IN"],
         &["id", "lock", "state", "token", "mode", "position", "expires_in"],
     );
-    show_one(reply, asked, &fields)
+    show_one(reply, requested, &fields)
 }

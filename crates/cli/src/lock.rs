@@ -1,7 +1,7 @@
 //! `fairhold lock NAME… -- CMD…`: runs a command while holding a lock.
 //!
-//! `waiting` tells of the queue, `running` starts the supervisor and keeps it informed, `supervisor` is the other process, and
-//! `descendants` is how both find all that the command started.
+//! `waiting` reports the place in the queue. `running` starts the supervisor and keeps it informed. `supervisor` is
+//! that other process. With `descendants`, both find every process that the command started.
 
 mod args;
 mod channel;
@@ -18,7 +18,7 @@ pub(crate) use supervisor::{ExecArgs, SupervisorArgs, exec, main as supervise};
 
 use crate::{
     exit,
-    output::say,
+    output::note,
     remote::{self, Failure},
 };
 use fairhold_client::{Acquire, Client, Error, Guard};
@@ -28,45 +28,45 @@ use std::{process::ExitCode, time::Duration};
 use supervisor::exit_number;
 use tokio::sync::mpsc;
 
-/// How long leaving the queue and giving the lock back may take at the end.
-const SETTLE_WITHIN: Duration = Duration::from_secs(2);
-/// Signals that are passed on to the command, and that end the wait.
-const PASSED_ON: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
-/// Places in the queue that wait to be told; an old one is of no use.
+/// How long leaving the queue and releasing the lock may take at the end.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The signals that end the wait, and that are forwarded to the command.
+const FORWARDED: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+/// The most unread places in the queue; an old place is of no use.
 const PLACES_MAX: usize = 4;
 
-/// What came of the wait.
+/// The outcome of the wait.
 enum WaitOutcome {
     Held(Guard),
     Not(u8, String),
     Signalled(Signal),
 }
 
-/// Waits, runs and ends as the command does.
+/// Waits for the lock and runs the command. The exit code is that of the command.
 pub(crate) fn main(args: &LockArgs) -> ExitCode {
     if args.names.len() + args.and_shared.len() > 1 && (args.limit.is_some() || args.permits != 1) {
         let why = "a request for several locks takes one permit of each: leave out --limit and --permits, or name one lock";
-        return exit::failed(exit::USAGE, &Failure::Usage(why.to_owned()));
+        return exit::with_error(exit::USAGE, &Failure::Usage(why.to_owned()));
     }
     if let Err(error) = descendants::check() {
-        say(&format!("cannot run a command under a lock here: {error}"));
+        note(&format!("cannot run a command under a lock here: {error}"));
         return ExitCode::from(exit::CANNOT_RUN);
     }
-    // Lease renewals have a thread of their own: nothing that this one waits for may hold them up.
+    // Lease renewals have their own thread: nothing that blocks this one may delay them.
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return exit::failed(exit::FAILURE, &error),
+        Err(error) => return exit::with_error(exit::FAILURE, &error),
     };
     let code = runtime.block_on(async {
         match hold_and_run(args).await {
             Ok(code) => code,
             Err(failure) => {
-                say(&failure.to_string());
+                note(&failure.to_string());
                 failure.code()
             }
         }
     });
-    // A name that is looked up yet, for example, holds up nobody.
+    // Work in progress, such as a DNS lookup, must not delay the exit.
     runtime.shutdown_background();
     ExitCode::from(code)
 }
@@ -74,40 +74,40 @@ pub(crate) fn main(args: &LockArgs) -> ExitCode {
 async fn hold_and_run(args: &LockArgs) -> Result<u8, Failure> {
     let name = &[&args.names[..], &args.and_shared].concat().join(", ");
     let client = remote::client(&args.connect, Some(args.owner.clone().unwrap_or_else(owner)))?;
-    let mut signals = group::listen(&PASSED_ON)?;
+    let mut signals = group::listen(&FORWARDED)?;
     let code = match wait(args, &client, &mut signals).await {
         WaitOutcome::Held(guard) => {
             if args.connect.verbose {
-                say(&format!("{name} is held, token {}", guard.token().map_or(0, |token| token.0)));
+                note(&format!("acquired {name}, token {}", guard.token().map_or(0, |token| token.0)));
             }
             let code = running::run(args, guard.held().clone(), &mut signals).await.unwrap_or_else(|error| {
-                say(&format!("the command cannot be started: {error}"));
+                note(&format!("cannot start the command: {error}"));
                 exit::CANNOT_RUN
             });
             match tokio::time::timeout(args.connect.timeout, guard.release()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) | Err(_) if args.connect.quiet => {}
-                Ok(Err(error)) => say(&format!("{name} could not be released: {error}")),
-                Err(_) => say(&format!("{name} could not be released in time; it ends with its ttl")),
+                Ok(Err(error)) => note(&format!("cannot release {name}: {error}")),
+                Err(_) => note(&format!("cannot release {name} in time; it expires after its ttl")),
             }
             code
         }
         WaitOutcome::Not(code, why) => {
             if code != args.conflict_exit_code || !args.connect.quiet {
-                say(&why);
+                note(&why);
             }
             code
         }
         WaitOutcome::Signalled(signal) => 128_u8.saturating_add(exit_number(signal.as_raw())),
     };
-    // What cannot be given back in time ends with its ttl. Of a cluster that has never answered there is nothing.
+    // A grant that cannot be released in time expires. If the cluster has never answered, there is nothing to release.
     if client.cluster_id().is_some() {
-        tokio::time::timeout(SETTLE_WITHIN, client.settled()).await.ok();
+        tokio::time::timeout(SETTLE_TIMEOUT, client.settled()).await.ok();
     }
     Ok(code)
 }
 
-/// The user and process that run this, for people to read.
+/// The user, host and pid of this process, for people.
 fn owner() -> String {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
     let user = user.unwrap_or_else(|_| format!("uid-{}", rustix::process::getuid().as_raw()));
@@ -115,40 +115,40 @@ fn owner() -> String {
     format!("{user}@{host}:{}", std::process::id())
 }
 
-fn wish(args: &LockArgs, client: &Client) -> Acquire {
+fn request(args: &LockArgs, client: &Client) -> Acquire {
     let name = &args.names[0];
-    let mut wish = match &args.value {
+    let mut request = match &args.value {
         Some(value) => client.elect(name, value),
         None if args.shared => client.read_lock(name),
         None => client.lock(name),
     };
-    wish = args.names[1..].iter().fold(wish, |wish, name| wish.and(name));
-    wish = args.and_shared.iter().fold(wish, |wish, name| wish.and_shared(name));
-    wish = args.meta.iter().fold(wish, |wish, (key, value)| wish.meta(key, value));
+    request = args.names[1..].iter().fold(request, |request, name| request.and(name));
+    request = args.and_shared.iter().fold(request, |request, name| request.and_shared(name));
+    request = args.meta.iter().fold(request, |request, (key, value)| request.meta(key, value));
     if let Some(max_hold) = args.max_hold {
-        wish = wish.max_hold(max_hold);
+        request = request.max_hold(max_hold);
     }
-    wish = wish.ttl(args.ttl).permits(args.permits).priority(args.priority).lock_delay(args.lock_delay);
+    request = request.ttl(args.ttl).permits(args.permits).priority(args.priority).lock_delay(args.lock_delay);
     if let Some(limit) = args.limit {
-        wish = wish.limit(limit);
+        request = request.limit(limit);
     }
     if let Some(wait) = args.wait {
-        wish = wish.wait(wait);
+        request = request.wait(wait);
     }
-    wish
+    request
 }
 
 async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Signal>) -> WaitOutcome {
-    let (tell, places) = mpsc::channel(PLACES_MAX);
-    let wish = wish(args, client).on_queue(move |place| drop(tell.try_send(place.clone())));
-    let acquiring = async { if args.nonblock { wish.try_now().await } else { wish.await } };
-    let telling = async {
+    let (sender, places) = mpsc::channel(PLACES_MAX);
+    let request = request(args, client).on_queue(move |place| drop(sender.try_send(place.clone())));
+    let acquiring = async { if args.nonblock { request.try_now().await } else { request.await } };
+    let reporting = async {
         if args.connect.quiet {
             std::future::pending().await
         } else {
             tokio::join!(
-                waiting::tell(client, &args.names[0], places, args.connect.verbose),
-                waiting::tell_silence(client, args.connect.timeout)
+                waiting::report_place(client, &args.names[0], places, args.connect.verbose),
+                waiting::report_silence(client, args.connect.timeout)
             );
         }
     };
@@ -159,11 +159,12 @@ async fn wait(args: &LockArgs, client: &Client, signals: &mut mpsc::Receiver<Sig
             Err(error) => not_acquired(args, &error),
         },
         Some(signal) = signals.recv() => WaitOutcome::Signalled(signal),
-        why = waiting::nobody_answers(client, args.connect.timeout) => {
-            let (within, asked) = (duration::rounded(args.connect.timeout), client.endpoints().join(", "));
+        why = waiting::no_answer(client, args.connect.timeout) => {
+            let within = duration::rounded(args.connect.timeout);
+            let asked = client.endpoints().join(", ");
             WaitOutcome::Not(exit::UNAVAILABLE, format!("no endpoint answered within {within}: {asked}{why}"))
         }
-        () = telling => WaitOutcome::Not(exit::UNAVAILABLE, "nothing is told any more".to_owned()),
+        () = reporting => WaitOutcome::Not(exit::UNAVAILABLE, "the progress messages have ended".to_owned()),
     }
 }
 
@@ -172,9 +173,9 @@ fn not_acquired(args: &LockArgs, error: &Error) -> WaitOutcome {
         Error::Unavailable { .. } | Error::OutcomeUnknown { .. } | Error::StateFull { .. } => exit::UNAVAILABLE,
         Error::Refused { status: 401 | 403, .. } => exit::DENIED,
         Error::Invalid(_) | Error::Refused { status: 400 | 409 | 422, .. } => exit::USAGE,
-        // Held by another, a full queue, a place that was taken away.
+        // Another client holds it, the queue is full, or the place in the queue is lost.
         Error::LockHeld { .. } | Error::WaitTimeout { .. } | Error::Busy { .. } | Error::Lost(_) => args.conflict_exit_code,
-        // What no call for a lock is answered with, known or not yet.
+        // No acquire returns these errors, nor future ones.
         Error::Refused { .. }
         | Error::StaleToken { .. }
         | Error::VersionMismatch { .. }

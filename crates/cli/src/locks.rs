@@ -1,5 +1,4 @@
-//! `fairhold locks`: which locks there are, who holds them and who waits; and asking for one back, breaking one, and what it
-//! allows.
+//! `fairhold locks`: lists and shows locks, changes their settings, revokes and breaks them.
 
 mod breaking;
 
@@ -7,17 +6,16 @@ use crate::{
     moment, output,
     pages::{self, PageArgs, PageFields, list},
     remote::{
-        self, Api, ApiRequest, Failure, NewsArgs, ReadArgs, RemoteArgs,
-        form::{self, OutputFormat, Table, cell},
+        self, Api, ApiRequest, Failure, LongPollArgs, ReadArgs, RemoteArgs,
+        format::{self, OutputFormat, Table, cell},
         request::encode,
     },
 };
 use clap::Subcommand;
-use reqwest::Method;
+use fairhold_client::Method;
 use serde_json::Value;
 use std::process::ExitCode;
 
-/// What `locks` was told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LocksArgs {
     #[command(subcommand)]
@@ -34,62 +32,57 @@ enum LocksCommand {
   fairhold locks ls --sort longest_wait --limit 10")]
     #[command(alias = "list")]
     Ls {
-        /// Only locks whose name has this prefix
+        /// List only locks whose names start with this prefix
         #[arg(value_name = "PREFIX")]
         prefix: Option<String>,
-        /// Only locks that are held, queued for, cooling or idle
+        /// List only locks in this state
         #[arg(long, value_name = "held|queued|cooling|idle")]
         state: Option<String>,
-        /// By name; or first the locks with the most waiters, the longest current wait, the most total wait or hold time, or the
-        /// most contention
+        /// Sort by name, or in descending order by this figure
+        ///
+        /// waiters: current waiters; longest_wait: longest current wait; wait, hold: total time spent so; contention:
+        /// grants that had to wait.
         #[arg(long, value_name = "name|waiters|longest_wait|wait|hold|contention")]
         sort: Option<String>,
-        /// The page to show.
         #[command(flatten)]
         page: PageArgs,
-        /// How fresh.
         #[command(flatten)]
         read: ReadArgs,
     },
-    /// Show the holders of a lock, and how many wait for it
+    /// Show the holders of a lock and the number of waiters
     #[command(after_help = "Examples:
   fairhold locks show deploy
-  fairhold locks show deploy --wait 1m     when it changes next")]
+  fairhold locks show deploy --wait 1m     wait for the next change")]
     Show {
-        /// The lock
+        /// Name of the lock
         name: String,
-        /// The page to show.
         #[command(flatten)]
         page: PageArgs,
-        /// Newer than what.
         #[command(flatten)]
-        news: NewsArgs,
+        long_poll: LongPollArgs,
     },
     /// Show the queue of a lock, in order, holders first
     #[command(after_help = "Example:
   fairhold locks queue deploy")]
     Queue {
-        /// The lock
+        /// Name of the lock
         name: String,
-        /// The page to show.
         #[command(flatten)]
         page: PageArgs,
-        /// Newer than what.
         #[command(flatten)]
-        news: NewsArgs,
+        long_poll: LongPollArgs,
     },
-    /// Check a fencing token: exits with 0 if a held grant has it, 1 if it is stale
+    /// Check a fencing token: exit with 0 if a held grant has it, 1 if it is stale
     #[command(after_help = "Example:
   fairhold locks fence deploy 42")]
     Fence {
-        /// The lock
+        /// Name of the lock
         name: String,
-        /// The token
+        /// Fencing token to check
         token: u64,
-        /// The secret id of the grant that must have it, to tell readers apart
+        /// Accept the token only from the grant with this secret id, to select one reader
         #[arg(long, value_name = "ID")]
         grant: Option<String>,
-        /// How fresh.
         #[command(flatten)]
         read: ReadArgs,
     },
@@ -98,41 +91,39 @@ enum LocksCommand {
   fairhold locks history deploy
   fairhold locks history deploy --at 2026-11-21T14:03:27Z     the holders at that time")]
     History {
-        /// The lock
+        /// Name of the lock
         name: String,
-        /// Show only the holders at this moment: a revision, or a time in UTC like 14:03, 2026-11-21T14:03:27Z or '10m ago'
+        /// Show only the holders at this revision or time (UTC): 14:03, 2026-11-21T14:03:27Z, '10m ago'
         #[arg(long, value_name = "TIME|REVISION", value_parser = moment::parse)]
         at: Option<String>,
-        /// The page to show.
         #[command(flatten)]
         page: PageArgs,
-        /// How fresh.
         #[command(flatten)]
         read: ReadArgs,
     },
-    /// Ask the holders of a lock to release it; nothing ends by that (for administrators)
+    /// Ask the holders of a lock to release it, without ending their grants (for administrators)
     #[command(after_help = "Example:
   fairhold locks revoke deploy --reason 'an upgrade' --auth-token-file admin")]
     Revoke {
-        /// The lock
+        /// Name of the lock
         name: String,
-        /// The reason, for the holders
+        /// Give the holders this reason
         #[arg(long)]
         reason: Option<String>,
     },
-    /// Change the settings of a lock; settings that you leave out stay as they are (for administrators)
+    /// Change settings of a lock; settings that you omit stay unchanged (for administrators)
     #[command(group = clap::ArgGroup::new("what").required(true).multiple(true), after_help = "Example:
   fairhold locks set gpu --limit 8 --max-waiters 100 --max-hold 2h --auth-token-file admin")]
     Set {
-        /// The lock
+        /// Name of the lock
         name: String,
-        /// How many permits it has; holders keep theirs
+        /// Set the number of permits; holders keep theirs
         #[arg(long, value_name = "N", group = "what")]
         limit: Option<u32>,
-        /// How many may wait for it
+        /// Allow at most this many waiters
         #[arg(long, value_name = "N", group = "what")]
         max_waiters: Option<u64>,
-        /// How long new grants may hold it; 0 for no limit
+        /// Let new grants hold it for at most this long; 0 removes the limit
         #[arg(long, value_name = "DURATION", group = "what")]
         max_hold: Option<String>,
     },
@@ -140,18 +131,18 @@ enum LocksCommand {
     #[command(after_help = "Example:
   fairhold locks break deploy --reason 'ci-7 hangs' --auth-token-file admin
 
-If one grant holds the lock, only that grant is hit: should the lock change hands in between, nothing happens, and the exit code
-is 1.")]
+If one grant holds the lock, the command breaks only that grant: if the lock changes hands first, nothing is broken, and the exit
+code is 1.")]
     Break(breaking::BreakArgs),
 }
 
-/// Asks and writes.
+/// Runs the command.
 pub(crate) fn main(args: &LocksArgs) -> ExitCode {
     remote::run(&args.remote, async |api| run(api, args).await)
 }
 
 async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
-    let asked = args.remote.output;
+    let requested = args.remote.output;
     match &args.command {
         LocksCommand::Ls { prefix, state, sort, page, read } => {
             let request = ApiRequest::get("/v1/locks").parameter("prefix", prefix.as_ref());
@@ -160,23 +151,23 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
                 &["LOCK", "STATE", "OWNER", "HELD FOR", "HOLDERS", "WAITING", "LIMIT", "WAITED", "HELD", "HAND-OVERS"],
                 &["lock", "state", "owner", "held_for", "holders", "queue_length", "limit", "waited", "held", "hand_overs"],
             );
-            list(api, &read.of(request), page, asked, &fields).await.map(|_| ())
+            list(api, &read.apply(request), page, requested, &fields).await.map(|_| ())
         }
-        LocksCommand::Show { name, page, news } => {
-            show(api, &news.of(ApiRequest::get(format!("/v1/locks/{}", encode(name)))), page, &args.remote).await
+        LocksCommand::Show { name, page, long_poll } => {
+            show(api, &long_poll.apply(ApiRequest::get(format!("/v1/locks/{}", encode(name)))), page, &args.remote).await
         }
         LocksCommand::Fence { name, token, grant, read } => {
             let request = ApiRequest::get(format!("/v1/locks/{}/fence", encode(name))).parameter("token", Some(token));
-            let reply = api.call(&read.of(request.parameter("grant", grant.as_ref()))).await?;
-            if OutputFormat::is_body(asked) { form::write_body(&reply) } else { Ok(()) }
+            let reply = api.call(&read.apply(request.parameter("grant", grant.as_ref()))).await?;
+            if OutputFormat::is_body(requested) { format::write_body(&reply) } else { Ok(()) }
         }
-        LocksCommand::Queue { name, page, news } => {
+        LocksCommand::Queue { name, page, long_poll } => {
             let request = ApiRequest::get(format!("/v1/locks/{}/queue", encode(name)));
             let fields = PageFields(
                 &["PLACE", "GRANT", "SESSION", "STATE", "MODE", "OWNER", "SINCE", "WAITS FOR", "ESTIMATE"],
                 &["position", "number", "session", "state", "mode", "owner", "since", "waits_for.number", "estimate"],
             );
-            match list(api, &news.of(request), page, asked, &fields).await? {
+            match list(api, &long_poll.apply(request), page, requested, &fields).await? {
                 0 if !args.remote.connect.quiet => output::note(&format!("nobody holds {name} or waits for it")),
                 _ => {}
             }
@@ -188,8 +179,8 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
                 &["GRANT", "SESSION", "OWNER", "MODE", "TOKEN", "FROM", "TO", "HELD FOR", "ENDED", "BY", "REASON"],
                 &["number", "session", "owner", "mode", "token", "from", "to", "held_for", "ended", "by", "reason"],
             );
-            match list(api, &read.of(request), page, asked, &fields).await? {
-                0 if !args.remote.connect.quiet => output::note(&format!("nobody has held {name} in the time that is kept")),
+            match list(api, &read.apply(request), page, requested, &fields).await? {
+                0 if !args.remote.connect.quiet => output::note(&format!("the history of {name} is empty")),
                 _ => {}
             }
             Ok(())
@@ -200,13 +191,13 @@ async fn run(api: &Api, args: &LocksArgs) -> Result<(), Failure> {
         }
         LocksCommand::Set { name, limit, max_waiters, max_hold } => {
             let reply = api.call(&set(name, *limit, *max_waiters, max_hold.as_deref())).await?;
-            if OutputFormat::is_body(asked) { form::write_body(&reply) } else { Ok(()) }
+            if OutputFormat::is_body(requested) { format::write_body(&reply) } else { Ok(()) }
         }
         LocksCommand::Break(order) => breaking::run(api, order, args.remote.connect.quiet).await,
     }
 }
 
-/// The request to set what a lock allows.
+/// The request to change settings of a lock.
 fn set(name: &str, limit: Option<u32>, max_waiters: Option<u64>, max_hold: Option<&str>) -> ApiRequest {
     let mut what = serde_json::Map::new();
     what.extend(limit.map(|limit| ("limit".to_owned(), limit.into())));
@@ -216,13 +207,13 @@ fn set(name: &str, limit: Option<u32>, max_waiters: Option<u64>, max_hold: Optio
     request.json(&Value::Object(what))
 }
 
-/// Who holds it: a row each.
+/// Prints a row for each holder.
 async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, remote: &RemoteArgs) -> Result<(), Failure> {
-    let asked = remote.output;
+    let requested = remote.output;
     let mut table = Table::new(&["LOCK", "HOLDER", "OWNER", "MODE", "TOKEN", "HELD FOR", "WAITING"]);
-    pages::follow(api, request, page, asked, |reply| {
-        if OutputFormat::is_body(asked) {
-            return form::write_body(reply);
+    pages::follow(api, request, page, requested, |reply| {
+        if OutputFormat::is_body(requested) {
+            return format::write_body(reply);
         }
         let lock: Value = reply.read()?;
         if lock["last_token"].is_null() && !remote.connect.quiet {
@@ -231,10 +222,11 @@ async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, remote: &RemoteA
         let holders = lock["holders"].as_array().filter(|holders| !holders.is_empty()).cloned();
         for holder in holders.unwrap_or_else(|| vec![Value::Null]) {
             let of = |field| cell(&holder, field);
-            let (name, waiting) = (cell(&lock, "lock"), cell(&lock, "queue_length"));
+            let name = cell(&lock, "lock");
+            let waiting = cell(&lock, "queue_length");
             table.row(vec![name, of("number"), of("owner"), of("mode"), of("token"), of("held_for"), waiting]);
         }
-        form::write(&table.take(OutputFormat::of(asked)))
+        format::write(&table.take(OutputFormat::resolve(requested)))
     })
     .await
 }

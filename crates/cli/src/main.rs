@@ -1,4 +1,4 @@
-//! `fairhold`: the one binary. Each command is a file; this one only chooses.
+//! `fairhold`: the one binary. Each command is a module; this file selects it.
 
 mod advice;
 mod args;
@@ -13,17 +13,18 @@ mod doctor;
 mod elections;
 mod exit;
 #[cfg(test)]
-mod features;
+mod features_tests;
 mod grants;
+mod keys;
 mod local_http;
 mod lock;
 mod locks;
-mod look;
 mod member;
 mod moment;
 mod node;
 mod output;
 mod pages;
+mod probe;
 mod remote;
 mod serve;
 mod sessions;
@@ -41,7 +42,8 @@ use crate::{
 use clap::{CommandFactory as _, Parser};
 use std::process::ExitCode;
 
-/// Gives pages back that are free: what the C library keeps of them grows with the hours (docs/internals/decisions/0019).
+/// Returns free pages to the system: those that the C library's allocator keeps grow over hours
+/// (docs/internals/decisions/0019).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -50,12 +52,12 @@ fn main() -> ExitCode {
     let args = Args::try_parse().unwrap_or_else(|error| advice::with_tip(error, &words).exit());
     match args.command {
         Command::Serve(args) => match ServeConfig::resolve(args) {
-            Ok(config) => exit::ended(serve::run(config)),
-            Err(error) => exit::failed(exit::USAGE, &error),
+            Ok(config) => exit::from_result(serve::run(config)),
+            Err(error) => exit::with_error(exit::USAGE, &error),
         },
         Command::Dev(args) => match dev::DevPlan::new(args.nodes, args.port) {
-            Ok(plan) => exit::ended(dev::run(plan, args)),
-            Err(error) => exit::failed(exit::USAGE, &error),
+            Ok(plan) => exit::from_result(dev::run(plan, args)),
+            Err(error) => exit::with_error(exit::USAGE, &error),
         },
         Command::Lock(args) | Command::Sem(args) => lock::main(&args),
         Command::Elect(args) => lock::elect::main(*args),
@@ -75,6 +77,6 @@ fn main() -> ExitCode {
         Command::LockSupervisor(args) => lock::supervise(&args),
         Command::LockExec(args) => lock::exec(&args),
         Command::Doctor(args) => doctor::main(&args),
-        Command::Version => exit::ended(output::unless_closed(output::write_stdout(&version::text()))),
+        Command::Version => exit::from_result(output::unless_closed(output::write_stdout(&version::text()))),
     }
 }

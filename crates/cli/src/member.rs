@@ -1,54 +1,44 @@
-//! The list of members: `1=http://HOST:7171,HOST:7271`, once for each node. Every mistake is answered with what to write
-//! instead.
+//! The list of members: `1=http://HOST:7171,HOST:7271` for each node. Every error says what to write instead.
 
 use fairhold_types::NodeId;
 use std::collections::BTreeMap;
 
-/// Where a node is reached.
+/// The addresses of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServeMember {
-    /// By clients: `http://HOST:PORT`.
+    /// For clients: `http://HOST:PORT`.
     pub(crate) url: String,
-    /// By the other nodes: `HOST:PORT`.
+    /// For the other nodes: `HOST:PORT`.
     pub(crate) peer: String,
 }
 
-/// What is wrong with a list of members.
+/// Why a list of members is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MemberError {
-    /// None at all.
+    /// The list is empty.
     #[error(
-        "no members are given: add --member {id}=http://HOST:7171,HOST:7271 and the same for every other node, on every node"
+        "there are no members: pass --member {id}=http://HOST:7171,HOST:7271 and the same for every other node, on every node"
     )]
     None {
         /// This node.
         id: NodeId,
     },
-    /// Not in the form of a member.
+    /// A malformed member.
     #[error("--member {entry}: {fault}; write it as N=http://HOST:7171,HOST:7271 (number, URL for clients, address for nodes)")]
-    Malformed {
-        /// As it was written.
-        entry: String,
-        /// What is wrong with it.
-        fault: MemberFault,
-    },
-    /// One number for two.
-    #[error("--member {id}=… is given twice: list every node once, with its own number")]
-    Duplicate {
-        /// The number.
-        id: NodeId,
-    },
-    /// One address for two purposes.
+    Malformed { entry: String, fault: MemberFault },
+    /// Two nodes with one number.
+    #[error("--member {id}=… appears twice: list every node once, with its own number")]
+    Duplicate { id: NodeId },
+    /// One address used twice.
     #[error("{address} is the address of node {first} and of node {second}: every node needs two addresses of its own")]
     Shared {
-        /// The address.
         address: String,
-        /// Who has it.
+        /// The node that has it.
         first: NodeId,
-        /// Who has it too.
+        /// The node that has it too.
         second: NodeId,
     },
-    /// A list without this node.
+    /// The list lacks this node.
     #[error(
         "node {id} is not among the members {known:?}: start every node with the same list, which includes the node itself. Add \
          --member {id}=http://HOST:7171,HOST:7271, or correct --id"
@@ -56,37 +46,38 @@ pub(crate) enum MemberError {
     OwnMissing {
         /// This node.
         id: NodeId,
-        /// Those of the list.
+        /// The nodes in the list.
         known: Vec<NodeId>,
     },
 }
 
-/// What is wrong with one member.
+/// Why a member is malformed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MemberFault {
-    /// No number, or not one from 1 on.
-    #[error("it does not begin with a number, at least 1, and `=`")]
+    /// No number, or 0.
+    #[error("it does not start with a number, at least 1, and `=`")]
     Number,
     /// No comma.
-    #[error("it has one address, but needs two, separated by a comma")]
+    #[error("it has one address but needs two, separated by a comma")]
     OneAddress,
     /// Not `http://`.
-    #[error("its URL does not begin with http:// (fairhold does not support TLS itself)")]
+    #[error("its URL does not start with http:// (fairhold itself does not support TLS)")]
     Scheme,
     /// More than scheme, host and port.
-    #[error("its URL has more than http://HOST:PORT")]
+    #[error("its URL contains more than http://HOST:PORT")]
     UrlTail,
     /// Not host and port.
     #[error("{0}")]
     Address(#[from] AddressFault),
 }
 
-/// Why a text is no `HOST:PORT`.
+/// A text that is not `HOST:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a HOST:PORT (a port from 1 to 65535; an IPv6 address in brackets)")]
 pub(crate) struct AddressFault(pub(crate) String);
 
-/// Reads and checks the whole list. One text may hold several members, parted by white space, as an environment variable does.
+/// Parses and checks the whole list. One entry may contain several members separated by white space, as in an
+/// environment variable.
 pub(crate) fn parse_members(id: NodeId, entries: &[String]) -> Result<BTreeMap<NodeId, ServeMember>, MemberError> {
     let mut members = BTreeMap::new();
     let mut owners: BTreeMap<String, NodeId> = BTreeMap::new();
@@ -131,7 +122,7 @@ fn parse_member(entry: &str) -> Result<(NodeId, ServeMember), MemberFault> {
     Ok((id, ServeMember { url: format!("http://{client}"), peer: peer.to_owned() }))
 }
 
-/// Whether this is `HOST:PORT`. Whether the host exists is found out later.
+/// Checks the syntax of `HOST:PORT`. Does not resolve the host.
 pub(crate) fn check_address(text: &str) -> Result<(), AddressFault> {
     let fault = || AddressFault(text.to_owned());
     let (host, port) = text.rsplit_once(':').ok_or_else(fault)?;
@@ -158,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_read_from_several_flags_or_one_variable() {
+    fn several_flags_and_one_variable_give_the_same_list() {
         let flags = parse(2, &["1=http://a:7171,a:7271", "2=http://[::1]:7171/,[::1]:7271"]).unwrap();
         let variable = parse(2, &["1=http://a:7171,a:7271  2=http://[::1]:7171,[::1]:7271\n"]).unwrap();
         assert_eq!(flags, variable);
@@ -173,24 +164,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_twice_is_refused() {
-        assert!(complaint(1, &["1=http://a:1,a:2", "1=http://b:1,b:2"]).contains("--member 1=… is given twice"));
+    fn duplicate_numbers_and_addresses_are_refused() {
+        assert!(complaint(1, &["1=http://a:1,a:2", "1=http://b:1,b:2"]).contains("--member 1=… appears twice"));
         assert!(complaint(1, &["1=http://a:1,a:2", "2=http://b:1,a:2"]).contains("a:2 is the address of node 1 and of node 2"));
         assert!(complaint(1, &["1=http://a:1,a:1"]).contains("a:1 is the address of node 1 and of node 1"));
     }
 
     #[test]
-    fn a_malformed_member_is_shown_with_its_fault() {
+    fn an_error_about_a_member_names_the_fault() {
         for (entry, fault) in [
-            ("http://a:1,a:2", "begin with a number"),
-            ("0=http://a:1,a:2", "begin with a number"),
-            ("-1=http://a:1,a:2", "begin with a number"),
-            ("x=http://a:1,a:2", "begin with a number"),
+            ("http://a:1,a:2", "start with a number"),
+            ("0=http://a:1,a:2", "start with a number"),
+            ("-1=http://a:1,a:2", "start with a number"),
+            ("x=http://a:1,a:2", "start with a number"),
             ("1=http://a:1", "one address"),
             ("1=https://a:1,a:2", "not support TLS"),
             ("1=a:1,a:2", "http://"),
-            ("1=http://a:1/x,a:2", "more than http://HOST:PORT"),
-            ("1=http://u@a:1,a:2", "more than http://HOST:PORT"),
+            ("1=http://a:1/x,a:2", "contains more than http://HOST:PORT"),
+            ("1=http://u@a:1,a:2", "contains more than http://HOST:PORT"),
             ("1=http://a,a:2", "`a` is not a HOST:PORT"),
             ("1=http://a:0,a:2", "`a:0` is not a HOST:PORT"),
             ("1=http://a:1,a:65536", "`a:65536` is not a HOST:PORT"),

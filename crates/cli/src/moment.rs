@@ -1,13 +1,13 @@
-//! Moments as people write them in a shell, for calls that take a revision or a time of RFC 3339. Times without a zone are UTC,
-//! as every time that `fairhold` prints.
+//! Times as people type them, for calls that take a revision or an RFC 3339 time. Times without a zone are UTC, like
+//! every time that `fairhold` prints.
 
 use fairhold_types::{duration, time::WallMillis};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Milliseconds of a day.
+/// A day in milliseconds.
 const DAY: u64 = 86_400_000;
 
-/// Reads a revision, `2026-11-21T14:03:27Z`, `2026-11-21 14:03`, `14:03` (the last time that it was so late), `10m ago`.
+/// Parses a revision, `2026-11-21T14:03:27Z`, `2026-11-21 14:03`, `14:03` (its last occurrence), or `10m ago`.
 pub(crate) fn parse(text: &str) -> Result<String, String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     at(text, WallMillis(duration::millis(now))).ok_or_else(|| {
@@ -34,7 +34,7 @@ fn at(text: &str, now: WallMillis) -> Option<String> {
     Some(last.to_rfc3339())
 }
 
-/// A time of day, with or without seconds, on a date.
+/// A time of day on a date; the seconds are optional.
 fn on(date: &str, time: &str) -> Option<WallMillis> {
     let seconds = if time.matches(':').count() == 1 { ":00" } else { "" };
     WallMillis::from_rfc3339(&format!("{date}T{time}{seconds}Z"))
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_read_as_people_write_them() {
+    fn times_are_parsed_as_people_type_them() {
         let now = WallMillis::from_rfc3339("2026-11-22T04:48:05.500Z").unwrap();
         for (text, moment) in [
             ("34246", Some("34246")),

@@ -1,18 +1,18 @@
-//! `fairhold node`: the tree of nodes, read and written.
+//! `fairhold node`: reads and writes the tree of nodes.
 
 use crate::{
     output,
     pages::{PageArgs, PageFields, list, show_one},
     remote::{
-        self, Api, ApiRequest, Failure, NewsArgs, ReadArgs, RemoteArgs,
-        form::{self, OutputFormat, Table, cell},
+        self, Api, ApiRequest, Failure, LongPollArgs, ReadArgs, RemoteArgs,
+        format::{self, OutputFormat, Table, cell},
         request::node_path,
     },
     watch,
 };
 use clap::Subcommand;
+use fairhold_client::Method;
 use fairhold_types::duration;
-use reqwest::Method;
 use serde_json::Value;
 use std::{
     io::{self, Read as _},
@@ -20,7 +20,6 @@ use std::{
     time::Duration,
 };
 
-/// What `node` was told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct NodeArgs {
     #[command(subcommand)]
@@ -34,15 +33,14 @@ enum NodeCommand {
     /// Write a node's value to standard output, byte for byte
     #[command(after_help = "Examples:
   fairhold node get /app/config
-  fairhold node get /app/config --wait 10m     when it is written next")]
+  fairhold node get /app/config --wait 10m     wait for the next write")]
     Get {
-        /// Its path, like /jobs/7
+        /// Path of the node, such as /jobs/7
         path: String,
-        /// Newer than what.
         #[command(flatten)]
-        news: NewsArgs,
+        long_poll: LongPollArgs,
     },
-    /// Set a node's value; creates the node if it does not exist
+    /// Set a node's value; create the node if it does not exist
     #[command(after_help = "Examples:
   fairhold node put /app/config --parents v1
   fairhold node put /app/config --version 3 --fence deploy=42 v2")]
@@ -52,13 +50,12 @@ enum NodeCommand {
   fairhold node create /workers/3 --session 5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e n7
   fairhold node create /jobs --sequential --name task- --parents payload")]
     Create {
-        /// What and how.
         #[command(flatten)]
         put: PutArgs,
-        /// Create a child of PATH with a number at the end of its name, and print its path
+        /// Create a child of PATH whose name ends in a sequence number, and print its path
         #[arg(long)]
         sequential: bool,
-        /// The prefix of a sequential node's name
+        /// Start the name of the sequential node with this prefix
         #[arg(long, requires = "sequential", value_name = "PREFIX")]
         name: Option<String>,
     },
@@ -66,15 +63,15 @@ enum NodeCommand {
     #[command(after_help = "Example:
   fairhold node rm -r /jobs")]
     Rm {
-        /// Its path
+        /// Path of the node
         path: String,
-        /// With all below it
+        /// Remove all nodes below it too
         #[arg(short, long)]
         recursive: bool,
-        /// Only if it has this version
+        /// Remove it only if it has this version
         #[arg(long)]
         version: Option<i32>,
-        /// Only while a holder has this fencing token; append ;grant=ID to tell readers apart
+        /// Remove it only while a holder has this fencing token; append ;grant=ID to select one reader
         #[arg(long, value_name = "LOCK=TOKEN")]
         fence: Option<String>,
     },
@@ -83,47 +80,42 @@ enum NodeCommand {
   fairhold node ls /jobs")]
     #[command(alias = "list")]
     Ls {
-        /// Its path
+        /// Path of the node
         #[arg(default_value = "/")]
         path: String,
-        /// The page to show.
         #[command(flatten)]
         page: PageArgs,
-        /// Newer than what.
         #[command(flatten)]
-        news: NewsArgs,
+        long_poll: LongPollArgs,
     },
-    /// List all nodes below one
+    /// List all nodes below a node
     #[command(after_help = "Example:
   fairhold node tree /app")]
     Tree {
-        /// Its path
+        /// Path of the node
         #[arg(default_value = "/")]
         path: String,
-        /// The page to show.
         #[command(flatten)]
         page: PageArgs,
-        /// Newer than what.
         #[command(flatten)]
-        news: NewsArgs,
+        long_poll: LongPollArgs,
     },
-    /// Show a node's stat
+    /// Show the metadata of a node
     #[command(after_help = "Example:
   fairhold node stat /app/config")]
     Stat {
-        /// Its path
+        /// Path of the node
         path: String,
-        /// How fresh.
         #[command(flatten)]
         read: ReadArgs,
     },
-    /// Follow the changes of a node and of all below it
+    /// Print changes of a node and of all nodes below it as they happen
     #[command(after_help = "Example:
   fairhold node watch /app -o ndjson")]
     Watch {
-        /// Its path
+        /// Path of the node
         path: String,
-        /// Start at this revision, inclusive
+        /// Start at this revision, inclusive [default: now]
         #[arg(long, value_name = "REVISION")]
         from: Option<u64>,
     },
@@ -131,46 +123,46 @@ enum NodeCommand {
 
 #[derive(Debug, clap::Args)]
 struct PutArgs {
-    /// Its path, like /jobs/7
+    /// Path of the node, such as /jobs/7
     path: String,
-    /// The value; - or none reads standard input
+    /// New value; without it, or with -, reads standard input
     value: Option<String>,
     /// Create missing parents
     #[arg(long)]
     parents: bool,
-    /// Only if it has this version
+    /// Write only if it has this version
     #[arg(long)]
     version: Option<i32>,
-    /// Only if it exists
+    /// Write only if it exists
     #[arg(long, conflicts_with = "version")]
     exists: bool,
-    /// Only while a holder has this fencing token; append ;grant=ID to tell readers apart
+    /// Write only while a holder has this fencing token; append ;grant=ID to select one reader
     #[arg(long, value_name = "LOCK=TOKEN")]
     fence: Option<String>,
-    /// Make it ephemeral: it ends with this session
+    /// Make it ephemeral: it is removed when this session ends
     #[arg(long, value_name = "ID", conflicts_with_all = ["ttl", "container"])]
     session: Option<String>,
-    /// Remove it after it was unchanged for this long
+    /// Remove it when it has not changed for this long
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "container")]
     ttl: Option<Duration>,
-    /// Make it a container: the server removes it some time after its last child is gone
+    /// Make it a container: it is removed some time after its last child
     #[arg(long)]
     container: bool,
 }
 
-/// Asks and writes.
+/// Runs the command.
 pub(crate) fn main(args: &NodeArgs) -> ExitCode {
     remote::run(&args.remote, async |api| run(api, args).await)
 }
 
 async fn run(api: &Api, args: &NodeArgs) -> Result<(), Failure> {
-    let asked = args.remote.output;
+    let requested = args.remote.output;
     match &args.command {
-        NodeCommand::Get { path, news } => {
-            let reply = api.call(&news.of(ApiRequest::get(node_path(path)))).await?;
+        NodeCommand::Get { path, long_poll } => {
+            let reply = api.call(&long_poll.apply(ApiRequest::get(node_path(path)))).await?;
             Ok(output::unless_closed(output::write_bytes(&reply.body))?)
         }
-        NodeCommand::Put(put) => write(api, put, ApiRequest::change(Method::PUT, node_path(&put.path)), asked).await,
+        NodeCommand::Put(put) => write(api, put, ApiRequest::change(Method::PUT, node_path(&put.path)), requested).await,
         NodeCommand::Create { put, sequential: true, name } => {
             if put.version.is_some() || put.exists || put.container {
                 let why = "a sequential node is always new and cannot be a container: leave out --version, --exists and \
@@ -178,7 +170,7 @@ async fn run(api: &Api, args: &NodeArgs) -> Result<(), Failure> {
                 return Err(Failure::Usage(why.to_owned()));
             }
             let request = ApiRequest::change(Method::POST, node_path(&put.path)).flag("sequential", true);
-            write(api, put, request.parameter("name", name.as_ref()), asked).await
+            write(api, put, request.parameter("name", name.as_ref()), requested).await
         }
         NodeCommand::Create { put, sequential: false, .. } => {
             if put.version.is_some() || put.exists {
@@ -186,35 +178,35 @@ async fn run(api: &Api, args: &NodeArgs) -> Result<(), Failure> {
                 return Err(Failure::Usage(why.to_owned()));
             }
             let request = ApiRequest::change(Method::PUT, node_path(&put.path)).header("if-none-match", "*".to_owned());
-            write(api, put, request, asked).await
+            write(api, put, request, requested).await
         }
         NodeCommand::Rm { path, recursive, version, fence } => {
             let request = ApiRequest::change(Method::DELETE, node_path(path)).flag("recursive", *recursive);
             api.call(&conditions(request, *version, false, fence.as_ref())).await.map(|_| ())
         }
-        NodeCommand::Ls { path, page, news } => {
+        NodeCommand::Ls { path, page, long_poll } => {
             let request = ApiRequest::get(node_path(path)).flag("children", true).flag("meta", true);
-            list(api, &news.of(request), page, asked, &STATS).await.map(|_| ())
+            list(api, &long_poll.apply(request), page, requested, &STATS).await.map(|_| ())
         }
-        NodeCommand::Tree { path, page, news } => {
+        NodeCommand::Tree { path, page, long_poll } => {
             let request = ApiRequest::get(node_path(path)).flag("recursive", true).flag("meta", true);
-            list(api, &news.of(request), page, asked, &STATS).await.map(|_| ())
+            list(api, &long_poll.apply(request), page, requested, &STATS).await.map(|_| ())
         }
         NodeCommand::Stat { path, read } => {
-            let reply = api.call(&read.of(ApiRequest::get(node_path(path)).flag("meta", true))).await?;
-            if OutputFormat::is_body(asked) {
-                return form::write_body(&reply);
+            let reply = api.call(&read.apply(ApiRequest::get(node_path(path)).flag("meta", true))).await?;
+            if OutputFormat::is_body(requested) {
+                return format::write_body(&reply);
             }
             let stat: Value = reply.read()?;
             let mut table = Table::new(&["FIELD", "VALUE"]);
             for name in stat.as_object().into_iter().flatten().map(|(name, _)| name) {
                 table.row(vec![name.clone(), cell(&stat, name)]);
             }
-            form::write(&table.take(OutputFormat::of(asked)))
+            format::write(&table.take(OutputFormat::resolve(requested)))
         }
         NodeCommand::Watch { path, from } => {
             let watch = remote::client(&args.remote.connect, None)?.watch().tree(path);
-            watch::follow(watch::beginning(watch, *from), asked, false).await
+            watch::follow(watch::starting_at(watch, *from), requested, false).await
         }
     }
 }
@@ -236,7 +228,7 @@ fn conditions(request: ApiRequest, version: Option<i32>, exists: bool, fence: Op
     }
 }
 
-async fn write(api: &Api, put: &PutArgs, request: ApiRequest, asked: Option<OutputFormat>) -> Result<(), Failure> {
+async fn write(api: &Api, put: &PutArgs, request: ApiRequest, requested: Option<OutputFormat>) -> Result<(), Failure> {
     let value = match put.value.as_deref() {
         None | Some("-") => {
             let mut bytes = Vec::new();
@@ -248,5 +240,5 @@ async fn write(api: &Api, put: &PutArgs, request: ApiRequest, asked: Option<Outp
     let request = request.flag("parents", put.parents).parameter("session", put.session.as_ref());
     let request = request.parameter("ttl", put.ttl.map(duration::format)).flag("container", put.container).body(value);
     let reply = api.call(&conditions(request, put.version, put.exists, put.fence.as_ref())).await?;
-    show_one(&reply, asked, &PageFields(&["PATH", "VERSION", "REVISION"], &["path", "version", "revision"]))
+    show_one(&reply, requested, &PageFields(&["PATH", "VERSION", "REVISION"], &["path", "version", "revision"]))
 }

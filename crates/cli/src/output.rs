@@ -1,27 +1,28 @@
-//! Standard output. What reads it may go away at any time: that is the end of the output, not an error.
+//! Standard output and standard error. The reader of a pipe may go away at any time: this ends the output, and is not
+//! an error.
 
 use fairhold_types::text::harmless;
 use std::io::{self, Write};
 
-/// Writes all of it in one call, and flushes it to the reader.
+/// Writes a text to standard output in one call, and flushes it.
 pub(crate) fn write_stdout(text: &str) -> io::Result<()> {
     write_bytes(text.as_bytes())
 }
 
-/// The same with bytes.
+/// Writes bytes to standard output in one call, and flushes them.
 pub(crate) fn write_bytes(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(bytes)?;
     stdout.flush()
 }
 
-/// Says something on stderr that is not a part of the output.
+/// Writes a line to stderr, prefixed with the name of this program.
 pub(crate) fn note(text: &str) {
-    // Where it goes may be gone: the output and the exit code are what matters.
+    // Nobody may read stderr; the output and the exit code are what matters.
     writeln!(io::stderr(), "fairhold: {}", harmless(text)).ok();
 }
 
-/// A closed pipe is no failure of ours.
+/// Ignores a closed pipe.
 pub(crate) fn unless_closed(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -29,18 +30,12 @@ pub(crate) fn unless_closed(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Writes a line to stderr under the name of this program.
-pub(crate) fn say(text: &str) {
-    // Where it goes may be gone: the exit code says what can be said.
-    writeln!(io::stderr(), "fairhold: {}", harmless(text)).ok();
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_closed_pipe_is_no_failure_and_a_full_disk_is_one() {
+    fn a_full_disk_is_a_failure_and_a_closed_pipe_is_not() {
         assert!(unless_closed(Ok(())).is_ok());
         assert!(unless_closed(Err(io::ErrorKind::BrokenPipe.into())).is_ok());
         assert!(unless_closed(Err(io::ErrorKind::StorageFull.into())).is_err());

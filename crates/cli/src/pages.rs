@@ -1,36 +1,37 @@
-//! Answers that come in pages: one page that was asked for, or one after the other to the end, each written when it is there.
+//! Paginated answers: prints one requested page, or all pages, each when it arrives.
 
 use crate::remote::{
     Api, ApiRequest, Failure,
-    form::{self, OutputFormat, Table, cell},
+    format::{self, OutputFormat, Table, cell},
     reply::ApiReply,
 };
 use fairhold_types::limits::PAGE_MAX;
 use serde_json::Value;
 
-/// Which page of a listing.
+/// The part of a list to show.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PageArgs {
-    /// Show one page of at most so many [default: all; one page with -o json]
+    /// Show one page with at most this many items [default: all; with -o json, one page]
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<usize>,
-    /// Begin where an earlier page ended: its next_cursor
+    /// Start after an earlier page, at its next_cursor
     #[arg(long, value_name = "CURSOR")]
     pub(crate) cursor: Option<String>,
 }
 
-/// Asks for one page after the other, or for the one that was asked for, and shows each.
+/// Requests the selected page, or all pages one after the other, and shows each.
 pub(crate) async fn follow(
     api: &Api,
     request: &ApiRequest,
     page: &PageArgs,
-    asked: Option<OutputFormat>,
+    requested: Option<OutputFormat>,
     mut show: impl FnMut(&ApiReply) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    // A body is what the caller asked for, and no more.
-    let is_one = page.limit.is_some() || asked == Some(OutputFormat::Json);
+    // With `-o json` the output is exactly one body.
+    let is_one = page.limit.is_some() || requested == Some(OutputFormat::Json);
     let limit = page.limit.or((!is_one).then_some(PAGE_MAX));
-    let (mut cursor, mut request) = (page.cursor.clone(), request.clone());
+    let mut cursor = page.cursor.clone();
+    let mut request = request.clone();
     loop {
         let reply = api.call(&request.clone().parameter("limit", limit).parameter("cursor", cursor.as_ref())).await?;
         request = request.next_page();
@@ -43,34 +44,39 @@ pub(crate) async fn follow(
     }
 }
 
-/// Writes the items of a listing, and says how many there were.
+/// Prints the items of a list, and returns their number.
 pub(crate) async fn list(
     api: &Api,
     request: &ApiRequest,
     page: &PageArgs,
-    asked: Option<OutputFormat>,
+    requested: Option<OutputFormat>,
     fields: &PageFields,
 ) -> Result<usize, Failure> {
-    let (mut table, mut count) = (Table::new(fields.0), 0);
-    follow(api, request, page, asked, |reply| {
+    let mut table = Table::new(fields.0);
+    let mut count = 0;
+    follow(api, request, page, requested, |reply| {
         let body: Value = reply.read()?;
         count += body["items"].as_array().map_or(0, Vec::len);
-        if asked == Some(OutputFormat::Json) {
-            return form::write_body(reply);
+        if requested == Some(OutputFormat::Json) {
+            return format::write_body(reply);
         }
         for item in body["items"].as_array().into_iter().flatten() {
-            match asked {
-                Some(OutputFormat::Ndjson) => form::write_line(item)?,
+            match requested {
+                Some(OutputFormat::Ndjson) => format::write_line(item)?,
                 Some(OutputFormat::Table | OutputFormat::Plain | OutputFormat::Json) | None => fields.add(&mut table, item),
             }
         }
-        if asked == Some(OutputFormat::Ndjson) { Ok(()) } else { form::write(&table.take(OutputFormat::of(asked))) }
+        if requested == Some(OutputFormat::Ndjson) {
+            Ok(())
+        } else {
+            format::write(&table.take(OutputFormat::resolve(requested)))
+        }
     })
     .await?;
     Ok(count)
 }
 
-/// Headings, and the field below each; a dot goes one level down.
+/// The headings, and the field of each column; a dot separates a field of a nested object.
 pub(crate) struct PageFields(pub(crate) &'static [&'static str], pub(crate) &'static [&'static str]);
 
 impl PageFields {
@@ -83,12 +89,12 @@ impl PageFields {
     }
 }
 
-/// Writes one answer as one row.
-pub(crate) fn show_one(reply: &ApiReply, asked: Option<OutputFormat>, fields: &PageFields) -> Result<(), Failure> {
-    if OutputFormat::is_body(asked) {
-        return form::write_body(reply);
+/// Prints an answer as one row.
+pub(crate) fn show_one(reply: &ApiReply, requested: Option<OutputFormat>, fields: &PageFields) -> Result<(), Failure> {
+    if OutputFormat::is_body(requested) {
+        return format::write_body(reply);
     }
     let mut table = Table::new(fields.0);
     fields.add(&mut table, &reply.read()?);
-    form::write(&table.take(OutputFormat::of(asked)))
+    format::write(&table.take(OutputFormat::resolve(requested)))
 }

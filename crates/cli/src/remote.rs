@@ -1,50 +1,40 @@
-//! What all commands share that ask a cluster: where it is, how answers are written, and what the exit codes mean.
+//! What all commands that call a cluster share: the connection, the output formats, failures and their exit codes.
 
-pub(crate) mod api;
+mod api;
 mod args;
 pub(crate) mod failure;
-pub(crate) mod form;
+pub(crate) mod format;
 pub(crate) mod reply;
 pub(crate) mod request;
 
 pub(crate) use api::Api;
-pub(crate) use args::{ConnectArgs, NewsArgs, ReadArgs, RemoteArgs, pair};
+pub(crate) use args::{ConnectArgs, LongPollArgs, ReadArgs, RemoteArgs, endpoint, pair};
 pub(crate) use failure::Failure;
 pub(crate) use request::ApiRequest;
 
 use fairhold_client::Client;
 use std::process::ExitCode;
 
-/// The Rust client, for what goes on over many nodes. Needs a runtime.
+/// The Rust client. Needs a runtime.
 pub(crate) fn client(connect: &ConnectArgs, owner: Option<String>) -> Result<Client, Failure> {
-    let mut builder = Client::builder().timeout(connect.timeout);
-    for url in &connect.endpoint {
-        builder = builder.endpoint(api::endpoint(url)?);
-    }
+    let mut builder = connect.client_builder()?.timeout(connect.timeout);
     if let Some(owner) = owner {
         builder = builder.owner(owner);
-    }
-    if let Some(cluster) = connect.cluster_id {
-        builder = builder.cluster_id(cluster);
-    }
-    if let Some(token) = connect.auth_token()? {
-        builder = builder.auth_token(token);
     }
     builder.build().map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// Runs what asks the cluster, on a runtime of one thread. What that leaves behind, like a name that is looked up still, holds up
-/// nobody.
+/// Runs a command's calls on a single-threaded runtime. Work that is left behind, such as a DNS lookup in progress,
+/// does not delay the exit.
 pub(crate) fn run(remote: &RemoteArgs, work: impl AsyncFnOnce(&Api) -> Result<(), Failure>) -> ExitCode {
     let done = (|| {
-        let api = Api::new(&remote.connect)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let done = runtime.block_on(work(&api));
+        let done = runtime.block_on(async { work(&Api::new(&remote.connect)?).await });
         runtime.shutdown_background();
         done
     })();
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.exit(remote.output == Some(form::OutputFormat::Json)),
+        Err(failure) => failure.exit(remote.output == Some(format::OutputFormat::Json)),
     }
 }

@@ -1,46 +1,46 @@
-//! One node as a process: opens the storage, starts every part, waits for the end, and ends in good order.
+//! One node as a process: opens the storage, starts the server, waits for a stop signal, and shuts down in order.
 //!
-//! Three runtimes: Raft with the peers has a thread of its own, and so has the node's clock, so that neither a flood of requests
-//! nor a look at a million sessions can hold up a heartbeat.
+//! There are three runtimes. Raft with its peer connections has its own thread, and so has the node's clock: neither a
+//! flood of requests nor a scan of a million sessions can delay a heartbeat.
 
 mod admin_token;
-mod again;
 mod allocator;
 pub(crate) mod args;
 mod error;
-mod files;
-mod guard;
+mod free_space;
+mod hardening;
 mod host;
 mod listeners;
 pub(crate) mod memory;
+mod open_files;
 mod parent;
-mod parts;
 mod peer_key;
 mod process;
-mod room;
+mod restart;
 mod secret_file;
+mod server;
 
 pub(crate) use error::ServeError;
 
 use crate::{config::ServeConfig, signals::StopSignals, telemetry};
-use parts::Parts;
+use server::Server;
 use std::{io, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
-/// Threads of Raft and peers. A log entry passes through some twenty tasks that each wake the next: a second thread would be
-/// woken for every other of them, which costs more than it does.
+/// Threads of Raft and the peer connections. A log entry passes through about twenty tasks, each of which wakes the
+/// next. With a second thread, waking it would cost more than it gains.
 const RAFT_THREADS: usize = 1;
 /// Threads of the node's clock.
 const CLOCK_THREADS: usize = 1;
-/// How long a thread for work that blocks is kept when it has none. Snapshots come every few seconds under load: a thread that
-/// ended after each would leave what it had freed to nobody, and the next one would take memory of its own.
+/// How long an idle thread for blocking work is kept. Under load, a snapshot starts every few seconds: if its thread
+/// ended each time, no thread would reuse the memory that it freed, and the next one would allocate more.
 const IDLE_THREAD_KEPT: Duration = Duration::from_secs(3_600);
-/// The exit code of a node that was asked twice to end.
+/// The exit code after a second stop signal.
 const EXIT_AT_ONCE: i32 = 1;
-/// How long work that blocks, a write to the disk, may take at the very end.
+/// How long blocking work, such as a write to the disk, may take at the very end.
 const RUNTIME_END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Runs the node until it is asked to end, or cannot go on.
+/// Runs the node until it receives a stop signal or fails.
 pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
     let filter = telemetry::filter(&config.log).map_err(ServeError::Telemetry)?;
     telemetry::start(filter).map_err(|error| ServeError::Telemetry(error.to_string()))?;
@@ -55,8 +55,8 @@ pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
         StopSignals::new().map_err(ServeError::Runtime)?
     };
     tracing::info!(node = config.id, version = env!("CARGO_PKG_VERSION"), data = %config.data.display(), "starting");
-    guard::raise(config.exit_with_parent);
-    config.limits = files::fit(config.limits)?;
+    hardening::harden(config.exit_with_parent);
+    config.limits = open_files::fit_connections(config.limits)?;
     if config.members.len().is_multiple_of(2) {
         tracing::warn!(
             members = config.members.len(),
@@ -68,12 +68,12 @@ pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
 
     let result = http.block_on(async {
         let starting = async {
-            let storage = room::open_storage(&config).await?;
-            Parts::start(&config, storage, (admin, keys), raft.handle(), clock.handle()).await
+            let storage = free_space::open_storage(&config).await?;
+            Server::start(&config, storage, (admin, keys), raft.handle(), clock.handle()).await
         };
-        let mut parts = tokio::select! {
+        let mut server = tokio::select! {
             biased;
-            reason = asked_to_end(&mut signals, parent_gone.clone()) => {
+            reason = stop_requested(&mut signals, parent_gone.clone()) => {
                 tracing::info!("{reason} before the start was complete");
                 return Ok(());
             }
@@ -81,18 +81,19 @@ pub(crate) fn run(mut config: ServeConfig) -> Result<(), ServeError> {
         };
         tokio::select! {
             biased;
-            reason = asked_to_end(&mut signals, parent_gone.clone()) => {
+            reason = stop_requested(&mut signals, parent_gone.clone()) => {
                 tracing::info!("{reason}: shutting down cleanly; a second signal ends the process at once");
                 tokio::select! {
                     biased;
                     again = signals.received() => end_at_once(again),
-                    () = parts.stop() => Ok(()),
+                    () = server.stop() => Ok(()),
                 }
             }
-            error = parts.failed(&config) => Err(error),
+            error = server.failed(&config) => Err(error),
         }
     });
-    // Also after a failure: the log's library has threads and globals of its own, and aborts a process that exits between them.
+    // Also after a failure: RocksDB has its own threads and globals, and aborts a process that exits while they are in
+    // use.
     http.shutdown_timeout(RUNTIME_END_TIMEOUT);
     clock.shutdown_timeout(RUNTIME_END_TIMEOUT);
     raft.shutdown_timeout(RUNTIME_END_TIMEOUT);
@@ -110,13 +111,14 @@ fn runtime(name: &str, threads: Option<usize>) -> io::Result<Runtime> {
     builder.thread_name(name).thread_keep_alive(IDLE_THREAD_KEPT).enable_all().build()
 }
 
-/// A second signal means that the operator does not want to wait. Like a crash, it loses nothing that was acknowledged.
+/// A second signal means that the operator does not want to wait. Like a crash, this loses nothing that was
+/// acknowledged.
 fn end_at_once(signal: &str) -> ! {
     tracing::warn!("{signal} again: ending at once");
     std::process::exit(EXIT_AT_ONCE)
 }
 
-async fn asked_to_end(signals: &mut StopSignals, parent_gone: Option<parent::Gone>) -> &'static str {
+async fn stop_requested(signals: &mut StopSignals, parent_gone: Option<parent::Gone>) -> &'static str {
     let gone = async {
         match parent_gone {
             Some(gone) => gone.wait().await,

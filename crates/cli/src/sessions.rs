@@ -1,21 +1,20 @@
-//! `fairhold sessions`: which clients are alive and what they own; opening one, keeping it alive, and ending one.
+//! `fairhold sessions`: lists and shows sessions, opens them, keeps them alive and ends them.
 
 use crate::{
     grants::RENEWED,
     pages::{self, PageArgs, PageFields, list, show_one},
     remote::{
         self, Api, ApiRequest, Failure, ReadArgs, RemoteArgs,
-        form::{self, OutputFormat, Table, cell},
+        format::{self, OutputFormat, Table, cell},
         request::encode,
     },
 };
 use clap::Subcommand;
+use fairhold_client::Method;
 use fairhold_types::{Code, duration};
-use reqwest::Method;
 use serde_json::{Value, json};
 use std::{process::ExitCode, time::Duration};
 
-/// What `sessions` was told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SessionsArgs {
     #[command(subcommand)]
@@ -31,97 +30,96 @@ enum SessionsCommand {
   fairhold sessions ls")]
     #[command(alias = "list")]
     Ls {
-        /// The page to show.
         #[command(flatten)]
         page: PageArgs,
-        /// How fresh.
         #[command(flatten)]
         read: ReadArgs,
     },
-    /// Show what a session owns
+    /// Show the grants and nodes of a session
     #[command(after_help = "Example:
   fairhold sessions show 41")]
     Show {
-        /// Its number, or its secret id
+        /// Number or secret id of the session
         #[arg(value_name = "NUMBER|ID")]
         session: String,
-        /// The page to show.
         #[command(flatten)]
         page: PageArgs,
-        /// How fresh.
         #[command(flatten)]
         read: ReadArgs,
     },
-    /// Open a session and print its secret id and its number: it owns the grants and nodes that name it, and they end with it
-    #[command(after_help = "Keep the session alive well within its ttl: otherwise it expires.
+    /// Open a session and print its secret id and number
+    #[command(
+        after_help = "Grants and nodes can name the session as their owner: they end with it. Send keepalives well within its
+ttl: otherwise it expires.
 
 Example:
-  fairhold sessions open --ttl 1m --name worker-3 --meta host=n7")]
+  fairhold sessions open --ttl 1m --name worker-3 --meta host=n7"
+    )]
     Open {
-        /// How long it lives without a keepalive [default: 30s]
+        /// Expire after this long without a keepalive [default: 30s]
         #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
         ttl: Option<Duration>,
-        /// Its name, for people
+        /// Show people this name
         #[arg(long, value_name = "TEXT")]
         name: Option<String>,
-        /// A key and a value, for people; repeatable
+        /// Show people this key and value; repeatable
         #[arg(long, value_name = "KEY=VALUE", value_parser = remote::pair)]
         meta: Vec<(String, String)>,
     },
-    /// Keep sessions alive; exits with 1 if one of them has ended
+    /// Keep sessions alive; exit with 1 if one of them has ended
     #[command(after_help = "Example:
   fairhold sessions keepalive 5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e")]
     Keepalive {
-        /// Their secret ids
+        /// Secret ids of the sessions
         #[arg(value_name = "ID", required = true)]
         ids: Vec<String>,
     },
-    /// Close your session: this releases everything that it owns, in one step
+    /// Close your session and release everything that it owns, in one step
     #[command(after_help = "Example:
   fairhold sessions close 5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e")]
     Close {
-        /// Its secret id
+        /// Secret id of the session
         id: String,
     },
     /// End a session and everything that it owns (for administrators)
     #[command(after_help = "Example:
   fairhold sessions end 41 --reason 'its host is gone' --auth-token-file admin")]
     End {
-        /// Its number
+        /// Number of the session
         number: u64,
-        /// Why
+        /// Record this reason
         #[arg(long)]
         reason: Option<String>,
     },
 }
 
-/// Asks and writes.
+/// Runs the command.
 pub(crate) fn main(args: &SessionsArgs) -> ExitCode {
     remote::run(&args.remote, async |api| run(api, args).await)
 }
 
 async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
-    let asked = args.remote.output;
+    let requested = args.remote.output;
     match &args.command {
         SessionsCommand::Ls { page, read } => {
             let fields = PageFields(
                 &["SESSION", "NAME", "TTL", "OPENED AT", "EPHEMERAL NODES"],
                 &["number", "name", "ttl", "opened_at", "ephemeral_count"],
             );
-            list(api, &read.of(ApiRequest::get("/v1/sessions")), page, asked, &fields).await.map(|_| ())
+            list(api, &read.apply(ApiRequest::get("/v1/sessions")), page, requested, &fields).await.map(|_| ())
         }
         SessionsCommand::Show { session, page, read } => {
-            show(api, &read.of(ApiRequest::get(format!("/v1/sessions/{}", encode(session)))), page, asked).await
+            show(api, &read.apply(ApiRequest::get(format!("/v1/sessions/{}", encode(session)))), page, requested).await
         }
         SessionsCommand::Open { ttl, name, meta } => {
             let meta: serde_json::Map<String, Value> = meta.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
             let body = json!({ "ttl": ttl.map(duration::format), "name": name, "meta": meta });
             let reply = api.call(&ApiRequest::change(Method::POST, "/v1/sessions").json(&body)).await?;
-            show_one(&reply, asked, &PageFields(&["ID", "SESSION", "TTL"], &["id", "number", "ttl"]))
+            show_one(&reply, requested, &PageFields(&["ID", "SESSION", "TTL"], &["id", "number", "ttl"]))
         }
-        SessionsCommand::Keepalive { ids } => keep_alive(api, ids, asked).await,
+        SessionsCommand::Keepalive { ids } => keep_alive(api, ids, requested).await,
         SessionsCommand::Close { id } => {
-            // A number is an administrator's word for it, and another command.
+            // Only administrators can end a session by its number, with another command.
             if id.bytes().all(|byte| byte.is_ascii_digit()) && id.len() < 20 {
                 return Err(Failure::Usage(format!(
                     "close takes the secret id; to end a session by its number, use: sessions end {id}"
@@ -137,12 +135,13 @@ async fn run(api: &Api, args: &SessionsArgs) -> Result<(), Failure> {
     }
 }
 
-/// What it owns: a row each, of one page after the other.
-async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, asked: Option<OutputFormat>) -> Result<(), Failure> {
-    let (mut table, mut is_first) = (Table::new(&["WHAT", "NAME", "STATE"]), true);
-    pages::follow(api, request, page, asked, |reply| {
-        if OutputFormat::is_body(asked) {
-            return form::write_body(reply);
+/// Prints a row for each grant and node of a session, page by page.
+async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, requested: Option<OutputFormat>) -> Result<(), Failure> {
+    let mut table = Table::new(&["WHAT", "NAME", "STATE"]);
+    let mut is_first = true;
+    pages::follow(api, request, page, requested, |reply| {
+        if OutputFormat::is_body(requested) {
+            return format::write_body(reply);
         }
         let session: Value = reply.read()?;
         if std::mem::take(&mut is_first) {
@@ -154,22 +153,22 @@ async fn show(api: &Api, request: &ApiRequest, page: &PageArgs, asked: Option<Ou
         for path in session["ephemeral_nodes"].as_array().into_iter().flatten() {
             table.row(vec!["node".to_owned(), path.as_str().unwrap_or("-").to_owned(), "-".to_owned()]);
         }
-        form::write(&table.take(OutputFormat::of(asked)))
+        format::write(&table.take(OutputFormat::resolve(requested)))
     })
     .await
 }
 
-/// One by its own call, which says for how long it lives; several by one call.
-async fn keep_alive(api: &Api, ids: &[String], asked: Option<OutputFormat>) -> Result<(), Failure> {
+/// Renews one session by its own call, which returns its expiry, or several sessions by one call.
+async fn keep_alive(api: &Api, ids: &[String], requested: Option<OutputFormat>) -> Result<(), Failure> {
     if let [id] = ids {
         let reply = api.call(&ApiRequest::change(Method::POST, format!("/v1/sessions/{}/keepalive", encode(id)))).await?;
-        return show_one(&reply, asked, &RENEWED);
+        return show_one(&reply, requested, &RENEWED);
     }
     let request = ApiRequest::change(Method::POST, "/v1/sessions/keepalive").json(&json!({ "ids": ids }));
     let reply = api.call(&request).await?;
     let kept: Value = reply.read()?;
-    if OutputFormat::is_body(asked) {
-        form::write_body(&reply)?;
+    if OutputFormat::is_body(requested) {
+        format::write_body(&reply)?;
     } else {
         let mut table = Table::new(&["ID", "STATE"]);
         for (list, state) in [("renewed", "alive"), ("expired", "ended")] {
@@ -177,10 +176,10 @@ async fn keep_alive(api: &Api, ids: &[String], asked: Option<OutputFormat>) -> R
                 table.row(vec![id.as_str().unwrap_or("-").to_owned(), state.to_owned()]);
             }
         }
-        form::write(&table.take(OutputFormat::of(asked)))?;
+        format::write(&table.take(OutputFormat::resolve(requested)))?;
     }
     match kept["expired"].as_array().map_or(0, Vec::len) {
         0 => Ok(()),
-        ended => Err(Failure::Ended(format!("{ended} of {} sessions have ended, or were never opened", ids.len()))),
+        ended => Err(Failure::Ended(format!("{ended} of {} sessions have ended or never existed", ids.len()))),
     }
 }

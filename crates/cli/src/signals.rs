@@ -1,9 +1,9 @@
-//! How a process is asked to end.
+//! The signals that stop a process.
 
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals that ask for an end. From its making on, they no longer end the process by themselves.
+/// Receives the stop signals, which no longer terminate the process by themselves.
 #[derive(Debug)]
 pub(crate) struct StopSignals {
     terminate: Signal,
@@ -12,7 +12,7 @@ pub(crate) struct StopSignals {
 }
 
 impl StopSignals {
-    /// Takes the signals over. Needs a runtime.
+    /// Installs the handlers. Needs a runtime.
     pub(crate) fn new() -> io::Result<StopSignals> {
         Ok(StopSignals {
             terminate: signal(SignalKind::terminate())?,
@@ -21,7 +21,7 @@ impl StopSignals {
         })
     }
 
-    /// Waits for one, and says which.
+    /// Waits for a signal, and returns its name.
     pub(crate) async fn received(&mut self) -> &'static str {
         tokio::select! {
             biased;

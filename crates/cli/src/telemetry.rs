@@ -1,4 +1,4 @@
-//! Logs of a node: lines on standard error. Panics are logged too, and end the process.
+//! The log of a node: lines on standard error. Panics are logged too, and abort the process.
 
 use std::{
     backtrace::{Backtrace, BacktraceStatus},
@@ -8,7 +8,8 @@ use std::{
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{EnvFilter, util::TryInitError};
 
-/// Reads a filter, as `info,fairhold_raft=debug`. A word alone must be a level: as a target it would turn off all other logs.
+/// Parses a filter, such as `info,fairhold_raft=debug`. A single word must be a level: as a target, it would turn off
+/// all other logs.
 pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
     let is_word = |part: &str| !part.is_empty() && !part.contains(['=', '[']);
     let wrong = text.split(',').map(str::trim).find(|part| is_word(part) && part.parse::<LevelFilter>().is_err());
@@ -18,25 +19,26 @@ pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
     }
 }
 
-/// Begins to log.
+/// Starts logging.
 pub(crate) fn start(filter: EnvFilter) -> Result<(), TryInitError> {
     use tracing_subscriber::util::SubscriberInitExt;
 
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colour);
-    // A line that cannot be written, to a file on a full disk, is lost. To complain of it at the same place would be a panic.
+    // A line that cannot be written, for example to a full disk, is lost. An error message in the same place would
+    // panic.
     lines.log_internal_errors(false).finish().try_init()
 }
 
-/// From here on a panic in any thread ends the process: a node of which a part has died must not go on voting and promising.
-/// Only that of a command is caught, and noted first.
+/// Makes a panic in any thread abort the process: a node that has lost a thread must not continue to vote and
+/// acknowledge. Only a panic in a replicated command is caught, and it is logged first.
 pub(crate) fn abort_on_panic() {
     panic::set_hook(Box::new(|panic| {
         if fairhold_raft::defect::is_caught_here() {
             tracing::error!("a defect in fairhold: a command panicked: {panic}");
             return;
         }
-        tracing::error!("a defect in fairhold, this process ends: {panic}");
+        tracing::error!("a defect in fairhold: this process aborts: {panic}");
         let backtrace = Backtrace::capture();
         if backtrace.status() == BacktraceStatus::Captured {
             eprintln!("{backtrace}");
@@ -50,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_that_is_no_level_is_refused_and_does_not_silence_the_log() {
+    fn a_word_that_is_not_a_level_is_refused_instead_of_silencing_the_log() {
         for good in ["info", "WARN", "off", "info,openraft=error", "info,fairhold_raft=debug", "fairhold=trace", ""] {
             assert!(filter(good).is_ok(), "{good}");
         }

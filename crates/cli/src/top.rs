@@ -1,30 +1,29 @@
-//! `fairhold top`: the locks for which is waited longest, who holds them, who waits, and the nodes, live.
+//! `fairhold top`: the nodes, the locks with the longest waits and one queue, live.
 //!
-//! One task looks at the cluster, the terminal's loop draws what it saw last: so keys work while nodes do not answer, and the
-//! age of what is shown is always shown too.
+//! One task polls the cluster, and the terminal loop draws its last result. Keys work while nodes do not answer, and
+//! the screen shows how old its content is.
 
+mod poller;
 mod view;
-mod watcher;
 
 use crate::{
+    keys::{self, Key},
     remote::{Api, ConnectArgs, Failure},
     signals::StopSignals,
 };
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use poller::{Poller, TopFrame};
 use std::{
     io::{self, IsTerminal as _},
     process::ExitCode,
     time::Duration,
 };
 use tokio::sync::watch;
-use watcher::{TopFrame, Watcher};
 
-/// How often keys and signals are looked for, and the screen is drawn.
+/// How often the loop checks keys and signals, and draws the screen.
 const KEYS_EVERY: Duration = Duration::from_millis(100);
 
-/// What `top` was told.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Keys: up and down select the lock whose queue is shown; q quits.
+#[command(after_help = "Keys: Up and Down select the lock whose queue is shown; q quits.
 
 Example:
   fairhold top -e http://n2:7171")]
@@ -33,7 +32,7 @@ pub(crate) struct TopArgs {
     connect: ConnectArgs,
 }
 
-/// Shows it until it is stopped.
+/// Runs until the user quits.
 pub(crate) fn main(args: &TopArgs) -> ExitCode {
     if !io::stdout().is_terminal() {
         let why = "top needs a terminal; in a pipe, use `fairhold locks ls --sort longest_wait`";
@@ -46,65 +45,36 @@ pub(crate) fn main(args: &TopArgs) -> ExitCode {
 }
 
 fn show(args: &TopArgs) -> Result<(), Failure> {
-    let api = Api::new(&args.connect)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let api = runtime.block_on(async { Api::new(&args.connect) })?;
     let mut signals = runtime.block_on(async { StopSignals::new() })?;
-    let (tell, told) = watch::channel(TopFrame::default());
-    let choice = watch::Sender::new(None);
-    runtime.spawn(Watcher::new(api, &args.connect.endpoint).run(tell, choice.subscribe()));
-    // From here on the terminal is ours; it is restored on a panic too.
+    let (publish, frames) = watch::channel(TopFrame::default());
+    let selection = watch::Sender::new(None);
+    runtime.spawn(Poller::new(api, &args.connect.endpoint).run(publish, selection.subscribe()));
+    // Takes over the terminal; a panic restores it too.
     let mut terminal = ratatui::try_init()?;
     let shown = (|| {
-        let mut chosen = 0_usize;
+        let mut selected = 0_usize;
         loop {
             let is_stopped = runtime.block_on(async { tokio::time::timeout(Duration::ZERO, signals.received()).await.is_ok() });
             if is_stopped {
                 return Ok(());
             }
-            let look = told.borrow().clone();
-            chosen = chosen.min(look.locks.len().saturating_sub(1));
-            let name = look.locks.get(chosen).and_then(|lock| lock["lock"].as_str()).map(str::to_owned);
-            choice.send_if_modified(|known| std::mem::replace(known, name.clone()) != name);
-            terminal.draw(|frame| view::draw(frame, &look, chosen))?;
-            match key()? {
-                TopKey::Quit => return Ok(()),
-                TopKey::Up => chosen = chosen.saturating_sub(1),
-                TopKey::Down => chosen += 1,
-                TopKey::None => {}
+            let content = frames.borrow().clone();
+            selected = selected.min(content.locks.len().saturating_sub(1));
+            let name = content.locks.get(selected).and_then(|lock| lock["lock"].as_str()).map(str::to_owned);
+            selection.send_if_modified(|known| std::mem::replace(known, name.clone()) != name);
+            terminal.draw(|frame| view::draw(frame, &content, selected))?;
+            match keys::read(KEYS_EVERY)? {
+                Key::Quit => return Ok(()),
+                Key::Up => selected = selected.saturating_sub(1),
+                Key::Down => selected += 1,
+                Key::None => {}
             }
         }
     })();
     ratatui::restore();
-    // A look that is under way need not end.
+    // A request in flight need not finish.
     runtime.shutdown_background();
     shown
-}
-
-enum TopKey {
-    Quit,
-    Up,
-    Down,
-    None,
-}
-
-fn key() -> io::Result<TopKey> {
-    if !event::poll(KEYS_EVERY)? {
-        return Ok(TopKey::None);
-    }
-    let Event::Key(key) = event::read()? else { return Ok(TopKey::None) };
-    if key.kind == KeyEventKind::Release {
-        return Ok(TopKey::None);
-    }
-    if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
-        return Ok(TopKey::Quit);
-    }
-    Ok(if matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
-        TopKey::Quit
-    } else if matches!(key.code, KeyCode::Up | KeyCode::Char('k')) {
-        TopKey::Up
-    } else if matches!(key.code, KeyCode::Down | KeyCode::Char('j')) {
-        TopKey::Down
-    } else {
-        TopKey::None
-    })
 }

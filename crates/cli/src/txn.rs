@@ -1,10 +1,10 @@
-//! `fairhold txn`: conditions and operations from a file, in one step.
+//! `fairhold txn`: conditions and operations from a file, in one transaction.
 
 use crate::remote::{
     self, ApiRequest, Failure, RemoteArgs,
-    form::{self, OutputFormat, cell},
+    format::{self, OutputFormat, cell},
 };
-use reqwest::Method;
+use fairhold_client::Method;
 use serde_json::Value;
 use std::{
     fs,
@@ -16,9 +16,9 @@ use std::{
 /// The conditions did not hold.
 const EXIT_ELSE: u8 = 1;
 
-/// What `txn` was told.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit codes: 0 the conditions held, 1 they did not (`else` was run) or the transaction was refused.
+#[command(
+    after_help = "Exit codes: 0 the conditions held (`then` ran); 1 they did not (`else` ran), or the transaction was refused.
 
 Example:
   fairhold txn -f change.json
@@ -26,16 +26,17 @@ Example:
 change.json: all or nothing, in one step, at one revision
   {\"if\":   [{\"path\": \"/jobs/7\", \"version\": 3}, {\"fence\": {\"lock\": \"deploy\", \"token\": 42}}],
    \"then\": [{\"put\": {\"path\": \"/jobs/7\", \"value\": \"done\"}}, {\"delete\": {\"path\": \"/jobs/7/owner\"}}],
-   \"else\": [{\"create\": {\"path\": \"/late\", \"sequential\": true}}]}")]
+   \"else\": [{\"create\": {\"path\": \"/late\", \"sequential\": true}}]}"
+)]
 pub(crate) struct TxnArgs {
-    /// The transaction as JSON: {"if": […], "then": […], "else": […]}; - reads standard input
+    /// Read the transaction from this JSON file; - reads standard input
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
     remote: RemoteArgs,
 }
 
-/// Asks and writes.
+/// Runs the command.
 pub(crate) fn main(args: &TxnArgs) -> ExitCode {
     let mut succeeded = true;
     let code = remote::run(&args.remote, async |api| {
@@ -50,11 +51,11 @@ pub(crate) fn main(args: &TxnArgs) -> ExitCode {
         let reply = api.call(&request.body(body)).await?;
         let answer: Value = reply.read()?;
         succeeded = answer["succeeded"] == true;
-        match OutputFormat::of(args.remote.output) {
-            OutputFormat::Json | OutputFormat::Ndjson => form::write_body(&reply),
+        match OutputFormat::resolve(args.remote.output) {
+            OutputFormat::Json | OutputFormat::Ndjson => format::write_body(&reply),
             OutputFormat::Table | OutputFormat::Plain => {
                 let done = if succeeded { "then" } else { "else" };
-                form::write(&format!("{done}\trevision {}\n", cell(&answer, "revision")))
+                format::write(&format!("{done}\trevision {}\n", cell(&answer, "revision")))
             }
         }
     });

@@ -1,6 +1,6 @@
-//! The versions of the formats that this program uses on disk and between nodes, for operators who upgrade node by node.
+//! The versions of the formats on disk and between nodes, for operators who upgrade node by node.
 
-/// As `version` prints it.
+/// The output of `version`.
 pub(crate) fn text() -> String {
     let versions = [
         ("fairhold", env!("CARGO_PKG_VERSION").to_owned()),

@@ -1,10 +1,10 @@
-//! `fairhold watch`: what happens, as it happens, until it is stopped. It goes on by itself when a node is gone.
+//! `fairhold watch`: prints events until you stop it. It continues at another node when one is gone.
 
 use crate::{
     output,
     remote::{
         self, Failure, RemoteArgs,
-        form::{OutputFormat, cell, harmless},
+        format::{OutputFormat, cell, harmless},
     },
 };
 use fairhold_client::{Watch, WatchEvent};
@@ -18,38 +18,37 @@ use std::{
     process::ExitCode,
 };
 
-/// What `watch` was told.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  fairhold watch                                 everything
-  fairhold watch /app --initial                  a node and all below it, beginning with what is there
+  fairhold watch                                 all changes
+  fairhold watch /app --initial                  a node and all nodes below it, starting with the current state
   fairhold watch --lock orders --below -o ndjson     the lock orders and all locks below it
-  fairhold watch --session 41                    what becomes of a session and of its grants")]
+  fairhold watch --session 41                    a session and its grants")]
 pub(crate) struct WatchArgs {
-    /// A node of the tree, with all below it [default: everything]
+    /// Path of a node to watch with all nodes below it [default: everything]
     path: Option<String>,
-    /// The node of PATH alone
+    /// Watch only the node at PATH
     #[arg(long, requires = "path", conflicts_with = "children")]
     only: bool,
-    /// The node of PATH and its direct children
+    /// Watch the node at PATH and its direct children
     #[arg(long, requires = "path")]
     children: bool,
-    /// All locks
+    /// Watch all locks
     #[arg(long)]
     locks: bool,
-    /// One lock
+    /// Watch this lock
     #[arg(long, value_name = "NAME")]
     lock: Option<String>,
-    /// Also all locks below that of --lock
+    /// Watch all locks below that of --lock too
     #[arg(long, requires = "lock")]
     below: bool,
-    /// One session, by its number, and its grants
+    /// Watch the session with this number and its grants
     #[arg(long, value_name = "NUMBER")]
     session: Option<u64>,
-    /// All sessions
+    /// Watch all sessions
     #[arg(long)]
     sessions: bool,
-    /// Start at this revision, inclusive
+    /// Start at this revision, inclusive [default: now]
     #[arg(long, value_name = "REVISION", conflicts_with = "initial")]
     from: Option<u64>,
     /// Start with the current state
@@ -59,7 +58,7 @@ pub(crate) struct WatchArgs {
     remote: RemoteArgs,
 }
 
-/// Follows and writes.
+/// Runs the command.
 pub(crate) fn main(args: &WatchArgs) -> ExitCode {
     remote::run(&args.remote, async |_| {
         let mut watch = remote::client(&args.remote.connect, None)?.watch();
@@ -79,37 +78,37 @@ pub(crate) fn main(args: &WatchArgs) -> ExitCode {
         watch = if args.locks { watch.locks() } else { watch };
         watch = if args.sessions { watch.sessions() } else { watch };
         watch = if args.initial { watch.initial() } else { watch };
-        let is_told = !args.remote.connect.quiet && io::stderr().is_terminal();
-        follow(beginning(watch, args.from), args.remote.output, is_told).await
+        let reports_start = !args.remote.connect.quiet && io::stderr().is_terminal();
+        follow(starting_at(watch, args.from), args.remote.output, reports_start).await
     })
 }
 
-/// From a revision on, where one is named.
-pub(crate) fn beginning(watch: Watch, from: Option<u64>) -> Watch {
+/// Starts the watch at a revision, if there is one.
+pub(crate) fn starting_at(watch: Watch, from: Option<u64>) -> Watch {
     match from {
         Some(from) => watch.from(Revision(from)),
         None => watch,
     }
 }
 
-/// Writes a line for each event, over whichever nodes are there, until nobody reads. If `is_told`, it says on stderr from where
-/// on it watches: an empty screen says nothing.
-pub(crate) async fn follow(watch: Watch, asked: Option<OutputFormat>, mut is_told: bool) -> Result<(), Failure> {
+/// Prints a line for each event until the reader is gone. With `reports_start`, reports on stderr where the watch
+/// starts: without events, the screen stays empty.
+pub(crate) async fn follow(watch: Watch, requested: Option<OutputFormat>, mut reports_start: bool) -> Result<(), Failure> {
     let mut watching = watch.await.map_err(|error| Failure::from_client(&error))?;
-    while let Some(told) = watching.next().await {
-        // As the servers write them, and two more that the client has found out.
-        let told = told.map_err(|error| Failure::from_client(&error))?;
-        if let (true, WatchEvent::Bookmark(revision)) = (is_told, &told) {
-            output::note(&format!("watching from revision {revision} on; Ctrl-C ends it"));
+    while let Some(event) = watching.next().await {
+        // The events of the servers, and two that the client adds.
+        let event = event.map_err(|error| Failure::from_client(&error))?;
+        if let (true, WatchEvent::Bookmark(revision)) = (reports_start, &event) {
+            output::note(&format!("watching from revision {revision}; stop with Ctrl-C"));
         }
-        is_told = false;
-        let line = match told {
+        reports_start = false;
+        let line = match event {
             WatchEvent::Change(line) => serde_json::to_string(&line),
             WatchEvent::Bookmark(revision) => serde_json::to_string(&WatchLine { revision, what: What::Bookmark }),
             WatchEvent::Compacted { oldest } => Ok(format!(r#"{{"revision":{oldest},"type":"reset"}}"#)),
             WatchEvent::Restarted | _ => Ok(r#"{"revision":0,"type":"initial_again"}"#.to_owned()),
         };
-        match write_line(&line.map_err(io::Error::from)?, asked) {
+        match write_line(&line.map_err(io::Error::from)?, requested) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             written => written?,
         }
@@ -117,8 +116,8 @@ pub(crate) async fn follow(watch: Watch, asked: Option<OutputFormat>, mut is_tol
     Err(Failure::Ended("the watch has ended".to_owned()))
 }
 
-fn write_line(line: &str, asked: Option<OutputFormat>) -> io::Result<()> {
-    match OutputFormat::of(asked) {
+fn write_line(line: &str, requested: Option<OutputFormat>) -> io::Result<()> {
+    match OutputFormat::resolve(requested) {
         OutputFormat::Json | OutputFormat::Ndjson => output::write_stdout(&format!("{line}\n")),
         OutputFormat::Table | OutputFormat::Plain => {
             let event: Value = serde_json::from_str(line)?;
@@ -127,7 +126,7 @@ fn write_line(line: &str, asked: Option<OutputFormat>) -> io::Result<()> {
     }
 }
 
-/// Revision, type, path or lock or session, then the rest as `name=value`, parted by tabs.
+/// Revision, type, and path, lock or session, then the other fields as `name=value`, separated by tabs.
 fn describe(event: &Value) -> String {
     let subject = ["path", "lock", "session"].into_iter().find(|field| !event[*field].is_null()).unwrap_or("-");
     let mut cells = vec![cell(event, "revision"), cell(event, "type"), cell(event, subject)];
@@ -143,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_one_line_that_begins_with_its_revision() {
+    fn an_event_is_one_line_that_starts_with_its_revision() {
         let event = serde_json::json!({"revision": 7, "type": "granted", "lock": "deploy", "token": 7});
         assert_eq!(describe(&event), "7\tgranted\tdeploy\ttoken=7\n");
         assert_eq!(describe(&serde_json::json!({"revision": 8, "type": "deleted", "path": "/a"})), "8\tdeleted\t/a\n");

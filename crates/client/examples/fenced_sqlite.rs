@@ -1,5 +1,5 @@
-//! A write to SQLite that checks the fencing token in its own transaction, so that a holder who slept too long cannot overwrite
-//! what a later one wrote: `cargo run --example fenced_sqlite -- http://127.0.0.1:7171`
+//! A write to SQLite that checks the fencing token in its own transaction, so that a holder that slept too long cannot
+//! overwrite the data of a later holder: `cargo run --example fenced_sqlite -- http://127.0.0.1:7171`
 
 use fairhold_client::{Client, Error, FencingToken};
 use rusqlite::{Connection, params};
@@ -7,14 +7,14 @@ use std::{path::Path, thread, time::Duration};
 
 const TTL: Duration = Duration::from_secs(1);
 
-/// Makes the table: the row knows the token of its last writer.
+/// Creates the table. The row stores the token of its last writer.
 pub(crate) fn prepare(database: &Path) -> rusqlite::Result<()> {
     let table = "CREATE TABLE IF NOT EXISTS report (name TEXT PRIMARY KEY, body TEXT NOT NULL, token INTEGER NOT NULL);
                  INSERT OR IGNORE INTO report VALUES ('today', '', 0);";
     Connection::open(database)?.execute_batch(table)
 }
 
-/// Writes on condition that nobody with a larger token was there before; says whether it wrote.
+/// Writes unless somebody with a larger token has written before. Returns whether it wrote.
 pub(crate) fn write(database: &Path, body: &str, token: FencingToken) -> rusqlite::Result<bool> {
     let connection = Connection::open(database)?;
     let token = i64::try_from(token.0).unwrap_or(i64::MAX);
@@ -22,15 +22,16 @@ pub(crate) fn write(database: &Path, body: &str, token: FencingToken) -> rusqlit
     Ok(connection.execute(update, params![body, token])? == 1)
 }
 
-/// What the row says.
+/// Reads the row.
 pub(crate) fn read(database: &Path) -> rusqlite::Result<String> {
     Connection::open(database)?.query_row("SELECT body FROM report WHERE name = 'today'", [], |row| row.get(0))
 }
 
-/// A holder that stops for three times its ttl between taking the lock and writing, as a paused machine would: nothing of its
-/// program runs meanwhile. Says whether it still believed in its lock on waking, and whether its late write was made.
+/// A holder that stops for three times its ttl between acquiring the lock and writing, like a paused machine: nothing
+/// in its program runs meanwhile. Returns whether it still relied on its lock when it woke, and whether its late write
+/// was made.
 pub(crate) fn sleeper(endpoints: &str, database: &Path, holds: impl FnOnce()) -> Result<(bool, bool), Error> {
-    // A runtime with one thread, so that blocking it stops everything of this holder, its renewals too.
+    // The runtime has one thread, so that blocking it stops the whole holder, including its renewals.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::Invalid(error.to_string()))?;
     runtime.block_on(async {
@@ -39,9 +40,9 @@ pub(crate) fn sleeper(endpoints: &str, database: &Path, holds: impl FnOnce()) ->
         let token = guard.token()?;
         holds();
         thread::sleep(TTL * 3);
-        let believes = guard.is_held();
+        let relies = guard.is_held();
         let wrote = write(database, "written by the sleeper", token).map_err(|error| Error::Invalid(error.to_string()))?;
-        Ok((believes, wrote))
+        Ok((relies, wrote))
     })
 }
 
@@ -60,13 +61,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     prepare(&database)?;
     let (holds, held) = std::sync::mpsc::channel();
     let (at, file) = (endpoints.clone(), database.clone());
-    // The receiving end lives until the end of this function.
+    // The receiver lives until the end of this function.
     let sleeps = thread::spawn(move || sleeper(&at, &file, move || holds.send(()).expect("the other end waits")));
     held.recv()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let wrote = runtime.block_on(next(&endpoints, &database))?;
-    let (believes, wrote_late) = sleeps.join().map_err(|_| "the sleeper's thread failed")??;
-    eprintln!("the next holder wrote: {wrote}; the sleeper on waking: believed in its lock: {believes}, wrote: {wrote_late}");
+    let (relies, wrote_late) = sleeps.join().map_err(|_| "the sleeper's thread failed")??;
+    eprintln!("the next holder wrote: {wrote}; the sleeper relied on its lock when it woke: {relies}, and wrote: {wrote_late}");
     eprintln!("the row: {}", read(&database)?);
     Ok(())
 }

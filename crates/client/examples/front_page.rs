@@ -1,6 +1,6 @@
-//! The example on the first page of the documentation, as it runs: `cargo run --example front_page`, with `fairhold dev` running.
+//! The example on the first page of the documentation: `cargo run --example front_page`, while `fairhold dev` runs.
 
-/// What the lock is for.
+/// The work under the lock.
 async fn deploy(token: fairhold_client::FencingToken) {
     eprintln!("deploying, with token {token}");
 }
@@ -8,7 +8,7 @@ async fn deploy(token: fairhold_client::FencingToken) {
 #[rustfmt::skip]
 pub(crate) async fn example(url: &str) -> Result<(), fairhold_client::Error> {
 let client = fairhold_client::Client::new(url)?;
-let guard = client.lock("deploy").await?; //              waits in line, as long as it takes
+let guard = client.lock("deploy").await?; //              queues, for as long as it takes
 let token = guard.token()?; //                            for every write; an error once the lock is lost
 tokio::select! {
     _ = guard.lost() => eprintln!("stop: the lock is gone"),

@@ -3,7 +3,7 @@
 use fairhold_client::{Client, Error};
 use std::time::Duration;
 
-/// Takes the lock, writes a node that only its holder can write, and gives the lock back.
+/// Acquires the lock, makes a write that only its holder can make, and releases the lock.
 pub(crate) async fn deploy(endpoints: &str, version: &str) -> Result<(), Error> {
     let client = Client::new(endpoints)?;
     let lock = client.lock("example/deploy").ttl(Duration::from_secs(10)).wait(Duration::from_secs(600));

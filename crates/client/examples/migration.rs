@@ -3,17 +3,17 @@
 
 use fairhold_client::{Client, Error};
 
-/// Where it is written down that the migration is done.
+/// The node that records that the migration is done.
 const DONE: &str = "/example/migration-7";
 
-/// Runs the migration unless it was run before; says whether it did. All who start wait until it is done.
+/// Runs the migration unless it has been run before. Returns whether it ran. All programs wait until it is done.
 pub(crate) async fn migrate_once<Work: Future<Output = ()>>(
     endpoints: &str,
     migrate: impl FnOnce() -> Work,
 ) -> Result<bool, Error> {
     let client = Client::new(endpoints)?;
     let nodes = client.nodes();
-    // Cheap, and right where it says yes: what is written there stays.
+    // This check is cheap, and a positive result is final: the node stays.
     if nodes.get(DONE).await?.is_some() {
         return Ok(false);
     }
@@ -21,7 +21,7 @@ pub(crate) async fn migrate_once<Work: Future<Output = ()>>(
         if nodes.get(DONE).await?.is_some() {
             return Ok(false);
         }
-        // Dropped where it stands if the lock is lost meanwhile.
+        // If the lock is lost, this is dropped at its current `.await`.
         migrate().await;
         held.put(DONE, "done").parents().await?;
         Ok(true)
@@ -35,6 +35,6 @@ pub(crate) async fn migrate_once<Work: Future<Output = ()>>(
 async fn main() -> Result<(), Error> {
     let endpoints = std::env::args().nth(1).unwrap_or_else(|| "http://127.0.0.1:7171".to_owned());
     let migrated = migrate_once(&endpoints, || async { eprintln!("migrating") }).await?;
-    eprintln!("{}", if migrated { "this program migrated" } else { "it was migrated before" });
+    eprintln!("{}", if migrated { "this program migrated" } else { "the migration was run before" });
     Ok(())
 }

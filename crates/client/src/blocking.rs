@@ -1,7 +1,7 @@
-//! The same for programs without async code: a client with a small runtime of its own, in a thread beside the program's.
+//! The client for programs without async code. It has a small runtime, in a separate thread.
 //!
-//! Every call blocks its thread, so none may be made in async code: there it is [`Error::Invalid`], and [`crate::Client`] is the
-//! one to use. `spawn_blocking` is no async code.
+//! Every call blocks its thread, so calls in async code fail with [`Error::Invalid`]: use [`crate::Client`] there.
+//! `spawn_blocking` does not count as async code.
 
 mod nodes;
 mod request;
@@ -15,7 +15,7 @@ use crate::{Acquire, Error, Held, Lost, OpenSession, Put, Transaction, Upgrade, 
 use fairhold_types::FencingToken;
 use std::{fmt, ops::Deref, sync::Arc};
 
-/// A client of one cluster. Cheap to clone. Not to be used within async code: it blocks its thread.
+/// A client of one cluster. It is cheap to clone. Do not use it in async code: it blocks its thread.
 #[derive(Debug, Clone)]
 pub struct Client {
     client: crate::Client,
@@ -23,18 +23,18 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the cluster with a node at this address; see [`crate::Client::new`].
+    /// Creates a client of the cluster with a node at this address; see [`crate::Client::new`].
     ///
     /// # Errors
-    /// As [`crate::ClientBuilder::build`], or where no thread can be started.
+    /// The errors of [`crate::ClientBuilder::build`], and [`Error::Invalid`] if no thread can be started.
     pub fn new(endpoints: impl AsRef<str>) -> Result<Client, Error> {
         Client::build(crate::Client::builder().endpoint(endpoints))
     }
 
-    /// A client with settings of its own.
+    /// Creates a client with other settings.
     ///
     /// # Errors
-    /// As [`Client::new`].
+    /// The errors of [`Client::new`].
     pub fn build(builder: crate::ClientBuilder) -> Result<Client, Error> {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime
@@ -42,7 +42,7 @@ impl Client {
             .thread_name("fairhold-client")
             .enable_all()
             .build()
-            .map_err(|error| Error::Invalid(format!("no thread for the client: {error}")))?;
+            .map_err(|error| Error::Invalid(format!("the thread of the client could not be started: {error}")))?;
         let client = {
             let _within = runtime.enter();
             builder.build()?
@@ -54,22 +54,22 @@ impl Client {
         Taking { acquire, runtime: Arc::clone(&self.runtime) }
     }
 
-    /// As [`crate::Client::lock`].
+    /// Like [`crate::Client::lock`].
     pub fn lock(&self, name: &str) -> Taking {
         self.taking(self.client.lock(name))
     }
 
-    /// As [`crate::Client::read_lock`].
+    /// Like [`crate::Client::read_lock`].
     pub fn read_lock(&self, name: &str) -> Taking {
         self.taking(self.client.read_lock(name))
     }
 
-    /// As [`crate::Client::write_lock`].
+    /// Like [`crate::Client::write_lock`].
     pub fn write_lock(&self, name: &str) -> Taking {
         self.taking(self.client.write_lock(name))
     }
 
-    /// As [`crate::Client::semaphore`].
+    /// Like [`crate::Client::semaphore`].
     pub fn semaphore(&self, name: &str, limit: u32) -> Taking {
         self.taking(self.client.semaphore(name, limit))
     }
@@ -78,36 +78,36 @@ impl Client {
         Request { builder, runtime: Arc::clone(&self.runtime) }
     }
 
-    /// As [`crate::Client::session`]; opened by [`open`](Request::open).
+    /// Like [`crate::Client::session`]; call [`open`](Request::open) to do it.
     pub fn session(&self) -> Request<OpenSession> {
         self.request(self.client.session())
     }
 
-    /// As [`crate::Client::nodes`].
+    /// Like [`crate::Client::nodes`].
     #[must_use]
     pub fn nodes(&self) -> Nodes {
         Nodes::new(self.client.nodes(), &self.runtime)
     }
 
-    /// As [`crate::Client::transaction`]; made by [`send`](Request::send).
+    /// Like [`crate::Client::transaction`]; call [`send`](Request::send) to do it.
     pub fn transaction(&self) -> Request<Transaction> {
         self.request(self.client.transaction())
     }
 
-    /// As [`crate::Client::watch`]; begun by [`begin`](Request::begin).
+    /// Like [`crate::Client::watch`]; call [`begin`](Request::begin) to do it.
     pub fn watch(&self) -> Request<Watch> {
         self.request(self.client.watch())
     }
 
-    /// Anything else that the client can do: `client.with(async |client| client.locks().get("deploy").await)?`.
+    /// Runs anything else that the client can do: `client.with(async |client| client.locks().get("deploy").await)?`.
     ///
     /// # Errors
-    /// Those of the work.
+    /// The errors of the work.
     pub fn with<T>(&self, work: impl AsyncFnOnce(&crate::Client) -> Result<T, Error>) -> Result<T, Error> {
         self.runtime.block_on(work(&self.client))?
     }
 
-    /// As [`crate::Client::settled`].
+    /// Like [`crate::Client::settled`].
     ///
     /// # Errors
     /// [`Error::Invalid`] in async code.
@@ -116,58 +116,58 @@ impl Client {
     }
 }
 
-/// A lock about to be taken; as [`crate::Acquire`], but taken by [`take`](Taking::take).
+/// A lock to acquire, like [`crate::Acquire`]: call [`take`](Taking::take) to acquire it.
 #[derive(Debug)]
-#[must_use = "a lock is taken by `take` or `try_now`"]
+#[must_use = "a lock is acquired by `take` or `try_now`"]
 pub struct Taking {
     acquire: Acquire,
     runtime: Arc<OwnRuntime>,
 }
 
 impl Taking {
-    /// Says more of it: `client.lock("deploy").with(|lock| lock.wait(second).owner("ci-7")).take()`.
-    pub fn with(self, say: impl FnOnce(Acquire) -> Acquire) -> Taking {
-        Taking { acquire: say(self.acquire), ..self }
+    /// Sets options: `client.lock("deploy").with(|lock| lock.wait(second).owner("ci-7")).take()`.
+    pub fn with(self, options: impl FnOnce(Acquire) -> Acquire) -> Taking {
+        Taking { acquire: options(self.acquire), ..self }
     }
 
-    /// Takes it; waits as long as it takes, or as was said.
+    /// Acquires the lock. Waits as long as it takes, or as the options say.
     ///
     /// # Errors
-    /// As awaiting [`crate::Acquire`].
+    /// The errors of awaiting [`crate::Acquire`].
     pub fn take(self) -> Result<Guard, Error> {
         let guard = self.runtime.block_on(self.acquire.into_future())??;
         Ok(Guard { guard: Some(guard), runtime: self.runtime })
     }
 
-    /// As [`crate::Acquire::try_now`].
+    /// Like [`crate::Acquire::try_now`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub fn try_now(self) -> Result<Guard, Error> {
         let guard = self.runtime.block_on(self.acquire.try_now())??;
         Ok(Guard { guard: Some(guard), runtime: self.runtime })
     }
 
-    /// Takes it, does the work, and gives it back. Unlike [`crate::Acquire::run`] it cannot stop work that runs: the work has to
-    /// look at [`Held::is_held`] or [`Held::token`] where it goes on.
+    /// Acquires the lock, runs `work`, and releases the lock. Unlike [`crate::Acquire::run`], it cannot stop running
+    /// work: the work must check [`Held::is_held`] or [`Held::token`] before each step.
     ///
     /// # Errors
-    /// As awaiting [`crate::Acquire`]; and [`Error::Lost`] where it was lost before the work was done.
+    /// The errors of awaiting [`crate::Acquire`], and [`Error::Lost`] if the lock was lost before the work was done.
     pub fn run<T>(self, work: impl FnOnce(&Guard) -> T) -> Result<T, Error> {
         let guard = self.take()?;
         let done = work(&guard);
         let held = guard.left();
         if let Err(error) = guard.release() {
-            tracing::warn!(%error, "the work is done, and its lock is still being given back");
+            tracing::warn!(%error, "the work is done; the background is still releasing its lock");
         }
         held.map(|_| done).map_err(Error::Lost)
     }
 }
 
-/// A lock that this program holds; as [`crate::Guard`].
-#[must_use = "a guard that is dropped gives its lock back at once"]
+/// A lock that this program holds, like [`crate::Guard`].
+#[must_use = "dropping a guard releases its lock at once"]
 pub struct Guard {
-    /// Nothing only while it is being given back.
+    /// `None` only during the release.
     guard: Option<crate::Guard>,
     runtime: Arc<OwnRuntime>,
 }
@@ -182,49 +182,50 @@ impl Deref for Guard {
     type Target = crate::Guard;
 
     fn deref(&self) -> &crate::Guard {
-        self.guard.as_ref().unwrap_or_else(|| unreachable!("only `release` takes it, and ends with it"))
+        self.guard.as_ref().unwrap_or_else(|| unreachable!("only `release` takes it, and consumes the guard"))
     }
 }
 
 impl Guard {
-    /// As [`crate::Held::token`].
+    /// Like [`crate::Held::token`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub fn token(&self) -> Result<FencingToken, Error> {
         Held::token(self)
     }
 
-    /// Blocks until it is lost.
+    /// Blocks until the lock is lost.
     ///
     /// # Errors
-    /// Where the client has ended.
+    /// [`Error::Invalid`] in async code.
     pub fn wait_until_lost(&self) -> Result<Lost, Error> {
         self.runtime.block_on(self.lost())
     }
 
-    /// A fenced write, as [`crate::Held::put`]; made by [`send`](Request::send).
+    /// A fenced write, like [`crate::Held::put`]; call [`send`](Request::send) to do it.
     pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) -> Request<Put> {
         Request { builder: Held::put(self, path, value), runtime: Arc::clone(&self.runtime) }
     }
 
-    /// As [`crate::Guard::upgrade`]; made by [`send`](Request::send): `guard.upgrade().with(|up| up.wait(minute)).send()`.
+    /// Like [`crate::Guard::upgrade`]; call [`send`](Request::send) to do it: `guard.upgrade().with(|up|
+    /// up.wait(minute)).send()`.
     pub fn upgrade(&self) -> Request<Upgrade> {
         Request { builder: crate::Guard::upgrade(self), runtime: Arc::clone(&self.runtime) }
     }
 
-    /// As [`crate::Guard::downgrade`].
+    /// Like [`crate::Guard::downgrade`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub fn downgrade(&self) -> Result<(), Error> {
         self.runtime.block_on(crate::Guard::downgrade(self))?
     }
 
-    /// As [`crate::Guard::release`].
+    /// Like [`crate::Guard::release`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub fn release(mut self) -> Result<(), Error> {
         match self.guard.take() {
             Some(guard) => self.runtime.block_on(guard.release())?,
@@ -237,7 +238,7 @@ impl Request<OpenSession> {
     /// Opens the session.
     ///
     /// # Errors
-    /// As awaiting [`OpenSession`].
+    /// The errors of awaiting [`OpenSession`].
     pub fn open(self) -> Result<Session, Error> {
         let runtime = Arc::clone(&self.runtime);
         Ok(Session { session: self.send()?, runtime })
@@ -245,17 +246,17 @@ impl Request<OpenSession> {
 }
 
 impl Request<Watch> {
-    /// Begins to watch.
+    /// Starts the watch.
     ///
     /// # Errors
-    /// As awaiting [`Watch`].
+    /// The errors of awaiting [`Watch`].
     pub fn begin(self) -> Result<Watching, Error> {
         let runtime = Arc::clone(&self.runtime);
         Ok(Watching { watching: self.send()?, runtime })
     }
 }
 
-/// A watch that runs; as [`crate::Watching`], but an iterator, which blocks until there is something to tell.
+/// A running watch, like [`crate::Watching`]: an iterator that blocks until there is an event.
 #[derive(Debug)]
 pub struct Watching {
     watching: crate::Watching,
@@ -270,7 +271,7 @@ impl Iterator for Watching {
     }
 }
 
-/// A session; as [`crate::Session`].
+/// A session, like [`crate::Session`].
 #[derive(Debug, Clone)]
 pub struct Session {
     session: crate::Session,
@@ -280,7 +281,7 @@ pub struct Session {
 impl Deref for Session {
     type Target = crate::Session;
 
-    /// For what owns an ephemeral node: `nodes.put(path, value).with(|put| put.ephemeral(&session))`.
+    /// For the owner of an ephemeral node: `nodes.put(path, value).with(|put| put.ephemeral(&session))`.
     fn deref(&self) -> &crate::Session {
         &self.session
     }
@@ -291,30 +292,30 @@ impl Session {
         Taking { acquire, runtime: Arc::clone(&self.runtime) }
     }
 
-    /// As [`crate::Session::lock`].
+    /// Like [`crate::Session::lock`].
     pub fn lock(&self, name: &str) -> Taking {
         self.taking(self.session.lock(name))
     }
 
-    /// As [`crate::Session::read_lock`].
+    /// Like [`crate::Session::read_lock`].
     pub fn read_lock(&self, name: &str) -> Taking {
         self.taking(self.session.read_lock(name))
     }
 
-    /// As [`crate::Session::write_lock`].
+    /// Like [`crate::Session::write_lock`].
     pub fn write_lock(&self, name: &str) -> Taking {
         self.taking(self.session.write_lock(name))
     }
 
-    /// As [`crate::Session::semaphore`].
+    /// Like [`crate::Session::semaphore`].
     pub fn semaphore(&self, name: &str, limit: u32) -> Taking {
         self.taking(self.session.semaphore(name, limit))
     }
 
-    /// As [`crate::Session::close`].
+    /// Like [`crate::Session::close`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub fn close(self) -> Result<(), Error> {
         self.runtime.block_on(self.session.close())?
     }

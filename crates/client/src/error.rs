@@ -1,4 +1,4 @@
-//! What can go wrong, each with what the caller can do.
+//! Errors, each with what the caller can do.
 
 use crate::problem::ProblemBody;
 use fairhold_types::{
@@ -13,16 +13,16 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lost {
-    /// The cluster ended it: for want of a keepalive, or because it was held for as long as it may.
+    /// The cluster ended it: no keepalive arrived in time, or it reached its longest hold.
     Expired,
     /// An administrator took it away.
     Broken,
-    /// No keepalive was acknowledged in time: it may have ended, so it must not be used. The process may have been paused,
+    /// No keepalive was acknowledged in time. It may have ended, so do not use it. The process may have been paused,
     /// the machine suspended, or the network cut.
     CutOff,
-    /// It was released: by this program, or by another one that knows its id.
+    /// This program, or another one that knows its id, released it.
     Released,
-    /// A fence refused its token: the cluster no longer has it as the holder.
+    /// A fence refused its token: it is no longer the holder.
     Fenced,
 }
 
@@ -50,131 +50,132 @@ impl std::fmt::Display for Lost {
     }
 }
 
-/// What went wrong. Each variant says what happened to the lock or the data, and so what the caller can do. Variants and
-/// their fields may be added: match with `..`. Its text can be written to a terminal or a log: in what others chose, control
-/// characters are escaped. A field has it as it came.
+/// What went wrong. Each variant says what happened to the lock or the data, and so what the caller can do. New
+/// variants and fields may be added: match with `..`. The text is safe for terminals and logs: it escapes control
+/// characters in text from others. The fields keep that text unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another holds the lock, and the caller did not wait. It stands in no queue. Try again, or wait.
+    /// Somebody else holds the lock, and the caller did not wait. It is in no queue. Try again, or wait.
     #[error("the lock {lock} is held{}", by(.holder))]
     #[non_exhaustive]
     LockHeld {
         /// The lock.
         lock: LockName,
-        /// Who holds it.
+        /// The holder.
         holder: Option<Box<Contender>>,
     },
-    /// The lock did not become free in the time that the caller waited. The caller has left the queue.
+    /// The lock did not become free during the caller's wait. The caller has left the queue.
     #[error("the lock {lock} did not become free within {}{}", rounded(*.waited), still(.holder))]
     #[non_exhaustive]
     WaitTimeout {
         /// The lock.
         lock: LockName,
-        /// Who holds it.
+        /// The holder.
         holder: Option<Box<Contender>>,
         /// How long the caller waited.
         waited: Duration,
     },
-    /// The grant or session is no longer to be used: stop what needs it.
+    /// The grant or session is lost: stop all work that needs it.
     #[error("lost: {0}")]
     Lost(Lost),
-    /// The write was not made: the token is no longer that of a holder. Stop what needs the lock.
+    /// The write was not made, because the token does not belong to the current holder. Stop all work that needs the
+    /// lock.
     #[error("the fencing token is stale, and the write was not made")]
     #[non_exhaustive]
     StaleToken {
-        /// The token of the present holder, if there is one.
+        /// The token of the current holder, if there is one.
         current: Option<FencingToken>,
     },
-    /// The write was not made: the node has another version. Read it again and decide anew.
+    /// The write was not made, because the node has another version. Read it again and decide again.
     #[error("the node has another version, and the write was not made")]
     #[non_exhaustive]
     VersionMismatch {
-        /// Its version; none where it does not exist.
+        /// Its version; `None` if it does not exist.
         current: Option<i32>,
     },
-    /// The tree has no such node.
+    /// The node does not exist.
     #[error("there is no node {path}")]
     #[non_exhaustive]
     NoNode {
         /// Its path.
         path: String,
     },
-    /// The node was not created: it exists.
+    /// The node was not created, because it exists already.
     #[error("there is a node {path} already")]
     #[non_exhaustive]
     NodeExists {
         /// Its path.
         path: String,
     },
-    /// The node was not removed: it has children.
+    /// The node was not removed, because it has children.
     #[error("the node {path} has children, and was not removed")]
     #[non_exhaustive]
     NotEmpty {
         /// Its path.
         path: String,
     },
-    /// The cluster could not be asked in time. **Surely nothing was done**, and for a lock: it is not held, and whatever may
-    /// have been asked for is being taken back. Try again later.
+    /// No answer came in time, and **nothing was done**. For a lock: this program does not hold it, and the background
+    /// takes back any request that may still arrive. Try again later.
     #[error("no answer from the cluster in time: {}", harmless(.last))]
     #[non_exhaustive]
     Unavailable {
-        /// What the last try met.
+        /// Why the last attempt failed.
         last: String,
     },
-    /// The cluster takes no more of this now, and did nothing. Try again later, or less often.
+    /// The cluster is at a limit and did nothing. Try again later, or less often.
     #[error("the cluster is at a limit: {}", harmless(.detail))]
     #[non_exhaustive]
     Busy {
-        /// What there is too much of.
+        /// Which limit.
         detail: String,
-        /// After how long to try again, as the server has it.
+        /// When to try again, if the server says so.
         retry_after: Option<Duration>,
     },
-    /// The cluster's state is full, and nothing was done. Asking again does not help before something is removed or given back,
-    /// which still works: nodes, grants, sessions. Or every node gets more memory.
+    /// The cluster's state is full, and nothing was done. A retry helps only after something is removed or released
+    /// (nodes, grants, sessions), which still works, or after every node gets more memory.
     #[error("the state is full: {detail}")]
     #[non_exhaustive]
     StateFull {
         /// How full, and what to do.
         detail: String,
     },
-    /// **It may have happened, or may yet happen**: no answer came in the time given, although the request was repeated with
-    /// the same key. Look at the state before you ask again.
+    /// **It may have happened, or may still happen**: no answer came in time, although the client repeated the request
+    /// with the same key. Check the state before you try again.
     #[error("it may have happened: no answer in time: {}", harmless(.last))]
     #[non_exhaustive]
     OutcomeUnknown {
-        /// The key under which it was asked, where it has one.
+        /// The idempotency key of the request, if it has one.
         key: Option<GrantId>,
-        /// What the last try met.
+        /// Why the last attempt failed.
         last: String,
     },
-    /// The cluster refuses the request as it is, and did nothing. Repeating it does not help.
+    /// The cluster refused the request and did nothing. A retry does not help.
     #[error("refused: {}", harmless(.detail))]
     #[non_exhaustive]
     Refused {
-        /// The stable code, where it is one that this version knows.
+        /// The stable code, if this version knows it.
         code: Option<Code>,
         /// The HTTP status.
         status: u16,
-        /// What is wrong with it.
+        /// What is wrong with the request.
         detail: String,
     },
-    /// The cluster answered, and this version of the client cannot read the answer: the server may be newer. What was asked for
-    /// may have been done.
+    /// The cluster answered, and this version of the client cannot read the answer: the server may be newer. The
+    /// request may have been carried out.
     #[error("the answer is not valid: {}", harmless(.why))]
     #[non_exhaustive]
     NotUnderstood {
-        /// What is wrong with it.
+        /// What is wrong with the answer.
         why: String,
     },
-    /// What the program gave is not usable: a name, an address, a time. Nothing was sent.
+    /// An argument is not usable: a name, an address, a time. Nothing was sent.
     #[error("{0}")]
     Invalid(String),
 }
 
 impl Error {
-    /// Whether the same call may succeed later without a change.
+    /// Whether the same call may succeed later, unchanged.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -193,7 +194,7 @@ impl Error {
         }
     }
 
-    /// A definite answer that says no.
+    /// The error of a refusal.
     pub(crate) fn refused(status: u16, problem: ProblemBody) -> Error {
         match problem.code {
             Some(Code::StaleToken) => Error::StaleToken { current: problem.current_token },
@@ -228,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_in_vain_names_the_time_and_the_holder() {
+    fn a_wait_timeout_names_the_time_and_the_holder() {
         let holder: Contender = serde_json::from_value(serde_json::json!({ "number": 7, "owner": "ci-7" })).unwrap();
         let waited = Duration::from_nanos(1_029_458_651);
         let error = |holder| Error::WaitTimeout { lock: LockName::parse("a").unwrap(), holder, waited }.to_string();

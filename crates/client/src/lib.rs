@@ -1,9 +1,9 @@
-//! The Rust client of Fairhold: a fair lock in one line, which cannot be held wrong.
+//! The Rust client of Fairhold: a fair lock in one line, with a guard that knows when the lock is lost.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), fairhold_client::Error> {
 //! let client = fairhold_client::Client::new("http://127.0.0.1:7171")?;
-//! let guard = client.lock("deploy").await?; //              waits in line, as long as it takes
+//! let guard = client.lock("deploy").await?; //              queues, for as long as it takes
 //! let token = guard.token()?; //                            for every write; an error once the lock is lost
 //! tokio::select! {
 //!     _ = guard.lost() => eprintln!("stop: the lock is gone"),
@@ -14,21 +14,21 @@
 //! # async fn deploy(_: fairhold_client::FencingToken) {}
 //! ```
 //!
-//! The same without async code, with the feature `blocking`: a call ends in a verb, and what is said of it stands in `with`.
+//! Without async code, with the feature `blocking`: a call ends in a verb, and `with` sets its options.
 //!
 //! ```no_run
 //! # #[cfg(feature = "blocking")]
 //! # fn example() -> Result<(), fairhold_client::Error> {
 //! let client = fairhold_client::blocking::Client::new("http://127.0.0.1:7171")?;
 //! let guard = client.lock("deploy").with(|lock| lock.wait(std::time::Duration::from_secs(60))).take()?;
-//! deploy(guard.token()?); //                                give every write the token: nothing stops this by itself
+//! deploy(guard.token()?); //                                pass the token with every write: nothing stops this by itself
 //! guard.release()?; //                                      or just drop it
 //! # Ok(())
 //! # }
 //! # fn deploy(_: fairhold_client::FencingToken) {}
 //! ```
 //!
-//! Or, so that the work stops by itself when the lock is lost:
+//! To stop the work automatically when the lock is lost:
 //!
 //! ```no_run
 //! # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
@@ -37,115 +37,97 @@
 //! # }
 //! ```
 //!
-//! # What there is
+//! # Overview
 //!
-//! - [`Client::lock`], [`read_lock`](Client::read_lock), [`write_lock`](Client::write_lock), [`semaphore`](Client::semaphore):
-//!   a builder, [`Acquire`]. `.await` it, [`try_now`](Acquire::try_now), or [`run`](Acquire::run) work under it.
-//! - [`Client::elect`]: a guard that leads, and is known by a value; [`leader`](Client::leader) and
-//!   [`observe`](Client::observe): who leads, for all others.
-//! - [`Guard`] and [`Held`]: what is held. [`token`](Held::token), [`lost`](Held::lost), fenced writes ([`put`](Held::put)),
-//!   [`release`](Guard::release), and another mode: [`upgrade`](Guard::upgrade), [`downgrade`](Guard::downgrade).
-//! - [`Client::session`]: a [`Session`], which keeps many grants alive by one keepalive, and through which a thousand acquires
-//!   wait over a few connections.
-//! - [`Client::nodes`]: the tree of [`Nodes`]: read, list, write with versions, number, remove; [`Client::transaction`]: several
-//!   changes in one step.
-//! - [`Client::watch`]: what happens, as a stream that goes on by itself over breaks and nodes.
-//! - [`Client::locks`], [`Client::sessions`], [`Client::cluster`]: who holds what, who waits, who leads; and what administrators
-//!   do.
+//! - [`Client::lock`], [`read_lock`](Client::read_lock), [`write_lock`](Client::write_lock),
+//!   [`semaphore`](Client::semaphore) return a builder, [`Acquire`]. `.await` it, call [`try_now`](Acquire::try_now),
+//!   or [`run`](Acquire::run) work under the lock.
+//! - [`Client::elect`]: a guard that means leadership, with a value that observers see. [`leader`](Client::leader) and
+//!   [`observe`](Client::observe) show who leads.
+//! - [`Guard`] and [`Held`]: a held lock. [`token`](Held::token), [`lost`](Held::lost), fenced writes
+//!   ([`put`](Held::put)), [`release`](Guard::release), [`upgrade`](Guard::upgrade) and
+//!   [`downgrade`](Guard::downgrade).
+//! - [`Client::session`]: a [`Session`] keeps many grants alive with one keepalive, and a thousand acquires wait
+//!   through it over a few connections.
+//! - [`Client::nodes`]: the tree of [`Nodes`]. [`Client::transaction`]: several changes in one step.
+//! - [`Client::watch`]: changes as a stream, which resumes by itself after broken connections and nodes.
+//! - [`Client::locks`], [`Client::sessions`], [`Client::cluster`]: holders, waiters, members and the leader, with the
+//!   operations of administrators.
+//! - [`Client::call`]: any call of the HTTP API, with this client's retries and deadlines, and an answer that is not
+//!   parsed.
 //! - [`recipes`]: barriers, latches, queues, counters, groups and `once`.
 //! - `blocking`: the same without async code, with the feature of that name.
 //!
-//! # What can be relied on
+//! # Guarantees
 //!
-//! - **What is taken away is known at once**, where the cluster can be reached: [`Held::lost`] fires when an administrator breaks
-//!   a lock. (Of more than 16 guards at a time that share no session, some hear of it when they are renewed.)
-//! - **A guard is lost before another can be granted its lock.** It is believed in from keepalives that this client sent, counted
-//!   from before each was sent, less a [`margin`]. That needs no network, and time in which the process was stopped or the
-//!   machine suspended counts (on Linux; elsewhere a suspension may not). It rests on the rates of two clocks
-//!   ([`CLOCK_RATE_BOUND_PERCENT`]). Between looking and acting a program can be stopped all the same: **give every write the
-//!   token**, and have it checked where the data is.
-//! - **Dropping is safe, at every moment.** A future that is dropped while it waits leaves no place in a queue, and a guard that
-//!   is dropped is given back: in the background, with retries. [`Client::settled`] waits for that.
-//! - **Asking again is safe.** Ids are made before the first byte is sent, and every retry has the same one. Where an answer is
-//!   still missing at the end of the caller's time, the error says whether surely nothing happened ([`Error::Unavailable`])
-//!   or something may have ([`Error::OutcomeUnknown`]).
-//! - **Which node answers does not matter.** The client learns all of them from one, and goes to another when one is gone,
-//!   silent, or not able to serve.
-//! - **Only the own cluster counts.** A login page, a load balancer or another cluster that answers at an address is passed over:
-//!   it neither keeps a guard alive nor ends it, and fails no call. The own cluster is the one that answers first, or the one
-//!   that [`ClientBuilder::cluster_id`] names.
+//! - **A guard is lost before the cluster can grant its lock to somebody else.** The client relies on a lock only
+//!   because of keepalives that it sent itself, counted from before each was sent, less a [`margin`]. That needs no
+//!   network, and time in which the process is stopped or the machine suspended counts (on Linux; elsewhere a
+//!   suspension may not). It assumes that the rates of the two clocks stay within [`CLOCK_RATE_BOUND_PERCENT`]. A
+//!   program can still be stopped between checking the guard and writing: **send the token with every write**, and
+//!   check it where the data is.
+//! - **The client learns of a loss at once** if it can reach the cluster: [`Held::lost`] returns when an administrator
+//!   breaks a lock. (With more than 16 guards outside sessions, some learn of it only at their next renewal.)
+//! - **You can drop anything at any moment.** A dropped future leaves no place in a queue, and a dropped guard is
+//!   released: in the background, with retries. [`Client::settled`] waits for that.
+//! - **Retries are safe.** The client makes ids before it sends the first byte, and every retry has the same id. If no
+//!   answer comes in the caller's time, the error says whether nothing happened ([`Error::Unavailable`]) or something
+//!   may have happened ([`Error::OutcomeUnknown`]).
+//! - **Any node can answer.** The client learns all nodes from one of them, and moves to another node if one is gone,
+//!   silent or unable to serve.
+//! - **Only the client's own cluster counts.** The client ignores the answer of a login page, a load balancer or
+//!   another cluster: it neither keeps a guard alive nor ends it, and fails no call. The own cluster is the first one
+//!   that answers, or the one that [`ClientBuilder::cluster_id`] names.
 //!
 //! # Many guards
 //!
-//! Guards without a session are renewed each by itself; what falls due together travels in one request. Thousands work. From some
-//! hundred on a [`Session`] is the better choice: one keepalive for all, and a break of any of them is heard of at once.
+//! Each guard without a session is renewed separately; renewals that are due at the same time share a request. This
+//! works for thousands of guards. For more than a few hundred, a [`Session`] is better: it has one keepalive for all of
+//! them, and reports the loss of any of them at once.
 //!
 //! # Versions
 //!
-//! - The vocabulary of the API is [`types`], with its most used names here. Structs that a server fills in and codes may get more
-//!   fields and values within a version.
-//! - **Rust 1.89.** That is what the dependencies ask for; the code itself needs 1.88 (`if let … && …`), and 1.83 of the standard
-//!   library, as `clippy::incompatible_msrv` has it. It is compiled and tested with the newest version alone.
+//! - The vocabulary of the API is in [`types`]; this crate re-exports the most used names. Structs that a server fills
+//!   in, and codes, may get more fields and values within a version.
+//! - **Rust 1.89.** The dependencies need it. The code itself needs 1.88 (`if let … && …`), and 1.83 of the standard
+//!   library according to `clippy::incompatible_msrv`. It is compiled and tested only with the newest version.
 
 mod acquire;
-mod as_of;
-mod background;
-mod backoff;
-mod batches;
 #[cfg(feature = "blocking")]
 pub mod blocking;
-mod call;
-mod calls;
-mod claim;
 mod client;
-mod clock;
-mod cluster;
-mod election;
-mod endpoints;
 mod error;
-mod exchange;
-mod guard;
-mod identity;
-mod ids;
-mod lease;
-mod locks;
-mod lookout;
-mod news;
-mod nodes;
+mod hold;
 mod problem;
-mod queue;
-mod reading;
+mod raw_call;
 pub mod recipes;
-mod reply;
-mod session;
-mod terms;
-mod transaction;
-mod upgrade;
-mod url;
+mod tree;
+mod views;
 mod watch;
-mod wish;
-mod write;
+mod wire;
 
-/// What the API is about: ids, names, limits, codes and bodies.
+/// The vocabulary of the API: ids, names, limits, codes and bodies.
 pub use fairhold_types as types;
 pub use fairhold_types::{
     ClusterId, Code, FencingToken, GrantId, GrantNumber, LockName, Mode, NodeId, Revision, SessionNumber, dto::Contender,
 };
 
-pub use acquire::Acquire;
-pub use as_of::At;
+pub use acquire::builder::Acquire;
+pub use acquire::queue_place::QueuePlace;
 pub use client::{Client, ClientBuilder};
-pub use clock::{CLOCK_RATE_BOUND_PERCENT, MARGIN_MIN, margin};
-pub use cluster::{Cluster, Sessions};
-pub use election::{Observer, Seen};
 pub use error::{Error, Lost};
-pub use guard::{Guard, Held};
-pub use identity::Contact;
-pub use locks::{ListLocks, Locks, SetLock};
-pub use nodes::{NodeValue, Nodes};
-pub use queue::QueuePlace;
-pub use session::{OpenSession, Session};
-pub use transaction::Transaction;
-pub use upgrade::Upgrade;
+pub use hold::guard::{Guard, Held};
+pub use hold::session::{OpenSession, Session};
+pub use hold::upgrade::Upgrade;
+pub use raw_call::{CallEvent, RawCall, RawReply, RawResponse, RawStream};
+pub use reqwest::{Method, StatusCode, header::HeaderMap};
+pub use tree::nodes::{NodeValue, Nodes};
+pub use tree::transaction::Transaction;
+pub use tree::write::{Create, Delete, Put};
+pub use views::cluster::{Cluster, Sessions};
+pub use views::election::{Observer, Seen};
+pub use views::locks::{ListLocks, Locks, SetLock};
 pub use watch::{Watch, WatchEvent, Watching};
-pub use write::{Create, Delete, Put};
+pub use wire::at::At;
+pub use wire::clock::{CLOCK_RATE_BOUND_PERCENT, MARGIN_MIN, margin};
+pub use wire::identity::Contact;

@@ -1,4 +1,4 @@
-//! An error's body, as far as this client uses it. Fields and codes that it does not know are passed over.
+//! The body of a refusal, as far as this client uses it. The client ignores fields and codes that it does not know.
 
 use fairhold_types::{
     Code, EndReason, FencingToken, Revision,
@@ -7,7 +7,7 @@ use fairhold_types::{
 };
 use serde::{Deserialize, Deserializer, de::IntoDeserializer};
 
-/// A problem after RFC 9457.
+/// A problem in the sense of RFC 9457.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct ProblemBody {
@@ -26,7 +26,7 @@ pub(crate) struct ProblemBody {
 }
 
 impl ProblemBody {
-    /// What went wrong and what to do, in one sentence.
+    /// What went wrong, and what to do.
     pub(crate) fn in_words(self) -> String {
         match self.advice {
             Some(advice) => format!("{}: {advice}", self.detail),
@@ -34,13 +34,22 @@ impl ProblemBody {
         }
     }
 
-    /// Reads a body; one that is no problem says so in its own words.
+    /// Reads a body. If it is not a problem, its beginning becomes the detail.
     pub(crate) fn read(body: &[u8]) -> ProblemBody {
-        serde_json::from_slice(body).unwrap_or_else(|_| {
-            let text = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
-            ProblemBody { detail: text, ..ProblemBody::default() }
-        })
+        serde_json::from_slice(body).unwrap_or_else(|_| ProblemBody { detail: detail(body), ..ProblemBody::default() })
     }
+}
+
+/// The detail of a body that is not a problem: `/readyz?verbose`, for example, has a `reason`.
+fn detail(body: &[u8]) -> String {
+    #[derive(Deserialize)]
+    struct OtherBody {
+        detail: Option<String>,
+        reason: Option<String>,
+    }
+    let other: Option<OtherBody> = serde_json::from_slice(body).ok();
+    let start = || String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
+    other.and_then(|other| other.detail.or(other.reason)).unwrap_or_else(start)
 }
 
 /// A newer server may have more codes.

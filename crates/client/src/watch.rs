@@ -1,7 +1,7 @@
-//! Watching: what happens in the cluster, as it happens, over whichever nodes are there.
+//! Watches: every change in the cluster, as it happens, over whichever nodes are available.
 //!
-//! A watch goes on by itself where it stopped, at any node, so that a break of a connection or of a node is never seen. What it
-//! cannot hide it says: [`WatchEvent::Compacted`], where no node has the history any more that it would have to tell.
+//! A watch resumes by itself, at any node, so the program never sees a broken connection or node. It reports the one
+//! thing that it cannot hide: [`WatchEvent::Compacted`], if no node still has the history that the watch needs.
 
 mod event;
 mod follow;
@@ -10,10 +10,12 @@ mod line;
 pub use event::WatchEvent;
 
 use crate::{
-    call::Call,
     client::Client,
     error::Error,
-    url::{encode, node_path},
+    wire::{
+        call::Call,
+        url::{encode, node_path},
+    },
 };
 use fairhold_types::{LockName, Revision, SessionNumber};
 use follow::{Follower, WatchStart};
@@ -29,33 +31,33 @@ use tokio::{
     time::timeout,
 };
 
-/// What waits to be read by the program; then nothing more is read from the network.
-const WAITING_MAX: usize = 256;
+/// The most events that wait for the program. When it is full, the client reads nothing more from the network.
+const BUFFERED_MAX: usize = 256;
 
 impl Client {
-    /// Watches what happens, wherever it is told.
+    /// Watches changes, at whichever node is available.
     pub fn watch(&self) -> Watch {
         Watch::new(self.clone())
     }
 }
 
-/// A watch about to begin: say what is watched, and `.await` it. Without a word it is everything.
+/// A watch to start: choose what to watch, then `.await` it. By default it watches everything.
 #[derive(Debug, Clone)]
-#[must_use = "a watch begins when this is awaited"]
+#[must_use = "a watch starts when this is awaited"]
 pub struct Watch {
     client: Client,
     parameters: Vec<String>,
-    /// With all below the path and the lock that are named.
+    /// Everything below the path and the lock, too.
     below: bool,
-    /// A node without all that is below it is named.
+    /// A node without its descendants is watched.
     without_below: bool,
-    begin: WatchStart,
+    start: WatchStart,
     invalid: Option<String>,
 }
 
 impl Watch {
     pub(crate) fn new(client: Client) -> Watch {
-        Watch { client, parameters: Vec::new(), below: false, without_below: false, begin: WatchStart::Now, invalid: None }
+        Watch { client, parameters: Vec::new(), below: false, without_below: false, start: WatchStart::Now, invalid: None }
     }
 
     fn path(mut self, path: &str, how: &str) -> Watch {
@@ -66,24 +68,24 @@ impl Watch {
         self
     }
 
-    /// A node of the tree, whether it is there yet or not. Of [`node`](Watch::node), [`children`](Watch::children) and
-    /// [`tree`](Watch::tree) a watch has one.
+    /// Watches a node of the tree, whether it exists or not. A watch has at most one of [`node`](Watch::node),
+    /// [`children`](Watch::children) and [`tree`](Watch::tree).
     pub fn node(self, path: &str) -> Watch {
         Watch { without_below: true, ..self.path(path, "") }
     }
 
-    /// A node and its direct children.
+    /// Watches a node and its children.
     pub fn children(self, path: &str) -> Watch {
         Watch { without_below: true, ..self.path(path, "&children") }
     }
 
-    /// A node and all below it.
+    /// Watches a node and all its descendants.
     pub fn tree(self, path: &str) -> Watch {
         Watch { below: true, ..self.path(path, "") }
     }
 
-    /// A lock: who queues, who is granted, who ends. Beside a [`tree`](Watch::tree) it is also the locks whose names go on from
-    /// it with a `/`.
+    /// Watches a lock: grants that queue, are granted, and end. With a [`tree`](Watch::tree), it also watches the locks
+    /// whose names continue this one with a `/`.
     pub fn lock(mut self, name: &str) -> Watch {
         match LockName::parse(name) {
             Ok(name) => self.parameters.push(format!("lock={}", encode(name.as_str()))),
@@ -92,40 +94,42 @@ impl Watch {
         self
     }
 
-    /// A lock and all whose names go on from it with a `/`. Not beside a [`node`](Watch::node) or [`children`](Watch::children).
+    /// Watches a lock and all locks whose names continue this one with a `/`. Not with a [`node`](Watch::node) or
+    /// [`children`](Watch::children).
     pub fn locks_below(self, name: &str) -> Watch {
         Watch { below: true, ..self.lock(name) }
     }
 
-    /// Every lock.
+    /// Watches every lock.
     pub fn locks(mut self) -> Watch {
         self.parameters.push("locks".to_owned());
         self
     }
 
-    /// A session, and what becomes of its grants.
+    /// Watches a session and its grants.
     pub fn session(mut self, number: SessionNumber) -> Watch {
         self.parameters.push(format!("session={number}"));
         self
     }
 
-    /// Every session.
+    /// Watches every session.
     pub fn sessions(mut self) -> Watch {
         self.parameters.push("sessions".to_owned());
         self
     }
 
-    /// Begins with what is there, then tells every change of it: no gap, and nothing twice.
+    /// Starts with everything that exists, then reports every change: no gap, and nothing twice.
     pub fn initial(self) -> Watch {
-        Watch { begin: WatchStart::Initial, ..self }
+        Watch { start: WatchStart::Initial, ..self }
     }
 
-    /// Begins with the changes of this revision. Without this and without [`initial`](Watch::initial): with the next change.
+    /// Starts with the changes of this revision. Without this and [`initial`](Watch::initial), it starts with the next
+    /// change.
     pub fn from(self, revision: Revision) -> Watch {
-        Watch { begin: WatchStart::From(revision), ..self }
+        Watch { start: WatchStart::From(revision), ..self }
     }
 
-    async fn begin(mut self) -> Result<Watching, Error> {
+    async fn open(mut self) -> Result<Watching, Error> {
         if let Some(why) = self.invalid {
             return Err(Error::Invalid(why));
         }
@@ -137,17 +141,17 @@ impl Watch {
             self.parameters.push("recursive".to_owned());
         }
         let inner = self.client.inner();
-        self.client.learn();
-        let (tell, told) = mpsc::channel(WAITING_MAX);
-        let (begun, begins) = oneshot::channel();
+        self.client.discover();
+        let (events, receiver) = mpsc::channel(BUFFERED_MAX);
+        let (started, start) = oneshot::channel();
         let call = Call::new(Method::GET, format!("/v1/watch?{}", self.parameters.join("&")));
-        let follower = Follower::new(inner.renewals.clone(), call, self.begin, tell, begun);
-        let watching = Watching { told, task: inner.background.keep(follower.follow()) };
-        match timeout(inner.timeout, begins).await {
+        let follower = Follower::new(inner.renewals.clone(), call, self.start, events, started);
+        let watching = Watching { events: receiver, task: inner.background.keep(follower.follow()) };
+        match timeout(inner.timeout, start).await {
             Ok(Ok(Ok(()))) => Ok(watching),
             Ok(Ok(Err(refused))) => Err(refused),
-            Ok(Err(_)) => Err(Error::Unavailable { last: "this program's runtime ends".to_owned() }),
-            Err(_) => Err(Error::Unavailable { last: format!("no node took the watch within {:?}", inner.timeout) }),
+            Ok(Err(_)) => Err(Error::Unavailable { last: "this program's runtime is shutting down".to_owned() }),
+            Err(_) => Err(Error::Unavailable { last: format!("no node started the watch within {:?}", inner.timeout) }),
         }
     }
 }
@@ -157,22 +161,22 @@ impl IntoFuture for Watch {
     type IntoFuture = BoxFuture<'static, Result<Watching, Error>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.begin())
+        Box::pin(self.open())
     }
 }
 
-/// A watch that runs: a [`Stream`], which ends only after an error, and that only where the cluster refuses to go on. While no
-/// node can be reached it is silent. Dropping it ends it.
+/// A running watch: a [`Stream`]. It ends only after an error, if the cluster refuses to continue. While no node is
+/// reachable, it is silent. Dropping it ends it.
 #[derive(Debug)]
 pub struct Watching {
-    told: mpsc::Receiver<Result<WatchEvent, Error>>,
+    events: mpsc::Receiver<Result<WatchEvent, Error>>,
     task: AbortHandle,
 }
 
 impl Watching {
-    /// What it tells next. Dropping the future loses nothing.
+    /// The next event. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Result<WatchEvent, Error>> {
-        self.told.recv().await
+        self.events.recv().await
     }
 }
 
@@ -180,7 +184,7 @@ impl Stream for Watching {
     type Item = Result<WatchEvent, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.told.poll_recv(context)
+        self.events.poll_recv(context)
     }
 }
 

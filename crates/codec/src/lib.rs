@@ -1,28 +1,28 @@
-//! The only place that names bincode: how a value becomes bytes in the log, in a frame and in a snapshot.
+//! Encodes values for the log, frames and snapshots. The only crate that names bincode.
 //!
 //! ```text
-//! version (1 byte) │ value (bincode 2, variable-length integers) │ CRC-32 of all before it (4 bytes, little endian)
+//! version (1 byte) │ value (bincode 2, variable-length integers) │ CRC-32 of all preceding bytes (4 bytes, little endian)
 //! ```
 //!
-//! A length inside the bytes is never believed: a wrong checksum, another version or a byte too many is an error, and no input
-//! makes it panic. Input up to 1 MiB can ask for at most 16 MiB of memory, and longer input for 1 GiB, of which only the pages
-//! that it fills are ever touched. Whatever can be encoded can be decoded. The values must not need a self-describing format:
-//! no `untagged`, `flatten` or `skip_serializing_if`.
+//! A length inside the bytes is never trusted: a wrong checksum, another version or trailing bytes are an error, and no
+//! input causes a panic. Input up to 1 MiB can request at most 16 MiB of memory, and longer input 1 GiB, of which only
+//! the filled pages are ever touched. Everything that can be encoded can be decoded. Values must not need a
+//! self-describing format: no `untagged`, `flatten` or `skip_serializing_if`.
 
 use bincode::config::{Configuration, Limit, LittleEndian, Varint};
 use serde::{Serialize, de::DeserializeOwned};
 
-/// The largest value that is read or written, in bytes.
+/// Maximum size of an encoded value, in bytes.
 pub const BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Bytes that the envelope adds: the version and the checksum.
 const ENVELOPE_BYTES: usize = 1 + 4;
 
-/// Decoding is charged for the width of each number, and the bytes have its shortest form: 16 bytes are charged for a 128-bit
-/// number of one byte, which is the worst case. A limit below this multiple would refuse values that were encoded.
+/// Decoding is charged for the width of each number, but the bytes hold its shortest form: a 128-bit number of one
+/// byte, the worst case, is charged 16 bytes. A limit below this multiple would reject values that were encoded.
 const CHARGE_MAX: usize = 16;
 
-/// Shorter input has a limit of its own, so that a few hostile bytes cannot ask for much memory.
+/// Input up to this size has a lower limit, so that a few hostile bytes cannot request much memory.
 const SHORT_BYTES_MAX: usize = 1024 * 1024;
 
 type Limited<const BYTES: usize> = Configuration<LittleEndian, Varint, Limit<BYTES>>;
@@ -31,63 +31,63 @@ const ENCODED: Limited<BYTES_MAX> = bincode::config::standard().with_limit::<BYT
 const SHORT: Limited<{ SHORT_BYTES_MAX * CHARGE_MAX }> = bincode::config::standard().with_limit();
 const LONG: Limited<{ BYTES_MAX * CHARGE_MAX }> = bincode::config::standard().with_limit();
 
-/// Why a value could not be written.
+/// Why a value cannot be encoded.
 #[derive(Debug, thiserror::Error)]
 pub enum EncodeError {
     /// The value is larger than `BYTES_MAX`.
     #[error("the value has {length} bytes, more than {BYTES_MAX}")]
     TooLarge {
-        /// How many it has.
+        /// Its size.
         length: usize,
     },
-    /// The value cannot be written in this format.
+    /// The value does not fit the format.
     #[error("the value does not fit the format")]
     Format(#[source] bincode::error::EncodeError),
 }
 
-/// Why bytes are no value.
+/// Why bytes cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// Fewer bytes than the envelope alone needs.
+    /// Fewer bytes than the envelope needs.
     #[error("truncated: only {length} bytes")]
     Truncated {
-        /// How many there are.
+        /// The number of bytes.
         length: usize,
     },
     /// More bytes than `BYTES_MAX`.
     #[error("{length} bytes, more than {BYTES_MAX}")]
     TooLarge {
-        /// How many there are.
+        /// The number of bytes.
         length: usize,
     },
-    /// The bytes are not what was written.
+    /// The bytes are not the ones that were encoded.
     #[error("wrong checksum: {found:08x} instead of {expected:08x}")]
     Checksum {
-        /// What the bytes say.
+        /// The recorded checksum.
         expected: u32,
-        /// What the bytes have.
+        /// The actual checksum.
         found: u32,
     },
-    /// Written by another version of Fairhold.
+    /// Encoded by another version of Fairhold.
     #[error("the format version is {found}, but this program supports {expected}")]
     Version {
-        /// What this program knows.
+        /// The version that this program supports.
         expected: u8,
-        /// What the bytes say.
+        /// The version of the bytes.
         found: u8,
     },
-    /// Intact bytes that are no such value.
+    /// The bytes are intact, but hold no such value.
     #[error("the bytes cannot be decoded")]
     Format(#[source] bincode::error::DecodeError),
-    /// A value, and then more.
+    /// More bytes follow the value.
     #[error("{count} bytes too many after the value")]
     TrailingBytes {
-        /// How many.
+        /// Their number.
         count: usize,
     },
 }
 
-/// Writes a value in its envelope.
+/// Encodes a value in its envelope.
 pub fn encode<T: Serialize>(version: u8, value: &T) -> Result<Vec<u8>, EncodeError> {
     let mut bytes = Vec::with_capacity(256);
     bytes.push(version);
@@ -101,7 +101,7 @@ pub fn encode<T: Serialize>(version: u8, value: &T) -> Result<Vec<u8>, EncodeErr
     Ok(bytes)
 }
 
-/// Reads a value from its envelope, all of it and nothing more.
+/// Decodes a value from its envelope, which must end with it.
 pub fn decode<T: DeserializeOwned>(version: u8, bytes: &[u8]) -> Result<T, DecodeError> {
     let length = bytes.len();
     if length > BYTES_MAX {
@@ -113,7 +113,8 @@ pub fn decode<T: DeserializeOwned>(version: u8, bytes: &[u8]) -> Result<T, Decod
     let Some((found_version, body)) = covered.split_first() else {
         return Err(DecodeError::Truncated { length });
     };
-    let (expected, found) = (u32::from_le_bytes(*checksum), crc32fast::hash(covered));
+    let expected = u32::from_le_bytes(*checksum);
+    let found = crc32fast::hash(covered);
     if expected != found {
         return Err(DecodeError::Checksum { expected, found });
     }
@@ -132,18 +133,18 @@ pub fn decode<T: DeserializeOwned>(version: u8, bytes: &[u8]) -> Result<T, Decod
     Ok(value)
 }
 
-/// The checksum of bytes that are not in an envelope: a file's.
+/// The checksum of bytes outside an envelope, such as a file's.
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes)
 }
 
-/// The checksum of bytes that come in pieces.
+/// The checksum of bytes that arrive in pieces.
 #[derive(Debug, Clone, Default)]
 pub struct RunningChecksum(crc32fast::Hasher);
 
 impl RunningChecksum {
-    /// Takes the next piece.
+    /// Adds the next piece.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
@@ -168,20 +169,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn an_encoded_value_is_decoded() {
         let value = (42_u64, "printer".to_owned(), vec![1_u8, 2, 3]);
         assert_eq!(decode::<(u64, String, Vec<u8>)>(1, &encode(1, &value).unwrap()).unwrap(), value);
     }
 
-    /// The limit of decoding was once that of encoding, so a log could have an entry that nobody could read.
+    /// Decoding once had the same limit as encoding, so a log could contain an entry that no node could decode.
     #[test]
-    fn whatever_can_be_encoded_can_be_decoded() {
+    fn everything_that_can_be_encoded_can_be_decoded() {
         fn assert_both_ways<T: Serialize + DeserializeOwned + PartialEq>(value: &T) {
             let bytes = encode(1, value).unwrap();
             assert!(decode::<T>(1, &bytes).unwrap() == *value, "{} bytes", bytes.len());
         }
         for length in [1_000, SHORT_BYTES_MAX - 64, SHORT_BYTES_MAX, SHORT_BYTES_MAX + 64] {
-            // Numbers of one byte, texts of one byte, and options without a value: what decoding charges most for.
+            // One-byte numbers, one-byte texts and empty options: decoding charges most for these.
             assert_both_ways(&vec![1_u128; length]);
             assert_both_ways(&vec![1_u64; length]);
             assert_both_ways(&vec![None::<u8>; length]);
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_is_noticed() {
+    fn every_flipped_bit_is_detected() {
         let bytes = encode(1, &("printer", 42_u64)).unwrap();
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
@@ -210,15 +211,15 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_is_noticed() {
+    fn every_truncation_is_detected() {
         let bytes = encode(1, &("printer", 42_u64)).unwrap();
         for length in 0..bytes.len() {
-            assert!(decode::<(String, u64)>(1, &bytes[..length]).is_err(), "{length} bytes were taken");
+            assert!(decode::<(String, u64)>(1, &bytes[..length]).is_err(), "{length} bytes were decoded");
         }
     }
 
     #[test]
-    fn a_byte_too_many_is_refused() {
+    fn a_trailing_byte_is_refused() {
         let error = decode::<u8>(1, &sealed(&[7, 7])).unwrap_err();
         assert!(matches!(error, DecodeError::TrailingBytes { count: 1 }), "{error}");
     }

@@ -1,7 +1,8 @@
-//! `/openapi.json`: the description of the API, made from the types that the answers are made of, the limits that the parsers
-//! enforce, and a page of words for each area. A test compares it with the router's table and with `proto/openapi.json`.
+//! `/openapi.json`: the description of the API. It is generated from the types of the requests and the answers, and a page of
+//! texts for each area. A test compares it with the router's table and with `proto/openapi.json`.
 //!
-//! To describe a new call: an entry in its area's page below. To describe a new area: a page like `locks`, and a line in `areas`.
+//! To describe a new call, add an entry to its area's page. To describe a new area, add a page like `area_locks` and a line in
+//! `areas`.
 
 mod area_cluster;
 mod area_elections;
@@ -23,7 +24,7 @@ mod problems;
 mod schema;
 mod vocabulary;
 
-use crate::headers;
+use crate::edge::headers;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use describe::Describer;
@@ -49,11 +50,11 @@ const ABOUT: &str = "Fair locks, sessions and a tree of nodes, replicated on thr
     `\"outcome\":\"unknown\"` means that it may have happened: retry with the same `Idempotency-Key`.\n\nLimits named in bytes \
     (`x-max-bytes`) count UTF-8.";
 
-/// The description, ready to be sent.
+/// The description, ready to send.
 struct Served {
     plain: Bytes,
     compressed: Bytes,
-    /// Weak (RFC 9110, section 8.8.1): it is the same for both encodings.
+    /// Weak (RFC 9110, section 8.8.1), because both encodings share it.
     tag: HeaderValue,
 }
 
@@ -63,7 +64,7 @@ impl Served {
         SERVED.get_or_init(|| {
             let plain = text().into_bytes();
             let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
-            // Writing to memory does not fail; without a compressed form, clients get the plain one.
+            // Writing to memory does not fail. If it did, clients would get the plain form.
             let compressed = gzip.write_all(&plain).and_then(|()| gzip.finish()).unwrap_or_default();
             let mut hasher = DefaultHasher::new();
             plain.hash(&mut hasher);
@@ -95,14 +96,14 @@ pub(crate) async fn serve(headers: HeaderMap) -> Response {
     (own, [(header::CONTENT_TYPE, JSON)], served.plain.clone()).into_response()
 }
 
-/// Whether this entry of `Accept-Encoding` is gzip, and does not refuse it by a weight of 0.
+/// Whether this entry of `Accept-Encoding` accepts gzip: its weight must not be 0.
 fn accepts_gzip(entry: &str) -> bool {
     let (coding, weight) = entry.split_once(';').unwrap_or((entry, ""));
     let refused = weight.trim().strip_prefix("q=").is_some_and(|weight| weight.trim().parse() == Ok(0.0));
     coding.trim().eq_ignore_ascii_case("gzip") && !refused
 }
 
-/// The description as it is served and committed: indented, with the keys in order.
+/// The description as served and committed: indented, with sorted keys.
 fn text() -> String {
     format!("{:#}\n", document())
 }
@@ -184,24 +185,24 @@ fn document() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{router::routes, server_info::ServerInfo};
+    use crate::{edge::server_info::ServerInfo, router::routes};
     use openraft_rt_tokio::TokioRuntime;
     use std::{collections::BTreeSet, fs, path::PathBuf};
 
-    /// `FAIRHOLD_GOLDEN=write` writes it anew.
+    /// `FAIRHOLD_GOLDEN=write` rewrites it.
     #[test]
-    fn the_committed_description_is_that_of_the_code() {
+    fn the_committed_description_matches_the_code() {
         let path = PathBuf::from("../../proto/openapi.json");
         let text = text();
         if std::env::var("FAIRHOLD_GOLDEN").is_ok_and(|value| value == "write") {
             fs::write(&path, &text).unwrap();
         }
         let committed = fs::read_to_string(&path).unwrap();
-        assert!(text == committed, "proto/openapi.json is another: FAIRHOLD_GOLDEN=write writes it anew");
+        assert!(text == committed, "proto/openapi.json is out of date: FAIRHOLD_GOLDEN=write rewrites it");
     }
 
     #[test]
-    fn what_is_routed_is_described_and_the_reverse() {
+    fn every_route_is_described_and_nothing_else() {
         let routes = routes::<TokioRuntime>(ServerInfo { version: "", host: fairhold_types::dto::Host::default });
         let routed: BTreeSet<(String, String)> = routes
             .list()
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_leads_somewhere_and_every_schema_is_used() {
+    fn every_reference_resolves_and_every_schema_is_used() {
         let document = document();
         let mut used = BTreeSet::new();
         let mut open = vec![&document];
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn every_call_is_named_once_and_has_words() {
+    fn every_call_has_a_unique_id_and_texts() {
         let mut describe = Describer::new();
         let mut names = BTreeSet::new();
         for DescribedCall { value, path, .. } in areas(&mut describe) {

@@ -1,22 +1,29 @@
 //! Which path and method is which call.
 
 use crate::{
-    admin::Admin,
-    batch, cluster, elections,
-    envelope::{self, Envelope},
-    front_page::front_page,
-    grants, history, locks,
-    metrics::Exposition,
-    nodes, openapi,
-    problem::Problem,
+    api::batch,
+    api::cluster,
+    api::elections,
+    api::front_page::front_page,
+    api::grants,
+    api::history,
+    api::locks,
+    api::nodes,
+    api::sessions,
+    api::txn,
+    api::watch,
+    edge::admin::Admin,
+    edge::metrics::Exposition,
+    edge::middleware::{self, Envelope},
+    edge::problem::Problem,
+    edge::server_info::ServerInfo,
+    openapi,
     routes::{Methods, Routes, delete, get, post},
-    server_info::ServerInfo,
-    sessions, txn, watch,
 };
 use axum::{
     Extension, Router,
     extract::{RawQuery, State},
-    middleware,
+    middleware::from_fn_with_state,
 };
 use fairhold_node::Node;
 use fairhold_types::Code;
@@ -30,7 +37,7 @@ pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, admin: Admin, 
         .into_router()
         .fallback(no_such_resource)
         .method_not_allowed_fallback(no_such_method)
-        .layer(middleware::from_fn_with_state(envelope, envelope::wrap::<RT>))
+        .layer(from_fn_with_state(envelope, middleware::wrap::<RT>))
         .layer(Extension(admin))
         .layer(Extension(exposition))
         .with_state(node)
@@ -43,7 +50,7 @@ pub fn status_router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, exposit
         .into_router()
         .fallback(no_such_state)
         .method_not_allowed_fallback(no_such_method)
-        .layer(middleware::from_fn_with_state(envelope, envelope::wrap::<RT>))
+        .layer(from_fn_with_state(envelope, middleware::wrap::<RT>))
         .layer(Extension(exposition))
         .with_state(node)
 }

@@ -1,6 +1,6 @@
 //! What the hot routes do beside the node's work, for benchmarks: a request read, an answer written. No server comes by here.
 
-use crate::{answer, grants, names::lock_name, nodes, request::Received};
+use crate::{api::grants, api::nodes, edge::answer, edge::names::lock_name, edge::request::Received};
 use axum::{extract::Request, response::Response};
 use fairhold_node::api::{AcquireCall, GrantView};
 use fairhold_state::record::Znode;

@@ -1,4 +1,4 @@
-//! A histogram without a lock: an observation is three relaxed additions.
+//! A histogram without a lock: an observation is two relaxed additions.
 
 use prometheus_client::{
     encoding::{EncodeMetric, MetricEncoder, NoLabelSet},
@@ -15,31 +15,31 @@ use std::{
 
 /// Counts observations by size. Clones are handles of one histogram.
 ///
-/// A scrape beside observations may see one of them in a bucket and not yet in the sum; the count is that of the buckets, so
-/// that what is served is always a histogram.
+/// A concurrent scrape may see an observation in a bucket but not yet in the sum. The count is the sum of the buckets,
+/// so the output is always a valid histogram.
 #[derive(Clone)]
 pub struct Histogram(Arc<HistogramInner>);
 
 struct HistogramInner {
     bounds: &'static [f64],
-    /// One more than bounds: the last is for what is above them all.
+    /// One more than `bounds`: the last one counts what is above all of them.
     counts: Box<[AtomicU64]>,
-    /// In nanoseconds or ones.
+    /// In nanoseconds for durations, otherwise in units.
     sum: AtomicU64,
-    /// How many of the sum's units are one of the bounds'.
+    /// How many units of the sum make one unit of the bounds.
     scale: f64,
 }
 
 const NANOS: f64 = 1e9;
 
 impl Histogram {
-    /// Of durations, with upper bounds in seconds, which grow.
+    /// A histogram of durations. The upper bounds are in seconds, in ascending order.
     #[must_use]
     pub fn of_seconds(bounds: &'static [f64]) -> Histogram {
         Histogram::new(bounds, NANOS)
     }
 
-    /// Of sizes, with upper bounds which grow.
+    /// A histogram of sizes. The upper bounds are in ascending order.
     #[must_use]
     pub fn of_sizes(bounds: &'static [f64]) -> Histogram {
         Histogram::new(bounds, 1.0)
@@ -50,12 +50,12 @@ impl Histogram {
         Histogram(Arc::new(HistogramInner { bounds, counts, sum: AtomicU64::new(0), scale }))
     }
 
-    /// Notes how long something took.
+    /// Counts a duration.
     pub fn observe(&self, duration: Duration) {
         self.note(duration.as_secs_f64(), u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Notes how large something was.
+    /// Counts a size.
     pub fn observe_size(&self, size: usize) {
         self.note(size as f64, size as u64);
     }
@@ -99,7 +99,8 @@ mod tests {
 
     #[test]
     fn an_observation_falls_into_the_first_bucket_that_holds_it() {
-        let (histogram, mut registry) = (Histogram::of_seconds(&[0.5, 1.0]), registry());
+        let histogram = Histogram::of_seconds(&[0.5, 1.0]);
+        let mut registry = registry();
         registry.register("wait_seconds", "Waiting", histogram.clone());
         for millis in [100, 500, 501, 1_000, 7_000] {
             histogram.observe(Duration::from_millis(millis));
@@ -117,8 +118,9 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_summed_as_they_are() {
-        let (histogram, mut registry) = (Histogram::of_sizes(&[1.0, 8.0]), registry());
+    fn the_sum_of_sizes_has_no_scale() {
+        let histogram = Histogram::of_sizes(&[1.0, 8.0]);
+        let mut registry = registry();
         registry.register("batch", "Batches", histogram.clone());
         [1, 8, 9].into_iter().for_each(|size| histogram.observe_size(size));
         let served = text(&registry, Format::Plain).unwrap();

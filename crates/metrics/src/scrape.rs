@@ -1,4 +1,4 @@
-//! Series with labels, and series that are read only when somebody asks.
+//! Series with labels, and series that are read only at a scrape.
 
 use prometheus_client::{
     collector::Collector,
@@ -8,7 +8,7 @@ use prometheus_client::{
 };
 use std::fmt;
 
-/// One metric for each value of a label. The values are known from the start, so counting needs no look-up.
+/// One metric for each value of a label. All values are known at registration, so counting needs no look-up.
 #[derive(Debug)]
 pub struct ByLabel<M> {
     label: &'static str,
@@ -16,7 +16,7 @@ pub struct ByLabel<M> {
 }
 
 impl<M> ByLabel<M> {
-    /// The metrics with their values of that label.
+    /// The label, and the metric for each of its values.
     pub fn new(label: &'static str, cells: impl IntoIterator<Item = (&'static str, M)>) -> ByLabel<M> {
         ByLabel { label, cells: cells.into_iter().collect() }
     }
@@ -36,7 +36,7 @@ impl<M: EncodeMetric + TypedMetric> EncodeMetric for ByLabel<M> {
     }
 }
 
-/// One scrape, into which a collector writes what it reads.
+/// One scrape: a collector writes its series into it.
 pub struct Scrape<'a>(DescriptorEncoder<'a>);
 
 impl Scrape<'_> {
@@ -46,7 +46,7 @@ impl Scrape<'_> {
         gauge.encode(self.0.encode_descriptor(name, help, None, MetricType::Gauge)?)
     }
 
-    /// A gauge with one value of a label for each item; with none of them it is left out.
+    /// A gauge with a value for each item; without items the series is left out.
     pub fn gauges<T: EncodeGaugeValue>(
         &mut self,
         name: &str,
@@ -62,17 +62,17 @@ impl Scrape<'_> {
         values.try_for_each(|(text, value)| ConstGauge::new(value).encode(encoder.encode_family(&[(label, text.as_str())])?))
     }
 
-    /// A counter that is kept elsewhere. The name is without its `_total`.
+    /// A counter that is kept elsewhere. `name` has no `_total`.
     pub fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
         ConstCounter::new(value).encode(self.0.encode_descriptor(name, help, None, MetricType::Counter)?)
     }
 
-    /// The same for what has fractions.
+    /// The same with fractions.
     pub fn counter_of_seconds(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
         ConstCounter::new(value).encode(self.0.encode_descriptor(name, help, None, MetricType::Counter)?)
     }
 
-    /// Metrics of one kind, each with several labels; with none of them they are left out.
+    /// Metrics of one kind with several labels; without metrics the series is left out.
     pub fn family<'m, M: EncodeMetric + TypedMetric + 'm, const LABELS: usize>(
         &mut self,
         name: &str,
@@ -108,7 +108,7 @@ impl<F: Fn(&mut Scrape<'_>) -> fmt::Result + Send + Sync + 'static> Collector fo
     }
 }
 
-/// Has `read` write its series at every scrape. It must be quick: it runs between requests.
+/// Calls `read` at every scrape. `read` must be quick, because it runs between requests.
 pub fn collect(registry: &mut Registry, read: impl Fn(&mut Scrape<'_>) -> fmt::Result + Send + Sync + 'static) {
     registry.register_collector(Box::new(Collected(read)));
 }
@@ -119,10 +119,11 @@ mod tests {
     use crate::{Counter, Format, registry, text};
 
     #[test]
-    fn what_is_read_at_a_scrape_stands_beside_what_is_counted() {
-        let (refused, mut registry) = (Counter::default(), registry());
+    fn a_scrape_serves_counters_and_the_values_that_it_reads() {
+        let refused = Counter::default();
+        let mut registry = registry();
         let cells = [("full", refused.clone()), ("closed", Counter::default())];
-        registry.sub_registry_with_prefix("door").register("refused", "Refused", ByLabel::new("reason", cells));
+        registry.sub_registry_with_prefix("http").register("refused", "Refused", ByLabel::new("reason", cells));
         collect(&mut registry, |scrape| {
             scrape.gauge("term", "Term", 7_u64)?;
             scrape.gauges("lag", "Lag", "peer", [("2".to_owned(), 3_u64)])?;
@@ -132,9 +133,9 @@ mod tests {
         refused.inc();
         let served = text(&registry, Format::Plain).unwrap();
         for line in [
-            "# TYPE fairhold_door_refused_total counter",
-            "fairhold_door_refused_total{reason=\"full\"} 1",
-            "fairhold_door_refused_total{reason=\"closed\"} 0",
+            "# TYPE fairhold_http_refused_total counter",
+            "fairhold_http_refused_total{reason=\"full\"} 1",
+            "fairhold_http_refused_total{reason=\"closed\"} 0",
             "fairhold_term 7",
             "fairhold_lag{peer=\"2\"} 3",
             "fairhold_wakeups_total 5",

@@ -1,23 +1,24 @@
-//! The text of all series, in the two formats that are in use.
+//! The text of all series, in the two formats that scrapers use.
 
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use std::fmt;
 
-/// A text format.
+/// A text format for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Prometheus' own, version 0.0.4: what every scraper and `promtool check metrics` read.
+    /// The Prometheus text format, version 0.0.4, for scrapers and `promtool check metrics`.
     Plain,
-    /// OpenMetrics 1.0, for those who ask for it.
+    /// OpenMetrics 1.0, for scrapers that accept it.
     OpenMetrics,
 }
 
 impl Format {
-    /// What a client's `Accept` header asks for.
+    /// The format that a client's `Accept` header selects.
     #[must_use]
     pub fn accepted(accept: Option<&str>) -> Format {
-        let asks = |accept: &str| accept.split(',').any(|kind| kind.trim().starts_with("application/openmetrics-text"));
-        if accept.is_some_and(asks) { Format::OpenMetrics } else { Format::Plain }
+        let names_openmetrics =
+            |accept: &str| accept.split(',').any(|kind| kind.trim().starts_with("application/openmetrics-text"));
+        if accept.is_some_and(names_openmetrics) { Format::OpenMetrics } else { Format::Plain }
     }
 
     /// Its media type.
@@ -30,7 +31,7 @@ impl Format {
     }
 }
 
-/// All series of a registry as they are now.
+/// All series of a registry with their current values.
 pub fn text(registry: &Registry, format: Format) -> Result<String, fmt::Error> {
     let mut open = String::new();
     encode(&mut open, registry)?;
@@ -40,16 +41,16 @@ pub fn text(registry: &Registry, format: Format) -> Result<String, fmt::Error> {
     })
 }
 
-/// OpenMetrics names a counter's family without the `_total` that its samples have; the plain format names it as its samples
-/// are named, and ends each `HELP` where the text ends. `# EOF` is a comment there, and stays: it tells that all has arrived.
+/// OpenMetrics names a counter's family without the `_total` of its samples; the plain format names it like its
+/// samples. `# EOF` is a comment in the plain format. It stays, as a sign that the text is complete.
 fn plain(open: &str) -> String {
     let mut plain = String::with_capacity(open.len() + open.len() / 16);
     let mut lines = open.lines().peekable();
     while let Some(line) = lines.next() {
         let help = line.strip_prefix("# HELP ");
         let kind = help.and(lines.peek().copied()).unwrap_or(line).strip_prefix("# TYPE ");
-        let counts = kind.is_some_and(|kind| kind.ends_with(" counter"));
-        match line.strip_prefix("# ").and_then(|comment| comment.split_once(' ')).filter(|_| counts) {
+        let is_counter = kind.is_some_and(|kind| kind.ends_with(" counter"));
+        match line.strip_prefix("# ").and_then(|comment| comment.split_once(' ')).filter(|_| is_counter) {
             Some((word @ ("HELP" | "TYPE"), rest)) => {
                 let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
                 plain.extend(["# ", word, " ", name, "_total ", rest]);
@@ -67,7 +68,7 @@ mod tests {
     use crate::{Counter, Gauge, registry};
 
     #[test]
-    fn a_counters_family_is_named_as_each_format_wants_it() {
+    fn each_format_names_the_family_of_a_counter_by_its_rules() {
         let mut registry = registry();
         registry.register("reads", "Reads", Counter::default());
         registry.register("open", "Open", Gauge::default());

@@ -1,9 +1,10 @@
-//! What it costs to tell those who watch of a change: `cargo bench --workspace --bench watches`.
+//! The cost of a change for its watchers: `cargo bench --workspace --bench watches`.
 //!
-//! Apply and the crier find them and wake them; then each looks for itself, in a task of its own, which is not part of this.
+//! Apply and the dispatcher find the watchers and wake them. Each watcher then reads in its own task, which is not part
+//! of this.
 
 use divan::Bencher;
-use fairhold_node::workbench::WatchBench;
+use fairhold_node::bench_support::WatchBench;
 use fairhold_types::Path;
 use std::cell::RefCell;
 
@@ -13,18 +14,18 @@ fn main() {
     divan::main();
 }
 
-fn square(watchers: usize) -> WatchBench {
+fn watched(watchers: usize) -> WatchBench {
     WatchBench::new(Path::parse("/app/config").expect("a path"), watchers).expect("there is room for them")
 }
 
 #[divan::bench(args = WATCHERS, sample_count = 1_000, sample_size = 1)]
-fn one_change_is_told(bencher: Bencher<'_, '_>, watchers: usize) {
-    let square = RefCell::new(square(watchers));
-    bencher.with_inputs(|| square.borrow_mut().look()).bench_local_values(|_| square.borrow_mut().change());
+fn dispatch_one_change(bencher: Bencher<'_, '_>, watchers: usize) {
+    let watched = RefCell::new(watched(watchers));
+    bencher.with_inputs(|| watched.borrow_mut().read()).bench_local_values(|_| watched.borrow_mut().change());
 }
 
 #[divan::bench(args = WATCHERS, sample_count = 1_000, sample_size = 1)]
-fn all_look_at_it(bencher: Bencher<'_, '_>, watchers: usize) {
-    let square = RefCell::new(square(watchers));
-    bencher.with_inputs(|| square.borrow_mut().change()).bench_local_values(|_| square.borrow_mut().look());
+fn read_one_change(bencher: Bencher<'_, '_>, watchers: usize) {
+    let watched = RefCell::new(watched(watchers));
+    bencher.with_inputs(|| watched.borrow_mut().change()).bench_local_values(|_| watched.borrow_mut().read());
 }

@@ -1,14 +1,14 @@
-//! The calls of `http` to a node and their answers: the boundary between the API and the behaviour.
+//! The calls from `http` to a node and their answers: the boundary between the API and the behaviour.
 
-mod ahead;
-mod orders;
+mod admin;
 mod pages;
+mod queue_position;
 mod sessions;
 mod tree;
 
-pub use ahead::{Ahead, InTheWay};
-pub use orders::{BreakCall, RevokeCall, SetLockCall};
+pub use admin::{BreakCall, RevokeCall, SetLockCall};
 pub use pages::{OwnedAfter, PageQuery};
+pub use queue_position::{Ahead, InTheWay};
 pub use sessions::{OpenSessionCall, OpenedSession, Renewal, SessionRef, SessionView};
 pub use tree::{Children, Fence, NodeRow, NodeView, Operated, Precondition, TransactCall, Transacted, WriteCall};
 
@@ -37,81 +37,88 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// Why a call was not done. The kinds are never mixed: a refusal is definite, and the other two say whether it happened.
+/// Why a call failed. A refusal is definite; the other kinds tell whether the call did nothing or has an unknown
+/// outcome.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The machine's answer, or the node's own definite refusal: nothing changed.
+    /// A definite refusal, by the state machine or by this node: nothing changed.
     #[error(transparent)]
     Rejected(#[from] Rejection),
-    /// No answer from the machine: it was not proposed, or may have been.
+    /// No answer from the state machine: the command was not proposed, or its outcome is unknown.
     #[error(transparent)]
     Propose(#[from] ProposeError),
-    /// A read that could not be served.
+    /// A read could not be served.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The lock is not free, and the caller does not wait.
     #[error("{refused}")]
     LockHeld {
-        /// The machine's answer.
+        /// The state machine's refusal.
         refused: Rejection,
-        /// What this node knows besides of who is in the way.
+        /// The contenders ahead, as far as this node knows.
         in_the_way: Box<InTheWay>,
     },
     /// The wait is over, and the withdrawal is committed.
     #[error("the lock did not become free within `wait`")]
     WaitTimeout {
-        /// Who holds it, as far as this node knows.
+        /// The holder, as far as this node knows.
         holder: Option<HolderFacts>,
-        /// Where the caller stood, as far as this node knows.
+        /// The caller's last place in the queue, as far as this node knows.
         in_the_way: Box<InTheWay>,
     },
-    /// Another request with the same key took this one's place over.
+    /// Another request with the same key took over the place of this one.
     #[error("a newer request with the same Idempotency-Key took over")]
     Superseded,
-    /// No such node of the tree.
+    /// The tree has no such node.
     #[error("there is no node {path}")]
     NoNode {
         /// Its path.
         path: Path,
     },
-    /// The leadership was not handed over.
+    /// The leadership was not transferred.
     #[error(transparent)]
     Handover(#[from] HandoverError),
-    /// The events from there on are no longer kept here.
+    /// This node no longer keeps the requested events.
     #[error("this node no longer keeps events before revision {oldest}: start again from the current state")]
     Compacted {
-        /// The oldest revision from which they are.
+        /// This revision and later ones are kept.
         oldest: Revision,
     },
-    /// A revision that nothing has reached.
+    /// The cluster has not reached the requested revision.
     #[error("revision {from} is in the future: the cluster is at {revision}, and you can wait for the next revision at most")]
     FutureRevision {
-        /// The revision that was asked for.
+        /// The requested revision.
         from: Revision,
-        /// The newest.
+        /// The current revision.
         revision: Revision,
     },
-    /// A watcher that took too long to read what was there.
+    /// The watcher did not read the initial state in time.
     #[error("you did not read the initial state within {} s: start again, and read faster", INITIAL_WITHIN.as_secs())]
     WatcherTooSlow,
-    /// The server stops, and surely did nothing.
+    /// The server shuts down, and the call did nothing.
     #[error("the server is shutting down")]
     ShuttingDown,
-    /// The server stops while the request waits; the grant keeps its place.
+    /// The server shuts down while the request waits; the grant keeps its place.
     #[error("the server is shutting down; your place in the queue is kept")]
     Detached,
 }
 
 impl CallError {
-    /// Whether what was asked may have been done, or may yet be.
+    /// Whether the call may have happened, or may still happen.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         matches!(self, CallError::Propose(ProposeError::Unknown(_)))
     }
 }
 
-impl From<crate::ring::Compacted> for CallError {
-    fn from(compacted: crate::ring::Compacted) -> CallError {
+/// The events that a watch needs are no longer kept: it can begin at this revision or a later one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Compacted {
+    pub(crate) oldest: Revision,
+}
+
+impl From<Compacted> for CallError {
+    fn from(compacted: Compacted) -> CallError {
         CallError::Compacted { oldest: compacted.oldest }
     }
 }
@@ -128,66 +135,65 @@ pub struct At<T> {
 /// How fresh a read must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
-    /// All that was acknowledged before the read began: asks the leader.
+    /// Everything acknowledged before the read began; needs the leader.
     Linearizable,
-    /// What this node has.
+    /// The current state of this node.
     Local,
-    /// What this node has, once it has that revision.
+    /// The state of this node after it has reached this revision.
     AtLeast(Revision),
-    /// All that was acknowledged before the read began, and that revision.
+    /// Everything acknowledged before the read began, and this revision.
     LinearizableAtLeast(Revision),
 }
 
-/// A read's freshness and how long it may take.
+/// The freshness of a read, and its timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadOptions {
-    /// How fresh.
+    /// How fresh the read must be.
     pub freshness: Freshness,
-    /// How long the server may work on it.
+    /// How long the server may work on the read.
     pub timeout: Duration,
 }
 
-/// Asks for a grant. `acquire.claimant`, `owner`, `meta` and the rest come parsed; `acquire.if_busy` and `acquire.at` are set
-/// by the node.
+/// A request for a grant. The caller fills `acquire` except `if_busy` and `at`, which the node sets.
 #[derive(Debug, Clone)]
 pub struct AcquireCall {
-    /// The command, but for `if_busy` and `at`.
+    /// The command, without `if_busy` and `at`.
     pub acquire: Acquire,
-    /// How long to wait in the queue; zero: answer at once.
+    /// How long to wait in the queue; zero: not at all.
     pub wait: Duration,
-    /// `Prefer: respond-async`: answer `Queued` instead of withdrawing when the wait is over.
+    /// `Prefer: respond-async`: answer `Queued` instead of withdrawing at the end of the wait.
     pub respond_async: bool,
-    /// How long the server may work on it, all steps together and the time that it waits not counted.
+    /// How long the server may work on all steps together. The wait does not count.
     pub timeout: Duration,
 }
 
-/// What came of asking for a grant.
+/// The result of a request for a grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Acquired {
-    /// It is held.
+    /// The grant is held.
     Held(GrantView),
-    /// It waits, as the caller wished.
+    /// The grant waits; the caller asked for this answer.
     Queued(GrantView),
 }
 
-/// A grant that is held for as long as its caller listens.
+/// A grant that is held as long as its caller listens.
 #[derive(Debug)]
 pub struct HoldCall {
-    /// What is known at once: `Queued` or `Held`, which name the grant, or how it ended already.
+    /// The first event: `Queued` or `Held` with the grant, or how it ended already.
     pub first: At<HoldEvent>,
-    /// What comes after it. Dropping it means that the caller went away: its grant ends.
+    /// The later events. Dropping the receiver means that the caller disconnected: its grant ends.
     pub events: mpsc::Receiver<At<HoldEvent>>,
-    /// Says, before `events` is dropped, that the caller did not go away by itself: then nothing ends but with its timeout.
+    /// Set before `events` is dropped if the caller did not disconnect by itself: then the grant lives for its timeout.
     pub silence: Silence,
 }
 
-/// Whether a caller fell silent instead of going away: it may be alive behind a broken network, and believe that it holds for
-/// as long as its timeout lasts.
+/// Whether a caller fell silent instead of disconnecting. It may be alive behind a broken network, and believe that it
+/// holds until its timeout is over.
 #[derive(Debug, Clone, Default)]
 pub struct Silence(Arc<AtomicBool>);
 
 impl Silence {
-    /// It fell silent.
+    /// Marks the caller as silent.
     pub fn note(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -197,175 +203,176 @@ impl Silence {
     }
 }
 
-/// What happens to a grant while its caller listens. After `Lost`, `Failed` and `GoAway` comes nothing more.
+/// What happens to a grant while its caller listens. `Lost`, `Failed` and `GoAway` are last events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HoldEvent {
-    /// It waits in the queue.
+    /// The grant waits in the queue.
     Queued {
         /// The grant, with its place.
         view: Box<GrantView>,
     },
-    /// It is held.
+    /// The grant is held.
     Held(Box<GrantView>),
-    /// The connection stands.
+    /// A sign of life of the connection.
     Alive,
-    /// An administrator asks to give it back; it is held all the same.
+    /// An administrator asks the caller to release the grant, which it still holds.
     Revoke(Revocation),
     /// The grant has ended.
     Lost(EndReason),
     /// The request failed.
     Failed(CallError),
-    /// The server stops; the grant keeps its place, held or queued.
+    /// The server shuts down; the grant keeps its place, held or queued.
     GoAway,
 }
 
-/// A live grant, as its owner sees it.
+/// A live grant, for its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantView {
     /// Its secret id.
     pub id: GrantId,
     /// Its public number.
     pub number: GrantNumber,
-    /// The lock; the first of several.
+    /// Its lock; the first of several.
     pub lock: LockName,
-    /// The other locks that it has, in the order in which they were asked for.
+    /// Its other locks, in the order of the request.
     pub others: Vec<Want>,
-    /// How many holds its owner has of it.
+    /// How many times its owner holds it.
     pub holds: u64,
-    /// An administrator asks the holder to release it.
+    /// An administrator's request to release it.
     pub revoked: Option<Revocation>,
-    /// Its session's public number.
+    /// The public number of its session.
     pub session: SessionNumber,
-    /// Whether the session was made for it alone, so that it is renewed by itself.
+    /// Whether its session was created only for it; then the grant is renewed by its own id.
     pub anonymous: bool,
     /// Its token, while it is held.
     pub token: Option<FencingToken>,
-    /// Alone or shared.
+    /// Exclusive or shared.
     pub mode: Mode,
-    /// The number of permits.
+    /// How many permits it takes.
     pub permits: u32,
     /// Its owner, for people to read.
     pub owner: String,
-    /// Pairs of text, for people.
+    /// Metadata, for people to read.
     pub meta: Meta,
-    /// Its place, while it waits.
+    /// Its place in the queue, while it waits.
     pub in_the_way: Option<InTheWay>,
-    /// The number of the one it waits for, with the owner, while it waits; none where many readers stand between the two.
+    /// The contender that it waits for; `None` if it does not wait, or if many readers stand between the two.
     pub waits_for: Option<HolderFacts>,
-    /// Whether it was checked that no circle of waiters keeps it waiting for ever.
+    /// Whether deadlock detection has completed for it.
     pub deadlock_checked: bool,
     /// When it queued.
     pub queued_at: WallMillis,
     /// When it was granted.
     pub held_since: Option<WallMillis>,
-    /// How long it lives without a further renewal, counted from the last one that was proved; `None`: not known here.
+    /// How long it lives without another renewal, counted from the last confirmed one; `None` if this node does not
+    /// know.
     pub expires_in: Option<Duration>,
-    /// The attempt that this answer is for, where the grant is to end if the answer does not reach its caller.
+    /// The attempt to abandon if this answer does not reach its caller; `None` if the grant must stay.
     pub leaves_with_caller: Option<u64>,
 }
 
-/// A grant that is asked for by its id.
+/// The result of a look-up of a grant by its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GrantLookup {
-    /// It is held or waits.
+    /// The grant is held or waits.
     Live(Box<GrantView>),
-    /// It is over.
+    /// The grant has ended.
     Ended {
         /// How it ended.
         reason: EndReason,
-        /// What an administrator said who broke it.
+        /// The reason that an administrator gave for breaking it.
         note: Option<String>,
     },
-    /// Unknown, or forgotten.
+    /// The id is unknown or forgotten.
     Unknown,
 }
 
-/// A lock, as everybody may see it.
+/// The public view of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockInfo {
     /// A page of its holders.
     pub holders: Vec<QueueItem>,
-    /// The holder behind which the next page begins; none after the last.
+    /// The last holder of this page; `None` if no page follows.
     pub next: Option<GrantNumber>,
-    /// How many hold it.
+    /// The number of holders.
     pub holder_count: u64,
-    /// How many wait.
+    /// The number of waiters.
     pub waiting: u64,
-    /// Its limit.
+    /// The number of its permits.
     pub limit: u32,
-    /// How many may wait, where an administrator said so.
+    /// How many contenders may wait, if an administrator set a limit.
     pub max_waiters: Option<u64>,
     /// How long a grant may hold it, if an administrator set a limit.
     pub max_hold: Option<Duration>,
-    /// The last token issued.
+    /// The last fencing token that it issued.
     pub last_token: Option<FencingToken>,
-    /// What is counted of it.
+    /// Its statistics, if it has any.
     pub statistics: Option<Statistics>,
 }
 
-/// A page of a lock's queue, as everybody may see it.
+/// The public view of a page of a lock's queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueView {
-    /// The entries, in order.
+    /// Its entries, in order.
     pub items: Vec<QueueItem>,
-    /// The place behind which the next page begins; none after the last.
+    /// The last entry of this page; `None` if no page follows.
     pub next: Option<QueueKey>,
-    /// How many hold the lock.
+    /// The number of holders of the lock.
     pub holder_count: u64,
-    /// How many wait for it.
+    /// The number of waiters of the lock.
     pub waiting: u64,
 }
 
-/// An entry of a queue, as everybody may see it.
+/// The public view of an entry of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueItem {
-    /// The grant's number.
+    /// The public number of the grant.
     pub number: GrantNumber,
-    /// Its session's number.
+    /// The public number of its session.
     pub session: SessionNumber,
-    /// Those ahead and 1.
+    /// Its position: the number of contenders ahead, plus 1.
     pub position: u64,
     /// Its token while it holds the lock.
     pub token: Option<FencingToken>,
-    /// Whether its session expired while it held, and its lock delay runs.
+    /// Whether its session expired while it held, and the lock delay is not over.
     pub cooling: bool,
-    /// Alone or shared.
+    /// Exclusive or shared.
     pub mode: Mode,
-    /// The number of permits.
+    /// How many permits it takes.
     pub permits: u32,
     /// Its owner, for people to read.
     pub owner: String,
-    /// Pairs of text, for people.
+    /// Metadata, for people to read.
     pub meta: Meta,
-    /// Since when it waits.
+    /// When it queued.
     pub queued_at: WallMillis,
-    /// Since when it holds.
+    /// When it was granted.
     pub held_since: Option<WallMillis>,
-    /// The number and the owner of the one that it waits for.
+    /// The number and the owner of the contender that it waits for.
     pub waits_for: Option<(GrantNumber, String)>,
-    /// How long those ahead may take yet, by what was usual: for people.
+    /// The estimated waiting time, for people.
     pub estimate: Option<Duration>,
 }
 
 /// The cluster, as this node sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterView {
-    /// This node.
+    /// The id of this node.
     pub id: NodeId,
-    /// Raft's view: roles, term, leader, members with their lag.
+    /// Raft's view: roles, term, leader, and members with their lag.
     pub raft: fairhold_raft::ReplicaStatus,
-    /// How many grants this node saw given since it started.
+    /// How many grants were granted since this node started.
     pub grants: u64,
     /// How many waiting requests this node woke since it started.
     pub wakeups: u64,
-    /// Commands at which this node's machine panicked.
+    /// Commands that panicked in this node's state machine.
     pub defects: Vec<Defect>,
     /// The revision of this node's state.
     pub revision: Revision,
-    /// How many bytes the state counts.
+    /// The size of the state in bytes, as its budget counts it.
     pub state_bytes: u64,
-    /// How many it may; none before a node has said what it can hold.
+    /// The state's budget in bytes; `None` until a node has reported what it can hold.
     pub state_bytes_max: Option<u64>,
-    /// What each member can hold, as far as it has said so.
+    /// The number of bytes that each member has reported it can hold.
     pub capacities: BTreeMap<NodeId, u64>,
 }

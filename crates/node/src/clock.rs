@@ -1,15 +1,15 @@
-//! The one place that reads the wall clock: for times that people read. No rule depends on it.
+//! The only place that reads the wall clock. Its times are for people; no rule depends on them.
 
 use fairhold_types::{duration, time::WallMillis};
 use std::sync::OnceLock;
 
-/// Shows the time, in milliseconds since the Unix epoch.
+/// Returns the time, in milliseconds since the Unix epoch.
 pub type WallClock = fn() -> WallMillis;
 
 static OTHER_CLOCK: OnceLock<WallClock> = OnceLock::new();
 
-/// Takes another clock for this machine's, in the whole process and for good: a simulator's, whose runs must repeat. `false`
-/// where there is another one already.
+/// Replaces the wall clock of this machine in the whole process, for a simulator whose runs must repeat. It cannot be
+/// undone. Returns `false` if the clock was replaced before.
 pub fn use_wall_clock(clock: WallClock) -> bool {
     OTHER_CLOCK.set(clock).is_ok()
 }

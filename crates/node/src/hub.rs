@@ -1,9 +1,14 @@
-//! Delivery: wakes the requests that wait at this node, from what is applied here.
+//! Delivery: wakes the requests that wait at this node when an applied event concerns them.
 //!
-//! A request registers first and looks at the state then; events come before the state can be read again. So whatever happens
-//! after the look wakes it, and nothing that happened before is missed. The wake-up carries nothing: the woken one looks again.
+//! A request registers first and then looks at the state. The hub receives the events of a command before anybody can
+//! read the state after it. So an event after the look wakes the request, and the look sees every event before it. The
+//! wake-up carries no data: the request looks again.
 
-use crate::{change::Changes, expiry::LeaderClock, metrics::NodeMetrics, watchers::Watchers};
+use crate::{
+    base::metrics::NodeMetrics,
+    feed::{change::Changes, dispatcher::WatchDispatcher},
+    leader::clock::LeaderClock,
+};
 use fairhold_raft::ApplyObserver;
 use fairhold_state::{State, command::Event};
 use fairhold_types::{GrantNumber, Revision};
@@ -12,21 +17,21 @@ use parking_lot::{Mutex, MutexGuard};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::oneshot;
 
-/// The waiters of this node, and what the leader's clock must know.
+/// Passes each applied event on: to the waiters, the watchers, the metrics, and the leader's clock.
 pub(crate) struct Hub<RT: AsyncRuntime> {
-    parked: Mutex<Parked>,
+    waiters: Mutex<Waiters>,
     clock: Arc<LeaderClock<RT>>,
     pub(crate) metrics: NodeMetrics<RT::Instant>,
-    pub(crate) watchers: Arc<Watchers>,
+    pub(crate) dispatcher: Arc<WatchDispatcher>,
 }
 
 #[derive(Default)]
-struct Parked {
-    next: u64,
-    waiters: BTreeMap<(GrantNumber, u64), oneshot::Sender<()>>,
+struct Waiters {
+    next_id: u64,
+    wakers: BTreeMap<(GrantNumber, u64), oneshot::Sender<()>>,
 }
 
-/// A request's place among those that are woken; dropping it gives the place up.
+/// A request that waits for events of a grant; dropping it ends the registration.
 pub(crate) struct Waiter<RT: AsyncRuntime> {
     hub: Arc<Hub<RT>>,
     key: (GrantNumber, u64),
@@ -34,69 +39,69 @@ pub(crate) struct Waiter<RT: AsyncRuntime> {
 }
 
 impl<RT: AsyncRuntime> Waiter<RT> {
-    /// Waits until something happened to the grant.
+    /// Waits for an event of the grant.
     pub(crate) async fn woken(&mut self) {
-        // The sender is gone only when it was used, or when the hub itself went: either way it is time to look.
+        // The sender goes away only when it is used or when the hub is dropped: in both cases it is time to look.
         let _gone_or_woken = (&mut self.woken).await;
     }
 }
 
 impl<RT: AsyncRuntime> Drop for Waiter<RT> {
     fn drop(&mut self) {
-        self.hub.parked().waiters.remove(&self.key);
+        self.hub.waiters().wakers.remove(&self.key);
     }
 }
 
 impl<RT: AsyncRuntime> Hub<RT> {
     pub(crate) fn new(clock: Arc<LeaderClock<RT>>, ring_bytes: u64) -> Hub<RT> {
-        let watchers = Arc::new(Watchers::new(ring_bytes));
-        Hub { parked: Mutex::default(), clock, metrics: NodeMetrics::default(), watchers }
+        let dispatcher = Arc::new(WatchDispatcher::new(ring_bytes));
+        Hub { waiters: Mutex::default(), clock, metrics: NodeMetrics::default(), dispatcher }
     }
 
-    /// Takes a place among those that are woken when something happens to the grant.
-    pub(crate) fn park(self: &Arc<Self>, grant: GrantNumber) -> Waiter<RT> {
+    /// Registers a request that waits for events of this grant.
+    pub(crate) fn register(self: &Arc<Self>, grant: GrantNumber) -> Waiter<RT> {
         let (wake, woken) = oneshot::channel();
-        let mut parked = self.parked();
-        parked.next += 1;
-        let key = (grant, parked.next);
-        parked.waiters.insert(key, wake);
-        drop(parked);
+        let mut waiters = self.waiters();
+        waiters.next_id += 1;
+        let key = (grant, waiters.next_id);
+        waiters.wakers.insert(key, wake);
+        drop(waiters);
         Waiter { hub: Arc::clone(self), key, woken }
     }
 
-    /// Wakes all, so that each looks again.
+    /// Wakes all waiters, so that each looks again.
     pub(crate) fn wake_all(&self) {
-        let waiters = std::mem::take(&mut self.parked().waiters);
-        self.wake(waiters.into_values());
+        let wakers = std::mem::take(&mut self.waiters().wakers);
+        self.wake(wakers.into_values());
     }
 
-    /// How many grants were given since this node started, and how many waiting requests were woken here, for whatever reason.
+    /// How many grants were granted since this node started, and how many waiters were woken, for whatever reason.
     pub(crate) fn counters(&self) -> (u64, u64) {
         (self.metrics.granted.get(), self.metrics.wakeups.get())
     }
 
     /// How many requests wait here.
     pub(crate) fn waiting(&self) -> usize {
-        self.parked().waiters.len()
+        self.waiters().wakers.len()
     }
 
-    /// Wakes those who wait for one grant.
+    /// Wakes the waiters of one grant.
     fn wake_grant(&self, grant: GrantNumber) {
-        let mut parked = self.parked();
-        let keys: Vec<_> = parked.waiters.range((grant, 0)..=(grant, u64::MAX)).map(|(key, _)| *key).collect();
-        let woken: Vec<_> = keys.iter().filter_map(|key| parked.waiters.remove(key)).collect();
-        drop(parked);
-        self.wake(woken.into_iter());
+        let mut waiters = self.waiters();
+        let keys: Vec<_> = waiters.wakers.range((grant, 0)..=(grant, u64::MAX)).map(|(key, _)| *key).collect();
+        let wakers: Vec<_> = keys.iter().filter_map(|key| waiters.wakers.remove(key)).collect();
+        drop(waiters);
+        self.wake(wakers.into_iter());
     }
 
-    /// The receiver may be gone: its caller went away, and there is nobody to wake.
-    fn wake(&self, waiters: impl Iterator<Item = oneshot::Sender<()>>) {
-        let woken = waiters.filter_map(|waiter| waiter.send(()).ok()).count();
+    /// A receiver may be gone because its caller disconnected.
+    fn wake(&self, wakers: impl Iterator<Item = oneshot::Sender<()>>) {
+        let woken = wakers.filter_map(|waker| waker.send(()).ok()).count();
         self.metrics.wakeups.inc_by(woken as u64);
     }
 
-    fn parked(&self) -> MutexGuard<'_, Parked> {
-        self.parked.lock()
+    fn waiters(&self) -> MutexGuard<'_, Waiters> {
+        self.waiters.lock()
     }
 }
 
@@ -105,7 +110,7 @@ impl<RT: AsyncRuntime> ApplyObserver for Hub<RT> {
         self.metrics.observe(events);
         let changes = Changes::of(state, revision, events);
         if !changes.list.is_empty() {
-            self.watchers.push(changes);
+            self.dispatcher.push(changes);
         }
         for event in events {
             match event {
@@ -140,8 +145,8 @@ impl<RT: AsyncRuntime> ApplyObserver for Hub<RT> {
 
     fn replaced(&self, state: &State) {
         self.metrics.forget_phases();
-        self.watchers.reset(state.revision());
-        // The events of what the snapshot brought were never seen here: everybody looks for himself.
+        self.dispatcher.reset(state.revision());
+        // This node never saw the events that led to the snapshot: every waiter must look for itself.
         self.wake_all();
     }
 }

@@ -1,22 +1,18 @@
-//! A node: the parts that run behind every API, started and stopped together.
-
-use tokio::task::yield_now;
+//! A node: the parts that serve every API, started and stopped together.
 
 use crate::{
     api::{At, CallError, ClusterView, Freshness, ReadOptions},
+    base::{memory::MemoryShortage, stop::Stop, tasks::Tasks, walks::WalkSlots},
     clock::wall_now,
-    expiry::{self, LeaderClock},
     hub::Hub,
-    keepalive::{KeepaliveService, Keepalives},
-    memory::MemoryShortage,
-    stop::Stop,
-    tasks::Tasks,
-    turns::Walks,
-    write_key::write_key,
+    leader::{
+        clock::{self, LeaderClock},
+        keepalive::{KeepaliveService, Keepalives},
+    },
 };
 use fairhold_raft::{ApplyObserver, Replica};
 use fairhold_types::{
-    ClusterId, GrantId, NodeId, Revision, SessionId,
+    ClusterId, GrantId, Revision, SessionId,
     limits::{EVENT_RING_BYTES, TIMEOUT_DEFAULT},
     time::WallMillis,
 };
@@ -24,38 +20,39 @@ use openraft_rt::{AsyncRuntime, Instant};
 use parking_lot::Mutex;
 use rand::RngExt;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::task::yield_now;
 
-/// How long the proof may take that a leader leads, when a node is asked whether it is ready.
+/// How long the proof that a leader leads may take in a readiness check.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The percentage of its budget from which on the node warns that the state is nearly full.
+/// The percentage of its budget above which the node warns that the state is nearly full.
 const STATE_WARN_PERCENT: u64 = 80;
-/// What to do about it.
+/// What an administrator can do about it.
 const STATE_ADVICE: &str = "Remove nodes, end sessions, or give every node more memory (serve --state-bytes-max)";
 
-/// The parts that must exist before Raft does, because it tells them what is applied.
+/// The parts that must exist before Raft starts, because Raft passes applied events to them.
 pub struct NodeParts<RT: AsyncRuntime> {
     hub: Arc<Hub<RT>>,
     clock: Arc<LeaderClock<RT>>,
 }
 
 impl<RT: AsyncRuntime> NodeParts<RT> {
-    /// Makes them.
+    /// Creates the parts with the default size of the event ring.
     #[must_use]
     pub fn new() -> Self {
         NodeParts::with_event_ring(EVENT_RING_BYTES)
     }
 
-    /// The same, with so many bytes of events kept for those who watch.
+    /// Creates the parts with an event ring of this many bytes.
     #[must_use]
     pub fn with_event_ring(event_ring_bytes: u64) -> Self {
         let clock = Arc::new(LeaderClock::new());
         NodeParts { hub: Arc::new(Hub::new(Arc::clone(&clock), event_ring_bytes)), clock }
     }
 
-    /// The receiver of every applied change.
+    /// The observer for Raft: it receives every applied event.
     #[must_use]
-    pub fn audience(&self) -> Arc<dyn ApplyObserver> {
+    pub fn apply_observer(&self) -> Arc<dyn ApplyObserver> {
         Arc::clone(&self.hub) as Arc<dyn ApplyObserver>
     }
 }
@@ -68,21 +65,21 @@ impl<RT: AsyncRuntime> Default for NodeParts<RT> {
 
 impl<RT: AsyncRuntime> std::fmt::Debug for NodeParts<RT> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Prelude")
+        f.write_str("NodeParts")
     }
 }
 
 /// The topic of a warning: at most one warning for each at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Concern {
-    /// The room on the disk.
+    /// Free space on the disk.
     Disk,
     /// The memory of the process.
     Memory,
 }
 
-/// Warns if the state is nearly full.
-fn fullness(bytes: u64, max: u64) -> Option<String> {
+/// A warning if the state is nearly full.
+fn state_warning(bytes: u64, max: u64) -> Option<String> {
     let nearly = bytes >= max / 100 * STATE_WARN_PERCENT;
     nearly.then(|| {
         format!(
@@ -92,16 +89,16 @@ fn fullness(bytes: u64, max: u64) -> Option<String> {
     })
 }
 
-/// A running node, as the doors see it. Clones are handles of the same node.
-pub struct Node<RT: AsyncRuntime>(pub(crate) Arc<Parts<RT>>);
+/// A running node. Clones are handles of the same node.
+pub struct Node<RT: AsyncRuntime>(pub(crate) Arc<NodeInner<RT>>);
 
-pub(crate) struct Parts<RT: AsyncRuntime> {
+pub(crate) struct NodeInner<RT: AsyncRuntime> {
     pub(crate) replica: Replica<RT>,
     pub(crate) hub: Arc<Hub<RT>>,
     pub(crate) keepalives: Keepalives,
     pub(crate) tasks: Tasks,
     pub(crate) stop: Stop,
-    pub(crate) walks: Walks,
+    pub(crate) walks: WalkSlots,
     pub(crate) memory: MemoryShortage,
     /// The current warnings, by topic.
     warnings: Mutex<BTreeMap<Concern, String>>,
@@ -120,77 +117,78 @@ impl<RT: AsyncRuntime> std::fmt::Debug for Node<RT> {
 }
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// Starts the node's own work on a replica that was started with the prelude's audience.
+    /// Starts the node's own work. The replica must have been started with the observer of these parts.
     #[must_use]
-    pub fn start(prelude: NodeParts<RT>, replica: Replica<RT>) -> Node<RT> {
-        let (node, clock) = Node::start_but_clock(prelude, replica);
+    pub fn start(parts: NodeParts<RT>, replica: Replica<RT>) -> Node<RT> {
+        let (node, clock) = Node::start_but_clock(parts, replica);
         drop(RT::spawn(clock));
         node
     }
 
-    /// The same without the clock, which is to be run as a task elsewhere: it looks at all sessions when a leadership begins,
-    /// and must not hold up who sends the leader's heartbeats. Who is told of changes is told by what runs here.
+    /// The same without the leader's clock, which the caller must run as a task on another thread: it reads all
+    /// sessions when a leadership begins, and must not delay the leader's heartbeats. The dispatcher of watches runs
+    /// here.
     pub fn start_but_clock(
-        prelude: NodeParts<RT>,
+        parts: NodeParts<RT>,
         replica: Replica<RT>,
     ) -> (Node<RT>, impl Future<Output = ()> + Send + 'static + use<RT>) {
-        let NodeParts { hub, clock } = prelude;
-        let (keepalives, gatherer) = Keepalives::new(hub.metrics.keepalives.clone());
-        let (tasks, stop) = (Tasks::default(), Stop::default());
-        replica.set_attendant(Arc::new(KeepaliveService { replica: replica.clone(), clock: Arc::clone(&clock) }));
-        tasks.spawn::<RT>(gatherer.run(replica.clone(), stop.clone()));
-        let (watchers, crier_stop) = (Arc::clone(&hub.watchers), stop.clone());
+        let NodeParts { hub, clock } = parts;
+        let (keepalives, batcher) = Keepalives::new(hub.metrics.keepalives.clone());
+        let tasks = Tasks::default();
+        let stop = Stop::default();
+        replica.set_leader_handler(Arc::new(KeepaliveService { replica: replica.clone(), clock: Arc::clone(&clock) }));
+        tasks.spawn::<RT>(batcher.run(replica.clone(), stop.clone()));
+        let dispatcher = Arc::clone(&hub.dispatcher);
+        let dispatcher_stop = stop.clone();
         tasks.spawn::<RT>(async move {
             tokio::select! {
                 biased;
-                () = crier_stop.requested() => {}
-                () = watchers.cry() => {}
+                () = dispatcher_stop.requested() => {}
+                () = dispatcher.run() => {}
             }
         });
-        let (clock_replica, clock_stop) = (replica.clone(), stop.clone());
+        let clock_replica = replica.clone();
+        let clock_stop = stop.clone();
         let ticking = tasks.counted(async move {
             tokio::select! {
                 biased;
                 () = clock_stop.requested() => {}
-                () = expiry::run(clock, clock_replica) => {}
+                () = clock::run(clock, clock_replica) => {}
             }
         });
-        let (walks, memory, warnings) = (Walks::new(), MemoryShortage::default(), Mutex::default());
-        (Node(Arc::new(Parts { replica, hub, keepalives, tasks, stop, walks, memory, warnings })), ticking)
+        let inner = NodeInner {
+            replica,
+            hub,
+            keepalives,
+            tasks,
+            stop,
+            walks: WalkSlots::new(),
+            memory: MemoryShortage::default(),
+            warnings: Mutex::default(),
+        };
+        (Node(Arc::new(inner)), ticking)
     }
 
-    /// From now on the node is not ready, and takes no new request for a grant. Those that wait go on waiting.
+    /// From now on the node is not ready, and accepts no new request for a grant. Waiting requests continue to wait.
     pub fn announce_shutdown(&self) {
         self.0.stop.announce();
     }
 
-    /// Hands the leadership to a member, from whichever node leads. With a key it is done once: when the same request comes
-    /// again, the current leader stays.
-    pub async fn hand_over(&self, to: NodeId, key: Option<GrantId>, timeout: Duration) -> Result<(), CallError> {
-        let key = write_key(key, &("lead", to))?;
-        Ok(self.0.replica.hand_over(to, key, RT::Instant::now() + timeout).await?)
-    }
-
-    /// Takes a snapshot of this node's state, unless there is one of it, and waits until it is stored. Gives the index of the
-    /// last log entry that it covers. Past the timeout it is written all the same.
-    pub async fn take_snapshot(&self, timeout: Duration) -> Result<u64, CallError> {
-        Ok(self.0.replica.take_snapshot(RT::Instant::now() + timeout).await?)
-    }
-
-    /// Ends all that waits here with `CallError::Detached`, and the node's own work. Nobody loses a place in a queue by it.
+    /// Ends all waiting requests with `CallError::Detached`, and the node's own work. No request loses its place in a
+    /// queue.
     pub async fn shutdown(&self) {
         self.0.stop.request();
         self.0.tasks.ended().await;
     }
 
-    /// Whether the node stops, or was told that it will.
+    /// Whether a shutdown was announced or requested.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
         self.0.stop.is_announced()
     }
 
-    /// Whether requests can be served here now; else why not. It asks the leader for proof: a node that has just started may
-    /// take one for the leader that is gone.
+    /// Whether the node can serve requests now; otherwise the reason. It requires a proof from the leader: a node that
+    /// has just started may still believe in a leader that is gone.
     pub async fn readiness(&self) -> Result<(), String> {
         if self.is_shutting_down() {
             return Err("shutting down".to_owned());
@@ -204,25 +202,25 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(())
     }
 
-    /// Sets what `/readyz` shows as needing attention, or nothing.
-    pub fn warn(&self, about: Concern, warning: Option<String>) {
+    /// Sets or removes the warning of a topic, which `/readyz` shows.
+    pub fn warn(&self, topic: Concern, warning: Option<String>) {
         let mut warnings = self.0.warnings.lock();
         match warning {
-            Some(warning) => drop(warnings.insert(about, warning)),
-            None => drop(warnings.remove(&about)),
+            Some(warning) => drop(warnings.insert(topic, warning)),
+            None => drop(warnings.remove(&topic)),
         }
     }
 
-    /// What needs attention although the node serves.
+    /// The current warnings of a node that still serves.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         let warnings = self.0.warnings.lock().clone();
-        let full = self.0.replica.read(|state| fullness(state.bytes(), state.bytes_max()?));
+        let full = self.0.replica.read(|state| state_warning(state.bytes(), state.bytes_max()?));
         let all: Vec<String> = warnings.into_values().chain(full).collect();
         (!all.is_empty()).then(|| all.join(". "))
     }
 
-    /// The cluster's id, once it has formed and this node has heard of it. It never changes then.
+    /// The cluster's id, after the cluster has formed and this node has learned of it. It never changes.
     #[must_use]
     pub fn cluster_id(&self) -> Option<ClusterId> {
         self.0.replica.read(|state| state.cluster())
@@ -234,7 +232,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.0.replica.read(|state| state.revision())
     }
 
-    /// Where clients reach the leader, when one is known.
+    /// The URL of the leader, if this node knows one.
     #[must_use]
     pub fn leader_url(&self) -> Option<String> {
         self.0.replica.leader().map(|(_, member)| member.url)
@@ -265,12 +263,12 @@ impl<RT: AsyncRuntime> Node<RT> {
         })
     }
 
-    /// Says whether this process is short of memory.
+    /// Tells the node whether its process is short of memory.
     pub fn set_memory_short(&self, short: bool) {
         self.0.memory.set(short);
     }
 
-    /// A digest of the whole state here, equal exactly where two states are equal. It walks the state, part by part.
+    /// A digest of this node's whole state: equal states have equal digests. It walks the state part by part.
     pub async fn digest(&self) -> Result<At<String>, CallError> {
         let walked = self.walk(ReadOptions { freshness: Freshness::Local, timeout: TIMEOUT_DEFAULT }).await?;
         let mut digest = walked.state.digest_in_parts();
@@ -280,14 +278,14 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(At { value: digest.finish(), revision: walked.state.revision() })
     }
 
-    /// A new grant's id, for a caller that brought none.
+    /// A new grant id, for a caller that sent none.
     #[must_use]
     pub fn new_grant_id(&self) -> GrantId {
         let random: u128 = RT::thread_rng().random();
         GrantId::from_ulid(ulid::Ulid::from_parts(wall_now().0, random).0)
     }
 
-    /// This machine's wall clock, for people.
+    /// The wall clock, for times that people read.
     #[must_use]
     pub fn wall_now(&self) -> WallMillis {
         wall_now()

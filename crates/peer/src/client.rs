@@ -1,8 +1,8 @@
-//! The sending side: `TcpPeer` keeps one connection for each node and lane, and opens it when it is needed.
+//! The sending side: `TcpPeer` keeps one connection per node and lane, and opens it on demand.
 
 use crate::{
     frame::PAYLOAD_BYTES_MAX,
-    handshake::{self, HANDSHAKE_TIMEOUT, Manners, Purpose},
+    handshake::{self, HANDSHAKE_TIMEOUT, HandshakeSettings, Purpose},
     key::PeerKeys,
     lane::{LaneQueue, LaneTask},
     lane_context::{LaneContext, NOT_READY, SHUTTING_DOWN},
@@ -18,13 +18,13 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 use tokio::runtime::Handle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Speaks to other nodes over TCP.
+/// The client side of TCP between nodes.
 ///
 /// It starts without a `Service`, because the service needs a transport itself: until `set_service`, every call is
 /// `Unreachable`.
 pub struct TcpPeer {
     shared: Arc<LaneContext>,
-    /// By node and lane; more than one where a node's address or data directory changed.
+    /// By node and lane. There is more than one per pair while a node's address or data directory changes.
     lanes: Mutex<HashMap<(NodeId, Lane), Vec<OpenLane>>>,
     runtime: Handle,
     tasks: TaskTracker,
@@ -36,18 +36,18 @@ struct OpenLane {
 }
 
 impl TcpPeer {
-    /// A client whose tasks run on this runtime, and that proves itself by these keys.
+    /// A client that runs its tasks on this runtime and authenticates with these keys.
     #[must_use]
     pub fn new(runtime: Handle, keys: PeerKeys) -> Self {
         Self::with_handshake_timeout(runtime, keys, HANDSHAKE_TIMEOUT)
     }
 
-    /// The same, with another limit for connecting and introductions.
+    /// The same, with another timeout for connections and handshakes.
     #[must_use]
     pub fn with_handshake_timeout(runtime: Handle, keys: PeerKeys, time_limit: Duration) -> Self {
         let shared = LaneContext {
             service: RwLock::new(None),
-            manners: Manners { keys, arrivals: Arrivals::default(), time_limit },
+            settings: HandshakeSettings { keys, arrivals: Arrivals::default(), time_limit },
             closing: CancellationToken::new(),
             refusals: Mutex::default(),
             metrics: PeerMetrics::default(),
@@ -55,27 +55,27 @@ impl TcpPeer {
         TcpPeer { shared: Arc::new(shared), lanes: Mutex::default(), runtime, tasks: TaskTracker::new() }
     }
 
-    /// What it counts; the server of the same node counts into it too.
+    /// The counters of this client, which the server of the same node shares.
     #[must_use]
     pub fn metrics(&self) -> PeerMetrics {
         self.shared.metrics.clone()
     }
 
-    /// Who this node is and whom it admits. To be set once, before the node speaks.
+    /// Sets the service that knows this node's identity and admits others. Call it once, before the first request.
     pub fn set_service(&self, service: Arc<dyn Service>) {
         *self.shared.service.write() = Some(service);
     }
 
-    /// Ends all connections and waits for their tasks. Calls still waiting fail, and so do all later ones.
+    /// Closes all connections and waits for their tasks. Pending calls and all later ones fail.
     pub async fn close(&self) {
         self.shared.closing.cancel();
         self.tasks.close();
         self.tasks.wait().await;
-        // The service owns, by and by, this client: without this, neither would ever be freed.
+        // The service owns this client indirectly. Without this step, neither would ever be freed.
         self.shared.service.write().take();
     }
 
-    /// The queue of a lane, which begins with its first request.
+    /// The queue of a lane. Its first request creates it.
     fn lane(&self, to: &Target, lane: Lane) -> LaneQueue {
         let mut lanes = self.lanes.lock();
         let open = lanes.entry((to.id, lane)).or_default();
@@ -99,7 +99,7 @@ impl TcpPeer {
             return Err(format!("the request has {} bytes, more than {PAYLOAD_BYTES_MAX}", request.len()));
         }
         let answered = self.lane(to, lane).push(request)?;
-        // Dropped unanswered only at shutdown, when it may have been sent.
+        // The sender is dropped without an answer only at shutdown, when the request may have been sent.
         let lost = |_| Err(PeerError::Lost(SHUTTING_DOWN.to_owned()));
         Ok(answered.map(move |answer| answer.unwrap_or_else(lost)).boxed())
     }
@@ -122,7 +122,7 @@ impl Peer for TcpPeer {
             tokio::select! {
                 biased;
                 () = shared.closed() => Err(PeerError::Unreachable(SHUTTING_DOWN.to_owned())),
-                greeted = handshake::dial(&to, Purpose::Greet, &*service, &shared.manners) => {
+                greeted = handshake::dial(&to, Purpose::Greet, &*service, &shared.settings) => {
                     if let Err(PeerError::Refused(refusal @ Refusal::Key(_))) = &greeted {
                         shared.tell_refusal(&to, refusal);
                     }
@@ -140,7 +140,7 @@ impl Peer for TcpPeer {
             tokio::select! {
                 biased;
                 () = shared.closed() => false,
-                refused = handshake::is_refused(&to, &*service, &shared.manners) => refused,
+                refused = handshake::is_refused(&to, &*service, &shared.settings) => refused,
             }
         }
         .boxed()

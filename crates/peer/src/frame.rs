@@ -1,10 +1,10 @@
-//! What travels on a connection once both sides have sent their preambles.
+//! The frames of a connection, after both sides have sent their preambles.
 //!
 //! ```text
 //! length of what follows (u32) │ kind (u8) │ number (u64) │ payload │ CRC-32 of all before it (u32)
 //! ```
 //!
-//! All numbers are little endian. A length is judged before anything is allocated for it.
+//! All numbers are little endian. A length is checked before any memory is allocated for it.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use std::io;
@@ -20,44 +20,44 @@ const HEAD_BYTES: usize = 1 + 8;
 /// Bytes of the checksum.
 const CHECKSUM_BYTES: usize = 4;
 
-/// What the length counts beside the payload.
+/// The part of the length that is not payload.
 pub const FRAME_OVERHEAD: usize = HEAD_BYTES + CHECKSUM_BYTES;
 
-/// The greatest payload: whatever the codec can write fits.
+/// The largest payload: everything that the codec can write fits.
 pub const PAYLOAD_BYTES_MAX: usize = fairhold_codec::BYTES_MAX;
 
-/// The greatest length of a frame from a node that was admitted.
+/// The largest frame from an admitted node.
 pub const FRAME_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + FRAME_OVERHEAD;
 
-/// The greatest length of a frame before that: nobody makes this node allocate much by knocking.
+/// The largest frame before that, so that an unauthenticated connection cannot make this node allocate much.
 pub const HANDSHAKE_BYTES_MAX: usize = 64 * 1024;
 
-/// Frames are gathered up to about this many bytes and then written at once.
+/// Frames are batched up to about this many bytes and then written together.
 pub(crate) const WRITE_BYTES: usize = 64 * 1024;
 
-/// A write buffer that one large frame has grown beyond this is given back.
+/// A write buffer larger than this is freed after the large frame that grew it.
 const WRITE_BYTES_KEPT_MAX: usize = 1024 * 1024;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameKind {
-    /// The dialler says what it wants.
+    /// The dialler's hello.
     Hello,
-    /// The acceptor, to which the dialler has proved itself, proves itself and introduces itself.
+    /// The acceptor's proof and introduction, after the dialler's proof.
     Welcome,
-    /// The acceptor refuses the dialler.
+    /// The acceptor's refusal.
     Refused,
     /// A request, from the dialler.
     Request,
     /// The answer to the request of the same number.
     Answer,
-    /// The acceptor says what the dialler has to prove itself by.
+    /// The acceptor's challenge for the dialler's proof.
     Challenge,
-    /// The dialler proves itself.
+    /// The dialler's proof.
     Proof,
-    /// The dialler introduces itself.
+    /// The dialler's introduction.
     Introduction,
-    /// The acceptor lets the dialler in.
+    /// The acceptor admits the dialler.
     Admitted,
 }
 
@@ -95,85 +95,85 @@ impl FrameKind {
 /// One frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// What it is.
+    /// Its kind.
     pub kind: FrameKind,
-    /// Which request it is or answers; 0 in the handshake.
+    /// The number of the request that it is or answers; 0 in the handshake.
     pub number: u64,
-    /// What it carries.
+    /// Its payload.
     pub payload: Bytes,
 }
 
-/// Why a connection cannot go on. All of these close it.
+/// An error that closes the connection.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// The socket failed.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// Too short to be a frame.
+    /// The frame is too short.
     #[error("a frame has {length} bytes, fewer than {FRAME_OVERHEAD}")]
     TooShort {
-        /// What it announced.
+        /// The announced length.
         length: usize,
     },
-    /// Longer than the sender may send.
+    /// The frame is too long.
     #[error("a frame has {length} bytes, more than {max}")]
     TooLarge {
-        /// What it announced.
+        /// The announced length.
         length: usize,
-        /// What is allowed.
+        /// The allowed length.
         max: usize,
     },
-    /// Not the bytes that were sent.
+    /// The bytes were corrupted.
     #[error("a frame has the wrong checksum: {found:08x} instead of {expected:08x}")]
     Checksum {
-        /// What the frame says.
+        /// The checksum in the frame.
         expected: u32,
-        /// What its bytes have.
+        /// The checksum of its bytes.
         found: u32,
     },
-    /// No kind of frame that this version knows.
+    /// The kind of the frame is unknown to this version.
     #[error("a frame has the unknown kind {0}")]
     UnknownKind(u8),
-    /// A frame that has no place here.
+    /// The frame is out of order in the protocol.
     #[error("a frame of kind {0:?} is not expected here")]
     UnexpectedKind(FrameKind),
-    /// An answer to nothing.
+    /// The answer belongs to no pending request.
     #[error("an answer to request {0}, which is not waiting for an answer")]
     UnexpectedAnswer(u64),
-    /// It takes too long.
+    /// The frame did not arrive in time.
     #[error("a frame was not complete within {within:?}")]
     TooSlow {
-        /// How long it may take.
+        /// The time limit.
         within: std::time::Duration,
     },
-    /// Too much of other frames is on its way.
+    /// Incomplete frames of all connections have used up their memory budget.
     #[error("no memory for a frame: incomplete frames already take {max} bytes")]
     NoRoom {
-        /// How many they may have together.
+        /// The budget, in bytes.
         max: usize,
     },
     /// The connection ended inside a frame.
     #[error("the connection ended inside a frame, after {length} bytes")]
     Truncated {
-        /// How many bytes came.
+        /// How many bytes arrived.
         length: usize,
     },
 }
 
-/// Frames to bytes and back.
+/// Encodes and decodes frames.
 #[derive(Debug)]
 pub struct FrameCodec {
     length_max: usize,
 }
 
 impl FrameCodec {
-    /// For a connection whose other side has not yet been admitted.
+    /// A codec for a connection whose peer is not yet admitted.
     #[must_use]
     pub fn for_handshake() -> Self {
         FrameCodec { length_max: HANDSHAKE_BYTES_MAX }
     }
 
-    /// The other side was admitted: from now on, frames may be large.
+    /// The peer was admitted: from now on, frames may be large.
     pub fn admit(&mut self) {
         self.length_max = FRAME_BYTES_MAX;
     }
@@ -220,7 +220,7 @@ impl Decoder for FrameCodec {
         self.check(length)?;
         let whole = LENGTH_BYTES + length;
         if bytes.len() < whole {
-            // Never by the announced length alone: at most as much again as has come.
+            // The announced length alone reserves nothing: at most as many bytes again as have arrived.
             bytes.reserve((whole - bytes.len()).min(bytes.len().max(WRITE_BYTES)));
             return Ok(None);
         }
@@ -236,7 +236,7 @@ impl Decoder for FrameCodec {
     }
 }
 
-/// Takes a whole frame apart; its payload stays where it is.
+/// Parses a complete frame without copying its payload.
 fn parse(bytes: Bytes) -> Result<Frame, FrameError> {
     let truncated = || FrameError::Truncated { length: bytes.len() };
     let (covered, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or_else(truncated)?;
@@ -253,7 +253,7 @@ fn parse(bytes: Bytes) -> Result<Frame, FrameError> {
     })
 }
 
-/// Frames that wait to be written together.
+/// A batch of frames to be written together.
 #[derive(Debug)]
 pub(crate) struct WriteBuffer {
     codec: FrameCodec,
@@ -261,7 +261,7 @@ pub(crate) struct WriteBuffer {
 }
 
 impl WriteBuffer {
-    /// For frames to a node that was admitted.
+    /// A batch for frames to an admitted node.
     pub(crate) fn new() -> Self {
         let mut codec = FrameCodec::for_handshake();
         codec.admit();
@@ -272,12 +272,12 @@ impl WriteBuffer {
         self.codec.encode(frame, &mut self.bytes)
     }
 
-    /// Whether so much is waiting that it should be written before more is added.
+    /// Whether the batch is large enough to be written before more is added.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes.len() >= WRITE_BYTES
     }
 
-    /// Writes all that waits, at once.
+    /// Writes the whole batch.
     pub(crate) async fn write_to(&mut self, socket: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         socket.write_all(&self.bytes).await?;
         if self.bytes.capacity() > WRITE_BYTES_KEPT_MAX {

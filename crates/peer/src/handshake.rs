@@ -1,17 +1,17 @@
 //! The handshake of two nodes: preambles, proofs, introductions and refusals, before any request.
 //!
-//! Neither says more than its number and what it wants before the other one has proved that it is a member (`key`). The preamble
-//! stays the same in all versions, so that nodes of different versions can tell each other which they are.
+//! Each side reveals only its number and its purpose until the other side has proved that it is a member (`key`). The preamble
+//! is the same in all versions, so that nodes of different versions can tell each other their version.
 
 pub use crate::{
+    exchange::{MAGIC, PREAMBLE_BYTES},
     handshake_error::HandshakeError,
-    meeting::{MAGIC, PREAMBLE_BYTES},
 };
 
 use crate::{
+    exchange::{self, Connection, Exchange},
     frame::{Frame, FrameError, FrameKind},
     key::{Keys, PeerKeys, Side, Transcript},
-    meeting::{self, Connection, Meeting},
     reader::Arrivals,
 };
 use fairhold_raft::peer::{Introduction, KeyMismatch, Lane, PeerError, Refusal, Service, Target, WIRE_VERSION};
@@ -20,54 +20,54 @@ use serde::{Deserialize, Serialize};
 use std::{io, time::Duration};
 use tokio::{net::TcpStream, time::timeout};
 
-/// A handshake that takes longer is given up, by both sides.
+/// The timeout of a handshake, on both sides.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A host that does not take a connection within this time counts as unreachable.
+/// The connect timeout: after this time the host counts as unreachable.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Random bytes that make each handshake unique.
 pub type Nonce = [u8; 32];
 
-/// What the dialler says first.
+/// The dialler's first message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// Who dials.
+    /// The dialler's node id.
     pub from: NodeId,
-    /// Whom it thinks that it dials.
+    /// The node id that it expects to reach.
     pub to: NodeId,
-    /// What for.
+    /// The purpose of the connection.
     pub purpose: Purpose,
-    /// New random bytes.
+    /// Fresh random bytes.
     pub nonce: Nonce,
 }
 
-/// What the acceptor says first.
+/// The acceptor's first message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Challenge {
-    /// New random bytes.
+    /// Fresh random bytes.
     pub nonce: Nonce,
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Purpose {
-    /// To learn who the other side is, nothing else.
+    /// To learn the peer's identity, nothing else.
     Greet,
     /// To carry the requests of one lane.
     Lane(Lane),
 }
 
-/// What became of an accepted connection.
+/// The result of an accepted connection's handshake.
 #[derive(Debug)]
 pub(crate) enum Accepted {
     /// A member asked for this node's identity and got it.
     Greeted,
-    /// It did not prove that it is a member, and learned nothing.
+    /// The peer did not prove that it is a member, and learned nothing.
     Unproved(KeyMismatch),
     /// A member that may send requests.
     Admitted { connection: Connection, from: NodeId, lane: Lane },
-    /// A member that was told why not; or a node of another version.
+    /// A member that got a refusal with its reason, or a node of another version.
     Refused { from: Option<NodeId>, refusal: Refusal },
 }
 
@@ -79,89 +79,89 @@ pub fn preamble() -> [u8; PREAMBLE_BYTES] {
     [a, b, c, d, e, f, g, h, low, high]
 }
 
-/// What a dialler says before it is answered.
+/// The dialler's messages before the first answer.
 pub fn hello(hello: &Hello, transcript: &mut Transcript) -> Result<Frame, HandshakeError> {
-    meeting::said(FrameKind::Hello, hello, transcript)
+    exchange::said(FrameKind::Hello, hello, transcript)
 }
 
-/// What a frame says as a hello, the first that is heard of a stranger.
+/// Decodes a hello, the first frame from an unknown peer.
 pub fn read_hello(frame: &Frame) -> Result<Hello, HandshakeError> {
-    meeting::unsealed(&frame.payload)
+    exchange::unsealed(&frame.payload)
 }
 
-/// What the acceptor answers.
+/// The acceptor's challenge.
 pub fn challenge(challenge: &Challenge, transcript: &mut Transcript) -> Result<Frame, HandshakeError> {
-    meeting::said(FrameKind::Challenge, challenge, transcript)
+    exchange::said(FrameKind::Challenge, challenge, transcript)
 }
 
-/// The frame by which a dialler proves itself.
+/// The dialler's proof.
 pub fn proof(transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    meeting::proved(FrameKind::Proof, &(), transcript, keys, Side::Dialler)
+    exchange::proved(FrameKind::Proof, &(), transcript, keys, Side::Dialler)
 }
 
-/// The frame by which an acceptor proves and introduces itself.
+/// The acceptor's proof and introduction.
 pub fn welcome(own: &Introduction, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    meeting::proved(FrameKind::Welcome, own, transcript, keys, Side::Acceptor)
+    exchange::proved(FrameKind::Welcome, own, transcript, keys, Side::Acceptor)
 }
 
-/// The frame by which a dialler introduces itself.
+/// The dialler's introduction.
 pub fn introduction(own: &Introduction, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    meeting::proved(FrameKind::Introduction, own, transcript, keys, Side::Dialler)
+    exchange::proved(FrameKind::Introduction, own, transcript, keys, Side::Dialler)
 }
 
-/// The frame by which a dialler is let in.
+/// The frame that admits a dialler.
 pub fn admitted(transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    meeting::proved(FrameKind::Admitted, &(), transcript, keys, Side::Acceptor)
+    exchange::proved(FrameKind::Admitted, &(), transcript, keys, Side::Acceptor)
 }
 
-/// The frame by which a dialler is refused.
+/// The frame that refuses a dialler.
 pub fn refused(refusal: &Refusal, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    meeting::proved(FrameKind::Refused, refusal, transcript, keys, Side::Acceptor)
+    exchange::proved(FrameKind::Refused, refusal, transcript, keys, Side::Acceptor)
 }
 
 /// The parameters of one side of a handshake.
 #[derive(Debug, Clone)]
-pub(crate) struct Manners {
+pub(crate) struct HandshakeSettings {
     pub(crate) keys: PeerKeys,
     pub(crate) arrivals: Arrivals,
     pub(crate) time_limit: Duration,
 }
 
-/// Dials a node and introduces this one. Before this returns, no request can have reached the other side.
+/// Dials a node and performs the handshake. No request can reach the peer before this returns.
 pub(crate) async fn dial(
     to: &Target,
     purpose: Purpose,
     service: &dyn Service,
-    manners: &Manners,
+    settings: &HandshakeSettings,
 ) -> Result<(Connection, Introduction), PeerError> {
     let unreachable = |reason: String| PeerError::Unreachable(format!("node {} at {}: {reason}", to.id, to.address));
-    let time_limit = manners.time_limit;
+    let time_limit = settings.time_limit;
     let connect_limit = CONNECT_TIMEOUT.min(time_limit);
     let stream = match timeout(connect_limit, TcpStream::connect(&to.address)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return Err(unreachable(error.to_string())),
         Err(_) => return Err(unreachable(format!("no connection within {connect_limit:?}"))),
     };
-    let answered = timeout(time_limit, introduce(stream, to, purpose, service, manners)).await;
+    let answered = timeout(time_limit, introduce(stream, to, purpose, service, settings)).await;
     match answered.unwrap_or(Err(HandshakeError::TimedOut(time_limit))) {
         Ok(answer) => answer.map_err(PeerError::Refused),
         Err(error) => Err(unreachable(error.to_string())),
     }
 }
 
-/// Whether the machine there refuses connections to this port. Who listens is greeted, and not left with a stranger.
-pub(crate) async fn is_refused(to: &Target, service: &dyn Service, manners: &Manners) -> bool {
+/// Whether that machine refuses connections to this port. If a node listens there, it gets a proper handshake.
+pub(crate) async fn is_refused(to: &Target, service: &dyn Service, settings: &HandshakeSettings) -> bool {
     let asked = async {
         match TcpStream::connect(&to.address).await {
             Ok(stream) => {
-                // Whatever becomes of it: the connection was let in.
-                drop(introduce(stream, to, Purpose::Greet, service, manners).await);
+                // The result does not matter: the machine accepted the connection.
+                drop(introduce(stream, to, Purpose::Greet, service, settings).await);
                 false
             }
             Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
         }
     };
-    timeout(manners.time_limit, asked).await.unwrap_or(false)
+    timeout(settings.time_limit, asked).await.unwrap_or(false)
 }
 
 /// The dialler's half. The inner error is the refusal.
@@ -170,35 +170,35 @@ async fn introduce(
     to: &Target,
     purpose: Purpose,
     service: &dyn Service,
-    manners: &Manners,
+    settings: &HandshakeSettings,
 ) -> Result<Result<(Connection, Introduction), Refusal>, HandshakeError> {
-    let mut meeting = Meeting::new(stream, Side::Dialler, manners.keys.now(), &manners.arrivals)?;
+    let mut exchange = Exchange::new(stream, Side::Dialler, settings.keys.now(), &settings.arrivals)?;
     let own = service.introduction();
-    meeting.write(&preamble()).await?;
-    meeting.say(FrameKind::Hello, &Hello { from: own.id, to: to.id, purpose, nonce: rand::random() }).await?;
-    if let Err(refusal) = meeting.hear_preamble().await? {
+    exchange.write(&preamble()).await?;
+    exchange.say(FrameKind::Hello, &Hello { from: own.id, to: to.id, purpose, nonce: rand::random() }).await?;
+    if let Err(refusal) = exchange.receive_preamble().await? {
         return Ok(Err(refusal));
     }
-    let _: Challenge = meeting.hear(FrameKind::Challenge).await?.read()?;
-    meeting.prove(FrameKind::Proof, &()).await?;
-    let other: Introduction = match hear_answer(&mut meeting, FrameKind::Welcome).await? {
+    let _: Challenge = exchange.receive(FrameKind::Challenge).await?.read()?;
+    exchange.prove(FrameKind::Proof, &()).await?;
+    let other: Introduction = match receive_answer(&mut exchange, FrameKind::Welcome).await? {
         Ok(heard) => heard.read()?,
         Err(refusal) => return Ok(Err(refusal)),
     };
     match purpose {
-        Purpose::Greet => return Ok(check_target(to, &other).map(|()| (meeting.admit(), other))),
+        Purpose::Greet => return Ok(check_target(to, &other).map(|()| (exchange.admit(), other))),
         Purpose::Lane(_) => {}
     }
-    meeting.prove(FrameKind::Introduction, &own).await?;
-    // The other side's verdict comes first: so it knows, and says in its log too, why the two do not speak.
-    let answer = hear_answer(&mut meeting, FrameKind::Admitted).await?;
+    exchange.prove(FrameKind::Introduction, &own).await?;
+    // The peer's verdict comes first, so that it also knows and logs why the two nodes cannot communicate.
+    let answer = receive_answer(&mut exchange, FrameKind::Admitted).await?;
     let verdict = answer.and_then(|_| check_target(to, &other)).and_then(|()| service.admit(&other));
-    Ok(verdict.map(|()| (meeting.admit(), other)))
+    Ok(verdict.map(|()| (exchange.admit(), other)))
 }
 
-/// Hears what a member answers. The inner error is a refusal, of either side.
-async fn hear_answer(meeting: &mut Meeting, kind: FrameKind) -> Result<Result<meeting::Greeting, Refusal>, HandshakeError> {
-    let heard = match meeting.hear_proved().await? {
+/// Receives a member's answer. The inner error is a refusal by either side.
+async fn receive_answer(exchange: &mut Exchange, kind: FrameKind) -> Result<Result<exchange::Message, Refusal>, HandshakeError> {
+    let heard = match exchange.receive_proved().await? {
         Ok(heard) => heard,
         Err(mismatch) => return Ok(Err(Refusal::Key(mismatch))),
     };
@@ -216,7 +216,7 @@ async fn hear_answer(meeting: &mut Meeting, kind: FrameKind) -> Result<Result<me
     }
 }
 
-/// Whether the one who answered is the one who was dialled.
+/// Whether the node that answered is the node that was dialled.
 fn check_target(to: &Target, other: &Introduction) -> Result<(), Refusal> {
     if other.id != to.id {
         return Err(Refusal::Identity { expected: to.id, found: other.id });
@@ -229,72 +229,79 @@ fn check_target(to: &Target, other: &Introduction) -> Result<(), Refusal> {
     }
 }
 
-/// Hears out who connected, and lets it in or not.
-pub(crate) async fn accept(stream: TcpStream, service: &dyn Service, manners: &Manners) -> Result<Accepted, HandshakeError> {
-    let accepted = timeout(manners.time_limit, answer(stream, service, manners)).await;
-    accepted.unwrap_or(Err(HandshakeError::TimedOut(manners.time_limit)))
+/// Performs the handshake with a dialler, and admits or refuses it.
+pub(crate) async fn accept(
+    stream: TcpStream,
+    service: &dyn Service,
+    settings: &HandshakeSettings,
+) -> Result<Accepted, HandshakeError> {
+    let accepted = timeout(settings.time_limit, answer(stream, service, settings)).await;
+    accepted.unwrap_or(Err(HandshakeError::TimedOut(settings.time_limit)))
 }
 
-async fn answer(stream: TcpStream, service: &dyn Service, manners: &Manners) -> Result<Accepted, HandshakeError> {
-    let mut meeting = Meeting::new(stream, Side::Acceptor, manners.keys.now(), &manners.arrivals)?;
-    // A stranger learns nothing: this node says its preamble only to one who said the magic.
-    let version = meeting.hear_preamble().await?;
-    meeting.write(&preamble()).await?;
+async fn answer(stream: TcpStream, service: &dyn Service, settings: &HandshakeSettings) -> Result<Accepted, HandshakeError> {
+    let mut exchange = Exchange::new(stream, Side::Acceptor, settings.keys.now(), &settings.arrivals)?;
+    // A stranger learns nothing: this node sends its preamble only after it received the magic.
+    let version = exchange.receive_preamble().await?;
+    exchange.write(&preamble()).await?;
     if let Err(refusal) = version {
-        meeting.part().await?;
+        exchange.part().await?;
         return Ok(Accepted::Refused { from: None, refusal });
     }
-    let hello: Hello = meeting.hear(FrameKind::Hello).await?.read()?;
-    meeting.say(FrameKind::Challenge, &Challenge { nonce: rand::random() }).await?;
-    if let Err(mismatch) = hear_member(&mut meeting, FrameKind::Proof).await? {
-        return turn_away(meeting, mismatch).await;
+    let hello: Hello = exchange.receive(FrameKind::Hello).await?.read()?;
+    exchange.say(FrameKind::Challenge, &Challenge { nonce: rand::random() }).await?;
+    if let Err(mismatch) = receive_member(&mut exchange, FrameKind::Proof).await? {
+        return refuse_key(exchange, mismatch).await;
     }
-    // From here on it is a member that hears. Which one it says that it is counts when it introduces itself.
+    // From here on, the peer is a member. Its node id counts once it introduces itself.
     let (own, from) = (service.introduction(), hello.from);
     if hello.to != own.id {
-        return refuse(meeting, from, Refusal::Identity { expected: hello.to, found: own.id }).await;
+        return refuse(exchange, from, Refusal::Identity { expected: hello.to, found: own.id }).await;
     }
-    // From any member: a node that would be refused must be able to learn why.
-    meeting.prove(FrameKind::Welcome, &own).await?;
+    // Any member may ask: a node that would be refused must be able to learn why.
+    exchange.prove(FrameKind::Welcome, &own).await?;
     let lane = match hello.purpose {
         Purpose::Greet => {
-            meeting.part().await?;
+            exchange.part().await?;
             return Ok(Accepted::Greeted);
         }
         Purpose::Lane(lane) => lane,
     };
-    let other: Introduction = match hear_member(&mut meeting, FrameKind::Introduction).await? {
+    let other: Introduction = match receive_member(&mut exchange, FrameKind::Introduction).await? {
         Ok(heard) => heard.read()?,
-        Err(mismatch) => return turn_away(meeting, mismatch).await,
+        Err(mismatch) => return refuse_key(exchange, mismatch).await,
     };
     if other.id != from {
         return Err(HandshakeError::TwoNames { began: from, introduced: other.id });
     }
     match service.admit(&other) {
         Ok(()) => {
-            meeting.prove(FrameKind::Admitted, &()).await?;
-            Ok(Accepted::Admitted { connection: meeting.admit(), from, lane })
+            exchange.prove(FrameKind::Admitted, &()).await?;
+            Ok(Accepted::Admitted { connection: exchange.admit(), from, lane })
         }
-        Err(refusal) => refuse(meeting, from, refusal).await,
+        Err(refusal) => refuse(exchange, from, refusal).await,
     }
 }
 
-/// Hears what the dialler has to prove next. The inner error: it has not proved it.
-async fn hear_member(meeting: &mut Meeting, kind: FrameKind) -> Result<Result<meeting::Greeting, KeyMismatch>, HandshakeError> {
-    match meeting.hear_proved().await? {
+/// Receives a frame that needs a valid proof. The inner error is a missing or invalid proof.
+async fn receive_member(
+    exchange: &mut Exchange,
+    kind: FrameKind,
+) -> Result<Result<exchange::Message, KeyMismatch>, HandshakeError> {
+    match exchange.receive_proved().await? {
         Ok(heard) if heard.kind != kind => Err(FrameError::UnexpectedKind(heard.kind).into()),
         heard => Ok(heard),
     }
 }
 
-async fn turn_away(mut meeting: Meeting, mismatch: KeyMismatch) -> Result<Accepted, HandshakeError> {
-    meeting.refuse_key(mismatch).await?;
-    meeting.part().await?;
+async fn refuse_key(mut exchange: Exchange, mismatch: KeyMismatch) -> Result<Accepted, HandshakeError> {
+    exchange.refuse_key(mismatch).await?;
+    exchange.part().await?;
     Ok(Accepted::Unproved(mismatch))
 }
 
-async fn refuse(mut meeting: Meeting, from: NodeId, refusal: Refusal) -> Result<Accepted, HandshakeError> {
-    meeting.prove(FrameKind::Refused, &refusal).await?;
-    meeting.part().await?;
+async fn refuse(mut exchange: Exchange, from: NodeId, refusal: Refusal) -> Result<Accepted, HandshakeError> {
+    exchange.prove(FrameKind::Refused, &refusal).await?;
+    exchange.part().await?;
     Ok(Accepted::Refused { from: Some(from), refusal })
 }

@@ -1,40 +1,40 @@
-//! Why a handshake came to nothing.
+//! Why a handshake failed.
 
 use crate::frame::FrameError;
 use fairhold_codec::{DecodeError, EncodeError};
 use fairhold_types::NodeId;
 use std::{io, time::Duration};
 
-/// Why a handshake came to nothing, other than by a refusal.
+/// Why a handshake failed, apart from a refusal.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
-    /// Not a node at all.
+    /// The peer is not a Fairhold node.
     #[error("the other side is not a fairhold node, or this is not its peer port")]
     Stranger,
-    /// It ended the connection.
+    /// The peer closed the connection.
     #[error("the other side closed the connection during the handshake")]
     Closed,
-    /// It took too long.
+    /// The handshake took too long.
     #[error("the handshake was not complete within {0:?}")]
     TimedOut(Duration),
-    /// Its sender should have proved itself, but sent no proof.
+    /// A message that needs a proof has none.
     #[error("the other side sent a message without a proof")]
     Unproved,
-    /// It introduced itself with another id than in its hello.
+    /// The peer gave another node id in its introduction than in its hello.
     #[error("the other side gave two node ids: first {began}, then {introduced}")]
     TwoNames {
-        /// In its hello.
+        /// The id in its hello.
         began: NodeId,
-        /// In its introduction.
+        /// The id in its introduction.
         introduced: NodeId,
     },
-    /// A frame that is none.
+    /// A frame is invalid.
     #[error("{0}")]
     Frame(#[from] FrameError),
-    /// A frame with something else in it.
+    /// A frame has the wrong content.
     #[error("the introduction cannot be decoded: {0}")]
     Unreadable(#[from] DecodeError),
-    /// This node's own introduction cannot be written.
+    /// This node's own introduction cannot be encoded.
     #[error("this node's introduction cannot be sent: {0}")]
     Unwritable(#[from] EncodeError),
 }

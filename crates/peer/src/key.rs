@@ -1,7 +1,7 @@
-//! The keys that the members of a cluster share, and how a member proves that it has one without revealing it.
+//! The keys that the members of a cluster share, and the proof of a key that does not reveal it.
 //!
-//! A proof covers all that was said in the handshake so far, by both sides, and who proves: so it is worth nothing in another
-//! handshake, for another lane, or in the other direction.
+//! A proof covers the handshake so far, of both sides, and the side that proves. It is worthless in another handshake, for
+//! another lane, or in the other direction.
 
 use crate::frame::FrameKind;
 use fairhold_raft::peer::WIRE_VERSION;
@@ -10,45 +10,45 @@ use parking_lot::RwLock;
 use sha2::{Digest, Sha256};
 use std::{fmt, sync::Arc};
 
-/// The fewest bytes of a key: a shorter key could be guessed.
+/// The minimum length of a key, in bytes: a shorter key could be guessed.
 pub const KEY_BYTES_MIN: usize = 32;
 
-/// Keys that are accepted at a time: the one in use, the one before it, the one after it, and room.
+/// Keys accepted at the same time: the current one, the previous one, the next one, and one spare.
 pub const KEYS_MAX: usize = 8;
 
 /// Bytes of a proof.
 pub const PROOF_BYTES: usize = 32;
 
-/// Separates this use of a key from all others.
+/// Domain separation: the prefix of everything that a key authenticates here.
 const DOMAIN: &[u8] = b"fairhold peer handshake\0";
 
-/// Takes the place of the key in a cluster without one. It is not secret: anyone who reaches the port can prove it.
+/// The key of a cluster without a key. It is not secret: anyone who reaches the port can prove it.
 const NO_KEY: &[u8] = b"this cluster has no peer key";
 
-/// A proof that the sender has a key.
+/// A proof that its sender has a key.
 pub type Proof = [u8; PROOF_BYTES];
 
-/// Why a text gives no keys.
+/// Why a key file is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Nothing but blank lines.
+    /// The file has only blank lines.
     #[error("is empty")]
     Empty,
-    /// A line that is too short.
+    /// A line is too short.
     #[error("has a line of {length} bytes, but a key needs at least {KEY_BYTES_MIN}")]
     TooShort {
-        /// How many bytes it has.
+        /// Its length in bytes.
         length: usize,
     },
-    /// Too many lines.
+    /// The file has too many keys.
     #[error("has {count} keys: at most {KEYS_MAX} are accepted at a time")]
     TooMany {
-        /// How many lines.
+        /// The number of keys.
         count: usize,
     },
 }
 
-/// The side that proves.
+/// The side of a handshake that proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The node that dialled.
@@ -92,7 +92,7 @@ impl Key {
         mac
     }
 
-    /// Proves that the sender has this key and saw the same handshake.
+    /// A proof that its sender has this key and saw the same handshake.
     #[must_use]
     pub fn prove(&self, by: Side, transcript: &Transcript) -> Proof {
         self.mac(by, transcript).finalize().into_bytes().into()
@@ -136,8 +136,8 @@ impl Default for Transcript {
     }
 }
 
-/// The keys of a node: it proves itself with the first, and accepts all. A handle: replacing the keys in one replaces them in
-/// all.
+/// The keys of a node: it proves itself with the first key and accepts all of them. Clones share the keys: replacing them in one
+/// replaces them in all.
 #[derive(Debug, Clone)]
 pub struct PeerKeys(Arc<RwLock<Arc<Keys>>>);
 
@@ -149,13 +149,13 @@ pub struct Keys {
 }
 
 impl PeerKeys {
-    /// No key: every node without one is believed.
+    /// No key: the node accepts every peer that has none.
     #[must_use]
     pub fn none() -> PeerKeys {
         PeerKeys::of(Keys { first: Key::of(NO_KEY), others: Vec::new() })
     }
 
-    /// Each line that is not blank is a key.
+    /// Parses a key file: each line that is not blank is a key.
     pub fn parse(text: &[u8]) -> Result<PeerKeys, KeyError> {
         let mut keys = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
         let first = keys.next().ok_or(KeyError::Empty)?;

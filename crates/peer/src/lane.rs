@@ -1,14 +1,14 @@
-//! One lane to one node: one task that dials when there is something to send, writes, reads, and ends all that waits when the
-//! connection breaks.
+//! One lane to one node: a task that dials when there is something to send, writes requests, reads answers, and fails all pending
+//! requests when the connection breaks.
 //!
-//! A request is in one of two places. In the queue, nothing of it has left this node: when it fails there, it is `Unreachable`.
-//! Once it was taken out to be written it is in flight: from then on only an answer or `Lost` ends it.
+//! A request is in one of two places. In the queue, none of it has left this node: a failure there is `Unreachable`. When it
+//! leaves the queue to be written, it is in flight: from then on only an answer or `Lost` ends it.
 
 use crate::{
+    exchange::Connection,
     frame::{Frame, FrameError, FrameKind, PAYLOAD_BYTES_MAX, WriteBuffer},
     handshake::{self, Purpose},
     lane_context::{LaneContext, NOT_READY, SHUTTING_DOWN},
-    meeting::Connection,
     metrics::Flow,
     reader::FrameReader,
 };
@@ -29,31 +29,31 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-/// Requests that wait in a lane to be sent; more are `Unreachable`.
+/// Requests in a lane's queue. Further requests fail as `Unreachable`.
 pub const LANE_QUEUE_MAX: usize = 1024;
 
-/// Requests of a lane that were sent and wait for their answers; more stay in the queue.
+/// Requests of a lane in flight. Further requests stay in the queue.
 pub const LANE_IN_FLIGHT_MAX: usize = 1024;
 
-/// Bytes of all requests in a lane, in the queue and in flight; more are `Unreachable`.
+/// Bytes of all requests in a lane, queued and in flight. Further requests fail as `Unreachable`.
 pub const LANE_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX;
 
-/// A connection without a request for so long is closed; the next request opens it again.
+/// A connection without requests for this long is closed. The next request opens it again.
 const IDLE_MAX: Duration = Duration::from_secs(300);
 
-/// After the first dial that failed, the next one waits about this long, then twice as long, and so on.
+/// The backoff after the first failed dial. It doubles with each further one.
 const BACK_OFF_FIRST: Duration = Duration::from_millis(25);
 
-/// But never longer than this: a node that comes back must soon be heard.
+/// The maximum backoff: a node that returns must be reachable soon.
 const BACK_OFF_MAX: Duration = Duration::from_millis(200);
 
-/// After a refusal: it takes an operator to change it.
+/// The backoff after a refusal, which only an operator can change.
 pub const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Where a call's answer goes.
+/// The sender of a call's answer.
 type Answer = oneshot::Sender<Result<Bytes, PeerError>>;
 
-/// A request and where its answer goes.
+/// A request, and the sender of its answer.
 #[derive(Debug)]
 struct LaneCall {
     request: Bytes,
@@ -67,12 +67,12 @@ impl LaneCall {
     }
 }
 
-/// Nobody may be listening any more: giving up an answer is the caller's right.
+/// The receiver may be gone: a caller may give up its call.
 fn settle(answer: Answer, result: Result<Bytes, PeerError>) {
     drop(answer.send(result));
 }
 
-/// A request's bytes, counted in its lane from the call until its end.
+/// A request's bytes, which count in its lane until the call ends.
 #[derive(Debug)]
 struct LaneSize {
     bytes: usize,
@@ -85,7 +85,7 @@ impl Drop for LaneSize {
     }
 }
 
-/// The near end of a lane: where requests take their place.
+/// The caller's end of a lane.
 #[derive(Debug, Clone)]
 pub(crate) struct LaneQueue {
     calls: mpsc::Sender<LaneCall>,
@@ -93,12 +93,12 @@ pub(crate) struct LaneQueue {
 }
 
 impl LaneQueue {
-    /// Puts a request in the lane, or says why it surely will not be sent.
+    /// Queues a request, or returns the reason why it will never be sent.
     pub(crate) fn push(&self, request: Bytes) -> Result<oneshot::Receiver<Result<Bytes, PeerError>>, String> {
         let bytes = request.len();
         let others = self.held.fetch_add(bytes, Relaxed);
         let size = LaneSize { bytes, held: self.held.clone() };
-        // A lone request may have any size that a frame may have.
+        // A request that is alone may be as large as a frame.
         if others > 0 && others.saturating_add(bytes) > LANE_BYTES_MAX {
             return Err(format!("{others} bytes of requests are waiting already"));
         }
@@ -120,26 +120,26 @@ pub(crate) struct LaneTask {
     failures: u32,
 }
 
-/// Why a connection was given up.
+/// Why a connection ended.
 enum LaneEnd {
-    /// Nobody needs the lane any more.
+    /// The lane is no longer needed.
     Abandoned,
-    /// Nothing was asked for long.
+    /// There was no request for a long time.
     Idle,
-    /// It broke.
+    /// The connection broke.
     Broken(FrameError),
-    /// The other side ended it.
+    /// The peer closed it.
     Closed,
 }
 
 impl LaneTask {
-    /// A lane, with the queue that feeds it.
+    /// A lane and its queue.
     pub(crate) fn new(to: Target, lane: Lane, shared: Arc<LaneContext>) -> (LaneQueue, LaneTask) {
         let (sender, calls) = mpsc::channel(LANE_QUEUE_MAX);
         (LaneQueue { calls: sender, held: Arc::default() }, LaneTask { to, lane, calls, shared, failures: 0 })
     }
 
-    /// Runs until the lane is dropped or the whole client is closed.
+    /// Runs until the lane is dropped or the client is closed.
     pub(crate) async fn run(mut self) {
         let shared = self.shared.clone();
         tokio::select! {
@@ -169,14 +169,14 @@ impl LaneTask {
         let Some(service) = self.shared.service() else {
             return Err(PeerError::Unreachable(NOT_READY.to_owned()));
         };
-        let dialled = handshake::dial(&self.to, Purpose::Lane(self.lane), &*service, &self.shared.manners).await;
+        let dialled = handshake::dial(&self.to, Purpose::Lane(self.lane), &*service, &self.shared.settings).await;
         let (connection, _) = dialled?;
         self.shared.forget_refusal(self.to.id);
         tracing::debug!(peer = self.to.id, lane = ?self.lane, "connected");
         Ok(connection)
     }
 
-    /// Says what went wrong, once, and how long to wait before the next dial.
+    /// Logs the failure once, and returns the backoff before the next dial.
     fn note_failure(&mut self, error: &PeerError) -> Duration {
         self.failures = self.failures.saturating_add(1);
         self.shared.metrics.dials_failed.inc();
@@ -184,7 +184,7 @@ impl LaneTask {
             self.shared.metrics.refuse(refusal);
         }
         match error {
-            // It passes by itself, and a cluster that starts should not wait for it longer than needed.
+            // This failure passes by itself, and a starting cluster should not wait longer than needed.
             PeerError::Refused(Refusal::Starting) => back_off(self.failures),
             PeerError::Refused(refusal) => {
                 self.shared.tell_refusal(&self.to, refusal);
@@ -199,7 +199,7 @@ impl LaneTask {
         }
     }
 
-    /// Answers requests that come before the next dial is due at once, with the failure.
+    /// Fails requests that arrive before the next dial is due, without a delay.
     async fn fail_until(&mut self, due: Instant, error: &PeerError) {
         loop {
             tokio::select! {
@@ -219,7 +219,7 @@ impl LaneTask {
         }
     }
 
-    /// Writes and reads until one of them cannot go on.
+    /// Writes and reads until one of them fails.
     async fn converse(&mut self, connection: Connection, first: LaneCall) {
         let Connection { mut reader, mut writer } = connection;
         let (in_flight, mut first) = (CallsInFlight::default(), Some(first));
@@ -246,17 +246,17 @@ impl LaneTask {
         }
         self.fail_queued(&unsent);
         if in_flight.was_useful() {
-            // It worked until now: the next request dials at once.
+            // The connection worked until now, so the next request dials without a delay.
             self.failures = 0;
         } else {
-            // A peer that lets this node in and then drops it must not be dialled in a tight loop.
+            // Do not dial a peer in a tight loop if it admits this node and then drops it.
             self.failures = self.failures.saturating_add(1);
             self.fail_until(Instant::now() + back_off(self.failures), &unsent).await;
         }
     }
 }
 
-/// How long to wait after so many failed dials: doubling, capped, and not in step with the other lanes and nodes.
+/// The backoff after this many failed dials: exponential, capped, and with jitter.
 fn back_off(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(8);
     let longest = BACK_OFF_FIRST.saturating_mul(1 << doublings).min(BACK_OFF_MAX);
@@ -327,14 +327,14 @@ async fn read_answers(socket: &mut FrameReader, in_flight: &CallsInFlight, flow:
     }
 }
 
-/// A request that was sent.
+/// A request in flight.
 #[derive(Debug)]
 struct QueuedCall {
     answer: Answer,
     _size: LaneSize,
 }
 
-/// The requests of one connection that wait for their answers.
+/// The requests in flight on one connection.
 #[derive(Debug, Default)]
 struct CallsInFlight {
     waiting: Mutex<HashMap<u64, QueuedCall>>,

@@ -1,6 +1,6 @@
-//! What all lanes of one client need.
+//! The context that all lanes of one client share.
 
-use crate::{handshake::Manners, metrics::PeerMetrics};
+use crate::{handshake::HandshakeSettings, metrics::PeerMetrics};
 use fairhold_raft::peer::{Refusal, Service, Target};
 use fairhold_types::NodeId;
 use parking_lot::{Mutex, RwLock};
@@ -11,12 +11,12 @@ pub(crate) const SHUTTING_DOWN: &str = "this node is shutting down";
 
 pub(crate) const NOT_READY: &str = "this node is not ready to connect to others";
 
-/// What all lanes of one client need.
+/// The context that all lanes of one client share.
 pub(crate) struct LaneContext {
     pub(crate) service: RwLock<Option<Arc<dyn Service>>>,
-    pub(crate) manners: Manners,
+    pub(crate) settings: HandshakeSettings,
     pub(crate) closing: CancellationToken,
-    /// The refusal that was last logged, by node.
+    /// The last logged refusal of each node.
     pub(crate) refusals: Mutex<HashMap<NodeId, Refusal>>,
     pub(crate) metrics: PeerMetrics,
 }
@@ -39,7 +39,7 @@ impl LaneContext {
         }
     }
 
-    /// The node was admitted: a later refusal is news again.
+    /// The node was admitted: the next refusal is logged again.
     pub(crate) fn forget_refusal(&self, node: NodeId) {
         self.refusals.lock().remove(&node);
     }

@@ -1,10 +1,10 @@
-//! What a node measures of its connections to other nodes.
+//! The metrics of connections between nodes.
 
 use crate::frame::{FRAME_OVERHEAD, LENGTH_BYTES};
 use fairhold_metrics::{ByLabel, Counter, Gauge, Registry};
 use fairhold_raft::peer::Refusal;
 
-/// What a node counts of its connections to other nodes, of the client and of the server. Clones are handles of the same.
+/// The counters of a node's connections to others, shared by client and server. Clones share the counters.
 #[derive(Debug, Clone, Default)]
 pub struct PeerMetrics {
     pub(crate) dialled: Flow,
@@ -15,7 +15,7 @@ pub struct PeerMetrics {
     refused: Refused,
 }
 
-/// What passes over the connections of one side.
+/// The traffic of the connections that one side opened.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Flow {
     open: Gauge,
@@ -26,7 +26,7 @@ pub(crate) struct Flow {
     bytes_out: Counter,
 }
 
-/// Handshakes that were refused, here or by the other side, by reason.
+/// Refused handshakes, by either side, by reason.
 #[derive(Debug, Clone, Default)]
 struct Refused {
     version: Counter,
@@ -39,7 +39,7 @@ struct Refused {
     key: Counter,
 }
 
-/// An open connection; dropped with it.
+/// Counts an open connection until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Open(Gauge);
 
@@ -50,20 +50,20 @@ impl Drop for Open {
 }
 
 impl Flow {
-    /// Counts a connection for as long as what this gives is kept.
+    /// Counts a connection until the result is dropped.
     pub(crate) fn open(&self) -> Open {
         self.opened.inc();
         self.open.inc();
         Open(self.open.clone())
     }
 
-    /// Counts a frame that came, by the length of its payload.
+    /// Counts a received frame by the length of its payload.
     pub(crate) fn came(&self, payload: usize) {
         self.frames_in.inc();
         self.bytes_in.inc_by(frame_bytes(payload));
     }
 
-    /// Counts a frame that goes.
+    /// Counts a sent frame.
     pub(crate) fn goes(&self, payload: usize) {
         self.frames_out.inc();
         self.bytes_out.inc_by(frame_bytes(payload));
@@ -75,7 +75,7 @@ fn frame_bytes(payload: usize) -> u64 {
 }
 
 impl PeerMetrics {
-    /// Counts a handshake that was refused.
+    /// Counts a refused handshake.
     pub(crate) fn refuse(&self, refusal: &Refusal) {
         let refused = &self.refused;
         match refusal {
@@ -91,7 +91,7 @@ impl PeerMetrics {
         .inc();
     }
 
-    /// Registers all of it.
+    /// Registers all metrics.
     pub fn register(&self, registry: &mut Registry) {
         let (dialled, accepted) = (&self.dialled, &self.accepted);
         let sides = |dialled: &Counter, accepted: &Counter| {

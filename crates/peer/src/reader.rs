@@ -19,16 +19,16 @@ use tokio::{
 };
 use tokio_util::codec::Decoder;
 
-/// How long a frame may take from its first byte to its last, while its receiver reads.
+/// How long a frame may take from its first byte to its last, while the receiver reads.
 pub const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Bytes of all unfinished frames together.
+/// The budget of bytes for all incomplete frames.
 pub const UNFINISHED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Of each frame, bytes that do not count: heartbeats and votes arrive also where larger frames have used the budget up.
+/// Bytes of each frame that do not count, so that heartbeats and votes arrive even if larger frames have used up the budget.
 pub const FRAME_BYTES_FREE: usize = WRITE_BYTES;
 
-/// How long a frame may take, and how many bytes all of them may have that are not complete. Clones are the same.
+/// The time limit of a frame, and the budget of all incomplete frames. Clones share the budget.
 #[derive(Debug, Clone)]
 pub struct Arrivals {
     frame_timeout: Duration,
@@ -43,7 +43,7 @@ impl Default for Arrivals {
 }
 
 impl Arrivals {
-    /// With other limits.
+    /// The same with other limits.
     #[must_use]
     pub fn new(frame_timeout: Duration, bytes_max: usize) -> Arrivals {
         Arrivals { frame_timeout, bytes_max, bytes: Arc::default() }
@@ -54,7 +54,7 @@ impl Arrivals {
     }
 }
 
-/// What one unfinished frame has of the budget; given back when it is dropped.
+/// The part of the budget that one incomplete frame uses. Dropping it returns the part.
 #[derive(Debug)]
 struct ReadShare {
     bytes: usize,
@@ -62,7 +62,7 @@ struct ReadShare {
 }
 
 impl ReadShare {
-    /// Takes what a frame needs of which so much has come.
+    /// Reserves the budget for a frame of which this many bytes have arrived.
     fn grow(&mut self, length: usize) -> Result<(), FrameError> {
         let more = length.saturating_sub(FRAME_BYTES_FREE).saturating_sub(self.bytes);
         let before = self.of.bytes.fetch_add(more, Relaxed);
@@ -92,9 +92,9 @@ pub(crate) struct FrameReader {
     codec: FrameCodec,
     buffer: BytesMut,
     share: ReadShare,
-    /// How long the frame that has begun may still take.
+    /// The time left for the frame that has begun.
     left: Duration,
-    /// Until when that is, while it is read.
+    /// The deadline of that frame, while it is read.
     due: Option<Instant>,
 }
 
@@ -115,12 +115,12 @@ impl FrameReader {
         self.codec.admit();
     }
 
-    /// Reads bytes that are no frame, before the first frame.
+    /// Reads bytes that are not a frame, before the first frame.
     pub(crate) async fn read_exact(&mut self, bytes: &mut [u8]) -> io::Result<()> {
         self.socket.read_exact(bytes).await.map(drop)
     }
 
-    /// The next frame; none where the connection has ended in good order. What has come is kept where this is dropped.
+    /// The next frame, or none if the connection was closed properly. Dropping the future loses no bytes.
     pub(crate) async fn next(&mut self) -> Result<Option<Frame>, FrameError> {
         loop {
             if let Some(frame) = self.codec.decode(&mut self.buffer)? {
@@ -146,14 +146,14 @@ impl FrameReader {
         }
     }
 
-    /// This node itself pauses reading: that time does not count for the frame.
+    /// This node pauses reading: the pause does not count against the frame.
     pub(crate) fn pause(&mut self) {
         if let Some(due) = self.due.take() {
             self.left = due.saturating_duration_since(Instant::now());
         }
     }
 
-    /// The socket alone; what has come and was not read is gone.
+    /// The socket. Bytes that arrived and were not read are lost.
     pub(crate) fn into_socket(self) -> OwnedReadHalf {
         self.socket
     }

@@ -1,16 +1,15 @@
-//! The receiving side: takes connections, lets nodes in, hands their requests to the service in order and sends the answers
-//! back.
+//! The receiving side: accepts connections, admits nodes, passes their requests to the service in order, and sends the answers.
 
 use crate::{
+    exchange::Connection,
     frame::{Frame, FrameError, FrameKind, WriteBuffer},
-    handshake::{self, Accepted, HANDSHAKE_TIMEOUT, Manners},
+    handshake::{self, Accepted, HANDSHAKE_TIMEOUT, HandshakeSettings},
     key::PeerKeys,
-    lobby::{Lobby, Visit},
-    meeting::Connection,
+    log_limit::{LogLimit, LogLimitByAddress},
     metrics::{Flow, PeerMetrics},
-    notice::{Notice, NoticeByAddress},
-    places::Places,
+    pending::{PendingConnections, PendingSlot},
     reader::{Arrivals, FrameReader},
+    slots::ConnectionSlots,
 };
 use bytes::Bytes;
 use fairhold_raft::peer::{Lane, Refusal, Service};
@@ -33,66 +32,66 @@ use tokio::{
     time::sleep,
 };
 
-/// Requests of one connection that are being worked on, and answers of it that wait to be written. A connection with more is
-/// not read until one is done. A client of this version never gets there: it has no more than this in flight itself.
+/// Requests of one connection in progress, and its answers waiting to be written. At the limit, the connection is not read until
+/// one is done. A client of this version never reaches the limit: it has no more than this in flight.
 pub const UNANSWERED_MAX: usize = crate::lane::LANE_IN_FLIGHT_MAX;
 
-/// Bytes of those requests and answers. Here too a client of this version has no more in flight.
+/// Bytes of those requests and answers. A client of this version has no more than this in flight.
 pub const UNANSWERED_BYTES_MAX: usize = crate::lane::LANE_BYTES_MAX;
 
-/// After the operating system could not give a connection, it is asked again this much later.
+/// The pause after the operating system fails to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Listens for other nodes.
 #[derive(Debug)]
 pub struct PeerServer {
     listener: TcpListener,
-    manners: Manners,
+    settings: HandshakeSettings,
     metrics: PeerMetrics,
 }
 
 impl PeerServer {
-    /// Takes the port. Connections wait until `serve`.
+    /// Binds the port. Connections wait until `serve`.
     pub async fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         Ok(PeerServer {
             listener: TcpListener::bind(address).await?,
-            manners: Manners { keys: PeerKeys::none(), arrivals: Arrivals::default(), time_limit: HANDSHAKE_TIMEOUT },
+            settings: HandshakeSettings { keys: PeerKeys::none(), arrivals: Arrivals::default(), time_limit: HANDSHAKE_TIMEOUT },
             metrics: PeerMetrics::default(),
         })
     }
 
-    /// Another limit for handshakes.
+    /// Sets the timeout of handshakes.
     #[must_use]
     pub fn with_handshake_timeout(self, time_limit: Duration) -> Self {
-        PeerServer { manners: Manners { time_limit, ..self.manners }, ..self }
+        PeerServer { settings: HandshakeSettings { time_limit, ..self.settings }, ..self }
     }
 
     /// Nodes authenticate with these keys. Without keys, every connection is accepted.
     #[must_use]
     pub fn with_keys(self, keys: PeerKeys) -> Self {
-        PeerServer { manners: Manners { keys, ..self.manners }, ..self }
+        PeerServer { settings: HandshakeSettings { keys, ..self.settings }, ..self }
     }
 
-    /// Other limits for frames that are not complete.
+    /// Sets the limits of incomplete frames.
     #[must_use]
     pub fn with_arrivals(self, arrivals: Arrivals) -> Self {
-        PeerServer { manners: Manners { arrivals, ..self.manners }, ..self }
+        PeerServer { settings: HandshakeSettings { arrivals, ..self.settings }, ..self }
     }
 
-    /// Counts into these.
+    /// Sets the counters.
     #[must_use]
     pub fn with_metrics(self, metrics: PeerMetrics) -> Self {
         PeerServer { metrics, ..self }
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `shutdown` is ready; then every connection is ended, and none of its tasks remains.
+    /// Serves until `shutdown` is ready. Then it closes every connection and waits for their tasks.
     pub async fn serve(self, service: Arc<dyn Service>, shutdown: impl Future<Output = ()> + Send) {
-        let acceptor = Arc::new(Acceptor::new(service, self.manners, self.metrics.clone()));
+        let acceptor = Arc::new(Acceptor::new(service, self.settings, self.metrics.clone()));
         let mut connections = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
@@ -102,7 +101,7 @@ impl PeerServer {
                 Some(ended) = connections.join_next() => log_panic(ended),
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, from)) => {
-                        let (visit, another_left) = acceptor.lobby.enter(from.ip());
+                        let (visit, another_left) = acceptor.pending.enter(from.ip());
                         if another_left {
                             acceptor.metrics.turned_away.inc();
                             acceptor.crowd.say(|kept_back| {
@@ -125,44 +124,44 @@ impl PeerServer {
     }
 }
 
-/// The side of a node that accepts the connections of its peers: the state that all of them share.
+/// The state that all accepted connections share.
 struct Acceptor {
     service: Arc<dyn Service>,
-    manners: Manners,
-    lobby: Lobby,
-    places: Places,
-    strangers: Notice,
-    unproved: NoticeByAddress,
-    refusals: Notice,
-    crowd: Notice,
-    failures: Notice,
-    broken: Notice,
+    settings: HandshakeSettings,
+    pending: PendingConnections,
+    slots: ConnectionSlots,
+    strangers: LogLimit,
+    unproved: LogLimitByAddress,
+    refusals: LogLimit,
+    crowd: LogLimit,
+    failures: LogLimit,
+    broken: LogLimit,
     metrics: PeerMetrics,
 }
 
 impl Acceptor {
-    fn new(service: Arc<dyn Service>, manners: Manners, metrics: PeerMetrics) -> Self {
+    fn new(service: Arc<dyn Service>, settings: HandshakeSettings, metrics: PeerMetrics) -> Self {
         Acceptor {
             service,
-            manners,
-            lobby: Lobby::default(),
-            places: Places::default(),
-            strangers: Notice::default(),
-            unproved: NoticeByAddress::default(),
-            refusals: Notice::default(),
-            crowd: Notice::default(),
-            failures: Notice::default(),
-            broken: Notice::default(),
+            settings,
+            pending: PendingConnections::default(),
+            slots: ConnectionSlots::default(),
+            strangers: LogLimit::default(),
+            unproved: LogLimitByAddress::default(),
+            refusals: LogLimit::default(),
+            crowd: LogLimit::default(),
+            failures: LogLimit::default(),
+            broken: LogLimit::default(),
             metrics,
         }
     }
 }
 
 /// One connection, from its first byte to its end.
-async fn attend(stream: TcpStream, address: SocketAddr, acceptor: Arc<Acceptor>, visit: Visit) {
+async fn attend(stream: TcpStream, address: SocketAddr, acceptor: Arc<Acceptor>, visit: PendingSlot) {
     let met = tokio::select! {
         biased;
-        met = handshake::accept(stream, &*acceptor.service, &acceptor.manners) => met,
+        met = handshake::accept(stream, &*acceptor.service, &acceptor.settings) => met,
         () = visit.ended() => return,
     };
     match &met {
@@ -191,9 +190,9 @@ async fn attend(stream: TcpStream, address: SocketAddr, acceptor: Arc<Acceptor>,
     }
 }
 
-/// Serves an admitted node until its connection ends, or it has opened newer ones.
+/// Serves an admitted node until its connection ends, or newer ones replace it.
 async fn serve(connection: Connection, from: NodeId, lane: Lane, address: SocketAddr, acceptor: &Acceptor) {
-    let (place, another_left) = acceptor.places.take(from, lane);
+    let (slot, another_left) = acceptor.slots.take(from, lane);
     if another_left {
         acceptor.metrics.turned_away.inc();
         acceptor.crowd.say(|kept_back| {
@@ -202,8 +201,8 @@ async fn serve(connection: Connection, from: NodeId, lane: Lane, address: Socket
     }
     let ended = tokio::select! {
         biased;
-        ended = converse(connection, from, lane, acceptor) => ended,
-        () = place.ended() => return,
+        ended = serve_connection(connection, from, lane, acceptor) => ended,
+        () = slot.ended() => return,
     };
     match ended {
         Ok(()) => tracing::debug!(peer = from, ?lane, "a peer closed its connection"),
@@ -221,7 +220,7 @@ fn log_panic(ended: Result<(), JoinError>) {
 }
 
 /// Serves an admitted node until one of the two directions ends.
-async fn converse(connection: Connection, from: NodeId, lane: Lane, acceptor: &Acceptor) -> Result<(), FrameError> {
+async fn serve_connection(connection: Connection, from: NodeId, lane: Lane, acceptor: &Acceptor) -> Result<(), FrameError> {
     let Connection { mut reader, mut writer } = connection;
     let (answers, waiting) = mpsc::channel(UNANSWERED_MAX);
     let flow = &acceptor.metrics.accepted;
@@ -233,20 +232,20 @@ async fn converse(connection: Connection, from: NodeId, lane: Lane, acceptor: &A
     }
 }
 
-/// An answer, and the count of the bytes that its connection owes.
+/// An answer, and its bytes in the connection's count.
 struct Answered {
     frame: Frame,
     size: ServerLimits,
 }
 
-/// The bytes of all that a connection has not yet answered.
+/// The bytes of a connection's requests in progress.
 #[derive(Default)]
 struct Owed {
     bytes: AtomicUsize,
     less: Notify,
 }
 
-/// Bytes of a request, and then of its answer, counted until that is written.
+/// Bytes of a request, and then of its answer, counted until the answer is written.
 struct ServerLimits {
     bytes: usize,
     owed: Arc<Owed>,
@@ -287,8 +286,7 @@ async fn take_requests(
                 let Some(request) = request? else { return Ok(()) };
                 acceptor.metrics.accepted.came(request.payload.len());
                 let mut answer = begin(request, from, lane, &*acceptor.service, &owed)?;
-                // Polled here once, so that requests also start in their order, whatever the service does before its first
-                // wait.
+                // Polled once here, so that requests start in order, whatever the service does before its first await.
                 match poll!(&mut answer) {
                     Poll::Ready(answer) => answer,
                     Poll::Pending => {

@@ -1,4 +1,4 @@
-//! What both ends of a connection ask of the operating system.
+//! The socket options of both ends of a connection.
 
 use socket2::{SockRef, TcpKeepalive};
 use std::{io, time::Duration};
@@ -7,17 +7,17 @@ use tokio::net::TcpStream;
 /// An idle connection is probed after this long.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(2);
 
-/// Then this often.
+/// The interval of further probes.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(1);
 
-/// And given up after this many unanswered probes.
+/// The number of unanswered probes before it is closed.
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// A connection on which sent bytes stay unacknowledged for so long is broken: a host that lost its power sends no goodbye.
+/// A connection breaks if sent bytes stay unacknowledged for this long: a host that lost power does not close it.
 #[cfg(target_os = "linux")]
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(4);
 
-/// Sends at once, and notices a peer that vanished without a word.
+/// Sends without delay, and detects a peer that vanished silently.
 pub(crate) fn configure(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);

@@ -1,5 +1,5 @@
-//! What the bytes of a log entry cost, and those of the message that brings it to a follower:
-//! `cargo bench --workspace --bench entries`.
+//! The cost of encoding and decoding a log entry, and the message that carries it to a follower: `cargo bench
+//! --workspace --bench entries`.
 
 use divan::{Bencher, black_box, counter::BytesCount};
 use fairhold_raft::types::{Batch, Types};
@@ -17,7 +17,7 @@ type Real = Types<TokioRuntime>;
 type Entry = EntryOf<Real>;
 type Append = AppendEntriesRequest<Real>;
 
-/// How many commands an entry has: a lone client's, that of a cluster at work, and a large one.
+/// Commands in an entry: from a single client, from a busy cluster, and a large one.
 const COMMANDS: [usize; 3] = [1, 32, 256];
 
 fn main() {

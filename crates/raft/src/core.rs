@@ -1,25 +1,39 @@
 //! What all parts of a running replica share.
 
+pub(crate) mod ballots;
+pub(crate) mod contact;
+pub(crate) mod disk_room;
+pub(crate) mod losses;
+pub(crate) mod outgoing_snapshots;
+pub(crate) mod round_trips;
+pub(crate) mod snapshot_schedule;
+pub(crate) mod status;
+
 use crate::{
-    addresses::Addresses,
-    aliases::LeaderId,
-    barrier::BarrierQueue,
-    disk_room::DiskRoom,
-    elections::{Ballots, Contact},
-    error::NotProposed,
-    losses::Losses,
-    lost_entries::LostEntries,
-    machine::Machine,
-    peer::{Lane, Peer, PeerError, Target},
-    proposals::ProposalQueue,
-    round_trips::RoundTrips,
-    sending::Sending,
-    shared::{Progress, Shared},
-    snapshot::SnapshotStore,
-    snapshot_schedule::{LogRoom, Schedule},
-    status::{ReplicaStatus, status},
-    types::{Member, Types},
-    wire::{self, Declined, PeerReply, PeerRequest},
+    base::{
+        aliases::LeaderId,
+        error::NotProposed,
+        lost_entries::LostEntries,
+        member_addresses::MemberAddresses,
+        peer::{Lane, Peer, PeerError, Target},
+        types::{Member, Types},
+        wire::{self, Declined, PeerReply, PeerRequest},
+    },
+    core::{
+        ballots::Ballots,
+        contact::Contact,
+        disk_room::DiskRoom,
+        losses::Losses,
+        outgoing_snapshots::OutgoingSnapshots,
+        round_trips::RoundTrips,
+        snapshot_schedule::{LogRoom, Schedule},
+        status::{ReplicaStatus, status},
+    },
+    machine::{
+        apply::Machine,
+        shared::{Progress, Shared},
+        snapshot::SnapshotStore,
+    },
 };
 use fairhold_types::NodeId;
 use futures_util::future::BoxFuture;
@@ -31,18 +45,18 @@ use std::{
     time::Duration,
 };
 
-/// A pause before something is tried again that failed for want of a leader, where one is known: it may be dead, or just
-/// elected.
+/// Pause before a retry after `NoLeader`, if a leader is known: it may be dead, or just elected.
 const RETRY_PAUSE: Duration = Duration::from_millis(25);
-/// How long work that was handed to a leader may go on after this node learnt of another one: its answer may be under way.
+/// How long work that was handed to a leader may continue after this node learns of another leader: its answer may be
+/// on the way.
 const GRACE_AFTER_CHANGE: Duration = Duration::from_secs(1);
 
-/// One leadership of this node. Two are never equal, even of the same node.
+/// One leadership of this node. No two are equal, even of the same node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leadership(pub(crate) LeaderId);
 
 impl Leadership {
-    /// That of a node in a term.
+    /// The leadership of a node in a term.
     #[must_use]
     pub fn new(term: u64, leader: NodeId) -> Leadership {
         Leadership(LeaderId { term, node_id: leader })
@@ -55,10 +69,10 @@ impl Leadership {
     }
 }
 
-/// Takes the messages that other nodes send to the leader.
+/// Handles the messages that other nodes send to the leader.
 pub trait LeaderHandler: Send + Sync + 'static {
-    /// Answers one message; called on the node that leads, as far as it knows.
-    fn attend(&self, request: Vec<u8>, from: NodeId) -> BoxFuture<'static, Vec<u8>>;
+    /// Answers one message. Called on the node that leads, as far as it knows.
+    fn handle(&self, request: Vec<u8>, from: NodeId) -> BoxFuture<'static, Vec<u8>>;
 }
 
 /// The handle of a running Raft.
@@ -71,27 +85,25 @@ pub(crate) struct Core<RT: AsyncRuntime> {
     pub(crate) shared: Arc<Shared<RT>>,
     pub(crate) peer: Arc<dyn Peer>,
     pub(crate) snapshots: Arc<dyn SnapshotStore>,
-    pub(crate) sending: Sending,
+    pub(crate) outgoing_snapshots: OutgoingSnapshots,
     /// When snapshots are due.
     pub(crate) schedule: Schedule,
-    pub(crate) proposals: ProposalQueue,
-    pub(crate) barriers: BarrierQueue,
-    pub(crate) attendant: OnceLock<Arc<dyn LeaderHandler>>,
-    /// The longer election timeout.
+    pub(crate) leader_handler: OnceLock<Arc<dyn LeaderHandler>>,
+    /// The longer election timeout, which is also the leader's lease.
     pub(crate) lease: Duration,
-    /// Where the members are reached.
-    pub(crate) addresses: Addresses,
-    /// How long heartbeats take.
+    /// The addresses of the members.
+    pub(crate) addresses: MemberAddresses,
+    /// The round trips of heartbeats.
     pub(crate) round_trips: RoundTrips,
-    /// What was heard of leaders.
+    /// The last contact with leaders.
     pub(crate) contact: Contact<RT::Instant>,
     /// The votes for this node.
     pub(crate) ballots: Ballots<RT::Instant>,
-    /// What this node's own storage has lost: it takes no part any more.
+    /// What this node's storage has lost. If set, the node takes no part any more.
     pub(crate) lost: OnceLock<LostEntries>,
     /// What other nodes' storage has lost.
     pub(crate) losses: Losses,
-    /// Which nodes have room on their disks.
+    /// Which nodes have free disk space.
     pub(crate) disk_room: DiskRoom<RT>,
 }
 
@@ -105,96 +117,101 @@ pub(crate) enum ForwardRoute {
     Unknown,
 }
 
-/// How a call of another node failed.
+/// Why a call to another node failed.
 pub(crate) enum CallError {
-    /// Nothing came of it.
+    /// It had no effect.
     NotDelivered(NotProposed),
-    /// Something may have come of it.
+    /// It may have had an effect.
     Lost,
 }
 
 impl<RT: AsyncRuntime> Core<RT> {
-    /// Looks at openraft's metrics as they are now. `look` must not ask for metrics again: a second look within the first waits
-    /// for the task that writes them, which waits for the first.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&RaftMetrics<Types<RT>>) -> T) -> T {
-        look(&self.raft.metrics().borrow_watched())
+    /// Reads openraft's current metrics. `read` must not read metrics again: a nested read waits for the task that
+    /// writes them, which waits for the outer read.
+    pub(crate) fn with_metrics<T>(&self, read: impl FnOnce(&RaftMetrics<Types<RT>>) -> T) -> T {
+        read(&self.raft.metrics().borrow_watched())
     }
 
-    /// Whether Raft has stopped, for whatever reason.
+    /// Whether Raft has stopped, for any reason.
     pub(crate) fn has_stopped(&self) -> bool {
-        self.look(|metrics| metrics.running_state.is_err())
+        self.with_metrics(|metrics| metrics.running_state.is_err())
     }
 
-    /// Looks at who leads and who is a member, as far as this node knows; `None` when Raft has stopped.
-    pub(crate) fn standing<T>(&self, look: impl FnOnce(&ServerMetrics<RT>) -> Option<T>) -> Option<T> {
-        if self.has_stopped() { None } else { look(&self.raft.server_metrics().borrow_watched()) }
+    /// Reads the leader and the members, as far as this node knows them; `None` once Raft has stopped.
+    pub(crate) fn with_server_metrics<T>(&self, read: impl FnOnce(&ServerMetrics<RT>) -> Option<T>) -> Option<T> {
+        if self.has_stopped() { None } else { read(&self.raft.server_metrics().borrow_watched()) }
     }
 
-    /// Waits until something is seen of who leads and who is a member; `None` when Raft has stopped without it.
+    /// Waits until `find` finds something in the leader and the members; `None` if Raft stops first.
     ///
-    /// openraft tells its other metrics after every message that it handles: a task that waits on those would be woken some six
-    /// times for each log entry.
-    pub(crate) async fn until<T>(&self, mut look: impl FnMut(&ServerMetrics<RT>) -> Option<T>) -> Option<T> {
-        let mut standing = self.raft.server_metrics();
+    /// openraft updates its other metrics after every message: a task that waits on those would wake about six times
+    /// for each log entry.
+    pub(crate) async fn until<T>(&self, mut find: impl FnMut(&ServerMetrics<RT>) -> Option<T>) -> Option<T> {
+        let mut metrics = self.raft.server_metrics();
         loop {
-            let seen = look(&standing.borrow_and_update());
+            let found = find(&metrics.borrow_and_update());
             if self.has_stopped() {
                 return None;
             }
-            // Raft's end is the end of these metrics, and was told in the others before.
-            if seen.is_some() || standing.changed().await.is_err() {
-                return seen;
+            // These metrics end with Raft, and the others reported the end before.
+            if found.is_some() || metrics.changed().await.is_err() {
+                return found;
             }
         }
     }
 
-    /// Waits until something is seen in any of openraft's metrics; `None` when Raft has stopped without it. Only for those who
-    /// wait seldom and not for long.
-    pub(crate) async fn until_in_all<T>(&self, mut look: impl FnMut(&RaftMetrics<Types<RT>>) -> Option<T>) -> Option<T> {
+    /// Waits until `find` finds something in any of openraft's metrics; `None` if Raft stops first. Only for rare,
+    /// short waits.
+    pub(crate) async fn until_any_metrics<T>(&self, mut find: impl FnMut(&RaftMetrics<Types<RT>>) -> Option<T>) -> Option<T> {
         let mut metrics = self.raft.metrics();
         loop {
-            let (seen, stopped) = {
+            let (found, stopped) = {
                 let metrics = metrics.borrow_and_update();
-                (look(&metrics), metrics.running_state.is_err())
+                (find(&metrics), metrics.running_state.is_err())
             };
-            if seen.is_some() || stopped || metrics.changed().await.is_err() {
-                return seen;
+            if found.is_some() || stopped || metrics.changed().await.is_err() {
+                return found;
             }
         }
     }
 
-    /// Stops taking part. What was in flight is answered first, as unknown where it is.
+    /// Stops taking part. First answers whatever is in flight, if necessary with an unknown outcome.
     pub(crate) async fn stop(&self) {
         if let Err(error) = self.raft.shutdown().await {
-            tracing::error!(%error, "raft did not stop as it should");
+            tracing::error!(%error, "raft did not stop cleanly");
         }
     }
 
-    /// What the log has room for now.
+    /// Which commands the log currently has room for.
     pub(crate) fn log_room(&self) -> LogRoom {
         self.schedule.log_room(&self.shared.newest_now(), &self.shared.now())
     }
 
-    /// Resolves when Raft has stopped, for whatever reason.
+    /// Whether fewer than a majority of the voters answer this leader and have free disk space.
+    pub(crate) fn too_few_disks_have_room(&self) -> bool {
+        !self.disk_room.all_have_room() && self.with_metrics(|metrics| self.disk_room.is_short(metrics, self.lease))
+    }
+
+    /// Resolves when Raft has stopped, for any reason.
     pub(crate) async fn stopped(&self) {
         self.until(|_| None::<()>).await;
     }
 
-    /// What this node knows of itself and of its cluster.
+    /// What this node knows about itself and its cluster.
     pub(crate) fn status(&self) -> ReplicaStatus {
         let (cluster, revision) = {
             let state = self.shared.read();
             (state.cluster(), state.revision())
         };
-        self.look(|metrics| status(metrics, (&self.losses, &self.addresses, &self.round_trips), cluster, revision))
+        self.with_metrics(|metrics| status(metrics, (&self.losses, &self.addresses, &self.round_trips), cluster, revision))
     }
 
     pub(crate) fn leader(&self) -> Option<(NodeId, Member)> {
-        self.standing(leader_in).map(|(id, member)| (id, self.addresses.of(id, &member)))
+        self.with_server_metrics(leader_in).map(|(id, member)| (id, self.addresses.of(id, &member)))
     }
 
     pub(crate) fn leadership(&self) -> Option<Leadership> {
-        self.standing(leadership_in)
+        self.with_server_metrics(leadership_in)
     }
 
     pub(crate) fn route(&self) -> ForwardRoute {
@@ -205,11 +222,11 @@ impl<RT: AsyncRuntime> Core<RT> {
         }
     }
 
-    /// Does work that was handed to the leader of the moment; gives up some time after this node learnt of another leader.
+    /// Runs work that was handed to the current leader. Gives up some time after this node learns of another leader.
     pub(crate) async fn while_led<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let leader = self.standing(|standing| standing.current_leader);
+        let leader = self.with_server_metrics(|metrics| metrics.current_leader);
         let given_up = async {
-            self.until(|standing| (standing.current_leader != leader).then_some(())).await;
+            self.until(|metrics| (metrics.current_leader != leader).then_some(())).await;
             RT::sleep(GRACE_AFTER_CHANGE).await;
         };
         tokio::select! {
@@ -219,23 +236,23 @@ impl<RT: AsyncRuntime> Core<RT> {
         }
     }
 
-    /// Waits for a better moment to ask the leader again; `false` when the deadline came first.
+    /// Waits until retrying at the leader makes sense; `false` if the deadline passes first.
     pub(crate) async fn pause(&self, deadline: RT::Instant) -> bool {
-        let better = async {
+        let retry = async {
             match self.leader() {
                 Some(_) => RT::sleep(RETRY_PAUSE).await,
                 None => drop(self.until(leader_in).await),
             }
         };
-        RT::timeout_at(deadline, better).await.is_ok() && RT::Instant::now() < deadline
+        RT::timeout_at(deadline, retry).await.is_ok() && RT::Instant::now() < deadline
     }
 
-    /// Waits until the state here covers a log entry; `None` when Raft has stopped before.
+    /// Waits until the local state covers a log entry; `None` if Raft stops first.
     pub(crate) async fn applied(&self, index: u64) -> Option<()> {
         self.progressed(|progress| progress.applied >= Some(index)).await
     }
 
-    /// Waits until the state here got somewhere; `None` when Raft has stopped before.
+    /// Waits until the local state has made this much progress; `None` if Raft stops first.
     pub(crate) async fn progressed(&self, there: impl Fn(&Progress) -> bool + Send) -> Option<()> {
         let mut progress = self.shared.progress();
         if there(&progress.borrow_and_update()) {
@@ -256,8 +273,8 @@ impl<RT: AsyncRuntime> Core<RT> {
         }
     }
 
-    /// Asks another node on its clients' behalf.
-    pub(crate) async fn ask(&self, to: &Target, request: &PeerRequest<RT>) -> Result<PeerReply<RT>, CallError> {
+    /// Sends a request to another node on behalf of this node's clients.
+    pub(crate) async fn call(&self, to: &Target, request: &PeerRequest<RT>) -> Result<PeerReply<RT>, CallError> {
         let request = match wire::encode(request) {
             Ok(request) => request,
             Err(error) => {
@@ -277,23 +294,22 @@ impl<RT: AsyncRuntime> Core<RT> {
             Ok(PeerReply::Declined(_)) => Err(CallError::NotDelivered(NotProposed::NoLeader)),
             Ok(reply) => Ok(reply),
             Err(error) => {
-                tracing::error!(%error, node = to.id, "an answer from another node cannot be read");
+                tracing::error!(%error, node = to.id, "an answer from another node cannot be decoded");
                 Err(CallError::Lost)
             }
         }
     }
 }
 
-/// Who leads and who is a member, as far as a node knows: the metrics that change seldom.
+/// The leader and the members, as far as this node knows: the metrics that rarely change.
 pub(crate) type ServerMetrics<RT> = RaftServerMetrics<Types<RT>>;
 
-pub(crate) fn leader_in<RT: AsyncRuntime>(standing: &ServerMetrics<RT>) -> Option<(NodeId, Member)> {
-    let id = standing.current_leader?;
-    Some((id, standing.membership_config.get_node(&id)?.clone()))
+pub(crate) fn leader_in<RT: AsyncRuntime>(metrics: &ServerMetrics<RT>) -> Option<(NodeId, Member)> {
+    let id = metrics.current_leader?;
+    Some((id, metrics.membership_config.get_node(&id)?.clone()))
 }
 
-pub(crate) fn leadership_in<RT: AsyncRuntime>(standing: &ServerMetrics<RT>) -> Option<Leadership> {
-    let leads =
-        standing.state == ServerState::Leader && standing.vote.committed && standing.vote.leader_id.node_id == standing.id;
-    leads.then_some(Leadership(standing.vote.leader_id))
+pub(crate) fn leadership_in<RT: AsyncRuntime>(metrics: &ServerMetrics<RT>) -> Option<Leadership> {
+    let leads = metrics.state == ServerState::Leader && metrics.vote.committed && metrics.vote.leader_id.node_id == metrics.id;
+    leads.then_some(Leadership(metrics.vote.leader_id))
 }

@@ -1,60 +1,56 @@
-//! openraft's glue: type configuration, the machine's adapter, and `Replica`, which proposes and reads.
+//! openraft's glue: the type configuration, the state machine, and `Replica`, which proposes commands and serves reads.
 //!
-//! A node is put together in this order, because the transport needs to know who may speak, and the replica needs a transport:
-//! `PeerService::new`, a `Peer` over `PeerService::service`, `Replica::start`, `Replica::set_attendant`, and only then the
-//! transport's server, which hands requests to the same service. `Replica::formed` tells when the node is part of a cluster.
+//! Build a node in this order: `PeerService::new`, a `Peer` over `PeerService::service`, `Replica::start`,
+//! `Replica::set_leader_handler`, then the transport's server over the same service. The transport needs the service to
+//! decide which nodes to admit, and the replica needs a transport. `Replica::formed` resolves when the node is part of
+//! a cluster.
 //!
 //! # Model
 //!
-//! - One queue gathers a node's commands: into log entries on the leader, into requests to the leader elsewhere. A command is
-//!   passed on once at most, and tried again only while it is sure that it is not in a log.
-//! - One read barrier is in flight at a time; a read waits for one that starts after it, then for the state here to get there.
-//! - Log entries and snapshots reach the state through `machine` alone, and each change is told to the `ApplyObserver` before
-//!   anybody can read it.
-//! - Nobody is listened to before `service` knows that it is a member with its own data directory.
+//! - One queue gathers a node's commands: into log entries on the leader, into requests to the leader elsewhere. A
+//!   command is forwarded at most once, and retried only while it is certain not to be in any log.
+//! - One read barrier is in flight at a time. A read waits for a barrier that starts after it, then for the local state
+//!   to catch up with that barrier.
+//! - Only `machine` applies log entries and snapshots to the state. It reports each change to the `ApplyObserver`
+//!   before any reader can see it.
+//! - `inbound` serves a node only after checking that it is a member with its own data directory.
+//!
+//! # Folders
+//!
+//! Each folder imports only folders that are listed before it.
+//!
+//! - `base`: types, errors, configuration, and the messages between nodes.
+//! - `machine`: applies log entries, writes and reads snapshots.
+//! - `core`: what all parts of a running replica share.
+//! - `propose`, `read`: commands and read barriers on their way to the leader.
+//! - `background`: tasks that run for as long as the replica does.
+//! - `leadership`: formation of the cluster, elections, handover.
+//! - `outbound`, `inbound`: Raft's requests to other nodes, and requests from other nodes.
 
-mod addresses;
-mod aliases;
-mod barrier;
-mod company;
-mod complaint;
-mod config;
+mod background;
+mod base;
 mod core;
-mod counters;
-pub mod defect;
-mod disk_room;
-mod elections;
-pub mod error;
-mod formation;
-mod handover;
-mod keeper;
-mod log_bytes;
-mod losses;
-mod lost_entries;
+mod inbound;
+mod leadership;
 mod machine;
 mod metrics;
-mod network;
-pub mod peer;
-mod proposals;
-mod rank;
+mod outbound;
+mod propose;
+mod queues;
+mod read;
 mod replica;
-mod round_trips;
-mod sending;
-mod service;
-mod shared;
-pub mod snapshot;
-mod snapshot_schedule;
 mod start;
-mod status;
-pub mod types;
-mod vacancy;
-mod wire;
 
-pub use config::{MemberAddress, ReplicaConfig};
-pub use core::{LeaderHandler, Leadership};
-pub use error::{FatalReason, FormationError, HandoverError, StartError};
-pub use lost_entries::LostEntries;
-pub use machine::ApplyObserver;
+pub use base::{
+    config::{MemberAddress, ReplicaConfig},
+    error::{self, FatalReason, FormationError, HandoverError, StartError},
+    lost_entries::LostEntries,
+    peer, types,
+};
+pub use core::{
+    LeaderHandler, Leadership,
+    status::{MemberStatus, ReplicaStatus, Role},
+};
+pub use inbound::peer_service::PeerService;
+pub use machine::{apply::ApplyObserver, defect, snapshot};
 pub use replica::Replica;
-pub use service::PeerService;
-pub use status::{MemberStatus, ReplicaStatus, Role};

@@ -1,21 +1,22 @@
-//! What a replica shows of its part in Raft at a scrape.
+//! The metrics of a replica.
 
-use crate::{
-    core::Core,
+use crate::core::{
+    Core,
     status::{ReplicaStatus, Role},
 };
 use fairhold_metrics::{Registry, Scrape, collect};
 use openraft::{AsyncRuntime, ServerState};
 use std::{fmt, sync::Arc};
 
-/// Counts the elections in which this node stands, as far as they are seen: openraft tells its newest state, not each.
+/// Counts the elections in which this node runs, as far as they are visible: openraft publishes its newest state, not
+/// every state.
 pub(crate) async fn count_elections<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
     let mut last = None;
     while let Some(now) = core
-        .until(|standing| {
-            // The vote is told when it is on the disk: until then it is the one before.
-            let stands = standing.state == ServerState::Candidate && standing.vote.leader_id.node_id == standing.id;
-            let now = stands.then_some(standing.vote.leader_id.term);
+        .until(|metrics| {
+            // The vote is published once it is on disk; until then it is the previous one.
+            let stands = metrics.state == ServerState::Candidate && metrics.vote.leader_id.node_id == metrics.id;
+            let now = stands.then_some(metrics.vote.leader_id.term);
             (now != last).then_some(now)
         })
         .await
@@ -27,7 +28,7 @@ pub(crate) async fn count_elections<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
     }
 }
 
-/// Registers what the replica counts, and what it knows of itself at a scrape.
+/// Registers the replica's counters, and its status at each scrape.
 pub(crate) fn register<RT: AsyncRuntime>(core: &Arc<Core<RT>>, registry: &mut Registry) {
     core.shared.metrics.register(registry);
     let help = "Commands that are skipped because the state machine panicked at them: a defect in fairhold";
@@ -35,7 +36,7 @@ pub(crate) fn register<RT: AsyncRuntime>(core: &Arc<Core<RT>>, registry: &mut Re
     let core = Arc::clone(core);
     collect(registry, move |scrape| {
         let status = core.status();
-        let committed = core.look(|metrics| metrics.local_committed.map(|id| id.index));
+        let committed = core.with_metrics(|metrics| metrics.local_committed.map(|id| id.index));
         write(scrape, &status, committed)
     });
 }

@@ -1,17 +1,20 @@
-//! One node's part of the replicated state: proposes, reads, and says who leads.
+//! One node's part of the replicated state: proposes, reads, and reports the leader.
 
 use crate::{
-    core::{CallError, Core, ForwardRoute, LeaderHandler, Leadership, leadership_in},
-    defect::Defect,
-    error::{FatalReason, FormationError, HandoverError, NotProposed, ProposeError, ReadError, UnknownReason},
-    handover, metrics,
-    peer::Service,
-    proposals::batcher,
-    service::PeerService,
-    snapshot_schedule::tasks,
-    status::ReplicaStatus,
-    types::{Batch, BatchResults, Member, Types},
-    wire::{PeerReply, PeerRequest},
+    background::snapshots,
+    base::{
+        error::{FatalReason, FormationError, HandoverError, NotProposed, ProposeError, ReadError, UnknownReason},
+        peer::Service,
+        types::{Batch, BatchResults, Member, Types},
+        wire::{PeerReply, PeerRequest},
+    },
+    core::{CallError, Core, ForwardRoute, LeaderHandler, Leadership, leadership_in, status::ReplicaStatus},
+    inbound::peer_service::PeerService,
+    leadership::handover,
+    machine::defect::Defect,
+    metrics,
+    propose::batcher,
+    queues::Queues,
 };
 use fairhold_metrics::Registry;
 use fairhold_state::{
@@ -37,15 +40,16 @@ pub(crate) type Formation = Option<Result<(), FormationError>>;
 /// One node's part of the replicated state. It is a handle: all clones are the same replica.
 pub struct Replica<RT: AsyncRuntime> {
     pub(crate) core: Arc<Core<RT>>,
-    pub(crate) reception: PeerService<RT>,
+    pub(crate) queues: Queues,
+    pub(crate) peer_service: PeerService<RT>,
     pub(crate) formation: WatchReceiverOf<Types<RT>, Formation>,
 }
 
 impl<RT: AsyncRuntime> Replica<RT> {
-    /// What the transport's server and client need.
+    /// The service for the transport's server and client.
     #[must_use]
     pub fn service(&self) -> Arc<dyn Service> {
-        self.reception.service()
+        self.peer_service.service()
     }
 
     /// Waits until this node is part of a cluster.
@@ -63,21 +67,21 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
     }
 
-    /// Takes the messages that nodes send to the leader, from now on; `false` where there is an attendant already.
-    pub fn set_attendant(&self, attendant: Arc<dyn LeaderHandler>) -> bool {
-        self.core.attendant.set(attendant).is_ok()
+    /// Handles the messages that nodes send to the leader from now on; `false` if a handler is already set.
+    pub fn set_leader_handler(&self, leader_handler: Arc<dyn LeaderHandler>) -> bool {
+        self.core.leader_handler.set(leader_handler).is_ok()
     }
 
-    /// Proposes a command, on any node, and waits for the machine's answer.
+    /// Proposes a command, on any node, and waits for the state machine's answer.
     ///
-    /// It is tried again within the deadline as long as it was surely not proposed, and never after that.
+    /// It is retried within the deadline while it was definitely not proposed, and never after that.
     pub async fn propose(&self, command: Command, deadline: RT::Instant) -> Result<Answer, ProposeError> {
         if let Err(rejection) = command.validate() {
-            return Ok(self.core.shared.refused(rejection));
+            return Ok(self.core.shared.rejected(rejection));
         }
-        let begun = RT::Instant::now();
+        let started_at = RT::Instant::now();
         loop {
-            let outcome = match self.core.proposals.submit(command.clone(), false) {
+            let outcome = match self.queues.proposals.submit(command.clone(), false) {
                 Ok(submitted) => submitted.outcome::<RT>(deadline).await,
                 Err(reason) => Err(reason.into()),
             };
@@ -91,7 +95,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
                 }
                 outcome => {
                     if outcome.is_ok() {
-                        metrics.proposal.observe(begun.elapsed());
+                        metrics.proposal.observe(started_at.elapsed());
                     }
                     return outcome;
                 }
@@ -99,14 +103,14 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
     }
 
-    /// The same with a time instead of a moment, for callers that know no clock of the runtime's.
+    /// Like `propose`, with a time limit instead of a deadline, for callers without the runtime's clock.
     pub async fn propose_within(&self, command: Command, limit: Duration) -> Result<Answer, ProposeError> {
         self.propose(command, RT::Instant::now() + limit).await
     }
 
-    /// Proposes a command in an entry of its own, on this node, and only if its leadership is still this one: else it is
-    /// `Deposed`. `NoLeader` means that this leadership has no majority, or not yet: it may be tried again. It may wait as long
-    /// as this node leads without reaching a majority.
+    /// Proposes a command in an entry of its own, on this node, and only under this leadership: otherwise it is
+    /// `Deposed`. `NoLeader` means that the leadership has no majority, or none yet: the caller may retry. It may wait
+    /// as long as this node leads without reaching a majority.
     pub async fn propose_alone(&self, command: Command, leadership: Leadership) -> Result<Answer, ProposeError> {
         if failpoint!(RaftProposeAlone, RT).is_err() {
             return Err(NotProposed::NoLeader.into());
@@ -133,13 +137,13 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
     }
 
-    /// When it returns, the state here has all that was acknowledged anywhere before it was called.
+    /// Once it returns, the local state contains everything that any node acknowledged before the call.
     pub async fn read_barrier(&self, deadline: RT::Instant) -> Result<(), ReadError> {
-        if planted::has(Bug::ReadsWithoutBarrier) {
+        if skips_barriers() {
             return Ok(());
         }
         let index = loop {
-            match RT::timeout_at(deadline, self.core.barriers.next(false)).await {
+            match RT::timeout_at(deadline, self.queues.barriers.next(false)).await {
                 Ok(Ok(index)) => break index,
                 Ok(Err(NotProposed::NoLeader | NotProposed::Deposed)) => {
                     if !self.core.pause(deadline).await {
@@ -155,41 +159,42 @@ impl<RT: AsyncRuntime> Replica<RT> {
         caught_up(RT::timeout_at(deadline, self.core.applied(index)).await)
     }
 
-    /// Waits until the state here has a revision.
+    /// Waits until the local state has reached a revision.
     pub async fn wait_for_revision(&self, revision: Revision, deadline: RT::Instant) -> Result<(), ReadError> {
         caught_up(RT::timeout_at(deadline, self.core.progressed(|progress| progress.revision >= revision)).await)
     }
 
-    /// Hands the leadership to a member, from whichever node leads. When it returns `Ok`, this node knows that the member leads;
-    /// but with a key that came before nothing is done, and any member may lead.
+    /// Hands the leadership to a member, from whichever node leads. After `Ok`, this node knows that the member leads.
+    /// A key that was used before changes nothing, and any member may lead.
     pub async fn hand_over(&self, to: NodeId, key: Option<WriteKey>, deadline: RT::Instant) -> Result<(), HandoverError> {
-        handover::ask(&self.core, to, key, deadline).await
+        handover::hand_over(&self.core, &self.queues, to, key, deadline).await
     }
 
-    /// Hands the leadership to the voter that is most likely to take it, and rather to one with room on its disk, if this node
-    /// leads and there is another voter; waits a moment for it.
+    /// If this node leads and there is another voter, hands the leadership to the voter most likely to take it,
+    /// preferring one with free disk space, and waits briefly for the result.
     pub async fn transfer_leadership(&self) {
         handover::transfer(&self.core).await;
     }
 
-    /// Takes a snapshot of what is applied here now, unless there is one, and waits until it is stored. Gives the index of the
-    /// last log entry that it covers.
+    /// Takes a snapshot of the current local state, unless there is one, and waits until it is stored. Returns the
+    /// index of the last log entry that it covers.
     pub async fn take_snapshot(&self, deadline: RT::Instant) -> Result<u64, ProposeError> {
-        tasks::take_snapshot(&self.core, deadline).await
+        snapshots::take_snapshot(&self.core, deadline).await
     }
 
-    /// Says whether this node's disk is nearly full. While fewer than a majority of the voters answer the leader and have room,
-    /// the leader refuses what makes the state larger as `NotProposed::DiskLow`; what ends or removes something it takes.
+    /// Reports whether this node's disk is nearly full. While fewer than a majority of the voters answer the leader and
+    /// have free space, the leader refuses commands that make the state larger, with `NotProposed::DiskLow`. It still
+    /// accepts commands that end or remove something.
     pub fn set_disk_low(&self, low: bool) {
         self.core.disk_room.set_low(low);
     }
 
-    /// Reads the state as it is here and now. No change is applied meanwhile: be quick.
+    /// Reads the current local state. No change is applied meanwhile: be quick.
     pub fn read<T>(&self, read: impl FnOnce(&State) -> T) -> T {
         read(&self.core.shared.read())
     }
 
-    /// A copy of the state as it is here and now; it costs next to nothing.
+    /// A copy of the current local state; it is cheap.
     #[must_use]
     pub fn state(&self) -> State {
         self.core.shared.read().clone()
@@ -201,10 +206,11 @@ impl<RT: AsyncRuntime> Replica<RT> {
         self.core.leadership()
     }
 
-    /// Waits until this node's leadership is another than the known one. After the replica has stopped it is `None` for ever.
+    /// Waits until this node's leadership differs from the known one. Once the replica has stopped, it is `None` for
+    /// ever.
     pub async fn leadership_change(&self, known: Option<Leadership>) -> Option<Leadership> {
-        let changed = self.core.until(|standing| {
-            let now = leadership_in(standing);
+        let changed = self.core.until(|metrics| {
+            let now = leadership_in(metrics);
             (now != known).then_some(now)
         });
         match changed.await {
@@ -214,31 +220,31 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
     }
 
-    /// Who leads, as far as this node knows.
+    /// The leader, as far as this node knows.
     #[must_use]
     pub fn leader(&self) -> Option<(NodeId, Member)> {
         self.core.leader()
     }
 
-    /// What this node knows of itself and of its cluster.
+    /// What this node knows about itself and its cluster.
     #[must_use]
     pub fn status(&self) -> ReplicaStatus {
         self.core.status()
     }
 
-    /// The commands at which this node's machine panicked, oldest first; almost always none.
+    /// The commands at which this node's state machine panicked, oldest first; almost always none.
     #[must_use]
     pub fn defects(&self) -> Vec<Defect> {
-        self.core.shared.defects.noted()
+        self.core.shared.defects.recorded()
     }
 
-    /// Registers what this replica measures.
+    /// Registers this replica's metrics.
     pub fn register_metrics(&self, registry: &mut Registry) {
         metrics::register(&self.core, registry);
     }
 
-    /// Sends a message to the leader, and waits for its answer; on the leader itself without a detour. It is sent again
-    /// within the deadline as long as it surely did not arrive.
+    /// Sends a message to the leader, and waits for its answer; on the leader itself, without the network. It is resent
+    /// within the deadline while it definitely did not arrive.
     pub async fn call_leader(&self, request: Vec<u8>, deadline: RT::Instant) -> Result<Vec<u8>, ProposeError> {
         loop {
             match RT::timeout_at(deadline, self.call_leader_once(&request)).await {
@@ -264,14 +270,14 @@ impl<RT: AsyncRuntime> Replica<RT> {
             return Err(CallError::NotDelivered(NotProposed::ShuttingDown));
         }
         match self.core.route() {
-            ForwardRoute::Here => match self.core.attendant.get() {
-                Some(attendant) => Ok(attendant.attend(request.to_vec(), self.core.id).await),
+            ForwardRoute::Here => match self.core.leader_handler.get() {
+                Some(leader_handler) => Ok(leader_handler.handle(request.to_vec(), self.core.id).await),
                 None => Err(CallError::NotDelivered(NotProposed::NoLeader)),
             },
             ForwardRoute::There(leader) => {
-                let request = PeerRequest::Attend(request.to_vec());
-                match self.core.while_led(self.core.ask(&leader, &request)).await {
-                    Some(Ok(PeerReply::Attended(answer))) => Ok(answer),
+                let request = PeerRequest::CallLeader(request.to_vec());
+                match self.core.while_led(self.core.call(&leader, &request)).await {
+                    Some(Ok(PeerReply::LeaderReply(answer))) => Ok(answer),
                     Some(Err(error)) => Err(error),
                     Some(Ok(_)) | None => Err(CallError::Lost),
                 }
@@ -280,12 +286,12 @@ impl<RT: AsyncRuntime> Replica<RT> {
         }
     }
 
-    /// Stops taking part. What was in flight is answered first, as unknown where it is.
+    /// Stops taking part. First answers whatever is in flight, if necessary with an unknown outcome.
     pub async fn shutdown(&self) {
         self.core.stop().await;
     }
 
-    /// Resolves when the replica has stopped, and says why. Unless the node was shut down, the process has to end.
+    /// Resolves when the replica has stopped, and returns why. Unless the node was shut down, the process must end.
     pub async fn stopped(&self) -> FatalReason {
         let refused = async {
             match self.formed().await {
@@ -293,12 +299,12 @@ impl<RT: AsyncRuntime> Replica<RT> {
                 Ok(()) => std::future::pending().await,
             }
         };
-        let died = async {
+        let stopped = async {
             self.core.stopped().await;
             if let Some(lost) = self.core.lost.get() {
                 return FatalReason::LostEntries(lost.clone());
             }
-            match self.core.look(|metrics| metrics.running_state.clone().err()) {
+            match self.core.with_metrics(|metrics| metrics.running_state.clone().err()) {
                 Some(Fatal::Stopped) | None => FatalReason::Stopped,
                 Some(error @ (Fatal::StorageError(_) | Fatal::Panicked)) => match self.core.shared.broken.get() {
                     Some(why) => FatalReason::Broken(why.clone()),
@@ -308,7 +314,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         };
         tokio::select! {
             biased;
-            reason = died => reason,
+            reason = stopped => reason,
             reason = refused => reason,
         }
     }
@@ -324,7 +330,12 @@ fn caught_up<E>(waited: Result<Option<()>, E>) -> Result<(), ReadError> {
 
 impl<RT: AsyncRuntime> Clone for Replica<RT> {
     fn clone(&self) -> Self {
-        Replica { core: self.core.clone(), reception: self.reception.clone(), formation: self.formation.clone() }
+        Replica {
+            core: self.core.clone(),
+            queues: self.queues.clone(),
+            peer_service: self.peer_service.clone(),
+            formation: self.formation.clone(),
+        }
     }
 }
 
@@ -332,4 +343,9 @@ impl<RT: AsyncRuntime> fmt::Debug for Replica<RT> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Replica").field("id", &self.core.id).field("shared", &self.core.shared).finish_non_exhaustive()
     }
+}
+
+/// Whether reads skip the barrier, as a planted bug does.
+fn skips_barriers() -> bool {
+    planted::has(Bug::ReadsWithoutBarrier)
 }

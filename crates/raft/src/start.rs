@@ -1,32 +1,37 @@
-//! How a replica starts: the snapshot, the log, the tasks, and the cluster in the background.
+//! How a replica starts: it loads the snapshot, opens the log, starts its tasks, and forms the cluster in the
+//! background.
 
 use crate::{
-    addresses::Addresses,
-    barrier,
-    config::ReplicaConfig,
-    core::{Core, RaftOf},
-    defect::{DefectBook, Defects},
-    disk_room::{self, DiskRoom},
-    elections::{Ballots, Contact, Elections},
-    error::{FormationError, StartError},
-    formation,
-    losses::Losses,
-    machine::{ApplyObserver, Machine},
-    metrics,
-    network::Network,
-    peer::Peer,
-    proposals,
-    replica::Replica,
-    round_trips::{self, RoundTrips},
-    service::{PeerService, known},
-    snapshot::SnapshotStore,
-    snapshot_schedule::{
-        Schedule,
-        tasks::{purge_log, take_snapshots},
+    background::{
+        disk_reports, leader_log, round_trip_watch,
+        snapshots::{purge_log, take_snapshots},
     },
-    types::Types,
+    base::{
+        config::ReplicaConfig,
+        error::{FormationError, StartError},
+        member_addresses::MemberAddresses,
+        peer::Peer,
+        types::Types,
+    },
+    core::{
+        Core, RaftOf, ballots::Ballots, contact::Contact, disk_room::DiskRoom, losses::Losses, round_trips::RoundTrips,
+        snapshot_schedule::Schedule, status::incarnations,
+    },
+    inbound::peer_service::PeerService,
+    leadership::{elections::Elections, formation},
+    machine::{
+        apply::{ApplyObserver, Machine},
+        defect::{DefectBook, Defects},
+        snapshot::SnapshotStore,
+    },
+    metrics,
+    outbound::network::Network,
+    propose::{self, batcher},
+    queues::Queues,
+    read::{self, barrier},
+    replica::Replica,
 };
-use fairhold_types::{NodeId, failpoint};
+use fairhold_types::failpoint;
 use openraft::{
     AsyncRuntime, async_runtime::watch::WatchSender, raft::Raft, storage::RaftLogStorage, type_config::TypeConfigExt,
 };
@@ -36,56 +41,54 @@ use std::{
 };
 
 impl<RT: AsyncRuntime> Replica<RT> {
-    /// Starts with what is in the log and in the newest snapshot, and forms the cluster or joins it in the background.
+    /// Starts with the newest snapshot and the log, and forms or joins the cluster in the background.
     ///
-    /// The transport's server has to listen with `reception.service()` soon after: the other nodes ask this one who it is.
+    /// Start the transport's server over `peer_service.service()` soon after: the other nodes request this node's
+    /// introduction.
     pub async fn start<L>(
         config: ReplicaConfig,
-        reception: PeerService<RT>,
+        peer_service: PeerService<RT>,
         peer: Arc<dyn Peer>,
         log: L,
         snapshots: Arc<dyn SnapshotStore>,
-        audience: Arc<dyn ApplyObserver>,
+        observer: Arc<dyn ApplyObserver>,
         defects: Arc<dyn DefectBook>,
     ) -> Result<Replica<RT>, StartError>
     where
         L: RaftLogStorage<Types<RT>>,
     {
         if !config.members.contains_key(&config.id) {
-            return Err(StartError::Config(format!("node {} is not among its own members", config.id)));
+            return Err(StartError::Config(format!("the list of members lacks this node, node {}", config.id)));
         }
         let openraft_config = config.openraft().map_err(|error| StartError::Config(error.to_string()))?;
         let defects = Defects::load(defects).map_err(StartError::Defects)?;
-        let machine = Machine::<RT>::load(snapshots.clone(), audience, defects, config.log_kept_bytes)
+        let machine = Machine::<RT>::load(snapshots.clone(), observer, defects, config.log_kept_bytes)
             .await
             .map_err(StartError::Snapshot)?;
         let shared = machine.shared();
         failpoint!(RaftStartOpen, RT).map_err(|error| StartError::Log(error.to_string()))?;
         let losses = Losses::default();
-        let (addresses, ballots) = (Addresses::new(&config.members), Ballots::default());
+        let addresses = MemberAddresses::new(&config.members);
+        let ballots = Ballots::default();
         let round_trips = RoundTrips::default();
         let network =
             Network::<RT>::new(config.id, peer.clone(), addresses.clone(), ballots.clone(), losses.clone(), round_trips.clone());
-        let sending = network.sending();
+        let outgoing_snapshots = network.outgoing_snapshots();
         let raft: RaftOf<RT> = Raft::new(config.id, Arc::new(openraft_config), network, log, machine)
             .await
             .map_err(|error| shared.broken.get().cloned().map_or(StartError::Log(error.to_string()), StartError::Broken))?;
-        // openraft tells its metrics before it answers anything; until then they are those of a node without a log.
+        // openraft publishes its metrics before it answers; until then they are those of a node without a log.
         let vote = raft.with_raft_state(|state| *state.vote_ref()).await.map_err(|error| StartError::Log(error.to_string()))?;
 
-        let (proposals, proposal_outlet) = proposals::queue(config.proposal_bytes);
-        let (barriers, barrier_outlet) = barrier::queue();
         let core = Arc::new(Core {
             id: config.id,
             raft,
             shared,
             peer,
             snapshots,
-            sending,
+            outgoing_snapshots,
             schedule: Schedule::of(&config),
-            proposals,
-            barriers,
-            attendant: OnceLock::new(),
+            leader_handler: OnceLock::new(),
             lease: config.lease(),
             addresses,
             round_trips,
@@ -95,78 +98,55 @@ impl<RT: AsyncRuntime> Replica<RT> {
             losses,
             disk_room: DiskRoom::new(),
         });
-        if let Err(error) = recognise(&core, &config) {
+        if let Err(error) = check_incarnation(&core, &config) {
             core.stop().await;
             return Err(error.into());
         }
-        drop(RT::spawn(proposals::batcher::run(proposal_outlet, core.clone())));
-        drop(RT::spawn(barrier::rounds::run(barrier_outlet, core.clone())));
-        spawn_tasks(&core, &config);
-        let (told, formation) = Types::<RT>::watch_channel(None);
-        let (forming, member) = (formation::form(core.clone(), config), core.clone());
+        let (proposals, batcher_queue) = propose::queue::new(config.proposal_bytes);
+        let (barriers, barrier_queue) = read::queue::new();
+        let queues = Queues { proposals, barriers };
+        drop(RT::spawn(batcher::run(batcher_queue, core.clone())));
+        drop(RT::spawn(barrier::run(barrier_queue, core.clone())));
+        spawn_tasks(&core, &queues, &config);
+        let (report, formation) = Types::<RT>::watch_channel(None);
+        let forming = formation::form(core.clone(), config);
+        let member = core.clone();
         drop(RT::spawn(async move {
             let result = forming.await;
-            member.look(|metrics| member.addresses.tell_changes(metrics.membership_config.nodes()));
-            // Nobody may be left who would want to know.
-            told.send(Some(result)).ok();
+            member.with_metrics(|metrics| member.addresses.log_differences(metrics.membership_config.nodes()));
+            // The receiver may be gone; then the result is dropped.
+            report.send(Some(result)).ok();
         }));
         if let Err(error) = failpoint!(RaftStartServe, RT) {
             core.stop().await;
             return Err(StartError::Log(error.to_string()));
         }
-        if !reception.open(&core) {
+        if !peer_service.open(&core, queues.clone()) {
             core.stop().await;
-            return Err(StartError::Config("another replica was started with this reception".to_owned()));
+            return Err(StartError::Config("another replica was started with this peer service".to_owned()));
         }
-        Ok(Replica { core, reception, formation })
+        Ok(Replica { core, queues, peer_service, formation })
     }
 }
 
-/// Starts what runs for as long as the replica does.
-fn spawn_tasks<RT: AsyncRuntime>(core: &Arc<Core<RT>>, config: &ReplicaConfig) {
+/// Starts the tasks that run for as long as the replica does.
+fn spawn_tasks<RT: AsyncRuntime>(core: &Arc<Core<RT>>, queues: &Queues, config: &ReplicaConfig) {
     drop(RT::spawn(Elections::new(core.clone(), config.election_timeout_ms).run()));
-    drop(RT::spawn(round_trips::watch::run(core.clone(), Duration::from_millis(config.heartbeat_ms))));
-    drop(RT::spawn(log_leaders(core.clone())));
+    drop(RT::spawn(round_trip_watch::run(core.clone(), Duration::from_millis(config.heartbeat_ms))));
+    drop(RT::spawn(leader_log::run(core.clone())));
     drop(RT::spawn(metrics::count_elections(core.clone())));
     drop(RT::spawn(take_snapshots(core.clone())));
     drop(RT::spawn(purge_log(core.clone())));
-    drop(RT::spawn(disk_room::reports::tell(core.clone())));
-    drop(RT::spawn(formation::name(core.clone())));
+    drop(RT::spawn(disk_reports::run(core.clone())));
+    drop(RT::spawn(formation::name_cluster(core.clone(), queues.clone())));
 }
 
-/// A node with a log that lists this node with another data directory has somebody else's log.
-fn recognise<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -> Result<(), FormationError> {
-    match core.look(known).get(&config.id) {
+/// Fails if the log lists this node with another data directory: the log belongs to another node.
+fn check_incarnation<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -> Result<(), FormationError> {
+    match core.with_metrics(incarnations).get(&config.id) {
         Some(&expected) if expected != config.incarnation => {
             Err(FormationError::Wiped { id: config.id, expected, found: config.incarnation })
         }
         Some(_) | None => Ok(()),
-    }
-}
-
-/// Logs each change of the leader once.
-async fn log_leaders<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
-    let mut last: (Option<NodeId>, u64) = (None, 0);
-    let id = core.id;
-    loop {
-        let seen = core.until(|standing| {
-            // A leader's term is known when the vote for it is on the disk.
-            let vote = &standing.vote;
-            let leader = standing.current_leader.filter(|leader| vote.committed && vote.leader_id.node_id == *leader);
-            let now = (leader, vote.leader_id.term);
-            // While there is none, each vain election has a new term: that is no news.
-            let news = now.0 != last.0 || (now.0.is_some() && now.1 != last.1);
-            news.then_some(now)
-        });
-        let Some((leader, term)) = seen.await else { return };
-        if leader.is_some() {
-            core.shared.metrics.leader_changes.inc();
-        }
-        match leader {
-            Some(leader) if leader == id => tracing::info!(term, "this node leads"),
-            Some(leader) => tracing::info!(term, leader, "node {leader} leads"),
-            None => tracing::info!(term, "there is no known leader"),
-        }
-        last = (leader, term);
     }
 }

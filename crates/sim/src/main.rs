@@ -1,6 +1,7 @@
 //! A whole cluster under virtual time: machines, disks and a net that fail as a seed says, and what must hold all the same.
 //!
-//! `docs/internals/testing.md` says what is simulated and what is not. The product's own code runs here: `raft`, `node`, `http`'s router.
+//! `docs/internals/testing.md` says what is simulated and what is not. The product's own code runs here: `raft`, `node`,
+//! `http`'s router.
 //!
 //! - `host`: a machine's clock, pauses and end. `net`, `disk`: what connects machines and what outlives them. `world`: all of it.
 //! - `client`, `clients`: who asks. `stream`, `tidings`: an answer that goes on, and what a watch tells.

@@ -10,8 +10,8 @@ use crate::{host::HostRuntime, plan::StoryPlan, tally::Tally, world::World};
 use fairhold_node::{
     Node,
     api::{Freshness, ReadOptions, WriteCall},
-    scope::WatchFilter,
     watch::{WatchItem, WatchStart},
+    watch_filter::WatchFilter,
 };
 use fairhold_state::{
     command::{Lifetime, Operation},
@@ -62,7 +62,7 @@ fn a_change_that_happens_while_a_watch_begins_is_told_after_the_bookmark_with_wh
             let mut bookmark = None;
             loop {
                 match watch.next().await.unwrap() {
-                    WatchItem::There(revision, _) => assert_eq!((begin, revision), (WatchStart::Initial, begun)),
+                    WatchItem::Initial(revision, _) => assert_eq!((begin, revision), (WatchStart::Initial, begun)),
                     WatchItem::Bookmark(revision) => bookmark = bookmark.or(Some(revision)),
                     WatchItem::Changes(told) => {
                         assert_eq!((bookmark, told[0].revision), (Some(begun), changed), "{begin:?}");

@@ -255,8 +255,8 @@ impl World {
         let mut config = ReplicaConfig::new(id, members, disk.incarnation);
         (config.snapshot_every, config.log_kept) = (self.snapshot_every, LOG_KEPT);
         let reception = PeerService::new(&config);
-        let prelude = NodeParts::with_event_ring(self.ring_bytes);
-        let audience = self.oracle.witness(id, self.has_own_disk(id), self.pace, prelude.audience());
+        let parts = NodeParts::with_event_ring(self.ring_bytes);
+        let audience = self.oracle.witness(id, self.has_own_disk(id), self.pace, parts.apply_observer());
         let peer = self.net.peer(Arc::clone(&host), reception.service());
         if !disk.has_growing_terms() {
             self.oracle.violation(format!("terms grow: in the log of node {id} an entry is followed by one of an earlier term"));
@@ -272,7 +272,7 @@ impl World {
                 return self.down(id, &host);
             }
         };
-        let node = Node::start(prelude, replica.clone());
+        let node = Node::start(parts, replica.clone());
         if let Some(bytes) = self.state_bytes {
             // The first one can hold the least, and the others have to follow it.
             node.offer_state_bytes(bytes * id);

@@ -1,7 +1,7 @@
-//! What commands cost the machine, one at a time, and what their bytes cost: `cargo bench -p fairhold-state`.
+//! The cost of commands, one at a time, and of encoding and decoding them: `cargo bench -p fairhold-state`.
 //!
-//! Each sample is one command, so the medians are those of a command and not of a mean over many. What has to be done before it,
-//! and what undoes it, is not measured. A keepalive is no command: all of it that concerns the machine is to find the session.
+//! Each sample is one command, so the medians are those of single commands, not of means over many. Preparing and
+//! undoing a command is not measured. A keepalive is not a command: the machine only has to find the session.
 
 mod world;
 
@@ -14,18 +14,18 @@ use fairhold_state::{
 use fairhold_types::SessionId;
 use std::cell::RefCell;
 
-/// Actors elsewhere, each of which holds `HELD_BY_EACH` locks and waits for one of the next actor's.
+/// Unrelated actors. Each holds `HELD_BY_EACH` locks and waits for a lock of the next actor.
 const ACTORS: usize = 10_000;
 const HELD_BY_EACH: usize = 10;
 
-/// Waiters that stand before the request that is measured, or whom those wait for who do.
+/// The length of the chain of holders that the measured request waits for.
 const CHAIN: usize = 3;
 
 fn main() {
     divan::main();
 }
 
-/// A world with `ACTORS` that hold and wait, none of them for anybody outside, or without them.
+/// A world with `ACTORS` actors that hold and wait only among themselves, or without any.
 fn among(around: &str) -> World {
     let mut world = World::new();
     let actors = if around == CROWDED { ACTORS } else { 0 };
@@ -36,7 +36,7 @@ fn among(around: &str) -> World {
             assert!(matches!(world.apply(held), Outcome::Held(_)), "it is free");
         }
     }
-    // The last one waits for a lock of its own before it, so that nobody closes a circle.
+    // The last actor waits, under another owner, for a lock of the one before it, so that there is no cycle.
     for (actor, session) in sessions.iter().enumerate() {
         let next = if actor + 1 < ACTORS { actor + 1 } else { actor - 1 };
         let owner = if actor + 1 < ACTORS { "worker" } else { "another" };
@@ -46,7 +46,7 @@ fn among(around: &str) -> World {
     world
 }
 
-/// Measures what `next` makes, one at a time; `undo` puts the world back after each.
+/// Measures the commands of `next`, one at a time. `undo` restores the world after each.
 fn measure(
     bencher: Bencher<'_, '_>,
     mut world: World,
@@ -73,12 +73,13 @@ fn measure(
     bencher.with_inputs(prepare).bench_local_values(|command| world.borrow_mut().state.apply(command));
 }
 
-/// What else is in the state: nothing, or 100,000 held locks and 10,000 who wait, which have nothing to do with the command.
+/// What else is in the state: nothing, or 100,000 held locks and 10,000 waiters that are unrelated to the command.
 const ALONE: &str = "alone";
 const CROWDED: &str = "100,000 held, 10,000 wait";
 const AROUND: [&str; 2] = [ALONE, CROWDED];
 
-/// A request that has to wait, by an actor that holds something, for one in a chain of `CHAIN` that each hold and wait.
+/// A request that must wait, by an actor that holds something, for the first of a chain of `CHAIN` actors that each
+/// hold and wait.
 fn waits(bencher: Bencher<'_, '_>, around: &str, owner: &'static str) {
     let mut world = among(around);
     let me = world.open();
@@ -95,7 +96,7 @@ fn waits(bencher: Bencher<'_, '_>, around: &str, owner: &'static str) {
     }
     let next = move |world: &mut World| world.acquire(me, owner, "chain/0");
     let undo = |world: &mut World, command: &Command| {
-        assert!(matches!(world.apply(end(command)), Outcome::Done), "it stood in line");
+        assert!(matches!(world.apply(end(command)), Outcome::Done), "it was queued");
     };
     measure(bencher, world, next, undo);
 }
@@ -118,7 +119,8 @@ fn acquire_of_a_free_lock(bencher: Bencher<'_, '_>, around: &str) {
     measure(bencher, world, next, |world, command| drop(world.apply(end(command))));
 }
 
-/// The same while a copy of the state lives, as if each command could be undone: nothing that the copy has is changed in place.
+/// The same while a copy of the state exists, as if each command could be undone: nothing that the copy shares is
+/// changed in place.
 #[divan::bench(args = AROUND, sample_count = 5_000, sample_size = 1)]
 fn acquire_of_a_free_lock_beside_a_copy(bencher: Bencher<'_, '_>, around: &str) {
     let world = RefCell::new(among(around));
@@ -147,7 +149,7 @@ fn release_to_the_next_in_line(bencher: Bencher<'_, '_>, around: &str) {
     let first = world.acquire(me, "", "busy");
     world.apply(first.clone());
     let mut holder = first;
-    // One more joins behind the holder, and is granted by the release that is measured.
+    // One more grant queues behind the holder. The measured release grants it.
     let next = move |world: &mut World| {
         let waits = world.acquire(me, "", "busy");
         world.apply(waits.clone());
@@ -168,7 +170,7 @@ fn session_of_a_keepalive(bencher: Bencher<'_, '_>, around: &str) {
     bencher.bench_local(|| world.state.session_by_id(black_box(&id)).map(|session: &SessionRecord| session.number));
 }
 
-/// The commands whose bytes are made and read.
+/// The commands to encode and decode.
 const COMMANDS: [&str; 2] = ["acquire", "write of 100 bytes"];
 
 fn command(name: &str) -> Command {

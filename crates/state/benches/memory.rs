@@ -1,6 +1,8 @@
-//! What the state's things take in memory: `cargo bench --workspace --bench memory`. The line `max alloc` has the number of
-//! allocations and their bytes, for all the things together, as they were asked for: an allocator rounds each of them up. What
-//! the state's budget counts for them (`state/src/weight.rs`) is printed before it, and must be more.
+//! The memory of the things in the state: `cargo bench --workspace --bench memory`.
+//!
+//! The line `max alloc` has the number of allocations and their bytes for all things together, as requested; an
+//! allocator rounds each of them up. The line before it has the bytes that the state's budget counts for them
+//! (`state/src/weight.rs`). These must be more.
 
 use divan::{AllocProfiler, Bencher, counter::ItemsCount};
 use fairhold_state::{
@@ -12,7 +14,7 @@ use fairhold_types::{GrantId, LockName, Mode, Path, SessionId, time::WallMillis}
 #[global_allocator]
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();
 
-/// How many there are of each.
+/// The number of things in each benchmark.
 const THINGS: usize = 20_000;
 
 const AT: WallMillis = WallMillis(1_763_700_840_120);
@@ -21,8 +23,8 @@ fn main() {
     divan::main();
 }
 
-/// Fills a state with what `commands` make of the numbers below `THINGS`, and forgets the id of each write at once, where it
-/// says so.
+/// Fills a state with the commands for the numbers below `THINGS`. With `forgets`, it forgets the tombstone of each
+/// write at once.
 fn fill_with<const N: usize>(bencher: Bencher<'_, '_>, forgets: bool, commands: impl Fn(u128) -> [Command; N]) {
     let fill = |mut state: State| {
         for number in 0..THINGS as u128 {
@@ -41,17 +43,17 @@ fn fill_with<const N: usize>(bencher: Bencher<'_, '_>, forgets: bool, commands: 
     bencher.counter(ItemsCount::new(THINGS)).with_inputs(State::new).bench_local_values(fill);
 }
 
-/// The same with one command for each number, whose id is forgotten.
+/// The same with one command for each number, whose tombstone is forgotten.
 fn fill(bencher: Bencher<'_, '_>, command: impl Fn(u128) -> Command) {
     fill_with(bencher, true, |number| [command(number)]);
 }
 
-/// An id as random as ids are, and the same in each run.
+/// An id that looks random and is the same in each run.
 fn id(number: u128) -> u128 {
     (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
 }
 
-/// Sessions that do nothing but live, opened with an idempotency key or without.
+/// Idle sessions, opened with or without an idempotency key.
 #[divan::bench(args = [false, true], sample_count = 1, sample_size = 1)]
 fn idle_sessions(bencher: Bencher<'_, '_>, with_key: bool) {
     fill(bencher, |number| {
@@ -84,7 +86,7 @@ fn nodes_of_100_bytes(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// A session with a name and pairs of text, as long as they may be.
+/// Sessions with a name and pairs of text of maximum length.
 #[divan::bench(sample_count = 1, sample_size = 1)]
 fn sessions_with_long_texts(bencher: Bencher<'_, '_>) {
     fill(bencher, |number| {
@@ -139,7 +141,7 @@ fn grants_that_wait_for_one_lock(bencher: Bencher<'_, '_>) {
     fill(bencher, |number| acquire(&format!("{}", number / 9_000), number, Meta::new(), "ci".to_owned()));
 }
 
-/// What is left of each: an id, and for each lock a node, its numbers and a time of holding.
+/// What each leaves behind: a tombstone, and for each lock a node, statistics and a history entry.
 #[divan::bench(args = [1, 1_000], sample_count = 1, sample_size = 1)]
 fn grants_released(bencher: Bencher<'_, '_>, of_a_lock: u128) {
     fill_with(bencher, false, |number| {
@@ -153,7 +155,7 @@ fn ids_released_that_were_never_taken(bencher: Bencher<'_, '_>) {
     fill_with(bencher, false, |number| [Command::Release { grant: GrantId::from_ulid(id(number)), session: None, at: AT }]);
 }
 
-/// A thousand of each session.
+/// A thousand in each session.
 #[divan::bench(sample_count = 1, sample_size = 1)]
 fn ended_ids_of_sessions(bencher: Bencher<'_, '_>) {
     fill_with(bencher, false, |number| {
@@ -164,7 +166,7 @@ fn ended_ids_of_sessions(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// A transaction of 100 writes: its results are remembered with its key.
+/// A transaction of 100 operations, whose results are remembered with its key.
 #[divan::bench(sample_count = 1, sample_size = 1)]
 fn remembered_transactions(bencher: Bencher<'_, '_>) {
     fill_with(bencher, false, |number| {

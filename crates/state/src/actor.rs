@@ -1,24 +1,24 @@
-//! What waits and releases as one, for the search for deadlocks.
+//! The parties of the deadlock check.
 
 use crate::record::Contender;
 use fairhold_types::{GrantNumber, SessionNumber};
 
-/// What waits and releases as one.
+/// A party that waits and releases as one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Actor {
-    /// A session's owner, by name.
+    /// A named session with an owner that its caller named.
     Named(SessionNumber, String),
-    /// A grant by itself.
-    Alone(GrantNumber),
+    /// A single grant.
+    Unnamed(GrantNumber),
 }
 
-/// What a named actor does, all locks together.
+/// What a named actor has and waits for, over all locks.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ActorWaits {
     /// How many live grants it has.
     pub(crate) grants: usize,
-    /// Those of them that wait, to be granted or to be the only holder.
-    pub(crate) waits: imbl::OrdSet<GrantNumber>,
+    /// Its grants that are queued or wait for an upgrade.
+    pub(crate) waiting: imbl::OrdSet<GrantNumber>,
 }
 
 impl Actor {
@@ -26,7 +26,7 @@ impl Actor {
         if contender.owner.given && !contender.anonymous {
             Actor::Named(contender.session, contender.owner.text.clone())
         } else {
-            Actor::Alone(contender.number)
+            Actor::Unnamed(contender.number)
         }
     }
 }

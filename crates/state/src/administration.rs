@@ -1,5 +1,4 @@
-//! What an administrator sets of a lock, and asks of those who hold it; and the end of a grant that was held for as long as
-//! it may.
+//! Lock settings and revocation by administrators, and the end of grants that reach their maximum hold time.
 
 use crate::{
     change::{Change, Effect},
@@ -12,10 +11,10 @@ use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName};
 use std::collections::BTreeSet;
 
 impl Change<'_> {
-    /// Changes the given settings. No holder loses the lock; a waiter that can no longer fit ends. Where anything stays as it
-    /// would not be by itself, the lock is not forgotten.
+    /// Changes the given settings. No holder loses the lock; a waiter that can no longer fit ends. A lock with any
+    /// setting other than the default is not forgotten.
     pub(crate) fn set_lock(&mut self, order: SetLock) -> Result<Effect, Rejection> {
-        // A contender's node is no lock, and a lock below one would outlive it.
+        // A contender's node is not a lock, and a lock below one would outlive it.
         if order.lock.is_reserved() {
             return Err(Rejection::Unsupported { what: "a lock with a contender's name".to_owned() });
         }
@@ -23,19 +22,20 @@ impl Change<'_> {
             if self.written_before(key)?.is_some() {
                 return Ok(Effect::Unchanged(Outcome::Nothing));
             }
-            self.require_memory()?;
+            self.require_tombstone_room()?;
         }
         let before = self.state.settings(&order.lock).cloned();
         let mut after = before.clone().unwrap_or_default();
         after.used = true;
         if let Some(limit) = order.limit.filter(|limit| after.limit != Some(*limit)) {
-            (after.limit, after.limited_at) = (Some(limit), Some(self.revision));
+            after.limit = Some(limit);
+            after.limited_at = Some(self.revision);
         }
         after.max_waiters = order.max_waiters.or(after.max_waiters);
         after.max_hold_ms = order.max_hold_ms.or(after.max_hold_ms).filter(|most| *most > 0);
         let set_limit = after.limited_at.is_some() && after.limit.is_some_and(|limit| limit > 1);
         after.kept = set_limit || after.max_waiters.is_some() || after.max_hold_ms.is_some();
-        // Also where nothing changes: the same order may come again when it would.
+        // Remember the key even if nothing changes: when the order is repeated, it might change something.
         order.key.into_iter().for_each(|key| self.remember_write(key));
         if before.as_ref() == Some(&after) {
             return Ok(if order.key.is_some() { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) });
@@ -43,54 +43,55 @@ impl Change<'_> {
         self.open_lock(&order.lock, None, order.at);
         *self.state.settings_mut(&order.lock) = after;
         self.events.push(Event::LockSet { lock: order.lock.clone(), by: order.by.clone() });
-        let (locks, after) = self.refit_some(&order.lock, None, &order.by);
+        let (locks, after) = self.end_unfit_waiters(&order.lock, None, &order.by);
         if after.is_some() {
-            self.leave(Pending::Refit { lock: order.lock, after, by: order.by });
+            self.defer(Pending::ApplyLimit { lock: order.lock, after, by: order.by });
         }
-        self.advance_all(locks);
+        self.grant_waiters(locks);
         Ok(Effect::Changed(Outcome::Done))
     }
 
-    /// Asks those who hold the lock to give it back. Nothing ends by it.
+    /// Asks the holders of a lock to give it back. Ends nothing.
     pub(crate) fn revoke(&mut self, order: Revoke) -> Result<Effect, Rejection> {
         if let Some(key) = order.key {
             if self.written_before(key)?.is_some() {
                 return Ok(Effect::Unchanged(Outcome::Nothing));
             }
-            self.require_memory()?;
+            self.require_tombstone_room()?;
         }
-        let word = Revocation { revision: self.revision, by: order.by, reason: order.reason };
+        let revocation = Revocation { revision: self.revision, by: order.by, reason: order.reason };
         let holders = self.state.index.queues.get(&order.lock).map_or(0, |queue| queue.holders.len());
-        self.state.require_room_for_words(holders, &word)?;
+        self.state.require_room_for_revocations(holders, &revocation)?;
         order.key.into_iter().for_each(|key| self.remember_write(key));
-        let rest = self.revoke_some(&order.lock, GrantNumber(0), &word);
+        let rest = self.revoke_some(&order.lock, GrantNumber(0), &revocation);
         let changed = order.key.is_some() || !self.events.is_empty() || rest.is_some();
         if let Some(after) = rest {
-            self.leave(Pending::Revoke { lock: order.lock, after, word });
+            self.defer(Pending::Revoke { lock: order.lock, after, revocation });
         }
         Ok(if changed { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) })
     }
 
-    /// Sets the longest hold of a new grant: the smallest `max_hold` of its request and its locks. An upgrade makes a new grant,
-    /// so this replaces the bound from before the upgrade.
+    /// Sets the maximum hold time of a new grant: the smallest `max_hold` of its request and its locks. An upgrade
+    /// makes a new grant and sets it again.
     pub(crate) fn bound_hold(&mut self, number: GrantNumber) {
         let of_lock = |lock: &LockName| self.state.settings(lock).and_then(|settings| settings.max_hold_ms);
-        let (asked, before) = (self.contender(number).max_hold_ms, self.contender(number).hold_ms);
-        let hold_ms = self.state.locks_of(number).iter().filter_map(of_lock).chain(asked).min();
-        if hold_ms == before {
+        let contender = self.contender(number);
+        let hold_ms = self.state.locks_of(number).iter().filter_map(of_lock).chain(contender.max_hold_ms).min();
+        if hold_ms == contender.hold_ms {
             return;
         }
-        self.alter(number, |contender| contender.hold_ms = hold_ms);
+        self.update_contenders(number, |contender| contender.hold_ms = hold_ms);
         match hold_ms {
             Some(_) => self.state.index.bounded.insert(number),
             None => self.state.index.bounded.remove(&number),
         };
     }
 
-    /// Ends grants that were held for as long as they may, with all their holds: as when a session expires, lock delay included.
-    /// A grant that has another token by now is passed over.
+    /// Ends grants that have reached their maximum hold time, with all their holds. As when a session expires, a lock
+    /// delay follows. A grant that has another token by now is skipped.
     pub(crate) fn end_holds(&mut self, holds: &[(GrantNumber, FencingToken)]) -> Effect {
-        let (mut locks, mut judged) = (BTreeSet::new(), 0);
+        let mut locks = BTreeSet::new();
+        let mut judged = 0;
         for (number, token) in holds {
             if !self.has_room_to_end() {
                 break;
@@ -99,7 +100,7 @@ impl Change<'_> {
             self.step(1);
             locks.extend(self.end_bounded(*number, *token));
         }
-        self.advance_all(locks);
+        self.grant_waiters(locks);
         self.judged(judged)
     }
 
@@ -108,7 +109,9 @@ impl Change<'_> {
         let Some(contender) = held.filter(|contender| self.state.token_of(contender) == Some(token)) else {
             return Vec::new();
         };
-        let (session, anonymous, delay) = (contender.session, contender.anonymous, contender.lock_delay_ms);
+        let session = contender.session;
+        let anonymous = contender.anonymous;
+        let delay = contender.lock_delay_ms;
         let locks = self.state.locks_of(number);
         if delay > 0 {
             self.cool_contender(number, TombstoneKeeper::Session);

@@ -1,4 +1,4 @@
-//! One exhaustive match from command to rule, and the one place where a revision is given out.
+//! One exhaustive match from command to rule, and the only place where a revision is assigned.
 
 use crate::{
     State,
@@ -8,18 +8,19 @@ use crate::{
 use fairhold_types::Revision;
 
 impl State {
-    /// Applies one command. Same state and same command: same answer, same events, same next state, on every node and for ever.
+    /// Applies one command. The same state and the same command always give the same answer, the same events and the
+    /// same next state, on every node.
     ///
-    /// A `Rejection` has changed nothing. Panics only where an invariant of the state itself is broken: going on would spread
-    /// it.
+    /// A `Rejection` means that nothing changed. Panics only if an invariant of the state itself is broken: continuing
+    /// would spread the damage.
     pub fn apply(&mut self, command: Command) -> Applied {
         let revision = self.revision.next();
-        let judgement = self.judgement(&command);
+        let budget_check = self.budget_check(&command);
         let mut change = Change {
             state: self,
             revision,
             at: command.at(),
-            // Nearly every command has some, and growing from none costs more.
+            // Nearly every command has events, and growing an empty vector costs more.
             events: Vec::with_capacity(4),
             removed: 0,
             created: 0,
@@ -28,9 +29,10 @@ impl State {
             counted: 0,
         };
         let effect = change.run(command);
-        let (mut events, steps) = (change.events, change.steps);
-        let effect = match judgement {
-            Some(judgement) if matches!(effect, Ok(Effect::Changed(_))) => self.judge(*judgement).and(effect),
+        let mut events = change.events;
+        let steps = change.steps;
+        let effect = match budget_check {
+            Some(budget_check) if matches!(effect, Ok(Effect::Changed(_))) => self.enforce_budget(*budget_check).and(effect),
             Some(_) | None => effect,
         };
         if effect.is_err() {
@@ -81,7 +83,7 @@ impl Change<'_> {
             Command::SetLock(order) => self.set_lock(order),
             Command::Revoke(order) => self.revoke(order),
             Command::EndHolds { holds, at: _ } => Ok(self.end_holds(&holds)),
-            Command::Continue { at: _ } => Ok(self.go_on()),
+            Command::Continue { at: _ } => Ok(self.continue_pending()),
             Command::NoteKey { key, at: _ } => self.note_key(key),
             Command::NoteCapacity { node, bytes } => Ok(self.note_capacity(node, bytes)),
         }
@@ -96,7 +98,7 @@ impl Change<'_> {
     }
 
     fn forget(&mut self, through: Revision) -> Effect {
-        let forgotten = self.state.memory.forget(through);
+        let forgotten = self.state.tombstones.forget(through);
         self.note_steps(forgotten as u64);
         if forgotten > 0 { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) }
     }

@@ -1,4 +1,4 @@
-//! A command at work.
+//! A command while it is applied.
 
 use crate::{
     State,
@@ -7,50 +7,50 @@ use crate::{
 use fairhold_types::{LockName, Revision, time::WallMillis};
 use std::collections::BTreeSet;
 
-/// A command at work: the state, the revision that it gets if it changes anything, and what happened so far.
+/// A command while it is applied: the state, the revision that it takes if it changes anything, and its events so far.
 pub(crate) struct Change<'a> {
     pub(crate) state: &'a mut State,
     pub(crate) revision: Revision,
     pub(crate) at: WallMillis,
     pub(crate) events: Vec<Event>,
-    /// How many nodes recursive deletes have removed.
+    /// How many nodes its recursive deletes have removed.
     pub(crate) removed: usize,
-    /// How many nodes were created.
+    /// How many nodes it has created.
     pub(crate) created: usize,
-    /// Locks of which it was told that an administrator took them. Hardly a command has any, and each would drop an empty set.
+    /// Locks for which it has emitted `Event::Broken`. Few commands have any, and dropping an empty set costs time.
     pub(crate) broken: Option<BTreeSet<LockName>>,
-    /// What it has cost so far, in steps of about a microsecond.
+    /// Its cost so far, in steps of about a microsecond.
     pub(crate) steps: u64,
-    /// Those of them that are counted against what one command may do; the rest has bounds of its own.
+    /// The part of `steps` that counts against the bound on one command. The rest has bounds of its own.
     pub(crate) counted: u64,
 }
 
-/// What a rule did.
+/// The result of a rule.
 pub(crate) enum Effect {
-    /// The state is another, and the command takes its revision.
+    /// The state changed, and the command takes its revision.
     Changed(Outcome),
-    /// The state is the same: the command was repeated, late or without an object.
+    /// The state did not change: the command was a repetition, late, or had nothing to act on.
     Unchanged(Outcome),
 }
 
 impl Change<'_> {
-    /// Counts work that has a bound of its own.
+    /// Adds work that has a bound of its own.
     pub(crate) fn note_steps(&mut self, steps: u64) {
         self.steps += steps;
     }
 
-    /// Counts work of which one command may do so much only.
+    /// Adds work that counts against the bound on one command.
     pub(crate) fn step(&mut self, steps: u64) {
         self.steps += steps;
         self.counted += steps;
     }
 
-    /// Whether the command may do more.
+    /// Whether the command may do more work.
     pub(crate) fn has_room(&self) -> bool {
         self.counted < self.state.piece_steps
     }
 
-    /// Whether it may end more, and then still grant what is free by that.
+    /// Whether the command may end more and still have room for the grants that follow.
     pub(crate) fn has_room_to_end(&self) -> bool {
         self.counted < (self.state.piece_steps * 3 / 4).max(1)
     }

@@ -1,4 +1,5 @@
-//! Compares the caches with the truth and looks for what must never be. For tests and simulators: it walks the whole state.
+//! Compares the caches with their sources and checks the invariants. For tests and simulators: it walks the whole
+//! state.
 
 use crate::{
     State,
@@ -8,7 +9,8 @@ use fairhold_types::{Mode, SessionNumber, limits};
 use std::collections::BTreeMap;
 
 impl State {
-    /// Says what is wrong, or nothing: every index equals what the tree says, and every invariant of one state holds.
+    /// Checks that every cache equals its source and that every invariant of a single state holds. The error says what
+    /// is wrong.
     pub fn check(&self) -> Result<(), String> {
         self.check_tree()?;
         self.check_caches()?;
@@ -23,7 +25,7 @@ impl State {
         let mut children: BTreeMap<_, u32> = BTreeMap::new();
         for (path, node) in self.tree.iter() {
             if node.mzxid.max(node.pzxid).max(node.czxid) > self.revision {
-                return Err(format!("{path} is of a later revision than the state"));
+                return Err(format!("{path} has a later revision than the state"));
             }
             let Some(parent) = path.parent() else { continue };
             *children.entry(parent.clone()).or_default() += 1;
@@ -44,11 +46,12 @@ impl State {
         }
         let value_bytes: u64 = self.tree.iter().map(|(_, node)| node.value.len() as u64).sum();
         if value_bytes != self.tree.value_bytes() {
-            return Err(format!("the tree counts {} bytes of values and has {value_bytes}", self.tree.value_bytes()));
+            return Err(format!("the tree counts {} bytes of values, but has {value_bytes}", self.tree.value_bytes()));
         }
         for (path, node) in self.tree.iter() {
-            if node.num_children != children.get(path).copied().unwrap_or(0) {
-                return Err(format!("{path} counts {} children", node.num_children));
+            let found = children.get(path).copied().unwrap_or(0);
+            if node.num_children != found {
+                return Err(format!("{path} counts {} children, but has {found}", node.num_children));
             }
         }
         Ok(())
@@ -66,36 +69,36 @@ impl State {
                 NodeRole::Data | NodeRole::Lock(_) => None,
             })
         };
-        contenders().try_for_each(|contender| self.check_companions(contender))?;
-        for path in self.index.contenders.values().chain(self.index.companions.values()) {
+        contenders().try_for_each(|contender| self.check_secondaries(contender))?;
+        for path in self.index.contenders.values().chain(self.index.secondaries.values()) {
             if !matches!(self.tree.get(path).map(|node| &node.role), Some(NodeRole::Contender(_))) {
-                return Err(format!("{path} is no contender"));
+                return Err(format!("{path} is not a contender"));
             }
         }
-        let held = contenders().filter(|contender| !contender.companion).filter(|contender| contender.token().is_some()).count();
+        let held = contenders().filter(|contender| !contender.secondary).filter(|contender| contender.token().is_some()).count();
         if self.census().held != held {
-            return Err(format!("the census has {} grants held, the tree {held}", self.census().held));
+            return Err(format!("the census counts {} held grants, the tree {held}", self.census().held));
         }
-        if rebuilt.memory.in_session != self.memory.in_session || !self.memory.is_consistent() {
-            return Err("the memory's caches differ from what is remembered".to_owned());
+        if rebuilt.tombstones.in_session != self.tombstones.in_session || !self.tombstones.is_consistent() {
+            return Err("the caches of the tombstones differ from their table".to_owned());
         }
         Ok(())
     }
 
-    /// The contenders of a grant differ by their lock and its mode only, and all of them are there.
-    fn check_companions(&self, contender: &Contender) -> Result<(), String> {
+    /// The contenders of a grant are complete, and differ only in their lock and its mode.
+    fn check_secondaries(&self, contender: &Contender) -> Result<(), String> {
         let number = contender.number;
         let first = self.contender(number).ok_or_else(|| format!("#{number} has no first contender"))?;
         let named = first.others.iter().any(|other| other.lock == contender.lock);
-        if contender.companion != named || contender.companion == (first.lock == contender.lock) {
-            return Err(format!("#{number} stands in {} for whom?", contender.lock));
+        if contender.secondary != named || contender.secondary == (first.lock == contender.lock) {
+            return Err(format!("#{number} has a contender in {} that does not belong to it", contender.lock));
         }
         let same = |contender: &Contender| (contender.granted_at, contender.cooling, contender.attempt, contender.session);
         if same(first) != same(contender) {
-            return Err(format!("#{number} stands in {} otherwise than in {}", contender.lock, first.lock));
+            return Err(format!("the contenders of #{number} in {} and {} differ", contender.lock, first.lock));
         }
         match self.locks_of(number).iter().find(|lock| self.contender_in(lock, number).is_none()) {
-            Some(lock) => Err(format!("#{number} is missing in {lock}")),
+            Some(lock) => Err(format!("#{number} has no contender in {lock}")),
             None => Ok(()),
         }
     }
@@ -105,7 +108,7 @@ impl State {
             let number = session.number;
             let grants = self.index.of_session.get(&number).map_or(0, imbl::OrdSet::len);
             if session.id.is_none() && grants != 1 {
-                return Err(format!("session {number} was made for one grant and has {grants}"));
+                return Err(format!("session {number} was made for one grant but has {grants}"));
             }
             if session.ended.len() > limits::SESSION_ENDED_IDS_MAX {
                 return Err(format!("session {number} remembers {} grants", session.ended.len()));
@@ -116,7 +119,7 @@ impl State {
             }
         }
         if let Some(session) = self.index.ending.keys().find(|session| self.sessions.contains_key(*session)) {
-            return Err(format!("session {session} is open and has ended"));
+            return Err(format!("session {session} is both open and ending"));
         }
         for grant in self.index.grants.keys() {
             if self.ended_reason(grant).is_some() {
@@ -133,24 +136,24 @@ impl State {
             view.holders.iter().partition(|holder| holder.mode == Mode::Shared);
         let permits: u64 = exclusive.iter().map(|holder| u64::from(holder.permits)).sum();
         if !shared.is_empty() && !exclusive.is_empty() {
-            return Err(format!("{lock} is held shared and exclusive at once"));
+            return Err(format!("{lock} has shared and exclusive holders"));
         }
         let settings = self.settings(lock);
         let limited_at = settings.and_then(|settings| settings.limited_at);
         let from_before = view.holders.iter().all(|holder| holder.granted_at <= limited_at);
-        // One that has more permits than the limit allows now may share, and be the only one again.
+        // A downgrade and an upgrade can leave one holder with more permits than the limit allows now.
         if permits > u64::from(limit) && view.holders.len() > 1 && !from_before {
-            return Err(format!("{lock} has {permits} permits out and a limit of {limit}"));
+            return Err(format!("{lock} has {permits} permits in use and a limit of {limit}"));
         }
         if view.holders.iter().filter_map(|holder| holder.token()).any(|token| Some(token) > view.last_token) {
-            return Err(format!("a token of {lock} is newer than the last that was given out"));
+            return Err(format!("a token of {lock} is newer than its last token"));
         }
         let first = self.index.queues.get(lock).and_then(|queue| queue.waiting.get_min());
-        let first = first.and_then(|place| self.contender_in(lock, place.number()));
-        let pending = self.index.advancing.contains(lock) || self.index.breaking.contains_key(lock);
-        let goes_on = pending || first.is_some_and(|first| self.is_dead(first) || first.is_of_several());
+        let first = first.and_then(|rank| self.contender_in(lock, rank.number()));
+        let pending = self.index.granting.contains(lock) || self.index.breaking.contains_key(lock);
+        let goes_on = pending || first.is_some_and(|first| self.is_dead(first) || first.is_multi_lock());
         if view.holders.is_empty() && first.is_some() && !goes_on {
-            return Err(format!("{lock} is free and {} wait for it", view.waiting));
+            return Err(format!("{lock} is free, but {} grants wait for it", view.waiting));
         }
         self.check_election(lock)
     }

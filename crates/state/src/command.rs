@@ -1,7 +1,7 @@
-//! All that crosses the machine's boundary: commands in, outcomes, rejections and events out.
+//! The boundary of the machine: commands in; outcomes, rejections and events out.
 //!
-//! The variants and fields stand in the log and in frames by position: add at the end of an enum, and change a struct only
-//! together with `LOG_FORMAT`. `proto/golden/` holds the bytes of each.
+//! The log and the frames encode variants and fields by position. Add variants at the end of an enum, and change a
+//! struct only together with `LOG_FORMAT`. `proto/golden/` holds the bytes of each.
 
 pub use crate::write::{Condition, Lifetime, Operation, OperationResult, Part, SessionKey, Sweepable, Transact, WriteKey};
 pub use crate::{
@@ -19,57 +19,63 @@ use serde::{Deserialize, Serialize};
 /// The version byte of commands in the log.
 pub const LOG_FORMAT: u8 = 2;
 
-/// One change asked of the machine. Parsing, clocks and randomness came before: ids and times are fields.
+/// One change for the machine to make. Parsing, clocks and randomness came before: ids and times are fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
-    /// Names the cluster, once, as its first change.
+    /// Gives the cluster its identity: its first change, made once.
     FormCluster {
         /// The cluster's random identity.
         cluster: ClusterId,
     },
     /// Opens a named session.
     OpenSession(OpenSession),
-    /// Ends a session at its owner's wish, with all that it owns.
+    /// Ends a session at its owner's request, with everything it owns.
     CloseSession {
         /// The session's secret id.
         session: SessionId,
-        /// When the request was taken, or the verdict reached: what is granted by it is granted then.
+        /// When the request was received, or the verdict was reached. Grants that this command gives are given at this
+        /// time.
         at: WallMillis,
     },
-    /// The leader's verdict: the session went its full timeout without a keepalive.
+    /// The leader's verdict: the session received no keepalive for its full timeout.
     ExpireSession {
         /// The session's public number.
         session: SessionNumber,
-        /// When the request was taken, or the verdict reached: what is granted by it is granted then.
+        /// When the request was received, or the verdict was reached. Grants that this command gives are given at this
+        /// time.
         at: WallMillis,
     },
-    /// Takes a place in a lock's queue, or attaches again to the place that was taken before with the same id.
+    /// Enters the queues of its locks, or attaches to the grant that an earlier request with the same id made.
     Acquire(Acquire),
-    /// A caller that still listens gives up waiting.
+    /// The caller stops waiting and wants the answer.
     Withdraw {
         /// The grant to take out of the queue.
         grant: GrantId,
-        /// The attempt that gives up; ignored where a newer one exists.
+        /// The attempt that stops waiting. If a newer one exists, the command does nothing.
         attempt: u64,
-        /// When the request was taken, or the verdict reached: what is granted by it is granted then.
+        /// When the request was received, or the verdict was reached. Grants that this command gives are given at this
+        /// time.
         at: WallMillis,
     },
-    /// A caller went away without a word.
+    /// The caller disconnected without an answer.
     Abandon {
         /// The grant to end, held or queued.
         grant: GrantId,
-        /// The attempt whose caller went away; ignored where a newer one exists.
+        /// The attempt whose caller disconnected. If a newer one exists, the command does nothing.
         attempt: u64,
-        /// When the request was taken, or the verdict reached: what is granted by it is granted then.
+        /// When the request was received, or the verdict was reached. Grants that this command gives are given at this
+        /// time.
         at: WallMillis,
     },
-    /// Gives a grant back, or leaves the queue. An unknown id is remembered as ended.
+    /// Gives a grant back, or leaves the queue. The machine remembers an unknown id as ended.
     Release {
         /// The grant to end.
         grant: GrantId,
-        /// The session that it was to belong to, where the caller says so: an unknown id is remembered there, for its life.
+        /// The session that the grant was meant for, if the caller names it. That session then remembers an unknown id,
+        /// for as long as it lives.
         session: Option<SessionId>,
-        /// When the request was taken, or the verdict reached: what is granted by it is granted then.
+        /// When the request was received, or the verdict was reached. Grants that this command gives are given at this
+        /// time.
         at: WallMillis,
     },
     /// Sets the timeout of a grant's own session.
@@ -78,34 +84,35 @@ pub enum Command {
         grant: GrantId,
         /// The new timeout.
         timeout_ms: u64,
-        /// The caller's key: with it the timeout is set once, however often and late the request arrives.
+        /// The caller's key. With it, the timeout is set once, however often and late the request arrives.
         key: Option<WriteKey>,
-        /// When the request was taken.
+        /// When the request was received.
         at: WallMillis,
     },
     /// The leader's verdict: the lock delays of these grants are over. At most `VERDICT_OBJECTS_MAX`.
     EndCooling {
-        /// The grants that cool.
+        /// The cooling grants.
         grants: Vec<GrantNumber>,
-        /// When the verdict was reached: what is granted by it is granted then.
+        /// When the verdict was reached. Grants that this command gives are given at this time.
         at: WallMillis,
     },
-    /// The leader's verdict: what was remembered without a session up to this revision is old enough to be forgotten.
+    /// The leader's verdict: the ids that were remembered outside sessions up to this revision are old enough to
+    /// forget.
     Forget {
         /// The last revision to forget.
         through: Revision,
     },
-    /// The leader's verdict: these locks were long without contenders; their settings and their nodes go. At most
-    /// `VERDICT_OBJECTS_MAX`.
+    /// The leader's verdict: these locks have had no contenders for long enough. Their nodes are removed, with their
+    /// settings. At most `VERDICT_OBJECTS_MAX`.
     ForgetLocks {
-        /// Each lock, and since when it had been without contenders: ignored where it was used again.
+        /// Each lock with the revision since which it has had no contenders. A lock that was used since is skipped.
         locks: Vec<(LockName, Revision)>,
     },
     /// Checks conditions and changes the tree, in one step.
     Transact(Transact),
-    /// An administrator takes a lock from those who hold it.
+    /// An administrator takes a lock from its holders.
     Break(Break),
-    /// An administrator ends a session, with all that it owns.
+    /// An administrator ends a session, with everything it owns.
     EndSession {
         /// The session's public number.
         session: SessionNumber,
@@ -113,86 +120,87 @@ pub enum Command {
         by: String,
         /// The reason; may be empty.
         reason: String,
-        /// When the request was taken, or the verdict reached: what is granted by it is granted then.
+        /// When the request was received, or the verdict was reached. Grants that this command gives are given at this
+        /// time.
         at: WallMillis,
     },
-    /// The leader's verdict: these containers and TTL nodes have been without children and without a change for long enough.
+    /// The leader's verdict: these container and TTL nodes have had no children and no change for long enough.
     Sweep {
-        /// The nodes; each is passed over where it is another by now.
+        /// The nodes. A node that has changed since is skipped.
         nodes: Vec<Sweepable>,
         /// When the verdict was reached.
         at: WallMillis,
     },
-    /// The leader's verdict: what ended up to this revision is old enough to leave the history.
+    /// The leader's verdict: the history entries that ended up to this revision are old enough to drop.
     ForgetHistory {
         /// The last revision to forget.
         through: Revision,
     },
-    /// Makes an exclusive holder a shared one, in place: readers behind it join at once.
+    /// Makes an exclusive holder a shared one, in place. Readers behind it are granted at once.
     Downgrade {
         /// The grant.
         grant: GrantId,
-        /// The caller's key: with it the mode is changed once, however often and late the request arrives.
+        /// The caller's key. With it, the mode changes once, however often and late the request arrives.
         key: Option<WriteKey>,
-        /// When the request was taken.
+        /// When the request was received.
         at: WallMillis,
     },
-    /// Makes a shared holder the only one, as soon as the others have gone; until then it goes on holding shared.
+    /// Makes a shared holder the only holder, once the others have released. Until then it keeps its shared hold.
     Upgrade {
         /// The grant.
         grant: GrantId,
-        /// What to do where others hold too.
+        /// What to do if there are other holders.
         if_busy: IfBusy,
-        /// The caller's key: with it the mode is changed once, however often and late the request arrives.
+        /// The caller's key. With it, the mode changes once, however often and late the request arrives.
         key: Option<WriteKey>,
-        /// When the request was taken.
+        /// When the request was received.
         at: WallMillis,
     },
-    /// Gives an upgrade up that still waits: the grant stays a shared holder.
+    /// Gives up a waiting upgrade. The grant stays a shared holder.
     EndUpgrade {
         /// The grant.
         grant: GrantId,
-        /// The attempt that gives up; ignored where a newer one waits.
+        /// The attempt that gives up. If a newer one waits, the command does nothing.
         attempt: u64,
-        /// When the request was taken.
+        /// When the request was received.
         at: WallMillis,
     },
-    /// The leader of an election proclaims another value.
+    /// The leader of an election proclaims a new value.
     Proclaim(Proclaim),
-    /// An administrator sets what a lock allows.
+    /// An administrator changes the settings of a lock.
     SetLock(SetLock),
-    /// An administrator asks those who hold a lock to give it back.
+    /// An administrator asks the holders of a lock to give it back.
     Revoke(Revoke),
-    /// The leader's verdict: these grants were held for as long as they may. At most `VERDICT_OBJECTS_MAX`.
+    /// The leader's verdict: these grants have reached their maximum hold time. At most `VERDICT_OBJECTS_MAX`.
     EndHolds {
-        /// Each grant, and the token that it had: ignored where it has another by now.
+        /// Each grant with its token. A grant that has another token by now is skipped.
         holds: Vec<(GrantNumber, FencingToken)>,
         /// When the verdict was reached.
         at: WallMillis,
     },
-    /// Does the next piece of the work that was too much for one command.
+    /// Does the next piece of the pending work.
     Continue {
-        /// When the piece was proposed: what is granted by it is granted then.
+        /// When the piece was proposed. Grants that this command gives are given at this time.
         at: WallMillis,
     },
-    /// Remembers the key of a request whose effect is not in the state, so that it takes effect once.
+    /// Remembers the key of a request whose effect is outside the state, so that it takes effect once.
     NoteKey {
         /// The caller's key.
         key: WriteKey,
-        /// When the request was taken.
+        /// When the request was received.
         at: WallMillis,
     },
-    /// A node reports how large a state it can hold. The smallest number of all nodes is the state's budget.
+    /// A node reports how large a state it can hold. The smallest capacity of all nodes is the state's budget.
     NoteCapacity {
         /// The node.
         node: NodeId,
-        /// How many bytes, as the state counts them.
+        /// Its capacity in bytes, as the state counts them.
         bytes: u64,
     },
 }
 
 impl Command {
-    /// The wall-clock time that rides in it, for people to read.
+    /// The wall-clock time in the command, for people to read; 0 if it has none.
     #[must_use]
     pub fn at(&self) -> WallMillis {
         match self {
@@ -226,7 +234,7 @@ impl Command {
         }
     }
 
-    /// The same without that time: what is asked for, whenever it is.
+    /// The command with its time set to 0, so that repeated requests compare equal.
     #[must_use]
     pub fn without_time(mut self) -> Command {
         let time = match &mut self {

@@ -1,49 +1,53 @@
-//! A holder changes its mode: exclusive to shared at once, shared to exclusive as soon as it is the only one.
-//! An upgrading grant keeps its shared hold and its token; as the only holder it gets a new token. It stands before all
-//! who wait, and readers join no more: so it waits for those only who hold already.
+//! Changes the mode of a holder: exclusive to shared at once; shared to exclusive once it is the only holder.
+//!
+//! While it waits for the upgrade, a grant keeps its shared hold and its token. As the only holder it gets a new token.
+//! It comes before all waiters, and no more readers are granted, so it waits only for the current holders.
 
 use crate::{
     actor::Actor,
     change::{Change, Effect},
     command::{Blocked, Event, IfBusy, Outcome, Queued, Rejection, WriteKey},
     deadlock::{WaitKind, WaitRequest},
-    holds::standing,
+    holds::hold_outcome,
     record::LockSettings,
 };
 use fairhold_types::{GrantId, GrantNumber, HoldingEnd, LockName, Mode};
 
 impl Change<'_> {
-    /// Makes an exclusive holder a shared one; it keeps its token. Again, or for a shared one: how it stands, and no change.
+    /// Makes an exclusive holder a shared one, with the same token. If it is repeated or the holder is shared already,
+    /// it changes nothing and returns the hold.
     pub(crate) fn downgrade(&mut self, grant: GrantId, key: Option<WriteKey>) -> Result<Effect, Rejection> {
         let number = self.held_grant(&grant)?;
         if self.changed_before(number, key)? {
-            return Ok(Effect::Unchanged(standing(self.contender(number), &grant)));
+            return Ok(Effect::Unchanged(hold_outcome(self.contender(number), &grant)));
         }
         let contender = self.contender(number);
         if contender.mode == Mode::Shared {
-            // Also where nothing changes: the same request may come again when it would.
+            // Remember the key even if nothing changes: when the request is repeated, it might change something.
             let remembered = self.remember_change(number, key);
-            let standing = standing(self.contender(number), &grant);
-            return Ok(if remembered { Effect::Changed(standing) } else { Effect::Unchanged(standing) });
+            let outcome = hold_outcome(self.contender(number), &grant);
+            return Ok(if remembered { Effect::Changed(outcome) } else { Effect::Unchanged(outcome) });
         }
         let lock = contender.lock.clone();
-        self.refuse_several(number)?;
+        self.refuse_multi_lock(number)?;
         self.refuse_election(&lock)?;
         self.refuse_semaphore(&lock)?;
-        self.refuse_beside_others(&lock, number)?;
+        self.refuse_other_holders(&lock, number)?;
         self.remember_change(number, key);
-        self.note_changed_mode(number, HoldingEnd::Downgraded);
+        self.record_changed_mode(number, HoldingEnd::Downgraded);
         let now = self.moment();
         let contender = self.contender_mut(number);
-        (contender.mode, contender.mode_since) = (Mode::Shared, Some(now));
+        contender.mode = Mode::Shared;
+        contender.mode_since = Some(now);
         self.state.index.note_mode(&lock, Mode::Shared);
         self.events.push(Event::Downgraded { lock: lock.clone(), grant: number });
-        self.advance(&lock);
-        Ok(Effect::Changed(standing(self.contender(number), &grant)))
+        self.grant_waiters_of(&lock);
+        Ok(Effect::Changed(hold_outcome(self.contender(number), &grant)))
     }
 
-    /// Makes a shared holder the only one, or has it wait for that. Again, while it waits: a newer attempt, which is the one that
-    /// counts. The same request again, after it was given up: nothing, also where another one waits by then.
+    /// Makes a shared holder the only one, or lets it wait for that. Repeated while it waits, it starts a newer
+    /// attempt, which is the one that counts. Repeated after it was given up, the same request does nothing, even if
+    /// another upgrade waits by then.
     pub(crate) fn upgrade(&mut self, grant: GrantId, if_busy: IfBusy, key: Option<WriteKey>) -> Result<Effect, Rejection> {
         let number = self.held_grant(&grant)?;
         let repeated = self.changed_before(number, key)?;
@@ -56,39 +60,41 @@ impl Change<'_> {
             }
             self.remember_change(number, key.filter(|_| !repeated));
             let contender = self.contender_mut(number);
-            (contender.upgrade_attempt, contender.upgrade_key) = (contender.upgrade_attempt + 1, named);
-            return Ok(Effect::Changed(self.converting(number, &grant)));
+            contender.upgrade_attempt += 1;
+            contender.upgrade_key = named;
+            return Ok(Effect::Changed(self.upgrade_outcome(number, &grant)));
         }
         if contender.mode == Mode::Exclusive {
             let remembered = self.remember_change(number, key.filter(|_| !repeated));
-            let standing = standing(self.contender(number), &grant);
-            return Ok(if remembered { Effect::Changed(standing) } else { Effect::Unchanged(standing) });
+            let outcome = hold_outcome(self.contender(number), &grant);
+            return Ok(if remembered { Effect::Changed(outcome) } else { Effect::Unchanged(outcome) });
         }
         if repeated {
             return Ok(Effect::Unchanged(Outcome::Nothing));
         }
-        self.refuse_several(number)?;
+        self.refuse_multi_lock(number)?;
         self.refuse_semaphore(&lock)?;
-        let checked = self.refuse_vain_upgrade(number, &lock, if_busy)?;
+        let checked = self.check_upgrade_wait(number, &lock, if_busy)?;
         self.remember_change(number, key);
         let contender = self.contender_mut(number);
         contender.deadlock_checked = checked;
-        (contender.upgrade_attempt, contender.upgrade_key) = (contender.upgrade_attempt + 1, named);
+        contender.upgrade_attempt += 1;
+        contender.upgrade_key = named;
         self.set_upgrading(number, true);
         self.events.push(Event::Upgrading { lock: lock.clone(), grant: number });
-        self.advance(&lock);
-        Ok(Effect::Changed(self.converting(number, &grant)))
+        self.grant_waiters_of(&lock);
+        Ok(Effect::Changed(self.upgrade_outcome(number, &grant)))
     }
 
-    /// Refuses an upgrade that does not wait and would have to, and one that would wait for itself; else says whether the latter
-    /// was checked.
-    fn refuse_vain_upgrade(&mut self, number: GrantNumber, lock: &LockName, if_busy: IfBusy) -> Result<bool, Rejection> {
+    /// Refuses an upgrade that would have to wait although it must not, and one that would cause a deadlock. Returns
+    /// whether the deadlock check was complete.
+    fn check_upgrade_wait(&mut self, number: GrantNumber, lock: &LockName, if_busy: IfBusy) -> Result<bool, Rejection> {
         let Some(queue) = self.state.index.queues.get(lock) else { return Ok(true) };
         if let Some(other) = queue.upgrading {
             let cycle = [number, other].map(|number| self.blocked(number)).to_vec();
             return Err(Rejection::WouldDeadlock { cycle });
         }
-        // It holds, so of the first two one is another.
+        // The grant is a holder itself, so one of the first two holders is another grant.
         let Some(other) = queue.holders.iter().copied().find(|holder| *holder != number) else { return Ok(true) };
         if if_busy == IfBusy::Refuse {
             let ahead = queue.holders.len() as u64 - 1;
@@ -100,19 +106,19 @@ impl Change<'_> {
             session: contender.session,
             owner: &contender.owner.text,
             number,
-            wish: WaitKind::Upgrade(lock),
+            kind: WaitKind::Upgrade(lock),
         };
         let searched = self.state.deadlock(&request);
         self.note_steps(searched.visits as u64);
         searched.deadlock.refused()
     }
 
-    /// Gives up an upgrade that waits; one that is done stays so, and one for which a newer attempt waits goes on.
+    /// Gives up a waiting upgrade. A finished upgrade stays, and so does one for which a newer attempt waits.
     pub(crate) fn end_upgrade(&mut self, grant: GrantId, attempt: u64) -> Result<Effect, Rejection> {
         let number = self.held_grant(&grant)?;
         let contender = self.contender(number);
         if !contender.upgrading {
-            return Ok(Effect::Unchanged(standing(contender, &grant)));
+            return Ok(Effect::Unchanged(hold_outcome(contender, &grant)));
         }
         if contender.upgrade_attempt > attempt {
             return Ok(Effect::Unchanged(Outcome::Nothing));
@@ -120,22 +126,24 @@ impl Change<'_> {
         let lock = contender.lock.clone();
         self.set_upgrading(number, false);
         self.events.push(Event::UpgradeEnded { lock: lock.clone(), grant: number });
-        self.advance(&lock);
-        Ok(Effect::Changed(standing(self.contender(number), &grant)))
+        self.grant_waiters_of(&lock);
+        Ok(Effect::Changed(hold_outcome(self.contender(number), &grant)))
     }
 
-    /// Gives the lock to the one who waits to be its only holder, once it is.
+    /// Makes the upgrading holder exclusive once it is the only one.
     pub(crate) fn finish_upgrade(&mut self, lock: &LockName) {
         let Some(queue) = self.state.index.queues.get(lock) else { return };
         let Some(number) = queue.upgrading.filter(|_| queue.holders.len() == 1) else { return };
         if self.state.is_dead(self.contender(number)) {
             return;
         }
-        let (revision, at) = (self.revision, self.at);
+        let revision = self.revision;
+        let at = self.at;
         self.set_upgrading(number, false);
-        self.note_changed_mode(number, HoldingEnd::Upgraded);
+        self.record_changed_mode(number, HoldingEnd::Upgraded);
         let contender = self.contender_mut(number);
-        (contender.mode, contender.mode_since) = (Mode::Exclusive, None);
+        contender.mode = Mode::Exclusive;
+        contender.mode_since = None;
         contender.granted_at = Some(revision);
         contender.held_since = Some(at);
         self.state.index.note_mode(lock, Mode::Exclusive);
@@ -150,14 +158,14 @@ impl Change<'_> {
         self.state.index.note_upgrading(&contender);
     }
 
-    /// What the owner of a grant is told of its upgrade: done, or waiting.
-    fn converting(&self, number: GrantNumber, grant: &GrantId) -> Outcome {
+    /// The outcome of an upgrade: held or waiting.
+    fn upgrade_outcome(&self, number: GrantNumber, grant: &GrantId) -> Outcome {
         let contender = self.contender(number);
-        match (contender.upgrading, standing(contender, grant)) {
+        match (contender.upgrading, hold_outcome(contender, grant)) {
             (true, Outcome::Held(held)) => {
                 Outcome::Queued(Queued { number: held.number, session: held.session, attempt: contender.upgrade_attempt })
             }
-            (_, told) => told,
+            (_, outcome) => outcome,
         }
     }
 
@@ -166,14 +174,14 @@ impl Change<'_> {
         if self.contender(number).granted_at.is_some() { Ok(number) } else { Err(Rejection::NotHeld) }
     }
 
-    fn refuse_several(&self, number: GrantNumber) -> Result<(), Rejection> {
-        if self.contender(number).is_of_several() {
+    fn refuse_multi_lock(&self, number: GrantNumber) -> Result<(), Rejection> {
+        if self.contender(number).is_multi_lock() {
             return Err(Rejection::Unsupported { what: "another mode for a grant of several locks".to_owned() });
         }
         Ok(())
     }
 
-    /// A second leader beside one that shares would be the end of an election.
+    /// Elections have no shared mode: a second leader could join a shared one.
     fn refuse_election(&self, lock: &LockName) -> Result<(), Rejection> {
         match self.state.is_election(lock) {
             Some(true) => Err(Rejection::OtherUse { election: true }),
@@ -181,13 +189,15 @@ impl Change<'_> {
         }
     }
 
-    /// Others hold exclusively beside it where an administrator lowered the limit below them. Beside those nobody may share.
-    fn refuse_beside_others(&self, lock: &LockName, number: GrantNumber) -> Result<(), Rejection> {
+    /// There can be other exclusive holders if an administrator lowered the limit. Next to them, none may become
+    /// shared.
+    fn refuse_other_holders(&self, lock: &LockName, number: GrantNumber) -> Result<(), Rejection> {
         let Some(queue) = self.state.index.queues.get(lock) else { return Ok(()) };
         match queue.holders.iter().copied().find(|holder| *holder != number) {
             Some(other) => {
-                let (holder, ahead) = (self.contender_in(lock, other), queue.holders.len() as u64 - 1);
-                Err(Rejection::LockHeld { holder: self.state.holder_facts(holder), ahead })
+                let holder = self.state.holder_facts(self.contender_in(lock, other));
+                let ahead = queue.holders.len() as u64 - 1;
+                Err(Rejection::LockHeld { holder, ahead })
             }
             None => Ok(()),
         }

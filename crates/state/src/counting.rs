@@ -1,24 +1,24 @@
-//! Counts into the statistics of a lock, and of all locks (`statistics`).
+//! Updates the statistics of each lock and of all locks (`statistics`).
 
 use crate::{State, change::Change, history::Holding, record::Contender, statistics::Statistics};
 use fairhold_types::{EndReason, GrantNumber, LockName};
 use std::{collections::BTreeMap, sync::Arc};
 
 impl Change<'_> {
-    /// Counts one that was granted now.
+    /// Counts a contender that was just granted.
     pub(crate) fn count_granted(&mut self, contender: &Contender) {
         let waited = self.at.0.saturating_sub(contender.queued_at.0);
         let at_once = contender.number.0 == self.revision.0;
         self.count(contender, |statistics| statistics.granted(waited, at_once));
     }
 
-    /// Counts one that ends now, whether it held or not.
+    /// Counts a contender that ends now, held or not.
     pub(crate) fn count_ended(&mut self, contender: &Contender, holding: Option<&Holding>, how: EndReason) {
         let held = holding.map(|holding| self.at.0.saturating_sub(holding.from.at.0));
         self.count(contender, |statistics| statistics.ended(held, how));
     }
 
-    /// Counts one that holds in another mode from now on; it has one lock.
+    /// Counts a holder whose mode changes now. It has one lock.
     pub(crate) fn count_changed_mode(&mut self, holding: &Holding) {
         let held = self.at.0.saturating_sub(holding.from.at.0);
         let contender = self.contender(holding.number).clone();
@@ -29,7 +29,7 @@ impl Change<'_> {
     }
 
     fn count(&mut self, contender: &Contender, mut what: impl FnMut(&mut Statistics)) {
-        if !contender.companion {
+        if !contender.secondary {
             what(Arc::make_mut(&mut self.state.totals));
         }
         match self.state.statistics.get_mut(&contender.lock) {
@@ -44,19 +44,19 @@ impl Change<'_> {
 }
 
 impl State {
-    /// What is counted of a lock, as long as its node or its history is there.
+    /// The statistics of a lock, while its node or its history exists.
     #[must_use]
     pub fn statistics(&self, lock: &LockName) -> Option<&Statistics> {
         self.statistics.get(lock).map(|statistics| &**statistics)
     }
 
-    /// What is counted of all locks since the cluster began; those that are gone are in it.
+    /// The statistics of all locks since the cluster was formed, forgotten locks included.
     #[must_use]
     pub fn totals(&self) -> &Statistics {
         &self.totals
     }
 
-    /// Drops the numbers of locks that have neither a node nor a history.
+    /// Drops the statistics of locks that have neither a node nor a history.
     pub(crate) fn drop_statistics(&mut self, locks: impl IntoIterator<Item = LockName>) {
         for lock in locks {
             if self.history.count(&lock) == 0 && self.settings(&lock).is_none() {
@@ -66,7 +66,8 @@ impl State {
     }
 
     pub(crate) fn check_statistics(&self) -> Result<(), String> {
-        let (mut holding, mut all): (BTreeMap<&LockName, u64>, u64) = (BTreeMap::new(), 0);
+        let mut holding: BTreeMap<&LockName, u64> = BTreeMap::new();
+        let mut all: u64 = 0;
         for (lock, queue) in &self.index.queues {
             let held: Vec<_> = queue.holders.iter().filter(|number| !self.index.cooling.contains(*number)).collect();
             holding.insert(lock, held.len() as u64);
@@ -75,21 +76,21 @@ impl State {
         }
         for (lock, statistics) in self.statistics.iter() {
             if self.settings(lock).is_none() && self.history.count(lock) == 0 {
-                return Err(format!("numbers are kept of {lock}, which is gone"));
+                return Err(format!("{lock} has statistics but neither a node nor a history"));
             }
             let held = holding.remove(lock).unwrap_or(0);
             if statistics.holding() != Some(held) {
-                return Err(format!("the numbers of {lock} have {:?} holders, there are {held}", statistics.holding()));
+                return Err(format!("the statistics of {lock} count {:?} holders, but it has {held}", statistics.holding()));
             }
             if statistics.held.total() < self.history.count(lock) as u64 {
-                return Err(format!("the history of {lock} has more than were counted"));
+                return Err(format!("the history of {lock} has more entries than its statistics"));
             }
         }
         if let Some((lock, _)) = holding.into_iter().find(|(_, held)| *held > 0) {
-            return Err(format!("{lock} is held and was never counted"));
+            return Err(format!("{lock} is held but has no statistics"));
         }
         if self.totals.holding() != Some(all) {
-            return Err(format!("the totals have {:?} grants held, there are {all}", self.totals.holding()));
+            return Err(format!("the totals count {:?} held grants, but there are {all}", self.totals.holding()));
         }
         Ok(())
     }

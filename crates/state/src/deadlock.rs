@@ -1,12 +1,13 @@
-//! Whether waiting would ever end: the cycles of those who hold one lock and wait for another.
+//! Deadlock detection: cycles of actors that hold one lock and wait for another.
 //!
-//! An actor is a named session together with the owner that its caller named. It is let run once it waits for nothing, and then
-//! gives back all that it holds; whatever is granted by that may run next. A request is refused exactly when its actor still
-//! waits at the end. Nothing is looked at but what can be reached from the request, so other locks cost nothing; and a search
-//! that reaches more than `DEADLOCK_VISITS_MAX` contenders is given up, which the grant then says.
+//! An actor is a named session together with the owner that its caller named. The search lets an actor run once it
+//! waits for nothing; it then releases everything it holds, and the actors that get these grants may run next. A
+//! request is refused exactly if its actor still waits at the end. The search visits only what it can reach from the
+//! request, so other locks cost nothing. A search that would visit more than `DEADLOCK_VISITS_MAX` contenders is given
+//! up, and the grant records that.
 //!
-//! Where the caller named no owner, two grants of a session may belong to two threads that know nothing of one another: then each
-//! grant is an actor of its own, and no request for a lock is refused.
+//! If the caller names no owner, two grants of a session may belong to two independent threads. Then each grant is an
+//! actor of its own, and no request for a lock is refused.
 
 mod actor_key;
 mod cycle;
@@ -21,19 +22,19 @@ use fairhold_types::LockName;
 pub(crate) use request::{WaitKind, WaitRequest};
 use search::Search;
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Deadlock {
-    /// The waiting ends.
+    /// The request would not wait forever.
     None,
-    /// The waiting would never end: each waits for the next, and the last for the first, which is the request.
+    /// The request would wait forever: each actor waits for the next, and the last for the first, which is the request.
     Cycle(Vec<Blocked>),
-    /// More would have to be looked at than one command may.
+    /// The search would have visited more than one command may.
     NotChecked,
 }
 
 impl Deadlock {
-    /// Refuses what would wait for itself; else says whether that was checked.
+    /// Refuses a cycle. Otherwise returns whether the search was complete.
     pub(crate) fn refused(self) -> Result<bool, Rejection> {
         match self {
             Deadlock::None => Ok(true),
@@ -43,38 +44,38 @@ impl Deadlock {
     }
 }
 
-/// What a search came to, and what it cost.
+/// The result of a search, and its cost.
 #[derive(Debug)]
 pub(crate) struct Searched {
     pub(crate) deadlock: Deadlock,
-    /// How many contenders and queues were looked at.
+    /// How many contenders and queues it visited.
     pub(crate) visits: usize,
 }
 
 impl State {
-    /// Whether the request would wait for itself in the end.
+    /// Whether the request would cause a deadlock.
     pub(crate) fn deadlock(&self, request: &WaitRequest<'_>) -> Searched {
-        let deeds = self.index.actors.get(&request.actor);
+        let actor = self.index.actors.get(&request.actor);
         let last = |lock: &LockName| self.index.queues.get(lock).and_then(|queue| queue.waiting.get_max());
-        let may_close = match &request.wish {
-            // Nobody waits for an actor without a grant, except those that its request is placed before.
-            WaitKind::Join { granted: false, wants, .. } => {
-                deeds.is_some() || wants.iter().any(|(want, place)| last(&want.lock).is_some_and(|last| place < last))
+        let may_close_cycle = match &request.kind {
+            // Nobody waits for an actor without a grant, except waiters behind which the request would not queue.
+            WaitKind::Queue { granted: false, wants, .. } => {
+                actor.is_some() || wants.iter().any(|(want, rank)| last(&want.lock).is_some_and(|last| rank < last))
             }
-            WaitKind::Join { granted: true, wants, .. } => {
-                let passed = |lock: &LockName| self.index.queues.get(lock).is_some_and(|queue| !queue.waiting.is_empty());
-                deeds.is_some_and(|deeds| !deeds.waits.is_empty()) && wants.iter().any(|(want, _)| passed(&want.lock))
+            WaitKind::Queue { granted: true, wants, .. } => {
+                let has_waiters = |lock: &LockName| self.index.queues.get(lock).is_some_and(|queue| !queue.waiting.is_empty());
+                actor.is_some_and(|actor| !actor.waiting.is_empty()) && wants.iter().any(|(want, _)| has_waiters(&want.lock))
             }
             WaitKind::Upgrade(_) => true,
         };
-        if !may_close {
+        if !may_close_cycle {
             return Searched { deadlock: Deadlock::None, visits: 0 };
         }
         let mut search = Search::new(self, request);
-        let deadlock = match search.reach() {
+        let deadlock = match search.collect() {
             None => Deadlock::NotChecked,
             Some(()) => {
-                search.let_all_run();
+                search.run_all();
                 if search.is_blocked() { Deadlock::Cycle(search.cycle()) } else { Deadlock::None }
             }
         };

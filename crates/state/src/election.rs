@@ -1,43 +1,44 @@
-//! Elections: a lock whose grants carry a value. Who holds it leads, and may proclaim another value.
+//! Elections: locks whose grants carry a value. The holder is the leader and may proclaim new values.
 //!
-//! An election lives where locks live, so that its leader has a fencing token, a queue and a history like every holder. What a
-//! name was first used for, it is until it is forgotten: the other use is refused. The value is the value of the contender's
-//! node. It is told with the grant, and with each proclamation, by one event that has a version: 0 for that of a new leader.
+//! An election is a lock, so its leader has a fencing token, a queue and a history like every holder. The first use of
+//! a name makes it a lock or an election until it is forgotten; the other use is refused. The value is that of the
+//! contender's node. One event carries it, with the grant and with each proclamation; the version in it is 0 for a new
+//! leader.
 
 use crate::{
     State,
     change::{Change, Effect},
     command::{Event, OperationResult, Outcome, Proclaim, Rejection},
-    memory::Tombstone,
     record::{Contender, LockSettings},
+    tombstones::Tombstone,
     value::Value,
 };
 use fairhold_types::{FencingToken, GrantNumber, LockName, Mode, Revision};
 
-/// Who leads an election.
+/// The leader of an election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leading<'a> {
-    /// The leader.
+    /// The contender that leads.
     pub contender: &'a Contender,
     /// Its fencing token.
     pub token: FencingToken,
-    /// What it proclaims.
+    /// The value that it proclaims.
     pub value: &'a Value,
-    /// How often the leader has proclaimed a new value since it took the lead.
+    /// How often it has proclaimed a new value since its grant.
     pub version: i32,
-    /// Since when that value stands: its proclamation, or the grant.
+    /// The revision of the value: that of the proclamation or the grant.
     pub since: Revision,
 }
 
 impl LockSettings {
-    /// The limit in force, once there is one: of an election it is 1, whatever an administrator sets.
+    /// The limit in force, if there is one. For an election it is 1, whatever an administrator sets.
     pub(crate) fn limit_in_force(&self) -> Option<u32> {
         if self.election == Some(true) { Some(1) } else { self.limit }
     }
 }
 
 impl Change<'_> {
-    /// Tells all who watch the election what its leader proclaims.
+    /// Gives the leader's node a new value and emits it to watchers.
     pub(crate) fn proclaim(&mut self, order: Proclaim) -> Result<Effect, Rejection> {
         if let Some(outcome) = self.written_before(order.key)? {
             return Ok(Effect::Unchanged(outcome));
@@ -46,31 +47,39 @@ impl Change<'_> {
         let leads =
             |number: &GrantNumber| self.state.election(&order.election).is_some_and(|now| now.contender.number == *number);
         let number = number.filter(leads).ok_or(Rejection::NotLeader)?;
-        self.require_memory()?;
-        let (revision, at) = (self.revision, self.at);
+        self.require_tombstone_room()?;
+        let revision = self.revision;
+        let at = self.at;
         let path = self.state.index.contenders.get(&number).cloned();
         let Some(node) = path.and_then(|path| self.state.tree.write(&path, order.value)) else {
-            unreachable!("grant #{number} leads and has no node");
+            unreachable!("grant #{number} leads but has no node");
         };
         node.version = node.version.saturating_add(1);
-        (node.mzxid, node.mtime) = (revision, at);
+        node.mzxid = revision;
+        node.mtime = at;
         let results = vec![OperationResult::Set { version: node.version }];
         let what = Tombstone::Write { fingerprint: order.key.fingerprint, succeeded: true, results: Some(results.clone()) };
-        self.state.memory.remember(order.key.key, revision, what);
-        self.tell_leader(&order.election);
+        self.state.tombstones.remember(order.key.key, revision, what);
+        self.emit_proclaimed(&order.election);
         Ok(Effect::Changed(Outcome::Written { succeeded: true, results, at: revision }))
     }
 
-    /// Tells what the leader proclaims now, where the lock is an election and somebody leads it.
-    pub(crate) fn tell_leader(&mut self, lock: &LockName) {
+    /// Emits the current value, if the lock is an election with a leader.
+    pub(crate) fn emit_proclaimed(&mut self, lock: &LockName) {
         if let Some(now) = self.state.election(lock) {
-            let (grant, token, version, value) = (now.contender.number, now.token, now.version, now.value.clone());
-            self.events.push(Event::Proclaimed { lock: lock.clone(), grant, token, version, value });
+            let proclaimed = Event::Proclaimed {
+                lock: lock.clone(),
+                grant: now.contender.number,
+                token: now.token,
+                version: now.version,
+                value: now.value.clone(),
+            };
+            self.events.push(proclaimed);
         }
     }
 
-    /// Tells that one who led does so no more; its contender is in the tree no longer, or cools.
-    pub(crate) fn tell_vacant(&mut self, contender: &Contender) {
+    /// Emits the end of a leader. Its contender is no longer in the tree, or cools.
+    pub(crate) fn emit_vacated(&mut self, contender: &Contender) {
         if contender.granted_at.is_some() && self.state.is_election(&contender.lock) == Some(true) {
             self.events.push(Event::Vacated { lock: contender.lock.clone(), grant: contender.number });
         }
@@ -78,7 +87,7 @@ impl Change<'_> {
 }
 
 impl State {
-    /// Who leads an election; nobody where nobody does, and where that is a lock.
+    /// The leader of an election; `None` if it has none or the name is a lock.
     #[must_use]
     pub fn election(&self, name: &LockName) -> Option<Leading<'_>> {
         if self.is_election(name) != Some(true) {
@@ -92,13 +101,13 @@ impl State {
         Some(Leading { contender, token, value: &node.value, version: node.version, since })
     }
 
-    /// Whether a name is used for an election, or for a lock; `None`: for neither yet, or no more.
+    /// Whether a name is used for an election or for a lock; `None` if it is unused.
     #[must_use]
     pub fn is_election(&self, name: &LockName) -> Option<bool> {
         self.settings(name)?.election
     }
 
-    /// Refuses what a name is not used for.
+    /// Refuses the other use of a name.
     pub(crate) fn refuse_other_use(&self, lock: &LockName, election: bool) -> Result<(), Rejection> {
         match self.is_election(lock) {
             Some(is_election) if is_election != election => Err(Rejection::OtherUse { election: is_election }),
@@ -106,20 +115,20 @@ impl State {
         }
     }
 
-    /// Whether an election has one leader at most, and nothing else has a value.
+    /// Checks that an election has at most one leader, and that other contenders have no value.
     pub(crate) fn check_election(&self, lock: &LockName) -> Result<(), String> {
         let queue = self.index.queues.get(lock);
-        let standing = queue
+        let numbers = queue
             .into_iter()
-            .flat_map(|queue| queue.holders.iter().copied().chain(queue.waiting.iter().map(|place| place.number())));
+            .flat_map(|queue| queue.holders.iter().copied().chain(queue.waiting.iter().map(|rank| rank.number())));
         let election = self.is_election(lock) == Some(true);
-        for number in standing {
+        for number in numbers {
             let node = self.index.contenders.get(&number).and_then(|path| self.tree.get(path));
             if !election && node.is_some_and(|node| !node.value.is_empty() || node.version != 0) {
-                return Err(format!("#{number} of {lock} has a value, and that is no election"));
+                return Err(format!("#{number} of {lock} has a value, but {lock} is not an election"));
             }
             if election && self.contender(number).is_some_and(|contender| contender.mode != Mode::Exclusive) {
-                return Err(format!("#{number} wants to share the election {lock}"));
+                return Err(format!("#{number} has shared mode in the election {lock}"));
             }
         }
         if election && queue.is_some_and(|queue| queue.holders.len() > 1) {

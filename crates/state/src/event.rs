@@ -1,55 +1,55 @@
-//! What a change did, for those who watch and wait: the same on every node.
+//! What a change did, for watchers and waiters: the same on every node.
 //!
-//! No frame and no log has them: each node makes its own.
+//! Events are in no frame and in no log: each node makes its own.
 
 use crate::value::Value;
 use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName, Path, SessionNumber};
 use serde::{Deserialize, Serialize};
 
-/// A fact about a change, for those who watch and wait. Facts name numbers, never ids.
+/// A fact about a change, for watchers and waiters. Events carry public numbers, never secret ids.
 ///
-/// Lock nodes and their contenders are told of by the events of locks alone; the `Node…` and `ChildrenChanged` events are of
-/// all other nodes, in ZooKeeper's order: first the node's own, then its parent's.
+/// Lock nodes and contenders only have lock events. The `Node…` and `ChildrenChanged` events describe all other nodes,
+/// in ZooKeeper's order: the node's own event first, then its parent's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
-    /// A session began.
+    /// A session was opened.
     SessionOpened {
         /// Its number.
         session: SessionNumber,
-        /// Its timeout.
+        /// Its timeout in milliseconds.
         timeout_ms: u64,
     },
-    /// A session's timeout is another now.
+    /// The timeout of a session changed.
     SessionRetimed {
         /// Its number.
         session: SessionNumber,
-        /// Its timeout.
+        /// The new timeout in milliseconds.
         timeout_ms: u64,
     },
-    /// A session was ended by its owner, or with its only grant.
+    /// A session was closed by its owner, or together with its only grant.
     SessionClosed {
         /// Its number.
         session: SessionNumber,
     },
-    /// A session was ended by the leader's verdict.
+    /// A session expired by the leader's verdict.
     SessionExpired {
         /// Its number.
         session: SessionNumber,
     },
-    /// A contender took its place in a queue.
+    /// A contender entered a queue.
     Queued {
         /// The lock.
         lock: LockName,
         /// The grant.
         grant: GrantNumber,
     },
-    /// A caller attached to a grant; earlier attempts on it are over.
+    /// A caller attached to a grant. Its earlier attempts are over.
     Attached {
         /// The lock.
         lock: LockName,
         /// The grant.
         grant: GrantNumber,
-        /// The attempt that counts from now on.
+        /// The newest attempt, which now counts.
         attempt: u64,
     },
     /// A contender became a holder.
@@ -69,7 +69,7 @@ pub enum Event {
         grant: GrantNumber,
         /// The session that owned it.
         session: SessionNumber,
-        /// How.
+        /// How it ended.
         reason: EndReason,
     },
     /// A grant expired, and its lock stays blocked for the lock delay.
@@ -78,7 +78,7 @@ pub enum Event {
         lock: LockName,
         /// The grant that expired.
         grant: GrantNumber,
-        /// The delay.
+        /// The delay in milliseconds.
         delay_ms: u64,
     },
     /// A lock delay has ended.
@@ -88,7 +88,8 @@ pub enum Event {
         /// The grant that had expired.
         grant: GrantNumber,
     },
-    /// An administrator took a lock from those who held it, or ended a session that held it; each grant has an event of its own.
+    /// An administrator took a lock from its holders, or ended a session that held it. Each grant has its own event as
+    /// well.
     Broken {
         /// The lock.
         lock: LockName,
@@ -118,38 +119,38 @@ pub enum Event {
     NodeDeleted {
         /// Its path.
         path: Path,
-        /// The version that it had.
+        /// Its last version.
         version: i32,
     },
-    /// A child of a node was created or removed; it follows the child's own event.
+    /// A child of a node was created or removed. This event follows the child's own.
     ChildrenChanged {
         /// The parent's path.
         path: Path,
-        /// How often that has happened to it: its `cversion` now.
+        /// How often children have been created or removed: its `cversion` now.
         cversion: i32,
     },
-    /// An exclusive holder shares from now on.
+    /// An exclusive holder is shared from now on.
     Downgraded {
         /// The lock.
         lock: LockName,
         /// The grant.
         grant: GrantNumber,
     },
-    /// A shared holder waits until it is the only one.
+    /// A shared holder waits to become the only one.
     Upgrading {
         /// The lock.
         lock: LockName,
         /// The grant.
         grant: GrantNumber,
     },
-    /// A shared holder gave up waiting to be the only one, and goes on as before.
+    /// A shared holder stopped waiting to become the only one, and keeps its shared hold.
     UpgradeEnded {
         /// The lock.
         lock: LockName,
         /// The grant.
         grant: GrantNumber,
     },
-    /// An election has a leader with that value: a new one, right after its grant, or one that proclaims another value.
+    /// An election has a leader with this value: a new leader, right after its grant, or a proclamation.
     Proclaimed {
         /// The election.
         lock: LockName,
@@ -157,28 +158,28 @@ pub enum Event {
         grant: GrantNumber,
         /// Its token.
         token: FencingToken,
-        /// How often it has proclaimed: 0 for a new leader.
+        /// How often the leader has proclaimed: 0 for a new one.
         version: i32,
         /// The value.
         value: Value,
     },
-    /// The leader of an election no longer leads it.
+    /// An election lost its leader.
     Vacated {
         /// The election.
         lock: LockName,
         /// The grant that led it.
         grant: GrantNumber,
     },
-    /// Its owner holds a grant once more, or once less.
+    /// The number of holds of a grant changed.
     Holds {
         /// The lock.
         lock: LockName,
         /// The grant.
         grant: GrantNumber,
-        /// How many holds it has now.
+        /// How many it has now.
         holds: u64,
     },
-    /// An administrator set what a lock allows.
+    /// An administrator changed the settings of a lock.
     LockSet {
         /// The lock.
         lock: LockName,

@@ -1,15 +1,15 @@
-//! How a grant ends: given back, withdrawn, abandoned, expired; and the lock delay that may follow.
+//! How a grant ends: released, withdrawn, abandoned or expired; and the lock delay that may follow.
 
 use crate::{
     State,
     change::{Change, Effect},
     command::{Event, Outcome, Rejection},
-    holds::standing,
+    holds::hold_outcome,
     key_use::KeyUse,
     keys::ChangeKeys,
-    memory::Tombstone,
     read::GrantStatus,
     record::{Contender, NodeRole},
+    tombstones::Tombstone,
 };
 use fairhold_types::{
     EndReason, GrantId, GrantNumber, LockName, SessionId, SessionNumber, limits,
@@ -17,31 +17,31 @@ use fairhold_types::{
 };
 use std::collections::BTreeSet;
 
-/// What it costs to end one contender.
+/// The cost of ending one contender, in steps.
 const END_STEPS: u64 = 8;
 
-/// Who remembers a grant that ends.
+/// Where the tombstone of an ended grant is kept.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum TombstoneKeeper {
-    /// Its session, where it has a name and lives on.
+    /// In its session, if that is a named session that lives on.
     Session,
-    /// The table, because the session goes with it.
+    /// In the table, because the session ends too.
     Table,
 }
 
 impl Change<'_> {
-    /// Gives a grant back. An unknown id is remembered as ended, so that an acquire that arrives after it is refused: where the
-    /// caller says to which session it was to belong, for that session's life.
+    /// Gives a grant back. An unknown id is remembered as ended, so that an acquire that arrives later is refused. If
+    /// the caller names the session of the grant, that session remembers it for as long as it lives.
     pub(crate) fn release(&mut self, grant: GrantId, session: Option<SessionId>) -> Result<Effect, Rejection> {
         match self.state.use_of(&grant) {
             KeyUse::Grant(number) => Ok(self.release_live(number, grant)),
             KeyUse::Free => {
                 if session.is_none() {
-                    self.require_memory()?;
+                    self.require_tombstone_room()?;
                 }
                 Ok(self.remember_released(grant, session, Tombstone::Grant(EndReason::Released)))
             }
-            // It is remembered from now on: a caller whose acquire may still arrive can ask again for as long as that lasts.
+            // Its time starts again now: as long as its acquire may still arrive, the caller can repeat the release.
             KeyUse::Tombstone(_, what @ (Tombstone::Grant(_) | Tombstone::Broken { .. })) => {
                 let what = what.clone();
                 Ok(self.remember_released(grant, session, what))
@@ -64,19 +64,19 @@ impl Change<'_> {
             return Effect::Changed(Outcome::Done);
         }
         let locks = self.end_contender(number, reason, TombstoneKeeper::Session);
-        self.advance_all(locks);
+        self.grant_waiters(locks);
         Effect::Changed(Outcome::Done)
     }
 
-    /// Remembers that an id without a live grant was given back.
+    /// Remembers as released an id that has no live grant.
     fn remember_released(&mut self, grant: GrantId, session: Option<SessionId>, what: Tombstone) -> Effect {
         let Some(session) = session else {
-            self.state.memory.remember(grant, self.revision, what);
+            self.state.tombstones.remember(grant, self.revision, what);
             return Effect::Changed(Outcome::Done);
         };
         let open = self.state.session_by_id(&session).map(|session| (session.number, session.ended.floor()));
         match open {
-            // Whatever arrives for it later is refused by the floor, or because the session is gone.
+            // A later acquire is refused by the floor, or because the session has ended.
             None => Effect::Unchanged(Outcome::Nothing),
             Some((_, floor)) if Some(grant) <= floor => Effect::Unchanged(Outcome::Nothing),
             Some((number, _)) => {
@@ -87,7 +87,7 @@ impl Change<'_> {
         }
     }
 
-    /// A caller that still listens gives up: if it was granted by then, it is told that it holds.
+    /// The caller stops waiting. If the grant is held by now, the answer says so.
     pub(crate) fn withdraw(&mut self, grant: GrantId, attempt: u64) -> Result<Effect, Rejection> {
         let number = self.live_grant(&grant)?;
         let contender = self.contender(number);
@@ -95,18 +95,18 @@ impl Change<'_> {
             return Ok(Effect::Unchanged(Outcome::Nothing));
         }
         if contender.granted_at.is_some() {
-            return Ok(Effect::Unchanged(standing(contender, &grant)));
+            return Ok(Effect::Unchanged(hold_outcome(contender, &grant)));
         }
         let locks = self.end_contender(number, EndReason::Withdrawn, TombstoneKeeper::Session);
-        self.advance_all(locks);
+        self.grant_waiters(locks);
         Ok(Effect::Changed(Outcome::Done))
     }
 
-    /// A caller went away: its grant ends, queued or just held, unless it has attached again since.
+    /// The caller disconnected. Its grant ends, queued or held, unless a newer attempt has attached.
     pub(crate) fn abandon(&mut self, grant: GrantId, attempt: u64) -> Effect {
         let live = self.live_grant(&grant).ok();
         match live {
-            Some(number) if self.contender(number).attempt_of(&grant) > attempt && !planted::has(Bug::AbandonsNewerAttempt) => {
+            Some(number) if self.contender(number).attempt_of(&grant) > attempt && !abandons_newer_attempt() => {
                 Effect::Unchanged(Outcome::Nothing)
             }
             Some(number) if self.contender(number).holds() > 1 => {
@@ -115,16 +115,17 @@ impl Change<'_> {
             }
             Some(number) => {
                 let locks = self.end_contender(number, EndReason::Withdrawn, TombstoneKeeper::Session);
-                self.advance_all(locks);
+                self.grant_waiters(locks);
                 Effect::Changed(Outcome::Done)
             }
             None => Effect::Unchanged(Outcome::Nothing),
         }
     }
 
-    /// Ends the lock delays that are over.
+    /// Ends lock delays.
     pub(crate) fn end_cooling(&mut self, grants: &[GrantNumber]) -> Effect {
-        let (mut locks, mut judged) = (BTreeSet::new(), 0);
+        let mut locks = BTreeSet::new();
+        let mut judged = 0;
         for number in grants {
             if !self.has_room_to_end() {
                 break;
@@ -135,13 +136,13 @@ impl Change<'_> {
                 locks.extend(self.free_cooling(*number));
             }
         }
-        self.advance_all(locks);
+        self.grant_waiters(locks);
         self.judged(judged)
     }
 
-    /// Removes what cools, and says which locks may go on.
+    /// Removes the contenders of a cooling grant. Returns its locks, which may have a next grant now.
     pub(crate) fn free_cooling(&mut self, number: GrantNumber) -> Vec<LockName> {
-        let locks: Vec<LockName> = self.take_contenders(number).into_iter().map(|contender| contender.lock).collect();
+        let locks: Vec<LockName> = self.remove_contenders(number).into_iter().map(|contender| contender.lock).collect();
         self.step(END_STEPS * locks.len() as u64);
         for lock in &locks {
             self.events.push(Event::Cooled { lock: lock.clone(), grant: number });
@@ -149,16 +150,16 @@ impl Change<'_> {
         locks
     }
 
-    /// Ends a live grant: its contenders, its places and, where it was made for it alone, its session. Says which locks may go
-    /// on.
+    /// Ends a live grant: its contenders and, if it was made for this grant, its session. Returns its locks, which may
+    /// have a next grant now.
     pub(crate) fn end_contender(&mut self, number: GrantNumber, reason: EndReason, keeper: TombstoneKeeper) -> Vec<LockName> {
-        let contenders = self.take_contenders(number);
+        let contenders = self.remove_contenders(number);
         self.step(END_STEPS * contenders.len() as u64);
         for contender in &contenders {
-            let (lock, session) = (contender.lock.clone(), contender.session);
-            self.events.push(Event::Ended { lock, grant: number, session, reason });
-            self.tell_vacant(contender);
-            self.note_ended(contender, reason);
+            let lock = contender.lock.clone();
+            self.events.push(Event::Ended { lock, grant: number, session: contender.session, reason });
+            self.emit_vacated(contender);
+            self.record_ended(contender, reason);
         }
         if let Some(first) = contenders.first() {
             self.remember_ended(first, reason, keeper);
@@ -170,15 +171,15 @@ impl Change<'_> {
         contenders.into_iter().map(|contender| contender.lock).collect()
     }
 
-    /// Ends a held grant that expired, and leaves its contenders to block its locks until the delay is over.
+    /// Ends a held grant that expired. Its contenders stay and block its locks until the lock delay is over.
     pub(crate) fn cool_contender(&mut self, number: GrantNumber, keeper: TombstoneKeeper) {
         let held = self.contender(number).clone();
-        self.alter(number, |contender| {
+        self.update_contenders(number, |contender| {
             contender.cooling = true;
             contender.upgrading = false;
-            // They are remembered with what has ended, and must not count twice.
+            // These are remembered as ended now, and must not count twice.
             contender.keys = ChangeKeys::default();
-            contender.more = Vec::new();
+            contender.further_holds = Vec::new();
         });
         for path in self.paths_of(number) {
             if let Some(node) = self.state.tree.get_mut(&path) {
@@ -195,15 +196,19 @@ impl Change<'_> {
             self.step(END_STEPS);
             let expired = self.contender_in(&lock, number).clone();
             self.state.unindex_cooling(&expired);
-            self.note_ended(&expired, EndReason::Expired);
-            let (session, reason) = (contender.session, EndReason::Expired);
-            self.events.push(Event::Ended { lock: lock.clone(), grant: number, session, reason });
-            self.tell_vacant(&expired);
+            self.record_ended(&expired, EndReason::Expired);
+            self.events.push(Event::Ended {
+                lock: lock.clone(),
+                grant: number,
+                session: contender.session,
+                reason: EndReason::Expired,
+            });
+            self.emit_vacated(&expired);
             self.events.push(Event::Cooling { lock, grant: number, delay_ms: contender.lock_delay_ms });
         }
     }
 
-    /// The number of a live grant, or how it ended, or that there is none.
+    /// The number of a live grant; otherwise how it ended, or that it is unknown.
     pub(crate) fn live_grant(&self, grant: &GrantId) -> Result<GrantNumber, Rejection> {
         match self.state.grant(grant) {
             GrantStatus::Live(contender) => Ok(contender.number),
@@ -215,32 +220,34 @@ impl Change<'_> {
     pub(crate) fn contender(&self, number: GrantNumber) -> &Contender {
         match self.state.contender(number) {
             Some(contender) => contender,
-            None => unreachable!("the index names grant #{number} and the tree has no contender of it"),
+            None => unreachable!("the index has grant #{number}, but the tree has no contender of it"),
         }
     }
 
-    /// The contender of a grant that has one lock, to change what does not count; `alter` changes all of it.
+    /// The contender of a grant with one lock, to change fields that do not count in its weight. `update_contenders`
+    /// can change all fields.
     pub(crate) fn contender_mut(&mut self, number: GrantNumber) -> &mut Contender {
         let path = self.state.index.contenders.get(&number);
         match path.and_then(|path| self.state.tree.get_mut(path)).map(|node| &mut node.role) {
             Some(NodeRole::Contender(contender)) => contender,
             Some(NodeRole::Data | NodeRole::Lock(_)) | None => {
-                unreachable!("the index names grant #{number} and the tree has no contender of it")
+                unreachable!("the index has grant #{number}, but the tree has no contender of it")
             }
         }
     }
 
-    /// Whether one more id could be remembered when it ends: every live grant has its room reserved, so that ending never
-    /// fails.
-    pub(crate) fn require_memory(&self) -> Result<(), Rejection> {
+    /// Refuses if one more id could not be remembered when it ends. Room is reserved for every live grant, so ending
+    /// one never fails.
+    pub(crate) fn require_tombstone_room(&self) -> Result<(), Rejection> {
         let index = &self.state.index;
-        let reserved = self.state.memory.len() + index.grants.len() + index.session_keys.len() + index.change_keys.len();
+        let reserved = self.state.tombstones.len() + index.grants.len() + index.session_keys.len() + index.change_keys.len();
         if reserved < limits::REMEMBERED_MAX { Ok(()) } else { Err(Rejection::MemoryFull { max: limits::REMEMBERED_MAX as u64 }) }
     }
 
     fn remember_ended(&mut self, contender: &Contender, reason: EndReason, keeper: TombstoneKeeper) {
         let session = contender.session;
-        // A session that has ended remembers nothing, also where its grants end otherwise before its pieces come to them.
+        // An ended session remembers nothing, even if one of its grants ends in another way before the pieces of its
+        // end reach it.
         let in_session = match keeper {
             TombstoneKeeper::Session => !contender.anonymous && self.state.sessions.contains_key(&session),
             TombstoneKeeper::Table => false,
@@ -249,7 +256,7 @@ impl Change<'_> {
             if in_session {
                 self.remember_in_session(session, id, reason);
             } else {
-                self.state.memory.remember(id, self.revision, Tombstone::Grant(reason));
+                self.state.tombstones.remember(id, self.revision, Tombstone::Grant(reason));
             }
         }
         contender.keys.iter().for_each(|key| self.remember_write(*key));
@@ -257,20 +264,25 @@ impl Change<'_> {
 }
 
 impl State {
-    /// How a grant ended, as long as it is remembered.
+    /// How a grant ended, while that is remembered.
     pub(crate) fn ended_reason(&self, grant: &GrantId) -> Option<EndReason> {
-        if let Some(session) = self.memory.in_session.get(grant).and_then(|number| self.sessions.get(number)) {
+        if let Some(session) = self.tombstones.in_session.get(grant).and_then(|number| self.sessions.get(number)) {
             return session.ended.get(grant);
         }
-        match self.memory.get(grant)? {
+        match self.tombstones.get(grant)? {
             Tombstone::Grant(reason) => Some(*reason),
             Tombstone::Broken { .. } => Some(EndReason::Broken),
             Tombstone::Session | Tombstone::Write { .. } => None,
         }
     }
 
-    /// The refusal of a grant that has ended so.
+    /// The rejection for a grant that ended this way.
     pub(crate) fn grant_ended(&self, grant: &GrantId, reason: EndReason) -> Rejection {
         Rejection::GrantEnded { reason, note: self.break_note(grant) }
     }
+}
+
+/// Always false, except with the planted bug.
+fn abandons_newer_attempt() -> bool {
+    planted::has(Bug::AbandonsNewerAttempt)
 }

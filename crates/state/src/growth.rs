@@ -1,4 +1,4 @@
-//! What a command may add to the state: each command that lets it grow must fit into the budget (`budget`).
+//! How a command may grow the state: what it adds must fit into the budget (`budget`).
 
 use crate::{
     State,
@@ -6,71 +6,71 @@ use crate::{
     change::{Change, Effect},
     command::{Command, Operation, Outcome, Rejection, Transact},
     record::Revocation,
-    weight::of_word,
+    weight::revocation_weight,
 };
 use fairhold_types::NodeId;
 
-/// The state before a command that there may be no room for.
-pub(crate) struct Judgement {
+/// The state before a command that might exceed the budget.
+pub(crate) struct BudgetCheck {
     before: State,
     room: Room,
 }
 
 impl State {
-    /// How many bytes it counts (`weight`).
+    /// How many bytes the state counts (`weight`).
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.lasting_bytes() + self.memory.bytes()
+        self.lasting_bytes() + self.tombstones.bytes()
     }
 
-    /// The same without what is remembered for a minute.
+    /// The same without the tombstones, which last a minute.
     fn lasting_bytes(&self) -> u64 {
         self.tree.bytes() + self.sessions.bytes() + self.history.bytes() + self.statistics.bytes() + self.pending.bytes()
     }
 
-    /// How many bytes it may count; none before a node has said what it can hold.
+    /// The budget in bytes; `None` until a node has reported its capacity.
     #[must_use]
     pub fn bytes_max(&self) -> Option<u64> {
         self.budget.bytes_max
     }
 
-    /// What a node has said that it can hold.
+    /// The capacity that a node has reported.
     #[must_use]
     pub fn capacity_of(&self, node: NodeId) -> Option<u64> {
         self.budget.capacities.get(&node).copied()
     }
 
-    /// What it counts is what a walk over all of it counts.
+    /// Compares the running counts with a walk over all tables.
     pub(crate) fn check_bytes(&self) -> Result<(), String> {
         for (what, counted, found) in [
             ("nodes", self.tree.bytes(), self.tree.recounted()),
             ("sessions", self.sessions.bytes(), self.sessions.recounted()),
-            ("remembered ids", self.memory.bytes(), self.memory.recounted()),
-            ("times of holding", self.history.bytes(), self.history.recounted()),
-            ("locks' numbers", self.statistics.bytes(), self.statistics.recounted()),
+            ("tombstones", self.tombstones.bytes(), self.tombstones.recounted()),
+            ("history entries", self.history.bytes(), self.history.recounted()),
+            ("lock statistics", self.statistics.bytes(), self.statistics.recounted()),
             ("pieces of pending work", self.pending.bytes(), self.pending.recounted()),
         ] {
             if counted != found {
-                return Err(format!("the {what} count {counted} bytes, and are {found}"));
+                return Err(format!("the {what} count {counted} bytes, but a walk finds {found}"));
             }
         }
         if self.budget.bytes_max != self.budget.capacities.values().min().copied() {
-            return Err("the budget is not the least that a node can hold".to_owned());
+            return Err("the budget is not the smallest capacity of a node".to_owned());
         }
         Ok(())
     }
 
-    /// Keeps the state as it is where there may be no room for what a command adds, so that it can be judged when it is done.
-    /// Far from the budget that is nothing but a sum. In a box, so that a command that needs none moves one word.
-    pub(crate) fn judgement(&self, command: &Command) -> Option<Box<Judgement>> {
+    /// Keeps a copy of the state if the command might exceed the budget, so that the result can be checked and
+    /// reverted. Far from the budget this costs only a sum. Boxed, so that a command without a check moves one word.
+    pub(crate) fn budget_check(&self, command: &Command) -> Option<Box<BudgetCheck>> {
         let bytes_max = self.budget.bytes_max?;
         let room = command.room();
-        let near = self.bytes().saturating_add(command.growth_at_most()) > room.created_max(bytes_max);
-        (near && room != Room::Always && !self.is_freed_by(command)).then(|| Box::new(Judgement { before: self.clone(), room }))
+        let near = self.bytes().saturating_add(command.growth_max()) > room.created_max(bytes_max);
+        (near && room != Room::Always && !self.is_freed_by(command)).then(|| Box::new(BudgetCheck { before: self.clone(), room }))
     }
 
-    /// Whether a command that may also only be remembered ends somebody's grant, or removes nodes: a small node counts less than
-    /// the key of its removal.
+    /// Whether a command that normally only adds a tombstone ends a grant or removes nodes. Such a command passes,
+    /// although a small node counts less than the key of its removal.
     fn is_freed_by(&self, command: &Command) -> bool {
         if let Command::Transact(transact) = command {
             let removes = |operations: &[Operation]| {
@@ -86,22 +86,24 @@ impl State {
         }
     }
 
-    /// Refuses a word for this many holders if the budget has no room for all of them. Later commands tell most of the holders.
-    pub(crate) fn require_room_for_words(&self, holders: usize, word: &Revocation) -> Result<(), Rejection> {
-        let (used, Some(max)) = (self.bytes(), self.budget.bytes_max) else { return Ok(()) };
-        let words = of_word(word).saturating_mul(holders as u64);
-        if used.saturating_add(words) > max { Err(Rejection::StateFull { used, max }) } else { Ok(()) }
+    /// Refuses a revocation if the budget has no room for it at all holders. Later commands reach most of them.
+    pub(crate) fn require_room_for_revocations(&self, holders: usize, revocation: &Revocation) -> Result<(), Rejection> {
+        let Some(max) = self.budget.bytes_max else { return Ok(()) };
+        let used = self.bytes();
+        let bytes = revocation_weight(revocation).saturating_mul(holders as u64);
+        if used.saturating_add(bytes) > max { Err(Rejection::StateFull { used, max }) } else { Ok(()) }
     }
 
     /// Reverts a command that exceeds the budget.
-    pub(crate) fn judge(&mut self, judgement: Judgement) -> Result<(), Rejection> {
-        let Judgement { before, room } = judgement;
+    pub(crate) fn enforce_budget(&mut self, budget_check: BudgetCheck) -> Result<(), Rejection> {
+        let BudgetCheck { before, room } = budget_check;
         let Some(max) = self.budget.bytes_max else { return Ok(()) };
-        // A time of holding that comes into the history stops nobody: that has a bound of its own.
-        let (now, then) = (self.history.bytes(), before.history.bytes());
+        // Entries in the history do not count here: the history has a bound of its own.
+        let history = self.history.bytes();
+        let history_before = before.history.bytes();
         let bytes = self.bytes();
-        let grew = bytes - now > before.bytes() - then;
-        let lasts = self.lasting_bytes() - now > before.lasting_bytes() - then;
+        let grew = bytes - history > before.bytes() - history_before;
+        let lasts = self.lasting_bytes() - history > before.lasting_bytes() - history_before;
         let created = matches!(room, Room::Created | Room::Written) && lasts;
         let full = (grew && bytes > max) || (created && bytes > room.created_max(max));
         if !full {
@@ -114,7 +116,7 @@ impl State {
 }
 
 impl Change<'_> {
-    /// Notes what a node can hold.
+    /// Records the capacity of a node.
     pub(crate) fn note_capacity(&mut self, node: NodeId, bytes: u64) -> Effect {
         if self.state.capacity_of(node) == Some(bytes) {
             return Effect::Unchanged(Outcome::Nothing);
@@ -125,7 +127,7 @@ impl Change<'_> {
 }
 
 impl Command {
-    /// How far it may fill the state.
+    /// How much of the budget it may fill.
     pub(crate) fn room(&self) -> Room {
         match self {
             Command::Transact(_) => Room::Written,
@@ -141,7 +143,7 @@ impl Command {
             Command::FormCluster { .. }
             | Command::CloseSession { .. }
             | Command::ExpireSession { .. }
-            // It lets others in, and leaves a time of holding: these have a bound of their own.
+            // It lets others in and adds to the history. Both have bounds of their own.
             | Command::Downgrade { key: None, .. }
             | Command::Withdraw { .. }
             | Command::Abandon { .. }
@@ -158,7 +160,7 @@ impl Command {
         }
     }
 
-    /// Whether it may create or enlarge something that stays.
+    /// Whether it may create or enlarge something that lasts.
     #[must_use]
     pub fn creates(&self) -> bool {
         if let Command::Transact(transact) = self {
@@ -168,14 +170,14 @@ impl Command {
         matches!(self.room(), Room::Created | Room::Written)
     }
 
-    /// More bytes than it can add.
-    pub(crate) fn growth_at_most(&self) -> u64 {
+    /// An upper bound of the bytes that it can add.
+    pub(crate) fn growth_max(&self) -> u64 {
         if let Command::Transact(transact) = self {
             of_transaction(transact)
         } else if let Command::Acquire(acquire) = self {
             GROWTH_AT_ONCE * (1 + acquire.wants.len() as u64)
         } else if let Command::Revoke(_) = self {
-            // Each holder may be told a word.
+            // It may add a revocation to each holder.
             u64::MAX
         } else {
             GROWTH_AT_ONCE
@@ -195,7 +197,7 @@ mod tests {
     use fairhold_types::{Path, time::WallMillis};
 
     #[test]
-    fn each_operation_of_a_transaction_may_make_a_node() {
+    fn each_operation_of_a_transaction_may_create_a_node() {
         let put = |name: &str| Operation::Put {
             path: Path::root().child(name),
             value: Vec::new().into(),
@@ -204,7 +206,7 @@ mod tests {
         };
         let growth = |then: Vec<Operation>, otherwise: Option<Vec<Operation>>| {
             let at = WallMillis(0);
-            Command::Transact(Transact { key: None, conditions: Vec::new(), then, otherwise, at }).growth_at_most()
+            Command::Transact(Transact { key: None, conditions: Vec::new(), then, otherwise, at }).growth_max()
         };
         let one = growth(vec![put("a")], None);
         assert!(one >= 2 * GROWTH_AT_ONCE, "{one}");

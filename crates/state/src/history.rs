@@ -1,9 +1,10 @@
-//! Who held a lock, from when to when, and how it ended: for people, and bounded in number for each lock and over all.
+//! The history of each lock: who held it, from when to when, and how that ended. It is for people, and bounded for each
+//! lock and over all.
 //!
-//! A grant that changes its mode leaves one entry for each mode, so that a query for an earlier time returns the mode and the
-//! token of that time. Only those who held are here: one who gave up waiting would push out what is looked for. What is kept
-//! grows old by the leader's verdict alone (`Command::ForgetHistory`). Wall times are shown and compared for people; no rule
-//! reads one. A lock's history stays when its node goes.
+//! A grant that changes its mode leaves one entry for each mode, so that a query for an earlier time returns the mode
+//! and the token of that time. Only grants that held are recorded: withdrawn waiters would push out what readers look
+//! for. Entries expire only by the leader's verdict (`Command::ForgetHistory`). Wall times are for people; no rule
+//! reads them. A lock's history outlives its node.
 
 use crate::{
     record::Moment,
@@ -19,10 +20,10 @@ use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Times of holding that go for one that comes, where they count too many bytes.
+/// At most this many old entries are dropped for each new one while the history counts too many bytes.
 const TRIMMED_MAX: usize = 4;
 
-/// One time of holding in one mode, without its end.
+/// One holding period in one mode, without its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {
     /// The lock.
@@ -31,9 +32,9 @@ pub struct Holding {
     pub number: GrantNumber,
     /// Its session's public number.
     pub session: SessionNumber,
-    /// Who owned it.
+    /// Its owner, for people to read.
     pub owner: String,
-    /// Alone or shared.
+    /// The mode in this period.
     pub mode: Mode,
     /// The number of permits.
     pub permits: u32,
@@ -41,51 +42,52 @@ pub struct Holding {
     pub token: FencingToken,
     /// When it queued.
     pub queued_at: WallMillis,
-    /// When it was granted, or took this mode.
+    /// When it was granted, or changed to this mode.
     pub from: Moment,
 }
 
-/// How a time of holding ended.
+/// The end of a holding period.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ending {
-    /// When. A lock delay comes after it.
+    /// When it ended. A lock delay comes after it.
     pub to: Moment,
-    /// How.
+    /// How it ended.
     pub how: HoldingEnd,
-    /// Which administrator ended it, in words; empty where none did.
+    /// The administrator's client that ended it; empty if none did.
     pub by: String,
-    /// Why, in his words; may be empty.
+    /// The administrator's reason; may be empty.
     pub reason: String,
 }
 
-/// A time of holding that is over.
+/// A finished holding period.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Past {
+pub(crate) struct PastHolding {
     pub(crate) holding: Holding,
     pub(crate) ending: Ending,
 }
 
-/// A place in a lock's history: the newest end first, and those who hold before all.
+/// The position of an entry in a lock's history, which lists current holders first and then the newest end first. It
+/// stays valid when the entry is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HistoryKey {
-    /// When it ended; the greatest revision for one who holds.
+    /// When it ended; the greatest revision for a current holder.
     pub ended: Revision,
-    /// Which grant.
+    /// The grant.
     pub number: GrantNumber,
 }
 
 impl HistoryKey {
-    /// Behind everything.
+    /// After every entry.
     pub(crate) const END: HistoryKey = HistoryKey { ended: Revision(u64::MAX), number: GrantNumber(u64::MAX) };
 }
 
-/// All that is kept of those who held.
+/// The finished holding periods of all locks.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct History {
-    pub(crate) table: Weighed<(LockName, HistoryKey), Arc<Past>>,
-    /// The same by age: a cache.
+    pub(crate) table: Weighed<(LockName, HistoryKey), Arc<PastHolding>>,
+    /// The entries by age: a cache.
     pub(crate) by_age: OrdSet<(HistoryKey, LockName)>,
-    /// How many each lock has: a cache.
+    /// The number of entries of each lock: a cache.
     counts: OrdMap<LockName, usize>,
 }
 
@@ -94,7 +96,7 @@ impl History {
         self.table.len()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Past>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<PastHolding>> {
         self.table.values()
     }
 
@@ -102,8 +104,8 @@ impl History {
         self.counts.get(lock).copied().unwrap_or(0)
     }
 
-    /// Keeps one more, within no bounds yet.
-    pub(crate) fn insert(&mut self, past: Arc<Past>) {
+    /// Adds an entry. `trim` enforces the bounds.
+    pub(crate) fn insert(&mut self, past: Arc<PastHolding>) {
         let lock = past.holding.lock.clone();
         let key = HistoryKey { ended: past.ending.to.revision, number: past.holding.number };
         if self.table.insert((lock.clone(), key), past).is_none() {
@@ -112,18 +114,18 @@ impl History {
         }
     }
 
-    /// How many bytes all of it counts together.
+    /// The bytes that all entries count.
     pub(crate) fn bytes(&self) -> u64 {
         self.table.bytes()
     }
 
-    /// The same, by a walk over all of it.
+    /// The same, recounted by a walk over all entries.
     pub(crate) fn recounted(&self) -> u64 {
         self.table.recounted()
     }
 
-    /// Drops the oldest beyond the bounds, and says of which locks. Of those beyond `bytes_max` it drops a few at a time: each
-    /// time of holding that comes makes room for more than itself.
+    /// Drops the oldest entries beyond the bounds, and returns their locks. Beyond `bytes_max` it drops a few at a
+    /// time: each new entry makes room for more than itself.
     pub(crate) fn trim(&mut self, lock: &LockName, bytes_max: u64) -> Vec<LockName> {
         let mut dropped = Vec::new();
         while self.count(lock) > HISTORY_PER_LOCK_MAX
@@ -142,7 +144,7 @@ impl History {
         dropped
     }
 
-    /// Drops those that ended up to that revision, so many at most, and says of which locks.
+    /// Drops entries that ended up to this revision, `HISTORY_FORGOTTEN_MAX` at most, and returns their locks.
     pub(crate) fn forget(&mut self, through: Revision) -> Vec<LockName> {
         let old = self.by_age.iter().take_while(|(key, _)| key.ended <= through).take(HISTORY_FORGOTTEN_MAX);
         let old: Vec<_> = old.cloned().collect();
@@ -151,31 +153,31 @@ impl History {
     }
 
     fn remove(&mut self, lock: &LockName, key: HistoryKey) {
-        let place = (lock.clone(), key);
-        if self.table.remove(&place).is_none() {
+        let entry = (lock.clone(), key);
+        if self.table.remove(&entry).is_none() {
             return;
         }
-        self.by_age.remove(&(key, place.0));
+        self.by_age.remove(&(key, entry.0));
         match self.count(lock) {
             0 | 1 => drop(self.counts.remove(lock)),
             more => drop(self.counts.insert(lock.clone(), more - 1)),
         }
     }
 
-    /// Of one lock, the oldest end first.
+    /// The entries of a lock, the oldest end first.
     pub(crate) fn of_lock<'a>(
         &'a self,
         lock: &LockName,
-    ) -> impl DoubleEndedIterator<Item = (HistoryKey, &'a Arc<Past>)> + use<'a> {
+    ) -> impl DoubleEndedIterator<Item = (HistoryKey, &'a Arc<PastHolding>)> + use<'a> {
         self.of_lock_before(lock, HistoryKey::END)
     }
 
-    /// Those before a place, the oldest end first.
+    /// The entries of a lock before a key, the oldest end first.
     pub(crate) fn of_lock_before<'a>(
         &'a self,
         lock: &LockName,
         end: HistoryKey,
-    ) -> impl DoubleEndedIterator<Item = (HistoryKey, &'a Arc<Past>)> + use<'a> {
+    ) -> impl DoubleEndedIterator<Item = (HistoryKey, &'a Arc<PastHolding>)> + use<'a> {
         let first = HistoryKey { ended: Revision(0), number: GrantNumber(0) };
         self.table.range((lock.clone(), first)..(lock.clone(), end)).map(|((_, key), past)| (*key, past))
     }
@@ -185,31 +187,32 @@ impl History {
         oldest.map(|(key, _)| key)
     }
 
-    /// Whether the caches say the same as the table, and the bounds hold.
+    /// Checks that the caches equal the table and that the bounds hold.
     pub(crate) fn check(&self, revision: Revision) -> Result<(), String> {
         let mut counts: OrdMap<LockName, usize> = OrdMap::new();
         for ((lock, key), past) in self.table.iter() {
             *counts.entry(lock.clone()).or_default() += 1;
-            let (from, to) = (past.holding.from.revision, past.ending.to.revision);
+            let from = past.holding.from.revision;
+            let to = past.ending.to.revision;
             let kept_well = past.holding.lock == *lock && to == key.ended && past.holding.number == key.number;
             if !kept_well || !self.by_age.contains(&(*key, lock.clone())) {
-                return Err(format!("the history keeps #{} of {lock} in the wrong place", key.number));
+                return Err(format!("the history has #{} of {lock} under the wrong key", key.number));
             }
             if from >= to || to > revision || from.0 < past.holding.number.0 {
                 return Err(format!("the history says that #{} held {lock} from @{from} to @{to}", key.number));
             }
         }
         if counts != self.counts || self.by_age.len() != self.table.len() {
-            return Err("the history's caches differ from what it keeps".to_owned());
+            return Err("the history's caches differ from its table".to_owned());
         }
         if self.len() > HISTORY_MAX || self.counts.values().any(|count| *count > HISTORY_PER_LOCK_MAX) {
-            return Err(format!("the history keeps {} times of holding, or too many of one lock", self.len()));
+            return Err(format!("the history has {} entries, or too many of one lock", self.len()));
         }
         Ok(())
     }
 }
 
-impl Weigh<(LockName, HistoryKey)> for Arc<Past> {
+impl Weigh<(LockName, HistoryKey)> for Arc<PastHolding> {
     fn key_weight((lock, _): &(LockName, HistoryKey)) -> u64 {
         len(lock.as_str())
     }
@@ -219,8 +222,8 @@ impl Weigh<(LockName, HistoryKey)> for Arc<Past> {
     }
 }
 
-/// Who ended a time of holding, and why: the part of it that is written down later.
-pub(crate) fn who_ended_weight(past: &Past) -> u64 {
+/// The weight of the fields that are set after the entry was added: who ended it, and why.
+pub(crate) fn who_ended_weight(past: &PastHolding) -> u64 {
     len(&past.ending.by) + len(&past.ending.reason)
 }
 
@@ -228,7 +231,7 @@ pub(crate) fn who_ended_weight(past: &Past) -> u64 {
 mod tests {
     use super::*;
 
-    fn past(lock: &str, ended: u64) -> Arc<Past> {
+    fn past(lock: &str, ended: u64) -> Arc<PastHolding> {
         let moment = |revision: u64| Moment { revision: Revision(revision), at: WallMillis(revision) };
         let holding = Holding {
             lock: LockName::parse(lock).unwrap(),
@@ -242,11 +245,11 @@ mod tests {
             from: moment(ended - 1),
         };
         let ending = Ending { to: moment(ended), how: HoldingEnd::Released, by: String::new(), reason: String::new() };
-        Arc::new(Past { holding, ending })
+        Arc::new(PastHolding { holding, ending })
     }
 
     #[test]
-    fn over_all_locks_the_oldest_goes_where_there_is_no_room() {
+    fn beyond_the_bound_over_all_locks_the_oldest_entry_is_dropped() {
         let mut history = History::default();
         let locks = HISTORY_MAX / HISTORY_PER_LOCK_MAX + 1;
         let mut ended = 1;
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_room_in_bytes_a_few_go_at_a_time() {
+    fn beyond_the_bound_in_bytes_a_few_entries_are_dropped_at_a_time() {
         let mut history = History::default();
         (2..12).for_each(|ended| history.insert(past("a", ended)));
         let a = LockName::parse("a").unwrap();
@@ -272,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn one_verdict_forgets_no_more_than_it_may() {
+    fn one_verdict_forgets_a_bounded_number_of_entries() {
         let mut history = History::default();
         for ended in 2..=HISTORY_FORGOTTEN_MAX as u64 + 3 {
             history.insert(past(if ended % 2 == 0 { "a" } else { "b" }, ended));

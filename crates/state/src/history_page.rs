@@ -1,4 +1,4 @@
-//! A lock's history, page by page: its holders, then its former holders, the newest end first.
+//! A lock's history, page by page: its current holders, then its former holders, the newest end first.
 
 use crate::{
     State,
@@ -9,25 +9,25 @@ use crate::{
 use fairhold_types::{LockName, Revision, limits::PAGE_MAX, time::WallMillis};
 use std::fmt;
 
-/// What is asked of a lock's history.
+/// A query of a lock's history.
 #[derive(Debug, Clone)]
 pub struct HistoryQuery {
     /// The lock.
     pub lock: LockName,
     /// Only the holders at this time.
     pub when: Option<When>,
-    /// The page begins after this.
+    /// Only entries after this key.
     pub after: Option<HistoryKey>,
-    /// How many at most; 1 to `PAGE_MAX`.
+    /// The maximum number of entries, 1 to `PAGE_MAX`.
     pub limit: usize,
 }
 
 /// The point in time of a query. A grant that begins at that point counts as a holder; a grant that ends at it does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
-    /// By the times that rode in the commands.
+    /// A wall time, compared with the times in the commands.
     At(WallMillis),
-    /// By revision, which is exact.
+    /// A revision, which is exact.
     Revision(Revision),
 }
 
@@ -36,7 +36,7 @@ pub enum When {
 pub struct HistoryEntry {
     /// The holder, and since when it held.
     pub holding: Holding,
-    /// How it ended; none while it holds.
+    /// How it ended; `None` while it holds.
     pub ending: Option<Ending>,
 }
 
@@ -45,12 +45,12 @@ pub struct HistoryEntry {
 pub struct HistoryPage {
     /// The entries, the newest end first.
     pub items: Vec<HistoryEntry>,
-    /// Where the next page begins; none after the last.
+    /// The key after which the next page begins; `None` on the last page.
     pub next: Option<HistoryKey>,
 }
 
 impl When {
-    /// Whether somebody held then who held from one moment to another, or still does.
+    /// Whether the point is in a holding period.
     fn is_within(self, from: Moment, to: Option<Moment>) -> bool {
         match self {
             When::At(at) => from.at <= at && to.is_none_or(|to| at < to.at),
@@ -59,10 +59,11 @@ impl When {
     }
 }
 
-/// An entry with its place; `None` for what was looked at and does not belong to the listing.
+/// A visited entry with its key; `None` if it does not match the query.
 type Found = Option<(HistoryKey, HistoryEntry)>;
 
-/// A page in the making. It looks at so many entries at a time, and the caller can let other tasks run in between.
+/// A page under construction. It visits a given number of entries at a time, so that the caller can let other tasks run
+/// in between.
 pub struct HistoryListing<'a> {
     limit: usize,
     entries: Box<dyn Iterator<Item = Found> + Send + 'a>,
@@ -76,10 +77,10 @@ impl fmt::Debug for HistoryListing<'_> {
 }
 
 impl HistoryListing<'_> {
-    /// Looks at so many more entries, and says whether the page is complete.
+    /// Visits `count` more entries. Returns whether the page is complete.
     pub fn look_at(&mut self, count: usize) -> bool {
         for _ in 0..count {
-            // One more than the page has tells whether there is a next one.
+            // One entry beyond the page shows that there is a next page.
             if self.found.len() > self.limit {
                 return true;
             }
@@ -89,7 +90,7 @@ impl HistoryListing<'_> {
         false
     }
 
-    /// The page.
+    /// The finished page.
     #[must_use]
     pub fn into_page(mut self) -> HistoryPage {
         let has_more = self.found.len() > self.limit;
@@ -100,7 +101,8 @@ impl HistoryListing<'_> {
 }
 
 impl State {
-    /// One page of a lock's history. A hold that ends between two pages may be on both, as a current and as a former one.
+    /// One page of a lock's history. A hold that ends between two pages may be on both, as a current and as a former
+    /// one.
     #[must_use]
     pub fn history(&self, query: &HistoryQuery) -> HistoryPage {
         let mut listing = self.history_listing(query);
@@ -108,7 +110,7 @@ impl State {
         listing.into_page()
     }
 
-    /// The same in the making.
+    /// The page, to be built step by step.
     #[must_use]
     pub fn history_listing<'a>(&'a self, query: &'a HistoryQuery) -> HistoryListing<'a> {
         let end = query.after.unwrap_or(HistoryKey::END);
@@ -127,7 +129,7 @@ impl State {
         HistoryListing { limit: query.limit.clamp(1, PAGE_MAX), entries, found: Vec::new() }
     }
 
-    /// The holders of a lock before a place in its history, the newest first.
+    /// The holders of a lock before a key in its history, the newest first.
     fn holders_before<'a>(&'a self, lock: &LockName, end: HistoryKey) -> impl Iterator<Item = &'a Contender> + Send + use<'a> {
         let queue = self.index.queues.get_key_value(lock).filter(|_| end.ended == HistoryKey::END.ended);
         queue.into_iter().flat_map(move |(lock, queue)| {

@@ -1,22 +1,23 @@
-//! The holders of one lock by token and by owner, so that a fence or a reentrant acquire never walks over all of them.
+//! The holders of one lock by token and by owner, so that fences and reentrant acquires need not walk over all of them.
 //!
-//! A lock with few holders has none: looking at each is cheaper than keeping it.
+//! A lock with few holders has no index: a scan is cheaper than maintaining one.
 
 use crate::record::Contender;
 use fairhold_types::{FencingToken, GrantNumber, SessionNumber};
 use imbl::{OrdMap, OrdSet};
 use std::{cmp::Reverse, sync::Arc};
 
-/// A lock with at most this many holders has no index of them: they are looked at one by one.
+/// A lock with at most this many holders has no index.
 pub(crate) const HOLDERS_SCANNED_MAX: usize = 16;
 
-/// The session of a holder, and its owner where the caller named one.
+/// The session of a holder, and its owner if the caller named one.
 type Owner = (SessionNumber, Option<Arc<str>>);
 
-/// The holders of one lock. Cooling ones are left out: their tokens are dead, and nobody adds a hold to them.
+/// The holders of one lock, except cooling ones: their tokens are no longer valid, and no hold can be added to them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct HolderIndex {
-    /// The grants that hold with each token. Those of one token were granted by one command: they are some hundreds at most.
+    /// The grants that hold with each token. One command grants all holders of a token, so these are some hundreds at
+    /// most.
     tokens: OrdSet<(FencingToken, GrantNumber)>,
     /// The grants of each owner, the one with the most permits first.
     owners: OrdMap<Owner, OrdSet<(Reverse<u32>, GrantNumber)>>,
@@ -30,7 +31,7 @@ impl HolderIndex {
     }
 
     pub(crate) fn remove(&mut self, holder: &Contender) {
-        // A holder that cools has no token any more: the revision of its grant is what it had.
+        // A cooling holder no longer has a token; its token was the revision of its grant.
         let Some(revision) = holder.granted_at else { return };
         self.tokens.remove(&(FencingToken(revision.0), holder.number));
         let owner = owner_of(holder);
@@ -42,7 +43,7 @@ impl HolderIndex {
         }
     }
 
-    /// The grants that hold with that token.
+    /// The grants that hold with this token.
     pub(crate) fn with_token(&self, token: FencingToken) -> impl Iterator<Item = GrantNumber> + '_ {
         let range = (token, GrantNumber(0))..=(token, GrantNumber(u64::MAX));
         self.tokens.range(range).map(|(_, number)| *number)
@@ -53,7 +54,7 @@ impl HolderIndex {
         self.tokens.iter().rev().map(|(_, number)| *number)
     }
 
-    /// Of an owner's grants the one with the most permits; among equals the oldest.
+    /// The owner's grant with the most permits; among equals, the oldest.
     pub(crate) fn grant_of(&self, session: SessionNumber, owner: Option<&str>) -> Option<GrantNumber> {
         let grants = self.owners.get(&(session, owner.map(Arc::from)))?;
         grants.get_min().map(|(_, number)| *number)

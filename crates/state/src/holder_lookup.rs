@@ -1,4 +1,4 @@
-//! Keeps the index of the holders of a lock (`holder_index`) true.
+//! Maintains the index of a lock's holders (`holder_index`).
 
 use crate::{
     State,
@@ -9,7 +9,7 @@ use fairhold_types::LockName;
 use std::sync::Arc;
 
 impl State {
-    /// Follows a lock's holders: one was added, and there are so many now.
+    /// Adds a holder to the index. `holders`: how many the lock has now.
     pub(crate) fn index_holder(&mut self, holder: &Contender, holders: usize) {
         if holders > HOLDERS_SCANNED_MAX {
             match self.index.queues.get_mut(&holder.lock).and_then(|queue| queue.by_holder.as_mut()) {
@@ -19,7 +19,7 @@ impl State {
         }
     }
 
-    /// Follows a lock's holders: one was removed from the tree.
+    /// Removes a holder that is no longer in the tree.
     pub(crate) fn unindex_holder(&mut self, holder: &Contender) {
         let Some(queue) = self.index.queues.get_mut(&holder.lock) else { return };
         if queue.holders.len() <= HOLDERS_SCANNED_MAX {
@@ -29,7 +29,7 @@ impl State {
         }
     }
 
-    /// Follows a lock's holders: one cools from now on.
+    /// Removes a holder that cools from now on.
     pub(crate) fn unindex_cooling(&mut self, holder: &Contender) {
         let queue = self.index.queues.get_mut(&holder.lock);
         if let Some(index) = queue.and_then(|queue| queue.by_holder.as_mut()) {
@@ -37,7 +37,7 @@ impl State {
         }
     }
 
-    /// Makes the index of a lock's holders anew, where there are enough of them.
+    /// Rebuilds the index of a lock's holders, if it has enough of them.
     pub(crate) fn index_holders(&mut self, lock: &LockName) {
         let Some(queue) = self.index.queues.get(lock) else { return };
         let many = queue.holders.len() > HOLDERS_SCANNED_MAX;

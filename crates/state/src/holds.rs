@@ -1,9 +1,8 @@
-//! The holds of one grant: the one that it was taken with, those that the same owner added (`reentrant`), and callers that come
-//! again with the id of one of them.
+//! The holds of one grant: the first one, and those that the same owner added (`reentrant`); and repeated acquires with
+//! the id of one of them.
 //!
-//! Every hold has an id of its own, and a release names one: the grant ends with its last. A bare counter would let a
-//! release that
-//! is repeated free what an outer section holds yet.
+//! Every hold has its own id, and a release names one. The grant ends with its last hold. With a bare counter, a
+//! repeated release could free what an outer section still holds.
 
 use crate::{
     change::{Change, Effect},
@@ -14,7 +13,7 @@ use fairhold_types::{EndReason, GrantId, GrantNumber, Mode, SessionNumber, limit
 use std::cmp::Reverse;
 
 impl Change<'_> {
-    /// A caller comes again with the id of a live hold: the same one, and from now on its attempt is the one that counts.
+    /// Attaches a repeated acquire to the live hold with its id. Its attempt is now the one that counts.
     pub(crate) fn attach(&mut self, number: GrantNumber, acquire: &Acquire) -> Result<Effect, Rejection> {
         let contender = self.contender(number);
         let session = self.state.session(contender.session);
@@ -23,21 +22,22 @@ impl Change<'_> {
         if let Some(field) = first_difference(contender, session, acquire, election) {
             return Err(Rejection::IdempotencyMismatch { field: field.to_owned() });
         }
-        self.alter(number, |contender| match contender.more.iter_mut().find(|hold| hold.grant == id) {
+        self.update_contenders(number, |contender| match contender.further_holds.iter_mut().find(|hold| hold.grant == id) {
             Some(hold) => hold.attempt += 1,
             None => contender.attempt += 1,
         });
         let contender = self.contender(number);
-        let (attempt, outcome) = (contender.attempt_of(&id), standing(contender, &id));
+        let attempt = contender.attempt_of(&id);
+        let outcome = hold_outcome(contender, &id);
         for lock in self.state.locks_of(number) {
             self.events.push(Event::Attached { lock, grant: number, attempt });
         }
         Ok(Effect::Changed(outcome))
     }
 
-    /// The grant that the same owner of the session holds already, and that has what is asked for: of several the one with the
-    /// most permits, and among equals the oldest.
-    pub(crate) fn held_by_the_same(&self, session: SessionNumber, acquire: &Acquire) -> Option<GrantNumber> {
+    /// A grant that the same owner of the session already holds and that covers the request. Among several, the one
+    /// with the most permits; among equals, the oldest.
+    pub(crate) fn held_by_same_owner(&self, session: SessionNumber, acquire: &Acquire) -> Option<GrantNumber> {
         let want = acquire.wants.first().filter(|_| acquire.reentrant)?;
         let queue = self.state.index.queues.get(&want.lock)?;
         let owner = acquire.owner.given.then_some(acquire.owner.text.as_str());
@@ -49,19 +49,19 @@ impl Change<'_> {
                 own.min_by_key(|holder| (Reverse(holder.permits), holder.number))
             }
         };
-        // All holders of a lock have one mode.
+        // All holders of a lock have the same mode.
         let has_it = |holder: &&Contender| {
             (holder.mode == Mode::Exclusive || want.mode == Mode::Shared) && holder.permits >= acquire.permits
         };
         held.filter(has_it).filter(|holder| !self.state.is_dead(holder)).map(|holder| holder.number)
     }
 
-    /// Adds a hold to a grant that is held.
-    pub(crate) fn hold_again(&mut self, number: GrantNumber, acquire: &Acquire) -> Result<Effect, Rejection> {
+    /// Adds a hold to a held grant.
+    pub(crate) fn add_hold(&mut self, number: GrantNumber, acquire: &Acquire) -> Result<Effect, Rejection> {
         if self.contender(number).holds() >= HOLDS_MAX {
             return Err(Rejection::HoldsFull { max: HOLDS_MAX as u64 });
         }
-        self.require_memory()?;
+        self.require_tombstone_room()?;
         let hold = Hold {
             grant: acquire.grant,
             attempt: 1,
@@ -73,25 +73,25 @@ impl Change<'_> {
             lock_delay_ms: acquire.lock_delay_ms,
             max_hold_ms: acquire.max_hold_ms,
         };
-        self.alter(number, |contender| contender.more.push(hold.clone()));
+        self.update_contenders(number, |contender| contender.further_holds.push(hold.clone()));
         self.state.index.grants.insert(acquire.grant, number);
-        self.tell_holds(number);
-        Ok(Effect::Changed(standing(self.contender(number), &acquire.grant)))
+        self.emit_holds(number);
+        Ok(Effect::Changed(hold_outcome(self.contender(number), &acquire.grant)))
     }
 
-    /// Ends one hold of a grant that has others.
+    /// Ends one of several holds of a grant.
     pub(crate) fn end_hold(&mut self, number: GrantNumber, id: GrantId, reason: EndReason) {
-        self.alter(number, |contender| {
-            contender.more.retain(|hold| hold.grant != id);
-            contender.first_over |= contender.grant == id;
+        self.update_contenders(number, |contender| {
+            contender.further_holds.retain(|hold| hold.grant != id);
+            contender.first_released |= contender.grant == id;
         });
         self.state.index.grants.remove(&id);
         let session = self.contender(number).session;
         self.remember_in_session(session, id, reason);
-        self.tell_holds(number);
+        self.emit_holds(number);
     }
 
-    fn tell_holds(&mut self, number: GrantNumber) {
+    fn emit_holds(&mut self, number: GrantNumber) {
         let holds = self.contender(number).holds() as u64;
         for lock in self.state.locks_of(number) {
             self.events.push(Event::Holds { lock, grant: number, holds });
@@ -99,22 +99,24 @@ impl Change<'_> {
     }
 }
 
-/// What the owner of a hold is told of it.
-pub(crate) fn standing(contender: &Contender, id: &GrantId) -> Outcome {
-    let (number, session, attempt) = (contender.number, contender.session, contender.attempt_of(id));
+/// The outcome for the caller of a hold: held or queued.
+pub(crate) fn hold_outcome(contender: &Contender, id: &GrantId) -> Outcome {
+    let number = contender.number;
+    let session = contender.session;
+    let attempt = contender.attempt_of(id);
     match contender.token() {
         Some(token) => Outcome::Held(HeldGrant { number, token, session, attempt }),
         None => Outcome::Queued(Queued { number, session, attempt }),
     }
 }
 
-/// An owner that was made from the connection may differ when the caller comes again by another one.
+/// An owner that the server derived from the connection may differ when the caller reconnects.
 fn same_owner(contender: &Contender, acquire: &Acquire) -> bool {
     contender.owner.given == acquire.owner.given && (!acquire.owner.given || contender.owner.text == acquire.owner.text)
 }
 
-/// The first field in which a repeated acquire differs from the hold that it names. How long to wait is not compared, and of a
-/// value only whether there is one: the leader may have proclaimed another by now.
+/// The first field in which a repeated acquire differs from the hold with its id. How long to wait is not compared. Of
+/// a value, only its presence is compared: the leader may have proclaimed another.
 fn first_difference(
     contender: &Contender,
     session: Option<&SessionRecord>,
@@ -122,11 +124,11 @@ fn first_difference(
     election: bool,
 ) -> Option<&'static str> {
     let first = Hold::first_of(contender);
-    let hold = contender.more.iter().find(|hold| hold.grant == acquire.grant).unwrap_or(&first);
+    let hold = contender.further_holds.iter().find(|hold| hold.grant == acquire.grant).unwrap_or(&first);
     let others: &[Want] = if hold.grant == contender.grant { &contender.others } else { &[] };
-    let asked: Vec<&Want> = std::iter::once(&hold.want).chain(others).collect();
-    let same_names = asked.iter().map(|want| &want.lock).eq(acquire.wants.iter().map(|want| &want.lock));
-    let same_modes = asked.iter().map(|want| want.mode).eq(acquire.wants.iter().map(|want| want.mode));
+    let requested: Vec<&Want> = std::iter::once(&hold.want).chain(others).collect();
+    let same_names = requested.iter().map(|want| &want.lock).eq(acquire.wants.iter().map(|want| &want.lock));
+    let same_modes = requested.iter().map(|want| want.mode).eq(acquire.wants.iter().map(|want| want.mode));
     let same_session = match &acquire.claimant {
         Claimant::Session(id) => session.is_some_and(|session| session.id == Some(*id)),
         Claimant::Anonymous { .. } => contender.anonymous,

@@ -1,12 +1,12 @@
-//! Caches of the tree and the sessions: who stands in which lock, and where an id leads. `State::check` compares them with
-//! the truth.
+//! Caches of the tree and the sessions: the queue of each lock, and what each id refers to. `State::check` compares
+//! them with their sources.
 
 use crate::{
     actor::{Actor, ActorWaits},
     holder_index::HolderIndex,
     pending::Pending,
-    place::ServiceRank,
     record::{Contender, NodeKind, NodeRole, SessionRecord, Znode},
+    service_rank::ServiceRank,
 };
 use fairhold_types::{GrantId, GrantNumber, LockName, Mode, Path, SessionId, SessionNumber};
 use imbl::{OrdMap, OrdSet};
@@ -17,19 +17,19 @@ use std::sync::Arc;
 pub(crate) struct Queue {
     /// The holders and the cooling grants.
     pub(crate) holders: OrdSet<GrantNumber>,
-    /// The permits of all of these together.
+    /// The permits of all holders together.
     pub(crate) permits: u64,
-    /// How many of these are exclusive.
+    /// How many holders are exclusive.
     pub(crate) exclusive: usize,
-    /// The same by token and by owner, where they are many.
+    /// The holders by token and by owner, if there are many.
     pub(crate) by_holder: Option<Arc<HolderIndex>>,
-    /// The waiters, in order.
+    /// The waiters, in service order.
     pub(crate) waiting: OrdSet<ServiceRank>,
     /// The waiters, the longest first.
     pub(crate) by_age: OrdSet<GrantNumber>,
-    /// The waiters that may not be overtaken, in order.
+    /// The waiters that cannot be overtaken, in service order.
     pub(crate) barriers: OrdSet<ServiceRank>,
-    /// The shared holder that waits to be the only one: there is never a second, for the two would wait for one another.
+    /// The shared holder that waits to be upgraded. There is never a second: the two would wait for each other.
     pub(crate) upgrading: Option<GrantNumber>,
 }
 
@@ -38,9 +38,10 @@ impl Queue {
         self.holders.is_empty() && self.waiting.is_empty()
     }
 
-    /// How many of those who wait stand before a place; counted from the nearer end of the queue.
-    pub(crate) fn waiting_before(&self, place: ServiceRank) -> usize {
-        let (mut before, mut behind) = (self.waiting.range(..place), self.waiting.range(place..));
+    /// How many waiters are before a rank, counted from the nearer end of the queue.
+    pub(crate) fn waiting_before(&self, rank: ServiceRank) -> usize {
+        let mut before = self.waiting.range(..rank);
+        let mut behind = self.waiting.range(rank..);
         let mut counted = 0;
         loop {
             if before.next().is_none() {
@@ -67,19 +68,19 @@ impl Queue {
     }
 
     fn add_waiting(&mut self, contender: &Contender) {
-        let place = ServiceRank::of(contender);
-        self.waiting.insert(place);
+        let rank = ServiceRank::of(contender);
+        self.waiting.insert(rank);
         self.by_age.insert(contender.number);
-        if contender.is_not_overtaken() {
-            self.barriers.insert(place);
+        if contender.cannot_be_overtaken() {
+            self.barriers.insert(rank);
         }
     }
 
-    /// Says whether it waited.
-    fn remove_waiting(&mut self, place: ServiceRank) -> bool {
-        self.by_age.remove(&place.number());
-        self.barriers.remove(&place);
-        self.waiting.remove(&place).is_some()
+    /// Returns whether it waited.
+    fn remove_waiting(&mut self, rank: ServiceRank) -> bool {
+        self.by_age.remove(&rank.number());
+        self.barriers.remove(&rank);
+        self.waiting.remove(&rank).is_some()
     }
 }
 
@@ -87,44 +88,44 @@ impl Queue {
 pub(crate) struct Index {
     /// Locks that have a holder or a waiter.
     pub(crate) queues: OrdMap<LockName, Queue>,
-    /// Locks in which somebody ever stood, as long as they have a node; those in which nobody stands are not forgotten yet.
+    /// Locks that were ever used and still have a node, those without contenders included.
     pub(crate) locks: OrdSet<LockName>,
-    /// Where each grant's contender is in the tree: its first, where it has several locks.
+    /// The path of each grant's first contender.
     pub(crate) contenders: OrdMap<GrantNumber, Path>,
-    /// Where the other contenders of grants are that have several locks.
-    pub(crate) companions: OrdMap<(GrantNumber, LockName), Path>,
-    /// Live grants by the ids of their holds: held or queued, not cooling.
+    /// The paths of the other contenders of multi-lock grants.
+    pub(crate) secondaries: OrdMap<(GrantNumber, LockName), Path>,
+    /// Live grants by the ids of their holds: held or queued, but not cooling.
     pub(crate) grants: OrdMap<GrantId, GrantNumber>,
     /// How many grants wait.
     pub(crate) waiting: usize,
-    /// Grants whose contenders cool.
+    /// Cooling grants.
     pub(crate) cooling: OrdSet<GrantNumber>,
-    /// Grants that are held for a bounded time.
+    /// Held grants with a maximum hold time.
     pub(crate) bounded: OrdSet<GrantNumber>,
-    /// Live grants of each session that has any.
+    /// The live grants of each session that has any.
     pub(crate) of_session: OrdMap<SessionNumber, OrdSet<GrantNumber>>,
-    /// What each owner of a named session does that was named by its caller.
+    /// What each named actor has and waits for.
     pub(crate) actors: OrdMap<Actor, ActorWaits>,
-    /// Live grants by the keys of what changed them.
+    /// Live grants by the keys of the requests that changed them.
     pub(crate) change_keys: OrdMap<GrantId, GrantNumber>,
-    /// Sessions that have ended and not all of whose grants and nodes are gone, by the work that is pending for them.
+    /// Ended sessions with grants or nodes left, and the number of their pending work.
     pub(crate) ending: OrdMap<SessionNumber, u64>,
-    /// Locks that are being broken, by the work that is pending for them.
+    /// Locks that are being broken, and the number of their pending work.
     pub(crate) breaking: OrdMap<LockName, u64>,
-    /// Locks of which not all who may be granted were granted yet.
-    pub(crate) advancing: OrdSet<LockName>,
+    /// Locks with granting left to do.
+    pub(crate) granting: OrdSet<LockName>,
     /// Named sessions by their secret id.
     pub(crate) session_ids: OrdMap<SessionId, SessionNumber>,
-    /// Sessions by the key with which they were opened.
+    /// Sessions by the key that opened them.
     pub(crate) session_keys: OrdMap<GrantId, SessionNumber>,
-    /// The ephemeral nodes of each session that has any; contenders are not among them.
+    /// The ephemeral nodes of each session that has any, without contenders.
     pub(crate) ephemerals: OrdMap<SessionNumber, OrdSet<Path>>,
-    /// Containers and TTL nodes that may be removed once they have stayed as they are for long enough.
+    /// Containers and TTL nodes that may be removed once they have stayed unchanged for long enough.
     pub(crate) sweepable: OrdSet<Path>,
 }
 
 impl Index {
-    /// Notes a contender, in whatever phase it is.
+    /// Adds a contender, in whatever phase it is.
     pub(crate) fn add_contender(&mut self, contender: &Contender, path: Path) {
         let number = contender.number;
         let queue = self.queues.entry(contender.lock.clone()).or_default();
@@ -136,8 +137,8 @@ impl Index {
         if contender.upgrading {
             queue.upgrading = Some(number);
         }
-        if contender.companion {
-            self.companions.insert((number, contender.lock.clone()), path);
+        if contender.secondary {
+            self.secondaries.insert((number, contender.lock.clone()), path);
             return;
         }
         self.waiting += usize::from(contender.granted_at.is_none());
@@ -152,42 +153,42 @@ impl Index {
             }
             self.of_session.entry(contender.session).or_default().insert(number);
             let waits = contender.granted_at.is_none() || contender.upgrading;
-            self.note_deeds(contender, |deeds| {
-                deeds.grants += 1;
-                deeds.waits.extend(waits.then_some(number));
+            self.update_actor(contender, |actor| {
+                actor.grants += 1;
+                actor.waiting.extend(waits.then_some(number));
             });
         }
     }
 
-    /// Notes what a grant's actor does, where it has a name.
-    fn note_deeds(&mut self, contender: &Contender, change: impl FnOnce(&mut ActorWaits)) {
+    /// Updates the entry of a grant's actor, if the actor is named.
+    fn update_actor(&mut self, contender: &Contender, change: impl FnOnce(&mut ActorWaits)) {
         let actor = Actor::of(contender);
-        if matches!(actor, Actor::Alone(_)) {
+        if matches!(actor, Actor::Unnamed(_)) {
             return;
         }
-        let mut deeds = self.actors.remove(&actor).unwrap_or_default();
-        change(&mut deeds);
-        if deeds.grants > 0 {
-            self.actors.insert(actor, deeds);
+        let mut waits = self.actors.remove(&actor).unwrap_or_default();
+        change(&mut waits);
+        if waits.grants > 0 {
+            self.actors.insert(actor, waits);
         }
     }
 
-    /// Moves a contender from those who wait to those who hold; says how many hold now.
+    /// Turns a waiter into a holder. Returns how many holders there are now.
     pub(crate) fn grant(&mut self, contender: &Contender) -> usize {
         let queue = self.queues.entry(contender.lock.clone()).or_default();
         let waited = queue.remove_waiting(ServiceRank::of(contender));
         queue.add_holder(contender);
         let holders = queue.holders.len();
-        if waited && !contender.companion {
+        if waited && !contender.secondary {
             self.waiting -= 1;
-            self.note_deeds(contender, |deeds| {
-                deeds.waits.remove(&contender.number);
+            self.update_actor(contender, |actor| {
+                actor.waiting.remove(&contender.number);
             });
         }
         holders
     }
 
-    /// Notes that a holder has that mode from now on, which was the other one before.
+    /// Counts a holder that has changed to this mode.
     pub(crate) fn note_mode(&mut self, lock: &LockName, mode: Mode) {
         if let Some(queue) = self.queues.get_mut(lock) {
             match mode {
@@ -197,52 +198,52 @@ impl Index {
         }
     }
 
-    /// Notes that one who waits may not be overtaken any more.
-    pub(crate) fn add_barrier(&mut self, lock: &LockName, place: ServiceRank) {
+    /// Marks a waiter that can no longer be overtaken.
+    pub(crate) fn add_barrier(&mut self, lock: &LockName, rank: ServiceRank) {
         if let Some(queue) = self.queues.get_mut(lock) {
-            queue.barriers.insert(place);
+            queue.barriers.insert(rank);
         }
     }
 
-    /// Notes that a holder waits to be the only one of its lock, or does so no more, as it says itself.
+    /// Follows the `upgrading` flag of a holder.
     pub(crate) fn note_upgrading(&mut self, contender: &Contender) {
         let number = contender.number;
         if let Some(queue) = self.queues.get_mut(&contender.lock) {
             queue.upgrading = contender.upgrading.then_some(number);
         }
-        self.note_deeds(contender, |deeds| {
+        self.update_actor(contender, |actor| {
             if contender.upgrading {
-                deeds.waits.insert(number);
+                actor.waiting.insert(number);
             } else {
-                deeds.waits.remove(&number);
+                actor.waiting.remove(&number);
             }
         });
     }
 
-    /// Takes a contender's grant from its owner, who has gone; the contender goes on blocking.
+    /// Removes a contender's grant from its ended session. The contender itself stays and blocks the lock.
     pub(crate) fn cool(&mut self, contender: &Contender) {
-        self.disown(contender);
+        self.remove_ownership(contender);
         self.cooling.insert(contender.number);
     }
 
-    /// Drops a contender that was removed from the tree.
+    /// Removes a contender that is no longer in the tree.
     pub(crate) fn remove_contender(&mut self, contender: &Contender) {
         if let Some(queue) = self.queues.get_mut(&contender.lock) {
             queue.remove_holder(contender);
             queue.upgrading = queue.upgrading.filter(|upgrading| *upgrading != contender.number);
             let waited = queue.remove_waiting(ServiceRank::of(contender));
-            self.waiting -= usize::from(waited && !contender.companion);
+            self.waiting -= usize::from(waited && !contender.secondary);
             if queue.is_empty() {
                 self.queues.remove(&contender.lock);
             }
         }
-        if contender.companion {
-            self.companions.remove(&(contender.number, contender.lock.clone()));
+        if contender.secondary {
+            self.secondaries.remove(&(contender.number, contender.lock.clone()));
             return;
         }
         self.contenders.remove(&contender.number);
         if self.cooling.remove(&contender.number).is_none() {
-            self.disown(contender);
+            self.remove_ownership(contender);
         }
     }
 
@@ -264,27 +265,27 @@ impl Index {
         }
     }
 
-    /// Notes work that is not finished.
+    /// Adds pending work.
     pub(crate) fn note_pending(&mut self, number: u64, pending: &Pending) {
         match pending {
             Pending::EndSession { session, .. } => drop(self.ending.insert(*session, number)),
             Pending::Break { lock, .. } => drop(self.breaking.insert(lock.clone(), number)),
-            Pending::Advance { lock } => drop(self.advancing.insert(lock.clone())),
-            Pending::Revoke { .. } | Pending::Refit { .. } => {}
+            Pending::Grant { lock } => drop(self.granting.insert(lock.clone())),
+            Pending::Revoke { .. } | Pending::ApplyLimit { .. } => {}
         }
     }
 
-    /// Drops work that is finished.
+    /// Removes finished work.
     pub(crate) fn forget_pending(&mut self, pending: &Pending) {
         match pending {
             Pending::EndSession { session, .. } => drop(self.ending.remove(session)),
             Pending::Break { lock, .. } => drop(self.breaking.remove(lock)),
-            Pending::Advance { lock } => drop(self.advancing.remove(lock)),
-            Pending::Revoke { .. } | Pending::Refit { .. } => {}
+            Pending::Grant { lock } => drop(self.granting.remove(lock)),
+            Pending::Revoke { .. } | Pending::ApplyLimit { .. } => {}
         }
     }
 
-    /// Notes a node of the tree as it is now. A contender is noted by `add_contender`.
+    /// Updates the entries of a node of the tree. Contenders go through `add_contender`.
     pub(crate) fn note_node(&mut self, path: &Path, node: &Znode) {
         if node.ephemeral_owner != SessionNumber(0) && node.role == NodeRole::Data {
             self.ephemerals.entry(node.ephemeral_owner).or_default().insert(path.clone());
@@ -296,7 +297,7 @@ impl Index {
         }
     }
 
-    /// Drops a node that was removed from the tree.
+    /// Removes a node that is no longer in the tree.
     pub(crate) fn remove_node(&mut self, path: &Path, node: &Znode) {
         self.sweepable.remove(path);
         if let Some(owned) = self.ephemerals.get_mut(&node.ephemeral_owner) {
@@ -307,10 +308,10 @@ impl Index {
         }
     }
 
-    fn disown(&mut self, contender: &Contender) {
-        self.note_deeds(contender, |deeds| {
-            deeds.grants -= 1;
-            deeds.waits.remove(&contender.number);
+    fn remove_ownership(&mut self, contender: &Contender) {
+        self.update_actor(contender, |actor| {
+            actor.grants -= 1;
+            actor.waiting.remove(&contender.number);
         });
         for id in contender.ids() {
             self.grants.remove(&id);

@@ -1,32 +1,32 @@
-//! What an id or a key was used for, and the answer to a request that comes again.
+//! What an id or a key was used for, and the answer to a repeated request.
 
 use crate::{
     State,
     change::Change,
     command::{Outcome, Rejection, WriteKey},
-    memory::Tombstone,
+    tombstones::Tombstone,
 };
 use fairhold_types::{EndReason, GrantId, GrantNumber, Revision, SessionNumber};
 
-/// What an id or a key leads to.
+/// The use of an id or a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum KeyUse<'a> {
-    /// Nothing, or nothing that is remembered.
+    /// Not used, or forgotten.
     Free,
-    /// A live grant, or one more hold of it.
+    /// The id of a live grant or of one of its holds.
     Grant(GrantNumber),
-    /// A live session, which was opened with it.
+    /// The key that opened a live session.
     Session(SessionNumber),
-    /// A change of a live grant.
+    /// The key of a change of a live grant.
     Change(GrantNumber),
-    /// An ended grant that its session remembers.
+    /// The id of an ended grant, remembered by its session.
     Ended(EndReason),
-    /// What the memory has, and the revision since when.
+    /// A tombstone in the table, and its revision.
     Tombstone(Revision, &'a Tombstone),
 }
 
 impl State {
-    /// What an id or a key was used for.
+    /// The use of an id or a key.
     #[inline]
     pub(crate) fn use_of(&self, key: &GrantId) -> KeyUse<'_> {
         let index = &self.index;
@@ -39,12 +39,12 @@ impl State {
         if let Some(number) = index.change_keys.get(key) {
             return KeyUse::Change(*number);
         }
-        if let Some(session) = self.memory.in_session.get(key).and_then(|number| self.sessions.get(number))
+        if let Some(session) = self.tombstones.in_session.get(key).and_then(|number| self.sessions.get(number))
             && let Some(reason) = session.ended.get(key)
         {
             return KeyUse::Ended(reason);
         }
-        match self.memory.noted(key) {
+        match self.tombstones.get_with_revision(key) {
             Some((since, remembered)) => KeyUse::Tombstone(*since, remembered),
             None => KeyUse::Free,
         }
@@ -52,12 +52,12 @@ impl State {
 }
 
 impl State {
-    /// Whether a write with that key was done before. A key that was used otherwise is refused.
+    /// Whether a write with this key was already done. A key with another use is refused.
     pub fn was_written(&self, key: WriteKey) -> Result<bool, Rejection> {
         self.written_before(key).map(|outcome| outcome.is_some())
     }
 
-    /// What came of it.
+    /// The outcome of the write with this key, if it was already done.
     #[inline]
     fn written_before(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
         match self.use_of(&key.key) {
@@ -77,7 +77,7 @@ impl State {
 }
 
 impl Change<'_> {
-    /// What came of a write with that key, where it was done before. A key that was used otherwise is refused.
+    /// The outcome of the write with this key, if it was already done. A key with another use is refused.
     pub(crate) fn written_before(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
         self.state.written_before(key)
     }
@@ -85,34 +85,34 @@ impl Change<'_> {
     /// Remembers the key of a write without results.
     pub(crate) fn remember_write(&mut self, key: WriteKey) {
         let what = Tombstone::Write { fingerprint: key.fingerprint, succeeded: true, results: Some(Vec::new()) };
-        self.state.memory.remember(key.key, self.revision, what);
+        self.state.tombstones.remember(key.key, self.revision, what);
     }
 
-    /// Whether that request changed a live grant before. A key that was used otherwise is refused, and so is one so old that the
-    /// grant may have forgotten it.
+    /// Whether the request with this key already changed the grant. Refuses a key with another use, and a key so old
+    /// that the grant may have forgotten it.
     pub(crate) fn changed_before(&self, number: GrantNumber, key: Option<WriteKey>) -> Result<bool, Rejection> {
         let Some(key) = key else { return Ok(false) };
         let keys = &self.contender(number).keys;
         match self.state.use_of(&key.key) {
             KeyUse::Change(of) if of == number && keys.fingerprint(&key.key) == Some(key.fingerprint) => Ok(true),
-            // The grant has dropped it for a newer one; the fingerprint names the grant.
+            // The grant dropped this key for a newer one. The fingerprint covers the grant's id.
             KeyUse::Tombstone(_, Tombstone::Write { fingerprint, .. }) if *fingerprint == key.fingerprint => Ok(true),
-            KeyUse::Free if keys.may_have_had(&key.key) => Err(Rejection::Forgotten),
-            KeyUse::Free => self.require_memory().map(|()| false),
+            KeyUse::Free if keys.may_have_dropped(&key.key) => Err(Rejection::Forgotten),
+            KeyUse::Free => self.require_tombstone_room().map(|()| false),
             KeyUse::Grant(_) | KeyUse::Session(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Tombstone(..) => {
                 Err(other_request())
             }
         }
     }
 
-    /// Remembers, for the life of a grant, that this request has changed it; says whether there was a key to remember.
+    /// Remembers, for the life of a grant, the key of a request that changed it. Returns whether there was a key.
     pub(crate) fn remember_change(&mut self, number: GrantNumber, key: Option<WriteKey>) -> bool {
         let Some(key) = key else { return false };
         let path = self.state.index.contenders.get(&number).cloned();
         let Some(dropped) =
             path.and_then(|path| self.state.tree.change_contender(&path, |contender| contender.keys.remember(key)))
         else {
-            unreachable!("grant #{number} is live and has no contender");
+            unreachable!("grant #{number} is live but has no contender");
         };
         self.state.index.change_keys.insert(key.key, number);
         if let Some(dropped) = dropped {
@@ -122,18 +122,18 @@ impl Change<'_> {
         true
     }
 
-    /// Remembers the key of a request whose effect is not in the state.
+    /// Remembers the key of a request whose effect is outside the state.
     pub(crate) fn note_key(&mut self, key: WriteKey) -> Result<crate::change::Effect, Rejection> {
         if self.written_before(key)?.is_some() {
             return Ok(crate::change::Effect::Unchanged(Outcome::Nothing));
         }
-        self.require_memory()?;
+        self.require_tombstone_room()?;
         self.remember_write(key);
         Ok(crate::change::Effect::Changed(Outcome::Done))
     }
 }
 
-/// The key was used with a call of another kind.
+/// The rejection of a key that was used with a call of another kind.
 pub(crate) fn other_request() -> Rejection {
     Rejection::IdempotencyMismatch { field: "request".to_owned() }
 }
@@ -145,11 +145,11 @@ mod tests {
     use fairhold_types::time::WallMillis;
 
     #[test]
-    fn a_write_is_known_by_its_key_and_by_what_it_asked_for() {
+    fn a_write_is_known_by_its_key_and_its_fingerprint() {
         let mut state = State::new();
         let key = |id, fingerprint| WriteKey { key: GrantId::from_ulid(id), fingerprint: [fingerprint; 16] };
-        let (then, at) = (Vec::new(), WallMillis(1));
-        let write = Transact { key: Some(key(1, 1)), conditions: Vec::new(), then, otherwise: None, at };
+        let write =
+            Transact { key: Some(key(1, 1)), conditions: Vec::new(), then: Vec::new(), otherwise: None, at: WallMillis(1) };
         state.apply(Command::Transact(write)).answer.result.unwrap();
         assert_eq!((state.was_written(key(1, 1)), state.was_written(key(2, 1))), (Ok(true), Ok(false)));
         assert!(state.was_written(key(1, 2)).is_err());

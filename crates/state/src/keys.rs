@@ -1,28 +1,28 @@
-//! What an id or a key was used for. Every request that changes something has one, and takes effect once.
+//! Ids and keys of requests. Every request that changes something has one, and takes effect once.
 //!
-//! There is one table for each life of what it did: a live grant or session knows its own id and the keys that changed it; a
-//! session remembers its ended grants; all else is in the memory, for `REMEMBERED_FOR`. A key has one use: with another request
-//! it is refused.
+//! They are remembered where their lifetime ends: a live grant or session has its own id and the keys that changed it;
+//! a session remembers its ended grants; the table of tombstones has all others, for `REMEMBERED_FOR`. A key has one
+//! use: with another request it is refused.
 
 use crate::command::WriteKey;
 use fairhold_types::{GrantId, limits::GRANT_KEYS_MAX};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The keys of the changes of one grant: the newest `GRANT_KEYS_MAX` by id, and a floor under them. Most grants have none, and
-/// then it is one word.
+/// The keys of the requests that changed a grant: the newest `GRANT_KEYS_MAX` by id, and a floor. Most grants have
+/// none, and then this is one word.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangeKeys(Option<Box<KeptKeys>>);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct KeptKeys {
-    /// In the order of the keys.
+    /// Sorted by key.
     keys: Vec<WriteKey>,
-    /// The newest key that was dropped from them.
+    /// The newest key that was dropped from `keys`.
     floor: Option<GrantId>,
 }
 
 impl ChangeKeys {
-    /// All that are remembered.
+    /// The remembered keys.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &WriteKey> {
         self.0.iter().flat_map(|kept| &kept.keys)
     }
@@ -31,12 +31,12 @@ impl ChangeKeys {
         self.iter().find(|known| known.key == *key).map(|known| known.fingerprint)
     }
 
-    /// Whether a key may have been remembered once and be forgotten.
-    pub(crate) fn may_have_had(&self, key: &GrantId) -> bool {
+    /// Whether a key may have been remembered and dropped.
+    pub(crate) fn may_have_dropped(&self, key: &GrantId) -> bool {
         self.0.as_ref().is_some_and(|kept| Some(*key) <= kept.floor)
     }
 
-    /// Remembers one more; the key that was dropped for it.
+    /// Remembers one more key. Returns the key that was dropped for it.
     pub(crate) fn remember(&mut self, key: WriteKey) -> Option<WriteKey> {
         let kept = self.0.get_or_insert_default();
         let at = kept.keys.partition_point(|known| known.key < key.key);
@@ -50,7 +50,7 @@ impl ChangeKeys {
     }
 }
 
-// Without any it is written as an empty list without a floor: readers cannot tell how it is kept.
+// An empty record is written as an empty list without a floor, so the bytes do not depend on the representation.
 impl Serialize for ChangeKeys {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {

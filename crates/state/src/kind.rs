@@ -1,4 +1,4 @@
-//! What kind of node it is: how long it lives.
+//! The kinds of nodes, which say how long a node lives.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -10,65 +10,65 @@ pub enum NodeKind {
     Persistent,
     /// As long as the session that owns it.
     Ephemeral,
-    /// Until it has been without children for some time; never before it had one.
+    /// Until it has had no children for some time; never before its first child.
     Container,
-    /// Until it has been without children and without a change for this long.
+    /// Until it has had no children and no change for this long.
     Ttl {
-        /// How long.
+        /// Its time to live in milliseconds.
         ttl_ms: u64,
     },
 }
 
-/// A kind in eight bytes instead of sixteen, of which there are as many as nodes. A node is 128 bytes with it, a size that
-/// allocators have; with eight more it would take 160.
+/// A kind in 8 bytes instead of 16. With it, a node takes 128 bytes, which is an allocator's size class. With 8 more it
+/// would take 160.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "NodeKind", into = "NodeKind")]
-pub struct KindOf(u64);
+pub struct PackedKind(u64);
 
-impl KindOf {
+impl PackedKind {
     const PERSISTENT: u64 = 0;
     const EPHEMERAL: u64 = 1;
     const CONTAINER: u64 = 2;
-    /// What a time to live of nothing would be.
+    /// A time to live of 0.
     const TTL: u64 = 3;
 
-    /// What it says.
+    /// The unpacked kind.
     #[must_use]
     pub fn get(self) -> NodeKind {
         match self.0 {
-            KindOf::PERSISTENT => NodeKind::Persistent,
-            KindOf::EPHEMERAL => NodeKind::Ephemeral,
-            KindOf::CONTAINER => NodeKind::Container,
-            ttl => NodeKind::Ttl { ttl_ms: ttl - KindOf::TTL },
+            PackedKind::PERSISTENT => NodeKind::Persistent,
+            PackedKind::EPHEMERAL => NodeKind::Ephemeral,
+            PackedKind::CONTAINER => NodeKind::Container,
+            ttl => NodeKind::Ttl { ttl_ms: ttl - PackedKind::TTL },
         }
     }
 }
 
-impl From<NodeKind> for KindOf {
-    fn from(kind: NodeKind) -> KindOf {
-        KindOf(match kind {
-            NodeKind::Persistent => KindOf::PERSISTENT,
-            NodeKind::Ephemeral => KindOf::EPHEMERAL,
-            NodeKind::Container => KindOf::CONTAINER,
-            // Limits keep it far below: ten thousand years would fit.
-            NodeKind::Ttl { ttl_ms } => KindOf::TTL.saturating_add(ttl_ms),
+impl From<NodeKind> for PackedKind {
+    fn from(kind: NodeKind) -> PackedKind {
+        PackedKind(match kind {
+            NodeKind::Persistent => PackedKind::PERSISTENT,
+            NodeKind::Ephemeral => PackedKind::EPHEMERAL,
+            NodeKind::Container => PackedKind::CONTAINER,
+            // The limits keep it far below: ten thousand years would fit.
+            NodeKind::Ttl { ttl_ms } => PackedKind::TTL.saturating_add(ttl_ms),
         })
     }
 }
 
-impl From<KindOf> for NodeKind {
-    fn from(kind: KindOf) -> NodeKind {
+impl From<PackedKind> for NodeKind {
+    fn from(kind: PackedKind) -> NodeKind {
         kind.get()
     }
 }
 
-impl PartialEq<NodeKind> for KindOf {
+impl PartialEq<NodeKind> for PackedKind {
     fn eq(&self, other: &NodeKind) -> bool {
         self.get() == *other
     }
 }
 
-impl fmt::Debug for KindOf {
+impl fmt::Debug for PackedKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.get().fmt(f)
     }
@@ -84,27 +84,27 @@ mod tests {
         NodeKind::Container,
         NodeKind::Ttl { ttl_ms: 0 },
         NodeKind::Ttl { ttl_ms: 1 },
-        NodeKind::Ttl { ttl_ms: u64::MAX - KindOf::TTL },
+        NodeKind::Ttl { ttl_ms: u64::MAX - PackedKind::TTL },
     ];
 
     #[test]
-    fn every_kind_comes_back() {
+    fn every_kind_survives_packing() {
         for kind in KINDS {
-            assert_eq!(KindOf::from(kind).get(), kind);
+            assert_eq!(PackedKind::from(kind).get(), kind);
         }
     }
 
     #[test]
-    fn it_is_written_as_the_kind_that_it_says() {
+    fn a_packed_kind_is_encoded_like_the_kind() {
         for kind in KINDS {
-            let written = fairhold_codec::encode(1, &KindOf::from(kind)).unwrap();
+            let written = fairhold_codec::encode(1, &PackedKind::from(kind)).unwrap();
             assert_eq!(written, fairhold_codec::encode(1, &kind).unwrap());
-            assert_eq!(fairhold_codec::decode::<KindOf>(1, &written).unwrap(), kind);
+            assert_eq!(fairhold_codec::decode::<PackedKind>(1, &written).unwrap(), kind);
         }
     }
 
     #[test]
-    fn a_node_with_its_counters_is_of_a_size_that_allocators_have() {
+    fn a_node_with_its_reference_counts_fits_a_size_class() {
         assert_eq!(size_of::<crate::record::Znode>() + 2 * size_of::<usize>(), 128);
     }
 }

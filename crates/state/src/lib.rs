@@ -1,29 +1,31 @@
-//! The replicated machine: a pure function from state and command to outcome and events.
+//! The replicated state machine: a pure function from state and command to outcome and events.
 //!
-//! Same state, same command: same answer, same events, same next state, on every node and for ever. So there is no clock, no
-//! randomness, no I/O and no hash order here; times and ids come in as fields, verdicts about time come in as commands.
+//! The same state and the same command always give the same answer, the same events and the same next state, on every
+//! node. The crate therefore has no clock, no randomness, no I/O and no hash order. Times and ids are fields of
+//! commands. Verdicts about time are commands.
 //!
 //! # Model
 //!
-//! - The tree of nodes is the only truth about locks. A lock is a container node under `/locks`; a contender is an ephemeral
-//!   sequential child of it, and its record (grant id, mode, attempt, `granted_at` …) belongs to that child.
-//! - Being granted is stored, who is next is derived: `granted_at` is set once and ends only with the contender.
-//! - A revision counts changes. A command that changes something takes the next one; a refused or repeated one takes none.
+//! - The tree of nodes is the only truth about locks. A lock is a container node under `/locks`. A contender is an
+//!   ephemeral sequential child of it and carries the grant's record (grant id, mode, attempt, `granted_at` …).
+//! - That a grant is held is stored; which grant is next is derived. `granted_at` is set once and stays until the
+//!   contender is removed.
+//! - A revision counts changes. A command that changes something takes the next revision; a refused or repeated command
+//!   takes none.
 //! - A fencing token is the revision at which the grant was given.
-//! - The indexes (`index`) are caches of the tree; `State::check` compares them with it.
-//! - A command does a bounded number of steps. What is more is pending, in the state, and done by later commands (`pending`).
-//! - The state has a budget in bytes: beyond it, commands that create something are refused (`budget`).
+//! - The indexes (`index`) are caches of the tree. `State::check` compares them with it.
+//! - A command does a bounded number of steps. The rest becomes pending work in the state, which later commands do
+//!   (`pending`).
+//! - The state has a budget in bytes. Beyond it, commands that create something are refused (`budget`).
 //!
 //! # Caveats
 //!
-//! Below `/locks` nothing is written through the tree's operations. Access lists are kept with nodes, empty, and not enforced.
+//! Tree operations cannot write below `/locks`. Nodes have access lists, which are empty and not enforced.
 
 mod actor;
 mod administration;
-mod advance;
 mod ageing;
 mod apply;
-mod breaking;
 mod browse;
 pub mod budget;
 mod change;
@@ -35,7 +37,9 @@ mod deadlock;
 pub mod digest;
 pub mod election;
 mod event;
+mod force_release;
 mod grant;
+mod granting;
 mod growth;
 pub mod history;
 pub mod history_page;
@@ -48,7 +52,7 @@ mod keys;
 mod kind;
 pub mod listing;
 mod lock;
-mod memory;
+mod multi_lock;
 mod nodes;
 mod orders;
 mod outcome;
@@ -56,19 +60,19 @@ pub mod owned;
 mod pending;
 mod persistent;
 mod pieces;
-mod place;
 pub mod queue_view;
 pub mod read;
 pub mod record;
 mod recording;
 mod rejection;
 mod request;
+mod service_rank;
 mod session;
-mod several;
 mod size;
 pub mod snapshot;
 mod state;
 pub mod statistics;
+mod tombstones;
 mod transact;
 mod tree;
 mod validate;

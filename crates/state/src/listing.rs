@@ -1,4 +1,5 @@
-//! Listing locks page by page. A page in the order of names costs what it shows; another order looks at every lock that fits.
+//! Lists locks page by page. A page in the order of names visits only what it shows. Other orders visit every matching
+//! lock.
 
 use crate::{State, index::Queue};
 use fairhold_types::{
@@ -8,57 +9,57 @@ use fairhold_types::{
 };
 use std::{collections::BTreeSet, fmt, iter::Peekable, ops::Bound};
 
-/// Which locks are listed.
+/// Which locks to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockFilter {
-    /// Somebody holds it.
+    /// Locks with a holder.
     Held,
-    /// Somebody waits for it.
+    /// Locks with a waiter.
     Queued,
-    /// Its holder expired, and its lock delay runs.
+    /// Locks whose holder expired and whose lock delay runs.
     Cooling,
-    /// Nobody stands in it, and it is not forgotten yet.
+    /// Locks without contenders that are not forgotten yet.
     Idle,
 }
 
-/// In which order.
+/// The order of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockSort {
     /// By name.
     Name,
-    /// Where most wait comes first.
+    /// The most waiters first.
     Waiters,
-    /// Where somebody waits since longest comes first.
+    /// The longest current wait first.
     LongestWait,
-    /// Where those who were granted have waited longest, all together, comes first.
+    /// The longest total wait of all granted contenders first.
     Wait,
-    /// Where those who have ended have held longest, all together, comes first.
+    /// The longest total hold of all ended holders first.
     Hold,
-    /// Where most were granted who had to wait comes first.
+    /// The most grants that had to wait first.
     Contention,
 }
 
-/// Where a lock stands in a listing: also one that is gone by now, so that a page can begin after it.
+/// The position of a lock in a listing. It stays valid when the lock is gone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LockKey {
-    /// Lower comes first; all are 0 in the order of names.
+    /// Lower first; 0 for all locks in the order of names.
     pub rank: u64,
-    /// Among equals.
+    /// The order among equals.
     pub name: LockName,
 }
 
-/// What is asked for.
+/// A query of locks.
 #[derive(Debug, Clone)]
 pub struct LockQuery {
-    /// How the names begin; it need not be a name.
+    /// The prefix of the names; it need not be a valid name.
     pub prefix: String,
-    /// Which.
+    /// Which locks to list; `None`: all.
     pub filter: Option<LockFilter>,
-    /// In which order.
+    /// The order of the list.
     pub sort: LockSort,
-    /// The page begins after this.
+    /// Only locks after this key.
     pub after: Option<LockKey>,
-    /// How many at most; 1 to `PAGE_MAX`.
+    /// The maximum number of locks, 1 to `PAGE_MAX`.
     pub limit: usize,
 }
 
@@ -67,51 +68,52 @@ pub struct LockQuery {
 pub struct LockEntry {
     /// Its name.
     pub name: LockName,
-    /// How many hold it.
+    /// The number of holders.
     pub holders: usize,
-    /// How many of those who held it cool.
+    /// The number of cooling grants.
     pub cooling: usize,
-    /// How many wait.
+    /// The number of waiters.
     pub waiting: usize,
-    /// How it is held; none where nobody holds it.
+    /// The mode of its holders; `None` if it has none.
     pub mode: Option<Mode>,
     /// Its limit.
     pub limit: u32,
-    /// The last token issued.
+    /// The last token given out.
     pub last_token: Option<FencingToken>,
     /// The owner of its longest holder.
     pub owner: Option<String>,
-    /// The time since which its longest holder has held it.
+    /// Since when its longest holder has held it.
     pub held_since: Option<WallMillis>,
-    /// The time since which its longest waiter has waited.
+    /// Since when its longest waiter has waited.
     pub waiting_since: Option<WallMillis>,
-    /// How long those who were granted have waited, all together, in milliseconds.
+    /// The total wait of all granted contenders, in milliseconds.
     pub waited_ms: u64,
-    /// How long those who have ended have held, all together, in milliseconds.
+    /// The total hold of all ended holders, in milliseconds.
     pub held_ms: u64,
-    /// Grants that had to wait.
+    /// How many grants had to wait.
     pub hand_overs: u64,
 }
 
-/// A page.
+/// A page of locks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockPage {
-    /// The locks, in order. A page may be short, or empty, and not be the last.
+    /// The locks, in order. A page can be short or empty without being the last.
     pub items: Vec<LockEntry>,
-    /// Where the next page begins; none after the last.
+    /// The key after which the next page begins; `None` on the last page.
     pub next: Option<LockKey>,
 }
 
-/// A page of the locks in the making. It looks at so many locks at a time, and the caller can let other tasks run in between.
+/// A page of locks under construction. It visits a given number of locks at a time, so that the caller can let other
+/// tasks run in between.
 pub struct LockListing<'a> {
     state: &'a State,
     query: &'a LockQuery,
     limit: usize,
     names: Peekable<Box<dyn Iterator<Item = &'a LockName> + Send + 'a>>,
-    /// How many were looked at, and the last of them.
+    /// The number of visited locks, and the last of them.
     seen: usize,
     last_seen: Option<&'a LockName>,
-    /// The first of the locks looked at so far.
+    /// The first locks, in order, of those visited so far.
     first: BTreeSet<(u64, &'a LockName)>,
 }
 
@@ -122,22 +124,23 @@ impl fmt::Debug for LockListing<'_> {
 }
 
 impl<'a> LockListing<'a> {
-    /// Looks at so many more locks, and says whether the page is complete.
+    /// Visits `count` more locks. Returns whether the page is complete.
     pub fn look_at(&mut self, count: usize) -> bool {
         for _ in 0..count {
             if self.is_full() {
                 return true;
             }
             let Some(name) = self.names.next() else { return true };
-            (self.seen, self.last_seen) = (self.seen + 1, Some(name));
+            self.seen += 1;
+            self.last_seen = Some(name);
             if self.state.fits_filter(name, self.query.filter) {
-                self.take(name);
+                self.consider(name);
             }
         }
         false
     }
 
-    /// The page.
+    /// The finished page.
     #[must_use]
     pub fn into_page(mut self) -> LockPage {
         let page: Vec<(u64, &LockName)> = self.first.iter().take(self.limit).copied().collect();
@@ -156,18 +159,18 @@ impl<'a> LockListing<'a> {
         self.query.sort == LockSort::Name
     }
 
-    /// In the order of names the page is what comes first. In another order any lock may belong to it.
+    /// In the order of names, the first matches make the page. In other orders, any lock may belong to it.
     fn is_full(&self) -> bool {
         self.is_by_name() && (self.first.len() == self.limit || self.seen == PAGE_SCANNED_MAX)
     }
 
-    fn take(&mut self, name: &'a LockName) {
+    fn consider(&mut self, name: &'a LockName) {
         let key = (self.state.rank(name, self.query.sort), name);
         if self.query.after.as_ref().is_some_and(|after| key <= (after.rank, &after.name)) {
             return;
         }
         self.first.insert(key);
-        // One more than the page has tells whether there is a next one.
+        // One lock beyond the page shows that there is a next page.
         if self.first.len() > self.limit + 1 {
             self.first.pop_last();
         }
@@ -183,7 +186,7 @@ impl State {
         listing.into_page()
     }
 
-    /// The same in the making.
+    /// The page, to be built step by step.
     #[must_use]
     pub fn lock_listing<'a>(&'a self, query: &'a LockQuery) -> LockListing<'a> {
         let after = query.after.as_ref().filter(|_| query.sort == LockSort::Name).map(|after| &after.name);
@@ -198,7 +201,7 @@ impl State {
         }
     }
 
-    /// The names that begin as asked, in order, from after one of them on: of those in which somebody stands, or of all.
+    /// The names with the prefix of the query, in order and after `after`: of the locks with contenders, or of all.
     fn names_from<'a>(
         &'a self,
         query: &'a LockQuery,
@@ -243,7 +246,7 @@ impl State {
         match sort {
             LockSort::Name => 0,
             LockSort::Waiters => u64::MAX - queue().map_or(0, |queue| queue.waiting.len() as u64),
-            LockSort::LongestWait => queue().and_then(first_waiter).map_or(u64::MAX, |number| number.0),
+            LockSort::LongestWait => queue().and_then(longest_waiter).map_or(u64::MAX, |number| number.0),
             LockSort::Wait => u64::MAX - self.statistics(name).map_or(0, |counted| counted.waited.sum_ms),
             LockSort::Hold => u64::MAX - self.statistics(name).map_or(0, |counted| counted.held.sum_ms),
             LockSort::Contention => u64::MAX - self.statistics(name).map_or(0, |counted| counted.hand_overs),
@@ -257,7 +260,7 @@ impl State {
         let holding = |number: &&GrantNumber| !self.index.cooling.contains(*number);
         let first = queue.and_then(|queue| queue.holders.iter().find(holding));
         let first = first.and_then(|number| self.contender_in(name, *number));
-        let oldest = queue.and_then(first_waiter).and_then(|number| self.contender(number));
+        let oldest = queue.and_then(longest_waiter).and_then(|number| self.contender(number));
         let counted = self.statistics(name);
         LockEntry {
             name: name.clone(),
@@ -277,8 +280,8 @@ impl State {
     }
 }
 
-/// The one that waits since longest, wherever its priority has put it.
-fn first_waiter(queue: &Queue) -> Option<GrantNumber> {
+/// The longest waiter, whatever its rank.
+fn longest_waiter(queue: &Queue) -> Option<GrantNumber> {
     queue.by_age.get_min().copied()
 }
 
@@ -287,7 +290,7 @@ mod tests {
     use super::*;
     use crate::command::{Command, SetLock};
 
-    /// Locks of which an administrator set something, and in which nobody stands.
+    /// Locks that an administrator configured, without contenders.
     fn many(count: u32) -> State {
         let mut state = State::new();
         for number in 0..count {
@@ -311,20 +314,21 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_is_made_in_parts_is_the_page_and_no_part_looks_at_more_than_it_is_told_to() {
+    fn a_page_built_step_by_step_is_the_same_and_no_step_visits_more_than_it_may() {
         let state = many(40);
         for (sort, looked_at) in [(LockSort::Name, 7), (LockSort::Waiters, 40)] {
             let mut after = None;
             loop {
                 let query = query(sort, after);
-                let (mut listing, mut parts) = (state.lock_listing(&query), 0);
+                let mut listing = state.lock_listing(&query);
+                let mut parts = 0;
                 while !listing.look_at(1) {
                     parts += 1;
                     assert_eq!(listing.seen, parts);
                 }
                 let page = listing.into_page();
                 assert_eq!(page, state.locks_page(&query));
-                assert!(parts <= looked_at, "{parts} for a page by {sort:?}");
+                assert!(parts <= looked_at, "{parts} steps for a page by {sort:?}");
                 after = page.next;
                 if after.is_none() {
                     break;
@@ -334,11 +338,11 @@ mod tests {
     }
 
     #[test]
-    fn a_page_by_name_ends_where_it_has_looked_at_enough_and_the_next_one_goes_on_there() {
+    fn a_page_by_name_ends_after_a_bounded_number_of_visits_and_the_next_one_continues() {
         let state = many(u32::try_from(PAGE_SCANNED_MAX).unwrap() + 1);
         let prefix = LockQuery { filter: Some(LockFilter::Idle), ..query(LockSort::Name, None) };
         let mut listing = state.lock_listing(&prefix);
-        // As if none of them fitted.
+        // As if no lock matched.
         listing.limit = usize::MAX;
         assert!(listing.look_at(PAGE_SCANNED_MAX + 1));
         let next = listing.into_page().next.unwrap();

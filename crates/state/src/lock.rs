@@ -1,4 +1,4 @@
-//! The lock recipe: who may join a queue, who can be granted, and who comes next.
+//! The lock recipe: which requests may queue, which contenders can be granted, and in which order.
 
 use crate::{
     State,
@@ -6,13 +6,14 @@ use crate::{
     change::{Change, Effect},
     command::{Acquire, Claimant, Event, HolderFacts, IfBusy, Outcome, Rejection, Want},
     deadlock::{WaitKind, WaitRequest},
-    holds::standing,
+    granting::may_overtake,
+    holds::hold_outcome,
     index::Queue,
     key_use::{KeyUse, other_request},
-    memory::Tombstone,
-    place::ServiceRank,
+    multi_lock::new_contender,
     record::{Contender, LockSettings, NodeRole},
-    several::new_contender,
+    service_rank::ServiceRank,
+    tombstones::Tombstone,
     tree::NewNode,
     value::Value,
 };
@@ -22,14 +23,14 @@ use fairhold_types::{
     time::WallMillis,
 };
 
-/// What it costs to forget a lock.
+/// The cost of forgetting a lock, in steps.
 const FORGET_STEPS: u64 = 4;
 
 impl Change<'_> {
     pub(crate) fn acquire(&mut self, acquire: Acquire) -> Result<Effect, Rejection> {
         refuse_unsupported(&acquire)?;
         if let Some(number) = self.state.index.grants.get(&acquire.grant).copied()
-            && !planted::has(Bug::GrantsAgain)
+            && !grants_again()
         {
             self.live_grant(&acquire.grant)?;
             return self.attach(number, &acquire);
@@ -42,73 +43,77 @@ impl Change<'_> {
         let mut busy = None;
         for want in &acquire.wants {
             let limit = self.state.limit_for(want, &acquire)?;
-            let place = self.place_in(&want.lock, acquire.priority);
-            if busy.is_none() && !self.state.is_free_for(&want.lock, place, want.mode, acquire.permits, limit) {
-                busy = Some((&want.lock, place));
+            let rank = self.rank_in(&want.lock, acquire.priority);
+            if busy.is_none() && !self.state.can_grant_at_once(&want.lock, rank, want.mode, acquire.permits, limit) {
+                busy = Some((&want.lock, rank));
             }
         }
-        if let Some(number) = named.and_then(|session| self.held_by_the_same(session, &acquire)) {
-            return self.hold_again(number, &acquire);
+        if let Some(number) = named.and_then(|session| self.held_by_same_owner(session, &acquire)) {
+            return self.add_hold(number, &acquire);
         }
-        if let Some((lock, place)) = busy {
-            self.refuse_busy(&acquire, lock, place)?;
+        if let Some((lock, rank)) = busy {
+            self.refuse_busy(&acquire, lock, rank)?;
         }
         let checked = self.refuse_deadlock(&acquire, named, busy.is_none())?;
-        self.require_memory()?;
+        self.require_tombstone_room()?;
         if named.is_none() {
             self.require_session_room()?;
         }
-        Ok(Effect::Changed(self.join(acquire, named, checked)))
+        Ok(Effect::Changed(self.enqueue(acquire, named, checked)))
     }
 
-    /// Refuses one who would wait for itself in the end, and says whether that was checked; `granted`: it would not wait, but
-    /// others would wait for it.
+    /// Refuses a request that would cause a deadlock. Returns whether the check was complete. `granted`: the request
+    /// itself would not wait, but others would wait for it.
     fn refuse_deadlock(&mut self, acquire: &Acquire, named: Option<SessionNumber>, granted: bool) -> Result<bool, Rejection> {
         // A request without a named owner is not checked.
         let Some(session) = named.filter(|_| acquire.owner.given) else { return Ok(true) };
-        let wants = acquire.wants.iter().map(|want| (want, self.place_in(&want.lock, acquire.priority)));
+        let wants = acquire.wants.iter().map(|want| (want, self.rank_in(&want.lock, acquire.priority)));
         let request = WaitRequest {
             actor: Actor::Named(session, acquire.owner.text.clone()),
             session,
             owner: &acquire.owner.text,
             number: GrantNumber(self.revision.0),
-            wish: WaitKind::Join { wants: wants.collect(), permits: acquire.permits, granted },
+            kind: WaitKind::Queue { wants: wants.collect(), permits: acquire.permits, granted },
         };
         let searched = self.state.deadlock(&request);
         self.note_steps(searched.visits as u64);
         searched.deadlock.refused()
     }
 
-    /// Where one who comes now with that priority stands: nobody is placed before one who may not be overtaken.
-    fn place_in(&self, lock: &LockName, priority: i32) -> ServiceRank {
+    /// The rank of a newcomer with this priority: behind every waiter that cannot be overtaken.
+    fn rank_in(&self, lock: &LockName, priority: i32) -> ServiceRank {
         let last = self.state.index.queues.get(lock).and_then(|queue| queue.barriers.get_max());
-        ServiceRank::new(last.map_or(priority, |last| priority.min(last.standing())), GrantNumber(self.revision.0))
+        ServiceRank::new(last.map_or(priority, |last| priority.min(last.effective_priority())), GrantNumber(self.revision.0))
     }
 
-    /// Puts a new contender into the queue of each lock, and grants it where it can be.
-    fn join(&mut self, acquire: Acquire, named: Option<SessionNumber>, deadlock_checked: bool) -> Outcome {
-        let (number, at) = (GrantNumber(self.revision.0), acquire.at);
+    /// Adds a contender to the queue of each lock, and grants what can be granted.
+    fn enqueue(&mut self, acquire: Acquire, named: Option<SessionNumber>, deadlock_checked: bool) -> Outcome {
+        let number = GrantNumber(self.revision.0);
+        let at = acquire.at;
         let session = match (named, &acquire.claimant) {
             (Some(session), _) => session,
             (None, Claimant::Anonymous { timeout_ms }) => self.open_anonymous_session(*timeout_ms, at),
-            (None, Claimant::Session(_)) => unreachable!("a named session was found before joining"),
+            (None, Claimant::Session(_)) => unreachable!("the named session was found before"),
         };
         let value = acquire.value.clone().map_or_else(Value::empty, Value::from);
         for (index, want) in acquire.wants.iter().enumerate() {
             self.open_lock(&want.lock, acquire.limit, at);
             self.state.settings_mut(&want.lock).election = Some(acquire.value.is_some());
-            let place = self.place_in(&want.lock, acquire.priority);
-            let contender = Contender { deadlock_checked, ..new_contender(&acquire, index, session, named.is_none(), place) };
-            self.note_overtaken(&want.lock, place);
-            self.place(contender, value.clone());
+            let rank = self.rank_in(&want.lock, acquire.priority);
+            let contender = Contender { deadlock_checked, ..new_contender(&acquire, index, session, named.is_none(), rank) };
+            self.note_overtaken(&want.lock, rank);
+            self.add_contender(contender, value.clone());
         }
-        assert!(!planted::panics(acquire.wants[0].lock.as_str()), "a planted panic in the middle of a change");
-        self.advance_all(acquire.wants.iter().map(|want| want.lock.clone()));
-        standing(self.contender(number), &acquire.grant)
+        panic_if_planted(&acquire.wants[0].lock);
+        self.grant_waiters(acquire.wants.iter().map(|want| want.lock.clone()));
+        hold_outcome(self.contender(number), &acquire.grant)
     }
 
-    fn place(&mut self, contender: Contender, value: Value) {
-        let (lock, number, session, at) = (contender.lock.clone(), contender.number, contender.session, contender.queued_at);
+    fn add_contender(&mut self, contender: Contender, value: Value) {
+        let lock = contender.lock.clone();
+        let number = contender.number;
+        let session = contender.session;
+        let at = contender.queued_at;
         let path = lock.path();
         let sequence = self.state.tree.get(&path).map_or(0, |node| node.creates);
         let path = path.child(&format!("{session}-lock-{sequence:010}"));
@@ -123,7 +128,7 @@ impl Change<'_> {
         self.events.push(Event::Queued { lock, grant: number });
     }
 
-    /// Refuses an id whose grant is over, and one that was used for something else.
+    /// Refuses the id of an ended grant, and one that was used for something else.
     fn refuse_used(&self, grant: &GrantId) -> Result<(), Rejection> {
         match self.state.use_of(grant) {
             KeyUse::Free | KeyUse::Grant(_) => Ok(()),
@@ -136,23 +141,24 @@ impl Change<'_> {
         }
     }
 
-    /// The named session that claims, or none where the grant is to have one of its own.
+    /// The named session that acquires; `None` if the grant gets its own session.
     fn find_claimant(&self, acquire: &Acquire) -> Result<Option<SessionNumber>, Rejection> {
         let Claimant::Session(id) = &acquire.claimant else {
             return Ok(None);
         };
         let number = *self.state.index.session_ids.get(id).ok_or(Rejection::NoSession)?;
         let floor = self.state.sessions.get(&number).and_then(|session| session.ended.floor());
-        // Ids are ordered by the time of their making: one that is not newer than a forgotten one may be that one. An id that the
-        // server made for this very request cannot have been there before.
+        // Ids are ordered by creation time. An id that is not newer than a forgotten one may be that one. An id that
+        // the server made for this request cannot have been used before.
         let may_be_forgotten = acquire.id_given && Some(acquire.grant) <= floor;
         if may_be_forgotten { Err(Rejection::Forgotten) } else { Ok(Some(number)) }
     }
 
-    /// Refuses one who does not wait, or for whom there is no room to: `lock` is the first that is not free.
-    fn refuse_busy(&self, acquire: &Acquire, lock: &LockName, place: ServiceRank) -> Result<(), Rejection> {
+    /// Refuses a request that does not want to wait, or for which a queue is full. `lock` is the first that is not
+    /// free.
+    fn refuse_busy(&self, acquire: &Acquire, lock: &LockName, rank: ServiceRank) -> Result<(), Rejection> {
         if acquire.if_busy == IfBusy::Refuse {
-            return Err(self.state.busy(lock, place));
+            return Err(self.state.busy(lock, rank));
         }
         let full = |want: &Want| {
             let max =
@@ -166,7 +172,7 @@ impl Change<'_> {
         }
     }
 
-    /// Makes sure that the lock's node is there, and that it has the limit that was named.
+    /// Creates the lock's node if it is missing, and sets its limit if it has none.
     pub(crate) fn open_lock(&mut self, lock: &LockName, limit: Option<u32>, at: WallMillis) {
         let path = lock.path();
         if self.state.tree.get(&path).is_none() {
@@ -179,7 +185,7 @@ impl Change<'_> {
         self.state.index.locks.insert(lock.clone());
     }
 
-    /// Removes the nodes of locks in which nobody stands since the revisions that are named.
+    /// Removes the nodes of locks that have had no contenders since the given revisions.
     pub(crate) fn forget_locks(&mut self, locks: Vec<(LockName, Revision)>) -> Effect {
         let mut judged = 0;
         for (lock, since) in locks {
@@ -201,15 +207,15 @@ impl Change<'_> {
 }
 
 impl State {
-    /// The limit that a new contender finds in force.
+    /// The limit in force for a new contender.
     fn limit_for(&self, want: &Want, acquire: &Acquire) -> Result<u32, Rejection> {
         let set = self.settings(&want.lock).and_then(LockSettings::limit_in_force);
-        // The contenders of a lock without a limit use it as a mutex.
+        // A lock with contenders but without a limit is a mutex.
         let implied = self.index.queues.contains_key(&want.lock).then_some(1);
         let limit = match (set.or(implied), acquire.limit) {
-            (Some(limit), Some(asked)) if limit != asked => return Err(Rejection::LimitMismatch { limit }),
+            (Some(limit), Some(requested)) if limit != requested => return Err(Rejection::LimitMismatch { limit }),
             (Some(limit), _) => limit,
-            (None, asked) => asked.unwrap_or(1),
+            (None, requested) => requested.unwrap_or(1),
         };
         if acquire.permits > limit {
             return Err(Rejection::PermitsOverLimit { permits: acquire.permits, limit });
@@ -220,25 +226,24 @@ impl State {
         Ok(limit)
     }
 
-    /// Whether a newcomer at that place would be granted at once: nobody waits before it, and those who hold leave room.
-    fn is_free_for(&self, lock: &LockName, place: ServiceRank, mode: Mode, permits: u32, limit: u32) -> bool {
+    /// Whether a newcomer with this rank would be granted at once: no waiter is before it, and it is compatible with
+    /// the holders.
+    fn can_grant_at_once(&self, lock: &LockName, rank: ServiceRank, mode: Mode, permits: u32, limit: u32) -> bool {
         let Some(queue) = self.index.queues.get(lock) else {
             return true;
         };
-        let first = queue.waiting.get_min().is_none_or(|first| place < *first) || planted::has(Bug::OvertakesWaiters);
-        first && !self.index.breaking.contains_key(lock) && self.fits(queue, mode, permits, limit)
+        let first = queue.waiting.get_min().is_none_or(|first| rank < *first);
+        (first || may_overtake()) && !self.index.breaking.contains_key(lock) && self.is_compatible(queue, mode, permits, limit)
     }
 
-    /// Whether those who hold (or cool) leave room for one more.
-    pub(crate) fn fits(&self, queue: &Queue, mode: Mode, permits: u32, limit: u32) -> bool {
+    /// Whether one more grant is compatible with the holders and the cooling grants.
+    pub(crate) fn is_compatible(&self, queue: &Queue, mode: Mode, permits: u32, limit: u32) -> bool {
         match mode {
-            Mode::Shared if planted::has(Bug::ReadersBesideWriter) => true,
-            Mode::Shared => queue.upgrading.is_none() && queue.exclusive == 0,
+            Mode::Shared => (queue.upgrading.is_none() && queue.exclusive == 0) || readers_beside_writer(),
             Mode::Exclusive if limit == 1 => queue.holders.is_empty(),
             Mode::Exclusive => {
-                let room = u64::from(limit) + u64::from(planted::has(Bug::OnePermitTooMany));
-                // Shared holders are from before it got a limit.
-                queue.exclusive == queue.holders.len() && queue.permits + u64::from(permits) <= room
+                // Shared holders date from before the lock had a limit.
+                queue.exclusive == queue.holders.len() && queue.permits + u64::from(permits) <= permits_of(limit)
             }
         }
     }
@@ -252,13 +257,13 @@ impl State {
         }
     }
 
-    fn busy(&self, lock: &LockName, place: ServiceRank) -> Rejection {
+    fn busy(&self, lock: &LockName, rank: ServiceRank) -> Rejection {
         let Some(queue) = self.index.queues.get(lock) else { unreachable!("a lock that is not free has a queue") };
-        let first = queue.holders.get_min().copied().or_else(|| queue.waiting.get_min().map(|place| place.number()));
-        let ahead = queue.holders.len() + queue.waiting_before(place);
+        let first = queue.holders.get_min().copied().or_else(|| queue.waiting.get_min().map(|rank| rank.number()));
+        let ahead = queue.holders.len() + queue.waiting_before(rank);
         match first.and_then(|number| self.contender_in(lock, number)) {
             Some(first) => Rejection::LockHeld { holder: self.holder_facts(first), ahead: ahead as u64 },
-            None => unreachable!("a lock that is not free has somebody in it"),
+            None => unreachable!("a lock that is not free has a contender"),
         }
     }
 
@@ -272,7 +277,7 @@ impl State {
     pub(crate) fn settings_mut(&mut self, lock: &LockName) -> &mut LockSettings {
         match self.tree.get_mut(&lock.path()).map(|node| &mut node.role) {
             Some(NodeRole::Lock(settings)) => settings,
-            Some(NodeRole::Data | NodeRole::Contender(_)) | None => unreachable!("{lock} has contenders and no lock node"),
+            Some(NodeRole::Data | NodeRole::Contender(_)) | None => unreachable!("{lock} has contenders but no lock node"),
         }
     }
 }
@@ -293,8 +298,28 @@ fn refuse_unsupported(acquire: &Acquire) -> Result<(), Rejection> {
         ("an election that is shared", election && wants.iter().any(|want| want.mode == Mode::Shared)),
         ("an election with a limit", election && acquire.limit.is_some_and(|limit| limit > 1)),
     ];
-    match unsupported.into_iter().find(|(_, asked)| *asked) {
+    match unsupported.into_iter().find(|(_, requested)| *requested) {
         Some((what, _)) => Err(Rejection::Unsupported { what: what.to_owned() }),
         None => Ok(()),
     }
+}
+
+/// Always false, except with the planted bug: a repeated acquire makes a new grant.
+fn grants_again() -> bool {
+    planted::has(Bug::GrantsAgain)
+}
+
+/// Always false, except with the planted bug: readers are granted while a writer holds.
+fn readers_beside_writer() -> bool {
+    planted::has(Bug::ReadersBesideWriter)
+}
+
+/// The permits of a lock with this limit; one more with the planted bug.
+fn permits_of(limit: u32) -> u64 {
+    u64::from(limit) + u64::from(planted::has(Bug::OnePermitTooMany))
+}
+
+/// The planted panic, in the middle of a change.
+fn panic_if_planted(lock: &LockName) {
+    assert!(!planted::panics(lock.as_str()), "a planted panic in the middle of a change");
 }

@@ -1,7 +1,7 @@
-//! What each operation does to the tree, with ZooKeeper's rules: which stat moves, in which order errors are found, and which
-//! events come in which order.
+//! What each operation does to the tree. ZooKeeper's rules decide which stat fields move, in which order errors are
+//! found and in which order events come.
 //!
-//! An operation looks for all that could refuse it before it changes anything.
+//! An operation checks everything that could refuse it before it changes anything.
 
 use crate::{
     State,
@@ -17,13 +17,13 @@ use fairhold_types::{
     planted::{self, Bug},
 };
 
-/// What it costs to create or remove a node.
+/// The cost of creating or removing a node, in steps.
 const NODE_STEPS: u64 = 2;
 
-type Done = Result<OperationResult, Rejection>;
+type OperationOutcome = Result<OperationResult, Rejection>;
 
 impl Change<'_> {
-    pub(crate) fn operate(&mut self, operation: Operation) -> Done {
+    pub(crate) fn operate(&mut self, operation: Operation) -> OperationOutcome {
         match operation {
             Operation::Put { path, value, parents, lifetime } => self.put(path, value, parents, lifetime),
             Operation::Create { path, value, parents, lifetime } => {
@@ -48,7 +48,7 @@ impl Change<'_> {
         }
     }
 
-    /// Removes those nodes that are still as they were when the leader's clock judged them.
+    /// Removes the nodes that are unchanged since the leader's verdict.
     pub(crate) fn sweep(&mut self, nodes: Vec<Sweepable>) -> Effect {
         self.note_steps(NODE_STEPS * nodes.len() as u64);
         for swept in nodes {
@@ -59,10 +59,10 @@ impl Change<'_> {
         if self.events.is_empty() { Effect::Unchanged(Outcome::Nothing) } else { Effect::Changed(Outcome::Done) }
     }
 
-    /// Removes ephemeral nodes of a session that ends, in the order of their paths, as many as one command may; says whether
-    /// none is left.
+    /// Removes ephemeral nodes of an ending session in path order, as many as one command may. Returns whether none is
+    /// left.
     pub(crate) fn remove_ephemerals(&mut self, session: SessionNumber) -> bool {
-        if planted::has(Bug::EphemeralsStay) {
+        if ephemerals_stay() {
             return true;
         }
         while let Some(path) = self.state.index.ephemerals.get(&session).and_then(|owned| owned.get_min()).cloned() {
@@ -75,7 +75,7 @@ impl Change<'_> {
         true
     }
 
-    fn put(&mut self, path: Path, value: Value, parents: bool, lifetime: Lifetime) -> Done {
+    fn put(&mut self, path: Path, value: Value, parents: bool, lifetime: Lifetime) -> OperationOutcome {
         let create = self.new_node(value, lifetime)?;
         let Some(node) = self.state.visible(&path) else {
             self.create(path, create, parents)?;
@@ -101,8 +101,9 @@ impl Change<'_> {
         Ok(NewNode::data(kind, owner, value))
     }
 
-    /// ZooKeeper's order: the path, the parent, the node itself, and only then whether the parent may have children.
-    fn create(&mut self, path: Path, create: NewNode, parents: bool) -> Done {
+    /// Checks in ZooKeeper's order: the path, the parent, the node itself, and only then whether the parent may have
+    /// children.
+    fn create(&mut self, path: Path, create: NewNode, parents: bool) -> OperationOutcome {
         refuse_locks(&path)?;
         let missing = self.state.missing_above(&path);
         if let (Some(path), false) = (missing.last(), parents) {
@@ -111,10 +112,10 @@ impl Change<'_> {
         if self.state.visible(&path).is_some() {
             return Err(Rejection::NodeExists { path });
         }
-        let ground = missing.first().unwrap_or(&path).parent();
-        if let Some(ground) = ground.filter(|path| self.state.visible(path).is_some_and(|node| node.kind == NodeKind::Ephemeral))
-        {
-            return Err(Rejection::EphemeralParent { path: ground });
+        let is_ephemeral = |path: &Path| self.state.visible(path).is_some_and(|node| node.kind == NodeKind::Ephemeral);
+        let existing_parent = missing.first().unwrap_or(&path).parent();
+        if let Some(path) = existing_parent.filter(is_ephemeral) {
+            return Err(Rejection::EphemeralParent { path });
         }
         if self.created + missing.len() >= NODES_CREATED_MAX {
             return Err(Rejection::TooManyCreated { max: NODES_CREATED_MAX as u64 });
@@ -127,7 +128,8 @@ impl Change<'_> {
     }
 
     fn set(&mut self, path: Path, value: Value) -> i32 {
-        let (revision, at) = (self.revision, self.at);
+        let revision = self.revision;
+        let at = self.at;
         let Some(node) = self.state.tree.write(&path, value) else {
             unreachable!("{path} was found before it was written");
         };
@@ -139,7 +141,7 @@ impl Change<'_> {
         version
     }
 
-    fn delete(&mut self, path: &Path, version: Option<i32>, recursive: bool) -> Done {
+    fn delete(&mut self, path: &Path, version: Option<i32>, recursive: bool) -> OperationOutcome {
         refuse_locks(path)?;
         if path.parent().is_none() {
             return Err(Rejection::ReadOnly { path: path.clone() });
@@ -148,24 +150,24 @@ impl Change<'_> {
         if children > 0 && !recursive {
             return Err(Rejection::NotEmpty { path: path.clone(), children });
         }
-        let mut doomed: Vec<Path> = vec![path.clone()];
+        let mut removed_paths: Vec<Path> = vec![path.clone()];
         if recursive {
             let room = NODES_REMOVED_MAX - self.removed;
-            doomed.extend(self.state.tree.below(path, None).map(|(path, _)| path.clone()).take(room));
-            if doomed.len() > room {
+            removed_paths.extend(self.state.tree.below(path, None).map(|(path, _)| path.clone()).take(room));
+            if removed_paths.len() > room {
                 return Err(Rejection::TooManyNodes { max: NODES_REMOVED_MAX as u64 });
             }
-            self.removed += doomed.len();
+            self.removed += removed_paths.len();
         }
-        self.note_steps(NODE_STEPS * doomed.len() as u64);
-        // Parents come before their children in it.
-        for path in doomed.iter().rev() {
+        self.note_steps(NODE_STEPS * removed_paths.len() as u64);
+        // Children first.
+        for path in removed_paths.iter().rev() {
             self.remove_node(path);
         }
-        Ok(OperationResult::Deleted { count: u32::try_from(doomed.len()).unwrap_or(u32::MAX) })
+        Ok(OperationResult::Deleted { count: u32::try_from(removed_paths.len()).unwrap_or(u32::MAX) })
     }
 
-    /// Creates a node below one that exists, and tells of both. The node of a session that has ended makes room for it.
+    /// Creates a node below an existing one, and emits events for both. It replaces an orphan of an ended session.
     fn create_node(&mut self, path: Path, create: NewNode) {
         if self.state.tree.get(&path).is_some() {
             self.remove_node(&path);
@@ -177,20 +179,20 @@ impl Change<'_> {
             self.state.index.note_node(&path, node);
         }
         self.events.push(Event::NodeCreated { path: path.clone() });
-        self.tell_parent(&path);
+        self.emit_children_changed(&path);
     }
 
-    /// Removes a node without children, and tells of it and of its parent.
+    /// Removes a node without children, and emits events for it and its parent.
     fn remove_node(&mut self, path: &Path) {
         let Some(node) = self.state.tree.remove(path, self.revision) else {
             unreachable!("{path} was found before it was removed");
         };
         self.state.index.remove_node(path, &node);
         self.events.push(Event::NodeDeleted { path: path.clone(), version: node.version });
-        self.tell_parent(path);
+        self.emit_children_changed(path);
     }
 
-    fn tell_parent(&mut self, path: &Path) {
+    fn emit_children_changed(&mut self, path: &Path) {
         let Some(parent) = path.parent() else { return };
         if let Some(node) = self.state.tree.get(&parent) {
             self.state.index.note_node(&parent, node);
@@ -200,7 +202,7 @@ impl Change<'_> {
 }
 
 impl State {
-    /// A node of that version, where one is asked for: first whether it exists, then its version.
+    /// A node, checked first for existence and then, if `version` is given, for its version.
     fn require_node(&self, path: &Path, version: Option<i32>) -> Result<&Znode, Rejection> {
         let node = self.visible(path).ok_or_else(|| Rejection::NoNode { path: path.clone() })?;
         match version {
@@ -209,7 +211,7 @@ impl State {
         }
     }
 
-    /// The levels above a path that do not exist, from the top.
+    /// The missing ancestors of a path, from the top.
     fn missing_above(&self, path: &Path) -> Vec<Path> {
         let above = std::iter::successors(path.parent(), Path::parent);
         let mut missing: Vec<Path> = above.take_while(|path| self.visible(path).is_none()).collect();
@@ -218,12 +220,12 @@ impl State {
     }
 }
 
-/// Nodes under `/locks` are written by the calls on locks alone.
+/// Only the lock calls write nodes under `/locks`.
 fn refuse_locks(path: &Path) -> Result<(), Rejection> {
     if path.is_under_locks() { Err(Rejection::ReadOnly { path: path.clone() }) } else { Ok(()) }
 }
 
-/// The counter is printed as a signed number of at least ten characters: past 2147483647 comes -2147483648.
+/// The counter is printed as a signed number of at least ten characters: 2147483647 is followed by -2147483648.
 fn sequential(parent: &Path, prefix: &str, sequence: u32) -> Result<Path, Rejection> {
     let text = format!("{}{prefix}{:010}", parent.prefix_below(), sequence.cast_signed());
     Path::parse(&text).map_err(|_| Rejection::NoRoomForName { parent: parent.clone() })
@@ -236,4 +238,9 @@ fn kind_in_words(node: &Znode) -> String {
         NodeKind::Container => "a container".to_owned(),
         NodeKind::Ttl { ttl_ms } => format!("a TTL node of {ttl_ms}ms"),
     }
+}
+
+/// Always false, except with the planted bug.
+fn ephemerals_stay() -> bool {
+    planted::has(Bug::EphemeralsStay)
 }

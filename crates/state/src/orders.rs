@@ -1,49 +1,50 @@
-//! The orders of an administrator, as commands: part of `command`.
+//! The orders of administrators, as commands: part of `command`.
 
 use crate::command::WriteKey;
 use fairhold_types::{FencingToken, LockName, time::WallMillis};
 use serde::{Deserialize, Serialize};
 
-/// Takes a lock from its holders, and ends a lock delay too. The waiters stay, and get their turn in the same step.
+/// Takes a lock from its holders, and ends its lock delay. The waiters stay; the next are granted in the same step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Break {
-    /// The caller's key, or the server's own: a repeated order must not hit those who hold next.
+    /// The caller's key, or the server's own: a repeated order must not hit later holders.
     pub key: WriteKey,
     /// The lock.
     pub lock: LockName,
-    /// Only while a held grant has this token: so the order cannot hit a holder that its sender has not seen.
+    /// The order applies only while a held grant has this token, so that it cannot hit a holder that its sender has not
+    /// seen.
     pub token: Option<FencingToken>,
     /// The administrator's client, such as `curl@127.0.0.1`.
     pub by: String,
     /// The reason; may be empty.
     pub reason: String,
-    /// When the request was taken.
+    /// When the request was received.
     pub at: WallMillis,
 }
 
-/// Sets what a lock allows. What is not named stays as it is.
+/// Changes the settings of a lock. Fields that are `None` stay as they are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetLock {
-    /// The caller's key, where it gave one: an order that arrives late must not undo a newer one.
+    /// The caller's key, if it gave one: a late repetition must not undo a newer order.
     pub key: Option<WriteKey>,
     /// The lock.
     pub lock: LockName,
-    /// How many permits it has, 1 at least.
+    /// How many permits it has, at least 1.
     pub limit: Option<u32>,
-    /// How many may wait for it.
+    /// How many grants may wait for it.
     pub max_waiters: Option<u64>,
-    /// How long a grant that is given from now on may hold it; 0: as long as it likes.
+    /// How long later grants may hold it, in milliseconds; 0 for no limit.
     pub max_hold_ms: Option<u64>,
     /// The administrator's client, such as `curl@127.0.0.1`.
     pub by: String,
-    /// When the request was taken.
+    /// When the request was received.
     pub at: WallMillis,
 }
 
-/// Asks those who hold a lock to give it back, in words.
+/// Asks the holders of a lock to give it back, with a reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revoke {
-    /// The caller's key, where it gave one: an order that arrives late must not be told to those who hold then.
+    /// The caller's key, if it gave one: a late repetition must not reach later holders.
     pub key: Option<WriteKey>,
     /// The lock.
     pub lock: LockName,
@@ -51,6 +52,6 @@ pub struct Revoke {
     pub by: String,
     /// The reason; may be empty.
     pub reason: String,
-    /// When the request was taken.
+    /// When the request was received.
     pub at: WallMillis,
 }

@@ -1,15 +1,15 @@
-//! What the machine answers: part of `command`.
+//! The answers of the machine: part of `command`.
 //!
-//! As there: add variants at the end, and change a struct only together with `LOG_FORMAT`.
+//! Encoded by position, as there: add variants at the end, and change a struct only together with `LOG_FORMAT`.
 
 use crate::command::{Event, OperationResult, Rejection};
 use fairhold_types::{FencingToken, GrantNumber, Revision, SessionId, SessionNumber};
 use serde::{Deserialize, Serialize};
 
-/// What the machine answers: the same on every node and for ever.
+/// The answer to a command: the same on every node, always.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// What came of it.
+    /// What it did, or why it was refused.
     pub result: Result<Outcome, Rejection>,
     /// The state's revision after it.
     pub revision: Revision,
@@ -18,58 +18,60 @@ pub struct Answer {
 /// What `apply` returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
-    /// What the proposer is told.
+    /// The answer for the proposer.
     pub answer: Answer,
-    /// What happened, for those who watch and wait; all at `answer.revision`.
+    /// What happened, for watchers and waiters. All events belong to `answer.revision`.
     pub events: Vec<Event>,
-    /// What it cost, in steps of about a microsecond: the same on every node. `docs/internals/commands.md` has each command's bound.
+    /// What it cost, in steps of about a microsecond: the same on every node. `docs/internals/commands.md` lists each
+    /// command's bound.
     pub steps: u64,
 }
 
-/// A command's effect, as its proposer needs it.
+/// What a command did, in the terms that its proposer needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// It had nothing to change: it was done before, or a newer attempt took over.
+    /// Nothing to change: the command was done before, or a newer attempt has taken over.
     Nothing,
-    /// It changed what it named, and there is no more to say.
+    /// Done, with nothing more to report.
     Done,
-    /// The session is open (also for a repeated key: the same session).
+    /// The session is open. A repeated key returns the same session.
     SessionOpened {
         /// Its secret id.
         id: SessionId,
         /// Its public number.
         number: SessionNumber,
-        /// Its timeout.
+        /// Its timeout in milliseconds.
         timeout_ms: u64,
     },
     /// The grant is held.
     Held(HeldGrant),
-    /// The grant waits.
+    /// The grant is queued.
     Queued(Queued),
     /// The operations were done.
     Written {
-        /// Whether the conditions held, so that `then` was done rather than `otherwise`.
+        /// Whether the conditions held: `then` was done rather than `otherwise`.
         succeeded: bool,
         /// One for each operation.
         results: Vec<OperationResult>,
-        /// The revision at which they were done: the first time, where the request is repeated.
+        /// The revision at which they were done. For a repeated request, that of the first time.
         at: Revision,
     },
-    /// A lock was taken from those who held it.
+    /// A lock was taken from its holders.
     Broken {
-        /// How many there were, one that cooled among them.
+        /// How many there were, cooling ones included.
         holders: u64,
         /// The first of them, at most `BROKEN_NAMED_MAX`.
         named: Vec<GrantNumber>,
     },
-    /// A verdict on many objects: so many of them, from the first on, were judged. The rest waits for the next verdict.
+    /// The answer to a verdict on many objects: how many of them, from the first on, were processed. The rest waits for
+    /// the next verdict.
     Judged {
         /// How many.
         objects: u64,
     },
-    /// The operations were done before, by a request with the same key, and their results were too many to be remembered.
+    /// A request with the same key did the operations before, but their results were too large to remember.
     WrittenBefore {
-        /// Whether the conditions held, so that `then` was done rather than `otherwise`.
+        /// Whether the conditions held: `then` was done rather than `otherwise`.
         succeeded: bool,
         /// The revision at which they were done.
         at: Revision,
@@ -89,7 +91,7 @@ pub struct HeldGrant {
     pub attempt: u64,
 }
 
-/// A waiting grant.
+/// A queued grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queued {
     /// Its public number.

@@ -1,20 +1,22 @@
-//! What a session owns, behind some place: its grants by number, each lock of a grant by itself, and its ephemeral nodes by path.
+//! What a session owns, from any position on: its grants by number, one entry for each of their locks, and its
+//! ephemeral nodes by path.
 
 use crate::{State, record::Contender};
 use fairhold_types::{GrantNumber, LockName, Path, SessionNumber};
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// A lock of a session's grant. It remains a place when the grant has ended, so a page can begin behind it.
+/// The position of one lock of a session's grant. It stays valid when the grant has ended, so a page can begin after
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OwnedKey {
     /// The grant.
     pub number: GrantNumber,
-    /// Which of its locks, in the order in which they were asked for.
+    /// The index of the lock in the grant's request.
     pub lock: usize,
 }
 
 impl State {
-    /// The live grants of a session with their locks, one entry for each lock: those behind a place, or all.
+    /// The live grants of a session, one entry for each of their locks: those after a key, or all.
     pub fn grants_after(
         &self,
         session: SessionNumber,
@@ -26,7 +28,7 @@ impl State {
             let locks = std::iter::once(&grant.lock).chain(grant.others.iter().map(|other| &other.lock));
             locks.enumerate().map(move |(lock, name)| (OwnedKey { number: grant.number, lock }, grant, name))
         });
-        // Of the grant at which it begins some locks may come before the place.
+        // The first grant may have locks up to the key.
         entries.skip_while(move |(key, _, _)| Some(*key) <= after)
     }
 
@@ -36,7 +38,7 @@ impl State {
         self.index.of_session.get(&session).map_or(0, imbl::OrdSet::len)
     }
 
-    /// The ephemeral nodes that a session owns: those behind a path, or all.
+    /// The ephemeral nodes of a session: those after a path, or all.
     pub fn ephemerals_after(&self, session: SessionNumber, after: Option<&Path>) -> impl Iterator<Item = &Path> + Send {
         let begin = after.map_or(Unbounded, |after| Excluded(after.clone()));
         self.index.ephemerals.get(&session).into_iter().flat_map(move |paths| paths.range((begin.clone(), Unbounded)))
@@ -86,7 +88,8 @@ mod tests {
 
     fn owner_of_much() -> (State, SessionNumber) {
         let mut state = State::new();
-        let (name, meta) = (String::new(), Meta::new());
+        let name = String::new();
+        let meta = Meta::new();
         let open = OpenSession { key: None, id: ID, timeout_ms: 10_000, name, meta, at: AT };
         let Outcome::SessionOpened { number, .. } = applied(&mut state, Command::OpenSession(open)) else { panic!("not opened") };
         acquire(&mut state, 1, &["a"]);
@@ -105,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_session_owns_goes_on_behind_any_of_its_places() {
+    fn a_page_can_begin_after_any_key() {
         let (state, session) = owner_of_much();
         let all: Vec<_> = state.grants_after(session, None).map(|(key, _, lock)| (key, lock.as_str())).collect();
         assert_eq!(all.iter().map(|(_, lock)| *lock).collect::<Vec<_>>(), ["a", "c", "b", "d", "e"]);
@@ -126,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_was_the_first_command_of_all_is_on_the_first_page() {
+    fn a_grant_made_by_the_very_first_command_is_on_the_first_page() {
         let mut state = State::new();
         acquire_of(&mut state, Claimant::Anonymous { timeout_ms: 10_000 }, 1, &["a"]);
         let first: Vec<_> = state.grants_after(SessionNumber(1), None).map(|(key, _, lock)| (key, lock.as_str())).collect();
@@ -134,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_goes_on_behind_a_grant_that_has_ended() {
+    fn a_page_can_begin_after_a_grant_that_has_ended() {
         let (mut state, session) = owner_of_much();
         let (key, _, _) = state.grants_after(session, None).nth(1).unwrap();
         applied(&mut state, Command::Release { grant: GrantId::from_ulid(2), session: None, at: AT });

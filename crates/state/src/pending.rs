@@ -1,12 +1,12 @@
-//! Work that is too much for one command, and is done in pieces: each piece is a command of its own, `Continue`.
+//! Work that exceeds the steps of one command. Later commands, `Continue`, do it in pieces.
 //!
-//! What is pending is part of the state, so all nodes do the same pieces, and a new leader goes on where the old one stopped.
-//! The leader proposes pieces as long as there is something pending. They take turns, so that a large piece of work does not hold
-//! up a small one.
+//! Pending work is part of the state, so all nodes do the same pieces, and a new leader continues where the old one
+//! stopped. The leader proposes pieces while any work is pending. The pieces take turns, so that large work does not
+//! hold up small work.
 
 use crate::{
-    place::ServiceRank,
     record::Revocation,
+    service_rank::ServiceRank,
     weighed::{Weigh, Weighed},
     weight::{PENDING_BYTES, len},
 };
@@ -14,19 +14,19 @@ use fairhold_types::{GrantNumber, LockName, SessionNumber};
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 
-/// One piece of work that is not finished.
+/// Work that is not finished.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Pending {
-    /// The grants and nodes of a session that has ended.
+    /// Ends the grants and nodes of an ended session.
     EndSession { session: SessionNumber, how: SessionEnd },
-    /// The holders of a lock that an administrator broke.
+    /// Ends the holders of a lock that an administrator broke.
     Break { lock: LockName, by: String, reason: String },
-    /// The holders of a lock that an administrator revoked, from after that grant on.
-    Revoke { lock: LockName, after: GrantNumber, word: Revocation },
-    /// The waiters of a lock whose settings changed, from after that place on: waiters that can no longer fit end.
-    Refit { lock: LockName, after: Option<ServiceRank>, by: String },
-    /// The waiters of a lock that may be granted.
-    Advance { lock: LockName },
+    /// Asks the holders of a lock after this grant to give it back.
+    Revoke { lock: LockName, after: GrantNumber, revocation: Revocation },
+    /// Ends the waiters after this rank that no longer fit, because the settings of their lock changed.
+    ApplyLimit { lock: LockName, after: Option<ServiceRank>, by: String },
+    /// Grants waiters of a lock.
+    Grant { lock: LockName },
 }
 
 /// How a session ended.
@@ -40,21 +40,21 @@ pub(crate) enum SessionEnd {
     Ended { by: String, reason: String },
 }
 
-/// All that is pending.
+/// All pending work, by number.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct PendingWork {
     pub(crate) work: Weighed<u64, Pending>,
-    /// The number of the next piece of work.
+    /// The number of the newest work.
     pub(crate) next: u64,
-    /// The one that was worked on last.
+    /// The work that had the last turn.
     pub(crate) last: u64,
 }
 
 impl Pending {
     pub(crate) fn concerns(&self, of: &LockName) -> bool {
         match self {
-            Pending::Break { lock, .. } | Pending::Refit { lock, .. } | Pending::Revoke { lock, .. } => lock == of,
-            Pending::EndSession { .. } | Pending::Advance { .. } => false,
+            Pending::Break { lock, .. } | Pending::ApplyLimit { lock, .. } | Pending::Revoke { lock, .. } => lock == of,
+            Pending::EndSession { .. } | Pending::Grant { .. } => false,
         }
     }
 }
@@ -68,12 +68,12 @@ impl PendingWork {
         self.work.is_empty()
     }
 
-    /// How many bytes all of it counts together.
+    /// The bytes that all of it counts.
     pub(crate) fn bytes(&self) -> u64 {
         self.work.bytes()
     }
 
-    /// The same, by a walk over all of it.
+    /// The same, recounted by a walk over all of it.
     pub(crate) fn recounted(&self) -> u64 {
         self.work.recounted()
     }
@@ -90,21 +90,22 @@ impl PendingWork {
         self.work.get(&number)
     }
 
-    /// Its counters, as a snapshot keeps them.
+    /// The counters, for a snapshot.
     pub(crate) fn counters(&self) -> (u64, u64) {
         (self.next, self.last)
     }
 
     pub(crate) fn restore_counters(&mut self, (next, last): (u64, u64)) {
-        (self.next, self.last) = (next, last);
+        self.next = next;
+        self.last = last;
     }
 
     pub(crate) fn restore(&mut self, number: u64, pending: Pending) {
         self.work.insert(number, pending);
     }
 
-    /// The one whose turn it is.
-    pub(crate) fn turn(&self) -> Option<(u64, Pending)> {
+    /// The work whose turn is next.
+    pub(crate) fn next_in_turn(&self) -> Option<(u64, Pending)> {
         let after = self.work.range((Bound::Excluded(self.last), Bound::Unbounded)).next();
         after.or_else(|| self.work.iter().next()).map(|(number, pending)| (*number, pending.clone()))
     }
@@ -121,9 +122,9 @@ impl Weigh<u64> for Pending {
                 Pending::EndSession { how: SessionEnd::Ended { by, reason }, .. } => len(by) + len(reason),
                 Pending::EndSession { how: SessionEnd::Closed | SessionEnd::Expired, .. } => 0,
                 Pending::Break { lock, by, reason } => len(lock.as_str()) + len(by) + len(reason),
-                Pending::Revoke { lock, word, .. } => len(lock.as_str()) + len(&word.by) + len(&word.reason),
-                Pending::Refit { lock, by, .. } => len(lock.as_str()) + len(by),
-                Pending::Advance { lock } => len(lock.as_str()),
+                Pending::Revoke { lock, revocation, .. } => len(lock.as_str()) + len(&revocation.by) + len(&revocation.reason),
+                Pending::ApplyLimit { lock, by, .. } => len(lock.as_str()) + len(by),
+                Pending::Grant { lock } => len(lock.as_str()),
             }
     }
 }

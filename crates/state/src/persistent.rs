@@ -1,11 +1,11 @@
-//! Reading persistent maps from bytes. `imbl` itself makes room for as many entries as a length announces, before the first of
-//! them is there: a wrong length would end the process.
+//! Decodes persistent maps. `imbl` itself allocates as many entries as the announced length, before it has read the
+//! first: a wrong length would abort the process.
 
 use imbl::OrdMap;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use std::{fmt, marker::PhantomData};
 
-/// Reads a map entry by entry: an entry takes memory when its bytes are there.
+/// Decodes a map entry by entry, so that memory use follows the bytes that are there.
 pub(crate) fn map<'de, D, K, V>(deserializer: D) -> Result<OrdMap<K, V>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,4 +1,4 @@
-//! Does what is pending (`pending`), a piece at a time.
+//! Does pending work (`pending`), one piece at a time.
 
 use crate::{
     State,
@@ -6,20 +6,23 @@ use crate::{
     command::{Event, Outcome},
     grant::TombstoneKeeper,
     pending::Pending,
-    place::ServiceRank,
     record::{LockSettings, Revocation},
+    service_rank::ServiceRank,
 };
 use fairhold_types::{GrantNumber, LockName};
 use std::{collections::BTreeSet, ops::Bound};
 
+/// The cost of changing one contender, in steps.
+const CONTENDER_STEPS: u64 = 4;
+
 impl State {
-    /// Whether something is left to do for `Command::Continue`.
+    /// Whether `Command::Continue` has anything to do.
     #[must_use]
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// How many pieces of work are not finished.
+    /// How much work is not finished.
     #[must_use]
     pub fn pending_count(&self) -> usize {
         self.pending.len()
@@ -28,84 +31,84 @@ impl State {
 
 impl Change<'_> {
     /// Leaves work to later commands.
-    pub(crate) fn leave(&mut self, pending: Pending) {
+    pub(crate) fn defer(&mut self, pending: Pending) {
         let work = &mut self.state.pending;
-        // 0 is before all of them.
+        // Numbers begin at 1: 0 is before all of them.
         work.next += 1;
         self.state.index.note_pending(work.next, &pending);
         work.work.insert(work.next, pending);
     }
 
     /// Does the next pieces, as much as one command may.
-    pub(crate) fn go_on(&mut self) -> Effect {
+    pub(crate) fn continue_pending(&mut self) -> Effect {
         if self.state.pending.is_empty() {
             return Effect::Unchanged(Outcome::Nothing);
         }
         while self.has_room_to_end()
-            && let Some((number, pending)) = self.state.pending.turn()
+            && let Some((number, pending)) = self.state.pending.next_in_turn()
         {
             self.state.pending.last = number;
-            match self.piece(number, pending) {
-                // It may have been finished by what it let go on.
+            match self.run_piece(number, pending) {
+                // The grants that it caused may have finished it.
                 Some(rest) => {
                     if let Some(left) = self.state.pending.work.get_mut(&number) {
                         *left = rest;
                     }
                 }
-                None => self.finish(number),
+                None => self.finish_pending(number),
             }
             self.step(1);
         }
         Effect::Changed(Outcome::Done)
     }
 
-    /// Drops work of which nothing is left.
-    pub(crate) fn finish(&mut self, number: u64) {
+    /// Removes finished work.
+    pub(crate) fn finish_pending(&mut self, number: u64) {
         if let Some(done) = self.state.pending.work.remove(&number) {
             self.state.index.forget_pending(&done);
         }
     }
 
-    /// Does a piece of that work; gives what is left of it.
-    fn piece(&mut self, number: u64, pending: Pending) -> Option<Pending> {
+    /// Does one piece of the work. Returns what is left of it.
+    fn run_piece(&mut self, number: u64, pending: Pending) -> Option<Pending> {
         match pending {
             Pending::EndSession { session, how } => {
-                let (locks, done) = self.end_some_of(session, &how);
+                let (locks, done) = self.end_some_grants(session, &how);
                 if done {
-                    self.finish(number);
+                    self.finish_pending(number);
                 }
-                self.advance_all(locks);
+                self.grant_waiters(locks);
                 (!done).then_some(Pending::EndSession { session, how })
             }
             Pending::Break { lock, by, reason } => {
-                let (mut locks, done) = self.break_some(&lock, &by, &reason);
+                let (mut locks, done) = self.break_some_holders(&lock, &by, &reason);
                 if done {
-                    self.finish(number);
+                    self.finish_pending(number);
                     locks.insert(lock.clone());
                 }
-                self.advance_all(locks);
+                self.grant_waiters(locks);
                 (!done).then_some(Pending::Break { lock, by, reason })
             }
-            Pending::Revoke { lock, after, word } => {
-                let after = self.revoke_some(&lock, after, &word)?;
-                Some(Pending::Revoke { lock, after, word })
+            Pending::Revoke { lock, after, revocation } => {
+                let after = self.revoke_some(&lock, after, &revocation)?;
+                Some(Pending::Revoke { lock, after, revocation })
             }
-            Pending::Refit { lock, after, by } => {
-                let (locks, after) = self.refit_some(&lock, after, &by);
-                self.advance_all(locks);
-                after.map(|after| Pending::Refit { lock, after: Some(after), by })
+            Pending::ApplyLimit { lock, after, by } => {
+                let (locks, after) = self.end_unfit_waiters(&lock, after, &by);
+                self.grant_waiters(locks);
+                after.map(|after| Pending::ApplyLimit { lock, after: Some(after), by })
             }
-            Pending::Advance { lock } => {
-                // What is left of it is noted anew.
-                self.finish(number);
-                self.advance_all([lock]);
+            Pending::Grant { lock } => {
+                // `grant_waiters` adds the rest as new work.
+                self.finish_pending(number);
+                self.grant_waiters([lock]);
                 None
             }
         }
     }
 
-    /// Asks the holders of a lock behind that grant to give it back. Returns the last one that was asked, where there are more.
-    pub(crate) fn revoke_some(&mut self, lock: &LockName, after: GrantNumber, word: &Revocation) -> Option<GrantNumber> {
+    /// Asks the holders of a lock after a grant to give it back. Returns the last one that was asked, if more are left.
+    pub(crate) fn revoke_some(&mut self, lock: &LockName, after: GrantNumber, revocation: &Revocation) -> Option<GrantNumber> {
         let mut last = after;
         loop {
             let queue = self.state.index.queues.get(lock)?;
@@ -114,21 +117,25 @@ impl Change<'_> {
                 return Some(last);
             }
             last = next;
-            self.step(HOLDER_STEPS);
+            self.step(CONTENDER_STEPS);
             let holder = self.contender_in(lock, next);
-            let newer = holder.granted_at > Some(word.revision);
+            let newer = holder.granted_at > Some(revocation.revision);
             if newer || holder.cooling || self.state.is_dead(holder) {
                 continue;
             }
-            self.alter(next, |contender| contender.revoked = Some(word.clone()));
-            let (by, reason) = (word.by.clone(), word.reason.clone());
-            self.events.push(Event::Revoked { lock: lock.clone(), grant: next, by, reason });
+            self.update_contenders(next, |contender| contender.revoked = Some(revocation.clone()));
+            self.events.push(Event::Revoked {
+                lock: lock.clone(),
+                grant: next,
+                by: revocation.by.clone(),
+                reason: revocation.reason.clone(),
+            });
         }
     }
 
-    /// Ends those who wait for more permits than there are, or to share what has a limit, from after that place on; says which
-    /// locks may go on, and the last place that was looked at where there are more.
-    pub(crate) fn refit_some(
+    /// Ends waiters after a rank that want more permits than the limit, or shared mode on a lock with a limit. Returns
+    /// the locks that may have a next grant, and the last visited rank if more are left.
+    pub(crate) fn end_unfit_waiters(
         &mut self,
         lock: &LockName,
         after: Option<ServiceRank>,
@@ -149,12 +156,9 @@ impl Change<'_> {
             }
             last = Some(next);
             self.step(1);
-            if self.contender_in(lock, next.number()).cannot_fit(limit) {
+            if self.contender_in(lock, next.number()).can_never_fit(limit) {
                 locks.extend(self.break_contender(next.number(), by, &note, TombstoneKeeper::Session));
             }
         }
     }
 }
-
-/// What it costs to change one contender.
-pub(crate) const HOLDER_STEPS: u64 = 4;

@@ -1,86 +1,86 @@
-//! A lock's queue without a walk over all of it: how many stand there, a waiter beside its neighbours, and the rest of the queue
-//! behind some place.
+//! Views of a lock's queue that do not walk over all of it: its length, a waiter with its neighbours, and the part
+//! after any position.
 
 use crate::{
     State,
     index::Queue,
-    place::ServiceRank,
     record::{Contender, LockSettings},
+    service_rank::ServiceRank,
 };
 use fairhold_types::{FencingToken, GrantNumber, LockName, Mode};
-use imbl::OrdSet;
 use std::ops::Bound::{self, Excluded, Unbounded};
 
-/// How many waiting readers are passed over, at most, to find out for whom one behind them waits.
+/// The maximum number of waiting readers that `State::waits_for` passes to find what blocks a reader behind them.
 pub const READERS_PASSED_MAX: usize = 64;
 
-/// Where a contender stands in its queue. It remains a place when the contender has gone, so a page can begin behind it.
+/// The position of a contender in its queue. It stays valid when the contender is gone, so a page can begin after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueKey {
-    /// Among the holders, which stand in the order of their numbers.
+    /// A holder. Holders are in the order of their numbers.
     Holder(GrantNumber),
-    /// Among the waiters: higher standing first, then in the order of their numbers.
+    /// A waiter: by effective priority, higher first, then by number.
     Waiter {
-        /// The priority by which it stands.
-        standing: i32,
+        /// The priority that orders the queue.
+        effective_priority: i32,
         /// The grant's number.
         number: GrantNumber,
     },
 }
 
 impl QueueKey {
-    /// Where a contender stands now.
+    /// The current position of a contender.
     #[must_use]
     pub fn of(contender: &Contender) -> QueueKey {
         match contender.granted_at {
             Some(_) => QueueKey::Holder(contender.number),
-            None => QueueKey::Waiter { standing: contender.standing, number: contender.number },
+            None => QueueKey::Waiter { effective_priority: contender.effective_priority, number: contender.number },
         }
     }
 }
 
-/// A lock without its contenders.
+/// The summary of a lock, without its contenders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockSummary {
-    /// How many hold it, those that cool included.
+    /// The number of holders, cooling ones included.
     pub holders: usize,
-    /// How many wait.
+    /// The number of waiters.
     pub waiting: usize,
-    /// The limit that is set; `None`: none was named, and it counts as 1.
+    /// The limit, if one is set; otherwise 1 applies.
     pub limit: Option<u32>,
-    /// How many may wait, where an administrator said so.
+    /// How many grants may wait, if an administrator set a limit.
     pub max_waiters: Option<u64>,
-    /// How long a grant may hold it, if an administrator set a limit.
+    /// How long a grant may hold it, in milliseconds, if an administrator set a limit.
     pub max_hold_ms: Option<u64>,
-    /// The token that was given out last, as long as the lock's node lives.
+    /// The last token given out, while the lock's node exists.
     pub last_token: Option<FencingToken>,
 }
 
-/// What a walk that begins in the middle of a queue has to know of the contenders before its beginning.
+/// What a walk from the middle of a queue must know of the contenders before its start.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Before<'a> {
     /// How many there are.
     pub count: u64,
-    /// The last waiter among them that holds readers back; `None` where there is none, or where the walk begins with a holder.
+    /// The last waiter among them that blocks readers; `None` if there is none, or if the walk starts with a holder.
     pub blocker: Option<&'a Contender>,
 }
 
 /// A contender in a lock's queue.
 #[derive(Debug)]
 pub struct QueueEntry<'a> {
-    /// Who.
+    /// The contender.
     pub contender: &'a Contender,
     /// Its position: the number of grants ahead, including holders, plus 1.
     pub position: u64,
-    /// The one whose end lets it go on; none for a holder.
+    /// The contender that it waits for; `None` for a holder.
     pub waits_for: Option<&'a Contender>,
 }
 
 impl State {
-    /// A lock without its contenders; a lock that was never used has nobody.
+    /// The summary of a lock. A lock that was never used has no contenders.
     #[must_use]
     pub fn lock_summary(&self, name: &LockName) -> LockSummary {
-        let (settings, queue) = (self.settings(name), self.index.queues.get(name));
+        let settings = self.settings(name);
+        let queue = self.index.queues.get(name);
         LockSummary {
             holders: queue.map_or(0, |queue| queue.holders.len()),
             waiting: queue.map_or(0, |queue| queue.waiting.len()),
@@ -97,25 +97,26 @@ impl State {
         self.contender_in(name, *self.index.queues.get(name)?.holders.get_min()?)
     }
 
-    /// The position of a waiter: the contenders ahead of it, holders included, plus 1. It is counted from the nearer end.
+    /// The position of a waiter: the number of contenders ahead of it, holders included, plus 1. It is counted from the
+    /// nearer end.
     #[must_use]
     pub fn position(&self, name: &LockName, number: GrantNumber) -> Option<u64> {
         let queue = self.index.queues.get(name)?;
-        let place = ServiceRank::of(self.contender_in(name, number)?);
-        queue.waiting.contains(&place).then(|| (queue.holders.len() + rank(&queue.waiting, place)) as u64 + 1)
+        let rank = ServiceRank::of(self.contender_in(name, number)?);
+        queue.waiting.contains(&rank).then(|| (queue.holders.len() + queue.waiting_before(rank)) as u64 + 1)
     }
 
-    /// The contender whose end lets a waiter go on. Nothing for a holder, nor for a reader with more than `READERS_PASSED_MAX`
+    /// The contender that a waiter waits for. `None` for a holder, and for a reader with more than `READERS_PASSED_MAX`
     /// waiting readers right before it.
     #[must_use]
     pub fn waits_for(&self, name: &LockName, number: GrantNumber) -> Option<&Contender> {
-        let line = QueueWalk::of(self, name)?;
+        let walk = QueueWalk::of(self, name)?;
         let contender = self.contender_in(name, number)?;
-        let place = ServiceRank::of(contender);
-        line.waits_for(contender, || line.predecessor(place), || line.blocker_before(place))
+        let rank = ServiceRank::of(contender);
+        walk.waits_for(contender, || walk.predecessor(rank), || walk.blocker_before(rank))
     }
 
-    /// The queue behind a place; all of it without one. `before` is what is known of the contenders up to that place.
+    /// The contenders after a key, or all. `before` describes the contenders up to that key.
     pub fn queue_after<'a>(
         &'a self,
         name: &LockName,
@@ -123,17 +124,17 @@ impl State {
         before: Before<'a>,
     ) -> impl Iterator<Item = QueueEntry<'a>> + Send + use<'a> {
         let (holders, waiting) = ranges(after);
-        let line = QueueWalk::of(self, name);
+        let walk = QueueWalk::of(self, name);
         let mut predecessor = None;
-        let mut blocker = before.blocker.or_else(|| line?.blocking_holder());
-        let contenders = line.into_iter().flat_map(move |line| {
-            let holders = line.queue.holders.range(holders).copied();
-            let numbers = holders.chain(line.queue.waiting.range(waiting).map(|place| place.number()));
-            numbers.filter_map(move |number| line.contender(number))
+        let mut blocker = before.blocker.or_else(|| walk?.blocking_holder());
+        let contenders = walk.into_iter().flat_map(move |walk| {
+            let holders = walk.queue.holders.range(holders).copied();
+            let numbers = holders.chain(walk.queue.waiting.range(waiting).map(|rank| rank.number()));
+            numbers.filter_map(move |number| walk.contender(number))
         });
         (before.count + 1..).zip(contenders).map(move |(position, contender)| {
-            let neighbour = || predecessor.or_else(|| line?.predecessor(ServiceRank::of(contender)));
-            let waits_for = line.and_then(|line| line.waits_for(contender, neighbour, || blocker));
+            let neighbour = || predecessor.or_else(|| walk?.predecessor(ServiceRank::of(contender)));
+            let waits_for = walk.and_then(|walk| walk.waits_for(contender, neighbour, || blocker));
             predecessor = Some(contender);
             if contender.granted_at.is_none() && contender.holds_readers_back() {
                 blocker = Some(contender);
@@ -142,7 +143,8 @@ impl State {
         })
     }
 
-    /// How many stand up to a place, that place included: a number, and those that are left to count one by one.
+    /// How many contenders are up to and including a key: a number, and an iterator over the rest, to be counted one by
+    /// one.
     pub fn queue_through<'a>(
         &'a self,
         name: &LockName,
@@ -152,18 +154,20 @@ impl State {
         let all_holders = queue.map_or(0, |queue| queue.holders.len() as u64);
         let (all, holders, waiting) = match key {
             QueueKey::Holder(number) => (0, Some(..=number), None),
-            QueueKey::Waiter { standing, number } => (all_holders, None, Some(..=ServiceRank::new(standing, number))),
+            QueueKey::Waiter { effective_priority, number } => {
+                (all_holders, None, Some(..=ServiceRank::new(effective_priority, number)))
+            }
         };
         let left = queue.into_iter().flat_map(move |queue| {
             let holders = holders.into_iter().flat_map(|range| queue.holders.range(range).copied());
             let waiting = waiting.into_iter().flat_map(|range| queue.waiting.range(range));
-            holders.chain(waiting.map(|place| place.number()))
+            holders.chain(waiting.map(|rank| rank.number()))
         });
         (all, left)
     }
 
-    /// The waiters up to a place, that place included, the last one first. The first of them that holds readers back is the
-    /// blocker of a walk that begins behind that place.
+    /// The waiters up to and including a key, the last one first. The first of them that blocks readers is the blocker
+    /// of a walk that starts after that key.
     pub fn waiters_back_from<'a>(
         &'a self,
         name: &LockName,
@@ -171,25 +175,25 @@ impl State {
     ) -> impl Iterator<Item = &'a Contender> + Send + use<'a> {
         let range = match key {
             QueueKey::Holder(_) => None,
-            QueueKey::Waiter { standing, number } => Some(..=ServiceRank::new(standing, number)),
+            QueueKey::Waiter { effective_priority, number } => Some(..=ServiceRank::new(effective_priority, number)),
         };
-        QueueWalk::of(self, name).zip(range).into_iter().flat_map(|(line, range)| {
-            let places = line.queue.waiting.range(range).rev();
-            places.filter_map(move |place| line.contender(place.number()))
+        QueueWalk::of(self, name).zip(range).into_iter().flat_map(|(walk, range)| {
+            let places = walk.queue.waiting.range(range).rev();
+            places.filter_map(move |rank| walk.contender(rank.number()))
         })
     }
 }
 
 impl Contender {
-    /// Whether readers that stand behind it wait for it: it is a writer, holds shared and is to be upgraded, or waits for
-    /// several locks, in one order everywhere.
+    /// Whether readers behind it wait for it: it is exclusive, an upgrading holder, or a waiter for several locks,
+    /// which must have one order everywhere.
     #[must_use]
     pub fn holds_readers_back(&self) -> bool {
-        self.mode == Mode::Exclusive || self.upgrading || (self.granted_at.is_none() && self.is_of_several())
+        self.mode == Mode::Exclusive || self.upgrading || (self.granted_at.is_none() && self.is_multi_lock())
     }
 }
 
-/// A lock in which somebody stands.
+/// A lock with contenders.
 #[derive(Clone, Copy)]
 struct QueueWalk<'a> {
     state: &'a State,
@@ -205,7 +209,7 @@ impl<'a> QueueWalk<'a> {
         Some(QueueWalk { state, name, queue, mutex })
     }
 
-    /// The contender whose end lets this one go on.
+    /// The contender that this one waits for.
     fn waits_for(
         self,
         contender: &'a Contender,
@@ -215,12 +219,13 @@ impl<'a> QueueWalk<'a> {
         if contender.granted_at.is_some() {
             return None;
         }
-        if contender.is_of_several() && self.state.is_ready(self.name, contender.number) {
+        if contender.is_multi_lock() && self.state.can_be_granted(self.name, contender.number) {
             return self.state.blocker_elsewhere(contender);
         }
         match contender.mode {
             Mode::Exclusive if self.mutex => predecessor(),
-            // A semaphore's contender waits for whichever release leaves it room; the first holder stands for it.
+            // A semaphore's contender waits for any release that leaves enough permits. The first holder represents
+            // them.
             Mode::Exclusive => self.first().filter(|first| first.number != contender.number),
             Mode::Shared => blocker(),
         }
@@ -231,19 +236,19 @@ impl<'a> QueueWalk<'a> {
     }
 
     fn first(self) -> Option<&'a Contender> {
-        let number = self.queue.holders.get_min().copied().or_else(|| self.queue.waiting.get_min().map(|place| place.number()));
+        let number = self.queue.holders.get_min().copied().or_else(|| self.queue.waiting.get_min().map(|rank| rank.number()));
         self.contender(number?)
     }
 
-    /// The one right before a waiter.
-    fn predecessor(self, place: ServiceRank) -> Option<&'a Contender> {
-        let waiter = self.queue.waiting.range(..place).next_back().map(|place| place.number());
+    /// The contender right before a waiter.
+    fn predecessor(self, rank: ServiceRank) -> Option<&'a Contender> {
+        let waiter = self.queue.waiting.range(..rank).next_back().map(|rank| rank.number());
         self.contender(waiter.or_else(|| self.queue.holders.get_max().copied())?)
     }
 
-    /// The last one before a waiter that holds readers back, looked for among the nearest only.
-    fn blocker_before(self, place: ServiceRank) -> Option<&'a Contender> {
-        let mut before = self.queue.waiting.range(..place).rev().filter_map(|place| self.contender(place.number()));
+    /// The last contender before a waiter that blocks readers, searched among the nearest only.
+    fn blocker_before(self, rank: ServiceRank) -> Option<&'a Contender> {
+        let mut before = self.queue.waiting.range(..rank).rev().filter_map(|rank| self.contender(rank.number()));
         let blocker = before.by_ref().take(READERS_PASSED_MAX).find(|waiter| waiter.holds_readers_back());
         match (blocker, before.next()) {
             (Some(blocker), _) => Some(blocker),
@@ -252,38 +257,23 @@ impl<'a> QueueWalk<'a> {
         }
     }
 
-    /// Holders are all readers, or all not: so one of them tells, unless one is to be upgraded.
+    /// Either all holders are readers or none is. So one of them is enough, unless one is upgrading.
     fn blocking_holder(self) -> Option<&'a Contender> {
         let number = self.queue.upgrading.or_else(|| self.queue.holders.get_max().copied());
         self.contender(number?).filter(|holder| holder.holds_readers_back())
     }
 }
 
-/// How many stand before a place, which is one of them.
-fn rank(waiting: &OrdSet<ServiceRank>, place: ServiceRank) -> usize {
-    let (mut before, mut behind) = (waiting.range(..place), waiting.range(place..));
-    let mut steps = 0;
-    loop {
-        if before.next().is_none() {
-            return steps;
-        }
-        if behind.next().is_none() {
-            return waiting.len() - steps;
-        }
-        steps += 1;
-    }
-}
-
 type Range<T> = (Bound<T>, Bound<T>);
 
-/// The holders and the waiters behind a place.
+/// The ranges of the holders and the waiters after a key.
 fn ranges(after: Option<QueueKey>) -> (Range<GrantNumber>, Range<ServiceRank>) {
     match after {
         None => ((Unbounded, Unbounded), (Unbounded, Unbounded)),
         Some(QueueKey::Holder(number)) => ((Excluded(number), Unbounded), (Unbounded, Unbounded)),
-        Some(QueueKey::Waiter { standing, number }) => {
+        Some(QueueKey::Waiter { effective_priority, number }) => {
             let none = Excluded(GrantNumber(u64::MAX));
-            ((none, Unbounded), (Excluded(ServiceRank::new(standing, number)), Unbounded))
+            ((none, Unbounded), (Excluded(ServiceRank::new(effective_priority, number)), Unbounded))
         }
     }
 }

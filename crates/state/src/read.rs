@@ -1,62 +1,63 @@
-//! What can be asked of the state without changing it.
+//! Reads of the state.
 
 use crate::{
     State,
     command::Rejection,
-    memory::Tombstone,
     queue_view::{Before, QueueEntry},
     record::{Contender, LockSettings, NodeRole, SessionRecord},
+    tombstones::Tombstone,
 };
 use fairhold_types::{
     ClusterId, EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionId, SessionNumber,
     planted::{self, Bug},
 };
 
-/// Of so many holders it is looked whether they have ended, for the token that a refusal names: there can be very many of them.
-const NEWEST_LOOKED_AT_MAX: usize = 500;
+/// To find the current token for a refused fence, at most this many of the newest holders are checked: a lock can have
+/// very many.
+const NEWEST_CHECKED_MAX: usize = 500;
 
-/// What an id of a grant leads to.
+/// The grant to which an id refers.
 #[derive(Debug)]
 pub enum GrantStatus<'a> {
-    /// A grant that is held or waits.
+    /// A live grant, held or queued.
     Live(&'a Contender),
-    /// A grant that is over.
+    /// An ended grant.
     Ended(EndReason),
-    /// Nothing that is known, or that is known any more.
+    /// Not known, or forgotten.
     Unknown,
 }
 
-/// Who stands in a lock.
+/// A lock with its holders.
 #[derive(Debug)]
 pub struct LockView<'a> {
     /// The holders and cooling grants, in the order in which they queued.
     pub holders: Vec<&'a Contender>,
-    /// How many wait.
+    /// The number of waiters.
     pub waiting: usize,
-    /// The limit that is set; `None`: none was named, and it counts as 1.
+    /// The limit, if one is set; otherwise 1 applies.
     pub limit: Option<u32>,
-    /// How many may wait, where an administrator said so.
+    /// How many grants may wait, if an administrator set a limit.
     pub max_waiters: Option<u64>,
-    /// How long a grant may hold it, if an administrator set a limit.
+    /// How long a grant may hold it, in milliseconds, if an administrator set a limit.
     pub max_hold_ms: Option<u64>,
-    /// The token that was given out last, as long as the lock's node lives.
+    /// The last token given out, while the lock's node exists.
     pub last_token: Option<FencingToken>,
 }
 
-/// How many of everything there are.
+/// Counts of everything in the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Census {
     /// Locks that have a holder or a waiter.
     pub locks: usize,
-    /// Grants that are held.
+    /// Held grants.
     pub held: usize,
-    /// Grants that wait.
+    /// Queued grants.
     pub waiting: usize,
-    /// Contenders that cool.
+    /// Cooling grants.
     pub cooling: usize,
-    /// Sessions, those that were made for one grant among them.
+    /// Sessions, including those made for one grant.
     pub sessions: usize,
-    /// Nodes of the tree, those of locks and contenders among them.
+    /// Nodes of the tree, including those of locks and contenders.
     pub nodes: usize,
     /// Entries in the history of locks.
     pub history: usize,
@@ -71,7 +72,7 @@ impl State {
         self.revision
     }
 
-    /// The cluster's identity, once it has formed.
+    /// The cluster's identity, once it is formed.
     #[must_use]
     pub fn cluster(&self) -> Option<ClusterId> {
         self.cluster
@@ -89,12 +90,12 @@ impl State {
         self.index.session_ids.get(id).and_then(|number| self.session(*number))
     }
 
-    /// All sessions, by number; those that were made for one grant among them.
+    /// All sessions by number, including those made for one grant.
     pub fn sessions(&self) -> impl Iterator<Item = &SessionRecord> {
         self.sessions.values().map(|session| &**session)
     }
 
-    /// The sessions with a higher number than that, by number.
+    /// The sessions with a higher number, by number.
     pub fn sessions_after(&self, number: SessionNumber) -> impl Iterator<Item = &SessionRecord> {
         self.sessions.range(SessionNumber(number.0.saturating_add(1))..).map(|(_, session)| &**session)
     }
@@ -110,7 +111,7 @@ impl State {
         self.index.of_session.get(&session).into_iter().flatten().filter_map(|number| self.contender(*number))
     }
 
-    /// What an id of a grant leads to.
+    /// The grant to which an id refers.
     #[must_use]
     pub fn grant(&self, id: &GrantId) -> GrantStatus<'_> {
         match self.index.grants.get(id).and_then(|number| self.contender(*number)) {
@@ -120,14 +121,14 @@ impl State {
         }
     }
 
-    /// What an administrator said who broke a grant, as long as that is remembered.
+    /// The reason that an administrator gave for breaking a grant, while it is remembered.
     #[must_use]
     pub fn break_note(&self, id: &GrantId) -> Option<String> {
         let dead = self.index.grants.get(id).and_then(|number| self.contender(*number));
         if let Some(note) = dead.and_then(|contender| self.note_of_dead(contender)) {
             return Some(note);
         }
-        match self.memory.get(id)? {
+        match self.tombstones.get(id)? {
             Tombstone::Broken { note } => Some(note.clone()),
             Tombstone::Grant(_) | Tombstone::Session | Tombstone::Write { .. } => None,
         }
@@ -142,7 +143,7 @@ impl State {
         }
     }
 
-    /// Who stands in a lock; a lock that was never used has nobody.
+    /// A lock with its holders. A lock that was never used has no contenders.
     #[must_use]
     pub fn lock(&self, name: &LockName) -> LockView<'_> {
         let settings = self.settings(name);
@@ -161,21 +162,21 @@ impl State {
         }
     }
 
-    /// All contenders of a lock: its holders, then its waiters, in order. It walks all of them.
+    /// All contenders of a lock: its holders, then its waiters, in order. Walks over all of them.
     #[must_use]
     pub fn queue(&self, name: &LockName) -> Vec<QueueEntry<'_>> {
         self.queue_after(name, None, Before::default()).collect()
     }
 
-    /// The first so many of those who stand in a lock: those who hold it, then those who wait, in their order.
+    /// The first `count` contenders of a lock: its holders, then its waiters, in order.
     pub fn front(&self, name: &LockName, count: usize) -> impl Iterator<Item = &Contender> {
         let queue = self.index.queues.get(name);
         let holders = queue.into_iter().flat_map(|queue| &queue.holders).copied();
-        let waiting = queue.into_iter().flat_map(|queue| &queue.waiting).map(|place| place.number());
+        let waiting = queue.into_iter().flat_map(|queue| &queue.waiting).map(|rank| rank.number());
         holders.chain(waiting).take(count).filter_map(|number| self.contender_in(name, number))
     }
 
-    /// Passes exactly while a held grant has that token, and is that grant where one is named. It never walks over many
+    /// Passes only while a held grant has this token. If `grant` is given, it must be that grant. Never walks over many
     /// holders.
     pub fn verify_fence(&self, lock: &LockName, token: FencingToken, grant: Option<&GrantId>) -> Result<(), Rejection> {
         let holds = match grant {
@@ -186,7 +187,7 @@ impl State {
             }
             None => self.has_token(lock, token),
         };
-        if holds || planted::has(Bug::FenceUnchecked) {
+        if holds || fence_unchecked() {
             return Ok(());
         }
         Err(Rejection::StaleToken { current: self.newest_token(lock) })
@@ -195,34 +196,35 @@ impl State {
     fn has_token(&self, lock: &LockName, token: FencingToken) -> bool {
         match self.index.queues.get(lock).and_then(|queue| queue.by_holder.as_ref()) {
             _ if self.index.breaking.contains_key(lock) => false,
-            Some(index) => index.with_token(token).any(|number| self.living_token(lock, number) == Some(token)),
+            Some(index) => index.with_token(token).any(|number| self.valid_token(lock, number) == Some(token)),
             None => self.few_holders(lock).any(|holder| self.token_of(holder) == Some(token)),
         }
     }
 
-    /// The newest token of a lock's holders, if one of the newest holders that it looks at has it.
+    /// The newest valid token of a lock, searched among the newest holders only.
     fn newest_token(&self, lock: &LockName) -> Option<FencingToken> {
         match self.index.queues.get(lock).and_then(|queue| queue.by_holder.as_ref()) {
             _ if self.index.breaking.contains_key(lock) => None,
-            Some(index) => index.newest().take(NEWEST_LOOKED_AT_MAX).find_map(|number| self.living_token(lock, number)),
+            Some(index) => index.newest().take(NEWEST_CHECKED_MAX).find_map(|number| self.valid_token(lock, number)),
             None => self.few_holders(lock).filter_map(|holder| self.token_of(holder)).max(),
         }
     }
 
-    fn living_token(&self, lock: &LockName, number: GrantNumber) -> Option<FencingToken> {
+    fn valid_token(&self, lock: &LockName, number: GrantNumber) -> Option<FencingToken> {
         self.contender_in(lock, number).and_then(|holder| self.token_of(holder))
     }
 
-    /// The holders of a lock that has no index of them, because they are few.
+    /// The holders of a lock that has too few of them for an index.
     fn few_holders<'a>(&'a self, lock: &'a LockName) -> impl Iterator<Item = &'a Contender> {
         let queue = self.index.queues.get(lock);
         queue.into_iter().flat_map(|queue| &queue.holders).filter_map(|number| self.contender_in(lock, *number))
     }
 
-    /// How many of everything there are, without walking over it.
+    /// Counts of everything in the state, without a walk.
     #[must_use]
     pub fn census(&self) -> Census {
-        let (waiting, cooling) = (self.index.waiting, self.index.cooling.len());
+        let waiting = self.index.waiting;
+        let cooling = self.index.cooling.len();
         Census {
             locks: self.index.queues.len(),
             held: self.index.contenders.len() - waiting - cooling,
@@ -235,17 +237,17 @@ impl State {
         }
     }
 
-    /// Contenders whose lock delay runs: a new leader starts it again in full.
+    /// Grants whose lock delay runs. A new leader restarts each delay in full.
     pub fn cooling(&self) -> impl Iterator<Item = &Contender> {
         self.index.cooling.iter().filter_map(|number| self.contender(*number))
     }
 
-    /// Grants that may hold for a bounded time, and hold.
+    /// Held grants with a maximum hold time.
     pub fn bounded_holds(&self) -> impl Iterator<Item = &Contender> {
         self.index.bounded.iter().filter_map(|number| self.contender(*number))
     }
 
-    /// Locks in which nobody stands, with the revision since when, for `Command::ForgetLock`.
+    /// Locks without contenders and the revision since which each has had none, for `Command::ForgetLocks`.
     pub fn idle_locks(&self) -> impl Iterator<Item = (LockName, Revision)> + '_ {
         self.tree.below(&Path::locks(), None).filter_map(|(path, node)| match &node.role {
             NodeRole::Lock(settings) if node.num_children == 0 && !settings.kept => Some((path.lock_name()?, node.pzxid)),
@@ -253,7 +255,8 @@ impl State {
         })
     }
 
-    /// Since which revision nobody stands in a lock; `None` where somebody does, or where it has no node.
+    /// The revision since which a lock has had no contenders; `None` if it has any, has no node, or has settings to
+    /// keep.
     #[must_use]
     pub fn idle_since(&self, lock: &LockName) -> Option<Revision> {
         let node = self.tree.get(&lock.path())?;
@@ -261,10 +264,14 @@ impl State {
         (node.num_children == 0 && may_go).then_some(node.pzxid)
     }
 
-    /// The revisions at which the oldest and the newest of the ids that are remembered without a session ended, for
-    /// `Command::Forget`.
+    /// The revisions of the oldest and the newest tombstone in the table, for `Command::Forget`.
     #[must_use]
     pub fn remembered_span(&self) -> Option<(Revision, Revision)> {
-        self.memory.span()
+        self.tombstones.span()
     }
+}
+
+/// Always false, except with the planted bug.
+fn fence_unchecked() -> bool {
+    planted::has(Bug::FenceUnchecked)
 }

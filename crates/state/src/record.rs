@@ -1,4 +1,4 @@
-//! What the state stores: sessions, nodes of the tree, contenders and a lock's settings.
+//! The records of the state: sessions, tree nodes, contenders and lock settings.
 
 use crate::{
     command::{Meta, Owner, Want},
@@ -15,30 +15,30 @@ use imbl::OrdMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::Arc;
 
-pub use crate::kind::{KindOf, NodeKind};
+pub use crate::kind::{NodeKind, PackedKind};
 
-/// A client's liveness. It has no deadline: only the leader's clock knows one, and deadlines are not replicated.
+/// A client's liveness. It has no deadline: deadlines belong to the leader's clock and are not replicated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRecord {
     /// Its public number: the revision that opened it.
     pub number: SessionNumber,
-    /// Its secret id; a session that was made for one grant has none, the grant's id stands for it.
+    /// Its secret id. A session that was made for one grant has none: the grant's id serves instead.
     pub id: Option<SessionId>,
-    /// The idempotency key with which it was opened, where one was given.
+    /// The idempotency key that opened it, if one was given.
     pub key: Option<GrantId>,
-    /// How long it lives without a keepalive.
+    /// How long it lives without a keepalive, in milliseconds.
     pub timeout_ms: u64,
-    /// Its name, for people.
+    /// Its name, for people to read.
     pub name: Box<str>,
-    /// Its pairs of text, for people.
+    /// Pairs of text, for people to read.
     pub meta: Meta,
-    /// When it was opened, by the clock of the node that took the request.
+    /// When it was opened, by the clock of the node that received the request.
     pub opened_at: WallMillis,
     /// Its ended grants.
     pub ended: Ended,
 }
 
-/// The ended grants that a session remembers. Most sessions had none, and then it is one word.
+/// The ended grants that a session remembers. Most sessions have none, and then this is one word.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ended(Option<Box<EndedGrants>>);
 
@@ -47,41 +47,41 @@ struct EndedGrants {
     /// The newest `SESSION_ENDED_IDS_MAX` by id.
     #[serde(deserialize_with = "persistent::map")]
     ids: OrdMap<GrantId, EndReason>,
-    /// The newest id that was dropped from them.
+    /// The newest id that was dropped from `ids`.
     floor: Option<GrantId>,
 }
 
 impl Ended {
-    /// How a grant ended, where it is remembered.
+    /// How a grant ended, if that is remembered.
     #[must_use]
     pub fn get(&self, grant: &GrantId) -> Option<EndReason> {
         self.0.as_ref()?.ids.get(grant).copied()
     }
 
-    /// How many are remembered.
+    /// The number of remembered grants.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |ended| ended.ids.len())
     }
 
-    /// Whether none is.
+    /// Whether no grant is remembered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Their ids, in order.
+    /// The remembered ids, in order.
     pub fn ids(&self) -> impl Iterator<Item = &GrantId> {
         self.0.iter().flat_map(|ended| ended.ids.keys())
     }
 
-    /// The newest id that was dropped: an unknown id up to here may have ended and been forgotten.
+    /// The newest id that was dropped. An unknown id up to this one may have ended and been forgotten.
     #[must_use]
     pub fn floor(&self) -> Option<GrantId> {
         self.0.as_ref()?.floor
     }
 
-    /// Remembers one more; the id that was dropped for it.
+    /// Remembers one more grant. Returns the id that was dropped for it.
     pub(crate) fn remember(&mut self, grant: GrantId, reason: EndReason) -> Option<GrantId> {
         let ended = self.0.get_or_insert_default();
         ended.ids.insert(grant, reason);
@@ -95,7 +95,7 @@ impl Ended {
     }
 }
 
-// One that remembers none is written as an empty list without a floor: readers cannot tell how it is kept.
+// An empty record is written as an empty list without a floor, so the bytes do not depend on the representation.
 impl Serialize for Ended {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
@@ -133,38 +133,38 @@ pub struct Znode {
     pub creates: u32,
     /// How many children it has.
     pub num_children: u32,
-    /// The session that owns it, if it is ephemeral; 0 for none.
+    /// The session that owns it, if it is ephemeral; otherwise 0.
     pub ephemeral_owner: SessionNumber,
-    /// What kind of node it is.
-    pub kind: KindOf,
+    /// How long it lives.
+    pub kind: PackedKind,
     /// Its value.
     pub value: Value,
-    /// What it is to the lock recipe.
+    /// Its role in the lock recipe.
     pub role: NodeRole,
-    /// Its access list, empty by default. It is kept and not enforced in this version.
+    /// Its access list; `None` is the empty one. This version stores it but does not enforce it.
     pub acl: Option<Arc<Vec<AclEntry>>>,
 }
 
 /// Who may do what with a node, in ZooKeeper's terms.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AclEntry {
-    /// What is allowed: read 1, write 2, create 4, delete 8, administer 16.
+    /// The allowed operations: read 1, write 2, create 4, delete 8, administer 16.
     pub permissions: u32,
-    /// How an identity is proved, like `world` or `digest`.
+    /// The authentication scheme, like `world` or `digest`.
     pub scheme: String,
-    /// Who, in the scheme's own words.
+    /// The identity, in the terms of the scheme.
     pub id: String,
 }
 
 impl Znode {
-    /// How often a child was created or removed, as ZooKeeper counts: twice the creates, less those still there.
+    /// ZooKeeper's count of created and removed children: twice the creates, minus the children that are left.
     #[must_use]
     pub fn cversion(&self) -> i32 {
         self.creates.wrapping_mul(2).wrapping_sub(self.num_children).cast_signed()
     }
 
-    /// Whether the leader's clock may have it removed, once it has stayed so for long enough: a container that had children
-    /// and has none, or a TTL node without children.
+    /// Whether the leader's clock may have it removed once it has stayed unchanged for long enough. This holds for a
+    /// container that had children and has none, and for a TTL node without children.
     #[must_use]
     pub fn is_sweepable(&self) -> bool {
         let may_go = match self.kind.get() {
@@ -175,42 +175,42 @@ impl Znode {
         may_go && self.num_children == 0 && self.role == NodeRole::Data
     }
 
-    /// The last change of its value or of its children.
+    /// The last change of its value or its children.
     #[must_use]
     pub fn changed_at(&self) -> Revision {
         self.mzxid.max(self.pzxid)
     }
 }
 
-/// What a node is to the lock recipe.
+/// The role of a node in the lock recipe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NodeRole {
-    /// Nothing: plain data.
+    /// None: plain data.
     Data,
     /// A lock.
     Lock(Box<LockSettings>),
-    /// A contender of a lock: it holds the lock or waits for it.
+    /// A contender of a lock: a holder or a waiter.
     Contender(Box<Contender>),
 }
 
-/// What a lock keeps while nobody may stand in it.
+/// The settings of a lock. They outlive its contenders.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockSettings {
-    /// How many permits it has, once a grant has named a number.
+    /// How many permits it has, once a grant or an administrator has named a limit.
     pub limit: Option<u32>,
-    /// The last token issued.
+    /// The last token given out.
     pub last_token: Option<FencingToken>,
-    /// Whether it is an election, once somebody has stood in it.
+    /// Whether it is an election; `None` until its first contender.
     pub election: Option<bool>,
-    /// Whether somebody ever stood in it; else it is only a level above another lock.
+    /// Whether it ever had a contender. Otherwise it is only a level above another lock.
     pub used: bool,
-    /// How many may wait, where an administrator said so.
+    /// How many grants may wait, if an administrator set a limit.
     pub max_waiters: Option<u64>,
-    /// How long a grant may hold it, if an administrator set a limit.
+    /// How long a grant may hold it, in milliseconds, if an administrator set a limit.
     pub max_hold_ms: Option<u64>,
-    /// An administrator set something that is not so by itself: it is not forgotten.
+    /// An administrator set a value other than the default, so the lock is not forgotten.
     pub kept: bool,
-    /// When an administrator set the limit: those who were granted before may have more permits together.
+    /// When an administrator set the limit. Earlier holders may exceed it together.
     pub limited_at: Option<Revision>,
 }
 
@@ -219,31 +219,31 @@ pub struct LockSettings {
 pub struct Hold {
     /// Its secret id.
     pub grant: GrantId,
-    /// How often a caller attached to it.
+    /// The newest attempt: how often a caller attached.
     pub attempt: u64,
     /// The lock and the mode.
     pub want: Want,
-    /// The limit.
+    /// The requested limit.
     pub limit: Option<u32>,
-    /// The permits.
+    /// The requested permits.
     pub permits: u32,
-    /// The priority.
+    /// The requested priority.
     pub priority: i32,
-    /// Pairs of text, for people.
+    /// Pairs of text, for people to read.
     pub meta: Meta,
-    /// The lock delay; that of the first hold is the one that counts.
+    /// The requested lock delay. That of the grant's first hold applies.
     pub lock_delay_ms: u64,
-    /// The longest time of holding; that of the first hold is the one that counts.
+    /// The requested maximum hold time. That of the grant's first hold applies.
     pub max_hold_ms: Option<u64>,
 }
 
 impl Hold {
-    /// The hold that a grant was taken with.
+    /// The hold with which the grant was taken.
     pub(crate) fn first_of(contender: &Contender) -> Hold {
         Hold {
             grant: contender.grant,
             attempt: contender.attempt,
-            want: Want { lock: contender.lock.clone(), mode: contender.asked },
+            want: Want { lock: contender.lock.clone(), mode: contender.requested_mode },
             limit: contender.limit,
             permits: contender.permits,
             priority: contender.priority,
@@ -257,87 +257,90 @@ impl Hold {
 /// An administrator's request to a holder to release the lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revocation {
-    /// The revision at which it was said.
+    /// The revision of the request.
     pub revision: Revision,
-    /// The client that asks for it, as text.
+    /// The administrator's client, such as `curl@127.0.0.1`.
     pub by: String,
     /// The reason; may be empty.
     pub reason: String,
 }
 
-/// A contender of a lock: it holds the lock or waits for it.
+/// A contender of a lock: a holder or a waiter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contender {
-    /// The grant's public number: the revision at which it queued, its node's `czxid`.
+    /// The grant's public number: the revision at which it queued, which is its node's `czxid`.
     pub number: GrantNumber,
     /// The grant's secret id.
     pub grant: GrantId,
     /// The lock.
     pub lock: LockName,
-    /// The other locks that its request named, in order. They have contenders of the same number, to which all of this applies.
+    /// The other locks of its request, in order. Each has a contender with the same number, for which all of this
+    /// applies.
     pub others: Vec<Want>,
-    /// It stands here for a grant whose first lock is another one.
-    pub companion: bool,
-    /// The session that owns it; also after the session expired, while it cools.
+    /// The grant's first lock is another one.
+    pub secondary: bool,
+    /// The session that owns it. It stays set after the session expired, while the grant cools.
     pub session: SessionNumber,
     /// Whether that session was made for this grant alone.
     pub anonymous: bool,
-    /// Alone or shared, as it stands now.
+    /// The current mode.
     pub mode: Mode,
-    /// The mode that its request named.
-    pub asked: Mode,
-    /// It holds shared, and waits until it is the only one.
+    /// The mode of its request.
+    pub requested_mode: Mode,
+    /// A shared holder that waits to become the only one.
     pub upgrading: bool,
-    /// The limit that its request named.
+    /// The limit of its request.
     pub limit: Option<u32>,
-    /// How many permits it holds or wants.
+    /// How many permits it holds or waits for.
     pub permits: u32,
-    /// The priority that its request named.
+    /// The priority of its request.
     pub priority: i32,
-    /// The priority by which it stands, higher before lower: its own, or that of one who stood there and may not be overtaken.
-    pub standing: i32,
-    /// How often one who came later was placed before it, while it waited longest.
+    /// The priority that orders the queue, higher first: its own, or a lower one that keeps it behind a waiter that
+    /// cannot be overtaken.
+    pub effective_priority: i32,
+    /// How many newcomers were placed before it while it was the longest waiter.
     pub overtaken: u32,
     /// Its owner, for people to read.
     pub owner: Owner,
-    /// Pairs of text, for people.
+    /// Pairs of text, for people to read.
     pub meta: Meta,
-    /// How often a caller attached to it; the newest attempt is the one that counts.
+    /// The newest attempt, which is the one that counts: how often a caller attached.
     pub attempt: u64,
-    /// Further holds by the same owner, in the order in which they were taken.
-    pub more: Vec<Hold>,
-    /// The hold that it was taken with was given back, and further ones keep it.
-    pub first_over: bool,
-    /// How often a request waited to make it the only holder: the newest attempt is the one that counts.
+    /// Further holds of the same owner, in the order in which they were taken.
+    pub further_holds: Vec<Hold>,
+    /// Its first hold was given back; further holds keep the grant.
+    pub first_released: bool,
+    /// The newest attempt to upgrade, which is the one that counts.
     pub upgrade_attempt: u64,
-    /// The key of the newest of these requests, where it had one.
+    /// The key of that attempt, if it had one.
     pub upgrade_key: Option<GrantId>,
     /// The keys of the requests that changed its mode or its timeout.
     pub keys: ChangeKeys,
-    /// Whether it was checked that its waiting ends. It was not where the search would have looked at too much.
+    /// Whether the deadlock check was complete. A search that would visit too many contenders is given up.
     pub deadlock_checked: bool,
-    /// The revision at which it was granted, which is its token; set once, and anew by an upgrade.
+    /// The revision at which it was granted, which is its token. Only an upgrade changes it.
     pub granted_at: Option<Revision>,
-    /// How long the lock stays blocked when its session expires while it holds.
+    /// How long the lock stays blocked if the session expires while the grant is held, in milliseconds.
     pub lock_delay_ms: u64,
-    /// The longest time of holding that its request named.
+    /// The maximum hold time of its request, in milliseconds.
     pub max_hold_ms: Option<u64>,
-    /// How long it may hold since it was granted, by its request and its lock.
+    /// The maximum hold time that applies since it was granted: the smallest of its request and its locks.
     pub hold_ms: Option<u64>,
-    /// An administrator asks it to give the lock back.
+    /// An administrator has asked it to release the lock.
     pub revoked: Option<Revocation>,
-    /// Its session expired while it held: it blocks until the lock delay is over, and its token is dead.
+    /// Its session expired while it was held. It blocks the lock until the lock delay is over, and its token is no
+    /// longer valid.
     pub cooling: bool,
-    /// When it queued, by the clock of the node that took the request.
+    /// When it queued, by the clock of the node that received the request.
     pub queued_at: WallMillis,
-    /// When it was granted, by the clock of the node that took the request which led to it.
+    /// When it was granted, by the clock of the node that received the request which caused it.
     pub held_since: Option<WallMillis>,
-    /// Since when it holds in this mode, where it has another one than the one in which it was granted.
+    /// Since when it holds in its current mode, if it was granted in another.
     pub mode_since: Option<Moment>,
 }
 
 impl Contender {
-    /// Its token, while it holds: neither before nor while it cools.
+    /// Its token, while it holds and does not cool.
     #[must_use]
     pub fn token(&self) -> Option<FencingToken> {
         if self.cooling { None } else { self.granted_at.map(|revision| FencingToken(revision.0)) }
@@ -351,40 +354,40 @@ impl Contender {
 
     /// The ids of its holds.
     pub fn ids(&self) -> impl Iterator<Item = GrantId> + '_ {
-        let first = (!self.first_over).then_some(self.grant);
-        first.into_iter().chain(self.more.iter().map(|hold| hold.grant))
+        let first = (!self.first_released).then_some(self.grant);
+        first.into_iter().chain(self.further_holds.iter().map(|hold| hold.grant))
     }
 
-    /// The attempt that counts of one of its holds.
+    /// The newest attempt on one of its holds.
     #[must_use]
     pub fn attempt_of(&self, id: &GrantId) -> u64 {
-        self.more.iter().find(|hold| hold.grant == *id).map_or(self.attempt, |hold| hold.attempt)
+        self.further_holds.iter().find(|hold| hold.grant == *id).map_or(self.attempt, |hold| hold.attempt)
     }
 
-    /// Whether it can never be granted by a lock with that limit.
-    pub(crate) fn cannot_fit(&self, limit: u32) -> bool {
+    /// Whether a lock with this limit can never grant it.
+    pub(crate) fn can_never_fit(&self, limit: u32) -> bool {
         self.permits > limit || (limit > 1 && self.mode == Mode::Shared)
     }
 
-    /// Whether its grant has several locks.
+    /// Whether its grant has more than one lock.
     #[must_use]
-    pub fn is_of_several(&self) -> bool {
-        self.companion || !self.others.is_empty()
+    pub fn is_multi_lock(&self) -> bool {
+        self.secondary || !self.others.is_empty()
     }
 
-    /// Whether nobody who comes later is placed before it: it waits in several queues, which must have one order, or it was
-    /// overtaken often enough.
+    /// Whether no newcomer may be placed before it: it waits in several queues, which must agree on the order, or it
+    /// was overtaken often enough.
     #[must_use]
-    pub fn is_not_overtaken(&self) -> bool {
-        self.is_of_several() || self.overtaken >= OVERTAKEN_MAX
+    pub fn cannot_be_overtaken(&self) -> bool {
+        self.is_multi_lock() || self.overtaken >= OVERTAKEN_MAX
     }
 }
 
-/// A point in the history: the revision decides, the time is for people.
+/// A point in the history. The revision decides; the time is for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
     /// The revision.
     pub revision: Revision,
-    /// The time that rode in the command, by the clock of the node that made it.
+    /// The time in the command, by the clock of the node that made it.
     pub at: WallMillis,
 }

@@ -1,37 +1,37 @@
-//! Writes the history: what a hold was, when it ended, and how (`history`).
+//! Writes the history: each holding period, when it ended, and how (`history`).
 
 use crate::{
     State,
     change::{Change, Effect},
     command::Outcome,
-    history::{Ending, HistoryKey, Holding, Past, who_ended_weight},
+    history::{Ending, HistoryKey, Holding, PastHolding, who_ended_weight},
     record::{Contender, Moment},
 };
 use fairhold_types::{EndReason, FencingToken, GrantNumber, HoldingEnd, LockName, Revision, limits::ESTIMATE_HOLDS};
 use std::sync::Arc;
 
 impl Change<'_> {
-    /// Writes down that one who stood in a lock does so no more. Who never held leaves no trace here.
-    pub(crate) fn note_ended(&mut self, contender: &Contender, how: EndReason) {
+    /// Records the end of a contender. One that never held leaves no entry.
+    pub(crate) fn record_ended(&mut self, contender: &Contender, how: EndReason) {
         let holding = holding_of(contender);
         self.count_ended(contender, holding.as_ref(), how);
         if let Some(holding) = holding {
-            self.write_down(holding, how.into());
+            self.record(holding, how.into());
         }
     }
 
-    /// Writes down that one who holds a lock does so in another mode from now on.
-    pub(crate) fn note_changed_mode(&mut self, number: GrantNumber, how: HoldingEnd) {
+    /// Records that a holder changes its mode.
+    pub(crate) fn record_changed_mode(&mut self, number: GrantNumber, how: HoldingEnd) {
         if let Some(holding) = holding_of(self.contender(number)) {
             self.count_changed_mode(&holding);
-            self.write_down(holding, how);
+            self.record(holding, how);
         }
     }
 
-    fn write_down(&mut self, holding: Holding, how: HoldingEnd) {
-        let (to, lock) = (self.moment(), holding.lock.clone());
-        let ending = Ending { to, how, by: String::new(), reason: String::new() };
-        self.state.history.insert(Arc::new(Past { holding, ending }));
+    fn record(&mut self, holding: Holding, how: HoldingEnd) {
+        let lock = holding.lock.clone();
+        let ending = Ending { to: self.moment(), how, by: String::new(), reason: String::new() };
+        self.state.history.insert(Arc::new(PastHolding { holding, ending }));
         let dropped = self.state.history.trim(&lock, self.state.budget.history_bytes_max());
         self.state.drop_statistics(dropped);
     }
@@ -40,15 +40,16 @@ impl Change<'_> {
         Moment { revision: self.revision, at: self.at }
     }
 
-    /// Adds to what was just written down who ended it, and why.
-    pub(crate) fn note_who_ended(&mut self, lock: &LockName, number: GrantNumber, by: &str, reason: &str) {
+    /// Adds to the entry of this revision who ended it, and why.
+    pub(crate) fn record_who_ended(&mut self, lock: &LockName, number: GrantNumber, by: &str, reason: &str) {
         let key = HistoryKey { ended: self.revision, number };
         self.state.history.table.change(
             &(lock.clone(), key),
             |past| who_ended_weight(past),
             |past| {
                 let ending = &mut Arc::make_mut(past).ending;
-                (ending.by, ending.reason) = (by.to_owned(), reason.to_owned());
+                ending.by = by.to_owned();
+                ending.reason = reason.to_owned();
             },
         );
     }
@@ -65,14 +66,14 @@ impl Change<'_> {
 }
 
 impl State {
-    /// The revisions at which the oldest thing in the history ended, for `Command::ForgetHistory`.
+    /// The revision at which the oldest entry of the history ended, for `Command::ForgetHistory`.
     #[must_use]
     pub fn oldest_history(&self) -> Option<Revision> {
         self.history.by_age.get_min().map(|(key, _)| key.ended)
     }
 
-    /// How long those who held a lock last did so: the middle one of the newest `ESTIMATE_HOLDS`, in milliseconds by the times
-    /// that rode in the commands. For display: no rule reads it.
+    /// The median of the newest `ESTIMATE_HOLDS` holding periods of a lock, in milliseconds, by the times in the
+    /// commands. For display: no rule reads it.
     #[must_use]
     pub fn usual_hold_ms(&self, lock: &LockName) -> Option<u64> {
         let newest = self.history.of_lock(lock).rev().take(ESTIMATE_HOLDS);
@@ -82,16 +83,17 @@ impl State {
     }
 }
 
-/// Since when a contender holds in the mode that it has, once it was granted.
+/// Since when a granted contender has held in its current mode.
 pub(crate) fn holding_since(contender: &Contender) -> Option<Moment> {
     let revision = contender.granted_at?;
     let granted = Moment { revision, at: contender.held_since.unwrap_or(contender.queued_at) };
     Some(contender.mode_since.unwrap_or(granted))
 }
 
-/// A contender's time of holding in the mode that it has, once it was granted.
+/// The current holding period of a granted contender.
 pub(crate) fn holding_of(contender: &Contender) -> Option<Holding> {
-    let (revision, from) = (contender.granted_at?, holding_since(contender)?);
+    let revision = contender.granted_at?;
+    let from = holding_since(contender)?;
     Some(Holding {
         lock: contender.lock.clone(),
         number: contender.number,

@@ -1,12 +1,12 @@
-//! What the machine refuses, and the facts that a refused caller is told.
+//! The refusals of the machine, and the facts that they carry.
 //!
-//! The variants and fields stand in frames by position: add at the end. `proto/golden/` holds the bytes of each.
+//! Frames encode variants and fields by position: add at the end. `proto/golden/` holds the bytes of each.
 
 use crate::write::Part;
 use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName, Path, SessionNumber, time::WallMillis};
 use serde::{Deserialize, Serialize};
 
-/// A refusal: definite, the same on every node, and nothing was changed.
+/// A refusal: definite, the same on every node, and without any change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Rejection {
     /// No such session, or it has ended.
@@ -18,85 +18,85 @@ pub enum Rejection {
     /// No such grant.
     #[error("no grant has this id")]
     NoGrant,
-    /// The lock is held and the caller does not wait.
+    /// The lock is held, and the caller does not wait.
     #[error("the lock is held by {}", .holder.owner)]
     LockHeld {
-        /// The first of those who hold it or stand first in its queue.
+        /// The first holder or, if nobody holds the lock, the first waiter.
         holder: HolderFacts,
-        /// How many stand before the caller would.
+        /// How many grants would be ahead of the caller.
         ahead: u64,
     },
     /// The grant has ended.
-    #[error("the grant {}{}", how(*.reason), .note.as_ref().map(|note| format!(": {note}")).unwrap_or_default())]
+    #[error("the grant {}{}", ending_in_words(*.reason), .note.as_ref().map(|note| format!(": {note}")).unwrap_or_default())]
     GrantEnded {
-        /// How.
+        /// How it ended.
         reason: EndReason,
-        /// What an administrator said who broke it, as long as that is remembered.
+        /// The reason that an administrator gave for breaking it, while it is remembered.
         note: Option<String>,
     },
     /// An id so old that it may have ended and been forgotten.
     #[error("the id is older than the ids that the session remembers")]
     Forgotten,
-    /// The same key was used with another request.
+    /// The key was used before with another request.
     #[error("the same Idempotency-Key was used with another {field}")]
     IdempotencyMismatch {
-        /// What differs.
+        /// The field that differs.
         field: String,
     },
     /// The lock has another limit.
     #[error("the lock's limit is {limit}")]
     LimitMismatch {
-        /// The one that is set.
+        /// The limit in force.
         limit: u32,
     },
     /// More permits than the lock has.
     #[error("{permits} permits exceed the lock's limit of {limit}")]
     PermitsOverLimit {
-        /// The permits asked for.
+        /// The number of permits requested.
         permits: u32,
         /// The limit in force.
         limit: u32,
     },
-    /// Shared grants are for locks with a limit of 1.
+    /// Shared mode requires a limit of 1.
     #[error("a lock with a limit of {limit} has no shared mode")]
     SharedWithLimit {
         /// The limit in force.
         limit: u32,
     },
-    /// Too many wait for the lock.
+    /// The queue of the lock is full.
     #[error("{max} grants already wait for the lock, which is the limit")]
     QueueFull {
-        /// How many may.
+        /// The maximum length of the queue.
         max: u64,
     },
     /// Too many sessions.
     #[error("the cluster already has {max} sessions, which is the limit")]
     SessionsFull {
-        /// How many it may have.
+        /// The maximum number of sessions.
         max: u64,
     },
-    /// The table of ended ids is full; it never forgets sooner than promised.
+    /// The table of ended ids is full. It never forgets earlier than promised.
     #[error("{max} ended ids are already remembered, which is the limit")]
     MemoryFull {
-        /// How many may be.
+        /// The maximum number of ids.
         max: u64,
     },
-    /// The grant belongs to a named session: the session must be kept alive instead.
+    /// The grant belongs to a named session: keep the session alive instead.
     #[error("the grant belongs to session {session}")]
     SessionOwned {
         /// The session's public number.
         session: SessionNumber,
     },
-    /// The token is not that of a held grant.
+    /// No held grant has this token.
     #[error("the fencing token is not current")]
     StaleToken {
-        /// The token of the present holder, if there is one.
+        /// The token of the current holder, if there is one.
         current: Option<FencingToken>,
     },
     /// The node has another version.
     #[error("the node's version is not the expected one")]
     VersionMismatch {
-        /// The present version, if the node exists.
+        /// The current version, if the node exists.
         current: Option<i32>,
     },
     /// No such node, or no such parent.
@@ -105,24 +105,24 @@ pub enum Rejection {
         /// The path that is missing.
         path: Path,
     },
-    /// Nodes under `/locks` are written by the lock calls only, and the root is neither created nor removed.
+    /// Only the lock calls write nodes under `/locks`, and the root can be neither created nor removed.
     #[error("{path} cannot be changed by this call")]
     ReadOnly {
         /// The path.
         path: Path,
     },
-    /// In the format, and not yet in this version.
+    /// The format allows it, but this version does not implement it.
     #[error("{what} is not supported by this version")]
     Unsupported {
-        /// What.
+        /// The unsupported feature, as the subject of a sentence.
         what: String,
     },
-    /// One step of a transaction was refused, and so the whole of it.
+    /// One step of a transaction was refused, and therefore the whole transaction.
     #[error("{reason}")]
     Step {
-        /// The part in which it stands.
+        /// The part of the transaction.
         part: Part,
-        /// Its index in that list, from 0.
+        /// Its index in that part, from 0.
         index: u32,
         /// Why it was refused.
         reason: Box<Rejection>,
@@ -133,12 +133,12 @@ pub enum Rejection {
         /// Its path.
         path: Path,
     },
-    /// The node is there, and another life was asked for than it was created with.
+    /// The node exists with another kind than the one requested.
     #[error("the node {path} exists and is {kind}: the kind of a node cannot change")]
     OtherKind {
         /// Its path.
         path: Path,
-        /// What it is.
+        /// Its kind in words.
         kind: String,
     },
     /// The node has children.
@@ -155,65 +155,65 @@ pub enum Rejection {
         /// The ephemeral node.
         path: Path,
     },
-    /// Too many nodes for one step.
+    /// Too many nodes to remove in one step.
     #[error("this would remove more than {max} nodes in one step: remove them in parts")]
     TooManyNodes {
-        /// How many may.
+        /// The maximum number of nodes.
         max: u64,
     },
-    /// The name with its number is longer than a path may be.
+    /// With its number, the name would exceed the maximum length of a path.
     #[error("the path {parent} is too long for another name below it")]
     NoRoomForName {
         /// The parent.
         parent: Path,
     },
     /// Waiting there would cause a deadlock.
-    #[error("waiting for it would cause a deadlock: {}", circle(.cycle))]
+    #[error("waiting for it would cause a deadlock: {}", describe_cycle(.cycle))]
     WouldDeadlock {
-        /// Each waits for the next, and the last one for the first, which is who asked.
+        /// Each waits for the next, and the last for the first, which is the request.
         cycle: Vec<Blocked>,
     },
-    /// Only a grant that is held can change its mode.
+    /// Only a held grant can change its mode.
     #[error("the grant is not held yet")]
     NotHeld,
-    /// Only the leader of an election proclaims.
+    /// Only the leader of an election can proclaim.
     #[error("the grant does not lead this election")]
     NotLeader,
-    /// The name is used for something else.
+    /// The name is used as the other of lock and election.
     #[error("{}", if *.election { "this is an election, not a lock" } else { "this is a lock, not an election" })]
     OtherUse {
-        /// Whether it is an election; else it is a lock.
+        /// Whether it is an election; otherwise it is a lock.
         election: bool,
     },
-    /// Too many holds of one grant.
+    /// The grant has too many holds.
     #[error("the grant already has {max} holds, which is the limit")]
     HoldsFull {
-        /// How many it may have.
+        /// The maximum number of holds.
         max: u64,
     },
-    /// The machine failed in the middle of the request, a defect: every node left it out, and nothing was changed.
+    /// A defect made the machine fail in the middle of the request. Every node skipped it, and nothing changed.
     #[error("a defect in the server: it skipped the request and changed nothing (fingerprint {fingerprint:016x})")]
     Defect {
-        /// What tells the same request from others.
+        /// Identifies the request among others.
         fingerprint: u64,
     },
-    /// Too many nodes for one step.
+    /// Too many nodes to create in one step.
     #[error("this would create more than {max} nodes in one step: create them in parts")]
     TooManyCreated {
-        /// How many may.
+        /// The maximum number of nodes.
         max: u64,
     },
     /// The command would exceed the state's budget.
     #[error("the state uses {used} of {max} bytes and has no room for this (values may use three quarters of it)")]
     StateFull {
-        /// How many bytes it counts.
+        /// How many bytes it uses.
         used: u64,
-        /// The limit.
+        /// The budget in bytes.
         max: u64,
     },
 }
 
-fn how(reason: EndReason) -> &'static str {
+fn ending_in_words(reason: EndReason) -> &'static str {
     match reason {
         EndReason::Released => "was given back",
         EndReason::Expired => "has expired: it was not renewed in time, or reached its maximum hold time",
@@ -222,7 +222,7 @@ fn how(reason: EndReason) -> &'static str {
     }
 }
 
-fn circle(cycle: &[Blocked]) -> String {
+fn describe_cycle(cycle: &[Blocked]) -> String {
     let one = |blocked: &Blocked| format!("{} of session {} waits for {}", blocked.owner, blocked.session, blocked.lock);
     cycle.iter().map(one).collect::<Vec<_>>().join(", ")
 }
@@ -232,21 +232,22 @@ fn circle(cycle: &[Blocked]) -> String {
 pub struct Blocked {
     /// Its session's public number.
     pub session: SessionNumber,
-    /// Who it is, for people.
+    /// Its owner, for people to read.
     pub owner: String,
     /// The lock that it waits for, or would wait for.
     pub lock: LockName,
 }
 
-/// Who holds a lock, as a refused caller is told.
+/// The holder of a lock, as a refused caller sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HolderFacts {
     /// The grant's public number.
     pub number: GrantNumber,
     /// Its owner, for people to read.
     pub owner: String,
-    /// Its token, unless it only stands first in the queue or cools.
+    /// Its token; none if it is only first in the queue, or cools.
     pub token: Option<FencingToken>,
-    /// When it was granted, or queued where it only stands first, by the clock of the node that took that request.
+    /// When it was granted, or queued if it is only first in the queue. The time is that of the node that received the
+    /// request.
     pub since: WallMillis,
 }

@@ -1,59 +1,59 @@
-//! What clients ask of sessions, locks and elections, as the fields of commands: part of `command`.
+//! Client requests on sessions, locks and elections, as the fields of commands: part of `command`.
 //!
-//! As there: change a struct only together with `LOG_FORMAT`.
+//! Encoded by position, as there: change a struct only together with `LOG_FORMAT`.
 
 use crate::{value::Value, write::WriteKey};
 use fairhold_types::{GrantId, LockName, Mode, SessionId, time::WallMillis};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Pairs of text that an owner hangs on a session or a grant, for people to read.
+/// Pairs of text that an owner attaches to a session or a grant, for people to read.
 pub type Meta = BTreeMap<String, String>;
 
 /// Opens a named session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenSession {
-    /// The caller's idempotency key, where it gave one.
+    /// The caller's idempotency key, if it gave one.
     pub key: Option<GrantId>,
     /// The new session's secret id.
     pub id: SessionId,
-    /// How long it lives without a keepalive.
+    /// How long it lives without a keepalive, in milliseconds.
     pub timeout_ms: u64,
-    /// Its name, for people.
+    /// Its name, for people to read.
     pub name: String,
-    /// Its pairs of text, for people.
+    /// Pairs of text, for people to read.
     pub meta: Meta,
-    /// When the request was taken.
+    /// When the request was received.
     pub at: WallMillis,
 }
 
-/// Who will own a grant.
+/// The session that will own a grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Claimant {
-    /// A session that was opened before.
+    /// An open session.
     Session(SessionId),
-    /// Nobody yet: a session is made for this grant alone.
+    /// A new session, made for this grant alone.
     Anonymous {
-        /// How long the grant lives without a renewal.
+        /// How long the grant lives without a renewal, in milliseconds.
         timeout_ms: u64,
     },
 }
 
-/// What to do where a grant cannot be given at once.
+/// What to do if a request cannot be granted at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IfBusy {
-    /// Take a place in the queue.
+    /// Queue.
     Queue,
-    /// Change nothing and say who holds it.
+    /// Change nothing, and name the holder.
     Refuse,
 }
 
-/// The text by which people know a grant's owner.
+/// The text that identifies a grant's owner to people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// The text.
     pub text: String,
-    /// Whether the caller gave it; else it was made from the connection, and a retry may come with another.
+    /// Whether the caller gave it. Otherwise the server derived it from the connection, and a retry may have another.
     pub given: bool,
 }
 
@@ -62,49 +62,49 @@ pub struct Owner {
 pub struct Want {
     /// The lock.
     pub lock: LockName,
-    /// Alone or shared.
+    /// The requested mode.
     pub mode: Mode,
 }
 
-/// Takes a place in the queue of each lock, or a further hold. An election is one name, and has a value.
+/// Queues for each lock, or adds a hold. An election has one name and a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acquire {
     /// The grant's id, which makes the command safe to repeat.
     pub grant: GrantId,
-    /// Whether the caller made that id. Nobody can repeat a request whose id the server made.
+    /// Whether the caller made that id. A request with an id that the server made cannot be repeated.
     pub id_given: bool,
-    /// The locks, all different.
+    /// The locks, all of them different.
     pub wants: Vec<Want>,
-    /// Who will own it.
+    /// The session that will own it.
     pub claimant: Claimant,
-    /// What to do where it must wait.
+    /// What to do if it cannot be granted at once.
     pub if_busy: IfBusy,
-    /// How many permits the lock has; `None`: what is set, else 1.
+    /// How many permits the lock has; `None`: the limit that is set, otherwise 1.
     pub limit: Option<u32>,
-    /// How many permits are asked for.
+    /// The number of permits requested.
     pub permits: u32,
-    /// Higher stands before lower.
+    /// Higher is served first.
     pub priority: i32,
     /// Its owner, for people to read.
     pub owner: Owner,
-    /// Pairs of text, for people.
+    /// Pairs of text, for people to read.
     pub meta: Meta,
-    /// How long the lock stays blocked when the holder's session expires.
+    /// How long the lock stays blocked if the holder's session expires, in milliseconds.
     pub lock_delay_ms: u64,
-    /// Another hold of a grant that the same owner has.
+    /// Whether it adds a hold if the same owner holds the lock already.
     pub reentrant: bool,
-    /// The longest time of holding.
+    /// The maximum hold time in milliseconds.
     pub max_hold_ms: Option<u64>,
-    /// The value of a candidate, where it is for an election: what it proclaims when it leads.
+    /// For an election: the candidate's value, which it proclaims when it leads.
     pub value: Option<Vec<u8>>,
-    /// When the request was taken.
+    /// When the request was received.
     pub at: WallMillis,
 }
 
-/// Gives the leader of an election another value to be known by.
+/// Gives the leader of an election a new value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proclaim {
-    /// The caller's key, or the server's own: a value is told once, however often the order is repeated.
+    /// The caller's key, or the server's own: however often the order is repeated, it is proclaimed once.
     pub key: WriteKey,
     /// The election.
     pub election: LockName,
@@ -112,6 +112,6 @@ pub struct Proclaim {
     pub grant: GrantId,
     /// The value.
     pub value: Value,
-    /// When the request was taken.
+    /// When the request was received.
     pub at: WallMillis,
 }

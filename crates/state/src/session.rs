@@ -1,26 +1,27 @@
-//! Sessions: opened by a client, ended by it or by the leader's verdict, together with all that they own.
+//! Sessions: opened by a client; ended by the client, by the leader's verdict or by an administrator, with everything
+//! they own.
 
 use crate::{
     change::{Change, Effect},
     command::{Event, Meta, OpenSession, Outcome, Rejection, WriteKey},
     grant::TombstoneKeeper,
     key_use::{KeyUse, other_request},
-    memory::Tombstone,
     pending::{Pending, SessionEnd},
     record::{Ended, SessionRecord},
+    tombstones::Tombstone,
     weight::ended_weight,
 };
 use fairhold_types::{EndReason, GrantId, GrantNumber, LockName, SessionId, SessionNumber, limits, time::WallMillis};
 use std::{collections::BTreeSet, sync::Arc};
 
-/// A session with no more grants and ephemeral nodes than this goes at once, whatever else is pending.
+/// A session with at most this many grants and ephemeral nodes ends at once, even if other work is pending.
 const SMALL_SESSION: usize = 8;
 
 impl Change<'_> {
     pub(crate) fn open_session(&mut self, open: OpenSession) -> Result<Effect, Rejection> {
         if let Some(key) = open.key {
             match self.state.use_of(&key) {
-                KeyUse::Free => self.require_memory()?,
+                KeyUse::Free => self.require_tombstone_room()?,
                 KeyUse::Session(number) => {
                     return self.state.session(number).map_or(Err(Rejection::SessionEnded), |session| reopened(session, &open));
                 }
@@ -28,7 +29,7 @@ impl Change<'_> {
                 KeyUse::Grant(_) | KeyUse::Change(_) | KeyUse::Ended(_) | KeyUse::Tombstone(..) => return Err(other_request()),
             }
         }
-        // Without a key the id, random as it is, tells that the same command was proposed twice.
+        // Without a key, the random id shows that the same command was proposed twice.
         if let Some(session) = self.state.session_by_id(&open.id) {
             return reopened(session, &open);
         }
@@ -47,7 +48,7 @@ impl Change<'_> {
         Ok(Effect::Changed(Outcome::SessionOpened { id: open.id, number, timeout_ms: open.timeout_ms }))
     }
 
-    /// Makes the session of a grant that names none.
+    /// Opens the session of a grant that names none.
     pub(crate) fn open_anonymous_session(&mut self, timeout_ms: u64, at: WallMillis) -> SessionNumber {
         let number = SessionNumber(self.revision.0);
         self.insert_session(SessionRecord {
@@ -63,14 +64,14 @@ impl Change<'_> {
         number
     }
 
-    /// Ends a session by its owner.
+    /// Ends a session at its owner's request.
     pub(crate) fn close_session(&mut self, id: SessionId) -> Result<Effect, Rejection> {
         let number = *self.state.index.session_ids.get(&id).ok_or(Rejection::NoSession)?;
         self.events.push(Event::SessionClosed { session: number });
         Ok(self.end_session_by(number, SessionEnd::Closed))
     }
 
-    /// Ends a session by the leader's verdict. What it held with a lock delay cools, all else is gone at once.
+    /// Ends a session by the leader's verdict. Held grants with a lock delay cool; everything else ends at once.
     pub(crate) fn expire_session(&mut self, number: SessionNumber) -> Effect {
         if !self.state.sessions.contains_key(&number) {
             return Effect::Unchanged(Outcome::Nothing);
@@ -79,7 +80,7 @@ impl Change<'_> {
         self.end_session_by(number, SessionEnd::Expired)
     }
 
-    /// Ends a session by its number, with all that it owns, held or queued. What it had left to cool goes on cooling.
+    /// Ends a session by its number, with everything it owns. Grants that already cool are not affected.
     pub(crate) fn end_session(&mut self, number: SessionNumber, by: String, reason: String) -> Result<Effect, Rejection> {
         let session = self.state.sessions.get(&number).ok_or(Rejection::NoSession)?;
         if session.id.is_some() {
@@ -88,24 +89,24 @@ impl Change<'_> {
         Ok(self.end_session_by(number, SessionEnd::Ended { by, reason }))
     }
 
-    /// The session is gone from here on. What it owned goes now, as much as one command may do, and the rest with later ones;
-    /// until then it is dead (`visible`). Where other work is pending, all that a session with much owned goes later: sessions
-    /// that end at the same time must not be a piece each.
+    /// Removes the session now. What it owned ends now as far as one command may go, and the rest with later commands;
+    /// until then it is dead (`visible`). If other work is pending, everything that a large session owned is left to
+    /// later commands: sessions that end at the same time must not add a piece each.
     fn end_session_by(&mut self, number: SessionNumber, how: SessionEnd) -> Effect {
         let owns_much = self.state.grant_count(number) + self.state.ephemeral_count(number) > SMALL_SESSION;
         let goes_later = owns_much && self.state.has_pending();
         self.forget_session(number);
-        let (locks, done) = if goes_later { (BTreeSet::new(), false) } else { self.end_some_of(number, &how) };
+        let (locks, done) = if goes_later { (BTreeSet::new(), false) } else { self.end_some_grants(number, &how) };
         if !done {
-            self.leave(Pending::EndSession { session: number, how });
+            self.defer(Pending::EndSession { session: number, how });
         }
-        self.advance_all(locks);
+        self.grant_waiters(locks);
         Effect::Changed(Outcome::Done)
     }
 
-    /// Ends grants of a session that has ended, and then its nodes, as many as one command may; says which locks may go on, and
-    /// whether nothing is left.
-    pub(crate) fn end_some_of(&mut self, session: SessionNumber, how: &SessionEnd) -> (BTreeSet<LockName>, bool) {
+    /// Ends grants of an ended session and then its nodes, as many as one command may. Returns the locks that may have
+    /// a next grant, and whether nothing is left.
+    pub(crate) fn end_some_grants(&mut self, session: SessionNumber, how: &SessionEnd) -> (BTreeSet<LockName>, bool) {
         let mut locks = BTreeSet::new();
         while let Some(grant) = self.state.index.of_session.get(&session).and_then(|grants| grants.get_min()).copied() {
             if !self.has_room_to_end() {
@@ -117,7 +118,7 @@ impl Change<'_> {
         (locks, done)
     }
 
-    /// Ends a grant because its session has ended so; says which locks may go on.
+    /// Ends a grant because its session has ended. Returns the locks that may have a next grant.
     fn end_grant_of(&mut self, grant: GrantNumber, how: &SessionEnd) -> Vec<LockName> {
         let contender = self.contender(grant);
         let held = contender.granted_at.is_some();
@@ -126,7 +127,7 @@ impl Change<'_> {
                 self.end_contender(grant, if held { EndReason::Released } else { EndReason::Withdrawn }, TombstoneKeeper::Table)
             }
             SessionEnd::Expired if held && contender.lock_delay_ms > 0 => {
-                // The others may go on all the same, where it was about to be the only one.
+                // If it was about to be upgraded, it no longer stops new readers.
                 let locks = self.state.locks_of(grant);
                 self.cool_contender(grant, TombstoneKeeper::Table);
                 locks
@@ -135,14 +136,15 @@ impl Change<'_> {
             SessionEnd::Ended { by, reason } => {
                 let locks = self.break_contender(grant, by, reason, TombstoneKeeper::Table);
                 for lock in locks.iter().filter(|_| held) {
-                    self.tell_broken(lock, by, reason);
+                    self.emit_broken(lock, by, reason);
                 }
                 locks
             }
         }
     }
 
-    /// Ends a grant whose session has ended, before the pieces of that come to it; says which locks may go on.
+    /// Ends a grant of an ended session before the pieces of that end reach it. Returns the locks that may have a next
+    /// grant.
     pub(crate) fn end_dead(&mut self, grant: GrantNumber) -> Vec<LockName> {
         let pending = self.state.index.ending.get(&self.contender(grant).session);
         match pending.and_then(|number| self.state.pending.get(*number)) {
@@ -150,8 +152,8 @@ impl Change<'_> {
                 let how = how.clone();
                 self.end_grant_of(grant, &how)
             }
-            Some(Pending::Break { .. } | Pending::Revoke { .. } | Pending::Refit { .. } | Pending::Advance { .. }) | None => {
-                unreachable!("grant #{grant} is dead and nothing is pending for its session")
+            Some(Pending::Break { .. } | Pending::Revoke { .. } | Pending::ApplyLimit { .. } | Pending::Grant { .. }) | None => {
+                unreachable!("grant #{grant} is dead, but nothing is pending for its session")
             }
         }
     }
@@ -163,14 +165,15 @@ impl Change<'_> {
         key: Option<WriteKey>,
     ) -> Result<Effect, Rejection> {
         let number = self.live_grant(&grant)?;
-        let (session, anonymous) = (self.contender(number).session, self.contender(number).anonymous);
-        if !anonymous {
+        let contender = self.contender(number);
+        let session = contender.session;
+        if !contender.anonymous {
             return Err(Rejection::SessionOwned { session });
         }
         if self.changed_before(number, key)? {
             return Ok(Effect::Unchanged(Outcome::Nothing));
         }
-        // Also where nothing changes: the same request may come again when it would.
+        // Remember the key even if nothing changes: when the request is repeated, it might change something.
         let remembered = self.remember_change(number, key);
         let record = self.state.sessions.get_mut(&session).ok_or(Rejection::NoSession)?;
         if record.timeout_ms == timeout_ms {
@@ -181,7 +184,7 @@ impl Change<'_> {
         Ok(Effect::Changed(Outcome::Done))
     }
 
-    /// Removes a session's own record. The ended grants that it remembers were promised for its life, and go with it.
+    /// Removes a session's record. Its tombstones were promised for the life of the session, and go with it.
     pub(crate) fn forget_session(&mut self, number: SessionNumber) {
         let Some(session) = self.state.sessions.remove(&number) else {
             return;
@@ -189,22 +192,22 @@ impl Change<'_> {
         self.state.index.remove_session(&session);
         self.note_steps(session.ended.len() as u64);
         for grant in session.ended.ids() {
-            self.state.memory.in_session.remove(grant);
+            self.state.tombstones.in_session.remove(grant);
         }
         if let Some(key) = session.key {
-            self.state.memory.remember(key, self.revision, Tombstone::Session);
+            self.state.tombstones.remember(key, self.revision, Tombstone::Session);
         }
     }
 
-    /// Remembers an ended grant in its session: the newest `SESSION_ENDED_IDS_MAX` by id, and a floor under them.
+    /// Remembers an ended grant in its session, which keeps the newest `SESSION_ENDED_IDS_MAX` by id and a floor.
     pub(crate) fn remember_in_session(&mut self, number: SessionNumber, grant: GrantId, reason: EndReason) {
         let remember = |session: &mut Arc<SessionRecord>| Arc::make_mut(session).ended.remember(grant, reason);
         let Some(dropped) = self.state.sessions.change(&number, |session| ended_weight(session), remember) else {
             return;
         };
-        self.state.memory.in_session.insert(grant, number);
+        self.state.tombstones.in_session.insert(grant, number);
         if let Some(dropped) = dropped {
-            self.state.memory.in_session.remove(&dropped);
+            self.state.tombstones.in_session.remove(&dropped);
         }
     }
 
@@ -223,16 +226,19 @@ impl Change<'_> {
     }
 }
 
-/// Answers a repeated open with the session that is open already.
+/// Answers a repeated open with the open session.
 fn reopened(session: &SessionRecord, open: &OpenSession) -> Result<Effect, Rejection> {
-    let (number, timeout_ms) = (session.number, session.timeout_ms);
     match first_difference(session, open) {
-        None => Ok(Effect::Unchanged(Outcome::SessionOpened { id: session.id.unwrap_or(open.id), number, timeout_ms })),
+        None => Ok(Effect::Unchanged(Outcome::SessionOpened {
+            id: session.id.unwrap_or(open.id),
+            number: session.number,
+            timeout_ms: session.timeout_ms,
+        })),
         Some(field) => Err(Rejection::IdempotencyMismatch { field: field.to_owned() }),
     }
 }
 
-/// The first field in which a repeated open differs from what it opened.
+/// The first field in which a repeated open differs from the session.
 fn first_difference(session: &SessionRecord, open: &OpenSession) -> Option<&'static str> {
     [("ttl", session.timeout_ms != open.timeout_ms), ("name", *session.name != *open.name), ("meta", session.meta != open.meta)]
         .into_iter()

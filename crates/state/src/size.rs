@@ -1,16 +1,16 @@
-//! How large commands are in the log.
+//! The size of commands in the log.
 
 use crate::command::{Command, Condition, Meta, Operation};
 
 /// The parts of a command that do not grow with its texts, values and lists.
 const COMMAND_BYTES: usize = 160;
-/// The same of a condition, of an operation, and of an entry of a list.
+/// The same for a condition, an operation, and an entry of a list.
 const STEP_BYTES: usize = 40;
-/// The lengths that stand before a key and its value.
+/// The length prefixes of a key and its value.
 const PAIR_BYTES: usize = 6;
 
 impl Command {
-    /// An upper bound of its bytes in the log, by which queues, entries and the log itself are bounded.
+    /// An upper bound of its bytes in the log. Queues, log entries and the log itself are bounded by it.
     #[must_use]
     pub fn size(&self) -> usize {
         let inside = match self {

@@ -1,17 +1,17 @@
-//! The state as bytes: a header that says how much follows, then sessions, nodes and what is remembered, in blocks.
+//! The state as bytes: a header with the counts, then sessions, nodes, tombstones and the rest, in blocks.
 //!
-//! A block is a list of items, sealed by `codec`, and of about `BLOCK_BYTES`. Caches are not written: they are made again.
+//! A block is a list of items, sealed by `codec`, of about `BLOCK_BYTES`. Caches are not written but rebuilt.
 
 use crate::{
     State,
     command::{Command, Meta, Operation, OperationResult},
-    history::Past,
+    history::PastHolding,
     holder_index::HOLDERS_SCANNED_MAX,
     index::{Index, Queue},
-    memory::{Memory, Tombstone},
     pending::{Pending, SessionEnd},
     record::{NodeRole, SessionRecord, Znode},
     statistics::Statistics,
+    tombstones::{Tombstone, Tombstones},
     tree::Tree,
     weighed::Weighed,
 };
@@ -27,44 +27,45 @@ use std::sync::Arc;
 /// The version byte of a snapshot's blocks.
 pub const SNAPSHOT_FORMAT: u8 = 2;
 
-/// How large a block grows, in bytes, before the next is begun.
+/// A block is closed when it reaches this size, in bytes.
 pub const BLOCK_BYTES: usize = 512 * 1024;
 
-/// About what an item needs besides its value: enough to size blocks by.
+/// The approximate size of an item without its value, good enough to size blocks.
 const ITEM_BYTES: usize = 256;
 
-/// What an operation's result needs besides its path.
+/// The size of an operation's result without its path.
 const RESULT_BYTES: usize = 8;
 
-/// What is remembered of an id is some thirty bytes long.
+/// A tombstone has some thirty bytes, so this many of them weigh as much as one item.
 const REMEMBERED_IN_AN_ITEM: u64 = 8;
 
-/// What an item of a snapshot weighs, a small node or a session: as much as a value of so many bytes, which weighs its bytes.
+/// The weight of one item of a snapshot, such as a small node or a session, in bytes of values. A value weighs its
+/// length.
 pub const ITEM_WEIGHT: u64 = 4096;
 
-/// Why blocks are no snapshot.
+/// Why blocks do not form a snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// A block is damaged, or from another version.
+    /// A block is damaged, or has another version.
     #[error("block {block} of the snapshot cannot be read")]
     Block {
-        /// Which, from 0.
+        /// The index of the block, from 0.
         block: usize,
-        /// Why.
+        /// The decoding error.
         #[source]
         source: DecodeError,
     },
     /// There is no header, or there are two.
     #[error("the snapshot does not begin with exactly one header")]
     Header,
-    /// The blocks hold more or less than the header says.
+    /// The blocks hold more or fewer items than the header says.
     #[error("the snapshot has {found} {what}, but its header says {expected}")]
     Incomplete {
-        /// Of what.
+        /// The kind of item.
         what: &'static str,
-        /// As many as the header says.
+        /// The count in the header.
         expected: u64,
-        /// As many as there are.
+        /// The count found.
         found: u64,
     },
 }
@@ -92,13 +93,13 @@ enum Item {
     Session(SessionRecord),
     Node(Path, Znode),
     Tombstone(GrantId, Revision, Tombstone),
-    Past(Past),
+    PastHolding(PastHolding),
     Statistics(LockName, Statistics),
     Pending(u64, Pending),
 }
 
 impl Item {
-    /// At least about as many bytes as it is written in: all that callers make long is counted.
+    /// An approximate upper bound of its encoded size. It counts everything that callers can make long.
     fn size(&self) -> usize {
         ITEM_BYTES
             + match self {
@@ -107,7 +108,7 @@ impl Item {
                 Item::Session(session) => session.ended.len() * 24 + session.name.len() + size_of_meta(&session.meta),
                 Item::Tombstone(_, _, what) => what.size(),
                 Item::Pending(_, pending) => pending.size(),
-                Item::Past(past) => past.holding.lock.as_str().len() + past.holding.owner.len() + past.ending.reason.len(),
+                Item::PastHolding(past) => past.holding.lock.as_str().len() + past.holding.owner.len() + past.ending.reason.len(),
                 Item::Statistics(lock, _) => lock.as_str().len(),
             }
     }
@@ -117,7 +118,8 @@ impl NodeRole {
     fn size(&self) -> usize {
         let NodeRole::Contender(contender) = self else { return 0 };
         let others: usize = contender.others.iter().map(|want| ITEM_BYTES + want.lock.as_str().len()).sum();
-        let holds = contender.more.iter().map(|hold| ITEM_BYTES + hold.want.lock.as_str().len() + size_of_meta(&hold.meta));
+        let holds =
+            contender.further_holds.iter().map(|hold| ITEM_BYTES + hold.want.lock.as_str().len() + size_of_meta(&hold.meta));
         let revoked = contender.revoked.as_ref().map_or(0, |revoked| revoked.by.len() + revoked.reason.len());
         let keys = contender.keys.iter().count() * ITEM_BYTES;
         let texts = contender.lock.as_str().len() + contender.owner.text.len() + size_of_meta(&contender.meta);
@@ -150,9 +152,9 @@ impl Pending {
             Pending::EndSession { how: SessionEnd::Ended { by, reason }, .. } => by.len() + reason.len(),
             Pending::EndSession { how: SessionEnd::Closed | SessionEnd::Expired, .. } => 0,
             Pending::Break { lock, by, reason } => lock.as_str().len() + by.len() + reason.len(),
-            Pending::Revoke { lock, word, .. } => lock.as_str().len() + word.by.len() + word.reason.len(),
-            Pending::Refit { lock, by, .. } => lock.as_str().len() + by.len(),
-            Pending::Advance { lock } => lock.as_str().len(),
+            Pending::Revoke { lock, revocation, .. } => lock.as_str().len() + revocation.by.len() + revocation.reason.len(),
+            Pending::ApplyLimit { lock, by, .. } => lock.as_str().len() + by.len(),
+            Pending::Grant { lock } => lock.as_str().len(),
         }
     }
 }
@@ -162,29 +164,29 @@ fn size_of_meta(meta: &Meta) -> usize {
 }
 
 impl State {
-    /// What its snapshot weighs, about: `ITEM_WEIGHT` for each item, and the bytes of all values.
+    /// The approximate weight of its snapshot: `ITEM_WEIGHT` for each item, and the bytes of all values.
     #[must_use]
     pub fn snapshot_weight(&self) -> u64 {
         let items = self.sessions.len() + self.tree.len() + self.history.len() + self.statistics.len();
-        let remembered = self.memory.len() as u64 * (ITEM_WEIGHT / REMEMBERED_IN_AN_ITEM);
+        let remembered = self.tombstones.len() as u64 * (ITEM_WEIGHT / REMEMBERED_IN_AN_ITEM);
         items as u64 * ITEM_WEIGHT + remembered + self.tree.value_bytes()
     }
 
-    /// About how many bytes its snapshot has, rather more than less where its texts are short.
+    /// The approximate size of its snapshot in bytes. It is rather too high if texts are short.
     #[must_use]
     pub fn snapshot_bytes(&self) -> u64 {
-        let items = self.sessions.len() + self.tree.len() + self.history.len() + self.statistics.len() + self.memory.len();
+        let items = self.sessions.len() + self.tree.len() + self.history.len() + self.statistics.len() + self.tombstones.len();
         items as u64 * ITEM_BYTES as u64 + self.tree.value_bytes()
     }
 
-    /// The state in blocks, one at a time, in a fixed order: equal states give equal bytes.
+    /// The state in blocks, one at a time and in a fixed order: equal states give equal bytes.
     pub fn snapshot_blocks(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
         let header = Item::Header(Header {
             revision: self.revision,
             cluster: self.cluster,
             sessions: self.sessions.len() as u64,
             nodes: self.tree.len() as u64,
-            remembered: self.memory.len() as u64,
+            remembered: self.tombstones.len() as u64,
             history: self.history.len() as u64,
             statistics: self.statistics.len() as u64,
             totals: Statistics::clone(&self.totals),
@@ -196,29 +198,31 @@ impl State {
         });
         let sessions = self.sessions.values().map(|session| Item::Session(SessionRecord::clone(session)));
         let nodes = self.tree.iter().map(|(path, node)| Item::Node(path.clone(), node.clone()));
-        let remembered = self.memory.iter().map(|(id, (at, what))| Item::Tombstone(*id, *at, what.clone()));
-        let history = self.history.iter().map(|past| Item::Past(Past::clone(past)));
+        let remembered = self.tombstones.iter().map(|(id, (at, what))| Item::Tombstone(*id, *at, what.clone()));
+        let history = self.history.iter().map(|past| Item::PastHolding(PastHolding::clone(past)));
         let statistics = self.statistics.iter().map(|(lock, counted)| Item::Statistics(lock.clone(), Statistics::clone(counted)));
         let pending = self.pending.entries().map(|(number, pending)| Item::Pending(*number, pending.clone()));
         let items = std::iter::once(header).chain(sessions).chain(nodes).chain(remembered);
         let mut items = items.chain(history).chain(statistics).chain(pending);
         std::iter::from_fn(move || {
-            let (mut block, mut size) = (Vec::new(), 0);
+            let mut block = Vec::new();
+            let mut size = 0;
             while size < BLOCK_BYTES
                 && let Some(item) = items.next()
             {
                 size += item.size();
                 block.push(item);
             }
-            // An item is at most some MiB, a grant of very many holds, so a block stays far below the codec's limit.
+            // An item, even a grant with very many holds, has a few MiB at most, so a block stays far below the codec's
+            // limit.
             (!block.is_empty()).then(|| match fairhold_codec::encode(SNAPSHOT_FORMAT, &block) {
                 Ok(bytes) => bytes,
-                Err(error) => unreachable!("a block of {size} bytes could not be encoded: {error}"),
+                Err(error) => unreachable!("a block of {size} bytes cannot be encoded: {error}"),
             })
         })
     }
 
-    /// Reads a state from its blocks, and makes its caches again. Each block is dropped before the next is asked for.
+    /// Reads a state from its blocks, and rebuilds its caches. Each block is dropped before the next is read.
     pub fn from_snapshot_blocks(blocks: impl Iterator<Item = impl AsRef<[u8]>>) -> Result<State, SnapshotError> {
         let mut state = State { tree: Tree::empty(), ..State::new() };
         let mut header: Option<Header> = None;
@@ -234,8 +238,8 @@ impl State {
                         state.sessions.insert(session.number, Arc::new(session));
                     }
                     (Item::Node(path, node), true) => state.tree.restore(path, node),
-                    (Item::Tombstone(id, at, what), true) => state.memory.remember(id, at, what),
-                    (Item::Past(past), true) => state.history.insert(Arc::new(past)),
+                    (Item::Tombstone(id, at, what), true) => state.tombstones.remember(id, at, what),
+                    (Item::PastHolding(past), true) => state.history.insert(Arc::new(past)),
                     (Item::Statistics(lock, counted), true) => {
                         state.statistics.insert(lock, Arc::new(counted));
                     }
@@ -247,9 +251,9 @@ impl State {
         for (what, expected, found) in [
             ("sessions", header.sessions, state.sessions.len()),
             ("nodes", header.nodes, state.tree.len()),
-            ("remembered ids", header.remembered, state.memory.len()),
-            ("times of holding", header.history, state.history.len()),
-            ("locks' numbers", header.statistics, state.statistics.len()),
+            ("tombstones", header.remembered, state.tombstones.len()),
+            ("history entries", header.history, state.history.len()),
+            ("lock statistics", header.statistics, state.statistics.len()),
             ("pieces of pending work", header.pending, state.pending.len()),
             ("bytes", header.bytes, usize::try_from(state.bytes()).unwrap_or(usize::MAX)),
         ] {
@@ -258,13 +262,10 @@ impl State {
                 return Err(SnapshotError::Incomplete { what, expected, found });
             }
         }
-        if planted::has(Bug::SnapshotForgetsSessions) {
-            state.sessions = Weighed::default();
-        }
-        if planted::has(Bug::SnapshotForgetsKeys) {
-            state.memory = Memory::default();
-        }
-        (state.revision, state.cluster, state.totals) = (header.revision, header.cluster, Arc::new(header.totals));
+        lose_what_is_planted(&mut state);
+        state.revision = header.revision;
+        state.cluster = header.cluster;
+        state.totals = Arc::new(header.totals);
         state.pending.restore_counters(header.pending_counters);
         state.piece_steps = header.piece_steps;
         header.capacities.into_iter().for_each(|(node, bytes)| state.budget.note(node, bytes));
@@ -274,8 +275,8 @@ impl State {
 }
 
 impl Command {
-    /// What it weighs beside a snapshot, which spares a node to apply it again: an item, or as many as it has operations, and its
-    /// values as they weigh there. What it removes is not in it.
+    /// Its weight compared with a snapshot, which saves a node from applying it: one item, or one for each operation,
+    /// and the bytes of its values. Removals do not reduce it.
     #[must_use]
     pub fn snapshot_weight(&self) -> u64 {
         let Command::Transact(transact) = self else { return ITEM_WEIGHT };
@@ -286,9 +287,10 @@ impl Command {
 }
 
 impl State {
-    /// Makes the caches from the truth.
+    /// Rebuilds the caches from their sources.
     pub(crate) fn rebuild_caches(&mut self) {
-        let (mut index, mut in_session) = (Index::default(), OrdMap::new());
+        let mut index = Index::default();
+        let mut in_session = OrdMap::new();
         for session in self.sessions.values() {
             index.add_session(session);
             for grant in session.ended.ids() {
@@ -306,11 +308,22 @@ impl State {
             }
         }
         self.pending.entries().for_each(|(number, pending)| index.note_pending(*number, pending));
-        (self.index, self.memory.in_session) = (index, in_session);
+        self.index = index;
+        self.tombstones.in_session = in_session;
         let crowded = |queue: &Queue| queue.holders.len() > HOLDERS_SCANNED_MAX;
         let crowded: Vec<LockName> =
             self.index.queues.iter().filter(|(_, queue)| crowded(queue)).map(|(lock, _)| lock.clone()).collect();
         crowded.iter().for_each(|lock| self.index_holders(lock));
+    }
+}
+
+/// Loses parts of the state with planted bugs; otherwise does nothing.
+fn lose_what_is_planted(state: &mut State) {
+    if planted::has(Bug::SnapshotForgetsSessions) {
+        state.sessions = Weighed::default();
+    }
+    if planted::has(Bug::SnapshotForgetsKeys) {
+        state.tombstones = Tombstones::default();
     }
 }
 
@@ -334,9 +347,9 @@ mod tests {
         Command::Transact(Transact { key: None, conditions: Vec::new(), then, otherwise: None, at: WallMillis(0) })
     }
 
-    /// The results of sequential creates have their paths, and are remembered for a minute.
+    /// The results of sequential creates contain paths, and are remembered for a minute.
     #[test]
-    fn what_is_remembered_of_large_transactions_goes_into_many_small_blocks() {
+    fn tombstones_of_large_transactions_fill_many_small_blocks() {
         let mut state = State::new();
         let parent = Path::parse(&format!("/{}", "p".repeat(PATH_BYTES_MAX - 32))).unwrap();
         for key in 0..70 {
@@ -358,9 +371,9 @@ mod tests {
         assert!(State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice)).unwrap() == state);
     }
 
-    /// Half of the items are remembered keys. A node asks for so much room on its disk before it writes a snapshot.
+    /// Half of the items are tombstones. A node requires this much disk space before it writes a snapshot.
     #[test]
-    fn a_snapshot_has_about_as_many_bytes_as_was_said() {
+    fn a_snapshot_has_about_the_estimated_size() {
         let mut state = State::new();
         for number in 0..200 {
             let Command::Transact(mut write) = writes(1, 10) else { panic!("no transaction") };
@@ -370,8 +383,11 @@ mod tests {
             state.apply(Command::Transact(write)).answer.result.unwrap();
         }
         let has: usize = state.snapshot_blocks().map(|block| block.len()).sum();
-        let said = state.snapshot_bytes();
-        assert!((has as u64..10 * has as u64).contains(&said), "{said} bytes were said, and it has {has}");
+        let estimate = state.snapshot_bytes();
+        assert!(
+            (has as u64..10 * has as u64).contains(&estimate),
+            "the estimate is {estimate} bytes, and the snapshot has {has}"
+        );
     }
 
     #[test]
@@ -383,17 +399,21 @@ mod tests {
         assert_eq!(writes(1, 1024 * 1024).snapshot_weight() / ITEM_WEIGHT, 257);
     }
 
-    /// Else the log grows to a multiple of the state before the next snapshot: a value just below an item's weight was nothing in
-    /// its command, and nearly an item in the state.
+    /// Otherwise the log would grow to a multiple of the state before the next snapshot: a value just below the weight
+    /// of an item would count nothing in its command, and nearly an item in the state.
     #[test]
-    fn what_was_written_weighs_as_much_in_the_state() {
+    fn a_write_weighs_as_much_in_the_state() {
         for (count, bytes) in [(10, 1024 * 1024), (1_000, 4_000), (1_000, 100)] {
             let mut state = State::new();
-            let (before, command) = (state.snapshot_weight(), writes(count, bytes));
+            let before = state.snapshot_weight();
+            let command = writes(count, bytes);
             let weight: u64 = (0..count).map(|_| writes(1, bytes).snapshot_weight()).sum();
             state.apply(command).answer.result.unwrap();
             let grown = state.snapshot_weight() - before;
-            assert!(grown.abs_diff(weight) < weight / 100 + 2 * ITEM_WEIGHT, "{count} of {bytes}: {weight} and {grown}");
+            assert!(
+                grown.abs_diff(weight) < weight / 100 + 2 * ITEM_WEIGHT,
+                "{count} of {bytes}: the command weighs {weight}, the state grew by {grown}"
+            );
         }
     }
 }

@@ -1,27 +1,27 @@
 //! The whole replicated state, as a value.
 
 use crate::{
-    budget::Budget, history::History, index::Index, memory::Memory, pending::PendingWork, record::SessionRecord,
-    statistics::Statistics, tree::Tree, weighed::Weighed,
+    budget::Budget, history::History, index::Index, pending::PendingWork, record::SessionRecord, statistics::Statistics,
+    tombstones::Tombstones, tree::Tree, weighed::Weighed,
 };
 use fairhold_types::{ClusterId, LockName, Revision, SessionNumber, limits};
 use std::sync::Arc;
 
-/// The whole replicated state. A clone shares all its parts and costs O(1), so a snapshot is taken from a clone while apply
-/// goes on.
+/// The whole replicated state. A clone shares all its parts and costs O(1), so a snapshot is taken from a clone while
+/// commands are applied.
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
     pub(crate) revision: Revision,
     pub(crate) cluster: Option<ClusterId>,
     pub(crate) sessions: Weighed<SessionNumber, Arc<SessionRecord>>,
     pub(crate) tree: Tree,
-    pub(crate) memory: Memory,
+    pub(crate) tombstones: Tombstones,
     pub(crate) history: History,
     pub(crate) statistics: Weighed<LockName, Arc<Statistics>>,
     pub(crate) totals: Arc<Statistics>,
     pub(crate) pending: PendingWork,
     pub(crate) budget: Budget,
-    /// How many steps a command does before it leaves the rest to later ones.
+    /// How many steps a command may do before it leaves the rest to later ones.
     pub(crate) piece_steps: u64,
     pub(crate) index: Index,
 }
@@ -41,7 +41,7 @@ impl State {
             cluster: None,
             sessions: Weighed::default(),
             tree: Tree::new(),
-            memory: Memory::default(),
+            tombstones: Tombstones::default(),
             history: History::default(),
             statistics: Weighed::default(),
             totals: Arc::default(),
@@ -52,7 +52,7 @@ impl State {
         }
     }
 
-    /// The same with smaller pieces of work, so that tests see many of them.
+    /// The same with a smaller bound on steps, so that tests see many pieces.
     #[must_use]
     pub fn with_piece_steps(steps: u64) -> State {
         State { piece_steps: steps, ..State::new() }

@@ -1,11 +1,11 @@
-//! Writes to the tree: conditions first, then operations, all or nothing, one revision.
+//! Writes to the tree: conditions first, then operations. All or nothing, at one revision.
 
 use crate::{
     State,
     change::{Change, Effect},
     command::{Condition, Operation, OperationResult, Outcome, Part, Rejection, SessionKey, Transact, WriteKey},
-    memory::Tombstone,
-    weight::of_results,
+    tombstones::Tombstone,
+    weight::results_weight,
 };
 use fairhold_types::{
     limits::RESULTS_REMEMBERED_BYTES,
@@ -16,11 +16,11 @@ impl Change<'_> {
     pub(crate) fn transact(&mut self, transact: Transact) -> Result<Effect, Rejection> {
         if let Some(key) = transact.key {
             if let Some(outcome) = self.written_before(key)?
-                && !planted::has(Bug::WritesAgain)
+                && !writes_again()
             {
                 return Ok(Effect::Unchanged(outcome));
             }
-            self.require_memory()?;
+            self.require_tombstone_room()?;
         }
         self.note_steps(transact.conditions.len() as u64);
         let failed = transact.conditions.iter().zip(0_u32..).find_map(|(condition, index)| {
@@ -32,21 +32,23 @@ impl Change<'_> {
             (Some(_), Some(otherwise)) => (Part::Otherwise, otherwise),
             (Some(rejection), None) => return Err(rejection),
         };
-        let (succeeded, results) = (part == Part::Then, self.operate_all(part, operations)?);
+        let succeeded = part == Part::Then;
+        let results = self.operate_all(part, operations)?;
         if let Some(WriteKey { key, fingerprint }) = transact.key {
-            // A retry must not act twice; to tell it all over again may cost too much.
-            let kept = (of_results(&results) <= RESULTS_REMEMBERED_BYTES).then(|| results.clone());
+            // A retry must not act twice. If the results are too large to keep, it is answered without them.
+            let kept = (results_weight(&results) <= RESULTS_REMEMBERED_BYTES).then(|| results.clone());
             let remembered = Tombstone::Write { fingerprint, succeeded, results: kept };
-            self.state.memory.remember(key, self.revision, remembered);
+            self.state.tombstones.remember(key, self.revision, remembered);
         } else if self.events.is_empty() {
             return Ok(Effect::Unchanged(Outcome::Written { succeeded, results, at: self.state.revision }));
         }
         Ok(Effect::Changed(Outcome::Written { succeeded, results, at: self.revision }))
     }
 
-    /// All or nothing: an operation sees the changes of those before it, and the first that is refused undoes them.
+    /// All or nothing: an operation sees the changes of the operations before it, and the first that is refused undoes
+    /// them all.
     fn operate_all(&mut self, part: Part, operations: Vec<Operation>) -> Result<Vec<OperationResult>, Rejection> {
-        // An operation that is refused has changed nothing, so one alone needs no copy to go back to.
+        // A refused operation has changed nothing, so a single one needs no copy for the rollback.
         let before = (operations.len() > 1).then(|| self.state.clone());
         let mut results = Vec::with_capacity(operations.len());
         for (operation, index) in operations.into_iter().zip(0_u32..) {
@@ -83,4 +85,9 @@ impl State {
             }
         }
     }
+}
+
+/// Always false, except with the planted bug.
+fn writes_again() -> bool {
+    planted::has(Bug::WritesAgain)
 }

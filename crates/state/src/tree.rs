@@ -1,4 +1,4 @@
-//! The tree of nodes: the only truth. Every path but the root has its parent in it.
+//! The tree of nodes: the only source of truth. Every path but the root has its parent in it.
 
 use crate::{
     record::{Contender, NodeKind, NodeRole, Znode},
@@ -10,13 +10,14 @@ use std::{ops::Bound, sync::Arc};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Tree {
-    // A record is far larger than a pointer, and half of a map's slots are empty: records stand outside of it.
+    // A record is far larger than a pointer, and half of a map's slots are empty, so records are stored outside the
+    // map.
     nodes: Weighed<Path, Arc<Znode>>,
     /// The bytes of all values together.
     value_bytes: u64,
 }
 
-/// What a new node is to be.
+/// A node to be created.
 #[derive(Debug)]
 pub(crate) struct NewNode {
     pub(crate) kind: NodeKind,
@@ -43,7 +44,8 @@ impl NewNode {
 impl Tree {
     pub(crate) fn new() -> Tree {
         let mut tree = Tree::empty();
-        let (at, first) = (WallMillis(0), Revision(0));
+        let at = WallMillis(0);
+        let first = Revision(0);
         tree.nodes.insert(Path::root(), Arc::new(znode(NewNode::persistent(), first, at)));
         tree.create(Path::root().child("locks"), NewNode::persistent(), first, at);
         tree
@@ -53,7 +55,7 @@ impl Tree {
         Tree { nodes: Weighed::default(), value_bytes: 0 }
     }
 
-    /// Takes a node as a snapshot has it, its stat included.
+    /// Inserts a node from a snapshot, with its stat.
     pub(crate) fn restore(&mut self, path: Path, node: Znode) {
         self.value_bytes += node.value.len() as u64;
         self.nodes.insert(path, Arc::new(node));
@@ -63,12 +65,13 @@ impl Tree {
         self.nodes.get(path).map(|node| &**node)
     }
 
-    /// A node, to change what does not count: `write` gives it another value, `change_contender` changes who stands there.
+    /// A node, to change fields that do not count in its weight. `write` changes its value, `change_contender` its
+    /// contender.
     pub(crate) fn get_mut(&mut self, path: &Path) -> Option<&mut Znode> {
         self.nodes.get_mut(path).map(Arc::make_mut)
     }
 
-    /// Gives a node another value; the node, to change what does not count.
+    /// Replaces the value of a node. Returns the node, to change fields that do not count in its weight.
     pub(crate) fn write(&mut self, path: &Path, value: Value) -> Option<&mut Znode> {
         let length = |node: &Arc<Znode>| node.value.len() as u64;
         let node = self.nodes.reweigh(path, length, value.len() as u64)?;
@@ -78,7 +81,7 @@ impl Tree {
         Some(node)
     }
 
-    /// Changes a contender, also in what counts; `None` where none stands there.
+    /// Changes a contender, including fields that count in its weight. `None` if the node has no contender.
     pub(crate) fn change_contender<T>(&mut self, path: &Path, change: impl FnOnce(&mut Contender) -> T) -> Option<T> {
         let weight = |node: &Arc<Znode>| match &node.role {
             NodeRole::Contender(contender) => contender.changing_weight(),
@@ -90,12 +93,12 @@ impl Tree {
         })?
     }
 
-    /// How many bytes all nodes count together, what stands in the locks included.
+    /// The bytes that all nodes count, including locks and contenders.
     pub(crate) fn bytes(&self) -> u64 {
         self.nodes.bytes()
     }
 
-    /// The same, by a walk over all of them.
+    /// The same, recounted by a walk over all nodes.
     pub(crate) fn recounted(&self) -> u64 {
         self.nodes.recounted()
     }
@@ -113,14 +116,14 @@ impl Tree {
         self.nodes.iter().map(|(path, node)| (path, &**node))
     }
 
-    /// The nodes below a path, in the order of their paths' bytes, which has parents before their children; only those behind
-    /// `after`, where that is given.
+    /// The nodes below a path, in the order of their paths' bytes, so parents come before their children. With `after`,
+    /// only those whose path comes after it.
     pub(crate) fn below<'a>(&'a self, path: &Path, after: Option<&str>) -> impl Iterator<Item = (&'a Path, &'a Znode)> + use<'a> {
         let first = path.prefix_below();
         self.below_from(path, Bound::Excluded(after.filter(|after| *after > first.as_str()).unwrap_or(&first)))
     }
 
-    /// The children of a node by name; only those whose path is behind `after`, where that is given.
+    /// The children of a node, by name. With `after`, only those whose path comes after it.
     pub(crate) fn children<'a>(
         &'a self,
         parent: &Path,
@@ -136,7 +139,8 @@ impl Tree {
                 let Some(slash) = path.as_str()[level..].find('/') else {
                     return Some((path, node));
                 };
-                // It is below a child that came before. 0 follows the slash: all that is below that child is passed over at once.
+                // This node is below a child that was already returned. `0` follows `/` in byte order, so this skips
+                // all descendants of that child.
                 let next = format!("{}0", &path.as_str()[..level + slash]);
                 rows = self.below_from(&parent, Bound::Included(&next));
             }
@@ -153,7 +157,8 @@ impl Tree {
         self.nodes.range(range).map(|(path, node)| (path, &**node))
     }
 
-    /// Creates a node whose parent exists and which does not: the parent's `pzxid` and counter of children move with it.
+    /// Creates a node that does not exist yet, below a parent that does. Updates the parent's `pzxid` and child
+    /// counters.
     pub(crate) fn create(&mut self, path: Path, create: NewNode, revision: Revision, at: WallMillis) {
         let parent = path.parent();
         let parent = parent.and_then(|parent| self.get_mut(&parent));
@@ -168,7 +173,7 @@ impl Tree {
         assert!(displaced.is_none(), "a node was created twice");
     }
 
-    /// Creates those levels of a path that are missing above it, each as `make` says.
+    /// Creates the missing ancestors of a path, each by `make`.
     pub(crate) fn create_parents(
         &mut self,
         path: &Path,
@@ -192,11 +197,11 @@ impl Tree {
         missing
     }
 
-    /// Removes a node without children: the parent's `pzxid` moves with it.
+    /// Removes a node without children. Updates the parent's `pzxid` and child counter.
     pub(crate) fn remove(&mut self, path: &Path, revision: Revision) -> Option<Znode> {
         let node = self.nodes.remove(path)?;
         self.value_bytes -= node.value.len() as u64;
-        assert!(node.num_children == 0, "a node was removed from above its children: {path}");
+        assert!(node.num_children == 0, "a node with children was removed: {path}");
         if let Some(parent) = path.parent().and_then(|parent| self.get_mut(&parent)) {
             parent.pzxid = revision;
             parent.num_children -= 1;

@@ -1,6 +1,7 @@
-//! Checks of a command that do not depend on the state: limits of lengths and times, reserved names, and its proposer.
+//! The checks of a command that do not depend on the state: limits on lengths and times, reserved names, and who may
+//! propose it.
 //!
-//! They run before a command is proposed: for this node's own commands, and again for forwarded ones. The numbers are in
+//! They run before a command is proposed: for this node's own commands, and again for forwarded ones. The limits are in
 //! `fairhold_types::limits`, which the HTTP API reads too: it refuses a request first, and names the parameter.
 
 use crate::command::{
@@ -9,16 +10,16 @@ use crate::command::{
 use fairhold_types::{LockName, Mode, Path, limits, text::first_not_plain};
 use std::time::Duration;
 
-/// The widest number that a sequential name ends with: past 2147483647 it goes on with this one.
+/// The widest number in a sequential name; it follows 2147483647.
 const WIDEST_NUMBER: &str = "-2147483648";
 
-/// Bytes of paths and values in one transaction: a request has no more.
+/// The maximum bytes of paths and values in one transaction: a request cannot have more.
 const TRANSACTION_BYTES_MAX: usize = limits::BODY_BYTES_MAX + limits::HEAD_BYTES_MAX;
 
 impl Command {
-    /// Whether only the leader may propose it: a verdict, or another command of a leader.
+    /// Whether only the leader may propose it, such as a verdict.
     #[must_use]
-    pub fn is_the_leaders_own(&self) -> bool {
+    pub fn is_leader_only(&self) -> bool {
         match self {
             Command::FormCluster { .. }
             | Command::ExpireSession { .. }
@@ -50,22 +51,22 @@ impl Command {
         }
     }
 
-    /// Refuses commands over the limits for clients.
+    /// Refuses commands that exceed the limits for clients.
     pub fn validate(&self) -> Result<(), Rejection> {
         match self {
             Command::OpenSession(open) => open_session(open),
             Command::Acquire(order) => acquire(order),
             Command::SetGrantTimeout { timeout_ms, .. } => timeout(*timeout_ms),
             Command::Transact(order) => transact(order),
-            Command::Break(order) => lock_name(&order.lock).and_then(|()| order_of(&order.by, &order.reason)),
-            Command::Revoke(order) => lock_name(&order.lock).and_then(|()| order_of(&order.by, &order.reason)),
-            Command::EndSession { by, reason, .. } => order_of(by, reason),
+            Command::Break(order) => lock_name(&order.lock).and_then(|()| admin_order(&order.by, &order.reason)),
+            Command::Revoke(order) => lock_name(&order.lock).and_then(|()| admin_order(&order.by, &order.reason)),
+            Command::EndSession { by, reason, .. } => admin_order(by, reason),
             Command::Proclaim(order) => {
                 lock_name(&order.election)?;
                 fits("the value of an election", order.value.len(), limits::ELECTION_VALUE_BYTES_MAX)
             }
             Command::SetLock(order) => set_lock(order),
-            Command::NoteCapacity { bytes, .. } => refuse_if(*bytes == 0, "a state without room"),
+            Command::NoteCapacity { bytes, .. } => refuse_if(*bytes == 0, "a capacity of 0"),
             Command::FormCluster { .. }
             | Command::CloseSession { .. }
             | Command::ExpireSession { .. }
@@ -104,7 +105,7 @@ fn timeout(ms: u64) -> Result<(), Rejection> {
 }
 
 fn max_hold(ms: u64) -> Result<(), Rejection> {
-    refuse_if(!within(ms, limits::MAX_HOLD_MIN, limits::MAX_HOLD_MAX), "a bound on holding of that length")
+    refuse_if(!within(ms, limits::MAX_HOLD_MIN, limits::MAX_HOLD_MAX), "a maximum hold time of that length")
 }
 
 fn lock_name(name: &LockName) -> Result<(), Rejection> {
@@ -116,8 +117,8 @@ fn limit(limit: Option<u32>) -> Result<(), Rejection> {
     refuse_if(refused, "a lock with so many permits")
 }
 
-/// A text for people.
-fn words(what: &str, text: &str, max: usize) -> Result<(), Rejection> {
+/// Checks a text for people.
+fn text(what: &str, text: &str, max: usize) -> Result<(), Rejection> {
     fits(what, text.len(), max)?;
     plain(what, text)
 }
@@ -136,14 +137,14 @@ fn meta(meta: &Meta) -> Result<(), Rejection> {
     fits("bytes in meta", bytes, limits::META_BYTES_MAX)
 }
 
-fn order_of(by: &str, reason: &str) -> Result<(), Rejection> {
-    words("an administrator's name", by, limits::OWNER_BYTES_MAX)?;
-    words("a reason", reason, limits::REASON_BYTES_MAX)
+fn admin_order(by: &str, reason: &str) -> Result<(), Rejection> {
+    text("an administrator's name", by, limits::OWNER_BYTES_MAX)?;
+    text("a reason", reason, limits::REASON_BYTES_MAX)
 }
 
 fn open_session(open: &OpenSession) -> Result<(), Rejection> {
     timeout(open.timeout_ms)?;
-    words("a session's name", &open.name, limits::OWNER_BYTES_MAX)?;
+    text("a session's name", &open.name, limits::OWNER_BYTES_MAX)?;
     meta(&open.meta)
 }
 
@@ -155,10 +156,10 @@ fn acquire(order: &Acquire) -> Result<(), Rejection> {
     }
     limit(order.limit)?;
     limit(Some(order.permits))?;
-    refuse_if(order.limit.is_some_and(|limit| order.permits > limit), "taking more permits than the limit named beside")?;
+    refuse_if(order.limit.is_some_and(|limit| order.permits > limit), "taking more permits than the limit in the same request")?;
     let shared = order.wants.iter().any(|want| want.mode == Mode::Shared);
-    refuse_if(shared && order.limit.is_some_and(|limit| limit > 1), "a shared mode beside a limit over 1")?;
-    words("the text of an owner", &order.owner.text, limits::OWNER_BYTES_MAX)?;
+    refuse_if(shared && order.limit.is_some_and(|limit| limit > 1), "a shared mode with a limit over 1")?;
+    text("the text of an owner", &order.owner.text, limits::OWNER_BYTES_MAX)?;
     meta(&order.meta)?;
     refuse_if(!within(order.lock_delay_ms, Duration::ZERO, limits::LOCK_DELAY_MAX), "a lock delay of that length")?;
     order.max_hold_ms.map_or(Ok(()), max_hold)?;
@@ -170,7 +171,7 @@ fn set_lock(order: &SetLock) -> Result<(), Rejection> {
     limit(order.limit)?;
     refuse_if(order.max_waiters.is_some_and(|most| most > limits::WAITERS_MAX as u64), "a queue of that length")?;
     order.max_hold_ms.filter(|ms| *ms > 0).map_or(Ok(()), max_hold)?;
-    order_of(&order.by, "")
+    admin_order(&order.by, "")
 }
 
 fn transact(order: &Transact) -> Result<(), Rejection> {
@@ -202,7 +203,7 @@ fn operation(operation: &Operation) -> Result<(), Rejection> {
     fits("a value", value.len(), limits::VALUE_BYTES_MAX)?;
     match lifetime {
         Some(Lifetime::Ttl { ttl_ms }) => {
-            refuse_if(!within(*ttl_ms, limits::NODE_TTL_MIN, limits::NODE_TTL_MAX), "a node with a life of that length")
+            refuse_if(!within(*ttl_ms, limits::NODE_TTL_MIN, limits::NODE_TTL_MAX), "a node TTL of that length")
         }
         Some(Lifetime::Persistent | Lifetime::Ephemeral { .. } | Lifetime::Container) | None => Ok(()),
     }
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acquire_keeps_to_every_limit() {
+    fn an_acquire_is_checked_against_every_limit() {
         assert_eq!(Command::Acquire(proper()).validate(), Ok(()));
         let reserved = LockName::parse("x/2-lock-0000000000").unwrap();
         let meta = Meta::from([("k".to_owned(), "x".repeat(limits::META_BYTES_MAX))]);
@@ -260,7 +261,7 @@ mod tests {
             (Acquire { meta: Meta::from([("a".to_owned(), "x\u{202e}y".to_owned())]), ..proper() }, "meta with U+202E"),
             (Acquire { meta, ..proper() }, "meta"),
             (Acquire { lock_delay_ms: u64::MAX, ..proper() }, "lock delay"),
-            (Acquire { max_hold_ms: Some(1), ..proper() }, "holding"),
+            (Acquire { max_hold_ms: Some(1), ..proper() }, "hold time"),
             (Acquire { value: Some(vec![0; limits::ELECTION_VALUE_BYTES_MAX + 1]), ..proper() }, "election"),
         ];
         for (order, says) in changes {
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_keeps_to_every_limit() {
+    fn a_write_is_checked_against_every_limit() {
         let put = |value: usize, lifetime| Operation::Put {
             path: Path::parse("/a").unwrap(),
             value: vec![0; value].into(),
@@ -292,7 +293,7 @@ mod tests {
         for (then, says) in [
             (vec![put(limits::VALUE_BYTES_MAX + 1, Lifetime::Persistent)], "a value"),
             (vec![put(limits::VALUE_BYTES_MAX, Lifetime::Persistent); 2], "bytes in one write"),
-            (vec![put(0, Lifetime::Ttl { ttl_ms: 0 })], "life of that length"),
+            (vec![put(0, Lifetime::Ttl { ttl_ms: 0 })], "node TTL of that length"),
             (vec![put(0, Lifetime::Persistent); limits::TRANSACTION_STEPS_MAX + 1], "a number of operations"),
             (vec![sequential("a/b")], "sequential"),
             (vec![sequential("a\u{7}")], "sequential"),
@@ -303,10 +304,12 @@ mod tests {
     }
 
     #[test]
-    fn an_administrators_order_keeps_to_every_limit() {
-        let end = |by: &str, reason: &str| {
-            let (by, reason) = (by.to_owned(), reason.to_owned());
-            Command::EndSession { session: fairhold_types::SessionNumber(1), by, reason, at: AT }
+    fn an_administrators_order_is_checked_against_every_limit() {
+        let end = |by: &str, reason: &str| Command::EndSession {
+            session: fairhold_types::SessionNumber(1),
+            by: by.to_owned(),
+            reason: reason.to_owned(),
+            at: AT,
         };
         let longest = ("x".repeat(limits::OWNER_BYTES_MAX), "x".repeat(limits::REASON_BYTES_MAX));
         assert_eq!(end(&longest.0, &longest.1).validate(), Ok(()));
@@ -316,9 +319,9 @@ mod tests {
     }
 
     #[test]
-    fn the_leaders_verdicts_are_its_own() {
+    fn only_the_leader_may_propose_verdicts() {
         let verdict = Command::Forget { through: fairhold_types::Revision(7) };
-        assert!(verdict.is_the_leaders_own() && !Command::Acquire(proper()).is_the_leaders_own());
+        assert!(verdict.is_leader_only() && !Command::Acquire(proper()).is_leader_only());
         let open = |name: &str| OpenSession {
             key: None,
             id: SessionId(1),

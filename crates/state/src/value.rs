@@ -1,4 +1,4 @@
-//! A node's value: bytes that are shared, and that cross the codec as one piece.
+//! A node's value: shared bytes that the codec reads and writes as one piece.
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -6,15 +6,15 @@ use serde::{
 };
 use std::{fmt, ops::Deref, sync::Arc};
 
-/// Most bytes that a length in front of a value is believed for, before they are there.
+/// How many bytes are allocated on the word of a length prefix, before the bytes are there.
 const TRUSTED_BYTES: usize = 64 * 1024;
 
-/// Bytes. A clone shares them. They are written as a length and the bytes, as a list of bytes would be, but at once.
+/// Bytes, shared by clones. They are encoded like a list of bytes, but in one piece.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Value(Arc<[u8]>);
 
 impl Value {
-    /// No bytes.
+    /// An empty value.
     #[must_use]
     pub fn empty() -> Value {
         Value(Arc::from([]))
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bytes_are_those_of_a_list_of_bytes() {
+    fn a_value_is_encoded_like_a_list_of_bytes() {
         let bytes: Vec<u8> = (0..=255).cycle().take(70_000).collect();
         let value = Value::from(bytes.clone());
         let written = fairhold_codec::encode(1, &value).unwrap();

@@ -1,8 +1,9 @@
-//! What a session that has ended still has, until the pieces of its end have come to it: dead grants, and nodes that are gone
-//! for everybody.
+//! What is left of an ended session until the pieces of its end reach it: dead grants, and nodes that nobody sees any
+//! more.
 //!
-//! A session ends with the first piece. From then on its grants have no token and no id, nothing is granted to its waiters, and
-//! its ephemeral nodes are neither read nor in anybody's way. The same holds for those who hold a lock that is being broken.
+//! A session ends with the first piece. From then on its grants have no token and no id, its waiters are not granted,
+//! and its ephemeral nodes can be neither read nor collided with. The same holds for the holders of a lock that is
+//! being broken.
 
 use crate::{
     State,
@@ -12,24 +13,24 @@ use crate::{
 use fairhold_types::{EndReason, FencingToken, LockName, Path, SessionNumber};
 
 impl State {
-    /// A node that is there for others.
+    /// A node that others can see.
     #[inline]
     pub(crate) fn visible(&self, path: &Path) -> Option<&Znode> {
         self.tree.get(path).filter(|node| !self.is_orphan(node))
     }
 
-    /// Whether a node's session has ended, so that it goes with one of the next pieces.
+    /// Whether the session of a node has ended, so that one of the next pieces removes it.
     pub(crate) fn is_orphan(&self, node: &Znode) -> bool {
         !self.index.ending.is_empty() && node.role == NodeRole::Data && self.is_ending(node.ephemeral_owner)
     }
 
-    /// Whether a session has ended, and not all that it had is gone yet.
+    /// Whether a session has ended and still has grants or nodes.
     #[must_use]
     pub fn is_ending(&self, session: SessionNumber) -> bool {
         self.index.ending.contains_key(&session)
     }
 
-    /// Whether a grant has ended, and goes with one of the next pieces.
+    /// Whether a grant has ended, and one of the next pieces removes it.
     #[must_use]
     pub fn is_dead(&self, contender: &Contender) -> bool {
         if contender.cooling {
@@ -43,13 +44,13 @@ impl State {
         (!index.ending.is_empty() && self.is_ending(contender.session)) || broken()
     }
 
-    /// The token of a grant, while it holds: neither before, nor while it cools, nor once it is dead.
+    /// The token of a grant while it holds: not before, not while it cools, and not when it is dead.
     #[must_use]
     pub fn token_of(&self, contender: &Contender) -> Option<FencingToken> {
         contender.token().filter(|_| !self.is_dead(contender))
     }
 
-    /// How a dead grant will have ended.
+    /// How a dead grant ended.
     pub(crate) fn end_of_dead(&self, contender: &Contender) -> EndReason {
         match self.session_end(contender) {
             Some(SessionEnd::Expired) => EndReason::Expired,
@@ -59,14 +60,14 @@ impl State {
         }
     }
 
-    /// What an administrator said who ended a dead grant.
+    /// The reason of the administrator who ended a dead grant.
     pub(crate) fn note_of_dead(&self, contender: &Contender) -> Option<String> {
         if !self.is_dead(contender) {
             return None;
         }
         let broken = |lock: &LockName| match self.pending.get(*self.index.breaking.get(lock)?)? {
             Pending::Break { reason, .. } => Some(reason.clone()),
-            Pending::EndSession { .. } | Pending::Revoke { .. } | Pending::Refit { .. } | Pending::Advance { .. } => None,
+            Pending::EndSession { .. } | Pending::Revoke { .. } | Pending::ApplyLimit { .. } | Pending::Grant { .. } => None,
         };
         let note = match self.session_end(contender) {
             Some(SessionEnd::Ended { reason, .. }) => Some(reason.clone()),
@@ -79,12 +80,12 @@ impl State {
     fn session_end(&self, contender: &Contender) -> Option<&SessionEnd> {
         match self.pending.get(*self.index.ending.get(&contender.session)?)? {
             Pending::EndSession { how, .. } => Some(how),
-            Pending::Break { .. } | Pending::Revoke { .. } | Pending::Refit { .. } | Pending::Advance { .. } => None,
+            Pending::Break { .. } | Pending::Revoke { .. } | Pending::ApplyLimit { .. } | Pending::Grant { .. } => None,
         }
     }
 
-    /// Whether more is to be done for a lock than its own commands did: it is being broken, or not all who wait for it were
-    /// looked at since its settings changed.
+    /// Whether work is pending for a lock: it is being broken or revoked, or its waiters are checked against new
+    /// settings.
     #[must_use]
     pub fn is_settling(&self, lock: &LockName) -> bool {
         self.pending.iter().any(|pending| pending.concerns(lock))

@@ -1,21 +1,22 @@
-//! A map that keeps the total weight of its entries: the one place that counts the tables of the state.
+//! A map that maintains the total weight of its entries. It counts all tables of the state.
 //!
-//! The count moves with each entry that comes, goes or changes, and is never made by a walk but in `State::check`. What an entry
-//! counts is said by `weight`.
+//! The total is updated with each entry that is added, removed or changed. Only `State::check` recounts it by a walk.
+//! `weight` defines the weights.
 
 use imbl::OrdMap;
 use std::ops::Deref;
 
-/// What counts bytes of the state's budget, in a table with such keys.
+/// An entry's value that has a weight in bytes of the state's budget, in a table with keys `K`.
 pub(crate) trait Weigh<K> {
-    /// How many bytes of its entry lie in the key.
+    /// The bytes that the key of its entry counts.
     fn key_weight(key: &K) -> u64;
 
-    /// How many bytes the rest of it counts: its place in the table and in the indexes, and what it has.
+    /// The bytes that the rest of the entry counts: its slots in the table and the indexes, and its contents.
     fn weight(&self) -> u64;
 }
 
-/// An ordered map with the bytes of its entries. It is read as the map that it is, and written by its own methods alone.
+/// An ordered map with the total weight of its entries. It dereferences to the map for reads; only its own methods
+/// write.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Weighed<K: Ord, V> {
     map: OrdMap<K, V>,
@@ -37,17 +38,17 @@ impl<K: Ord, V> Deref for Weighed<K, V> {
 }
 
 impl<K: Ord + Clone, V: Weigh<K> + Clone> Weighed<K, V> {
-    /// How many bytes all entries count together.
+    /// The total weight of all entries in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The same, by a walk over all of them.
+    /// The same, recounted by a walk over all entries.
     pub(crate) fn recounted(&self) -> u64 {
         self.map.iter().map(|(key, value)| V::key_weight(key) + value.weight()).sum()
     }
 
-    /// Adds an entry; the one whose place it takes.
+    /// Adds an entry. Returns the value that it replaced.
     #[inline]
     pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
         let of_key = V::key_weight(&key);
@@ -64,19 +65,20 @@ impl<K: Ord + Clone, V: Weigh<K> + Clone> Weighed<K, V> {
         Some(removed)
     }
 
-    /// An entry, to change what does not count: `State::check` finds out where something else is changed.
+    /// An entry, to change fields that do not count. `State::check` detects other changes.
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.map.get_mut(key)
     }
 
-    /// An entry of which a part is to weigh so much: the caller makes that true. `part` says what it weighs now.
+    /// An entry in which one part will have a new weight; the caller must make that true. `part` returns the current
+    /// weight of that part.
     pub(crate) fn reweigh(&mut self, key: &K, part: impl FnOnce(&V) -> u64, weight: u64) -> Option<&mut V> {
         let value = self.map.get_mut(key)?;
         self.bytes = self.bytes - part(value) + weight;
         Some(value)
     }
 
-    /// Changes an entry, also in what counts. `part` weighs all of it that `change` can change.
+    /// Changes an entry, including fields that count. `part` weighs everything that `change` can change.
     pub(crate) fn change<T>(&mut self, key: &K, part: impl Fn(&V) -> u64, change: impl FnOnce(&mut V) -> T) -> Option<T> {
         let value = self.map.get_mut(key)?;
         let before = part(value);

@@ -1,53 +1,53 @@
-//! How many bytes each thing of the state counts, of the budget that `budget` keeps to.
+//! How many bytes each thing in the state counts against its budget (`budget`).
 //!
-//! The constants are what a thing takes in memory, its places in the indexes included, and rounded up: `cargo bench --bench
-//! memory` measures it, and `docs/limits.md` has the table. Texts and values count their length. The same on every node: nodes
-//! that count otherwise refuse other commands, and read no snapshot of one another. So another weight is another `LOG_FORMAT` and
-//! another `SNAPSHOT_FORMAT`.
+//! The constants are the memory that a thing takes, including its slots in the indexes, rounded up. `cargo bench
+//! --bench memory` measures it, and `docs/limits.md` has the table. Texts and values count their length. All nodes must
+//! count the same: otherwise they would refuse different commands, and could not read each other's snapshots. A new
+//! weight therefore needs a new `LOG_FORMAT` and `SNAPSHOT_FORMAT`.
 
 use crate::{
     command::{Meta, OperationResult},
-    memory::Tombstone,
     record::{Contender, NodeRole, Revocation, SessionRecord, Znode},
+    tombstones::Tombstone,
     weighed::Weigh,
 };
 use fairhold_types::{GrantId, LockName, Path, Revision, SessionNumber};
 use std::sync::Arc;
 
-/// A node, besides its path and its value.
+/// A node, without its path and its value.
 pub const NODE_BYTES: u64 = 330;
-/// What a lock's node counts besides.
+/// A lock, in addition to its node.
 pub const LOCK_BYTES: u64 = 350;
-/// What a grant counts in each of its locks, besides the node there.
+/// A grant in each of its locks, in addition to the node there.
 pub const CONTENDER_BYTES: u64 = 1_100;
-/// A further lock of a grant, as its first contender names it.
+/// A further lock of a grant, in its first contender.
 const WANT_BYTES: u64 = 96;
-/// A further hold of a grant: half of it is what its end leaves behind, with the words of an administrator.
+/// A further hold of a grant. Half of it is for the tombstone that its end leaves, with an administrator's reason.
 pub const HOLD_BYTES: u64 = 800;
 /// The key of a change of a live grant: as much as it counts when the grant has ended.
 pub const CHANGE_KEY_BYTES: u64 = REMEMBERED_BYTES;
-/// A word of an administrator to a holder.
-const WORD_BYTES: u64 = 64;
+/// A revocation, without its texts.
+const REVOCATION_BYTES: u64 = 64;
 /// A session.
 pub const SESSION_BYTES: u64 = 450;
 /// An ended grant that a session remembers.
 pub const ENDED_ID_BYTES: u64 = 200;
 /// An id that is remembered without a session.
 pub const REMEMBERED_BYTES: u64 = 320;
-/// A result of a write that is remembered with its key, besides the path in it.
+/// A remembered result of a write, without its path.
 pub const RESULT_BYTES: u64 = 28;
-/// A time of holding in the history.
+/// An entry of the history.
 pub const HISTORY_BYTES: u64 = 500;
-/// The numbers of a lock.
+/// The statistics of a lock.
 pub const STATISTICS_BYTES: u64 = 450;
-/// A piece of work that is not finished.
+/// Pending work.
 pub(crate) const PENDING_BYTES: u64 = 200;
-/// Pairs of text, where there are any.
+/// Pairs of text, if there are any.
 pub const META_BYTES: u64 = 700;
-/// Each of these pairs, besides its texts.
+/// Each of these pairs, without its texts.
 pub const META_PAIR_BYTES: u64 = 100;
 
-/// What a lock counts that nobody uses: its node and its numbers.
+/// The bytes of a lock without contenders: its node and its statistics.
 #[must_use]
 pub fn unused_lock_bytes(lock: &LockName) -> u64 {
     NODE_BYTES + LOCK_BYTES + STATISTICS_BYTES + 3 * len(lock.as_str())
@@ -57,13 +57,13 @@ pub(crate) fn len(text: &str) -> u64 {
     text.len() as u64
 }
 
-fn of_meta(meta: &Meta) -> u64 {
+fn meta_weight(meta: &Meta) -> u64 {
     let pairs = meta.iter().map(|(key, value)| META_PAIR_BYTES + len(key) + len(value));
     if meta.is_empty() { 0 } else { META_BYTES + pairs.sum::<u64>() }
 }
 
 impl Weigh<Path> for Arc<Znode> {
-    /// What stands below `/locks` has the name of its lock once more.
+    /// A node below `/locks` stores the name of its lock a second time.
     fn key_weight(path: &Path) -> u64 {
         len(path.as_str()) * if path.is_under_locks() { 2 } else { 1 }
     }
@@ -81,24 +81,24 @@ impl Weigh<Path> for Arc<Znode> {
 impl Contender {
     fn weight(&self) -> u64 {
         let others: u64 = self.others.iter().map(|want| WANT_BYTES + len(want.lock.as_str())).sum();
-        CONTENDER_BYTES + others + len(&self.owner.text) + of_meta(&self.meta) + self.changing_weight()
+        CONTENDER_BYTES + others + len(&self.owner.text) + meta_weight(&self.meta) + self.changing_weight()
     }
 
-    /// The part of it that grows and shrinks while it stands.
+    /// The part that changes while the contender exists.
     pub(crate) fn changing_weight(&self) -> u64 {
-        let holds = self.more.iter().map(|hold| HOLD_BYTES + len(hold.want.lock.as_str()) + of_meta(&hold.meta));
-        let word = self.revoked.as_ref().map_or(0, of_word);
-        // What is left of the first hold, where further ones outlive it, has its place in the grant.
-        let first = if self.first_over { 0 } else { ENDED_ID_BYTES };
-        // While it cools, it stands here and is remembered as ended.
+        let holds = self.further_holds.iter().map(|hold| HOLD_BYTES + len(hold.want.lock.as_str()) + meta_weight(&hold.meta));
+        let revocation = self.revoked.as_ref().map_or(0, revocation_weight);
+        // If further holds outlive the first one, its tombstone has its room in the grant.
+        let first = if self.first_released { 0 } else { ENDED_ID_BYTES };
+        // While it cools, it is both here and remembered as ended.
         let cools = if self.lock_delay_ms > 0 && !self.cooling { REMEMBERED_BYTES } else { 0 };
-        first + cools + CHANGE_KEY_BYTES * self.keys.iter().count() as u64 + holds.sum::<u64>() + word
+        first + cools + CHANGE_KEY_BYTES * self.keys.iter().count() as u64 + holds.sum::<u64>() + revocation
     }
 }
 
-/// A word of an administrator, for each holder that is told it.
-pub(crate) fn of_word(word: &Revocation) -> u64 {
-    WORD_BYTES + len(&word.by) + len(&word.reason)
+/// A revocation, for each holder that receives it.
+pub(crate) fn revocation_weight(revocation: &Revocation) -> u64 {
+    REVOCATION_BYTES + len(&revocation.by) + len(&revocation.reason)
 }
 
 impl Weigh<SessionNumber> for Arc<SessionRecord> {
@@ -107,11 +107,11 @@ impl Weigh<SessionNumber> for Arc<SessionRecord> {
     }
 
     fn weight(&self) -> u64 {
-        SESSION_BYTES + len(&self.name) + of_meta(&self.meta) + ended_weight(self)
+        SESSION_BYTES + len(&self.name) + meta_weight(&self.meta) + ended_weight(self)
     }
 }
 
-/// The ended grants of a session, which are the part of it that changes.
+/// The ended grants of a session: the part of it that changes.
 pub(crate) fn ended_weight(session: &SessionRecord) -> u64 {
     ENDED_ID_BYTES * session.ended.len() as u64
 }
@@ -126,13 +126,13 @@ impl Weigh<GrantId> for (Revision, Tombstone) {
             + match &self.1 {
                 Tombstone::Grant(_) | Tombstone::Session | Tombstone::Write { results: None, .. } => 0,
                 Tombstone::Broken { note } => len(note),
-                Tombstone::Write { results: Some(results), .. } => of_results(results),
+                Tombstone::Write { results: Some(results), .. } => results_weight(results),
             }
     }
 }
 
-/// The results of a write, as they are remembered with its key.
-pub(crate) fn of_results(results: &[OperationResult]) -> u64 {
+/// The results of a write, as its tombstone keeps them.
+pub(crate) fn results_weight(results: &[OperationResult]) -> u64 {
     let path = |result: &OperationResult| match result {
         OperationResult::Created { path } => len(path.as_str()),
         OperationResult::Put { .. }

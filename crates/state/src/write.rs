@@ -1,28 +1,28 @@
-//! What is asked of the tree's nodes and what comes of it: the part of the machine's boundary that is about nodes. `command` has
+//! Writes to the tree's nodes and their results: the part of the machine's boundary that concerns nodes. `command` has
 //! all of it.
 //!
-//! As there: add variants at the end, and change a struct only together with `LOG_FORMAT`.
+//! Encoded by position, as there: add variants at the end, and change a struct only together with `LOG_FORMAT`.
 
 use crate::value::Value;
 use fairhold_types::{FencingToken, GrantId, LockName, Path, Revision, SessionId, SessionNumber, time::WallMillis};
 use serde::{Deserialize, Serialize};
 
-/// Conditions, then operations: all or nothing, one revision.
+/// Conditions, then operations: all or nothing, at one revision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transact {
-    /// The caller's idempotency key and what it is the key of, where it gave one.
+    /// The caller's idempotency key with the fingerprint of its request, if it gave one.
     pub key: Option<WriteKey>,
-    /// What must hold.
+    /// The conditions that must hold.
     pub conditions: Vec<Condition>,
-    /// What is done where all hold.
+    /// The operations if all conditions hold.
     pub then: Vec<Operation>,
-    /// What is done where one does not; `None`: it is refused with that condition's rejection.
+    /// The operations if one does not hold; `None`: the transaction is refused with that condition's rejection.
     pub otherwise: Option<Vec<Operation>>,
-    /// When the request was taken; it becomes `ctime` and `mtime`.
+    /// When the request was received; this becomes `ctime` and `mtime`.
     pub at: WallMillis,
 }
 
-/// An idempotency key of a write, with a fingerprint of the request that it belongs to.
+/// The idempotency key of a write, with a fingerprint of its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteKey {
     /// The caller's key.
@@ -31,19 +31,19 @@ pub struct WriteKey {
     pub fingerprint: [u8; 16],
 }
 
-/// Something that must hold for a write.
+/// A condition of a write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Condition {
-    /// A held grant with that token exists, and it is this grant where one is named.
+    /// A held grant has this token. If `grant` is given, it is that grant.
     Fence {
         /// The lock.
         lock: LockName,
         /// The token.
         token: FencingToken,
-        /// The grant, to be exact among readers who share a token.
+        /// The grant, to be exact among readers that share a token.
         grant: Option<GrantId>,
     },
-    /// The node's data version is this one.
+    /// The node has this data version.
     Version {
         /// The node.
         path: Path,
@@ -62,7 +62,7 @@ pub enum Condition {
     },
 }
 
-/// A session by either of its names.
+/// A session by its id or its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SessionKey {
     /// By its secret id.
@@ -71,26 +71,26 @@ pub enum SessionKey {
     Number(SessionNumber),
 }
 
-/// How long a node that is written is to live. A node keeps what it was created with.
+/// How long a written node lives. A node keeps the lifetime with which it was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Lifetime {
-    /// Until it is removed. A put takes it for "whatever the node is, if it exists".
+    /// Until it is removed. For a put to an existing node, this accepts any lifetime.
     Persistent,
     /// As long as this session.
     Ephemeral {
         /// The session's secret id.
         session: SessionId,
     },
-    /// Until it has been without children for some time, after it had some.
+    /// Until it has had no children for some time, after its first child.
     Container,
-    /// Until it has been without children and without a change for this long.
+    /// Until it has had no children and no change for this long.
     Ttl {
-        /// How long.
+        /// Its time to live in milliseconds.
         ttl_ms: u64,
     },
 }
 
-/// One change of the tree, or a question to it.
+/// One change of the tree, or a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operation {
     /// Writes a node's value, and creates the node if it does not exist.
@@ -115,15 +115,15 @@ pub enum Operation {
         /// How long it lives.
         lifetime: Lifetime,
     },
-    /// Creates a node whose name ends with the parent's counter: the number of children that were ever created in it.
+    /// Creates a node whose name ends with the parent's counter, the number of children ever created in it.
     CreateSequential {
         /// The parent.
         parent: Path,
-        /// What the name begins with; it may be empty.
+        /// The beginning of the name; may be empty.
         prefix: String,
         /// Its value.
         value: Value,
-        /// Whether the parent and what is missing above it are created too, as persistent nodes.
+        /// Whether the parent and its missing ancestors are created too, as persistent nodes.
         parents: bool,
         /// How long it lives.
         lifetime: Lifetime,
@@ -146,7 +146,7 @@ pub enum Operation {
         /// Whether to remove everything below it too.
         recursive: bool,
     },
-    /// Changes nothing: asks that the node exists.
+    /// Changes nothing: checks that the node exists.
     Check {
         /// The node.
         path: Path,
@@ -156,7 +156,7 @@ pub enum Operation {
 }
 
 impl Condition {
-    /// About how many bytes it has: the name in it.
+    /// Its approximate size in bytes: the name in it.
     pub(crate) fn weight(&self) -> usize {
         match self {
             Condition::Fence { lock, .. } => lock.as_str().len(),
@@ -167,7 +167,7 @@ impl Condition {
 }
 
 impl Operation {
-    /// About how many bytes it has: its path and its value.
+    /// Its approximate size in bytes: its path and its value.
     #[must_use]
     pub fn weight(&self) -> usize {
         match self {
@@ -180,33 +180,33 @@ impl Operation {
     }
 }
 
-/// A container or TTL node that may be removed once it has stayed as it is for long enough.
+/// A container or TTL node that may be removed once it has stayed unchanged for long enough.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Sweepable {
     /// The node.
     pub path: Path,
-    /// The last change of its value or of its children.
+    /// The last change of its value or its children.
     pub since: Revision,
 }
 
-/// What one operation of a write did.
+/// The result of one operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OperationResult {
     /// The node has a new value.
     Put {
-        /// Whether it was created by it.
+        /// Whether the operation created it.
         created: bool,
-        /// Its version now.
+        /// Its new version.
         version: i32,
     },
     /// The node was created.
     Created {
-        /// Its path, which a sequential one has from here alone.
+        /// Its path. For a sequential node, only this result has it.
         path: Path,
     },
     /// The node has a new value.
     Set {
-        /// Its version now.
+        /// Its new version.
         version: i32,
     },
     /// The node was removed.
@@ -226,8 +226,8 @@ pub enum OperationResult {
 pub enum Part {
     /// The conditions.
     Conditions,
-    /// The operations to run when all conditions hold.
+    /// The operations if all conditions hold.
     Then,
-    /// The operations to run when a condition does not hold.
+    /// The operations if a condition does not hold.
     Otherwise,
 }

@@ -1,7 +1,7 @@
-//! What each command costs at most, in steps, beside 100,000 of everything: `docs/internals/commands.md` has the table, which
-//! `UPDATE_GOLDENFILES=1 cargo test -p fairhold-state --test bounded` writes anew.
+//! The most that each command costs, in steps, in a state with 100,000 of everything. The table is in
+//! `docs/internals/commands.md`; `UPDATE_GOLDENFILES=1 cargo test -p fairhold-state --test bounded` rewrites it.
 //!
-//! A new command does not compile before it has a bound here.
+//! A new command does not compile until it has a bound here.
 
 #[path = "bounded/crowd.rs"]
 mod crowd;
@@ -17,16 +17,16 @@ use fairhold_types::limits::{
 use fairhold_types::{FencingToken, LockName};
 use std::{collections::BTreeMap, fmt::Write, fs, path::PathBuf};
 
-/// One grant more than there was room for, with all its locks: each is ended, or granted.
+/// One grant beyond the limit of a piece, with all its locks: each of them ends, or is granted.
 const LAST: u64 = 8 * LOCKS_TOGETHER_MAX as u64;
-/// A command that works in pieces stops after so many steps.
+/// A command that works in pieces stops after this many steps.
 const PIECE: u64 = PIECE_STEPS + LAST;
-/// What a command does besides, however simple.
+/// The other work of a command, however simple.
 const BASE: u64 = 8;
 /// A search for a deadlock.
 const SEARCH: u64 = DEADLOCK_VISITS_MAX as u64 + 1;
 
-/// The name of a command, the most steps that it may take, and of what these are made.
+/// The name of a command, the most steps that it may take, and their parts.
 fn bound(command: &Command) -> (&'static str, u64, &'static str) {
     let nodes = 2 * (NODES_CREATED_MAX + NODES_REMOVED_MAX) as u64;
     match command {
@@ -40,12 +40,12 @@ fn bound(command: &Command) -> (&'static str, u64, &'static str) {
         Command::Abandon { .. } => ("Abandon", BASE + PIECE, "a piece: the waiters behind it are granted"),
         Command::Release { .. } => ("Release", BASE + PIECE, "a piece: the waiters behind it are granted"),
         Command::SetGrantTimeout { .. } => ("SetGrantTimeout", BASE, "nothing grows"),
-        Command::EndCooling { .. } => ("EndCooling", BASE + PIECE, "a piece: what is left is named again"),
-        Command::EndHolds { .. } => ("EndHolds", BASE + PIECE, "a piece: what is left is named again"),
+        Command::EndCooling { .. } => ("EndCooling", BASE + PIECE, "a piece: the rest is named again"),
+        Command::EndHolds { .. } => ("EndHolds", BASE + PIECE, "a piece: the rest is named again"),
         Command::Forget { .. } => ("Forget", BASE + FORGOTTEN_MAX as u64, "the ids that one verdict forgets"),
-        Command::ForgetLocks { .. } => ("ForgetLocks", BASE + PIECE, "a piece: what is left is named again"),
+        Command::ForgetLocks { .. } => ("ForgetLocks", BASE + PIECE, "a piece: the rest is named again"),
         Command::ForgetHistory { .. } => {
-            ("ForgetHistory", BASE + HISTORY_FORGOTTEN_MAX as u64, "the times of holding that one verdict forgets")
+            ("ForgetHistory", BASE + HISTORY_FORGOTTEN_MAX as u64, "the past holds that one verdict forgets")
         }
         Command::Transact(_) => {
             ("Transact", BASE + TRANSACTION_STEPS_MAX as u64 + nodes, "conditions, and nodes created and removed")
@@ -72,14 +72,14 @@ fn worst() -> BTreeMap<&'static str, (u64, u64, &'static str, String)> {
     for (scene, command) in crowd.scenes() {
         let (name, bound, of) = bound(&command);
         let mut state = crowd.state.clone();
-        // Where other work is pending, a session with much does nothing at once.
+        // While other work is pending, a large session does nothing at once.
         if ["CloseSession", "EndSession", "ExpireSession"].contains(&name) {
             while state.has_pending() {
                 state.apply(Command::Continue { at: AT });
             }
         }
         let steps = state.apply(command).steps;
-        assert!(steps <= bound, "{name} took {steps} steps ({scene}), and {bound} are allowed");
+        assert!(steps <= bound, "{name} took {steps} steps ({scene}), but only {bound} are allowed");
         let known: &mut (u64, u64, &'static str, String) = worst.entry(name).or_insert((bound, 0, of, String::new()));
         if steps > known.1 || known.3.is_empty() {
             (known.1, known.3) = (steps, scene.to_owned());
@@ -89,7 +89,7 @@ fn worst() -> BTreeMap<&'static str, (u64, u64, &'static str, String)> {
 }
 
 #[test]
-fn each_command_keeps_to_its_bound_beside_very_many_of_everything() {
+fn each_command_stays_within_its_bound_in_a_very_large_state() {
     let worst = worst();
     let every: Vec<&str> = crowd::EVERY.to_vec();
     let missing: Vec<&&str> = every.iter().filter(|name| !worst.contains_key(**name)).collect();
@@ -106,12 +106,12 @@ fn each_command_keeps_to_its_bound_beside_very_many_of_everything() {
     if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
         fs::write(&page, &wanted).unwrap();
     } else {
-        assert_eq!(text, wanted, "the page differs from what was seen");
+        assert_eq!(text, wanted, "the page differs from the measurement");
     }
 }
 
 #[test]
-fn a_deadlock_is_refused_behind_very_many_and_said_to_be_unchecked_behind_more() {
+fn a_deadlock_is_refused_behind_many_waiters_and_reported_as_unchecked_behind_more() {
     let mut crowd = Crowd::new();
     for (scene, command) in crowd.scenes() {
         let result = crowd.state.clone().apply(command.clone()).answer.result;
@@ -129,7 +129,7 @@ fn a_deadlock_is_refused_behind_very_many_and_said_to_be_unchecked_behind_more()
 }
 
 #[test]
-fn what_is_left_of_the_largest_ends_in_pieces_of_their_bound() {
+fn each_piece_of_the_largest_ends_stays_within_its_bound() {
     let mut crowd = Crowd::new();
     for session in [crowd.locks_of.0, crowd.nodes_of.0] {
         let closed = crowd.state.apply(Command::CloseSession { session, at: AT });

@@ -1,5 +1,5 @@
-//! The state's budget: its count equals a full count of the state, commands that create something are refused beyond it, and
-//! commands that free something always pass.
+//! The state's budget: its count equals a full count of the state, commands that create something are refused beyond
+//! it, and commands that free something always pass.
 
 #[path = "model/random.rs"]
 mod random;
@@ -90,8 +90,8 @@ fn done(state: &mut State, command: Command) -> Outcome {
     applied.answer.result.expect("it is done")
 }
 
-/// A state in which every command has something to do, at revision 40 or so.
-fn furnished() -> State {
+/// A state in which every command has something to do, at about revision 40.
+fn populated() -> State {
     let mut state = State::with_piece_steps(64);
     done(&mut state, Command::FormCluster { cluster: ClusterId(7) });
     for session in [1, 2, 3, 4] {
@@ -121,20 +121,20 @@ fn furnished() -> State {
     state
 }
 
-/// What a command is to find at a full state, first where all of the budget is used, then where its last part is free.
+/// The expected result of a command at a full state: first if the whole budget is used, then if its last part is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Finds {
+enum Expected {
     Room,
     NoRoom,
 }
 
-/// Each command, in a form that adds something where it can.
-fn commands(state: &State) -> Vec<(&'static str, Command, Finds, Finds)> {
-    use Finds::{NoRoom, Room};
+/// Each command, in a form that adds something if possible.
+fn commands(state: &State) -> Vec<(&'static str, Command, Expected, Expected)> {
+    use Expected::{NoRoom, Room};
     let (by, reason) = (|| "an administrator".to_owned(), || "r".repeat(200));
     let at = AT;
     let holds = state.bounded_holds().next().map(|held| (held.number, held.token().expect("it holds"))).expect("one is bounded");
-    let idle = (lock("idle"), state.idle_since(&lock("idle")).expect("nobody stands there"));
+    let idle = (lock("idle"), state.idle_since(&lock("idle")).expect("the lock is idle"));
     let swept = Sweepable { since: state.sweepable_at(&path("/swept")).expect("it may go"), path: path("/swept") };
     let (cools, session) =
         (state.cooling().next().expect("one cools").number, state.session_by_id(&SessionId(3)).expect("it is open").number);
@@ -202,7 +202,7 @@ fn commands(state: &State) -> Vec<(&'static str, Command, Finds, Finds)> {
     ]
 }
 
-/// A new command does not compile before it has a name here, and does not pass before it has a row above.
+/// A new command does not compile until it has a name here, and does not pass until it has a row above.
 fn name(command: &Command) -> &'static str {
     match command {
         Command::FormCluster { .. } => "FormCluster",
@@ -240,29 +240,30 @@ const COMMANDS: usize = 27;
 
 #[test]
 fn a_full_state_refuses_commands_that_create_and_accepts_those_that_free() {
-    let furnished = furnished();
-    let used = furnished.bytes();
+    let populated = populated();
+    let used = populated.bytes();
     let mut seen = std::collections::BTreeSet::new();
-    for (what, command, when_full, in_the_last_part) in commands(&furnished) {
+    for (what, command, when_full, in_the_last_part) in commands(&populated) {
         assert!(what.starts_with(name(&command)), "{what} is a {}", name(&command));
         seen.insert(name(&command));
-        // All is used; more than all, since a node came that has less room; or so much that only the last part is free.
+        // Everything is used; more than everything, because a node with less room joined; or only the last part is
+        // free.
         for (max, expected) in [(used, when_full), (used / 2, when_full), (used / 95 * 100 + 99, in_the_last_part)] {
-            let mut state = furnished.clone();
+            let mut state = populated.clone();
             done(&mut state, Command::NoteCapacity { node: 1, bytes: max });
             let before = state.clone();
             let applied = state.apply(command.clone());
             state.check().unwrap();
-            assert_eq!(is_full(&applied), expected == Finds::NoRoom, "{what} at {used} of {max}: {:?}", applied.answer.result);
+            assert_eq!(is_full(&applied), expected == Expected::NoRoom, "{what} at {used} of {max}: {:?}", applied.answer.result);
             if is_full(&applied) {
-                assert!(state == before && applied.events.is_empty(), "{what} was refused and changed something");
+                assert!(state == before && applied.events.is_empty(), "{what} was refused but changed something");
                 assert_eq!(applied.answer.result, Err(Rejection::StateFull { used, max }));
             } else {
                 assert!(applied.answer.result.is_ok(), "{what}: {:?}", applied.answer.result);
             }
-            // Without a budget, and with one that is far away, it is done.
+            // Without a budget, and with a far larger one, it is executed.
             for max in [None, Some(u64::MAX), Some(used * 100)] {
-                let mut roomy = furnished.clone();
+                let mut roomy = populated.clone();
                 max.into_iter().for_each(|bytes| drop(roomy.apply(Command::NoteCapacity { node: 1, bytes })));
                 assert!(roomy.apply(command.clone()).answer.result.is_ok(), "{what} with {max:?}");
             }
@@ -273,7 +274,7 @@ fn a_full_state_refuses_commands_that_create_and_accepts_those_that_free() {
 
 #[test]
 fn values_cannot_use_up_the_budget_of_locks() {
-    let mut state = furnished();
+    let mut state = populated();
     let max = 4_000_000;
     done(&mut state, Command::NoteCapacity { node: 1, bytes: max });
     let fill = |number: u64| write(None, vec![put(&format!("/fill-{number}"), 10_000)]);
@@ -284,7 +285,7 @@ fn values_cannot_use_up_the_budget_of_locks() {
     for number in 0..50 {
         done(&mut state, Command::Acquire(acquire(&format!("lock-{number}"), 10_000 + number, Mode::Exclusive)));
     }
-    // Locks do not fill what is left for keys.
+    // Locks do not fill the part for keys.
     let mut acquired = (50..).map(|number| acquire(&format!("lock-{number}"), 10_000 + number, Mode::Exclusive));
     while !is_full(&state.apply(Command::Acquire(acquired.next().unwrap()))) {}
     assert!(state.bytes() > max / 100 * 90 && state.bytes() <= max / 100 * 95, "{} of {max} bytes", state.bytes());
@@ -293,7 +294,7 @@ fn values_cannot_use_up_the_budget_of_locks() {
 }
 
 #[test]
-fn the_end_of_anything_makes_the_state_smaller() {
+fn every_end_makes_the_state_smaller() {
     let (mut state, name) = (State::new(), "n".repeat(500));
     done(&mut state, open(1));
     for end in ["release", "break", "close", "end"] {
@@ -323,7 +324,7 @@ fn the_end_of_anything_makes_the_state_smaller() {
 }
 
 #[test]
-fn the_smallest_capacity_is_the_budget_and_a_snapshot_has_it() {
+fn the_smallest_capacity_is_the_budget_and_snapshots_keep_it() {
     let mut state = State::new();
     assert_eq!(state.bytes_max(), None);
     for (node, bytes, least) in [(1, 500_000, 500_000), (2, 400_000, 400_000), (3, 600_000, 400_000), (2, 700_000, 500_000)] {
@@ -339,9 +340,9 @@ fn the_smallest_capacity_is_the_budget_and_a_snapshot_has_it() {
     assert!(is_full(&loaded.apply(write(None, vec![put("/b", 400_000)]))));
 }
 
-/// The log of a cluster whose budget was larger once is applied again at each start.
+/// The log of a cluster whose budget was once larger is applied again at each start.
 #[test]
-fn a_command_from_before_the_budget_was_lowered_is_applied_as_it_was() {
+fn a_command_from_before_the_budget_was_lowered_is_still_applied() {
     let log = [
         Command::NoteCapacity { node: 1, bytes: 1_000_000 },
         write(Some(key(1)), vec![put("/a", 500_000)]),
@@ -363,14 +364,14 @@ fn a_command_from_before_the_budget_was_lowered_is_applied_as_it_was() {
 }
 
 #[test]
-fn a_transaction_is_undone_as_a_whole_and_one_of_many_does_not_stop_the_next() {
+fn a_refused_transaction_is_undone_as_a_whole_and_does_not_stop_the_next_one() {
     let mut state = State::new();
     done(&mut state, Command::NoteCapacity { node: 1, bytes: 50_000 });
     let before = state.clone();
     let many = write(Some(key(1)), (0..10).map(|number| put(&format!("/n/{number}"), 10_000)).collect());
     assert!(is_full(&state.apply(many.clone())));
     assert!(state == before);
-    // The others of its log entry are as good as without it.
+    // The other commands of its log entry behave as if it were not there.
     done(&mut state, write(Some(key(2)), vec![put("/small", 100)]));
     assert!(is_full(&state.apply(many.clone())), "it was not remembered as done");
     done(&mut state, Command::NoteCapacity { node: 1, bytes: 500_000 });
@@ -380,7 +381,7 @@ fn a_transaction_is_undone_as_a_whole_and_one_of_many_does_not_stop_the_next() {
 /// Refusals leave nothing behind, however many there are.
 #[test]
 fn a_refused_command_is_not_remembered() {
-    let mut state = furnished();
+    let mut state = populated();
     let bytes = state.bytes();
     done(&mut state, Command::NoteCapacity { node: 1, bytes });
     for number in 0..1_000 {
@@ -391,7 +392,7 @@ fn a_refused_command_is_not_remembered() {
 }
 
 #[test]
-fn the_results_of_a_large_write_are_not_remembered_and_it_is_not_done_twice() {
+fn a_large_write_is_remembered_without_its_results_and_is_not_done_twice() {
     let mut state = State::new();
     let create = Operation::CreateSequential {
         parent: path("/queue"),
@@ -415,7 +416,7 @@ fn the_results_of_a_large_write_are_not_remembered_and_it_is_not_done_twice() {
 }
 
 #[test]
-fn the_history_forgets_its_oldest_before_it_fills_the_budget() {
+fn the_history_forgets_its_oldest_entries_before_it_fills_the_budget() {
     let mut state = State::new();
     done(&mut state, open(1));
     done(&mut state, Command::NoteCapacity { node: 1, bytes: 400_000 });
@@ -429,9 +430,9 @@ fn the_history_forgets_its_oldest_before_it_fills_the_budget() {
     assert!(matches!(state.grant(&id(12_999)), GrantStatus::Ended(EndReason::Released)));
 }
 
-/// Random commands beside a budget that comes, goes down and goes up.
+/// Random commands while a budget appears, shrinks and grows.
 #[test]
-fn what_is_counted_is_what_a_walk_counts_and_the_budget_holds() {
+fn the_byte_count_equals_a_full_count_and_stays_within_the_budget() {
     let profiles = [
         Profile::Mixed,
         Profile::Readers,
@@ -455,14 +456,14 @@ fn what_is_counted_is_what_a_walk_counts_and_the_budget_holds() {
             }
             let (command, before) = (commands.next(&state), state.clone());
             let applied = state.apply(command.clone());
-            commands.hear(&state, &applied);
+            commands.learn(&state, &applied);
             state.check().unwrap_or_else(|error| panic!("{}: {error} after {command:?}", at()));
             if is_full(&applied) {
                 refused += 1;
                 assert!(state == before && applied.events.is_empty(), "{}: {command:?} changed something", at());
             } else if let Some(max) = state.bytes_max() {
                 taken += 1;
-                // What ends others' grants may leave a word to each of them for a moment.
+                // Commands that end other holders' grants may leave a message for each of them for a moment.
                 let grew = state.bytes() > before.bytes() && state.bytes() > max;
                 assert!(!grew, "{}: {command:?} went from {} to {} of {max}", at(), before.bytes(), state.bytes());
             }
@@ -475,16 +476,16 @@ fn what_is_counted_is_what_a_walk_counts_and_the_budget_holds() {
     assert!(refused > 2_000 && taken > 10_000, "{refused} were refused and {taken} taken");
 }
 
-/// The door gives each delete a key, and a small node counts less than what is remembered of that.
+/// The API gives each delete a key, and a small node costs less than remembering that key.
 #[test]
-fn a_small_node_is_removed_at_a_full_state() {
+fn a_small_node_can_be_removed_in_a_full_state() {
     let mut state = State::new();
     done(&mut state, write(None, vec![put("/a", 0), put("/b", 0), put("/c", 0)]));
     let bytes = state.bytes() - 1;
     done(&mut state, Command::NoteCapacity { node: 1, bytes });
     assert!(matches!(done(&mut state, write(Some(key(1)), vec![delete("/a")])), Outcome::Written { .. }));
     assert!(matches!(done(&mut state, write(Some(key(2)), vec![delete("/b"), delete("/c")])), Outcome::Written { .. }));
-    // What only asks, or does nothing, frees nothing: it waits until there is room for its key.
+    // A command that only reads, or does nothing, frees nothing: it waits until there is room for its key.
     assert!(is_full(&state.apply(write(Some(key(3)), Vec::new()))));
     let check = Operation::Check { path: path("/"), version: None };
     assert!(is_full(&state.apply(write(Some(key(4)), vec![check]))));
@@ -509,7 +510,7 @@ fn with_many_keys_and_holds(lock_delay_ms: u64) -> State {
 
 /// Keys of changes, and further holds, are remembered one by one when their grant ends.
 #[test]
-fn a_grant_with_many_keys_and_holds_leaves_less_behind_than_it_was() {
+fn a_grant_with_many_keys_and_holds_leaves_less_behind_than_it_took() {
     for end in ["release", "close", "break", "end"] {
         let mut state = with_many_keys_and_holds(0);
         let before = state.bytes();
@@ -529,9 +530,9 @@ fn a_grant_with_many_keys_and_holds_leaves_less_behind_than_it_was() {
     }
 }
 
-/// What cools is counted as a lock's contender alone: its id and its keys are remembered elsewhere from then on.
+/// A cooling grant counts only as the lock's contender: its id and its keys are then remembered elsewhere.
 #[test]
-fn a_grant_that_cools_leaves_no_more_behind_than_a_time_of_holding() {
+fn a_cooling_grant_leaves_no_more_behind_than_a_past_hold() {
     let mut state = with_many_keys_and_holds(60_000);
     let before = state.bytes();
     let session = state.session_by_id(&OPEN).unwrap().number;
@@ -540,9 +541,9 @@ fn a_grant_that_cools_leaves_no_more_behind_than_a_time_of_holding() {
     assert!(state.bytes() <= before, "{before} bytes and then {}", state.bytes());
 }
 
-/// An upgrade and a downgrade leave a time of holding: the history has a bound of its own, and stops nobody.
+/// An upgrade and a downgrade add an entry to the history, which has its own bound and blocks no command.
 #[test]
-fn a_mode_is_changed_without_a_key_at_a_full_state() {
+fn a_mode_change_without_a_key_works_in_a_full_state() {
     let mut state = State::new();
     done(&mut state, open(1));
     done(&mut state, Command::Acquire(acquire("a", 10, Mode::Shared)));
@@ -557,9 +558,9 @@ fn a_mode_is_changed_without_a_key_at_a_full_state() {
     assert!(is_full(&state.apply(Command::Upgrade { grant: id(10), if_busy: IfBusy::Refuse, key: Some(key(3)), at: AT })));
 }
 
-/// The pieces that follow the first are judged by nobody, so the order itself is.
+/// Only the first piece of a command is checked against the budget, so the command itself must be.
 #[test]
-fn a_word_to_very_many_holders_is_refused_where_not_all_of_it_has_room() {
+fn a_revoke_of_many_holders_is_refused_unless_all_of_it_has_room() {
     let mut state = State::with_piece_steps(64);
     done(&mut state, open(1));
     for number in 0..400 {
@@ -581,7 +582,7 @@ fn a_word_to_very_many_holders_is_refused_where_not_all_of_it_has_room() {
         done(&mut state, Command::Continue { at: AT });
     }
     assert!(state.bytes() <= bytes, "{} of {bytes} bytes", state.bytes());
-    assert!(refused, "it was begun");
+    assert!(refused, "it was started");
     done(&mut state, Command::NoteCapacity { node: 1, bytes: bytes + 200_000 });
     done(&mut state, order(256, 1));
     while state.has_pending() {

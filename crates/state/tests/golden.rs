@@ -1,7 +1,7 @@
-//! The bytes of commands, answers and snapshots, compared with `proto/golden`: a change of a format is a visible diff, and a
-//! reason for another `LOG_FORMAT` or `SNAPSHOT_FORMAT`. `FAIRHOLD_GOLDEN=write` writes them anew.
+//! The bytes of commands, answers and snapshots, compared with `proto/golden`: a change of a format is a visible diff,
+//! and a reason for another `LOG_FORMAT` or `SNAPSHOT_FORMAT`. `FAIRHOLD_GOLDEN=write` rewrites them.
 //!
-//! A new variant of a command, an outcome or a rejection does not compile before it has an example here.
+//! A new variant of a command, an outcome or a rejection does not compile until it has an example here.
 
 #![cfg(test)]
 
@@ -66,7 +66,7 @@ fn break_of(key: u128, name: &str, token: Option<FencingToken>) -> Break {
     }
 }
 
-/// Compares in hexadecimal, 16 bytes a line, and gives back what the file has.
+/// Compares in hexadecimal, 16 bytes a line, and returns the bytes in the file.
 fn assert_golden(name: &str, bytes: &[u8]) -> Vec<u8> {
     let path = folder().join(name);
     let mut text = String::new();
@@ -88,11 +88,11 @@ fn assert_all<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(kin
         let stored = assert_golden(&format!("{kind}-{name}.hex"), &bytes);
         assert_eq!(&fairhold_codec::decode::<T>(LOG_FORMAT, &stored).unwrap(), example);
     }
-    // A file that nothing is compared with any more would look like a promise.
+    // A file without an example would look like a promise.
     let known: BTreeSet<String> = examples.iter().map(|(name, _)| format!("{kind}-{name}.hex")).collect();
     let files = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let left_over: Vec<String> = files.filter(|file| file.starts_with(&format!("{kind}-")) && !known.contains(file)).collect();
-    assert!(left_over.is_empty(), "no example is named like {left_over:?}");
+    assert!(left_over.is_empty(), "no example has the names {left_over:?}");
 }
 
 const AT: WallMillis = WallMillis(1_763_700_840_120);
@@ -144,7 +144,7 @@ fn acquire() -> Acquire {
     }
 }
 
-/// All that `acquire` leaves out.
+/// Everything that `acquire` leaves out.
 fn acquire_with_all() -> Acquire {
     Acquire {
         grant: "0190163d-8694-739b-aea5-966c26f8ad91".parse().unwrap(),
@@ -377,7 +377,7 @@ fn each_kind(session: SessionId) -> Vec<Operation> {
     ]
 }
 
-/// A state with each kind of thing in it that a snapshot can hold.
+/// A state with each kind of item that a snapshot can hold.
 fn small_state() -> State {
     let mut state = State::new();
     let other = SessionId(7);
@@ -422,13 +422,13 @@ fn small_state() -> State {
 }
 
 #[test]
-fn every_command_has_its_bytes() {
+fn every_command_matches_its_golden_bytes() {
     assert_all("command", &commands());
 }
 
-/// Entries, queues and the log are bounded by it. It once left out conditions, and then a log had an entry that was too large.
+/// Bounds entries, queues and the log. It once left out conditions, so a log got an entry that was too large.
 #[test]
-fn the_size_of_a_command_is_no_less_than_its_bytes_and_not_much_more() {
+fn the_size_of_a_command_is_at_least_its_bytes_and_not_much_more() {
     let (long, lock_long) = (Path::parse(&format!("/{}", "p".repeat(1_000))).unwrap(), lock(&"l".repeat(500)));
     let conditions = vec![
         Condition::Fence {
@@ -481,17 +481,17 @@ fn the_size_of_a_command_is_no_less_than_its_bytes_and_not_much_more() {
 }
 
 #[test]
-fn every_outcome_has_its_bytes() {
+fn every_outcome_matches_its_golden_bytes() {
     assert_all("outcome", &outcomes());
 }
 
 #[test]
-fn every_rejection_has_its_bytes() {
+fn every_rejection_matches_its_golden_bytes() {
     assert_all("rejection", &rejections());
 }
 
 #[test]
-fn a_snapshot_has_its_bytes() {
+fn a_snapshot_matches_its_golden_bytes() {
     let state = small_state();
     let blocks: Vec<Vec<u8>> = state.snapshot_blocks().collect();
     assert_eq!((blocks.len(), blocks[0][0]), (1, SNAPSHOT_FORMAT));
@@ -505,15 +505,15 @@ fn a_snapshot_has_its_bytes() {
 }
 
 #[test]
-fn a_snapshot_that_is_damaged_or_not_whole_is_refused() {
+fn a_damaged_or_incomplete_snapshot_is_refused() {
     let bytes = small_state().snapshot_blocks().next().unwrap();
     let read = |blocks: &[&[u8]]| State::from_snapshot_blocks(blocks.iter().copied());
-    assert!(read(&[]).is_err(), "no block was taken");
-    assert!(read(&[&bytes, &bytes]).is_err(), "two headers were taken");
-    assert!(read(&[&bytes[..bytes.len() - 1]]).is_err(), "a cut was taken");
+    assert!(read(&[]).is_err(), "no block was accepted");
+    assert!(read(&[&bytes, &bytes]).is_err(), "two headers were accepted");
+    assert!(read(&[&bytes[..bytes.len() - 1]]).is_err(), "a cut was accepted");
     for byte in 0..bytes.len() {
         let mut flipped = bytes.clone();
         flipped[byte] ^= 1;
-        assert!(read(&[&flipped]).is_err(), "a flipped bit in byte {byte} was taken");
+        assert!(read(&[&flipped]).is_err(), "a flipped bit in byte {byte} was accepted");
     }
 }

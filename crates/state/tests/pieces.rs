@@ -1,6 +1,6 @@
-//! Work that is done in pieces: the same in the end as if it were done at once, and right for everybody in between.
+//! Work in pieces: the final result is the same as if it were done at once, and every state in between is correct.
 //!
-//! Two machines get the same random commands. One has room for all that a command does; the other leaves nearly everything to
+//! Two machines get the same random commands. One has room for a whole command; the other leaves nearly everything to
 //! later pieces.
 
 #[path = "model/random.rs"]
@@ -44,7 +44,7 @@ fn locks() -> Vec<LockName> {
     LOCKS.iter().map(|name| LockName::parse(name).expect("a fixed name")).collect()
 }
 
-/// The same command for a machine whose revisions, and so whose numbers and tokens, are others.
+/// Translates a command for a machine with other revisions, and so with other numbers and tokens.
 struct Translation<'a> {
     from: &'a State,
     to: &'a State,
@@ -73,8 +73,8 @@ impl Translation<'_> {
         standing.into_iter().find(|contender| contender.grant == grant).map_or(GrantNumber(0), |contender| contender.number)
     }
 
-    /// Readers that were granted together have one token here, and in pieces each has its own: so the grant counts where one is
-    /// named.
+    /// Readers that were granted together share one token here, but in pieces each has its own: so the grant counts if
+    /// the command names one.
     fn token(&self, lock: &LockName, token: FencingToken, grant: Option<GrantId>) -> FencingToken {
         let holders = self.from.lock(lock).holders.into_iter();
         let mut right = holders.filter(|holder| self.from.token_of(holder) == Some(token));
@@ -83,7 +83,7 @@ impl Translation<'_> {
         same.and_then(|same| self.to.token_of(same)).unwrap_or(FencingToken(u64::MAX))
     }
 
-    /// `None` where it speaks of ages, which differ.
+    /// `None` if it concerns ages, which differ.
     fn command(&self, command: &Command) -> Option<Command> {
         let mut command = command.clone();
         match &mut command {
@@ -132,14 +132,14 @@ impl Translation<'_> {
     }
 }
 
-/// The variant's name; of a refused step, its reason's.
+/// The variant's name; for a refused step, that of its reason.
 fn kind(rejection: &Rejection) -> String {
     let text = format!("{rejection:?}");
     let text = text.split_once("reason: ").filter(|_| text.starts_with("Step")).map_or(text.as_str(), |(_, reason)| reason);
     text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
 }
 
-/// Who stands in a lock, by what does not depend on revisions.
+/// The contenders of a lock, without anything that depends on revisions.
 fn standing(state: &State, lock: &LockName) -> Vec<(GrantId, bool, bool, bool, u64, usize)> {
     let queue = state.queue(lock).into_iter().map(|entry| entry.contender.clone());
     let mut standing: Vec<_> = queue
@@ -177,7 +177,7 @@ fn compare(whole: &State, pieces: &State, ids: &BTreeSet<GrantId>) -> Checked {
     Ok(())
 }
 
-/// What must hold of a state in which work is pending.
+/// Checks a state with pending work.
 fn check_pending(state: &State) -> Checked {
     state.check()?;
     for lock in locks() {
@@ -200,12 +200,12 @@ fn check_pending(state: &State) -> Checked {
     for (path, node) in state.descendants(&Path::root(), None) {
         let owner = node.ephemeral_owner;
         let owned = owner == SessionNumber(0) || path.is_under_locks() || state.session(owner).is_some();
-        ensure(owned, || format!("{path} is seen, and its session has ended"))?;
+        ensure(owned, || format!("{path} is visible, but its session has ended"))?;
     }
     Ok(())
 }
 
-/// Says how many pieces there were.
+/// Does all pieces, and returns how many there were.
 fn drain(state: &mut State, steps: u64) -> Result<usize, String> {
     let mut left = 10_000;
     while state.has_pending() {
@@ -218,14 +218,14 @@ fn drain(state: &mut State, steps: u64) -> Result<usize, String> {
     Ok(10_000 - left)
 }
 
-/// One object more than there was room for: a grant of `LOCKS` locks that ends, and lets others on.
+/// One object beyond the limit: a grant of `LOCKS` locks that ends, and frees waiters.
 fn bounded(what: &str, steps: u64, piece_steps: u64) -> Checked {
     let most = piece_steps + 200 + NODES_REMOVED_MAX as u64;
     ensure(steps <= most, || format!("{what} took {steps} steps"))
 }
 
-/// A verdict on one object. What there was no room for the leader names again, and by then another may be upgraded: so a verdict
-/// on several need not come to the same.
+/// Reduces a verdict to one object. The leader names again what did not fit into the first piece, and by then another
+/// grant may be upgraded. So a verdict on several may have another result.
 fn on_one(mut command: Command) -> Command {
     if let Command::EndHolds { holds, .. } = &mut command {
         holds.truncate(1);
@@ -249,7 +249,7 @@ fn same_in_the_end(seed: u64, steps: usize) -> Result<usize, String> {
         }
         let at_once = whole.apply(command);
         let done = || {
-            ensure(!whole.has_pending(), || "it had room for all of it".to_owned())?;
+            ensure(!whole.has_pending(), || "the whole command should have fitted".to_owned())?;
             let first = pieces.apply(other);
             bounded("it", first.steps, piece_steps)?;
             let (one, result) =
@@ -280,7 +280,7 @@ fn right_in_between(seed: u64, steps: usize) -> Result<usize, String> {
         };
         trace.push(serde_json::to_string(&command).expect("a command can be printed"));
         let applied = state.apply(command);
-        commands.hear(&state, &applied);
+        commands.learn(&state, &applied);
         with_pending += usize::from(state.has_pending());
         let checked = || {
             bounded("it", applied.steps, piece_steps)?;
@@ -288,7 +288,7 @@ fn right_in_between(seed: u64, steps: usize) -> Result<usize, String> {
             if step % 50 == 49 {
                 let blocks: Vec<Vec<u8>> = state.snapshot_blocks().collect();
                 let again = State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice)).map_err(|error| error.to_string())?;
-                ensure(again == state, || "the state is another after a snapshot".to_owned())?;
+                ensure(again == state, || "a snapshot changed the state".to_owned())?;
                 drain(&mut again.clone(), piece_steps)?;
             }
             Ok::<(), String>(())
@@ -298,7 +298,7 @@ fn right_in_between(seed: u64, steps: usize) -> Result<usize, String> {
     Ok(with_pending)
 }
 
-/// Has it share what it wants, and one more lock: readers are many.
+/// Makes it share its locks, and one more lock: there are many readers.
 fn share(acquire: &mut Acquire, lock: LockName) {
     if acquire.value.is_some() {
         return;
@@ -373,7 +373,7 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 #[test]
-fn work_in_pieces_is_the_same_in_the_end() {
+fn work_in_pieces_has_the_same_result_as_work_at_once() {
     let mut in_pieces = 0;
     for seed in seeds() {
         match same_in_the_end(seed, 400) {
@@ -385,7 +385,7 @@ fn work_in_pieces_is_the_same_in_the_end() {
 }
 
 #[test]
-fn what_is_pending_is_right_for_everybody_in_between() {
+fn every_state_with_pending_work_is_correct() {
     let mut with_pending = 0;
     for seed in seeds() {
         match right_in_between(seed, 500) {
@@ -397,7 +397,7 @@ fn what_is_pending_is_right_for_everybody_in_between() {
 }
 
 #[test]
-fn locks_that_are_broken_and_sessions_that_end_all_at_once_get_along() {
+fn broken_locks_and_ended_sessions_are_correct_when_they_overlap() {
     let mut several = 0;
     for seed in seeds() {
         match many_ends_at_once(seed, 400) {

@@ -1,9 +1,8 @@
-//! The rules of the machine as text: each script in `testscripts/` tells one rule, what is done and what comes of it.
+//! The rules of the machine as text: each script in `testscripts/` shows one rule by commands and their results.
 //!
-//! A script is lists of commands, `---`, and what they print; `scripts/language.rs` says which commands there are. After each
-//! command the state is checked, and is written as a snapshot and read again. `UPDATE_GOLDENFILES=1 cargo test -p
-//! fairhold-state
-//! --test scripts` writes what is printed into the scripts: read the difference before it is kept.
+//! A script is lists of commands, `---`, and their output; `scripts/language.rs` describes the commands. After each
+//! command the state is checked, written as a snapshot and read again. `UPDATE_GOLDENFILES=1 cargo test -p
+//! fairhold-state --test scripts` writes the output into the scripts: read the difference before you keep it.
 
 #[path = "scripts/language.rs"]
 mod language;
@@ -78,7 +77,7 @@ fn administration_scripts() {
 }
 
 #[test]
-fn scripts_of_what_went_wrong_elsewhere() {
+fn scripts_of_bugs_in_other_systems() {
     run_all("others");
 }
 
@@ -113,7 +112,7 @@ fn snapshot_scripts() {
 }
 
 #[test]
-fn a_command_that_the_language_does_not_have_is_an_error() {
+fn an_unknown_script_command_is_an_error() {
     for script in ["fly\n---\n", "open s1 colour=red\n---\n", "open s1 timeout=soon\n---\n", "acquire printer s1 id=Q\n---\n"] {
         assert!(goldenscript::generate(&mut Machine::new(), script).is_err(), "{script} was taken");
     }

@@ -14,7 +14,7 @@ use fairhold_types::{Path, SessionId, SessionNumber, time::WallMillis};
 use std::{collections::BTreeMap, fmt::Write};
 
 const RULES: &str = include_str!("zookeeper/rules.txt");
-/// Fewer rules than this would mean that the table was not read.
+/// With fewer rules than this, the table was not read.
 const RULES_MIN: usize = 60;
 
 #[derive(Default)]
@@ -76,7 +76,7 @@ impl World {
             ("expire", name) => Command::ExpireSession { session: self.sessions[name], at },
             ("sweep", at_path) => {
                 let path = path(at_path);
-                // Judged as it is now, whatever it is.
+                // Uses the node's current state, whatever it is.
                 let since = self.state.node(&path).map(Znode::changed_at).unwrap_or_default();
                 Command::Sweep { nodes: vec![Sweepable { path, since }], at }
             }
@@ -115,7 +115,7 @@ impl World {
                 None => (true, self.fields(&self.fresh(), node)),
             };
             if new {
-                // A new node's numbers are told as they are, where they are not those of every new node.
+                // The numbers of a new node are shown if they are not those of every new node.
                 changes
                     .push(format!("+{path}{}", fields.replace("version+", "version=").replace("num_children+", "num_children=")));
             } else if !fields.is_empty() {
@@ -154,13 +154,13 @@ impl World {
             [("czxid", old.czxid, node.czxid), ("mzxid", old.mzxid, node.mzxid), ("pzxid", old.pzxid, node.pzxid)]
         {
             if old != new {
-                assert_eq!(new, now, "{name} is neither what it was nor the revision of the change");
+                assert_eq!(new, now, "{name} is neither the old value nor the revision of the change");
                 write!(text, " {name}=now").unwrap();
             }
         }
         for (name, old, new) in [("ctime", old.ctime, node.ctime), ("mtime", old.mtime, node.mtime)] {
             if old != new {
-                assert_eq!(new, at, "{name} is neither what it was nor the time of the change");
+                assert_eq!(new, at, "{name} is neither the old value nor the time of the change");
                 write!(text, " {name}=now").unwrap();
             }
         }
@@ -195,11 +195,11 @@ fn variant(rejection: &Rejection, alone: bool) -> String {
     format!("{rejection:?}").split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
 }
 
-fn told(applied: &Applied, alone: bool) -> String {
+fn event_text(applied: &Applied, alone: bool) -> String {
     if let Err(rejection) = &applied.answer.result {
         return format!("error {}", variant(rejection, alone));
     }
-    let told = applied.events.iter().filter_map(|event| match event {
+    let shown = applied.events.iter().filter_map(|event| match event {
         Event::NodeCreated { path } => Some(format!("created {path}")),
         Event::NodeChanged { path, .. } => Some(format!("changed {path}")),
         Event::NodeDeleted { path, .. } => Some(format!("deleted {path}")),
@@ -225,11 +225,11 @@ fn told(applied: &Applied, alone: bool) -> String {
         | Event::Vacated { .. }
         | Event::Broken { .. } => None,
     });
-    let told: Vec<String> = told.collect();
-    if told.is_empty() { "none".to_owned() } else { told.join(", ") }
+    let shown: Vec<String> = shown.collect();
+    if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
 }
 
-/// Does what a row says, and says what came of it.
+/// Executes a row, and returns the changes and the events.
 fn outcome(before: &str, done: &str) -> (String, String) {
     let mut world = World::default();
     for step in before.split("; ").filter(|step| !step.is_empty()) {
@@ -239,7 +239,7 @@ fn outcome(before: &str, done: &str) -> (String, String) {
     }
     let nodes = world.nodes();
     let applied = world.run(done);
-    (world.difference(&nodes), told(&applied, !done.starts_with("multi")))
+    (world.difference(&nodes), event_text(&applied, !done.starts_with("multi")))
 }
 
 fn rows() -> Vec<[&'static str; 5]> {
@@ -257,9 +257,9 @@ fn the_tree_keeps_every_rule_of_the_table() {
     assert!(rows.len() >= RULES_MIN, "{} rules", rows.len());
     let mut broken = String::new();
     for [source, before, done, changes, events] in &rows {
-        let (found, told) = outcome(before, done);
-        if (found.as_str(), told.as_str()) != (*changes, *events) {
-            writeln!(broken, "{source} | {before} | {done}\n  expected {changes} | {events}\n  found    {found} | {told}")
+        let (found, shown) = outcome(before, done);
+        if (found.as_str(), shown.as_str()) != (*changes, *events) {
+            writeln!(broken, "{source} | {before} | {done}\n  expected {changes} | {events}\n  found    {found} | {shown}")
                 .unwrap();
         }
     }
@@ -267,8 +267,8 @@ fn the_tree_keeps_every_rule_of_the_table() {
 }
 
 #[test]
-fn a_row_that_says_too_little_or_too_much_is_found() {
+fn a_row_with_missing_or_extra_changes_is_found() {
     let (changes, events) = outcome("create /a", "set /a");
     assert_ne!(changes, "/a mzxid=now version+1 data_length+2", "mtime moves too");
-    assert_ne!(events, "changed /a, children /", "a parent is not told of a set");
+    assert_ne!(events, "changed /a, children /", "a set is no event of the parent");
 }

@@ -71,7 +71,7 @@ impl SnapshotStore for SnapshotFiles {
         Box::pin(async move { Ok(opened.await??.map(|stored| stored as Arc<dyn StoredSnapshot>)) })
     }
 
-    fn aside(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, io::Result<()>> {
+    fn run_blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, io::Result<()>> {
         self.directory.aside.run(work)
     }
 }

@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The bits of an IPv6 address that name a network. The others are whatever its machine likes: 2^64 addresses of one machine.
+/// The bits of an IPv6 address that identify a network. A machine may choose the other 64 bits freely.
 const NETWORK_BITS: u32 = 64;
 
-/// What the bounds of an address are kept under. An IPv4 address is the same in both of its forms; an IPv6 address counts as its
-/// network of 64 bits.
+/// The key under which an address is counted. Both forms of an IPv4 address have the same key. An IPv6 address counts as its
+/// 64-bit network.
 #[must_use]
 pub fn share_key(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

@@ -1,14 +1,14 @@
-//! Durations as people write them: `"30s"`, `"250ms"`, `"1m 30s"`; a bare number means seconds.
+//! Durations as text: `"30s"`, `"250ms"`, `"1m 30s"`; a bare number means seconds.
 
 use std::time::Duration;
 
-/// Why a text is no duration.
+/// Why a text is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a duration is a number with a unit, like 30s, 250ms or 10m (a bare number means seconds)")]
 pub struct ParseDurationError;
 
-/// Reads a duration. A number without a unit, also a fraction like `1.5`, means seconds; negative and infinite ones are
-/// refused, and so are those of more than 584 years, whose nanoseconds do not fit into 64 bits.
+/// Parses a duration. A number without a unit, such as `1.5`, means seconds. Negative and infinite durations are refused, and
+/// durations over 584 years, whose nanoseconds do not fit into 64 bits.
 pub fn parse(text: &str) -> Result<Duration, ParseDurationError> {
     if text.starts_with(|c: char| c.is_ascii_digit()) && text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         let seconds: f64 = text.parse().map_err(|_| ParseDurationError)?;
@@ -27,14 +27,14 @@ pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Writes a duration in the one unit that needs no fraction: `"30s"`, `"250ms"`.
+/// Formats a duration in the largest unit that needs no fraction: `"30s"`, `"250ms"`.
 #[must_use]
 pub fn format(duration: Duration) -> String {
     if duration.subsec_millis() == 0 { format!("{}s", duration.as_secs()) } else { format!("{}ms", duration.as_millis()) }
 }
 
-/// Writes a duration for people to read: `"840ms"`, `"2.4s"`, `"13s"`, `"1m24s"`, `"2h05m"`, `"3d04h"`. It rounds down, so it
-/// never says more time than there is.
+/// Formats a duration for people: `"840ms"`, `"2.4s"`, `"13s"`, `"1m24s"`, `"2h05m"`, `"3d04h"`. It rounds down, so it never
+/// shows too much time.
 #[must_use]
 pub fn rounded(duration: Duration) -> String {
     let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
@@ -49,7 +49,7 @@ pub fn rounded(duration: Duration) -> String {
     }
 }
 
-/// Two units, or the first alone where nothing is left for the second.
+/// Two units, or only the first if the second would be zero.
 fn two(many: u64, unit: &str, rest: u64, smaller: &str) -> String {
     if rest == 0 { format!("{many}{unit}") } else { format!("{many}{unit}{rest:02}{smaller}") }
 }

@@ -1,9 +1,9 @@
-//! Elections: who leads (`GET /v1/elections/{name}`), and the lines of a stream that observes it, one JSON object each.
+//! Elections: the current leader (`GET /v1/elections/{name}`), and the lines of a stream that observes it, one JSON object each.
 
 use crate::{FencingToken, GrantNumber, LockName, Revision, SessionNumber, dto::Contender, watch::Failure};
 use serde::{Deserialize, Serialize};
 
-/// Who leads an election.
+/// The current leader of an election.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
@@ -14,13 +14,13 @@ pub struct Election {
     pub leader: Contender,
     /// The leader's session, by its public number.
     pub session: SessionNumber,
-    /// What it proclaims.
+    /// The value that it proclaims.
     pub value: String,
-    /// Its fencing token, which is the revision at which it was elected: that of a lock of the same name.
+    /// Its fencing token, which is the revision at which it was elected.
     pub token: FencingToken,
     /// How often the leader has proclaimed a new value since it took the lead.
     pub version: i32,
-    /// Since which revision that value stands.
+    /// The revision of that value.
     pub value_since: Revision,
 }
 
@@ -33,7 +33,7 @@ pub struct Proclaimed {
     pub election: LockName,
     /// How often the leader has proclaimed.
     pub version: i32,
-    /// The revision of it.
+    /// The revision of the change.
     pub revision: Revision,
 }
 
@@ -41,15 +41,15 @@ pub struct Proclaimed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ElectionLine"))]
 pub struct ElectionLine {
-    /// The revision of the change; of `leader` and the first `vacant` the one at which it was looked; of `bookmark` and `goaway`
-    /// the one up to which everything was told; of `error` the node's.
+    /// The revision of the change. For `leader` and the first `vacant`, the revision of the state that was read; for
+    /// `bookmark` and `goaway`, the revision up to which all events were sent; for `error`, the node's revision.
     pub revision: Revision,
-    /// What is seen.
+    /// The event.
     #[serde(flatten)]
     pub what: What,
 }
 
-/// What one who observes an election sees.
+/// An event that an observer of an election receives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -64,20 +64,20 @@ pub enum What {
     Vacant,
     /// All events up to this revision were sent.
     Bookmark,
-    /// The server stops; observe again, at another node, from the revision after this one.
+    /// The server is shutting down: observe again at another node, from the revision after this one.
     Goaway,
     /// The observation cannot go on.
     Error(Box<Failure>),
 }
 
-/// A leader, as those who observe see it.
+/// A leader, as observers see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ElectionLeader"))]
 #[cfg_attr(not(feature = "server"), non_exhaustive)]
 pub struct Leader {
     /// Its fencing token: it grows from leader to leader.
     pub token: FencingToken,
-    /// What it proclaims.
+    /// The value that it proclaims.
     pub value: String,
     /// How often the leader has proclaimed a new value since it took the lead.
     pub version: i32,

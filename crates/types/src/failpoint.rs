@@ -1,28 +1,27 @@
-//! Places where a test can make the product fail, each with a name: by an error, the end of the process, or a delay, at exactly
-//! that step.
+//! Named places where a test can make the product fail at exactly that step: with an error, a crash, or a delay.
 //!
-//! A product has none: without the feature `failpoints` the macro `failpoint!` is `Ok(())`, and nothing of what stands here is
-//! compiled into it. With it, a process reads what is to fail from its environment, once:
+//! A product build has none: without the feature `failpoints` the macro `failpoint!` is `Ok(())`, and none of this module is
+//! compiled. With the feature, a process reads its failures from the environment once, at its start:
 //!
 //! ```text
 //! FAIRHOLD_FAILPOINTS='storage.file.rename=crash;raft.append.answer=delay:200ms;storage.log.write=error@3'
 //! ```
 //!
-//! `@3` is the third time only; without it, it is every time. The simulator asks a judge of its own instead, which knows on which
-//! machine and when. `docs/internals/failpoints.md` lists them all.
+//! `@3` means only the third time; without it, every time. The simulator installs its own judge instead, which decides by machine
+//! and time. `docs/internals/failpoints.md` lists all failpoints.
 
 mod point;
 
 pub use point::{Point, Reached};
 
-/// What `failpoint!` is in a product.
+/// The expansion of `failpoint!` in a product build.
 #[inline]
 pub const fn off() -> std::io::Result<()> {
     Ok(())
 }
 
-/// A point: `failpoint!(RaftApplyBegin, RT)?` in a task, where a delay passes in the runtime's time, and
-/// `failpoint!(StorageLogWrite)?` elsewhere. It is `Err` where it shall fail, and does not return where it shall crash.
+/// A failpoint: `failpoint!(RaftApplyBegin, RT)?` in a task, where a delay uses the runtime's clock, and
+/// `failpoint!(StorageLogWrite)?` elsewhere. It is `Err` for a failure, and does not return for a crash.
 #[cfg(not(feature = "failpoints"))]
 #[macro_export]
 macro_rules! failpoint {
@@ -34,8 +33,8 @@ macro_rules! failpoint {
     };
 }
 
-/// A point: `failpoint!(RaftApplyBegin, RT)?` in a task, where a delay passes in the runtime's time, and
-/// `failpoint!(StorageLogWrite)?` elsewhere. It is `Err` where it shall fail, and does not return where it shall crash.
+/// A failpoint: `failpoint!(RaftApplyBegin, RT)?` in a task, where a delay uses the runtime's clock, and
+/// `failpoint!(StorageLogWrite)?` elsewhere. It is `Err` for a failure, and does not return for a crash.
 #[cfg(feature = "failpoints")]
 #[macro_export]
 macro_rules! failpoint {

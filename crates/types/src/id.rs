@@ -1,9 +1,9 @@
-//! Ids and numbers. Ids of sessions and grants are secrets of their owner; numbers are public.
+//! Ids and numbers. Ids of sessions and grants are their owner's secrets; numbers are public.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{fmt, str::FromStr};
 
-/// Why a text is no id.
+/// Why a text is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseIdError(pub &'static str);
@@ -33,8 +33,8 @@ macro_rules! counter {
 }
 
 counter! {
-    /// The position of a change in the history of the cluster: the first change has 1, every further one the next.
-    /// It is ZooKeeper's zxid and etcd's revision; it is not the index of Raft's log.
+    /// The position of a change in the history of the cluster: 1 for the first change, then one more for each.
+    /// It corresponds to ZooKeeper's zxid and etcd's revision. It is not the index of Raft's log.
     Revision
 }
 counter! {
@@ -68,7 +68,7 @@ macro_rules! hex128 {
         pub struct $name(pub u128);
 
         impl $name {
-            /// The 32 hexadecimal digits by which it travels.
+            /// Its text form: 32 hexadecimal digits.
             #[must_use]
             pub fn to_hex(self) -> String {
                 format!("{:032x}", self.0)
@@ -118,11 +118,11 @@ macro_rules! hex128 {
 }
 
 hex128! {
-    /// A session's secret id: 128 random bits. Who knows it owns the session. `Debug` does not show it.
+    /// A session's secret id: 128 random bits. Anyone who knows it owns the session. `Debug` does not show it.
     SessionId, |_, f| f.write_str("SessionId(secret)")
 }
 hex128! {
-    /// One data directory's random identity, made when it was first used. A member that comes back with another one has
+    /// The random identity of one data directory, made at its first use. A member that returns with another identity has
     /// lost its disk.
     Incarnation, |value, f| write!(f, "Incarnation({value:032x})")
 }
@@ -143,8 +143,8 @@ impl fmt::Display for ClusterId {
     }
 }
 
-/// A grant's secret id, which is also the idempotency key of its acquire: a ULID or a UUIDv7, as its maker wrote it.
-/// Both begin with the milliseconds of their making, so ids are ordered by time. `Debug` does not show it.
+/// A grant's secret id, which is also the idempotency key of its acquire: a ULID or a UUIDv7, as the client wrote it.
+/// Both start with their creation time in milliseconds, so ids sort by time. `Debug` does not show it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GrantId {
     value: u128,
@@ -158,7 +158,7 @@ enum Form {
 }
 
 impl GrantId {
-    /// Takes 128 bits that were made as a ULID.
+    /// Makes an id of the 128 bits of a ULID.
     #[must_use]
     pub fn from_ulid(value: u128) -> GrantId {
         GrantId { value, form: Form::Ulid }
@@ -171,7 +171,7 @@ impl fmt::Debug for GrantId {
     }
 }
 
-/// The id as it travels: it is a secret, so this is for answers to its owner only.
+/// The id as text. It is a secret, so use it only in answers to its owner.
 impl fmt::Display for GrantId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.form {
@@ -190,7 +190,8 @@ impl FromStr for GrantId {
         match text.len() {
             26 => {
                 let ulid = ulid::Ulid::from_string(text).map_err(|_| EXPECTED)?;
-                // A first character over 7 would not fit 128 bits; the library drops the surplus instead of refusing it.
+                // A first character above 7 does not fit into 128 bits. The library drops the surplus bits instead of
+                // refusing them.
                 if text.as_bytes()[0] > b'7' {
                     return Err(EXPECTED);
                 }

@@ -1,10 +1,11 @@
 //! The vocabulary: ids, names, paths, limits, error codes and the JSON bodies of the API.
 //!
-//! Everything that two crates must agree on is here, and nothing that decides. A value of one of these types has
-//! already been checked: `LockName::parse` is the only maker of a `LockName`, so nobody checks it a second time.
+//! Everything that two crates must agree on is here; no rule is. A value of one of these types is already checked:
+//! `LockName::parse` is the only way to make a `LockName`, so no code checks it again.
 
 pub mod address;
 pub mod batch;
+pub mod call;
 pub mod code;
 pub mod dto;
 pub mod duration;
@@ -36,7 +37,7 @@ pub use path::{LockName, ParsePathError, Path};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Alone; or, where the lock's limit is over 1, one of at most `limit` permits.
+    /// Alone, or with at most `limit` permits in total if the lock has a limit above 1.
     #[default]
     Exclusive,
     /// Together with other shared grants.
@@ -60,15 +61,15 @@ impl std::fmt::Display for Mode {
 pub enum EndReason {
     /// Its owner gave it back.
     Released,
-    /// Its session was ended for want of a keepalive.
+    /// Its session expired without a keepalive.
     Expired,
     /// An administrator took it away.
     Broken,
-    /// Its owner left the queue, or went away while waiting.
+    /// Its owner left the queue, or disconnected while waiting.
     Withdrawn,
 }
 
-/// How a time of holding ended: with its grant, or because the same grant went on holding in another mode.
+/// How a holding ended: with its grant, or because the same grant changed its mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -76,15 +77,15 @@ pub enum EndReason {
 pub enum HoldingEnd {
     /// Its owner gave it back.
     Released,
-    /// Its session was ended for want of a keepalive.
+    /// Its session expired without a keepalive.
     Expired,
     /// An administrator took it away.
     Broken,
-    /// Its owner went away.
+    /// Its owner disconnected.
     Withdrawn,
-    /// It was shared, and goes on as the only one, with another token.
+    /// It was shared and became exclusive, with a new token.
     Upgraded,
-    /// It was exclusive, and goes on as a shared one, with the same token.
+    /// It was exclusive and became shared, with the same token.
     Downgraded,
 }
 

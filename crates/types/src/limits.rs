@@ -1,4 +1,4 @@
-//! Every limit, by name. Enforced at the API, or in apply where only the state knows.
+//! Every limit, by name. The API enforces it, or `apply` where only the state can.
 
 use std::time::Duration;
 
@@ -10,44 +10,45 @@ pub const PATH_LEVELS_MAX: usize = 32;
 pub const LOCK_NAME_BYTES_MAX: usize = 512;
 /// Bytes of a node's value.
 pub const VALUE_BYTES_MAX: usize = 1024 * 1024;
-/// Bytes of a JSON body that has nothing but a call's parameters.
+/// Bytes of a JSON body that contains only a call's parameters.
 pub const PARAMS_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of any other JSON body: a batch, a transaction, a list of sessions or of locks.
 pub const BODY_BYTES_MAX: usize = 1536 * 1024;
-/// Bytes of a request's line and headers together.
+/// Bytes of a request line and its headers together.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Headers of a request.
 pub const HEADERS_MAX: usize = 100;
-/// Connections of clients to one node, if its operator sets no other number. A node with little memory accepts fewer, and less of
-/// what follows (`memory_plan`).
+/// Client connections to one node, unless its operator sets another number. A node with little memory accepts fewer connections,
+/// and less of the limits below (`memory_plan`).
 pub const CONNECTIONS_MAX: usize = 10_000;
-/// Of those, from one address: no few addresses may shut out all others. Behind a proxy the operator sets both alike.
+/// The part of them from one address, so that a few addresses cannot shut out all others. Behind a proxy, set both to the
+/// same value.
 pub const CONNECTIONS_PER_ADDRESS_MAX: usize = CONNECTIONS_MAX / 8;
-/// An address with fewer connections than this gets a place even when all but a reserve are taken.
+/// An address with fewer connections than this may use the reserve that other addresses cannot use.
 pub const FEW_CONNECTIONS: usize = 8;
-/// Connections to the listener that has the state of the server alone.
+/// Connections to the status listener.
 pub const STATUS_CONNECTIONS_MAX: usize = 64;
-/// Bytes that are kept of what one connection sends, before they are read.
+/// Bytes received on one connection and not yet read.
 pub const CONNECTION_BUFFER_BYTES: usize = HEAD_BYTES_MAX + 4 * 1024;
-/// Bytes of a body for which a connection needs no room.
+/// Bytes of a request body that do not count against `BODIES_BYTES_MAX`.
 pub const BODY_BYTES_FREE: usize = 4 * 1024;
-/// Changes that a watcher fetches at once. One revision may have any number of them.
+/// Changes that a watcher fetches at a time. One revision may have any number of changes.
 pub const CHANGES_AT_ONCE: usize = 128;
-/// Bytes of all request bodies over 4 KiB that are in a node at a time.
+/// Bytes of all request bodies over 4 KiB in one node's memory.
 pub const BODIES_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Of those, from one address.
 pub const BODIES_BYTES_PER_ADDRESS_MAX: usize = BODIES_BYTES_MAX / ADDRESS_PART;
-/// Bytes of answers that a connection may have waiting for its socket without room of its own.
+/// Bytes of answers waiting for a connection's socket that do not count against `ANSWERS_BYTES_MAX`.
 pub const ANSWER_BYTES_FREE: usize = 16 * 1024;
-/// Bytes that a stream sends at a time.
+/// Bytes that a stream sends in one frame.
 pub const FRAME_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of all answers, beyond what each connection has for itself, that their sockets have not taken yet.
+/// Bytes of all answers waiting for their sockets, beyond each connection's free part.
 pub const ANSWERS_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Of those, to one address.
+/// The part of them to one address.
 pub const ANSWERS_BYTES_PER_ADDRESS_MAX: usize = ANSWERS_BYTES_MAX / ADDRESS_PART;
-/// One address has one part in so many of the room for bodies, and of that for answers.
+/// One address may use this fraction (1/N) of the memory for bodies, and of that for answers.
 pub const ADDRESS_PART: usize = 2;
-/// Bytes of what the leader of an election proclaims: an address, not a document.
+/// Bytes of the value that an election's leader proclaims: an address, not a document.
 pub const ELECTION_VALUE_BYTES_MAX: usize = 4_096;
 /// Pairs in `meta`.
 pub const META_PAIRS_MAX: usize = 16;
@@ -57,23 +58,23 @@ pub const META_BYTES_MAX: usize = 1_024;
 pub const OWNER_BYTES_MAX: usize = 256;
 /// Bytes of the reason that an administrator gives.
 pub const REASON_BYTES_MAX: usize = 256;
-/// Grants that the answer to a break names.
+/// Grants that the answer to a forced release names.
 pub const BROKEN_NAMED_MAX: usize = 16;
 /// Bytes of an administrator's token.
 pub const ADMIN_TOKEN_BYTES_MAX: usize = 4_096;
-/// Contenders that may wait for one lock.
+/// Waiters in the queue of one lock.
 pub const WAITERS_MAX: usize = 10_000;
-/// Locks that one request may take together.
+/// Locks in one acquire.
 pub const LOCKS_TOGETHER_MAX: usize = 64;
-/// How often those of higher priority may be placed before the one that waits longest for a lock; from then on nobody is.
+/// How many waiters of higher priority may overtake the longest waiter of a lock. After that, nobody overtakes it.
 pub const OVERTAKEN_MAX: u32 = 16;
-/// Contenders and queues that the search for a deadlock looks at for one request; beyond that it says that it did not check.
+/// Contenders and queues that a deadlock search visits for one request. Beyond that, the answer says that it was not checked.
 pub const DEADLOCK_VISITS_MAX: usize = 4_000;
 /// Holds of one grant.
 pub const HOLDS_MAX: usize = 1_000;
-/// The shortest bound on holding.
+/// The shortest `max_hold`.
 pub const MAX_HOLD_MIN: Duration = Duration::from_secs(1);
-/// The longest bound on holding.
+/// The longest `max_hold`.
 pub const MAX_HOLD_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// Sessions in the cluster.
 pub const SESSIONS_MAX: usize = 1_000_000;
@@ -81,47 +82,47 @@ pub const SESSIONS_MAX: usize = 1_000_000;
 pub const SESSION_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 /// The longest session timeout.
 pub const SESSION_TIMEOUT_MAX: Duration = Duration::from_secs(3_600);
-/// The session timeout where none is asked for.
+/// The default session timeout.
 pub const SESSION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// The longest `wait`.
 pub const WAIT_MAX: Duration = Duration::from_secs(600);
 /// The longest `lock_delay`.
 pub const LOCK_DELAY_MAX: Duration = Duration::from_secs(3_600);
-/// The server's own work on a request, where `Fairhold-Timeout` is not given.
+/// The default `Fairhold-Timeout`: how long the server works on a request.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// The longest `Fairhold-Timeout`.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(600);
-/// Ended ids that a session remembers.
+/// Tombstones (ids of ended grants) that one session keeps.
 pub const SESSION_ENDED_IDS_MAX: usize = 1_024;
-/// Ended ids that are remembered without a session. A full table refuses new work, it never forgets sooner.
+/// Tombstones without a session. When the table is full, the cluster refuses new work; it never forgets an id early.
 pub const REMEMBERED_MAX: usize = 4_000_000;
-/// Ids that one verdict of the leader's clock forgets.
+/// Tombstones that one verdict of the leader's clock removes.
 pub const FORGOTTEN_MAX: usize = 2_000;
-/// Keys of changes of mode and timeout that a grant remembers, for its life.
+/// Idempotency keys of mode and timeout changes that a grant keeps for its lifetime.
 pub const GRANT_KEYS_MAX: usize = 16;
 /// Objects that one verdict of the leader's clock names.
 pub const VERDICT_OBJECTS_MAX: usize = 1_000;
-/// Steps, of about a microsecond, after which a command leaves the rest of its work to later commands.
+/// Steps, of about a microsecond each, after which a command leaves the rest of its work to later commands.
 pub const PIECE_STEPS: u64 = 4_000;
-/// How long an id without a session is remembered, at least.
+/// How long a tombstone without a session is kept, at least.
 pub const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 /// How long a lock must be without contenders before its settings are forgotten.
 pub const LOCK_IDLE_MAX: Duration = Duration::from_secs(600);
-/// The same, while unused locks take more than their part of the state's budget.
+/// The same, while unused locks use more than their share of the state's budget.
 pub const LOCK_IDLE_MIN: Duration = Duration::from_secs(10);
 /// Permits of one lock.
 pub const PERMITS_MAX: u32 = 1_000_000;
 /// Sessions in one keepalive call.
 pub const KEEPALIVE_IDS_MAX: usize = 10_000;
-/// Bytes with which an answer names those ahead of its caller, apart from their numbers and times.
+/// Bytes of the texts (owners, meta) of the grants ahead that one answer lists.
 pub const AHEAD_BYTES_MAX: usize = 3 * 1024;
-/// Those of a circle of waiters whom an answer names.
+/// Waiters of a deadlock that an answer names.
 pub const CYCLE_NAMED_MAX: usize = 32;
-/// Bytes of what a refusal says in words.
+/// Bytes of a problem's `detail`.
 pub const DETAIL_BYTES_MAX: usize = 2 * 1024;
-/// Bytes of the answer to one acquire in a batch; the whole batch's is that often as large as it has calls: 1 MiB.
+/// Bytes of the answer to one acquire in a batch. A full batch of them is 1 MiB.
 pub const BATCH_ACQUIRE_BYTES_MAX: usize = 4 * 1024;
-/// The same of a release and of a renewal.
+/// The same for a release or a renewal.
 pub const BATCH_RELEASE_BYTES_MAX: usize = 2 * 1024;
 /// Calls in one batch.
 pub const BATCH_CALLS_MAX: usize = 256;
@@ -129,50 +130,51 @@ pub const BATCH_CALLS_MAX: usize = 256;
 pub const NODE_TTL_MAX: Duration = Duration::from_millis((1 << 40) - 1);
 /// The shortest life of a TTL node since its last change.
 pub const NODE_TTL_MIN: Duration = Duration::from_millis(1);
-/// How long a container must be without children, after it had some, before it is removed.
+/// How long a container that had children must be empty before the server removes it.
 pub const CONTAINER_EMPTY_MAX: Duration = Duration::from_secs(60);
 /// Nodes that one command may remove by recursive deletes.
 pub const NODES_REMOVED_MAX: usize = 10_000;
-/// Nodes that one command may create, missing parents counted.
+/// Nodes that one command may create, including missing parents.
 pub const NODES_CREATED_MAX: usize = 4_000;
 /// Nodes that one verdict of the leader's clock removes.
 pub const NODES_SWEPT_MAX: usize = 1_000;
-/// One part in so many of its memory is what a node says that its state may take, unless it is configured otherwise. A state is
-/// several times in memory while a snapshot of it is made, sent or taken over.
+/// The default fraction (1/N) of a node's memory that the state may use. While a snapshot is built, sent or installed, memory
+/// holds several copies of the state.
 pub const STATE_MEMORY_PART: u64 = 8;
-/// The fewest bytes of state that a node may be configured to hold.
+/// The smallest state budget, in bytes, that a node accepts in its configuration.
 pub const STATE_BYTES_MIN: u64 = 1024 * 1024;
-/// Bytes of the results of a write that are remembered with its key; of more a repeated request is told only that it was done.
+/// Bytes of a write's results that are kept with its key. If the results are larger, a repeated request learns only that it
+/// was done.
 pub const RESULTS_REMEMBERED_BYTES: u64 = 4_096;
-/// Conditions, and operations in either branch, of one transaction.
+/// Conditions of one transaction, and operations in each of its branches.
 pub const TRANSACTION_STEPS_MAX: usize = 1_000;
-/// Grants, and ephemeral nodes, that a session is shown with in a list of sessions; how many it has is told besides.
+/// Grants, and ephemeral nodes, listed with each session in a list of sessions. The list also has their total numbers.
 pub const SESSION_ROW_MAX: usize = 16;
 /// Entries on one page of a listing.
 pub const PAGE_MAX: usize = 1_000;
-/// Entries on a page where the caller names no number.
+/// The default number of entries on a page.
 pub const PAGE_DEFAULT: usize = 100;
-/// Entries that are looked at for one page; where few of them fit the filter the page is short, and says where the next begins.
+/// Entries scanned for one page. If few of them match the filter, the page is short and says where the next one begins.
 pub const PAGE_SCANNED_MAX: usize = 20_000;
-/// Bytes of the events that a node keeps for those who watch, unless it is configured otherwise.
+/// Bytes of the event ring that a node keeps for watchers, by default.
 pub const EVENT_RING_BYTES: u64 = 64 * 1024 * 1024;
-/// Bytes of the commands that wait to be proposed at one node. What ends something is small, and not refused for it.
+/// Bytes of the commands in one node's proposal queue. Commands that end something are small and exempt.
 pub const PROPOSALS_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// The fewest bytes that it may be configured to keep.
+/// The smallest event ring, in bytes, that a node accepts in its configuration.
 pub const EVENT_RING_BYTES_MIN: u64 = 64 * 1024;
 /// Watches and long polls that may be open at one node.
 pub const WATCHERS_MAX: usize = 20_000;
-/// How often a watch says up to which revision it has told all.
+/// How often a watch sends a bookmark.
 pub const BOOKMARK_EVERY: Duration = Duration::from_secs(10);
-/// How long a watcher may take to read the state that its watch begins with.
+/// How long a watcher may take to read the initial state of its watch.
 pub const INITIAL_WITHIN: Duration = Duration::from_secs(60);
-/// Times of holding that the history of one lock keeps; the oldest goes first.
+/// Holdings in the history of one lock. The oldest is dropped first.
 pub const HISTORY_PER_LOCK_MAX: usize = 1_000;
-/// Times of holding that the history of all locks together keeps.
+/// Holdings in the histories of all locks together.
 pub const HISTORY_MAX: usize = 100_000;
-/// How long a time of holding stays in the history, at least, where the bounds on its number leave it there.
+/// How long a holding stays in the history, at least, unless the limits on their number remove it.
 pub const HISTORY_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3_600);
-/// Times of holding that one verdict of the leader takes out of the history.
+/// Holdings that one verdict of the leader's clock removes from the history.
 pub const HISTORY_FORGOTTEN_MAX: usize = 1_000;
-/// Times of holding of which the middle one tells how long the next may take.
+/// Recent holdings whose median estimates the next one.
 pub const ESTIMATE_HOLDS: usize = 15;

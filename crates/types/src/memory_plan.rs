@@ -1,42 +1,41 @@
-//! How much of a node's memory its clients may pin, by what for. Each is a part of the memory that the process may have, up to
-//! what a large node needs: a small node refuses early what a large one takes.
+//! How much of a node's memory its clients may pin, by purpose. Each share is a fraction of the process's memory, up to the
+//! amount that a large node needs. A small node refuses earlier than a large one.
 
 use crate::limits::{
     ANSWERS_BYTES_MAX, BODIES_BYTES_MAX, CONNECTIONS_MAX, EVENT_RING_BYTES, PROPOSALS_BYTES_MAX, STATE_MEMORY_PART,
 };
 
-/// The bytes of memory for each connection that a node takes. A connection pins a quarter of that at most.
+/// Bytes of memory per connection that a node accepts. One connection pins at most a quarter of that.
 const BYTES_PER_CONNECTION: u64 = 256 * 1024;
-/// One part in so many is for bodies, and as much for answers.
+/// The fraction (1/N) for request bodies, and the same again for answers.
 const BODIES_PART: u64 = 16;
-/// One part in so many is for events, and as much for commands on their way.
+/// The fraction (1/N) for events, and the same again for commands in the proposal queue.
 const EVENTS_PART: u64 = 32;
 
-/// The least that a share is: a batch of the largest size has room in it, twice.
+/// The smallest share, in bytes: twice the size of the largest batch.
 const LEAST: u64 = 4 * 1024 * 1024;
-/// The fewest connections.
+/// The smallest number of connections.
 const CONNECTIONS_LEAST: u64 = 100;
 
-/// What a node with some memory allows its clients.
+/// The limits of a node with a given amount of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// Connections of clients.
+    /// Client connections.
     pub connections: usize,
-    /// Bytes of all request bodies over 4 KiB that are in work. One address has half of them at most.
+    /// Bytes of all request bodies over 4 KiB that are in progress. One address may use half of them.
     pub body_bytes: usize,
-    /// Bytes of all answers, beyond what each connection has for itself, that their sockets have not taken yet. One address has
-    /// half of them at most.
+    /// Bytes of all answers waiting for their sockets, beyond each connection's free part. One address may use half of them.
     pub answer_bytes: usize,
-    /// Bytes of events for those who watch.
+    /// Bytes of the event ring.
     pub event_ring_bytes: u64,
-    /// Bytes of commands that wait to be proposed.
+    /// Bytes of the commands in the proposal queue.
     pub proposal_bytes: usize,
-    /// Bytes of the state, as it counts itself.
+    /// Bytes of the state, by its own accounting.
     pub state_bytes: u64,
 }
 
 impl MemoryPlan {
-    /// For a process that may have so many bytes of memory.
+    /// The plan for a process with this many bytes of memory.
     #[must_use]
     pub fn of(memory: u64) -> MemoryPlan {
         let part = |part: u64, most: usize| bytes((memory / part).max(LEAST)).min(most);
@@ -51,7 +50,7 @@ impl MemoryPlan {
         }
     }
 
-    /// For a node with all the memory that its clients could pin.
+    /// The plan for a node with as much memory as clients could ever pin.
     #[must_use]
     pub fn of_a_large_node() -> MemoryPlan {
         MemoryPlan::of(u64::from(u32::MAX) + 1)

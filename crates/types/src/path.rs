@@ -1,4 +1,4 @@
-//! Paths of the tree and names of locks. `parse` is the only maker of either: who has one need not check it.
+//! Paths of the tree and names of locks. `parse` is the only way to make one, so a value is always valid.
 
 use crate::limits::{LOCK_NAME_BYTES_MAX, PATH_BYTES_MAX, PATH_LEVELS_MAX};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -7,22 +7,22 @@ use std::{fmt, sync::Arc};
 /// The tree's folder of locks.
 const LOCKS: &str = "/locks";
 
-/// Why a text is no path or no lock's name.
+/// Why a text is not a path or a lock's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParsePathError {
-    /// A path that does not begin with a slash.
+    /// The path does not begin with a slash.
     #[error("a path begins with /")]
     NoSlash,
-    /// Nothing at all, or two slashes with nothing in between, or a slash at the end.
+    /// The text is empty, has two slashes in a row, or ends with a slash.
     #[error("it has an empty level: it must not be empty, end with / or have two / in a row")]
     EmptyLevel,
-    /// `.` or `..`.
+    /// A level is `.` or `..`.
     #[error("it has the level . or .., which is not allowed")]
     DotLevel,
-    /// NUL, a line break, or another control character.
+    /// The text has a NUL, a line break, or another control character.
     #[error("no control character is allowed")]
     ControlCharacter,
-    /// More bytes than fit.
+    /// The text has too many bytes.
     #[error("{length} bytes are too long: at most {max}")]
     TooLong {
         /// How many it has.
@@ -30,7 +30,7 @@ pub enum ParsePathError {
         /// How many it may have.
         max: usize,
     },
-    /// More levels than fit.
+    /// The text has too many levels.
     #[error("{levels} levels are too deep: at most {max}")]
     TooDeep {
         /// How many it has.
@@ -90,7 +90,7 @@ impl Path {
         self.0.rsplit('/').next().unwrap_or_default()
     }
 
-    /// The child of that name. The name must be one level that a parser accepted or that the machine made.
+    /// The child of that name. The name must be one level that `parse` accepted or that the state machine made.
     #[must_use]
     pub fn child(&self, name: &str) -> Path {
         debug_assert!(!name.is_empty() && !name.contains('/'), "a child's name is one level: {name}");
@@ -98,21 +98,21 @@ impl Path {
         Path(joined(parent, name))
     }
 
-    /// What every path below this one begins with: `/jobs/` for `/jobs`.
+    /// The prefix of every path below this one: `/jobs/` for `/jobs`.
     #[must_use]
     pub fn prefix_below(&self) -> String {
         if self.0.len() == 1 { "/".to_owned() } else { format!("{}/", self.0) }
     }
 
-    /// The lock's name, where it is a path below the folder of locks; a contender's path gives a name too, of which there
-    /// is no lock.
+    /// The lock's name, if the path is below the folder of locks. A contender's path gives a name too, although no such lock
+    /// exists.
     #[must_use]
     pub fn lock_name(&self) -> Option<LockName> {
         let name = self.0.strip_prefix(LOCKS)?.strip_prefix('/')?;
         LockName::parse(name).ok()
     }
 
-    /// Whether it is the folder of locks or lies below it.
+    /// Whether the path is the folder of locks or below it.
     #[must_use]
     pub fn is_under_locks(&self) -> bool {
         self.0.strip_prefix(LOCKS).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -137,14 +137,14 @@ impl LockName {
         &self.0
     }
 
-    /// Where the lock stands in the tree: `/locks/{name}`.
+    /// The lock's path in the tree: `/locks/{name}`.
     #[must_use]
     pub fn path(&self) -> Path {
         Path(joined(LOCKS, &self.0))
     }
 
-    /// Whether a level of the name has the form of a contender's node, `<session number>-lock-<ten digits>`. A lock of that
-    /// name would be such a node, or stand below one, so no lock may have it.
+    /// Whether a level of the name has the form of a contender's node, `<session number>-lock-<ten digits>`. No lock may have
+    /// such a name: it would be a contender's node, or below one.
     #[must_use]
     pub fn is_reserved(&self) -> bool {
         self.0.as_bytes().split(|byte| *byte == b'/').any(is_contender_name)
@@ -160,8 +160,8 @@ fn is_contender_name(level: &[u8]) -> bool {
         })
 }
 
-/// A path and what is below it. The machine asks for a lock's path some ten times in an acquire: formatting them was a third
-/// of it.
+/// A lock's path and the prefix of the paths below it. An acquire needs its lock's path about ten times, and formatting it each
+/// time took a third of the acquire.
 fn joined(parent: &str, rest: &str) -> Arc<str> {
     let mut path = String::with_capacity(parent.len() + 1 + rest.len());
     path.push_str(parent);
@@ -170,7 +170,7 @@ fn joined(parent: &str, rest: &str) -> Arc<str> {
     Arc::from(path)
 }
 
-/// A name orders as its text does, so a range of names can be asked for by texts that are none.
+/// A name sorts like its text, so any text can bound a range of names.
 impl std::borrow::Borrow<str> for LockName {
     fn borrow(&self) -> &str {
         &self.0
@@ -181,11 +181,11 @@ fn check(levels: &str, length: usize, bytes_max: usize, levels_max: usize) -> Re
     if length > bytes_max {
         return Err(ParsePathError::TooLong { length, max: bytes_max });
     }
-    // One pass over bytes: it runs for each name in each request and each command. A level begins after a slash.
+    // One pass over the bytes: it runs for each name in each request and each command. A level begins after a slash.
     let (bytes, mut start, mut count) = (levels.as_bytes(), 0, 1);
     for (at, byte) in bytes.iter().enumerate() {
         match byte {
-            // U+0080 to U+009F are control characters too: C2 80 to C2 9F in UTF-8, where 80 to 9F follow C2 for them alone.
+            // U+0080 to U+009F are control characters too. In UTF-8 they are C2 80 to C2 9F, and no other character begins so.
             0..=0x1f | 0x7f => return Err(ParsePathError::ControlCharacter),
             0x80..=0x9f if at > 0 && bytes[at - 1] == 0xc2 => return Err(ParsePathError::ControlCharacter),
             b'/' => {
@@ -273,7 +273,7 @@ mod tests {
         }
     }
 
-    /// Every text of up to five of these characters, against a plain reading of the rules.
+    /// Compares every text of up to five of these characters with a plain implementation of the rules.
     #[test]
     fn a_name_is_refused_for_a_control_character_or_an_empty_or_dot_level_alone() {
         let mut texts = vec![String::new()];

@@ -1,5 +1,5 @@
-//! Bugs that are planted on purpose, one at a time, to see whether the tests find them. A product has none: without the feature
-//! `planted` every question here is answered with a constant `false`, and what it guards is not compiled.
+//! Bugs planted on purpose, one at a time, to check that the tests find them. A product build has none: without the feature
+//! `planted`, `has` is a constant `false`, and the code that it guards is not compiled.
 
 /// A bug that can be planted. Its name says what a node does wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,51 +7,51 @@
 pub enum Bug {
     /// A fence passes whatever its token is.
     FenceUnchecked,
-    /// A token is the revision at which its grant queued, not the one at which it was given.
+    /// A token is the revision at which its grant queued, not the one at which it was granted.
     TokenOfTheQueue,
-    /// An acquire that is repeated is a new grant.
+    /// A repeated acquire makes a new grant.
     GrantsAgain,
-    /// A write that is repeated is done again.
+    /// A repeated write is done again.
     WritesAgain,
-    /// A caller that went away takes the grant from the newer attempt that has attached to it.
+    /// A caller that disconnects ends the grant although a newer attempt has attached to it.
     AbandonsNewerAttempt,
-    /// A newcomer that fits is granted although others wait.
+    /// A newcomer that fits is granted although others are waiting.
     OvertakesWaiters,
-    /// A semaphore gives out one permit too many.
+    /// A semaphore grants one permit too many.
     OnePermitTooMany,
     /// Readers are let in while a writer holds.
     ReadersBesideWriter,
     /// An expired session leaves its ephemeral nodes behind.
     EphemeralsStay,
-    /// A snapshot is taken over without its sessions' names for ended grants.
+    /// A snapshot is installed without its sessions' tombstones.
     SnapshotForgetsKeys,
-    /// A snapshot is taken over without its sessions.
+    /// A snapshot is installed without its sessions.
     SnapshotForgetsSessions,
-    /// A leader's snapshot is acknowledged and not taken over.
+    /// A leader's snapshot is acknowledged but not installed.
     SnapshotIgnored,
-    /// A read asks nobody whether its state is the newest.
+    /// A linearizable read does not confirm that the node still leads.
     ReadsWithoutBarrier,
-    /// A follower applies an entry's commands in another order.
+    /// A follower applies an entry's commands in the wrong order.
     AppliesOutOfOrder,
-    /// A follower leaves out an entry now and then.
+    /// A follower sometimes skips an entry.
     LosesAnEntry,
-    /// A member with another data directory than it had is admitted.
+    /// A member with a new data directory is admitted.
     AdmitsWipedMember,
-    /// A keepalive is acknowledged by a node that only believes that it leads.
+    /// A node acknowledges a keepalive without confirming that it still leads.
     KeepaliveWithoutProof,
-    /// The node that led when a session was judged ends it, even if another node leads by now.
+    /// A node ends a session that it found expired as the leader, even if another node leads by now.
     ExpiresByOldLeader,
     /// A new leader gives sessions only a part of their timeout.
     NewLeaderIsImpatient,
-    /// A leader that was paused counts the time in which it was deaf.
+    /// A leader that was paused counts the pause against its sessions.
     PauseIsCounted,
     /// A lock delay ends at once.
     DelayEndsAtOnce,
-    /// A watch that goes on begins one revision too late.
+    /// A resumed watch begins one revision too late.
     WatchSkipsOne,
-    /// A watch whose events are gone goes on with what is there.
+    /// A watch whose events are compacted continues with the events that are left.
     WatchHidesGap,
-    /// A watch says that everything was told before it was.
+    /// A watch sends a bookmark before it has sent all events up to it.
     BookmarkTooEarly,
     /// A write is acknowledged before it is flushed.
     AcknowledgesUnflushed,
@@ -59,18 +59,18 @@ pub enum Bug {
     VotesUnflushed,
     /// A crash leaves later entries and not the earlier ones.
     TailWithHoles,
-    /// A cut of the log is not kept over a crash.
+    /// A crash undoes a truncation of the log.
     ForgetsTruncation,
     /// A snapshot is acknowledged before it is flushed.
     SnapshotUnflushed,
-    /// A follower's old answer counts as one to a request that was sent later.
+    /// A follower's old answer counts as the answer to a later request.
     OldAnswersProveMore,
-    /// A node whose storage has lost what it had acknowledged goes on.
+    /// A node continues although its storage lost entries that it had acknowledged.
     HidesLostEntries,
 }
 
 impl Bug {
-    /// All of them.
+    /// Every bug.
     pub const ALL: [Bug; 31] = [
         Bug::FenceUnchecked,
         Bug::TokenOfTheQueue,
@@ -115,7 +115,7 @@ mod plot {
     };
 
     const NONE: u8 = u8::MAX;
-    /// Begins with the bug that the environment names, so that tests which know nothing of bugs can be run with one.
+    /// Starts with the bug named in the environment, so that any test can run with a bug.
     static PLANTED: LazyLock<AtomicU8> = LazyLock::new(|| {
         let name = std::env::var("FAIRHOLD_PLANTED").unwrap_or_default();
         let named = Bug::ALL.into_iter().find(|bug| format!("{bug:?}") == name);
@@ -123,7 +123,7 @@ mod plot {
         AtomicU8::new(named.map_or(NONE, |bug| bug as u8))
     });
 
-    /// Plants a bug in the whole process, in place of the one before; or none.
+    /// Plants a bug in the whole process and removes the one before; `None` only removes.
     pub fn plant(bug: Option<Bug>) {
         PLANTED.store(bug.map_or(NONE, |bug| bug as u8), Ordering::Relaxed);
     }
@@ -134,8 +134,8 @@ mod plot {
         PLANTED.load(Ordering::Relaxed) == bug as u8
     }
 
-    /// Whether the machine panics at an acquire of this lock: of that which the environment names. No invariant finds it, so it
-    /// is none of `Bug`: what has to be seen is that the cluster goes on.
+    /// Whether the state machine panics at an acquire of this lock, which the environment names. It is not a `Bug` because no
+    /// invariant finds it: the tests check that the cluster continues.
     #[must_use]
     pub fn panics(lock: &str) -> bool {
         static LOCK: LazyLock<Option<String>> = LazyLock::new(|| std::env::var("FAIRHOLD_PLANTED_PANIC").ok());
@@ -146,7 +146,7 @@ mod plot {
 #[cfg(feature = "planted")]
 pub use plot::{has, panics, plant};
 
-/// Whether the machine panics at an acquire of this lock: never.
+/// Whether the state machine panics at an acquire of this lock: never.
 #[cfg(not(feature = "planted"))]
 #[must_use]
 #[inline]

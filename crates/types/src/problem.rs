@@ -80,7 +80,7 @@ pub struct Facts {
     /// The reason that the administrator gave for breaking the grant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Who holds the lock.
+    /// The grant that holds the lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<Contender>,
     /// The caller's position in the queue: the one it would have had, or had when its wait ended.

@@ -1,4 +1,4 @@
-//! JSON Schemas of the types that travel as text in a form of their own. The derived ones stand beside their types.
+//! JSON Schemas of the types with their own text form. The derived schemas stand next to their types.
 
 use crate::{GrantId, LockName, Path, SessionId, limits, pattern};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -27,7 +27,7 @@ macro_rules! text_schema {
 text_schema! {
     SessionId: json_schema!({
         "type": "string",
-        "description": "A session's secret id: 128 random bits. Who knows it owns the session.",
+        "description": "A session's secret id: 128 random bits. Anyone who knows it owns the session.",
         "pattern": pattern::SESSION_ID,
         "examples": ["5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e"]
     });
@@ -43,6 +43,7 @@ text_schema! {
         "pattern": pattern::LOCK_NAME,
         "minLength": 1,
         "maxLength": limits::LOCK_NAME_BYTES_MAX,
+        "x-max-bytes": limits::LOCK_NAME_BYTES_MAX,
         "examples": ["deploy", "orders/42"]
     });
     Path: json_schema!({
@@ -50,6 +51,7 @@ text_schema! {
         "description": "A path of the tree, like `/jobs/nightly`; `/` is the root.",
         "pattern": pattern::PATH,
         "maxLength": limits::PATH_BYTES_MAX,
+        "x-max-bytes": limits::PATH_BYTES_MAX,
         "examples": ["/jobs/nightly"]
     });
 }

@@ -1,12 +1,12 @@
 //! Texts for people: the characters allowed in an owner, a name or a reason, and how such a text is shown.
 //!
-//! A control character moves a terminal's cursor or sets its title; one that is not seen, or turns the direction of what follows,
-//! makes a name look like another. Neither is needed in a name.
+//! A control character moves a terminal's cursor or sets its title. An invisible character, or one that changes the text
+//! direction, makes a name look like another. A name needs neither.
 
 use std::borrow::Cow;
 
-/// Whether a character may stand in a text that others are shown: no control character, none that is invisible, and none that
-/// changes the direction or ends the line.
+/// Whether a character may appear in a text for people: it is no control character, not invisible, and neither changes the
+/// text direction nor ends the line.
 #[must_use]
 pub fn is_plain(c: char) -> bool {
     let hidden = matches!(c,
@@ -18,17 +18,17 @@ pub fn is_plain(c: char) -> bool {
     !c.is_control() && !hidden
 }
 
-/// The first character of a text that may not stand in it.
+/// The first character of a text that is not allowed in it.
 #[must_use]
 pub fn first_not_plain(text: &str) -> Option<char> {
-    // Nearly every text is ASCII, of which a byte says all.
+    // Nearly every text is ASCII, where one byte is one character.
     if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
         return None;
     }
     text.chars().find(|c| !is_plain(*c))
 }
 
-/// A text as it may be written to a terminal or a log: what may not stand in it is escaped, as in `\u{1b}`.
+/// A text that is safe to write to a terminal or a log: characters that are not allowed are escaped, as in `\u{1b}`.
 #[must_use]
 pub fn harmless(text: &str) -> Cow<'_, str> {
     if first_not_plain(text).is_none() {

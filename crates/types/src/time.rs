@@ -1,6 +1,6 @@
 //! Wall-clock times, for people to read. No rule of the system depends on one.
 
-/// Milliseconds since the Unix epoch, as the node that took a request saw them.
+/// Milliseconds since the Unix epoch, by the clock of the node that received the request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct WallMillis(pub u64);

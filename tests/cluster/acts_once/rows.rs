@@ -7,33 +7,33 @@ use std::fmt;
 /// What a caller does after an answer.
 type Undo = Box<dyn Fn(&Answer) -> Vec<Call>>;
 
-/// How a call is tried.
+/// How a call is tested.
 pub(crate) struct Row {
     /// `METHOD path`, as the description has it.
     pub(crate) route: String,
-    /// Its name there.
+    /// Its operation id in the description.
     pub(crate) operation: String,
     /// The request, which is sent twice.
     pub(crate) first: Call,
     /// The status of its answer.
     pub(crate) done: u16,
-    /// The status of its answer when it comes again at once.
+    /// The status if it is repeated at once.
     pub(crate) again: u16,
-    /// What its key answers to another request.
+    /// The answer to another request with its key.
     pub(crate) other: Other,
-    /// What the caller does then, after this answer.
+    /// The calls with which the caller undoes it, given its answer.
     pub(crate) undo: Undo,
-    /// What the request did, and what the caller did then, for the page.
+    /// For the page: what the request did, and what the caller did next.
     pub(crate) words: (&'static str, &'static str),
 }
 
-/// What a key answers that comes with another request.
+/// The answer to another request with the same key.
 pub(crate) enum Other {
     /// It is refused.
     Refused(Call),
-    /// It is refused, in the answer of a batch.
+    /// It is refused, within the answer of a batch.
     Within(Call),
-    /// There is no such case, for this reason.
+    /// It cannot happen, for this reason.
     None(&'static str),
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for Other {
     }
 }
 
-/// Where all rows are tried.
+/// The clients and nodes with which all rows are tested.
 pub(crate) struct Stage {
     client: Client,
     session: Session,
@@ -64,10 +64,10 @@ impl Stage {
         Stage { client: client.clone(), session, leader, other }
     }
 
-    /// The row of a call, with all that it needs to be there.
+    /// The row of a call, with everything that it needs already there.
     pub(crate) async fn row(&self, route: &str, operation: &str) -> Row {
         let row = match operation {
-            "acquire" | "acquireMany" | "batch" | "stand" => self.of_taking(operation),
+            "acquire" | "acquireMany" | "batch" | "stand" => self.of_acquiring(operation),
             "releaseGrant" | "renewGrant" | "downgradeGrant" | "upgradeGrant" => self.of_grants(operation).await,
             "proclaim" | "setLock" | "breakLock" | "revokeLock" => self.of_locks(operation).await,
             "putNode" | "deleteNode" | "createSequential" | "putRoot" | "deleteRoot" | "createInRoot" | "transact" => {
@@ -75,17 +75,17 @@ impl Stage {
             }
             "openSession" | "endSession" | "keepAlive" | "keepAliveMany" => self.of_sessions(operation).await,
             "handOver" | "takeSnapshot" => self.of_the_cluster(operation),
-            _ => panic!("{route} ({operation}) has no row: say how its first try arrives late, and how its caller undoes it"),
+            _ => panic!("{route} ({operation}) has no row: add how its first try arrives late, and how its caller undoes it"),
         };
         Row { route: route.to_owned(), operation: operation.to_owned(), ..row }
     }
 
-    /// Holds a lock, in the session.
+    /// Holds a lock in the session.
     async fn hold(&self, lock: &str, more: &str) -> Grant {
         self.client.acquire(lock, &format!("session={}{more}", self.session.id)).await
     }
 
-    fn of_taking(&self, operation: &str) -> Row {
+    fn of_acquiring(&self, operation: &str) -> Row {
         let (key, session) = (new_key(), &self.session.id);
         let batch = |lock: &str| {
             let call = json!({ "acquire": { "id": key, "lock": lock, "session": session } });
@@ -106,7 +106,7 @@ impl Stage {
             }
         };
         let release = Call::delete(&format!("/v1/grants/{key}?session={session}"));
-        row(first, 200, other, vec![release], ("took a grant", "released it"))
+        row(first, 200, other, vec![release], ("acquired a grant", "released it"))
     }
 
     async fn of_grants(&self, operation: &str) -> Row {
@@ -115,7 +115,7 @@ impl Stage {
             "releaseGrant" => {
                 let held = self.hold("released", "").await;
                 let again = Call::post(&format!("/v1/locks/released?session={}", self.session.id));
-                let words = ("released a grant", "took the lock again, in the same session");
+                let words = ("released a grant", "acquired the lock again, in the same session");
                 row(Call::delete(&of(&held, "")), 204, Other::None(ID_IS_KEY), vec![again], words)
             }
             "renewGrant" => {
@@ -123,7 +123,7 @@ impl Stage {
                 let renew = |ttl: &str| Call::post(&of(&held, "/renew")).json(&json!({ "ttl": ttl }));
                 let key = new_key();
                 let other = Other::Refused(renew("31m").key(&key));
-                let words = ("renewed a grant with another `ttl`", "renewed it with a third one");
+                let words = ("renewed a grant with another `ttl`", "renewed it with a third `ttl`");
                 row(renew("20m").key(&key), 200, other, vec![renew("15m")], words)
             }
             change => {
@@ -173,7 +173,7 @@ impl Stage {
                 let revoke = |reason: &str| Call::post(&format!("/v1/locks/revoked/holders/revoke?reason={reason}")).key(&key);
                 let release = Call::delete(&format!("/v1/grants/{}", held.id));
                 let again = Call::post(&format!("/v1/locks/revoked?session={session}"));
-                let words = ("asked the holder to give a lock back", "let another grant hold it");
+                let words = ("asked the holder to release the lock", "let another grant hold it");
                 row(revoke("a"), 202, Other::Refused(revoke("b")), vec![release, again], words)
             }
         }
@@ -201,7 +201,7 @@ impl Stage {
             }
             "deleteRoot" => {
                 let words = ("was refused: the root stays", "nothing");
-                row(Call::delete("/v1/nodes/").key(&key), 403, Other::None("nothing is done with it"), vec![], words)
+                row(Call::delete("/v1/nodes/").key(&key), 403, Other::None("it changes nothing"), vec![], words)
             }
             "transact" => {
                 let write = |value: &str| {

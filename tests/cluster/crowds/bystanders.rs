@@ -1,8 +1,8 @@
-//! Honest clients beside whatever happens: how long each of them waits, from first to last.
+//! Honest clients next to expensive operations: how long each of them waits, from start to end.
 
 use crate::{
     client::{Call, Client, Session},
-    harness::{LONG, eventually, pass},
+    harness::{LONG, eventually, pass_time},
 };
 use futures_util::future::join_all;
 use std::{
@@ -14,22 +14,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Between two rounds of one client.
+/// The pause between two rounds of a client.
 const THINK: Duration = Duration::from_millis(4);
-/// Rounds that each client must have done after something happened, before its time is over.
+/// Rounds that each client must complete after an operation before the measurement ends.
 const ROUNDS_AFTER: usize = 10;
 
-/// What a client does, again and again.
+/// What a client does repeatedly.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Lock,
     Read,
     Keepalive,
-    /// Asks nobody: it is as late as the machine is.
+    /// Sends no request: its lateness is that of the machine.
     Timer,
 }
 
-/// A client: what it does, the index of its node among those that were named, and what it is called.
+/// A client: its kind, the index of its node in the given list, and its label.
 const CLIENTS: [(Kind, usize, &str); 7] = [
     (Kind::Lock, 0, "lock, leader"),
     (Kind::Lock, 1, "lock, follower"),
@@ -55,7 +55,7 @@ struct Seen {
     counts: [AtomicUsize; CLIENTS.len()],
 }
 
-/// The rounds of each client, from the quickest to the slowest, and since when they are counted.
+/// The rounds of each client, from the fastest to the slowest, and the start of the measurement.
 #[derive(Debug)]
 pub(super) struct Waits {
     since: Instant,
@@ -75,17 +75,18 @@ impl Waits {
         self.of_each.iter().map(Vec::len).sum()
     }
 
-    /// By how much the longest wait of any client is longer than its own in `rest`, in milliseconds; and which that is.
+    /// By how much the longest wait of any client exceeds its own longest wait in `rest`, in milliseconds, and which
+    /// client that is.
     pub(super) fn longer_than(&self, rest: &Waits) -> (f64, String) {
         let more = |(now, rest): (&Vec<Round>, &Vec<Round>)| millis(longest(now).took) - millis(longest(rest).took);
         let each = self.of_each.iter().zip(&rest.of_each).map(more).enumerate();
         let asking = each.filter(|(client, _)| !matches!(CLIENTS[*client].0, Kind::Timer));
         let (client, most) = asking.max_by(|one, other| one.1.total_cmp(&other.1)).expect("there are clients");
         let after = longest(&self.of_each[client]).begun.saturating_duration_since(self.since);
-        (most, format!("{}, {after:.1?} after its begin", CLIENTS[client].2))
+        (most, format!("{}, {after:.1?} after the start", CLIENTS[client].2))
     }
 
-    /// The columns of a table: for each client the wait that one round of a hundred exceeds, and the longest.
+    /// The columns of a table: for each client, the 99th percentile of the waits and the longest.
     pub(super) fn columns(&self) -> String {
         let column = |rounds: &Vec<Round>| {
             format!("{:.1} / {:.1}", millis(rounds[rounds.len() * 99 / 100].took), millis(longest(rounds).took))
@@ -93,13 +94,13 @@ impl Waits {
         self.of_each.iter().map(column).collect::<Vec<_>>().join(" | ")
     }
 
-    /// What the columns are.
+    /// The headings of the columns.
     pub(super) fn heads() -> String {
         CLIENTS.map(|(_, _, name)| name).join(" | ")
     }
 }
 
-/// The clients, on a thread of their own, so that they wait for the nodes and not for this process's other work.
+/// The clients, on their own thread, so that they wait for the nodes and not for other work of this process.
 #[derive(Debug)]
 pub(super) struct Bystanders {
     seen: Arc<Seen>,
@@ -107,7 +108,7 @@ pub(super) struct Bystanders {
 }
 
 impl Bystanders {
-    /// Begins, with clients of these two nodes: a leader and a follower.
+    /// Starts clients of these two nodes: a leader and a follower.
     pub(super) fn start(urls: Vec<String>, nodes: [usize; 2]) -> Bystanders {
         let seen = Arc::new(Seen::default());
         let thread = thread::spawn({
@@ -124,31 +125,31 @@ impl Bystanders {
         Bystanders { seen, thread }
     }
 
-    /// Waits until each client has done some rounds more.
-    pub(super) async fn go_on(&self) {
+    /// Waits until each client has completed some more rounds.
+    pub(super) async fn wait_for_progress(&self) {
         let counts = || CLIENTS.iter().enumerate().map(|(client, _)| self.seen.counts[client].load(Relaxed));
         let enough: Vec<usize> = counts().map(|count| count + ROUNDS_AFTER).collect();
-        eventually("each client goes on", LONG, || async {
+        eventually("each client makes progress", LONG, || async {
             assert!(!self.thread.is_finished(), "a client failed: see above");
             counts().zip(&enough).all(|(count, enough)| count >= *enough).then_some(())
         })
         .await;
     }
 
-    /// Of the rounds that were under way at some time between the two.
+    /// The rounds that overlap this period.
     pub(super) fn between(&self, from: Instant, to: Instant) -> Waits {
-        let rounds = self.seen.rounds.lock().expect("nobody panics with it");
+        let rounds = self.seen.rounds.lock().expect("the mutex is not poisoned");
         let mut of_each: [Vec<Round>; CLIENTS.len()] = Default::default();
         for round in rounds.iter().filter(|round| round.begun < to && round.begun + round.took > from) {
             of_each[round.client].push(*round);
         }
         drop(rounds);
         of_each.iter_mut().for_each(|rounds| rounds.sort_unstable_by_key(|round| round.took));
-        assert!(of_each.iter().all(|rounds| rounds.len() >= ROUNDS_AFTER), "each client went on");
+        assert!(of_each.iter().all(|rounds| rounds.len() >= ROUNDS_AFTER), "each client made progress");
         Waits { since: from, of_each }
     }
 
-    /// Ends; fails where a client did.
+    /// Stops the clients; panics if one has failed.
     pub(super) fn end(self) {
         self.seen.stop.store(true, Relaxed);
         self.thread.join().expect("no client failed");
@@ -163,13 +164,13 @@ async fn stand_by(number: usize, client: Client, seen: &Seen) {
         let begun = Instant::now();
         round(kind, node, &client, &session).await;
         let took = begun.elapsed();
-        seen.rounds.lock().expect("nobody panics with it").push(Round { client: number, begun, took });
+        seen.rounds.lock().expect("the mutex is not poisoned").push(Round { client: number, begun, took });
         seen.counts[number].fetch_add(1, Relaxed);
-        pass(THINK).await;
+        pass_time(THINK).await;
     }
 }
 
-/// Each call goes out once, and must succeed.
+/// Sends each call once, and expects success.
 async fn round(kind: Kind, node: usize, client: &Client, session: &Session) {
     match kind {
         Kind::Lock => {
@@ -183,6 +184,6 @@ async fn round(kind: Kind, node: usize, client: &Client, session: &Session) {
         Kind::Keepalive => {
             client.once(&Call::post(&format!("/v1/sessions/{}/keepalive", session.id))).await.expect_status(200);
         }
-        Kind::Timer => pass(THINK).await,
+        Kind::Timer => pass_time(THINK).await,
     }
 }

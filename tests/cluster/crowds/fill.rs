@@ -1,4 +1,4 @@
-//! Makes very many of everything, as fast as it goes: batches and transactions, several under way.
+//! Makes very large numbers of everything, as fast as possible: batches and transactions, several in flight.
 
 use crate::{
     batches::{batch, statuses},
@@ -12,10 +12,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-/// Requests under way.
-const UNDER_WAY: usize = 6;
+/// Requests in flight.
+const IN_FLIGHT: usize = 6;
 
-/// Makes calls of pieces of `0..count`, each of so many at most.
+/// Sends calls for pieces of `0..count`, at most `piece` each.
 async fn in_pieces(
     client: &Client,
     count: usize,
@@ -23,7 +23,7 @@ async fn in_pieces(
     call: impl Fn(std::ops::Range<usize>) -> Call + Send + Sync + 'static,
 ) {
     let (call, next) = (Arc::new(call), Arc::new(AtomicUsize::new(0)));
-    let tasks = (0..UNDER_WAY).map(|_| {
+    let tasks = (0..IN_FLIGHT).map(|_| {
         let (client, call, next) = (client.clone(), call.clone(), next.clone());
         tokio::spawn(async move {
             loop {
@@ -40,7 +40,7 @@ async fn in_pieces(
     all(tasks.collect()).await;
 }
 
-/// Has a session acquire locks, each described by its number; what it does not get at once it waits for.
+/// Acquires locks in a session, each described by its number; waits for those that are not free.
 pub(super) async fn acquire(
     client: &Client,
     session: &Session,
@@ -58,7 +58,7 @@ pub(super) async fn acquire(
     in_pieces(client, count, BATCH_CALLS_MAX, move |piece| batch(&piece.map(&acquire).collect::<Vec<_>>())).await;
 }
 
-/// Has a session make so many ephemeral nodes below one parent.
+/// Creates `count` ephemeral nodes of a session below one parent.
 pub(super) async fn create_ephemerals(client: &Client, session: &Session, parent: &'static str, count: usize) {
     let session = session.id.clone();
     client.write(&Call::put(&format!("/v1/nodes/{parent}"), "")).await;
@@ -69,8 +69,8 @@ pub(super) async fn create_ephemerals(client: &Client, session: &Session, parent
     .await;
 }
 
-/// A circle that the owner `r` would close by waiting for `lock`, behind so many who wait for nothing else: `r` holds `x`, `p`
-/// holds `lock` and waits for `z`, `q` holds `z` and waits for `x`.
+/// A circle that the owner `r` would close by waiting for `lock`, behind `waiters` unrelated waiters: `r` holds `x`,
+/// `p` holds `lock` and waits for `z`, `q` holds `z` and waits for `x`.
 pub(super) async fn circle(client: &Client, session: &Session, lock: &'static str, waiters: usize) {
     let (x, z) = (format!("{lock}-x"), format!("{lock}-z"));
     for (owner, of) in [("r", x.as_str()), ("p", lock), ("q", z.as_str()), ("p", z.as_str()), ("q", x.as_str())] {

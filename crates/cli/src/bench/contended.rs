@@ -1,7 +1,7 @@
-//! One lock that all clients want, all the time: it is given on as soon as it is had. The latency is the wait for it, and the
-//! rate is how often it changes hands.
+//! One lock that all clients want all the time; each releases it at once. The latency is the wait for the
+//! lock, and the rate is how often it changes hands.
 //!
-//! Tokens are looked at too: a lock that two have at a time, or in another order than by token, has no rate.
+//! It checks the tokens too: a lock held by two clients at a time, or out of token order, has no valid rate.
 
 use super::{
     grants,
@@ -21,40 +21,40 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long one request waits at most.
+/// The longest wait of one request.
 const WAIT: Duration = Duration::from_secs(60);
 
-/// Runs it.
-pub(super) async fn run(ground: &Target, load: &LoadArgs) -> Result<RunOutcome, Failure> {
+/// Runs the workload.
+pub(super) async fn run(target: &Target, load: &LoadArgs) -> Result<RunOutcome, Failure> {
     let plan = load.plan()?;
     let order = ContendedOrder::default();
     match load.client {
         ClientKind::Http => {
-            let target = format!("/v1/locks/{}?wait={}", encode(&ground.name), duration::format(WAIT));
+            let url_path = format!("/v1/locks/{}?wait={}", encode(&target.name), duration::format(WAIT));
             let works = (0..load.clients).map(|client| ContendedOverHttp {
-                wire: ground.wire(client),
-                target: target.clone(),
-                within: WAIT + ground.connect.timeout,
+                wire: target.wire(client),
+                url_path: url_path.clone(),
+                within: WAIT + target.connect.timeout,
                 order: order.clone(),
             });
-            Ok(ground.drive(plan, works.collect()).await)
+            Ok(target.drive(plan, works.collect()).await)
         }
         ClientKind::Rust => {
-            let session = ground.rust()?.session().await.map_err(|error| Failure::from_client(&error))?;
-            let one = ContendedOverRust { session: session.clone(), name: ground.name.clone(), order };
-            let outcome = ground.drive(plan, vec![one; load.clients]).await;
+            let session = target.rust()?.session().await.map_err(|error| Failure::from_client(&error))?;
+            let one = ContendedOverRust { session: session.clone(), name: target.name.clone(), order };
+            let outcome = target.drive(plan, vec![one; load.clients]).await;
             session.close().await.map_err(|error| Failure::from_client(&error))?;
             Ok(outcome)
         }
     }
 }
 
-/// Who had it last, as all clients saw it.
+/// The highest token so far, over all clients.
 #[derive(Debug, Clone, Default)]
 struct ContendedOrder(Arc<AtomicU64>);
 
 impl ContendedOrder {
-    /// Notes a token, while it is held.
+    /// Records a token while it is held.
     fn note(&self, token: u64) -> Result<(), String> {
         let last = self.0.fetch_max(token, SeqCst);
         if last < token { Ok(()) } else { Err(format!("token {token} was held after token {last}")) }
@@ -63,14 +63,14 @@ impl ContendedOrder {
 
 struct ContendedOverHttp {
     wire: Wire,
-    target: String,
+    url_path: String,
     within: Duration,
     order: ContendedOrder,
 }
 
 impl Work for ContendedOverHttp {
     async fn once(&mut self, steps: &mut Steps) -> Result<Instant, String> {
-        let held = grants::acquire(&mut self.wire, &self.target, self.within).await?;
+        let held = grants::acquire(&mut self.wire, &self.url_path, self.within).await?;
         let acquired = Instant::now();
         let noted = self.order.note(held.token);
         grants::release(&mut self.wire, &held).await?;
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_that_does_not_grow_is_told() {
+    fn a_token_that_does_not_grow_is_an_error() {
         let order = ContendedOrder::default();
         assert!(order.note(4).is_ok() && order.note(9).is_ok());
         assert!(order.note(9).is_err() && order.note(5).is_err());

@@ -1,11 +1,11 @@
-//! Taking a lock and giving it back, over HTTP.
+//! Acquires and releases a lock over HTTP.
 
 use super::wire::Wire;
 use serde::Deserialize;
 use std::time::Duration;
 use ulid::Ulid;
 
-/// A grant that is held.
+/// A held grant.
 #[derive(Debug)]
 pub(super) struct BenchHeld {
     id: Ulid,
@@ -13,11 +13,11 @@ pub(super) struct BenchHeld {
     pub(super) token: u64,
 }
 
-/// Asks for a lock, at `/v1/locks/…` with its parameters, and has it when this is over.
+/// Acquires a lock. `url_path` is its path with the parameters.
 ///
 /// # Errors
-/// Why not. What may have been granted all the same has been given back, as far as that could be done.
-pub(super) async fn acquire(wire: &mut Wire, target: &str, within: Duration) -> Result<BenchHeld, String> {
+/// The lock was not acquired. A grant that may exist nevertheless is released if possible.
+pub(super) async fn acquire(wire: &mut Wire, url_path: &str, within: Duration) -> Result<BenchHeld, String> {
     #[derive(Deserialize)]
     struct BenchGrant {
         state: String,
@@ -25,30 +25,30 @@ pub(super) async fn acquire(wire: &mut Wire, target: &str, within: Duration) -> 
     }
     let id = Ulid::generate();
     let key = format!("idempotency-key: {id}\r\n");
-    let asked = wire.send_within(within, "POST", target, &key, &[]).await;
+    let asked = wire.send_within(within, "POST", url_path, &key, &[]).await;
     let held = asked.and_then(|answer| {
-        let answer = answer.well()?;
+        let answer = answer.success()?;
         match serde_json::from_slice(&answer.body) {
             Ok(BenchGrant { state, token: Some(token) }) if state == "held" => Ok(BenchHeld { id, token }),
             Ok(BenchGrant { state, .. }) => Err(format!("the answer to an acquire says {state}")),
-            Err(error) => Err(format!("the answer to an acquire is not understood: {error}")),
+            Err(error) => Err(format!("the answer to an acquire is invalid: {error}")),
         }
     });
     if held.is_err() {
-        // Who asked keeps no place in a queue; where this fails too, the grant ends with its ttl.
+        // Leaves the queue. If this fails too, the grant expires after its ttl.
         release_id(wire, id).await.ok();
     }
     held
 }
 
-/// Gives it back.
+/// Releases a grant.
 ///
 /// # Errors
-/// Why that is not known to be done.
+/// The outcome of the release is unknown.
 pub(super) async fn release(wire: &mut Wire, held: &BenchHeld) -> Result<(), String> {
     release_id(wire, held.id).await
 }
 
 async fn release_id(wire: &mut Wire, id: Ulid) -> Result<(), String> {
-    wire.send("DELETE", &format!("/v1/grants/{id}"), "", &[]).await?.well().map(drop)
+    wire.send("DELETE", &format!("/v1/grants/{id}"), "", &[]).await?.success().map(drop)
 }

@@ -1,4 +1,4 @@
-//! Plain writes and reads of small nodes, each client its own.
+//! Plain writes and reads of small nodes, one for each client.
 
 use super::{
     load::{ClientKind, LoadArgs, up_to},
@@ -10,32 +10,31 @@ use crate::remote::{Failure, request::node_path};
 use fairhold_client::Nodes;
 use std::time::{Duration, Instant};
 
-/// What `bench kv` was told.
 #[derive(Debug, clap::Args)]
 pub(super) struct KvArgs {
-    /// What the clients do
+    /// Measure this operation
     #[arg(long, value_enum, default_value_t = KvOperation::Write)]
     pub(super) operation: KvOperation,
-    /// Bytes of each value
+    /// Write values of this many bytes, 1 to 1048576
     #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = up_to(1_048_576))]
     pub(super) value_bytes: usize,
     #[command(flatten)]
     pub(super) load: LoadArgs,
 }
 
-/// What the clients do.
+/// The operation of the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum KvOperation {
     /// Write the value of a node
     Write,
-    /// Read it, as it is after all that was written before anywhere
+    /// Read the value of a node, linearizable
     Read,
-    /// Read it as the node that was asked has it
+    /// Read the value from the node's own state
     LocalRead,
 }
 
 impl KvOperation {
-    /// Under which name its figures stand.
+    /// Its name in the report.
     pub(super) fn name(self) -> &'static str {
         match self {
             KvOperation::Write => "kv-write",
@@ -45,17 +44,17 @@ impl KvOperation {
     }
 }
 
-/// Runs it; the nodes are gone afterwards.
-pub(super) async fn run(ground: &Target, args: &KvArgs) -> Result<RunOutcome, Failure> {
-    run_within(ground, args, ground.connect.timeout).await
+/// Runs the workload, and removes its nodes afterwards.
+pub(super) async fn run(target: &Target, args: &KvArgs) -> Result<RunOutcome, Failure> {
+    run_within(target, args, target.connect.timeout).await
 }
 
-/// The same, of clients that give up an answer after a time of their own.
-pub(super) async fn run_within(ground: &Target, args: &KvArgs, within: Duration) -> Result<RunOutcome, Failure> {
+/// The same with another request timeout.
+pub(super) async fn run_within(target: &Target, args: &KvArgs, within: Duration) -> Result<RunOutcome, Failure> {
     let plan = args.load.plan()?;
-    let root = format!("/{}", ground.name);
+    let root = format!("/{}", target.name);
     let value = vec![b'v'; args.value_bytes];
-    let nodes = ground.rust()?.nodes();
+    let nodes = target.rust()?.nodes();
     let client_failed = |error| Failure::from_client(&error);
     let path = |client: usize| format!("{root}/{client}");
     for client in 0..args.load.clients {
@@ -64,14 +63,14 @@ pub(super) async fn run_within(ground: &Target, args: &KvArgs, within: Duration)
     let outcome = match args.load.client {
         ClientKind::Http => {
             let works = (0..args.load.clients).map(|client| {
-                let target = node_path(&path(client));
-                let target = if args.operation == KvOperation::LocalRead { target + "?consistency=local" } else { target };
-                KvOverHttp { wire: ground.wire_within(client, within), operation: args.operation, target, value: value.clone() }
+                let url_path = node_path(&path(client));
+                let url_path = if args.operation == KvOperation::LocalRead { url_path + "?consistency=local" } else { url_path };
+                KvOverHttp { wire: target.wire_within(client, within), operation: args.operation, url_path, value: value.clone() }
             });
-            ground.drive(plan, works.collect()).await
+            target.drive(plan, works.collect()).await
         }
         ClientKind::Rust if args.operation == KvOperation::LocalRead => {
-            return Err(Failure::Usage("the Rust client has no local reads: leave --client out".to_owned()));
+            return Err(Failure::Usage("the Rust client has no local reads: leave out --client".to_owned()));
         }
         ClientKind::Rust => {
             let works = (0..args.load.clients).map(|client| KvOverRust {
@@ -80,7 +79,7 @@ pub(super) async fn run_within(ground: &Target, args: &KvArgs, within: Duration)
                 path: path(client),
                 value: value.clone(),
             });
-            ground.drive(plan, works.collect()).await
+            target.drive(plan, works.collect()).await
         }
     };
     nodes.delete(&root).recursive().await.map_err(client_failed)?;
@@ -90,7 +89,7 @@ pub(super) async fn run_within(ground: &Target, args: &KvArgs, within: Duration)
 struct KvOverHttp {
     wire: Wire,
     operation: KvOperation,
-    target: String,
+    url_path: String,
     value: Vec<u8>,
 }
 
@@ -98,10 +97,10 @@ impl Work for KvOverHttp {
     async fn once(&mut self, _: &mut Steps) -> Result<Instant, String> {
         match self.operation {
             KvOperation::Write => {
-                self.wire.send("PUT", &self.target, "", &self.value).await?.well()?;
+                self.wire.send("PUT", &self.url_path, "", &self.value).await?.success()?;
             }
             KvOperation::Read | KvOperation::LocalRead => {
-                let answer = self.wire.send("GET", &self.target, "", &[]).await?.well()?;
+                let answer = self.wire.send("GET", &self.url_path, "", &[]).await?.success()?;
                 right(&answer.body, &self.value)?;
             }
         }
@@ -133,5 +132,5 @@ impl Work for KvOverRust {
 }
 
 fn right(read: &[u8], written: &[u8]) -> Result<(), String> {
-    if read == written { Ok(()) } else { Err(format!("{} bytes were read that nobody wrote", read.len())) }
+    if read == written { Ok(()) } else { Err(format!("read {} bytes that nobody wrote", read.len())) }
 }

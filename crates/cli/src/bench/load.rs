@@ -1,35 +1,36 @@
-//! How much load a workload makes, and by which kind of client.
+//! The options for the amount of load and the kind of client.
 
 use super::measure::LoadPlan;
 use crate::remote::Failure;
 use clap::builder::RangedU64ValueParser;
 use std::time::Duration;
 
-/// The longest run.
+/// The longest run, in seconds.
 const SECONDS_MAX: f64 = 86_400.0;
 /// The most clients of one run.
 const CLIENTS_MAX: u64 = 100_000;
 
-/// How much load.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct LoadArgs {
-    /// Concurrent clients, each with its own connection
+    /// Run this many concurrent clients, 1 to 100000, each with its own connection
     #[arg(short, long, value_name = "N", default_value_t = 64, value_parser = up_to(CLIENTS_MAX))]
     pub(super) clients: usize,
-    /// How long to measure
+    /// Measure for this many seconds, up to 86400
     #[arg(short, long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     pub(super) seconds: Duration,
-    /// How long to run before measuring
+    /// Run for this many seconds before measuring
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     pub(super) warmup: Duration,
-    /// Start this many operations a second, whether or not earlier ones are done; latency counts from each scheduled start
-    /// [default: each client starts the next when the last is done]
+    /// Start this many operations a second, 0.01 to 10000000 [default: no fixed rate]
+    ///
+    /// They start whether or not earlier ones are done, and latency counts from each scheduled start. Without a fixed
+    /// rate, each client starts the next operation when the last is done.
     #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
     pub(super) rate: Option<f64>,
-    /// Threads of the load generator
+    /// Run the load generator on this many threads, 1 to 64
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to(64))]
     pub(super) threads: usize,
-    /// The kind of client
+    /// Measure this kind of client
     #[arg(long, value_enum, default_value_t = ClientKind::Http)]
     pub(super) client: ClientKind,
 }
@@ -43,12 +44,12 @@ impl LoadArgs {
     }
 }
 
-/// The kind of client.
+/// A kind of client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum ClientKind {
-    /// HTTP/1.1 with JSON, one connection for each client, with minimal overhead
+    /// Plain HTTP/1.1 with JSON, one connection per client, with minimal overhead
     Http,
-    /// The Rust client: one program with one session, whose tasks are the clients
+    /// The Rust client in one process with one session; its tasks are the clients
     Rust,
 }
 
@@ -61,14 +62,14 @@ impl ClientKind {
     }
 }
 
-/// A number from one on.
+/// A number from 1 to `most`.
 pub(super) fn up_to(most: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=most)
 }
 
 pub(super) fn number(text: &str, unit: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
-    number.ok_or_else(|| format!("{unit} are a number like 5 or 0.5"))
+    number.ok_or_else(|| format!("expected a number of {unit}, such as 5 or 0.5"))
 }
 
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
@@ -82,7 +83,7 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
 pub(super) fn rate(text: &str) -> Result<f64, String> {
     match number(text, "operations a second")? {
         rate if (0.01..=1e7).contains(&rate) => Ok(rate),
-        _ => Err("from 0.01 to 10000000".to_owned()),
+        _ => Err("expected 0.01 to 10000000".to_owned()),
     }
 }
 
@@ -91,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_rates_are_numbers_within_reason() {
+    fn times_and_rates_are_numbers_within_their_ranges() {
         assert_eq!(seconds("5").unwrap(), seconds("5s").unwrap());
         assert_eq!((seconds("0.25").unwrap(), rate("100").unwrap()), (Duration::from_millis(250), 100.0));
         for text in ["", "-1", "inf", "NaN", "five", "1e9"] {

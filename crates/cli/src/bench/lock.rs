@@ -1,4 +1,4 @@
-//! Distinct locks: each client takes its own and gives it back. One operation is both.
+//! Distinct locks: each client acquires and releases its own. One operation is one such cycle.
 
 use super::{
     grants,
@@ -9,24 +9,23 @@ use super::{
     target::Target,
     wire::Wire,
 };
-use crate::remote::{Failure, form::OutputFormat, request::encode};
+use crate::remote::{Failure, format::OutputFormat, request::encode};
 use fairhold_client::Session;
 use std::time::{Duration, Instant};
 
-/// What `bench lock` was told.
 #[derive(Debug, clap::Args)]
 pub(super) struct LockArgs {
     #[command(flatten)]
     pub(super) load: LoadArgs,
-    /// Also say where the time of a cycle goes: all load goes to the leader, whose metrics are read before and after
+    /// Report the parts of a cycle from the leader's metrics; sends all load to the leader
     #[arg(long)]
     profile: bool,
 }
 
-/// Runs it, and writes what came of it.
-pub(super) async fn run(mut ground: Target, args: &LockArgs, output: Option<OutputFormat>) -> Result<(), Failure> {
-    let profile = if args.profile { Some(Profile::begin(&mut ground).await?) } else { None };
-    let outcome = drive(&ground, &args.load).await?;
+/// Runs the workload and prints the figures.
+pub(super) async fn run(mut target: Target, args: &LockArgs, output: Option<OutputFormat>) -> Result<(), Failure> {
+    let profile = if args.profile { Some(Profile::begin(&mut target).await?) } else { None };
+    let outcome = drive(&target, &args.load).await?;
     let mut figures = outcome.json("lock", args.load.client.name());
     if let Some(profile) = profile {
         let mean = figures["latency_ms"]["mean"].as_f64().unwrap_or_default();
@@ -35,22 +34,22 @@ pub(super) async fn run(mut ground: Target, args: &LockArgs, output: Option<Outp
     written(&outcome, figures, output)
 }
 
-async fn drive(ground: &Target, load: &LoadArgs) -> Result<RunOutcome, Failure> {
+async fn drive(target: &Target, load: &LoadArgs) -> Result<RunOutcome, Failure> {
     let plan = load.plan()?;
-    let names = (0..load.clients).map(|client| format!("{}/{client}", ground.name));
+    let names = (0..load.clients).map(|client| format!("{}/{client}", target.name));
     match load.client {
         ClientKind::Http => {
-            let within = ground.connect.timeout;
+            let within = target.connect.timeout;
             let works = names.enumerate().map(|(client, name)| {
-                let target = format!("/v1/locks/{}", encode(&name));
-                LockOverHttp { wire: ground.wire(client), target, within }
+                let url_path = format!("/v1/locks/{}", encode(&name));
+                LockOverHttp { wire: target.wire(client), url_path, within }
             });
-            Ok(ground.drive(plan, works.collect()).await)
+            Ok(target.drive(plan, works.collect()).await)
         }
         ClientKind::Rust => {
-            let session = ground.rust()?.session().await.map_err(|error| Failure::from_client(&error))?;
+            let session = target.rust()?.session().await.map_err(|error| Failure::from_client(&error))?;
             let works = names.map(|name| LockOverRust { session: session.clone(), name });
-            let outcome = ground.drive(plan, works.collect()).await;
+            let outcome = target.drive(plan, works.collect()).await;
             session.close().await.map_err(|error| Failure::from_client(&error))?;
             Ok(outcome)
         }
@@ -59,14 +58,14 @@ async fn drive(ground: &Target, load: &LoadArgs) -> Result<RunOutcome, Failure> 
 
 struct LockOverHttp {
     wire: Wire,
-    target: String,
+    url_path: String,
     within: Duration,
 }
 
 impl Work for LockOverHttp {
     async fn once(&mut self, steps: &mut Steps) -> Result<Instant, String> {
         let began = Instant::now();
-        let held = grants::acquire(&mut self.wire, &self.target, self.within).await?;
+        let held = grants::acquire(&mut self.wire, &self.url_path, self.within).await?;
         let acquired = Instant::now();
         steps.took("acquire", acquired - began);
         grants::release(&mut self.wire, &held).await?;

@@ -1,6 +1,6 @@
-//! The replicated log alone: three nodes within this process, over real connections and real disks, with no HTTP and with
-//! commands that the machine refuses. Each commit is on the disk of a majority before it is answered, so this is the floor under
-//! every write.
+//! The bare replicated log: three nodes in this process with real connections and disks, without HTTP, and with
+//! commands that the state machine refuses. Each commit is on the disks of a majority before its answer, so this is the
+//! lower bound for every write.
 
 use super::{
     load::{seconds, up_to},
@@ -34,52 +34,51 @@ use tokio::{
 /// Threads of all three nodes.
 pub(super) const THREADS: usize = 4;
 const NODES: u16 = 3;
-/// How long they may take to agree on a leader, and a commit to come.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the files may take to be closed.
+/// How long an election and a commit may take.
+const LEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long closing the files may take.
 const CLOSED_WITHIN: Duration = Duration::from_secs(10);
-/// How often it is looked whether one leads, and whether the files are closed.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often it checks for a leader, and for closed files.
+const CHECK_EVERY: Duration = Duration::from_millis(20);
 
-/// What `bench log` was told.
 #[derive(Debug, clap::Args)]
 pub(super) struct LogArgs {
-    /// Commits at a time
+    /// Keep this many commits in flight, 1 to 100000
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = up_to(100_000))]
     clients: usize,
-    /// How long to measure
+    /// Measure for this many seconds, up to 86400
     #[arg(short, long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     seconds: Duration,
-    /// How long to run before measuring
+    /// Run for this many seconds before measuring
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     warmup: Duration,
-    /// A directory on the disk to measure, which must not be there yet and is gone afterwards
+    /// Create this directory on the disk to measure, and remove it afterwards; it must not exist
     #[arg(long, value_name = "DIR", default_value = "fairhold-bench-log")]
     dir: PathBuf,
-    /// The first of three ports over which the nodes speak with one another
+    /// Use this port and the next two between the nodes, up to 65000
     #[arg(long, value_name = "PORT", default_value_t = 7_371, value_parser = clap::value_parser!(u16).range(1..=65_000))]
     port: u16,
 }
 
-/// Runs it. The directory is removed also where it fails.
+/// Runs the workload. Removes the directory even if it fails.
 pub(super) async fn run(args: &LogArgs, is_shown: bool) -> Result<RunOutcome, Failure> {
     if args.seconds.is_zero() {
         return Err(Failure::Usage("--seconds must be greater than 0".to_owned()));
     }
     fs::create_dir_all(args.dir.parent().unwrap_or(Path::new(".")))?;
-    let make = |error: io::Error| Failure::Usage(format!("--dir {} cannot be made: {error}", args.dir.display()));
+    let make = |error: io::Error| Failure::Usage(format!("--dir {} cannot be created: {error}", args.dir.display()));
     fs::create_dir(&args.dir).map_err(make)?;
     let measured = measured(args, is_shown).await;
     remove(&args.dir).await?;
     measured
 }
 
-/// Removes the directory, as soon as the log's library, whose threads end after it, writes nothing more into it.
+/// Removes the directory once RocksDB, whose threads outlive its handle, has stopped writing to it.
 async fn remove(directory: &Path) -> io::Result<()> {
     let until = Instant::now() + CLOSED_WITHIN;
     loop {
         match fs::remove_dir_all(directory) {
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && Instant::now() < until => sleep(LOOK_EVERY).await,
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && Instant::now() < until => sleep(CHECK_EVERY).await,
             removed => return removed,
         }
     }
@@ -95,7 +94,7 @@ async fn measured(args: &LogArgs, is_shown: bool) -> Result<RunOutcome, Failure>
             let plan = LoadPlan { clients: args.clients, warmup: args.warmup, time: args.seconds, rate: None };
             Ok(drive(plan, vec![Commit(replica); args.clients], is_shown).await)
         }
-        None => Err(Failure::Ended(format!("none of the three nodes led within {PATIENCE:?}"))),
+        None => Err(Failure::Ended(format!("none of the three nodes became the leader within {LEADER_TIMEOUT:?}"))),
     };
     for node in nodes {
         node.stop().await;
@@ -104,23 +103,23 @@ async fn measured(args: &LogArgs, is_shown: bool) -> Result<RunOutcome, Failure>
 }
 
 async fn leader(nodes: &[LogNode]) -> Option<Replica<TokioRuntime>> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + LEADER_TIMEOUT;
     while Instant::now() < until {
         if let Some(node) = nodes.iter().find(|node| node.replica.leadership().is_some()) {
             return Some(node.replica.clone());
         }
-        sleep(LOOK_EVERY).await;
+        sleep(CHECK_EVERY).await;
     }
     None
 }
 
-/// A node that is nothing but its log.
+/// A node that consists of its log only.
 struct LogNode {
     replica: Replica<TokioRuntime>,
     peer: Arc<TcpPeer>,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<()>,
-    /// Holds the directory's lock.
+    /// Holds the lock on the directory.
     _directory: DataDir,
 }
 
@@ -135,16 +134,23 @@ impl LogNode {
             .map(|id| (NodeId::from(id), MemberAddress { url: format!("http://{}", address(id)), address: address(id) }))
             .collect();
         let config = ReplicaConfig::new(NodeId::from(id), members, data_dir.incarnation());
-        let reception = PeerService::new(&config);
+        let peer_service = PeerService::new(&config);
         let peer = Arc::new(TcpPeer::new(Handle::current(), PeerKeys::none()));
-        peer.set_service(reception.service());
-        let replica =
-            Replica::start(config, reception, peer.clone(), log, Arc::new(snapshots), Arc::new(Nobody), Arc::new(NoDefectBook))
-                .await;
+        peer.set_service(peer_service.service());
+        let replica = Replica::start(
+            config,
+            peer_service,
+            peer.clone(),
+            log,
+            Arc::new(snapshots),
+            Arc::new(Nobody),
+            Arc::new(NoDefectBook),
+        )
+        .await;
         let replica = replica.map_err(|error| error.to_string())?;
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = tokio::spawn(server.serve(replica.service(), async {
-            // The signal came, or its sender is gone.
+            // The signal has arrived, or its sender is gone.
             drop(stopped.await);
         }));
         Ok(LogNode { replica, peer, stop, serving, _directory: data_dir })
@@ -158,7 +164,7 @@ impl LogNode {
     }
 }
 
-/// Hears of nothing.
+/// Ignores all events.
 struct Nobody;
 
 impl ApplyObserver for Nobody {
@@ -172,9 +178,9 @@ struct Commit(Replica<TokioRuntime>);
 
 impl Work for Commit {
     async fn once(&mut self, _: &mut Steps) -> Result<Instant, String> {
-        // Nobody has this session, so the machine has nothing to do.
+        // This session does not exist, so the state machine has nothing to do.
         let command = Command::CloseSession { session: SessionId(rand::random()), at: WallMillis(0) };
-        let answered = self.0.propose_within(command, PATIENCE).await;
+        let answered = self.0.propose_within(command, LEADER_TIMEOUT).await;
         answered.map_err(|error| error.to_string())?;
         Ok(Instant::now())
     }

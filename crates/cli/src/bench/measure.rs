@@ -1,5 +1,5 @@
-//! How a load is driven and measured: when operations begin, how long they take, how many there are. It knows nothing of what
-//! is asked, so that the loads on other systems, in `bench/`, are driven by this very file.
+//! Drives and measures a load: when operations start, how long they take, how many there are. It is independent of the
+//! operations: the loads on other systems, in `bench/`, use this same file.
 
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
@@ -12,72 +12,72 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Significant digits of a time.
+/// The significant digits of a time.
 const DIGITS: u8 = 3;
-/// The longest time that is told from longer ones, in microseconds: ten minutes.
+/// The longest distinct time, in microseconds: ten minutes. Longer times count as this one.
 const MICROS_MAX: u64 = 600_000_000;
-/// The pause of a client whose operation failed, so that a cluster that is away is not flooded.
+/// The pause of a client after a failed operation, which protects an unavailable cluster from a flood of requests.
 const FAILURE_PAUSE: Duration = Duration::from_millis(10);
-/// How long clients may take to finish what they are at when the time is over.
+/// How long clients may take to finish their operations in flight at the end.
 const TAIL_MAX: Duration = Duration::from_secs(30);
-/// How many of the longest gaps are told: enough to tell one stall from many.
+/// How many of the longest gaps are reported: enough to tell one stall from many.
 const GAPS: usize = 5;
 
-/// How much load, and for how long.
+/// The amount and duration of a load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LoadPlan {
-    /// Clients at work at a time.
+    /// Concurrent clients.
     pub(crate) clients: usize,
-    /// The time before anything counts.
+    /// The time before the measured time.
     pub(crate) warmup: Duration,
-    /// The time in which operations count that end in it.
+    /// The measured time: operations that end in it count.
     pub(crate) time: Duration,
-    /// Operations a second, over all clients, that begin whether or not earlier ones are done. Without it each client begins
-    /// the next when the last is done.
+    /// Operations a second, over all clients, that start whether or not earlier ones are done. Without it, each client
+    /// starts the next operation when the last is done.
     pub(crate) rate: Option<f64>,
 }
 
-/// One client's operation, again and again.
+/// The repeated operation of one client.
 pub(crate) trait Work: Send + 'static {
-    /// Does it once. Answers with the moment at which what counts had been reached, which is the end of its latency; what it does
-    /// after that is part of the operation, but not of the latency.
+    /// Performs the operation once, and returns the moment at which its latency ends. Work after that moment is part of
+    /// the operation, but not of the latency.
     ///
     /// # Errors
-    /// Why it was not done, in words; the client goes on with the next.
+    /// Why the operation failed. The client continues with the next.
     fn once(&mut self, steps: &mut Steps) -> impl Future<Output = Result<Instant, String>> + Send;
 }
 
-/// Times of one sort.
+/// A histogram of times.
 #[derive(Debug, Clone)]
 pub(crate) struct Times(Histogram<u64>);
 
 impl Times {
-    /// None yet.
+    /// An empty histogram.
     pub(crate) fn new() -> Times {
         Times(Histogram::new_with_bounds(1, MICROS_MAX, DIGITS).expect("the bounds are constants in order"))
     }
 
-    /// One more. What is longer than can be told apart counts as the longest.
+    /// Adds a time, at most the longest distinct one.
     pub(crate) fn record(&mut self, time: Duration) {
         self.0.saturating_record(u64::try_from(time.as_micros()).unwrap_or(MICROS_MAX).max(1));
     }
 
-    /// With those of another.
+    /// Adds the times of another histogram.
     pub(crate) fn add(&mut self, other: &Times) {
         self.0.add(&other.0).expect("both have the same bounds");
     }
 
-    /// How many.
+    /// The number of times.
     pub(crate) fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The time, in milliseconds, that so many percent do not exceed.
+    /// The time, in milliseconds, that this percentage of all times does not exceed.
     pub(crate) fn percentile(&self, percent: f64) -> f64 {
         self.0.value_at_percentile(percent) as f64 / 1_000.0
     }
 
-    /// Its shape in milliseconds, for programs.
+    /// Count, mean and percentiles, in milliseconds.
     pub(crate) fn json(&self) -> Value {
         let at = |percent: f64| self.percentile(percent);
         json!({
@@ -87,12 +87,12 @@ impl Times {
     }
 }
 
-/// To three decimals: microseconds, where it counts milliseconds.
+/// Rounds to three decimals.
 pub(crate) fn round(number: f64) -> f64 {
     (number * 1_000.0).round() / 1_000.0
 }
 
-/// The times of the parts of operations, in the order in which they first came.
+/// The times of the steps of operations, in the order of their first appearance.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Steps {
     all: Vec<(&'static str, Times)>,
@@ -100,14 +100,15 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// A part of the operation at hand took so long. It counts if the operation does.
+    /// Records the time of a step of the current operation. It counts if the operation does.
     pub(crate) fn took(&mut self, step: &'static str, time: Duration) {
         self.now.push((step, time));
     }
 
     fn settle(&mut self, counts: bool) {
         for (step, time) in std::mem::take(&mut self.now) {
-            // Its place is made even if it does not count: while it warms up, and not all clients' at once when the time begins.
+            // Creates the histogram even if the step does not count: during the warm-up, instead of for all clients at
+            // once later.
             let times = self.times(step);
             if counts {
                 times.record(time);
@@ -130,45 +131,46 @@ impl Steps {
     }
 }
 
-/// What all clients have done so far, for those who look on.
+/// The progress of all clients.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Operations that were done in the measured time.
+    /// Operations completed in the measured time.
     pub(crate) done: AtomicU64,
-    /// Operations that failed in it.
+    /// Operations that failed in the measured time.
     pub(crate) failed: AtomicU64,
-    /// When the last one was done, in nanoseconds after the beginning.
+    /// When the last operation completed, in nanoseconds after the start.
     last: AtomicU64,
-    /// The shortest of the gaps that are kept, in nanoseconds, once there are as many as are kept.
+    /// The shortest kept gap, in nanoseconds, once `GAPS` are kept: only longer gaps matter.
     bar: AtomicU64,
-    /// The longest times in which none was done, the longest first.
+    /// The longest gaps, longest first.
     gaps: Mutex<Vec<Gap>>,
 }
 
-/// A time in which no client had done anything.
+/// A time without any completed operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gap {
-    /// When it began, after the beginning of the measured time.
+    /// Its start, relative to the start of the measured time.
     pub(crate) from: Duration,
-    /// How long it was.
+    /// Its length.
     pub(crate) length: Duration,
 }
 
 impl Progress {
-    /// One more was done, so long after the beginning.
+    /// Records an operation that completed at this time after the start.
     fn did(&self, after: Duration) {
         self.done.fetch_add(1, Relaxed);
         self.silent_until(after);
     }
 
-    /// Nothing was done from the last one until now.
+    /// Records the gap from the last completed operation to this time.
     fn silent_until(&self, after: Duration) {
         let after = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
         let last = self.last.fetch_max(after, Relaxed);
         let length = after.saturating_sub(last);
         if length > self.bar.load(Relaxed) {
             let mut gaps = self.gaps.lock();
-            let (from, length) = (Duration::from_nanos(last), Duration::from_nanos(length));
+            let from = Duration::from_nanos(last);
+            let length = Duration::from_nanos(length);
             let place = gaps.partition_point(|gap| gap.length >= length);
             gaps.insert(place, Gap { from, length });
             gaps.truncate(GAPS);
@@ -183,25 +185,25 @@ impl Progress {
     }
 }
 
-/// When a client begins its operations.
+/// When a client starts its operations.
 #[derive(Debug, Clone, Copy)]
 struct Pace {
     begin: Instant,
     end: Instant,
-    /// Between two operations of one client, and the place of this client within it.
+    /// The interval between two operations of one client, and the offset of this client within it.
     every: Option<(Duration, Duration)>,
 }
 
-/// What came of one client's work, or of all.
+/// The results of one client, or of all.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// Operations that ended well within the measured time.
+    /// Operations completed in the measured time.
     pub(crate) done: u64,
-    /// Operations that failed within it.
+    /// Operations that failed in the measured time.
     pub(crate) failed: u64,
-    /// Operations that ended well at any time: also while it warmed up, and after the time.
+    /// Operations completed at any time, including the warm-up and the time after the end.
     pub(crate) in_all: u64,
-    /// Why the first one failed.
+    /// The error of the first failed operation.
     pub(crate) first_failure: Option<String>,
     latency: Times,
     steps: Steps,
@@ -227,16 +229,16 @@ impl Tally {
     }
 }
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Debug)]
 pub(crate) struct RunOutcome {
-    /// What was asked for.
+    /// The load.
     pub(crate) plan: LoadPlan,
-    /// What all clients did.
+    /// The results of all clients.
     pub(crate) tally: Tally,
-    /// Processor time that this process used in the measured time.
+    /// The processor time that this process used in the measured time.
     pub(crate) load_cpu: Duration,
-    /// The longest parts of the measured time in which no client had done anything, the longest first.
+    /// The longest gaps of the measured time, longest first.
     pub(crate) gaps: Vec<Gap>,
 }
 
@@ -246,7 +248,7 @@ impl RunOutcome {
         self.tally.done as f64 / self.plan.time.as_secs_f64()
     }
 
-    /// For programs: one object.
+    /// All figures as one JSON object.
     pub(crate) fn json(&self, workload: &str, client: &str) -> Map<String, Value> {
         let RunOutcome { plan, tally, load_cpu, gaps } = self;
         let millis = |time: Duration| round(time.as_secs_f64() * 1_000.0);
@@ -267,8 +269,8 @@ impl RunOutcome {
     }
 }
 
-/// Lets all clients work as planned. `watch` is run beside them with what they have done so far; `cpu` tells the processor time
-/// that this process has used.
+/// Runs all clients according to the plan. `watch` runs concurrently and sees their progress. `cpu` returns the
+/// processor time that this process has used.
 pub(crate) async fn drive<W: Work>(
     plan: LoadPlan,
     works: Vec<W>,
@@ -296,7 +298,7 @@ pub(crate) async fn drive<W: Work>(
         cpu().saturating_sub(before)
     };
     let (load_cpu, ()) = tokio::join!(measuring, async {
-        // It may be one that never ends: the time does.
+        // It may never return; it ends with the measured time.
         tokio::time::timeout_at(end.into(), looking_on).await.ok();
     });
     let mut tally = Tally::new();
@@ -308,7 +310,7 @@ pub(crate) async fn drive<W: Work>(
             Ok(Err(error)) => tally.failed(format!("a client's task: {error}"), true),
             Err(_) => {
                 abort.abort();
-                tally.failed(format!("an operation was not done {TAIL_MAX:?} after the time"), true);
+                tally.failed(format!("an operation did not complete within {TAIL_MAX:?} after the measured time"), true);
             }
         }
     }
@@ -317,7 +319,8 @@ pub(crate) async fn drive<W: Work>(
 }
 
 async fn client<W: Work>(mut work: W, pace: Pace, progress: Arc<Progress>) -> Tally {
-    let (mut tally, mut steps) = (Tally::new(), Steps::default());
+    let mut tally = Tally::new();
+    let mut steps = Steps::default();
     let mut intended = Instant::now() + pace.every.map_or(Duration::ZERO, |(_, offset)| offset);
     loop {
         if let Some((every, _)) = pace.every {
@@ -325,7 +328,7 @@ async fn client<W: Work>(mut work: W, pace: Pace, progress: Arc<Progress>) -> Ta
             if intended >= pace.end {
                 break;
             }
-            // The latency counts from when it should have begun: what made it begin late is part of the waiting.
+            // The latency counts from the scheduled start: a delayed start is part of the wait.
             let result = work.once(&mut steps).await;
             settle(result, intended, pace, &mut tally, &mut steps, &progress).await;
             intended += every;
@@ -338,7 +341,7 @@ async fn client<W: Work>(mut work: W, pace: Pace, progress: Arc<Progress>) -> Ta
             break;
         }
     }
-    // What should have begun and has not is late for ever: that must not look like a light load.
+    // Scheduled operations that never started count as late. Otherwise an overload would look like a light load.
     if let Some((every, _)) = pace.every {
         while intended < pace.end {
             tally.latency.record(pace.end - intended);
@@ -383,7 +386,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_kept_to_three_digits_and_never_lost() {
+    fn times_keep_three_digits_and_are_never_lost() {
         let mut times = Times::new();
         for millis in 1..=1_000 {
             times.record(Duration::from_millis(millis));
@@ -391,7 +394,7 @@ mod tests {
         times.record(Duration::from_secs(100_000));
         assert_eq!(times.count(), 1_001);
         assert!((times.percentile(50.0) - 501.0).abs() < 1.0 && (times.percentile(99.0) - 991.0).abs() < 1.0);
-        assert!(times.percentile(100.0) >= 599_000.0, "the longest is told as such");
+        assert!(times.percentile(100.0) >= 599_000.0, "a time beyond the limit counts as the longest");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Where the time of a cycle goes: what the client measured, less what the leader's own histograms say of each part within it.
-//! The parts lie within one another, so their differences add up to the whole.
+//! The parts of a cycle: the time that the client measured, minus the times in the leader's histograms. The measured
+//! intervals are nested, so their differences add up to the whole.
 
 use super::{
     measure::round,
@@ -10,19 +10,19 @@ use crate::remote::{Api, ApiRequest, Failure};
 use fairhold_types::dto;
 use serde_json::{Value, json};
 
-/// Requests of one cycle, each of them one command.
+/// The requests of one cycle. Each is one command.
 const REQUESTS: f64 = 2.0;
 /// The routes of a cycle's requests.
 const ROUTES: [&str; 2] = ["/v1/locks/{name}", "/v1/grants/{id}"];
 
-/// The leader, and what its histograms said before.
+/// A connection to the leader, and its histograms before the run.
 #[derive(Debug)]
 pub(super) struct Profile {
     wire: Wire,
     before: Page,
 }
 
-/// Of each part: the sum of all times in seconds, and how many.
+/// The histograms of each part.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Page {
     http: Times,
@@ -38,17 +38,17 @@ struct Times {
 }
 
 impl Profile {
-    /// Looks at the leader, to which alone the ground leads from now on.
-    pub(super) async fn begin(ground: &mut Target) -> Result<Profile, Failure> {
-        let cluster: dto::Cluster = Api::new(&ground.connect)?.call(&ApiRequest::get("/v1/cluster")).await?.read()?;
+    /// Reads the leader's metrics, and directs all load to the leader.
+    pub(super) async fn begin(target: &mut Target) -> Result<Profile, Failure> {
+        let cluster: dto::Cluster = Api::new(&target.connect)?.call(&ApiRequest::get("/v1/cluster")).await?.read()?;
         let leader = cluster.leader_url.ok_or_else(|| Failure::Unavailable("there is no leader now".to_owned()))?;
-        ground.lead_to(&leader)?;
-        let mut wire = ground.wire(0);
+        target.use_only(&leader)?;
+        let mut wire = target.wire(0);
         let before = Page::get(&mut wire).await?;
         Ok(Profile { wire, before })
     }
 
-    /// The parts of a cycle that took so many milliseconds in the mean, from socket to socket.
+    /// The parts of a cycle whose mean is `whole` milliseconds, from socket to socket.
     pub(super) async fn end(mut self, whole: f64) -> Result<Value, Failure> {
         let after = Page::get(&mut self.wire).await?;
         Ok(parts(whole, &self.before, &after))
@@ -56,26 +56,29 @@ impl Profile {
 }
 
 fn parts(whole: f64, before: &Page, after: &Page) -> Value {
-    // Of one cycle. Entries of the log and writes to the disk are shared by commands that come together: these are means of them.
+    // Means per cycle. Commands in one batch share a log entry and a disk write.
     let cycle = |part: fn(&Page) -> Times| {
-        let (before, after) = (part(before), part(after));
+        let before = part(before);
+        let after = part(after);
         REQUESTS * 1_000.0 * (after.sum - before.sum) / (after.count - before.count).max(1.0)
     };
-    let (http, proposal) = (cycle(|page| page.http), cycle(|page| page.proposal));
-    let (commit, sync) = (cycle(|page| page.commit), cycle(|page| page.sync));
+    let http = cycle(|page| page.http);
+    let proposal = cycle(|page| page.proposal);
+    let commit = cycle(|page| page.commit);
+    let sync = cycle(|page| page.sync);
     let part = |name: &str, ms: f64| json!({"part": name, "ms": round(ms)});
     json!([
-        part("the client, the kernel and both ends of the socket", whole - http),
+        part("client, kernel and both ends of the socket", whole - http),
         part("HTTP, JSON and the node's own work", http - proposal),
-        part("the way into a batch and to the append, and back to who asked", proposal - commit),
-        part("followers, majority and apply", commit - sync),
+        part("batching, up to the append, and the way back to the request", proposal - commit),
+        part("replication to a majority, and apply", commit - sync),
         part("write and sync of the leader's log", sync),
     ])
 }
 
 impl Page {
     async fn get(wire: &mut Wire) -> Result<Page, Failure> {
-        let answer = wire.send("GET", "/metrics", "", &[]).await.and_then(WireAnswer::well).map_err(Failure::Unavailable)?;
+        let answer = wire.send("GET", "/metrics", "", &[]).await.and_then(WireAnswer::success).map_err(Failure::Unavailable)?;
         Ok(Page::read(&String::from_utf8_lossy(&answer.body)))
     }
 
@@ -117,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_read_by_its_series() {
+    fn a_metrics_page_is_read_by_its_series() {
         let page = "fairhold_http_request_seconds_sum{route=\"/v1/locks/{name}\"} 1.5\n\
                     fairhold_http_request_seconds_count{route=\"/v1/locks/{name}\"} 3\n\
                     fairhold_http_request_seconds_sum{route=\"/v1/grants/{id}\"} 0.5\n\

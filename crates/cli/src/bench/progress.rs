@@ -1,4 +1,4 @@
-//! How far a run is, on a terminal.
+//! The progress bar of a run on a terminal.
 
 use super::measure::{LoadPlan, Progress};
 use crate::remote::ConnectArgs;
@@ -8,28 +8,29 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often the bar is drawn anew.
+/// How often the bar is redrawn.
 const REDRAW_EVERY: Duration = Duration::from_millis(200);
-/// Characters of the bar.
+/// The width of the bar in characters.
 const WIDTH: usize = 30;
 
-/// Whether somebody looks on.
-pub(super) fn is_wanted(connect: &ConnectArgs) -> bool {
+/// Whether to show progress.
+pub(super) fn is_shown(connect: &ConnectArgs) -> bool {
     io::stderr().is_terminal() && !connect.quiet
 }
 
-/// Draws until it is dropped.
+/// Draws the bar until it is dropped.
 pub(super) async fn show(plan: &LoadPlan, progress: &Progress, begin: Instant) {
     loop {
-        let (done, failed) = (progress.done.load(Relaxed), progress.failed.load(Relaxed));
+        let done = progress.done.load(Relaxed);
+        let failed = progress.failed.load(Relaxed);
         let line = line(plan.time, Instant::now().saturating_duration_since(begin), done, failed);
-        // What cannot be drawn is not missed.
+        // A failure to draw does not matter.
         write!(io::stderr(), "\r\x1b[K{line}").ok();
         tokio::time::sleep(REDRAW_EVERY).await;
     }
 }
 
-/// Leaves the terminal as it was.
+/// Erases the bar.
 pub(super) fn erase() {
     write!(io::stderr(), "\r\x1b[K").ok();
 }
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bar_fills_up_and_stays_full() {
+    fn the_bar_fills_and_stays_full() {
         let at = |millis| line(Duration::from_secs(2), Duration::from_millis(millis), 100, 0);
         assert_eq!(at(0), "warming up");
         assert_eq!(at(1_000), format!("[{}{}] 1.0 s of 2.0 s  100/s", "#".repeat(15), ".".repeat(15)));

@@ -1,21 +1,21 @@
-//! How a run's figures are written: one JSON object on one line, or rows for people and for `cut`.
+//! Prints the figures of a run: one JSON object on one line, or rows for people and `cut`.
 
 use super::measure::{RunOutcome, Tally};
 
 use crate::remote::{
     Failure,
-    form::{self, OutputFormat, Table, cell},
+    format::{self, OutputFormat, Table, cell},
 };
 use serde_json::{Map, Value};
 
-/// The shape of times, in the order of the columns.
+/// The fields of a histogram, in the order of the columns.
 const SHAPE: [&str; 6] = ["mean", "p50", "p90", "p99", "p99_9", "max"];
 
-/// Writes it.
-pub(super) fn write(figures: &Map<String, Value>, asked: Option<OutputFormat>) -> Result<(), Failure> {
-    match OutputFormat::of(asked) {
-        OutputFormat::Json | OutputFormat::Ndjson => form::write(&format!("{}\n", Value::from(figures.clone()))),
-        form @ (OutputFormat::Table | OutputFormat::Plain) => form::write(&text(&Value::from(figures.clone()), form)),
+/// Prints the figures.
+pub(super) fn write(figures: &Map<String, Value>, requested: Option<OutputFormat>) -> Result<(), Failure> {
+    match OutputFormat::resolve(requested) {
+        OutputFormat::Json | OutputFormat::Ndjson => format::write(&format!("{}\n", Value::from(figures.clone()))),
+        form @ (OutputFormat::Table | OutputFormat::Plain) => format::write(&text(&Value::from(figures.clone()), form)),
     }
 }
 
@@ -41,13 +41,13 @@ fn milliseconds(value: &Value) -> String {
 fn footing(figures: &Value) -> String {
     let number = |field: &str| figures[field].as_f64().unwrap_or_default();
     let loop_kind = match figures["rate"].as_f64() {
-        Some(rate) => format!("{rate} begun a second"),
-        None => "each begins the next when the last is done".to_owned(),
+        Some(rate) => format!("{rate} started a second"),
+        None => "each starts the next operation when the last is done".to_owned(),
     };
     let cores = number("load_cpu_seconds") / number("seconds").max(f64::MIN_POSITIVE);
     let mut text = format!(
         "\nmilliseconds; {} clients for {} s, {loop_kind}; {} done, {} failed\n\
-         the load itself used {cores:.2} of a core, {:.1} µs for each; the longest time in which nothing was done: {}\n",
+         the load generator used {cores:.2} of a core, {:.1} µs per operation; longest gap without a completed operation: {}\n",
         cell(figures, "clients"),
         cell(figures, "seconds"),
         cell(figures, "done"),
@@ -59,29 +59,29 @@ fn footing(figures: &Value) -> String {
         text.push_str(&format!("{:>9} ms  {}\n", milliseconds(&part["ms"]), cell(part, "part")));
     }
     if let Some(why) = figures["first_failure"].as_str() {
-        text.push_str(&format!("the first failure: {}\n", form::harmless(why)));
+        text.push_str(&format!("first failure: {}\n", format::harmless(why)));
     }
     text
 }
 
-/// The longest gap, and where the next ones are, so that one stall is told from many.
+/// The longest gap, and the next ones, to tell one stall from many.
 fn gaps(figures: &Value) -> String {
     let number = |gap: &Value, field: &str| gap[field].as_f64().unwrap_or_default();
-    let told = figures["gaps"].as_array().into_iter().flatten();
-    let told: Vec<String> =
-        told.map(|gap| format!("{:.1} ms at {:.2} s", number(gap, "ms"), number(gap, "at_seconds"))).collect();
-    match told.split_first() {
+    let gaps = figures["gaps"].as_array().into_iter().flatten();
+    let gaps: Vec<String> =
+        gaps.map(|gap| format!("{:.1} ms at {:.2} s", number(gap, "ms"), number(gap, "at_seconds"))).collect();
+    match gaps.split_first() {
         None => "none".to_owned(),
         Some((longest, [])) => longest.clone(),
-        Some((longest, next)) => format!("{longest}\nthe next: {}", next.join(", ")),
+        Some((longest, next)) => format!("{longest}\nnext longest: {}", next.join(", ")),
     }
 }
 
-/// Writes what came of it. Where nothing was done at all that is a failure.
+/// Prints the results. A run without any completed operation is a failure.
 pub(super) fn written(outcome: &RunOutcome, figures: Map<String, Value>, output: Option<OutputFormat>) -> Result<(), Failure> {
     write(&figures, output)?;
     match &outcome.tally {
-        Tally { done: 0, first_failure: Some(why), .. } => Err(Failure::Unavailable(format!("nothing was done: {why}"))),
+        Tally { done: 0, first_failure: Some(why), .. } => Err(Failure::Unavailable(format!("no operation completed: {why}"))),
         _ => Ok(()),
     }
 }
@@ -92,7 +92,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn people_get_rows_and_programs_get_tabs() {
+    fn a_table_has_rows_and_plain_output_has_tabs() {
         let times = json!({"mean": 1.0, "p50": 1.0, "p90": 2.0, "p99": 3.0, "p99_9": 4.0, "max": 5.25});
         let figures = json!({
             "workload": "lock", "client": "http", "clients": 2, "seconds": 1.0, "rate": null, "done": 100, "failed": 1,
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(plain.lines().next(), Some("lock http\t100\t1.00\t1.00\t2.00\t3.00\t4.00\t5.25"));
         assert_eq!(plain.lines().count(), 2, "{plain}");
         let table = text(&figures, OutputFormat::Table);
-        assert!(table.contains("0.50 of a core") && table.contains("the first failure: no"), "{table}");
-        assert!(table.contains("171.2 ms at 0.50 s\nthe next: 9.0 ms at 0.25 s"), "{table}");
+        assert!(table.contains("0.50 of a core") && table.contains("first failure: no"), "{table}");
+        assert!(table.contains("171.2 ms at 0.50 s\nnext longest: 9.0 ms at 0.25 s"), "{table}");
     }
 }

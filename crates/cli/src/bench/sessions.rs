@@ -1,4 +1,4 @@
-//! Sessions that do nothing but live: how fast they open, how long a keepalive of many takes, and what they cost in memory.
+//! Idle sessions: how fast they open, how long a keepalive of many sessions takes, and how much memory they use.
 
 use super::{
     load::{seconds, up_to},
@@ -11,7 +11,7 @@ use crate::{
     output::write_stdout,
     remote::{
         Failure,
-        form::{self, OutputFormat},
+        format::{self, OutputFormat},
     },
 };
 use fairhold_types::{dto::OpenedSession, duration};
@@ -20,36 +20,35 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Connections over which all sessions are opened, renewed and closed.
+/// The number of connections for all sessions.
 const CONNECTIONS: usize = 16;
-/// Sessions that one call renews.
+/// The most sessions that one call renews.
 const BATCH: usize = 1_000;
-/// Keepalives in the time that a session lives without one.
+/// The number of keepalives per ttl.
 const KEEPALIVES_A_TTL: u32 = 3;
-/// What is said of a session that has ended.
+/// The status for a session that has ended.
 const NOT_FOUND: u16 = 404;
 const JSON: &str = "content-type: application/json\r\n";
 
-/// What `bench sessions` was told.
 #[derive(Debug, clap::Args)]
 pub(super) struct SessionsArgs {
-    /// How many
+    /// Open this many sessions, 1 to 1000000
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = up_to(1_000_000))]
     sessions: usize,
-    /// How long they live without a keepalive; each gets three in that time
+    /// Set their ttl; each session gets three keepalives per ttl
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse)]
     ttl: Duration,
-    /// How long to keep them
+    /// Keep them open for this many seconds, up to 86400
     #[arg(short, long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
     seconds: Duration,
 }
 
-/// Runs it: a line when all are open, and one when they have lived.
-pub(super) async fn run(ground: &Target, args: &SessionsArgs, asked: Option<OutputFormat>) -> Result<(), Failure> {
-    let is_json = matches!(OutputFormat::of(asked), OutputFormat::Json | OutputFormat::Ndjson);
-    let before = servers::sum(ground, servers::RESIDENT_BYTES).await?;
+/// Runs the workload. Prints a line when all sessions are open, and one at the end.
+pub(super) async fn run(target: &Target, args: &SessionsArgs, requested: Option<OutputFormat>) -> Result<(), Failure> {
+    let is_json = matches!(OutputFormat::resolve(requested), OutputFormat::Json | OutputFormat::Ndjson);
+    let before = servers::sum(target, servers::RESIDENT_BYTES).await?;
     let mut shares: Vec<SessionShare> =
-        (0..CONNECTIONS).map(|index| SessionShare { wire: ground.wire(index), ids: Vec::new() }).collect();
+        (0..CONNECTIONS).map(|index| SessionShare { wire: target.wire(index), ids: Vec::new() }).collect();
     let began = Instant::now();
     let opening = shares.iter_mut().enumerate().map(|(index, share)| share.open(count(args.sessions, index), args.ttl));
     join_all(opening).await.into_iter().collect::<Result<(), String>>().map_err(Failure::Ended)?;
@@ -64,7 +63,7 @@ pub(super) async fn run(ground: &Target, args: &SessionsArgs, asked: Option<Outp
     for times in living {
         keepalives.add(&times.map_err(Failure::Ended)?);
     }
-    let after = servers::sum(ground, servers::RESIDENT_BYTES).await?;
+    let after = servers::sum(target, servers::RESIDENT_BYTES).await?;
     join_all(shares.iter_mut().map(SessionShare::close))
         .await
         .into_iter()
@@ -77,15 +76,15 @@ pub(super) async fn run(ground: &Target, args: &SessionsArgs, asked: Option<Outp
         "resident_bytes_before": before, "resident_bytes_after": after, "bytes_each": round(bytes),
         "keepalive_ms": keepalives.json(),
     });
-    form::write(&if is_json { format!("{figures}\n") } else { words(&figures) })
+    format::write(&if is_json { format!("{figures}\n") } else { words(&figures) })
 }
 
 fn words(figures: &Value) -> String {
     let number = |value: &Value| value.as_f64().unwrap_or_default();
     let times = &figures["keepalive_ms"];
     format!(
-        "opened {:.0} a second; a keepalive of up to {BATCH} took {:.2} ms (p50), {:.2} ms (p99)\n\
-         memory of the nodes that were asked: {:.1} MiB before, {:.1} MiB after, {:.0} bytes a session\n",
+        "opened {:.0} a second; a keepalive of up to {BATCH} sessions took {:.2} ms (p50), {:.2} ms (p99)\n\
+         memory of the given nodes: {:.1} MiB before, {:.1} MiB after, {:.0} bytes per session\n",
         number(&figures["opened_per_second"]),
         number(&times["p50"]),
         number(&times["p99"]),
@@ -95,19 +94,19 @@ fn words(figures: &Value) -> String {
     )
 }
 
-/// How many of so many fall to one connection.
+/// How many of all sessions belong to one connection.
 fn count(all: usize, connection: usize) -> usize {
     all / CONNECTIONS + usize::from(connection < all % CONNECTIONS)
 }
 
-/// Some of the sessions, and the connection that cares for them.
+/// A share of the sessions, and their connection.
 struct SessionShare {
     wire: Wire,
     ids: Vec<String>,
 }
 
 impl SessionShare {
-    /// Opens so many, and keeps those alive that are open already: to open very many takes longer than one lives.
+    /// Opens sessions, and meanwhile keeps the open ones alive: opening very many takes longer than a ttl.
     async fn open(&mut self, count: usize, ttl: Duration) -> Result<(), String> {
         let body = json!({"ttl": duration::format(ttl), "name": "bench"}).to_string();
         let every = ttl / KEEPALIVES_A_TTL;
@@ -117,7 +116,7 @@ impl SessionShare {
                 self.renew(&mut Times::new()).await?;
                 next = Instant::now() + every;
             }
-            let answer = self.wire.send("POST", "/v1/sessions", JSON, body.as_bytes()).await?.well()?;
+            let answer = self.wire.send("POST", "/v1/sessions", JSON, body.as_bytes()).await?.success()?;
             self.ids.push(read::<OpenedSession>(&answer)?.id.to_hex());
         }
         Ok(())
@@ -134,27 +133,27 @@ impl SessionShare {
         Ok(times)
     }
 
-    /// Renews all of them once, some at a time.
+    /// Renews all of them once, in batches.
     async fn renew(&mut self, times: &mut Times) -> Result<(), String> {
         for batch in self.ids.chunks(BATCH) {
             let body = json!({"ids": batch}).to_string();
             let began = Instant::now();
-            let answer = self.wire.send("POST", "/v1/sessions/keepalive", JSON, body.as_bytes()).await?.well()?;
+            let answer = self.wire.send("POST", "/v1/sessions/keepalive", JSON, body.as_bytes()).await?.success()?;
             times.record(began.elapsed());
             let renewed = read::<Renewed>(&answer)?.renewed.len();
             if renewed != batch.len() {
-                return Err(format!("of {} sessions only {renewed} were alive", batch.len()));
+                return Err(format!("only {renewed} of {} sessions are alive", batch.len()));
             }
         }
         Ok(())
     }
 
-    /// Closes all of them. Nobody keeps them alive meanwhile, so one that has ended by itself is closed too.
+    /// Closes all of them. Meanwhile they get no keepalives: a session that has expired counts as closed.
     async fn close(&mut self) -> Result<(), String> {
         for id in std::mem::take(&mut self.ids) {
             let answer = self.wire.send("DELETE", &format!("/v1/sessions/{id}"), "", &[]).await?;
             if answer.status != NOT_FOUND {
-                answer.well()?;
+                answer.success()?;
             }
         }
         Ok(())
@@ -167,7 +166,7 @@ struct Renewed {
 }
 
 fn read<T: serde::de::DeserializeOwned>(answer: &WireAnswer) -> Result<T, String> {
-    serde_json::from_slice(&answer.body).map_err(|error| format!("the answer is not understood: {error}"))
+    serde_json::from_slice(&answer.body).map_err(|error| format!("the answer is invalid: {error}"))
 }
 
 #[cfg(test)]
@@ -175,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_session_falls_to_one_connection() {
+    fn every_session_belongs_to_one_connection() {
         for all in [1, 15, 16, 17, 1_000] {
             assert_eq!((0..CONNECTIONS).map(|connection| count(all, connection)).sum::<usize>(), all);
         }

@@ -1,4 +1,4 @@
-//! What all workloads need: the cluster, a name that no other run has, and a drive that shows how far it is.
+//! What all workloads need: the cluster, a unique name, and a driver with a progress bar.
 
 use super::{
     measure::{self, LoadPlan, RunOutcome, Work},
@@ -9,7 +9,7 @@ use crate::remote::{self, Api, ApiRequest, ConnectArgs, Failure};
 use fairhold_client::Client;
 use std::time::Duration;
 
-/// What all workloads stand on: the cluster, and a name that no other run has.
+/// The cluster to measure, and a name that no other run has.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) connect: ConnectArgs,
@@ -19,7 +19,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Looks whether there is a cluster at all.
+    /// Checks that the cluster answers.
     pub(super) async fn new(connect: &ConnectArgs) -> Result<Target, Failure> {
         Api::new(connect)?.call(&ApiRequest::get("/v1/locks?limit=1")).await?;
         let hosts = Hosts::new(&connect.endpoint, connect.auth_token()?.as_deref())?;
@@ -27,31 +27,31 @@ impl Target {
         Ok(Target { connect: connect.clone(), hosts, name })
     }
 
-    /// Leads every client to one node.
-    pub(super) fn lead_to(&mut self, url: &str) -> Result<(), Failure> {
+    /// Directs all clients to one node.
+    pub(super) fn use_only(&mut self, url: &str) -> Result<(), Failure> {
         self.connect.endpoint = vec![url.to_owned()];
         self.hosts = Hosts::new(&self.connect.endpoint, self.connect.auth_token()?.as_deref())?;
         Ok(())
     }
 
-    /// A connection for one client; the nodes get them in turn.
+    /// A connection for one client. The clients are spread over the nodes in turn.
     pub(super) fn wire(&self, client: usize) -> Wire {
         self.wire_within(client, self.connect.timeout)
     }
 
-    /// The same, of a client that gives up an answer after a time of its own.
+    /// The same with another request timeout.
     pub(super) fn wire_within(&self, client: usize, within: Duration) -> Wire {
         Wire::new(self.hosts.beginning_with(client), within)
     }
 
-    /// The Rust client of all clients.
+    /// The Rust client.
     pub(super) fn rust(&self) -> Result<Client, Failure> {
         remote::client(&self.connect, None)
     }
 
-    /// Drives the clients, and shows on a terminal how far it is.
+    /// Drives the clients, with a progress bar on a terminal.
     pub(super) async fn drive<W: Work>(&self, plan: LoadPlan, works: Vec<W>) -> RunOutcome {
-        drive(plan, works, progress::is_wanted(&self.connect)).await
+        drive(plan, works, progress::is_shown(&self.connect)).await
     }
 }
 
@@ -68,7 +68,7 @@ pub(super) async fn drive<W: Work>(plan: LoadPlan, works: Vec<W>, is_shown: bool
     outcome
 }
 
-/// Processor time that this process has used.
+/// The processor time that this process has used.
 fn cpu() -> Duration {
     let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::try_from(used).unwrap_or_default()

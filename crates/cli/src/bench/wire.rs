@@ -1,5 +1,5 @@
-//! HTTP/1.1 with keep-alive over one connection, with as little work of our own as can be: what a load spends on itself, the
-//! servers on the same machine cannot have.
+//! HTTP/1.1 with keep-alive over one connection, with minimal overhead: the load generator competes with servers on the
+//! same machine for the processor.
 
 use crate::remote::Failure;
 use std::{io, time::Duration};
@@ -9,36 +9,35 @@ use tokio::{
     time::timeout,
 };
 
-/// The longest head of an answer.
+/// The longest head of an answer, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// The longest body of an answer.
+/// The longest body of an answer, in bytes.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// How much is read at once.
+/// The size of a read, in bytes.
 const READ_BYTES: usize = 4 * 1024;
-/// How long a connection may take to stand.
+/// How long opening a connection may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
-/// What stands behind a chunk.
 const LINE_END: &[u8] = b"\r\n";
 
-/// Where requests go: one node after the other, from a first one on.
+/// The nodes for requests, in turn, from a first one on.
 #[derive(Debug, Clone)]
 pub(crate) struct Hosts {
     /// `host:port` of each node.
     hosts: Vec<String>,
     now: usize,
-    /// The header that shows the token, where there is one, with its end of line.
+    /// The authorization header with its line end; empty without a token.
     authorization: String,
 }
 
 impl Hosts {
-    /// Of endpoints as `remote::api::endpoint` makes them.
+    /// The hosts of these endpoints.
     pub(crate) fn new(endpoints: &[String], token: Option<&str>) -> Result<Hosts, Failure> {
-        let hosts = endpoints.iter().map(|url| Ok(crate::remote::api::endpoint(url)?.trim_start_matches("http://").to_owned()));
+        let hosts = endpoints.iter().map(|url| Ok(crate::remote::endpoint(url)?.trim_start_matches("http://").to_owned()));
         let authorization = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
         Ok(Hosts { hosts: hosts.collect::<Result<_, Failure>>()?, now: 0, authorization })
     }
 
-    /// The same, beginning with another one.
+    /// The same hosts, starting with another one.
     pub(crate) fn beginning_with(&self, index: usize) -> Hosts {
         Hosts { now: index % self.hosts.len().max(1), ..self.clone() }
     }
@@ -48,7 +47,7 @@ impl Hosts {
     }
 }
 
-/// One connection to one node at a time.
+/// One connection, to one node at a time.
 #[derive(Debug)]
 pub(crate) struct Wire {
     hosts: Hosts,
@@ -61,18 +60,16 @@ pub(crate) struct Wire {
 /// An answer.
 #[derive(Debug)]
 pub(crate) struct WireAnswer {
-    /// The HTTP status.
     pub(crate) status: u16,
-    /// The body.
     pub(crate) body: Vec<u8>,
 }
 
 impl WireAnswer {
-    /// This answer, where it says yes.
+    /// This answer if its status is a success.
     ///
     /// # Errors
-    /// What it says, where it does not.
-    pub(crate) fn well(self) -> Result<WireAnswer, String> {
+    /// The status and the body of any other answer.
+    pub(crate) fn success(self) -> Result<WireAnswer, String> {
         if (200..300).contains(&self.status) {
             return Ok(self);
         }
@@ -83,7 +80,7 @@ impl WireAnswer {
 /// The head of an answer.
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
-    /// Where the body begins.
+    /// The length of the head: the body starts there.
     bytes: usize,
     status: u16,
     length: usize,
@@ -91,20 +88,21 @@ struct Head {
 }
 
 impl Wire {
-    /// Connects with the first request. An answer that takes longer than `limit` is none.
+    /// Connects with the first request. `limit` is the timeout of a request.
     pub(crate) fn new(hosts: Hosts, limit: Duration) -> Wire {
         Wire { hosts, stream: None, out: Vec::new(), read: Vec::with_capacity(READ_BYTES), limit }
     }
 
-    /// Sends a request and reads its answer. `headers` are whole lines. Where it fails, the next request goes to the next node.
+    /// Sends a request and reads its answer. `headers` are complete lines. After a failure, the next request goes to
+    /// the next node.
     ///
     /// # Errors
-    /// Why there is no answer, which says nothing of whether it was done.
+    /// There is no answer: the outcome of the request is unknown.
     pub(crate) async fn send(&mut self, method: &str, target: &str, headers: &str, body: &[u8]) -> Result<WireAnswer, String> {
         self.send_within(self.limit, method, target, headers, body).await
     }
 
-    /// The same with a time of its own, for what waits at the server.
+    /// The same with another timeout, for a request that waits at the server.
     ///
     /// # Errors
     /// As `send`.
@@ -126,7 +124,7 @@ impl Wire {
         self.out.extend_from_slice(body);
         let why = match timeout(limit, self.exchange()).await {
             Ok(Ok(answer)) if answer.status != 503 => return Ok(answer),
-            // A node that cannot serve now says so itself; another one may.
+            // This node cannot serve now; another one may.
             Ok(Ok(answer)) => format!("503: {}", String::from_utf8_lossy(&answer.body)),
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {limit:?}"),
@@ -160,7 +158,7 @@ impl Wire {
         }
         let body = self.read[head.bytes..head.bytes + head.length].to_vec();
         if !head.closes {
-            // Only a connection whose answer was read to its end is used again.
+            // Reuses the connection only after reading the whole answer.
             self.stream = Some(stream);
         }
         Ok(WireAnswer { status: head.status, body })
@@ -175,17 +173,18 @@ impl Wire {
     }
 }
 
-/// The head, as soon as it is whole.
+/// The head, once it is complete.
 fn head(read: &[u8]) -> io::Result<Option<Head>> {
     let wrong = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidData, why.to_owned()));
     let Some(end) = read.windows(4).position(|bytes| bytes == b"\r\n\r\n") else {
-        return if read.len() > HEAD_BYTES_MAX { wrong("the head of the answer has no end") } else { Ok(None) };
+        return if read.len() > HEAD_BYTES_MAX { wrong("the head of the answer is too long") } else { Ok(None) };
     };
     let text = String::from_utf8_lossy(&read[..end]);
     let mut lines = text.split("\r\n");
     let status = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok());
     let Some(status) = status else { return wrong("the answer is not HTTP/1.1") };
-    let (mut length, mut closes) = (None, false);
+    let mut length = None;
+    let mut closes = false;
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         if name.eq_ignore_ascii_case("content-length") {
             length = value.trim().parse::<usize>().ok();
@@ -196,7 +195,7 @@ fn head(read: &[u8]) -> io::Result<Option<Head>> {
     match length.or((status == 204 || status == 304).then_some(0)) {
         Some(length) if length <= BODY_BYTES_MAX => Ok(Some(Head { bytes: end + 4, status, length, closes })),
         Some(_) => wrong("the answer is too long"),
-        None => wrong("the answer does not say how long it is"),
+        None => wrong("the answer has no content-length"),
     }
 }
 
@@ -205,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_is_read_when_it_is_whole() {
+    fn a_head_is_parsed_once_it_is_complete() {
         let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nx: y\r\n\r\nabc";
         assert_eq!(head(whole).unwrap(), Some(Head { bytes: whole.len() - 3, status: 200, length: 3, closes: false }));
         assert_eq!(head(&whole[..40]).unwrap(), None);
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_whose_end_is_not_known_is_none() {
+    fn an_answer_of_unknown_length_is_an_error() {
         for wrong in ["HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n", "SSH-2.0\r\n\r\n"] {
             assert!(head(wrong.as_bytes()).is_err(), "{wrong}");
         }

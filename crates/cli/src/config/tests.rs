@@ -1,4 +1,4 @@
-//! Tests of `config`.
+//! Tests of how the configuration is resolved and checked.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn flags() -> ServeArgs {
     }
 }
 
-/// A node that listens there for the other nodes.
+/// How a node with this peer address authenticates the others.
 fn peers_at(address: &str, key: Option<&str>, insecure: bool) -> Result<PeerTrust, ConfigError> {
     let peer_listen = Some(address.to_owned());
     let args = ServeArgs { peer_listen, peer_key_file: key.map(PathBuf::from), insecure, ..flags() };
@@ -57,14 +57,14 @@ fn the_configuration_file_can_name_the_peer_key() {
 }
 
 #[test]
-fn own_addresses_come_from_the_own_member() {
+fn listen_addresses_default_to_those_of_the_nodes_member() {
     let config = ServeConfig::resolve(flags()).unwrap();
     assert_eq!((config.listen.as_str(), config.peer_listen.as_str()), ("a:7171", "a:7271"));
     assert_eq!(config.log, LOG_DEFAULT);
 }
 
 #[test]
-fn a_flag_goes_before_the_file_and_the_file_before_the_default() {
+fn flags_override_the_file_and_the_file_overrides_defaults() {
     let config =
         with_file(FILE, ServeArgs { id: Some(2), listen: Some("[::]:2".to_owned()), insecure: true, ..ServeArgs::default() })
             .unwrap();
@@ -75,7 +75,7 @@ fn a_flag_goes_before_the_file_and_the_file_before_the_default() {
 }
 
 #[test]
-fn an_unknown_name_in_the_file_is_refused_with_a_suggestion() {
+fn an_unknown_key_in_the_file_is_refused_with_a_suggestion() {
     for (key, suggestion) in [
         ("idd", "did you mean `id`?"),
         ("peer_listen", "did you mean `peer-listen`?"),
@@ -84,7 +84,7 @@ fn an_unknown_name_in_the_file_is_refused_with_a_suggestion() {
         ("peer", "did you mean `peer-listen`?"),
         (
             "replication",
-            "the names are id, data, member, listen, peer-listen, listen-status, allowed-host, peer-key-file, insecure, \
+            "the valid keys are id, data, member, listen, peer-listen, listen-status, allowed-host, peer-key-file, insecure, \
              connections-max, connections-per-address-max, event-ring-bytes, state-bytes-max, log, admin-token-file",
         ),
     ] {
@@ -94,7 +94,7 @@ fn an_unknown_name_in_the_file_is_refused_with_a_suggestion() {
 }
 
 #[test]
-fn a_file_with_a_wrong_type_says_where() {
+fn an_error_in_the_file_names_its_line() {
     let text = complaint(with_file("id = \"one\"\n", flags()));
     assert!(text.contains("line 1") && text.contains("integer") || text.contains("u64"), "{text}");
     assert!(complaint(with_file("id = = 1\n", flags())).contains("line 1"));
@@ -104,7 +104,7 @@ fn a_file_with_a_wrong_type_says_where() {
 }
 
 #[test]
-fn what_is_missing_is_named_with_the_ways_to_give_it() {
+fn a_missing_value_is_named_with_its_flag_and_variable() {
     let text = complaint(ServeConfig::resolve(ServeArgs { id: None, ..flags() }));
     assert!(text.contains("--id N") && text.contains("FAIRHOLD_ID"), "{text}");
     let text = complaint(ServeConfig::resolve(ServeArgs { data: None, ..flags() }));
@@ -123,7 +123,7 @@ fn a_bad_address_or_filter_is_refused_before_anything_starts() {
 }
 
 #[test]
-fn a_host_has_no_scheme_port_or_path() {
+fn an_allowed_host_has_no_scheme_port_or_path() {
     let hosts = |hosts: &[&str]| {
         let allowed_host = hosts.iter().map(|host| (*host).to_owned()).collect();
         ServeConfig::resolve(ServeArgs { allowed_host, ..flags() })
@@ -139,7 +139,7 @@ fn a_host_has_no_scheme_port_or_path() {
 }
 
 #[test]
-fn an_eighth_of_all_connections_may_come_from_one_address_where_nothing_else_is_said() {
+fn by_default_one_address_may_have_an_eighth_of_all_connections() {
     let limits = |all, per_address| {
         let args = ServeArgs { connections_max: all, connections_per_address_max: per_address, ..flags() };
         let config = ServeConfig::resolve_within(MemoryPlan::of_a_large_node(), args);
@@ -156,7 +156,7 @@ fn an_eighth_of_all_connections_may_come_from_one_address_where_nothing_else_is_
 }
 
 #[test]
-fn a_node_with_little_memory_takes_less_where_nothing_else_is_said() {
+fn the_defaults_of_a_node_with_little_memory_are_lower() {
     let small = ServeConfig::resolve_within(MemoryPlan::of(1 << 30), flags()).unwrap();
     assert_eq!((small.limits.connections, small.limits.per_address), (4_096, 512));
     assert_eq!((small.limits.body_bytes, small.limits.answer_bytes), (64 << 20, 64 << 20));
@@ -164,7 +164,7 @@ fn a_node_with_little_memory_takes_less_where_nothing_else_is_said() {
 }
 
 #[test]
-fn a_ring_has_a_least_size() {
+fn an_event_ring_has_a_minimum_size() {
     let ring = |bytes| ServeConfig::resolve(ServeArgs { event_ring_bytes: bytes, ..flags() });
     assert_eq!(ring(Some(EVENT_RING_BYTES_MIN)).unwrap().event_ring_bytes, EVENT_RING_BYTES_MIN);
     assert!(complaint(ring(Some(EVENT_RING_BYTES_MIN - 1))).contains("the minimum is 65536"));
@@ -173,7 +173,7 @@ fn a_ring_has_a_least_size() {
 }
 
 #[test]
-fn a_state_has_a_least_size() {
+fn the_state_budget_has_a_minimum() {
     let state = |bytes| ServeConfig::resolve(ServeArgs { state_bytes_max: bytes, ..flags() });
     assert_eq!(state(Some(STATE_BYTES_MIN)).unwrap().state_bytes_max, STATE_BYTES_MIN);
     assert!(complaint(state(Some(STATE_BYTES_MIN - 1))).contains("the minimum is 1048576"));

@@ -1,6 +1,6 @@
-//! What the demo's clients saw: when they were granted, and how long a lock was free although somebody wanted it.
+//! What the demo's clients measure: when they got a lock, and how long a lock was free although a client wanted it.
 
-use super::look::DemoFrame;
+use super::frame::DemoFrame;
 use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -8,52 +8,52 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// How many of the last grants are kept.
+/// How many of the last grants to keep.
 const LAST_GRANTS: usize = 5;
 
-/// All clients write on it, the view reads it.
+/// The records of all locks. The clients write them, and the view reads them.
 #[derive(Debug)]
 pub(super) struct Board {
     locks: Mutex<BTreeMap<&'static str, Record>>,
 }
 
-/// What is known of one lock.
+/// The record of one lock.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Record {
-    /// The last grants, the newest first.
+    /// The last grants, newest first.
     pub(super) last: VecDeque<DemoGrant>,
-    /// How many there were.
+    /// The number of grants so far.
     pub(super) grants: u64,
-    /// The last time that it was free while a client waited, and the longest.
+    /// How long it was last free while a client waited, and the longest such time.
     pub(super) free: Option<(Duration, Duration)>,
-    /// Since when it is free, as far as a client knows.
+    /// When a client released it; none once it is held again.
     released: Option<Instant>,
-    /// A holder that is none of the demo's clients, and since when it was seen.
-    guest: Option<(u64, Instant)>,
+    /// The token of a holder outside the demo, and when it was first seen.
+    outsider: Option<(u64, Instant)>,
 }
 
 /// One grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DemoGrant {
-    /// To whom.
+    /// The client.
     pub(super) owner: &'static str,
     /// Its token.
     pub(super) token: u64,
-    /// When the client knew of it.
+    /// When the client learned of it.
     pub(super) at: Instant,
 }
 
 impl Board {
-    /// Nothing was granted yet.
+    /// Records without grants.
     pub(super) fn new(locks: &[&'static str]) -> Board {
         Board { locks: Mutex::new(locks.iter().map(|lock| (*lock, Record::default())).collect()) }
     }
 
-    /// A client that has been waiting since `asked` got the lock.
-    pub(super) fn granted(&self, lock: &'static str, grant: DemoGrant, asked: Instant) {
+    /// A client that had waited since `requested_at` got the lock.
+    pub(super) fn granted(&self, lock: &'static str, grant: DemoGrant, requested_at: Instant) {
         self.with(lock, |record| {
             if let Some(released) = record.released.take() {
-                let free = grant.at.saturating_duration_since(released.max(asked));
+                let free = grant.at.saturating_duration_since(released.max(requested_at));
                 let longest = record.free.map_or(free, |(_, longest)| longest.max(free));
                 record.free = Some((free, longest));
             }
@@ -68,29 +68,29 @@ impl Board {
         self.with(lock, |record| record.released = Some(at));
     }
 
-    /// Takes notice of holders that are none of the demo's clients: while one holds, the lock is not free.
-    pub(super) fn compare(&self, look: &DemoFrame) {
-        for (lock, seen) in &look.locks {
+    /// Looks for holders outside the demo: while one of them holds the lock, it is not free.
+    pub(super) fn compare(&self, frame: &DemoFrame) {
+        for (lock, seen) in &frame.locks {
             let token = seen.as_ref().and_then(|seen| seen.holder.as_ref()).map(|holder| (holder.token, holder.owner.as_str()));
             self.with(lock, |record| match token {
                 Some((token, owner)) if !super::names::CLIENTS.contains(&owner) => {
                     record.released = None;
-                    if record.guest.is_none_or(|(known, _)| known != token) {
-                        record.guest = Some((token, Instant::now()));
+                    if record.outsider.is_none_or(|(known, _)| known != token) {
+                        record.outsider = Some((token, Instant::now()));
                     }
                 }
-                Some(_) | None => record.guest = None,
+                Some(_) | None => record.outsider = None,
             });
         }
     }
 
-    /// What is known of a lock.
+    /// The record of a lock.
     pub(super) fn record(&self, lock: &str) -> Record {
         let locks = self.locks.lock();
         locks.get(lock).cloned().unwrap_or_default()
     }
 
-    /// How many grants there were in all.
+    /// The number of grants of all locks.
     pub(super) fn grants(&self) -> u64 {
         self.locks.lock().values().map(|record| record.grants).sum()
     }
@@ -103,18 +103,18 @@ impl Board {
 }
 
 impl Record {
-    /// Since when the grant with this token is held, as far as somebody here saw it begin.
+    /// For how long the grant with this token is held, if a client or the view saw its start.
     pub(super) fn held_for(&self, token: u64) -> Option<Duration> {
         let ours = self.last.iter().find(|grant| grant.token == token).map(|grant| grant.at);
-        let guest = self.guest.filter(|(guest, _)| *guest == token).map(|(_, at)| at);
-        ours.or(guest).map(|at| at.elapsed())
+        let outsider = self.outsider.filter(|(outsider, _)| *outsider == token).map(|(_, at)| at);
+        ours.or(outsider).map(|at| at.elapsed())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        super::look::{DemoHolder, LockLook},
+        super::frame::{DemoHolder, DemoQueue},
         *,
     };
 
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_free_from_its_release_or_from_the_next_wish_on() {
+    fn a_lock_counts_as_free_from_its_release_or_from_the_next_request() {
         let (board, start) = (Board::new(&[LOCK]), Instant::now());
         board.granted(LOCK, grant("alice", 1, after(start, 0)), start);
         assert_eq!(board.record(LOCK).free, None);
@@ -154,12 +154,12 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_holds_so_the_lock_was_not_free() {
+    fn a_lock_held_by_an_outsider_does_not_count_as_free() {
         let (board, start) = (Board::new(&[LOCK]), Instant::now());
         board.granted(LOCK, grant("alice", 1, start), start);
         board.released(LOCK, start);
         let holder = DemoHolder { owner: "curl".to_owned(), token: 2 };
-        let seen = LockLook { holder: Some(holder), waiting: vec![] };
+        let seen = DemoQueue { holder: Some(holder), waiting: vec![] };
         board.compare(&DemoFrame { nodes: vec![], locks: vec![(LOCK, Some(seen))] });
         assert!(board.record(LOCK).held_for(2).is_some() && board.record(LOCK).held_for(3).is_none());
         board.granted(LOCK, grant("bob", 3, after(start, 5_000)), start);

@@ -1,89 +1,71 @@
-//! One picture on a terminal, drawn over the one before: never wider and never higher than the terminal is.
+//! The layout of the demo's live view: never wider or higher than the terminal.
 
-use std::io;
+use ratatui::{Frame, style::Style, text::Line, widgets::Paragraph};
 
-/// The cursor goes home and is hidden.
-const BEGIN: &str = "\x1b[?25l\x1b[H";
-/// What is left of an older line goes.
-const LINE_END: &str = "\x1b[K\r\n";
-/// What is left below goes.
-const END: &str = "\x1b[K\x1b[J";
-/// Empties the terminal.
-pub(super) const CLEAR: &str = "\x1b[2J";
-/// Shows the cursor again, at the start of a line.
-pub(super) const LEAVE: &str = "\r\n\x1b[?25h";
-/// What a terminal is taken for that does not say.
-const SIZE_DEFAULT: ScreenSize = ScreenSize { columns: 80, rows: 24 };
-
-/// Columns and rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ScreenSize {
-    pub(super) columns: usize,
-    pub(super) rows: usize,
+/// Draws the view. Rows of nodes that are down are reversed, as in `fairhold top`.
+pub(super) fn draw(frame: &mut Frame<'_>, top: &[String], bottom: &[String]) {
+    let area = frame.area();
+    let rows = rows(top, bottom, area.width.into(), area.height.into());
+    let styled = rows.into_iter().enumerate().map(|(index, row)| {
+        let style = if index == 0 {
+            Style::new().bold()
+        } else if row.contains(" DOWN ") {
+            Style::new().reversed()
+        } else {
+            Style::new()
+        };
+        Line::styled(row, style)
+    });
+    frame.render_widget(Paragraph::new(styled.collect::<Vec<_>>()), area);
 }
 
-impl ScreenSize {
-    /// Of the terminal at standard output, as it is now.
-    pub(super) fn now() -> ScreenSize {
-        let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
-        let size = size.map(|size| ScreenSize { columns: size.ws_col.into(), rows: size.ws_row.into() });
-        size.filter(|size| size.columns > 0 && size.rows > 0).unwrap_or(SIZE_DEFAULT)
-    }
-}
-
-/// The picture: `top` is cut at the right edge, `bottom` goes on in the next row, so that a command in it can be copied whole.
-/// What does not fit below is left out from the end.
-pub(super) fn picture(top: &[String], bottom: &[String], size: ScreenSize) -> String {
-    let cut = top.iter().map(|line| line.chars().take(size.columns).collect::<String>());
-    let mut rows: Vec<String> = cut.collect();
+/// The rows of the screen. Lines of `top` are cut at the right edge. Lines of `bottom` continue in the next row, so that a
+/// command in them can be copied whole; those that do not fit are left out whole, from the end.
+fn rows(top: &[String], bottom: &[String], columns: usize, height: usize) -> Vec<String> {
+    let columns = columns.max(1);
+    let mut rows: Vec<String> = top.iter().map(|line| line.chars().take(columns).collect()).collect();
     for line in bottom {
         let letters: Vec<char> = line.chars().collect();
-        let parts: Vec<String> = letters.chunks(size.columns).map(|part| part.iter().collect()).collect();
-        // A command that is shown in part is worse than none.
-        if rows.len() + parts.len().max(1) > size.rows {
+        let parts: Vec<String> = letters.chunks(columns).map(|part| part.iter().collect()).collect();
+        // Part of a command is worse than no command.
+        if rows.len() + parts.len().max(1) > height {
             break;
         }
         rows.extend(if parts.is_empty() { vec![String::new()] } else { parts });
     }
-    rows.truncate(size.rows);
-    let mut text = BEGIN.to_owned();
-    for (index, row) in rows.iter().enumerate() {
-        text.push_str(row);
-        let is_full = row.chars().count() == size.columns;
-        let is_last = index + 1 == rows.len();
-        match (is_last, is_full) {
-            (false, false) => text.push_str(LINE_END),
-            // Nothing older is left on it, and erasing would take its last letter.
-            (false, true) => text.push_str("\r\n"),
-            (true, false) => text.push_str(END),
-            (true, true) => {}
-        }
-    }
-    text
+    rows.truncate(height);
+    rows
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ratatui::{Terminal, backend::TestBackend};
 
     fn lines(lines: &[&str]) -> Vec<String> {
         lines.iter().map(|line| (*line).to_owned()).collect()
     }
 
-    fn rows(top: &[&str], bottom: &[&str], columns: usize, rows: usize) -> Vec<String> {
-        let picture = picture(&lines(top), &lines(bottom), ScreenSize { columns, rows });
-        let plain = ["\x1b[?25l", "\x1b[H", "\x1b[K", "\x1b[J"].iter().fold(picture, |text, code| text.replace(code, ""));
-        plain.split("\r\n").map(str::to_owned).collect()
+    #[test]
+    fn long_lines_are_cut_at_the_top_and_wrapped_at_the_bottom() {
+        let rows = rows(&lines(&["abcdef", "é"]), &lines(&["", "curl 1"]), 4, 9);
+        assert_eq!(rows, ["abcd", "é", "", "curl", " 1"]);
     }
 
     #[test]
-    fn what_is_too_wide_is_cut_above_and_goes_on_below() {
-        assert_eq!(rows(&["abcdef", "é"], &["", "curl 1"], 4, 9), ["abcd", "é", "", "curl", " 1"]);
+    fn lines_that_do_not_fit_are_left_out_whole_from_the_end() {
+        let bottom = lines(&["", "curl 1", "c"]);
+        assert_eq!(rows(&lines(&["a", "b"]), &bottom, 4, 4), ["a", "b", ""]);
+        assert_eq!(rows(&lines(&["a", "b", "c"]), &lines(&["d"]), 4, 2), ["a", "b"]);
     }
 
     #[test]
-    fn what_is_too_high_is_left_out_whole_from_the_end() {
-        assert_eq!(rows(&["a", "b"], &["", "curl 1", "c"], 4, 4), ["a", "b", ""]);
-        assert_eq!(rows(&["a", "b", "c"], &["d"], 4, 2), ["a", "b"]);
+    fn the_view_fits_on_every_terminal() {
+        let (top, bottom) = (lines(&["title", "  1  -  DOWN  -  http://127.0.0.1:7171"]), lines(&["", "kill -9 4711"]));
+        for (columns, height) in [(1, 1), (20, 5), (80, 24)] {
+            let mut terminal = Terminal::new(TestBackend::new(columns, height)).unwrap();
+            terminal.draw(|frame| draw(frame, &top, &bottom)).unwrap();
+            assert!(columns < 80 || terminal.backend().to_string().contains("kill -9 4711"));
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Where the nodes of `dev` keep their data.
+//! The data directory of `dev`.
 
 use super::error::DevError;
 use fairhold_types::NodeId;
@@ -13,7 +13,7 @@ use std::{
 /// The file with the nodes' peer key.
 const KEY_FILE: &str = "peer.key";
 
-/// The directory above the nodes' own.
+/// The parent of the nodes' data directories.
 #[derive(Debug)]
 pub(super) struct Data {
     path: PathBuf,
@@ -21,7 +21,7 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// Makes it: the one that is named, else a new temporary one that only this user can read.
+    /// Creates the given directory, or a temporary one that only this user can read.
     pub(super) fn prepare(named: Option<&Path>) -> Result<Data, DevError> {
         let (path, made) = match named {
             Some(path) => (path.to_owned(), fs::create_dir_all(path)),
@@ -35,17 +35,16 @@ impl Data {
         Ok(Data { path, temporary: named.is_none() })
     }
 
-    /// Which it is.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it goes away at the end.
+    /// Whether it is removed at the end.
     pub(super) fn is_temporary(&self) -> bool {
         self.temporary
     }
 
-    /// Where a node's log lines go while the live view has the terminal.
+    /// The file for a node's log lines while the live view uses the terminal.
     pub(super) fn log_file(&self, node: NodeId) -> PathBuf {
         self.path.join(format!("node-{node}.log"))
     }
@@ -64,12 +63,12 @@ impl Data {
         if self.temporary
             && let Err(error) = fs::remove_dir_all(&self.path)
         {
-            eprintln!("dev: {} was not removed: {error}", self.path.display());
+            eprintln!("dev: cannot remove {}: {error}", self.path.display());
         }
     }
 }
 
-/// Only this user can read the file from its first byte on, and the file appears only when it is complete.
+/// Writes a new key. Only this user can ever read the file, and it appears only when it is complete.
 fn write_key(file: &Path) -> io::Result<()> {
     let mut line = String::new();
     for byte in rand::random::<[u8; 32]>() {
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_temporary_directory_goes_away_and_a_named_one_stays() {
+    fn a_temporary_directory_is_removed_and_a_given_one_stays() {
         let temporary = Data::prepare(None).unwrap();
         fs::write(temporary.log_file(1), "x").unwrap();
         temporary.remove_if_temporary();
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_is_named() {
+    fn a_directory_that_cannot_be_created_is_named() {
         let error = Data::prepare(Some(Path::new("/dev/null/x"))).unwrap_err();
         assert!(error.to_string().contains("/dev/null/x cannot be used"), "{error}");
     }

@@ -1,13 +1,13 @@
-//! Which node listens where, and what is said about it on stdout.
+//! The ports of the nodes, and the lines about them on stdout.
 
 use fairhold_types::NodeId;
 use std::{ffi::OsString, path::Path};
 
-/// Peer ports are this much above client ports.
+/// A node's peer port is this much higher than its client port.
 const PEER_PORT_OFFSET: u16 = 100;
-/// The port that commands use by themselves.
+/// The port that commands use by default.
 const DEFAULT_PORT: u16 = 7171;
-/// Nobody outside this machine is meant to reach the nodes.
+/// Only this machine can reach the nodes.
 const HOST: &str = "127.0.0.1";
 
 /// The nodes of a cluster on this machine.
@@ -16,7 +16,7 @@ pub(crate) struct DevPlan {
     nodes: Vec<PlannedNode>,
 }
 
-/// One of them.
+/// One node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlannedNode {
     id: NodeId,
@@ -24,7 +24,7 @@ pub(crate) struct PlannedNode {
     peer_port: u16,
 }
 
-/// The ports do not exist.
+/// A port would exceed 65535.
 #[derive(Debug, thiserror::Error)]
 #[error("--port {port} is too high for {nodes} nodes: their peer ports are 100 higher, so the highest value is {most}")]
 pub(crate) struct PlanError {
@@ -34,7 +34,7 @@ pub(crate) struct PlanError {
 }
 
 impl DevPlan {
-    /// Nodes 1, 2, … from this port on.
+    /// Nodes 1, 2, … with client ports from `port` on.
     pub(crate) fn new(nodes: u16, port: u16) -> Result<DevPlan, PlanError> {
         let most = u16::MAX - PEER_PORT_OFFSET - (nodes - 1);
         if port > most {
@@ -48,17 +48,17 @@ impl DevPlan {
         Ok(DevPlan { nodes: (0..nodes).map(node).collect() })
     }
 
-    /// All of them, in the order of their numbers.
+    /// All nodes, by number.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &PlannedNode> {
         self.nodes.iter()
     }
 
-    /// Where clients reach them, by number.
+    /// The URLs for clients, by number.
     pub(crate) fn urls(&self) -> Vec<(NodeId, String)> {
         self.nodes.iter().map(|node| (node.id, node.url())).collect()
     }
 
-    /// What a node's process is started with.
+    /// The arguments of a node's process.
     pub(crate) fn serve_args(&self, node: &PlannedNode, data: &Path, peer_key: &Path) -> Vec<OsString> {
         let mut args: Vec<OsString> = vec!["serve".into(), "--exit-with-parent".into()];
         args.extend(["--peer-key-file".into(), peer_key.into()]);
@@ -71,27 +71,28 @@ impl DevPlan {
         args
     }
 
-    /// Said when a node's process was started.
+    /// The line for a node whose process has started.
     pub(crate) fn node_line(&self, id: NodeId, pid: u32) -> String {
         let url = self.nodes.iter().find(|node| node.id == id).map(PlannedNode::url).unwrap_or_default();
         format!("node {id} pid {pid} {url}\n")
     }
 
-    /// What to try next, for a person: said once, when all nodes are ready.
+    /// What to try next, for a person: printed once, when all nodes are ready.
     pub(crate) fn next_steps(&self) -> String {
         let urls: Vec<&PlannedNode> = self.nodes.iter().collect();
-        let (first, last) = (urls[0].url(), urls[urls.len() - 1].url());
+        let first = urls[0].url();
+        let last = urls[urls.len() - 1].url();
         let here = if self.nodes[0].client_port == DEFAULT_PORT { String::new() } else { format!(" -e {first}") };
         format!(
             "dev: ready. In another terminal:\n\
              dev:   curl -X POST '{first}/v1/locks/deploy?ttl=2m'       # take a lock\n\
-             dev:   curl {last}/v1/locks/deploy/queue            # who holds it, who waits: any node knows\n\
+             dev:   curl {last}/v1/locks/deploy/queue            # holder and waiters, from any node\n\
              dev:   fairhold lock deploy{here} -- echo hello    # run a command under it (queues until it is free)\n\
              dev: then: fairhold top{here}; fairhold doctor{here}; kill -9 the pid of a node; {first}/ in a browser\n"
         )
     }
 
-    /// Said once, when all nodes are ready.
+    /// The line for a cluster whose nodes are all ready.
     pub(crate) fn ready_line(&self) -> String {
         let urls: Vec<String> = self.nodes.iter().map(PlannedNode::url).collect();
         format!("ready {}\n", urls.join(" "))
@@ -104,17 +105,17 @@ impl PlannedNode {
         self.id
     }
 
-    /// Where clients reach it.
+    /// Its URL for clients.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.client_address())
     }
 
-    /// Where it listens for clients.
+    /// The address at which it listens for clients.
     pub(crate) fn client_address(&self) -> String {
         format!("{HOST}:{}", self.client_port)
     }
 
-    /// Where it listens for the other nodes.
+    /// The address at which it listens for the other nodes.
     pub(crate) fn peer_address(&self) -> String {
         format!("{HOST}:{}", self.peer_port)
     }
@@ -130,7 +131,7 @@ mod tests {
     use clap::Parser;
 
     #[test]
-    fn the_lines_on_stdout_are_those_of_the_contract() {
+    fn the_lines_on_stdout_are_stable() {
         let plan = DevPlan::new(3, 7171).unwrap();
         assert_eq!(plan.node_line(2, 4711), "node 2 pid 4711 http://127.0.0.1:7172\n");
         assert_eq!(plan.ready_line(), "ready http://127.0.0.1:7171 http://127.0.0.1:7172 http://127.0.0.1:7173\n");
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_started_in_a_way_that_it_understands() {
+    fn serve_accepts_the_arguments_of_a_node() {
         let plan = DevPlan::new(3, 7171).unwrap();
         for node in plan.nodes() {
             let line =
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_that_do_not_exist_are_refused() {
+    fn ports_above_65535_are_refused() {
         assert!(DevPlan::new(3, 65_433).is_ok());
         assert!(DevPlan::new(3, 65_434).unwrap_err().to_string().contains("the highest value is 65433"));
         assert!(DevPlan::new(5, 65_535).is_err());

@@ -1,11 +1,11 @@
-//! Whether the cluster is ready: every node says so.
+//! Waits until every node is ready.
 
 use super::DevPlan;
 use fairhold_types::text::harmless;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How often the nodes are asked.
+/// The polling interval.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 /// How long one answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ async fn answer(request: reqwest::RequestBuilder) -> Result<(), String> {
     match request.send().await {
         Ok(answer) if answer.status() == reqwest::StatusCode::OK => Ok(()),
         Ok(answer) => Err(answer.status().to_string()),
-        Err(error) if error.is_connect() => Err("does not listen yet".to_owned()),
+        Err(error) if error.is_connect() => Err("not listening yet".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -1,13 +1,12 @@
 //! The options of `doctor`.
 
-/// What `doctor` was told.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 nothing failed (there may be warnings), 1 something failed, 69 nothing answered.
 
 Example:
   fairhold doctor -e http://n1:7171,http://n2:7171,http://n3:7171")]
 pub(crate) struct DoctorArgs {
-    /// A node's URL for clients; one is enough to find the others, but with all of them doctor can tell you more
+    /// Check the cluster of the node at this URL; pass all nodes to learn more about unreachable ones
     #[arg(
         short,
         long,
@@ -18,16 +17,16 @@ pub(crate) struct DoctorArgs {
     )]
     pub(crate) endpoint: Vec<String>,
 
-    /// How long a node may take to answer
+    /// Wait at most this long for each node
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = fairhold_types::duration::parse)]
     pub(crate) timeout: std::time::Duration,
 
-    /// The output format
+    /// Print in this format
     #[arg(short, long, value_enum, default_value_t = DoctorOutput::Table)]
     pub(crate) output: DoctorOutput,
 }
 
-/// How `doctor` writes.
+/// The output formats of `doctor`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum DoctorOutput {
     /// Lines for people

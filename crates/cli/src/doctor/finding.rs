@@ -1,25 +1,24 @@
-//! One finding of the doctor, and how bad it is.
+//! One finding of the doctor, and its grade.
 
 use serde::Serialize;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Grade {
-    /// It is well.
+    /// No problem.
     Ok,
-    /// It works, and will not for ever, or misleads.
+    /// It works, but may fail later, or misleads people.
     Warn,
-    /// It does not work, or one more failure ends the service.
+    /// It does not work, or one more failure stops the service.
     Fail,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    /// How bad it is.
     pub(super) grade: Grade,
-    /// What was looked at, by a name that stays the same.
+    /// The stable name of the check.
     pub(super) check: &'static str,
     /// What was seen.
     pub(super) seen: String,
@@ -40,7 +39,7 @@ pub(super) fn fail(check: &'static str, seen: impl Into<String>, advice: impl In
     Finding { grade: Grade::Fail, check, seen: seen.into(), advice: Some(advice.into()) }
 }
 
-/// The worst of all.
+/// The worst grade.
 pub(super) fn worst(findings: &[Finding]) -> Grade {
     findings.iter().map(|finding| finding.grade).max().unwrap_or(Grade::Ok)
 }

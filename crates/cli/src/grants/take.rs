@@ -1,30 +1,29 @@
-//! `fairhold grants take`: one request for a grant, with all that it can say.
+//! `fairhold grants take`: one acquire request with all its options.
 
 use crate::remote::{self, ApiRequest, Failure, request::encode};
 use clap::value_parser;
+use fairhold_client::Method;
 use fairhold_types::duration;
-use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 const AFTER_HELP: &str = "\
-The first column is the grant's secret id: use it to renew, upgrade and release. The grant ends after --ttl unless you renew it.
-Exit code 75: it was not acquired, and you are not in the queue.
+The first column is the grant's secret id: use it to renew, upgrade and release. The grant expires after --ttl unless you
+renew it. Exit code 75: it was not acquired, and you are not in the queue.
 
 Examples:
-  fairhold grants take deploy --wait 1m                          in line, for at most a minute
-  fairhold grants take deploy --respond-async                    a place in the queue; then: grants show ID --wait 10m
+  fairhold grants take deploy --wait 1m                          wait in the queue for at most a minute
+  fairhold grants take deploy --respond-async                    keep a place in the queue; then: grants show ID --wait 10m
   fairhold grants take table --shared                            together with other readers
   fairhold grants take gpu --limit 4 --permits 2                 two of four permits
-  fairhold grants take orders --and-shared stock                 both or neither, in one step
-  fairhold grants take primary --value http://10.0.0.7:8080      stand for an election
+  fairhold grants take orders --and-shared stock                 both locks or neither, in one step
+  fairhold grants take primary --value http://10.0.0.7:8080      campaign in an election
   fairhold grants take deploy --session 5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e --owner ci-7 --reentrant";
 
-/// What `grants take` was told.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct TakeArgs {
-    /// The lock's name; several names are acquired in one step, all or none
+    /// Name of the lock; several names are acquired in one step, all or none
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 
@@ -32,11 +31,11 @@ pub(super) struct TakeArgs {
     #[arg(long, value_name = "NAME")]
     and_shared: Vec<String>,
 
-    /// Wait in the queue for at most this long [default: do not wait]
+    /// Wait in the queue for at most this long [default: 0s]
     #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
     wait: Option<Duration>,
 
-    /// If the lock is not free, answer at once and keep the place in the queue for --ttl, or as long as the session lives
+    /// Return at once with a place in the queue, which lasts for --ttl or as long as the session
     #[arg(long)]
     respond_async: bool,
 
@@ -44,58 +43,58 @@ pub(super) struct TakeArgs {
     #[arg(short, long)]
     shared: bool,
 
-    /// How many permits the lock has in total: the first request that names a number sets it
+    /// Set the number of permits of the lock, at least 1; the first request that passes it decides
     #[arg(short, long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     limit: Option<u32>,
 
-    /// How many permits to take [default: 1]
+    /// Take this many permits, at least 1 [default: 1]
     #[arg(short, long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     permits: Option<u32>,
 
-    /// Stand for an election, with this value for everybody to see once you lead
+    /// Campaign in an election, with this public value while you lead
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["shared", "and_shared", "limit", "permits", "reentrant"])]
     value: Option<String>,
 
-    /// How long the grant lives without a renewal [default: 30s]
+    /// Expire after this long without a renewal [default: 30s]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, conflicts_with = "session")]
     ttl: Option<Duration>,
 
-    /// The session to own the grant: then you keep the session alive instead of renewing the grant
+    /// Let this session own the grant: you keep the session alive instead of renewing the grant
     #[arg(long, value_name = "ID")]
     session: Option<String>,
 
-    /// Your name, for people who look at the queue [default: fairhold and your address]
+    /// Show this name to people who look at the queue [default: fairhold and your address]
     #[arg(long, value_name = "TEXT")]
     owner: Option<String>,
 
-    /// If the same --owner of the same --session already holds it: one more hold of the same grant. Release each hold by its own
-    /// id
+    /// Add a hold if the same --owner of the same --session already holds the lock
+    ///
+    /// The new hold belongs to the same grant. Release each hold by its own id.
     #[arg(long, requires = "session", requires = "owner")]
     reentrant: bool,
 
-    /// Go before waiters of lower priority
+    /// Queue ahead of waiters with a lower priority [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     priority: Option<i32>,
 
-    /// How long the lock stays blocked if you stop renewing it
+    /// Block the lock for this long if the grant expires [default: 0s]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     lock_delay: Option<Duration>,
 
-    /// The longest time that you may hold it
+    /// Hold the lock for at most this long
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     max_hold: Option<Duration>,
 
-    /// A key and a value for people who look at the queue; repeatable
+    /// Show this key and value to people who look at the queue; repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = remote::pair)]
     meta: Vec<(String, String)>,
 
-    /// Repeat an earlier request with this key (a ULID or UUIDv7), which is the grant's id: you get the same grant
+    /// Repeat an earlier request by its key, a ULID or UUIDv7, which is the grant's id
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 }
 
 impl TakeArgs {
-    /// The request.
     pub(super) fn request(&self) -> Result<ApiRequest, Failure> {
         let mut body = self.common();
         let several = self.names.len() + self.and_shared.len() > 1;
@@ -126,7 +125,7 @@ impl TakeArgs {
         Ok(request.json(&Value::Object(body)))
     }
 
-    /// What all that can be taken have in common.
+    /// The options that apply to every kind of acquire.
     fn common(&self) -> Map<String, Value> {
         let mut body = Map::new();
         let mut add = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));

@@ -1,5 +1,5 @@
-//! The messages between `fairhold lock` and its supervisor over a socket. The socket also tells each that the other lives: it
-//! closes when the process at its other end ends, for any reason.
+//! The messages between `fairhold lock` and its supervisor over a socket. The socket also tells each that the other
+//! lives: it closes when the process at its other end ends, for any reason.
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -27,9 +27,9 @@ const INPUT: u8 = b'i';
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum SupervisorOrder {
-    /// The lock is surely held until this time since boot, in milliseconds. Shortly before it, the supervisor stops the command
-    /// without a further order.
-    BelieveUntil(u64),
+    /// The lock is certainly held until this time since boot, in milliseconds. Shortly before it, the supervisor stops
+    /// the command without a further order.
+    HeldUntil(u64),
     /// Pass this signal on to the process group.
     Signal(i32),
     /// Stop the group: SIGTERM, and SIGKILL after this many milliseconds.
@@ -105,15 +105,15 @@ impl Channel {
         Ok(Channel { lines: BufReader::new(reader).lines(), writer })
     }
 
-    /// Sends a message. If the other side is gone, `hear` reports it.
-    pub(super) async fn say(&mut self, message: impl Serialize) {
-        // Neither can a message fail to be JSON, nor does a lost one matter: the other side has ended then.
+    /// Sends a message. If the other side is gone, `receive` reports it.
+    pub(super) async fn send(&mut self, message: impl Serialize) {
+        // Serialising cannot fail, and a lost message does not matter: the other side has ended then.
         let line = format!("{}\n", serde_json::to_string(&message).unwrap_or_default());
         self.writer.write_all(line.as_bytes()).await.ok();
     }
 
     /// Waits for a message of the other side; none when it is gone. Dropping this loses nothing.
-    pub(super) async fn hear<T: DeserializeOwned>(&mut self) -> Option<T> {
+    pub(super) async fn receive<T: DeserializeOwned>(&mut self) -> Option<T> {
         let line = self.lines.next_line().await.ok().flatten()?;
         serde_json::from_str(&line).ok()
     }

@@ -1,11 +1,12 @@
 //! Every process that a command started and that still runs, in any process group or session, and of any user.
 //!
-//! No process can leave by itself: when its parent ends, it becomes a child of the nearest ancestor that asked for orphans
-//! (`PR_SET_CHILD_SUBREAPER`), and both processes of `fairhold lock` do. So every such process is a descendant, and `/proc` shows
-//! its parents. A process may fork before it is killed, so the search repeats until it finds nothing new.
+//! No process can leave by itself: when its parent ends, it becomes a child of the nearest ancestor that asked for
+//! orphans (`PR_SET_CHILD_SUBREAPER`), and both processes of `fairhold lock` do. So every such process is a descendant,
+//! and `/proc` shows its parents. A process may fork before it is killed, so the search repeats until it finds nothing
+//! new.
 
 use super::group;
-use crate::remote::form::harmless;
+use crate::remote::format::harmless;
 use rustix::{
     io::Errno,
     process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, pidfd_send_signal, wait},
@@ -19,7 +20,8 @@ use std::{
 
 /// The most searches in one call. A process that is left after them is in the kernel and about to end.
 const ROUNDS_MAX: usize = 64;
-/// The most descendants for which the kernel's lists of children are read. With more, one scan of all of `/proc` is quicker.
+/// The most descendants for which the kernel's lists of children are read. With more, one scan of all of `/proc` is
+/// quicker.
 const LISTED_MAX: usize = 512;
 
 /// A process, as `/proc/N/stat` has it.
@@ -61,7 +63,8 @@ impl Process {
         !matches!(self.state, 'Z' | 'X') || self.threads > 1
     }
 
-    /// The numbers of its children, as the kernel lists them for each of its threads. A process that has ended has none.
+    /// The numbers of its children, as the kernel lists them for each of its threads. A process that has ended has
+    /// none.
     fn children(&self) -> Vec<i32> {
         let folder = format!("/proc/{}/task", self.pid);
         let threads = if self.threads > 1 { numbers(&folder) } else { vec![self.pid] };
@@ -88,7 +91,7 @@ impl Process {
 
 /// A process that still runs after it was killed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum Survivor {
     /// The kernel does not let this program stop it.
     Denied { pid: i32, name: String, user: u32 },
     /// It was killed but has not ended: it waits in the kernel.
@@ -97,25 +100,25 @@ pub(super) enum Left {
     Unseen,
 }
 
-impl fmt::Display for Left {
+impl fmt::Display for Survivor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Left::Denied { pid, name, user } => {
+            Survivor::Denied { pid, name, user } => {
                 let user = if *user == 0 { "root".to_owned() } else { format!("user {user}") };
                 write!(f, "process {pid} ({}) of {user} cannot be stopped: the kernel does not permit it", harmless(name))
             }
-            Left::Stuck { pid, name, state } => {
+            Survivor::Stuck { pid, name, state } => {
                 write!(f, "process {pid} ({}) does not end: it was killed, and is in the kernel (state {state})", harmless(name))
             }
-            Left::Unseen => write!(f, "a process that /proc does not show (hidepid?) cannot be stopped"),
+            Survivor::Unseen => write!(f, "a process that /proc does not show (hidepid?) cannot be stopped"),
         }
     }
 }
 
 /// A text that describes the first of them and counts the others.
-pub(super) fn describe(left: &[Left]) -> String {
+pub(super) fn describe(left: &[Survivor]) -> String {
     match left {
-        [] => "nobody is left".to_owned(),
+        [] => "no process is left".to_owned(),
         [one] => one.to_string(),
         [first, rest @ ..] => format!("{first}; and {} more", rest.len()),
     }
@@ -136,8 +139,8 @@ impl Descendants {
         Descendants { inherited: children.map(|process| process.key()).collect() }
     }
 
-    /// The living descendants by the kernel's lists of children: quick on a machine with many processes. A list that changes
-    /// while it is read may lack an entry. None if the kernel has no such lists, or if they name too many.
+    /// The living descendants by the kernel's lists of children: quick on a machine with many processes. A list that
+    /// changes while it is read may lack an entry. None if the kernel has no such lists, or if they name too many.
     fn listed(&self) -> Option<Vec<Process>> {
         if !Path::new("/proc/thread-self/children").exists() {
             return None;
@@ -153,7 +156,9 @@ impl Descendants {
         children: impl Fn(&Process) -> Vec<i32>,
         read: impl Fn(i32) -> Option<Process>,
     ) -> Option<Vec<Process>> {
-        let (mut open, mut seen, mut living) = (vec![own], 0, Vec::new());
+        let mut open = vec![own];
+        let mut seen = 0;
+        let mut living = Vec::new();
         while let Some(parent) = open.pop() {
             // Between the list and the reading a child may end, and its number pass to a process that is no descendant.
             let found = children(&parent).into_iter().filter_map(&read).filter(|process| process.parent == parent.pid);
@@ -192,7 +197,8 @@ impl Descendants {
         living
     }
 
-    /// Signals a process group at once, and each descendant outside it. The end of `fairhold lock` reports what it cannot reach.
+    /// Signals a process group at once, and each descendant outside it. The end of `fairhold lock` reports what it
+    /// cannot reach.
     pub(super) fn signal(&self, of: Pid, signals: &[Signal]) {
         let mut outside = self.listed().unwrap_or_else(|| self.living());
         outside.retain(|process| process.group != of.as_raw_nonzero().get());
@@ -211,13 +217,15 @@ impl Descendants {
         }
     }
 
-    /// Kills all of them, and repeats while it finds new ones. Returns the processes that still exist; some may be about to end.
+    /// Kills all of them, and repeats while it finds new ones. Returns the processes that still exist; some may be
+    /// about to end.
     ///
-    /// A process that forks and ends within a millisecond is gone before a scan of the whole machine is over. So the kernel's
-    /// lists come first, and the scan only confirms that they show nothing new. Before each search `reap` reaps the children that
-    /// have ended: without it, a process that forks all the time fills the lists with zombies.
-    pub(super) fn kill(&self, mut reap: impl FnMut()) -> Vec<Left> {
-        let (mut outcomes, mut is_to_confirm) = (BTreeMap::new(), false);
+    /// A process that forks and ends within a millisecond is gone before a scan of the whole machine is over. So the
+    /// kernel's lists come first, and the scan only confirms that they show nothing new. Before each search `reap`
+    /// reaps the children that have ended: without it, a process that forks all the time fills the lists with zombies.
+    pub(super) fn kill(&self, mut reap: impl FnMut()) -> Vec<Survivor> {
+        let mut outcomes = BTreeMap::new();
+        let mut is_to_confirm = false;
         for _ in 0..ROUNDS_MAX {
             reap();
             let listed = if is_to_confirm { None } else { self.listed() };
@@ -231,32 +239,32 @@ impl Descendants {
                 });
             }
             if is_whole && !is_new {
-                return left(living, &outcomes);
+                return survivors(living, &outcomes);
             }
             is_to_confirm = !is_new;
         }
-        left(self.living(), &outcomes)
+        survivors(self.living(), &outcomes)
     }
 
-    /// The same when the supervisor is gone: reaps the processes that have ended and have no other parent. Reports a child that
-    /// still runs but that `/proc` does not show.
-    pub(super) fn kill_and_reap(&self) -> Vec<Left> {
+    /// The same when the supervisor is gone: reaps the processes that have ended and have no other parent. Reports a
+    /// child that still runs but that `/proc` does not show.
+    pub(super) fn kill_and_reap(&self) -> Vec<Survivor> {
         let left = self.kill(|| {
             has_children();
         });
         let is_unseen = left.is_empty() && has_children() && self.inherited.is_empty();
-        if is_unseen { vec![Left::Unseen] } else { left }
+        if is_unseen { vec![Survivor::Unseen] } else { left }
     }
 }
 
 /// The processes that are still there, and the outcome of the attempt to kill them.
-fn left(living: Vec<Process>, outcomes: &BTreeMap<(i32, u64), rustix::io::Result<()>>) -> Vec<Left> {
+fn survivors(living: Vec<Process>, outcomes: &BTreeMap<(i32, u64), rustix::io::Result<()>>) -> Vec<Survivor> {
     let left = |process: Process| match outcomes.get(&process.key()) {
         Some(Err(Errno::PERM)) => {
             let user = fs::metadata(format!("/proc/{}", process.pid)).map_or(0, |process| process.uid());
-            Left::Denied { pid: process.pid, name: process.name, user }
+            Survivor::Denied { pid: process.pid, name: process.name, user }
         }
-        Some(Ok(()) | Err(_)) | None => Left::Stuck { pid: process.pid, name: process.name, state: process.state },
+        Some(Ok(()) | Err(_)) | None => Survivor::Stuck { pid: process.pid, name: process.name, state: process.state },
     };
     living.into_iter().map(left).collect()
 }
@@ -292,7 +300,7 @@ pub(super) fn has_children() -> bool {
 pub(super) fn check() -> io::Result<()> {
     let shown = fs::read_link("/proc/self").ok().and_then(|link| link.to_str()?.parse().ok());
     if shown != Some(getpid().as_raw_nonzero().get()) {
-        return Err(io::Error::other("/proc is not there, or is that of another PID namespace"));
+        return Err(io::Error::other("/proc is missing, or belongs to another PID namespace"));
     }
     fs::File::open("/proc/self/exe").map(drop)
 }
@@ -304,7 +312,7 @@ mod tests {
     const STAT: &str = "12 (a) Z 1 9 ()) S 7 77 78 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 3 0 4711 1 1 1";
 
     #[test]
-    fn a_process_is_read_whatever_its_name_is() {
+    fn a_process_is_parsed_whatever_its_name_is() {
         let process = Process::parse(STAT).unwrap();
         assert_eq!((process.pid, process.name.as_str(), process.state), (12, "a) Z 1 9 ()", 'S'));
         assert_eq!((process.parent, process.group, process.threads, process.started), (7, 77, 3, 4_711));
@@ -315,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn one_whose_first_thread_has_ended_lives_on() {
+    fn a_process_whose_first_thread_has_ended_is_alive() {
         let process = Process::parse(STAT).unwrap();
         let zombie = Process { state: 'Z', threads: 1, ..process.clone() };
         assert!(process.is_alive() && !zombie.is_alive());
@@ -323,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_got_the_number_of_a_child_that_has_ended_is_no_descendant() {
+    fn a_process_that_reuses_the_pid_of_an_ended_child_is_not_a_descendant() {
         let process = |pid, parent| Process { pid, parent, threads: 1, ..Process::parse(STAT).unwrap() };
         let children = |process: &Process| if process.pid == 20 { vec![21, 22, 23] } else { Vec::new() };
         // 22 has ended since the list was read, and is now a child of another process; 23 is gone.
@@ -335,8 +343,8 @@ mod tests {
 
     #[test]
     fn remaining_processes_are_named_in_text_that_is_safe_for_a_terminal() {
-        let denied = Left::Denied { pid: 7, name: "su\u{1b}[2J".to_owned(), user: 0 };
+        let denied = Survivor::Denied { pid: 7, name: "su\u{1b}[2J".to_owned(), user: 0 };
         assert!(denied.to_string().starts_with("process 7 (su\\u{1b}[2J) of root cannot be stopped"), "{denied}");
-        assert!(describe(&[denied, Left::Unseen, Left::Unseen]).ends_with("; and 2 more"));
+        assert!(describe(&[denied, Survivor::Unseen, Survivor::Unseen]).ends_with("; and 2 more"));
     }
 }

@@ -1,4 +1,4 @@
-//! `fairhold elect NAME --value V -- CMD…`: runs a command for as long as it leads an election. It is `lock` with a value.
+//! `fairhold elect NAME --value V -- CMD…`: runs a command while leading an election. It is `lock` with a value.
 
 use super::args::{LockArgs, OnLost};
 use crate::{
@@ -12,89 +12,87 @@ const LONG_ABOUT: &str = "\
 Run a command while leading an election.
 
 Waits in the queue until it leads, publishes its --value, runs the command, and resigns when the command has ended. Everything
-else is as with `fairhold lock`: the command and everything that it started are stopped before anybody else can lead.
-`fairhold elections show NAME` shows the leader, and `fairhold elections watch NAME` follows it.";
+else works like `fairhold lock`: it stops the command and everything that the command started before anybody else can lead.
+`fairhold elections show NAME` shows the leader, and `fairhold elections watch NAME` prints every change.";
 
 const AFTER_HELP: &str = "\
-The command's environment: FAIRHOLD_LOCK (the name), FAIRHOLD_TOKEN (the fencing token), FAIRHOLD_GRANT (the grant's secret id,
-with which the leader may proclaim another value: fairhold elections proclaim NAME VALUE).
+Environment of the command: FAIRHOLD_LOCK (the name), FAIRHOLD_TOKEN (the fencing token), FAIRHOLD_GRANT (the grant's secret id;
+the leader needs it to proclaim another value: fairhold elections proclaim NAME VALUE).
 
-Exit codes: as those of `fairhold lock`.
+The exit codes are those of `fairhold lock`.
 
 Examples:
   fairhold elect primary --value http://10.0.0.7:8080 -- ./serve
   fairhold elect scheduler --value \"$(hostname)\" -w 1m -- ./schedule";
 
-/// What `elect` was told.
 #[derive(Debug, clap::Args)]
 #[command(long_about = LONG_ABOUT, after_help = AFTER_HELP)]
 pub(crate) struct ElectArgs {
-    /// The election's name
+    /// Name of the election
     #[arg(value_name = "NAME")]
     name: String,
 
-    /// The command and its arguments, after --
+    /// Command to run and its arguments, after --
     #[arg(value_name = "CMD", required = true, last = true)]
     command: Vec<std::ffi::OsString>,
 
-    /// The leader's value, which everybody can read: an address, for example; up to 4096 bytes
+    /// Publish this value while leading, such as an address; at most 4096 bytes
     #[arg(long, value_name = "TEXT")]
     value: String,
 
-    /// Do not wait: fail at once if somebody leads
+    /// Fail at once if there is a leader
     #[arg(short = 'n', long, conflicts_with = "wait")]
     nonblock: bool,
 
-    /// Wait at most this long [default: for ever]
+    /// Wait at most this long [default: forever]
     #[arg(short, long, value_name = "DURATION", value_parser = duration::parse)]
     wait: Option<Duration>,
 
-    /// Go before waiters of lower priority
+    /// Queue ahead of waiters with a lower priority
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
 
-    /// How long the leadership outlives this program if it is killed, and how long the cluster may be unreachable
+    /// Keep the leadership for this long if this program is killed or cannot reach the cluster
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     ttl: Duration,
 
-    /// Your name, for people who look at the queue (default: USER@HOST:PID)
+    /// Show this name to people who look at the queue [default: USER@HOST:PID]
     #[arg(long, value_name = "TEXT")]
     owner: Option<String>,
 
-    /// How long nobody may lead after this leader expires
+    /// Block the election for this long if this leader expires
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     lock_delay: Duration,
 
-    /// The longest time to lead: the command is stopped before the cluster ends the leadership
+    /// Lead for at most this long; stops the command before the cluster ends the leadership
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     max_hold: Option<Duration>,
 
-    /// A key and a value for people who look at the queue; repeatable
+    /// Show this key and value to people who look at the queue; repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = remote::pair)]
     meta: Vec<(String, String)>,
 
-    /// The exit code if it did not become the leader
+    /// Exit with this code if it did not become the leader
     #[arg(short = 'E', long, value_name = "N", default_value_t = exit::NOT_ACQUIRED)]
     conflict_exit_code: u8,
 
-    /// What to do with the command when the leadership is lost: SIGTERM and then SIGKILL, SIGKILL at once, or nothing
+    /// Choose what happens to the command when the leadership is lost
     #[arg(long, value_enum, default_value_t = OnLost::Term)]
     on_lost: OnLost,
 
-    /// How long the command has from SIGTERM to SIGKILL [default: 5s; 500ms if the leadership was taken away]
+    /// Send SIGKILL this long after SIGTERM [default: 5s; 500ms if the leadership was taken away]
     ///
     /// If the leadership cannot be renewed, it is at most a third of --ttl.
     ///
-    /// If the leadership was taken away, the command runs beside the next leader for that long.
+    /// If the leadership was taken away, the command and the next leader run at the same time for that long.
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     kill_after: Option<Duration>,
 
-    /// The cluster.
     #[command(flatten)]
     connect: ConnectArgs,
 }
 
-/// Stands, runs and ends as the command does.
+/// Waits for the leadership and runs the command.
 pub(crate) fn main(args: ElectArgs) -> ExitCode {
     super::main(&LockArgs {
         names: vec![args.name],

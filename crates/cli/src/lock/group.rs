@@ -10,22 +10,22 @@ use tokio::{
 /// Signals that wait to be forwarded.
 const SIGNALS_MAX: usize = 64;
 
-/// The signals of this list as they arrive, except ignored ones: a signal that is ignored (by nohup, or by a shell for background
-/// jobs) stays ignored, also for the command. Needs a runtime.
+/// Receives these signals, except ignored ones: a signal that is ignored (by nohup, or by a shell for background jobs)
+/// stays ignored, also for the command. Needs a runtime.
 pub(super) fn listen(signals: &[Signal]) -> std::io::Result<mpsc::Receiver<Signal>> {
-    let (tell, told) = mpsc::channel(SIGNALS_MAX);
+    let (sender, receiver) = mpsc::channel(SIGNALS_MAX);
     let ignored = ignored();
     for wanted in signals.iter().copied().filter(|signal| ignored & (1 << (signal.as_raw() - 1)) == 0) {
         let mut arrivals = signal(SignalKind::from_raw(wanted.as_raw()))?;
-        let tell = tell.clone();
+        let sender = sender.clone();
         tokio::spawn(async move {
             while arrivals.recv().await.is_some() {
-                // The same signal many times is the same as once.
-                tell.try_send(wanted).ok();
+                // If the channel is full, the signal is already waiting there.
+                sender.try_send(wanted).ok();
             }
         });
     }
-    Ok(told)
+    Ok(receiver)
 }
 
 /// The mask of ignored signals.

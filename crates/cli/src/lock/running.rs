@@ -1,16 +1,16 @@
-//! Runs the command under the supervisor, and tells the supervisor until when the lock is surely held.
+//! Runs the command under the supervisor, and keeps the supervisor informed of how long the lock is certainly held.
 
 use crate::exit;
 
 use super::{
     args::{LockArgs, OnLost},
     channel::{Channel, SupervisorOrder, SupervisorReport, send_input, since_boot},
-    descendants::{Descendants, Left, describe, has_children},
+    descendants::{Descendants, Survivor, describe, has_children},
     group,
     supervisor::exit_number,
     terminal::Terminal,
 };
-use crate::output::say;
+use crate::output::note;
 use fairhold_client::{Held, Lost};
 use fairhold_types::duration;
 use rustix::{
@@ -30,33 +30,34 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-/// How often this process tells the supervisor until when the lock is surely held.
-const TELL_EVERY: Duration = Duration::from_millis(250);
-/// If the supervisor has not acted this long after it should have, this process acts. Only after the lock is lost: before that,
-/// `kill_before` decides.
+/// How often this process tells the supervisor how long the lock is certainly held.
+const INFORM_EVERY: Duration = Duration::from_millis(250);
+/// If the supervisor has not acted this long after it should have, this process acts. Only after the lock is lost:
+/// before that, `kill_before` decides.
 const SUPERVISOR_LATE: Duration = Duration::from_millis(100);
 /// A killed supervisor has ended by then, or the search goes on without its end.
-const SUPERVISOR_GONE_WITHIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+const SUPERVISOR_EXIT_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 /// A suspended process knows of its suspension by then.
-const SUSPENDED_WITHIN: Duration = Duration::from_millis(300);
+const SUSPEND_TIMEOUT: Duration = Duration::from_millis(300);
 /// A killed process is gone by then, unless the kernel cannot end it or does not permit it.
-const GONE_WITHIN: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// After this time it reports that it keeps the lock for a process that it cannot stop.
 const STUCK_AFTER: Duration = Duration::from_millis(500);
 /// The pause between two searches for remaining processes: the first, and the longest.
-const LOOK_FIRST: Duration = Duration::from_millis(5);
-const LOOK_EVERY_MAX: Duration = Duration::from_millis(250);
+const SEARCH_PAUSE_MIN: Duration = Duration::from_millis(5);
+const SEARCH_PAUSE_MAX: Duration = Duration::from_millis(250);
 /// The time from SIGTERM to SIGKILL while the lock is held.
 const KILL_AFTER: Duration = Duration::from_secs(5);
 /// The same after a break, when another client already has the lock: for this long both may work.
 const KILL_AFTER_LOSS: Duration = Duration::from_millis(500);
-/// The last part of the ttl, in which all processes are killed and end, and its bounds. To find the processes takes time: a
-/// millisecond for each hundred processes of the machine.
+/// The last part of the ttl, in which all processes are killed and end, and its bounds. Finding the processes takes
+/// about a millisecond per hundred processes on the machine.
 const KILL_BEFORE_PER_TTL: u32 = 20;
 const KILL_BEFORE_MIN: Duration = Duration::from_millis(50);
 const KILL_BEFORE_MAX: Duration = Duration::from_millis(100);
 
-/// How long before the lock may pass the supervisor kills. If the supervisor does not run, this process kills after half of it.
+/// How long before the lock may pass the supervisor kills. If the supervisor does not run, this process kills after
+/// half of it.
 fn kill_before(ttl: Duration) -> Duration {
     (ttl / KILL_BEFORE_PER_TTL).clamp(KILL_BEFORE_MIN, KILL_BEFORE_MAX)
 }
@@ -70,7 +71,7 @@ fn grace_before_loss(args: &LockArgs) -> Duration {
     }
 }
 
-/// The command, as it runs.
+/// The running command.
 struct RunningCommand<'a> {
     args: &'a LockArgs,
     held: Held,
@@ -79,7 +80,7 @@ struct RunningCommand<'a> {
     group: Pid,
     descendants: Descendants,
     continued: Arrivals,
-    /// When it started, which is when the lock was held, or a little later.
+    /// When the command started: when the lock was acquired, or a little later.
     started: Instant,
     /// How the lock was lost.
     lost: Option<Lost>,
@@ -94,21 +95,21 @@ struct RunningCommand<'a> {
 /// Runs the command and returns the exit code. Afterwards no process of the command is left, or a message names it.
 ///
 /// # Errors
-/// Why it could not be started.
+/// The command cannot be started.
 pub(super) async fn run(args: &LockArgs, held: Held, signals: &mut mpsc::Receiver<Signal>) -> io::Result<u8> {
     let mut running = RunningCommand::start(args, held)?;
     let ended = running.follow(signals).await;
-    let left = running.clear(signals).await;
+    let left = running.stop_remaining(signals).await;
     let by_itself = ended.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0);
     let code = running.code.or(by_itself).unwrap_or(128 + exit_number(Signal::KILL.as_raw()));
     let name = running.held.lock();
     if !left.is_empty() {
-        say(&format!("{}; it keeps running without the lock {name}", describe(&left)));
+        note(&format!("{}; it keeps running without the lock {name}", describe(&left)));
         return Ok(exit::NOT_STOPPED);
     }
     match running.lost.or_else(|| running.held.left().err()) {
         Some(lost) if args.on_lost != OnLost::Ignore => {
-            say(&format!("the lock {name} was lost while the command ran: {lost}"));
+            note(&format!("the lock {name} was lost while the command ran: {lost}"));
             Ok(exit::LOST)
         }
         Some(_) | None => Ok(code),
@@ -121,7 +122,8 @@ impl<'a> RunningCommand<'a> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let descendants = Descendants::from_now_on();
         let (ours, theirs) = UnixStream::pair()?;
-        let (kill_after, grace) = (args.kill_after.unwrap_or(KILL_AFTER), grace_before_loss(args));
+        let kill_after = args.kill_after.unwrap_or(KILL_AFTER);
+        let grace = grace_before_loss(args);
         let mut command = Command::new("/proc/self/exe");
         command.arg0("fairhold").arg("lock-supervisor").args(["--grace-ms", &duration::millis(grace).to_string()]);
         command.args(["--kill-after-ms", &duration::millis(kill_after).to_string()]);
@@ -140,56 +142,55 @@ impl<'a> RunningCommand<'a> {
             terminal.hand_to(group);
         }
         send_input(&ours, io::stdin().as_fd())?;
-        let (channel, continued) = (Channel::new(ours)?, signal(SignalKind::from_raw(Signal::CONT.as_raw()))?);
-        let (lost, kill_at, is_killed, code) = (None, None, false, None);
-        let started = Instant::now();
         Ok(RunningCommand {
             args,
             held,
-            channel,
+            channel: Channel::new(ours)?,
             supervisor,
             group,
             descendants,
-            continued,
-            started,
-            lost,
-            kill_at,
-            is_killed,
-            code,
+            continued: signal(SignalKind::from_raw(Signal::CONT.as_raw()))?,
+            started: Instant::now(),
+            lost: None,
+            kill_at: None,
+            is_killed: false,
+            code: None,
         })
     }
 
     /// Waits until the supervisor has ended, and returns how.
     async fn follow(&mut self, signals: &mut mpsc::Receiver<Signal>) -> ExitStatus {
-        let (held, mut is_heard, mut told) = (self.held.clone(), true, Instant::now());
-        self.tell_time().await;
+        let held = self.held.clone();
+        let mut is_connected = true;
+        let mut informed = Instant::now();
+        self.send_deadline().await;
         loop {
             let last_moment = self.last_moment();
             tokio::select! {
                 biased;
                 () = sleep(last_moment.unwrap_or_default()), if last_moment.is_some() => self.kill_in_the_last_moment(),
-                report = self.channel.hear(), if is_heard => match report {
-                    Some(report) => self.take(report).await,
-                    None => is_heard = false,
+                report = self.channel.receive(), if is_connected => match report {
+                    Some(report) => self.handle(report).await,
+                    None => is_connected = false,
                 },
                 lost = held.lost(), if self.lost.is_none() => self.lose(lost).await,
                 // It is a child of this process, and nothing else waits for it.
-                ended = self.supervisor.wait(), if !is_heard => return ended.unwrap_or_default(),
-                Some(signal) = signals.recv() => self.channel.say(SupervisorOrder::Signal(signal.as_raw())).await,
-                () = sleep_until(self.kill_at.unwrap_or(told)), if self.kill_at.is_some() => {
+                ended = self.supervisor.wait(), if !is_connected => return ended.unwrap_or_default(),
+                Some(signal) = signals.recv() => self.channel.send(SupervisorOrder::Signal(signal.as_raw())).await,
+                () = sleep_until(self.kill_at.unwrap_or(informed)), if self.kill_at.is_some() => {
                     self.kill();
                     self.kill_at = Some(Instant::now() + SUPERVISOR_LATE);
                 }
-                () = sleep_until(told + TELL_EVERY) => {
-                    told = Instant::now();
-                    self.tell_time().await;
+                () = sleep_until(informed + INFORM_EVERY) => {
+                    informed = Instant::now();
+                    self.send_deadline().await;
                 }
             }
         }
     }
 
-    /// The time until the lock may pass, less the time it takes to kill: by then the supervisor has killed, if it runs. None if
-    /// this process has killed, or is not to kill.
+    /// The time until the lock may pass, minus the time to kill: by then the supervisor has killed, if it runs. None if
+    /// this process has already killed, or must not kill.
     fn last_moment(&self) -> Option<Duration> {
         if self.is_killed || self.args.on_lost == OnLost::Ignore {
             return None;
@@ -198,7 +199,7 @@ impl<'a> RunningCommand<'a> {
     }
 
     fn kill_in_the_last_moment(&mut self) {
-        // A renewal may have come meanwhile.
+        // A renewal may have arrived meanwhile.
         if self.last_moment().is_some_and(|moment| moment.is_zero()) {
             self.is_killed = true;
             self.lost.get_or_insert(Lost::CutOff);
@@ -210,8 +211,9 @@ impl<'a> RunningCommand<'a> {
     fn kill(&mut self) {
         group::send(self.group, Signal::KILL);
         self.await_supervisor();
-        // While the supervisor lives, it is the only child here, and `follow` waits for it. Afterwards its orphans come here: the
-        // zombies among them must go, or they fill the lists in which the others are found.
+        // While the supervisor is alive, it is the only child here, and `follow` waits for it. Afterwards its orphans
+        // become children of this process: it reaps the zombies among them, or they fill the lists that show the
+        // others.
         self.descendants.kill(|| {
             if matches!(self.supervisor.try_wait(), Ok(Some(_))) {
                 has_children();
@@ -219,42 +221,42 @@ impl<'a> RunningCommand<'a> {
         });
     }
 
-    /// Waits until the killed supervisor has ended. A supervisor that was stopped has reaped nothing, and only after its end can
-    /// the zombies be reaped here.
+    /// Waits until the killed supervisor has ended. A supervisor that was stopped has reaped nothing, and only after
+    /// its end can the zombies be reaped here.
     fn await_supervisor(&self) {
         let pid = self.supervisor.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(handle) = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) {
-            // If this fails, there are more zombies to look through.
-            poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&SUPERVISOR_GONE_WITHIN)).ok();
+            // If this fails, the search only meets more zombies.
+            poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&SUPERVISOR_EXIT_TIMEOUT)).ok();
         }
     }
 
-    /// Tells the supervisor until when the lock is surely held, on a clock that counts suspension.
-    async fn tell_time(&mut self) {
+    /// Tells the supervisor how long the lock is certainly held, on a clock that counts suspension.
+    async fn send_deadline(&mut self) {
         if self.args.on_lost == OnLost::Ignore {
             return;
         }
-        // It reads the clock first, so the result is too early rather than too late.
+        // Reads the clock first: the result can be too early, but never too late.
         let now = since_boot();
         if let Ok(left) = self.held.left() {
-            self.channel.say(SupervisorOrder::BelieveUntil(duration::millis(now + left))).await;
+            self.channel.send(SupervisorOrder::HeldUntil(duration::millis(now + left))).await;
         }
     }
 
-    async fn take(&mut self, report: SupervisorReport) {
+    async fn handle(&mut self, report: SupervisorReport) {
         match report {
             SupervisorReport::Ended(code) => self.code = Some(code),
             SupervisorReport::OutOfTime => {
                 let name = self.held.lock();
                 if let Some(max_hold) = self.max_hold_reached() {
                     self.lost = Some(Lost::Expired);
-                    say(&format!(
+                    note(&format!(
                         "the lock {name} reaches its --max-hold of {}: stopping the command",
                         duration::format(max_hold)
                     ));
                 } else {
                     self.lost = Some(Lost::CutOff);
-                    say(&format!(
+                    note(&format!(
                         "the lock {name} cannot be renewed: stopping the command before somebody else can get the lock"
                     ));
                 }
@@ -265,7 +267,7 @@ impl<'a> RunningCommand<'a> {
 
     /// `--max-hold`, if it is about to end the grant.
     fn max_hold_reached(&self) -> Option<Duration> {
-        let last = grace_before_loss(self.args) + kill_before(self.args.ttl) + TELL_EVERY;
+        let last = grace_before_loss(self.args) + kill_before(self.args.ttl) + INFORM_EVERY;
         self.args.max_hold.filter(|max_hold| self.started.elapsed() + last >= *max_hold)
     }
 
@@ -273,46 +275,48 @@ impl<'a> RunningCommand<'a> {
         self.lost = Some(lost);
         let grace = match (self.args.on_lost, lost) {
             (OnLost::Ignore, _) => {
-                say(&format!("the lock {} was lost, but the command keeps running: {lost}", self.held.lock()));
+                note(&format!("the lock {} was lost, but the command keeps running: {lost}", self.held.lock()));
                 return;
             }
-            // The supervisor already had its time.
+            // The supervisor has already had its time.
             (OnLost::Term, Lost::CutOff) | (OnLost::Kill, _) => Duration::ZERO,
             (OnLost::Term, _) => self.args.kill_after.unwrap_or(KILL_AFTER_LOSS),
         };
-        self.channel.say(SupervisorOrder::Stop(duration::millis(grace))).await;
+        self.channel.send(SupervisorOrder::Stop(duration::millis(grace))).await;
         self.kill_at = Some(Instant::now() + grace + SUPERVISOR_LATE);
-        say(&format!("the lock {} is lost: stopping the command", self.held.lock()));
+        note(&format!("the lock {} is lost: stopping the command", self.held.lock()));
     }
 
-    /// The command was suspended: by Ctrl-Z, and then this process suspends itself too; or because it needs the terminal, and
-    /// then it gets the terminal if possible.
+    /// The command was suspended: by Ctrl-Z, and then this process suspends itself too; or because it needs the
+    /// terminal, and then it gets the terminal if possible.
     async fn suspended(&mut self, by: i32) {
         let wants_terminal = by == Signal::TTIN.as_raw() || by == Signal::TTOU.as_raw();
         let terminal = Terminal::open();
         let has_it = terminal.as_ref().is_some_and(Terminal::is_ours);
         if by == Signal::TSTP.as_raw() || (wants_terminal && !has_it) {
-            say("suspended: the lock is not renewed meanwhile, and the command is stopped when it runs out");
+            note("suspended: fairhold does not renew the lock now, and stops the command when the lock runs out");
             kill_current_process_group(Signal::TSTP).ok();
             // Suspension takes a moment, and does not happen if nothing could wake this process.
-            timeout(SUSPENDED_WITHIN, self.continued.recv()).await.ok();
+            timeout(SUSPEND_TIMEOUT, self.continued.recv()).await.ok();
         }
         if by == Signal::STOP.as_raw() {
-            // It was stopped from outside, and will be continued from there.
+            // Another process stopped it, and will continue it.
             return;
         }
         if self.held.left().is_ok() {
             if let Some(terminal) = terminal {
                 terminal.hand_to(self.group);
             }
-            self.channel.say(SupervisorOrder::Continue).await;
+            self.channel.send(SupervisorOrder::Continue).await;
         }
     }
 
-    /// Stops every remaining process, even without the supervisor. While it holds the lock, it keeps it until the processes that
-    /// it cannot stop have ended. Returns the processes that are left without the lock.
-    async fn clear(&mut self, signals: &mut mpsc::Receiver<Signal>) -> Vec<Left> {
-        let (mut begun, mut pause, mut is_said) = (Instant::now(), LOOK_FIRST, false);
+    /// Stops every remaining process, even without the supervisor. While it holds the lock, it keeps it until the
+    /// processes that it cannot stop have ended. Returns the processes that are left without the lock.
+    async fn stop_remaining(&mut self, signals: &mut mpsc::Receiver<Signal>) -> Vec<Survivor> {
+        let mut started = Instant::now();
+        let mut pause = SEARCH_PAUSE_MIN;
+        let mut is_reported = false;
         loop {
             let left = self.descendants.kill_and_reap();
             if left.is_empty() {
@@ -320,13 +324,13 @@ impl<'a> RunningCommand<'a> {
             }
             if self.lost.is_none() && self.held.left().is_err() {
                 self.lost = self.held.left().err();
-                begun = Instant::now();
+                started = Instant::now();
             }
             match self.lost {
-                Some(_) if begun.elapsed() >= GONE_WITHIN => return left,
-                None if begun.elapsed() >= STUCK_AFTER && !is_said => {
-                    say(&format!("{}; the lock {} is kept until it has ended", describe(&left), self.held.lock()));
-                    is_said = true;
+                Some(_) if started.elapsed() >= EXIT_TIMEOUT => return left,
+                None if started.elapsed() >= STUCK_AFTER && !is_reported => {
+                    note(&format!("{}; keeping the lock {} until it has ended", describe(&left), self.held.lock()));
+                    is_reported = true;
                 }
                 Some(_) | None => {}
             }
@@ -334,9 +338,9 @@ impl<'a> RunningCommand<'a> {
                 biased;
                 Some(signal) = signals.recv() => {
                     self.descendants.signal_each(signal);
-                    is_said = false;
+                    is_reported = false;
                 }
-                () = sleep(pause) => pause = (pause * 2).min(LOOK_EVERY_MAX),
+                () = sleep(pause) => pause = (pause * 2).min(SEARCH_PAUSE_MAX),
             }
         }
     }

@@ -1,15 +1,16 @@
-//! The process between `fairhold lock` and the command: it leads the command's process group, reaps the processes that the
-//! command leaves behind, and stops every process of the command in time, even if `fairhold lock` is suspended or killed.
+//! The process between `fairhold lock` and the command: it leads the command's process group, reaps the processes that
+//! the command leaves behind, and stops every process of the command in time, even if `fairhold lock` is suspended or
+//! killed.
 //!
-//! It becomes the parent of each process that loses its own parent, so the kernel tells it whether any is left: exactly while it
-//! has a child. It starts in the command's group, gives the terminal back, and leaves the group before it kills. It catches and
-//! ignores the signals that a terminal or the command may send to the group.
+//! It becomes the parent of each process that loses its own parent, so the kernel tells it whether any is left: exactly
+//! while it has a child. It starts in the command's group, gives the terminal back, and leaves the group before it
+//! kills. It catches and ignores the signals that a terminal or the command may send to the group.
 
 use crate::exit;
 
 use super::{
     channel::{Channel, SupervisorOrder, SupervisorReport, receive_input, since_boot},
-    descendants::{Descendants, Left, describe, group_of},
+    descendants::{Descendants, Survivor, describe, group_of},
     group,
     terminal::Terminal,
 };
@@ -32,8 +33,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// Signals for the command that would end or suspend this process.
-const PASSED_OVER: [Signal; 10] = [
+/// Signals for the command that would otherwise end or suspend this process.
+const CAUGHT: [Signal; 10] = [
     Signal::HUP,
     Signal::INT,
     Signal::QUIT,
@@ -45,26 +46,25 @@ const PASSED_OVER: [Signal; 10] = [
     Signal::TTIN,
     Signal::TTOU,
 ];
-/// How often it checks for events that neither a signal nor the socket announces.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often it checks for changes that neither a signal nor the socket announces.
+const CHECK_EVERY: Duration = Duration::from_millis(20);
 /// How often it searches for new processes while it kills.
 const KILL_EVERY: Duration = Duration::from_millis(2);
 /// A killed process is gone by then, unless the kernel cannot end it or does not permit it.
 const STUCK_AFTER: Duration = Duration::from_millis(500);
 
-/// What the supervisor was told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SupervisorArgs {
-    /// The time from SIGTERM to SIGKILL when the lock is about to pass
+    /// Milliseconds from SIGTERM to SIGKILL when the lock is about to pass
     #[arg(long)]
     grace_ms: u64,
-    /// The time from SIGTERM to SIGKILL when the command has ended or `fairhold lock` is gone
+    /// Milliseconds from SIGTERM to SIGKILL when the command has ended or `fairhold lock` is gone
     #[arg(long)]
     kill_after_ms: u64,
-    /// How long before the lock may pass it sends SIGKILL
+    /// Milliseconds from SIGKILL to the time at which the lock may pass
     #[arg(long)]
     kill_before_ms: u64,
-    /// The command
+    /// Command and its arguments
     #[arg(required = true, last = true)]
     command: Vec<OsString>,
 }
@@ -72,10 +72,10 @@ pub(crate) struct SupervisorArgs {
 /// The arguments of the last process before the command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExecArgs {
-    /// The supervisor
+    /// Pid of the supervisor
     #[arg(long)]
     parent: i32,
-    /// The command
+    /// Command and its arguments
     #[arg(required = true, last = true)]
     command: Vec<OsString>,
 }
@@ -100,12 +100,12 @@ fn not_run(program: &str, error: &io::Error) -> String {
     format!("{program}: {error}{advice}")
 }
 
-/// Supervises.
+/// Runs the supervisor.
 pub(crate) fn main(args: &SupervisorArgs) -> ExitCode {
     match supervise(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            writeln!(io::stderr(), "fairhold: the command cannot be started: {error}").ok();
+            writeln!(io::stderr(), "fairhold: cannot start the command: {error}").ok();
             ExitCode::from(exit::CANNOT_RUN)
         }
     }
@@ -119,7 +119,7 @@ fn supervise(args: &SupervisorArgs) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         // Before the command starts: it may signal its group at once.
-        let _passed_over = group::listen(&PASSED_OVER)?;
+        let _caught = group::listen(&CAUGHT)?;
         let mut children = signal(SignalKind::child())?;
         let descendants = Descendants::from_now_on();
         let Some(input) = receive_input(&socket)? else { return Ok(()) };
@@ -136,20 +136,20 @@ fn supervise(args: &SupervisorArgs) -> io::Result<()> {
             grace: Duration::from_millis(args.grace_ms),
             kill_after: Duration::from_millis(args.kill_after_ms),
             kill_before: Duration::from_millis(args.kill_before_ms),
-            believe_until: None,
+            held_until: None,
             kill_at: None,
             killing_since: None,
-            has_left: false,
+            has_left_group: false,
             code: None,
-            is_alone: false,
+            is_orphaned: false,
         };
         while supervisor.reap().await && !supervisor.kill_if_due() {
-            let look = supervisor.next_look();
+            let next = supervisor.next_check();
             tokio::select! {
                 biased;
                 _ = children.recv() => {}
-                order = supervisor.channel.hear(), if !supervisor.is_alone => supervisor.obey(order),
-                () = sleep_until(look) => supervisor.look_at_the_clock().await,
+                order = supervisor.channel.receive(), if !supervisor.is_orphaned => supervisor.handle(order),
+                () = sleep_until(next) => supervisor.check_deadline().await,
             }
         }
         supervisor.end().await;
@@ -160,7 +160,7 @@ fn supervise(args: &SupervisorArgs) -> io::Result<()> {
 struct Supervisor {
     channel: Channel,
     starter: Option<Pid>,
-    /// The command's.
+    /// The process group of the command.
     group: Pid,
     command: Option<Pid>,
     descendants: Descendants,
@@ -168,17 +168,17 @@ struct Supervisor {
     kill_after: Duration,
     kill_before: Duration,
     /// Since boot.
-    believe_until: Option<Duration>,
+    held_until: Option<Duration>,
     /// Since boot: SIGTERM was sent, and SIGKILL follows at this time.
     kill_at: Option<Duration>,
     /// Since boot: the time of the first SIGKILL.
     killing_since: Option<Duration>,
     /// Whether this process has left the command's group.
-    has_left: bool,
+    has_left_group: bool,
     /// How the command ended.
     code: Option<u8>,
     /// Whether `fairhold lock` is gone.
-    is_alone: bool,
+    is_orphaned: bool,
 }
 
 impl Supervisor {
@@ -188,7 +188,7 @@ impl Supervisor {
             match reap_ended(self.command, &mut self.code) {
                 Reaped::Suspended(signal) => self.suspended(signal).await,
                 Reaped::SomeAreLeft => break true,
-                Reaped::NobodyIsLeft => break false,
+                Reaped::NoneAreLeft => break false,
             }
         };
         if is_left && self.code.is_some() && self.kill_at.is_none() {
@@ -199,12 +199,12 @@ impl Supervisor {
 
     async fn suspended(&mut self, signal: i32) {
         self.give_terminal_back();
-        self.channel.say(SupervisorReport::Suspended(signal)).await;
+        self.channel.send(SupervisorReport::Suspended(signal)).await;
     }
 
-    fn obey(&mut self, order: Option<SupervisorOrder>) {
+    fn handle(&mut self, order: Option<SupervisorOrder>) {
         match order {
-            Some(SupervisorOrder::BelieveUntil(millis)) => self.believe_until = Some(Duration::from_millis(millis)),
+            Some(SupervisorOrder::HeldUntil(millis)) => self.held_until = Some(Duration::from_millis(millis)),
             Some(SupervisorOrder::Signal(number)) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
                     self.descendants.signal(self.group, &[signal]);
@@ -213,7 +213,7 @@ impl Supervisor {
             Some(SupervisorOrder::Stop(grace)) => self.stop(Duration::from_millis(grace)),
             Some(SupervisorOrder::Continue) => group::send(self.group, Signal::CONT),
             None => {
-                self.is_alone = true;
+                self.is_orphaned = true;
                 self.stop(self.kill_after);
             }
         }
@@ -222,7 +222,7 @@ impl Supervisor {
     /// Sends SIGTERM now, and SIGKILL after the grace, or before the lock may pass if that is sooner.
     fn stop(&mut self, grace: Duration) {
         let wanted = since_boot().saturating_add(grace);
-        let limit = self.believe_until.map_or(wanted, |until| until.saturating_sub(self.kill_before));
+        let limit = self.held_until.map_or(wanted, |until| until.saturating_sub(self.kill_before));
         let kill_at = wanted.min(limit);
         if self.kill_at.is_none() {
             // A suspended process handles SIGTERM only when it continues.
@@ -231,14 +231,14 @@ impl Supervisor {
         self.kill_at = Some(self.kill_at.map_or(kill_at, |earlier| earlier.min(kill_at)));
     }
 
-    fn next_look(&self) -> Instant {
+    fn next_check(&self) -> Instant {
         if self.killing_since.is_some() {
             return Instant::now() + KILL_EVERY;
         }
         let now = since_boot();
-        let stop_at = self.believe_until.filter(|_| self.kill_at.is_none()).map(|until| until.saturating_sub(self.before()));
+        let stop_at = self.held_until.filter(|_| self.kill_at.is_none()).map(|until| until.saturating_sub(self.before()));
         let due = [stop_at, self.kill_at].into_iter().flatten().map(|at| at.saturating_sub(now)).min();
-        let idle = if self.kill_at.is_some() { LOOK_EVERY } else { Duration::from_secs(1) };
+        let idle = if self.kill_at.is_some() { CHECK_EVERY } else { Duration::from_secs(1) };
         Instant::now() + due.map_or(idle, |due| due.min(idle))
     }
 
@@ -247,12 +247,12 @@ impl Supervisor {
         self.grace + self.kill_before
     }
 
-    async fn look_at_the_clock(&mut self) {
-        let is_late = self.believe_until.is_some_and(|until| since_boot() >= until.saturating_sub(self.before()));
+    async fn check_deadline(&mut self) {
+        let is_late = self.held_until.is_some_and(|until| since_boot() >= until.saturating_sub(self.before()));
         if is_late && self.kill_at.is_none() {
             self.stop(self.grace);
-            if !self.is_alone {
-                self.channel.say(SupervisorReport::OutOfTime).await;
+            if !self.is_orphaned {
+                self.channel.send(SupervisorReport::OutOfTime).await;
             }
         }
     }
@@ -264,13 +264,13 @@ impl Supervisor {
             return false;
         }
         let since = *self.killing_since.get_or_insert(now);
-        if !self.has_left {
+        if !self.has_left_group {
             // From outside it can kill the group in one step, which no fork outruns.
             self.give_terminal_back();
             let group = self.starter.and_then(group_of);
-            self.has_left = group.is_some_and(|group| setpgid(None, Some(group)).is_ok());
+            self.has_left_group = group.is_some_and(|group| setpgid(None, Some(group)).is_ok());
         }
-        if self.has_left {
+        if self.has_left_group {
             group::send(self.group, Signal::KILL);
         }
         self.kill();
@@ -278,8 +278,9 @@ impl Supervisor {
     }
 
     /// Kills every process that the command started, and reaps those that end meanwhile.
-    fn kill(&mut self) -> Vec<Left> {
-        let (command, code) = (self.command, &mut self.code);
+    fn kill(&mut self) -> Vec<Survivor> {
+        let command = self.command;
+        let code = &mut self.code;
         // A suspension does not matter any more.
         self.descendants.kill(|| while let Reaped::Suspended(_) = reap_ended(command, code) {})
     }
@@ -287,17 +288,18 @@ impl Supervisor {
     async fn end(mut self) {
         self.give_terminal_back();
         let code = self.code.unwrap_or(128 + exit_number(Signal::KILL.as_raw()));
-        if !self.is_alone {
+        if !self.is_orphaned {
             // `fairhold lock` has the lock, and deals with the processes that are left.
-            self.channel.say(SupervisorReport::Ended(code)).await;
+            self.channel.send(SupervisorReport::Ended(code)).await;
         } else if self.killing_since.is_some() {
             let left = self.kill();
             if !left.is_empty() {
                 writeln!(io::stderr(), "fairhold: {}; it keeps running without the lock", describe(&left)).ok();
             }
         }
-        if self.killing_since.is_some() && !self.has_left {
-            // It could not leave the group, so this kills it too. It does so last: no process that starts meanwhile escapes.
+        if self.killing_since.is_some() && !self.has_left_group {
+            // It could not leave the group, so this kills it too. It does so last: no process that starts meanwhile
+            // escapes.
             group::send(self.group, Signal::KILL);
         }
     }
@@ -312,14 +314,15 @@ impl Supervisor {
 
 /// What the kernel reports about the children.
 enum Reaped {
-    /// The command was suspended by this signal.
+    /// Command and its arguments was suspended by this signal.
     Suspended(i32),
     SomeAreLeft,
-    NobodyIsLeft,
+    NoneAreLeft,
 }
 
-/// Reaps the children that have ended: the command, and the processes that it left. Keeps the command's exit code. The kernel
-/// knows exactly whether a process is left, because every descendant has an ancestor that is a child of this process.
+/// Reaps the children that have ended: the command, and the processes that it left. Keeps the command's exit code. The
+/// kernel knows exactly whether a process is left, because every descendant has an ancestor that is a child of this
+/// process.
 fn reap_ended(command: Option<Pid>, code: &mut Option<u8>) -> Reaped {
     loop {
         match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
@@ -330,7 +333,7 @@ fn reap_ended(command: Option<Pid>, code: &mut Option<u8>) -> Reaped {
             },
             Ok(Some(_)) | Err(Errno::INTR) => {}
             Ok(None) => return Reaped::SomeAreLeft,
-            Err(_) => return Reaped::NobodyIsLeft,
+            Err(_) => return Reaped::NoneAreLeft,
         }
     }
 }
@@ -353,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_line_in_quotes_is_told_that_there_is_no_shell() {
+    fn an_error_about_a_quoted_command_line_explains_that_there_is_no_shell() {
         let not_found = io::Error::from(io::ErrorKind::NotFound);
         assert!(not_run("echo hi", &not_found).contains("; there is no shell here: leave out the quotes, or write sh -c"));
         assert!(!not_run("ehco", &not_found).contains("shell"));

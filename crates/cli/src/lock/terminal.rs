@@ -11,7 +11,7 @@ use std::fs::File;
 pub(super) struct Terminal(File);
 
 impl Terminal {
-    /// None without a terminal, as in cron.
+    /// Opens it; none without a terminal, as in cron.
     pub(super) fn open() -> Option<Terminal> {
         File::options().read(true).write(true).open("/dev/tty").ok().map(Terminal)
     }

@@ -1,6 +1,6 @@
-//! The messages on stderr while it waits for the lock.
+//! The messages on stderr during the wait for the lock.
 
-use crate::remote::form::{harmless, span};
+use crate::remote::format::{harmless, rounded};
 use fairhold_client::{Client, QueuePlace};
 use fairhold_types::duration;
 use futures_util::future::select_ok;
@@ -18,31 +18,33 @@ const SPIN_EVERY: Duration = Duration::from_millis(120);
 const SPINNER: [char; 4] = ['|', '/', '-', '\\'];
 /// Clears the line.
 const CLEAR: &str = "\r\x1b[K";
-/// How long a question for the holder may take.
-const HOLDER_WITHIN: Duration = Duration::from_secs(2);
-/// How often it checks that a node answers, as a part of the time that all may be silent; and the longest interval.
-const LOOKS_PER_TIMEOUT: u32 = 4;
-const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
-/// After so long without any answer it says so.
-const SILENT_MAX: Duration = Duration::from_secs(1);
+/// How long a request for the holder may take.
+const HOLDER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How many times per timeout it checks that a node answers, and the longest interval between checks.
+const CHECKS_PER_TIMEOUT: u32 = 4;
+const CHECK_EVERY_MAX: Duration = Duration::from_secs(5);
+/// It reports a missing first answer after this time.
+const REPORT_AFTER: Duration = Duration::from_secs(1);
 /// The shortest time limit of a check.
-const LOOK_TAKES_MIN: Duration = Duration::from_millis(100);
+const CHECK_TIMEOUT_MIN: Duration = Duration::from_millis(100);
 
-/// Reports the place in the queue until it is dropped; never returns.
-pub(super) async fn tell(client: &Client, name: &str, mut places: mpsc::Receiver<QueuePlace>, is_verbose: bool) {
+/// Reports the place in the queue until it is dropped. Never returns.
+pub(super) async fn report_place(client: &Client, name: &str, mut places: mpsc::Receiver<QueuePlace>, is_verbose: bool) {
     let Some(first) = places.recv().await else { return std::future::pending().await };
     let mut line = describe(client, name, &first).await;
     if !io::stderr().is_terminal() {
-        say(&format!("fairhold: {line}\n"));
+        write(&format!("fairhold: {line}\n"));
         loop {
             let Some(place) = places.recv().await else { return std::future::pending().await };
             if is_verbose {
-                say(&format!("fairhold: {}\n", describe(client, name, &place).await));
+                write(&format!("fairhold: {}\n", describe(client, name, &place).await));
             }
         }
     }
     let _cleared = ClearLine;
-    let (mut spins, begun, mut turn) = (interval(SPIN_EVERY), Instant::now(), 0);
+    let mut spins = interval(SPIN_EVERY);
+    let started = Instant::now();
+    let mut turn = 0;
     spins.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         tokio::select! {
@@ -51,9 +53,9 @@ pub(super) async fn tell(client: &Client, name: &str, mut places: mpsc::Receiver
             _ = spins.tick() => {
                 turn = (turn + 1) % SPINNER.len();
                 let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(80, |size| size.ws_col.max(20));
-                let text = format!("{} {line} ({} s)", SPINNER[turn], begun.elapsed().as_secs());
+                let text = format!("{} {line} ({} s)", SPINNER[turn], started.elapsed().as_secs());
                 let text: String = text.chars().take(usize::from(columns) - 1).collect();
-                say(&format!("{CLEAR}{text}"));
+                write(&format!("{CLEAR}{text}"));
             }
         }
     }
@@ -63,30 +65,30 @@ struct ClearLine;
 
 impl Drop for ClearLine {
     fn drop(&mut self) {
-        say(CLEAR);
+        write(CLEAR);
     }
 }
 
-fn say(text: &str) {
+fn write(text: &str) {
     let mut stderr = io::stderr().lock();
-    // Where it goes may be gone: the lock is what matters.
+    // Nobody may read stderr; the lock is what matters.
     stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()).ok();
 }
 
 async fn describe(client: &Client, name: &str, place: &QueuePlace) -> String {
-    let looked = timeout(HOLDER_WITHIN, client.locks().local().get_page(name, 1, None)).await;
+    let looked = timeout(HOLDER_TIMEOUT, client.locks().local().get_page(name, 1, None)).await;
     let held = looked.ok().and_then(Result::ok).and_then(|lock| lock.value.holders.into_iter().next()).map(|holder| {
-        let held_for = holder.held_for.map_or_else(String::new, |held| format!(" for {}", span(&held)));
+        let held_for = holder.held_for.map_or_else(String::new, |held| format!(" for {}", rounded(&held)));
         format!("held by {} (#{}){held_for}", harmless(&holder.owner), holder.number)
     });
-    let held = held.unwrap_or_else(|| "not held now".to_owned());
+    let held = held.unwrap_or_else(|| "not held at the moment".to_owned());
     let estimate = place.estimate.filter(|estimate| !estimate.is_zero());
-    let estimate = estimate.map_or_else(String::new, |estimate| format!(", usually {} from here", rough(estimate)));
+    let estimate = estimate.map_or_else(String::new, |estimate| format!(", usually {} from here", approximate(estimate)));
     format!("waiting for {}: {held}; your place is {}{estimate}", harmless(name), place.position)
 }
 
-/// An estimate, rounded to what it is worth.
-fn rough(span: Duration) -> String {
+/// An estimate, rounded to its likely precision.
+fn approximate(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
         0 => "less than 1s".to_owned(),
@@ -96,34 +98,34 @@ fn rough(span: Duration) -> String {
     }
 }
 
-/// Says once, after a second, that no node has ever answered; never returns.
-pub(super) async fn tell_silence(client: &Client, within: Duration) {
-    sleep(SILENT_MAX).await;
+/// Reports once, after a second, that no node has answered yet. Never returns.
+pub(super) async fn report_silence(client: &Client, within: Duration) {
+    sleep(REPORT_AFTER).await;
     if client.cluster_id().is_none() {
         let why = client.contact().failure.map_or_else(String::new, |failure| format!(" ({})", harmless(&failure)));
         let asked = client.endpoints().join(", ");
-        say(&format!("fairhold: no answer yet from {asked}{why}: is it running? Trying for {}\n", duration::rounded(within)));
+        write(&format!("fairhold: no answer yet from {asked}{why}: is it running? Trying for {}\n", duration::rounded(within)));
     }
     std::future::pending().await
 }
 
-/// Waits until no node has answered for as long as the caller allows: no named node and no node known from them, neither to the
-/// request for the lock nor to a plain read. Returns the last error.
-pub(super) async fn nobody_answers(client: &Client, within: Duration) -> String {
-    let every = (within / LOOKS_PER_TIMEOUT).min(LOOK_EVERY_MAX);
+/// Waits until no node has answered for as long as the caller allows: no named node and no node known from them,
+/// neither to the request for the lock nor to a plain read. Returns the last error.
+pub(super) async fn no_answer(client: &Client, within: Duration) -> String {
+    let every = (within / CHECKS_PER_TIMEOUT).min(CHECK_EVERY_MAX);
     let cluster = &client.cluster();
     loop {
-        let begun = Instant::now();
+        let started = Instant::now();
         let asked = client
             .endpoints()
             .into_iter()
             .map(|url| Box::pin(async move { if matches!(cluster.is_alive(&url).await, Ok(true)) { Ok(()) } else { Err(()) } }));
-        let answered = timeout(every.max(LOOK_TAKES_MIN), select_ok(asked)).await;
+        let answered = timeout(every.max(CHECK_TIMEOUT_MIN), select_ok(asked)).await;
         let contact = client.contact();
         if !matches!(answered, Ok(Ok(_))) && contact.silent_for >= within {
             return contact.failure.map_or_else(String::new, |failure| format!(" ({})", harmless(&failure)));
         }
-        sleep(every.saturating_sub(begun.elapsed())).await;
+        sleep(every.saturating_sub(started.elapsed())).await;
     }
 }
 
@@ -132,9 +134,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guess_is_told_in_one_unit() {
+    fn an_estimate_has_one_unit() {
         for (millis, text) in [(40, "less than 1s"), (1_900, "1s"), (119_000, "119s"), (120_000, "2 min"), (7_200_000, "2 h")] {
-            assert_eq!(rough(Duration::from_millis(millis)), text);
+            assert_eq!(approximate(Duration::from_millis(millis)), text);
         }
     }
 }

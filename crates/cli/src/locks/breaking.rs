@@ -1,36 +1,35 @@
-//! `fairhold locks break`: looks who holds the lock, takes it from that holder and from nobody else, and says so.
+//! `fairhold locks break`: reads the holder of the lock, and takes the lock from that holder only.
 
 use crate::{
     output,
     remote::{
         Api, ApiRequest, Failure,
-        form::{cell, span},
+        format::{cell, rounded},
         request::encode,
     },
 };
+use fairhold_client::Method;
 use fairhold_types::Code;
-use reqwest::Method;
 use serde_json::Value;
 use std::io::{self, IsTerminal as _};
 
-/// Which lock to break, and why.
 #[derive(Debug, clap::Args)]
 pub(super) struct BreakArgs {
-    /// The lock
+    /// Name of the lock
     name: String,
-    /// The reason, for the holder and the history; a terminal asks for one
+    /// Give this reason to the holder and the history; required on a terminal
     #[arg(long)]
     reason: Option<String>,
-    /// Break it only while a holder has this fencing token [default: the token of the holder that it shows]
+    /// Break it only while a holder has this fencing token [default: the token of the current holder]
     #[arg(long, value_name = "TOKEN")]
     token: Option<u64>,
 }
 
-/// Breaks it. Between the look and the break the lock may change hands: then nothing happens, and the exit code is 1.
+/// Breaks the lock. If it changes hands after the read, nothing happens, and the exit code is 1.
 pub(super) async fn run(api: &Api, args: &BreakArgs, is_quiet: bool) -> Result<(), Failure> {
     let BreakArgs { name, reason, token } = args;
     if reason.is_none() && io::stdin().is_terminal() {
-        let why = "say why, for the holder and the history: --reason 'ci-7 hangs'; without a terminal the reason is optional";
+        let why = "give the holder and the history a reason: --reason 'ci-7 hangs' (optional without a terminal)";
         return Err(Failure::Usage(why.to_owned()));
     }
     let say = |text: &str| {
@@ -38,8 +37,8 @@ pub(super) async fn run(api: &Api, args: &BreakArgs, is_quiet: bool) -> Result<(
             output::note(text);
         }
     };
-    let look = ApiRequest::get(format!("/v1/locks/{}", encode(name)));
-    let before: Value = api.call(&look).await?.read()?;
+    let read = ApiRequest::get(format!("/v1/locks/{}", encode(name)));
+    let before: Value = api.call(&read).await?.read()?;
     let holders = before["holders"].as_array().cloned().unwrap_or_default();
     let only = match holders.as_slice() {
         [holder] => holder["token"].as_u64(),
@@ -51,7 +50,7 @@ pub(super) async fn run(api: &Api, args: &BreakArgs, is_quiet: bool) -> Result<(
         Ok(_) => {}
         Err(Failure::Refused { body, .. }) if is_stale(&body) => {
             return Err(Failure::Ended(format!(
-                "nothing was broken: the token is stale, {name} has changed hands. Look again: fairhold locks show {name}"
+                "nothing was broken: the token is stale, {name} has changed hands. To see its holder: fairhold locks show {name}"
             )));
         }
         Err(failure) => return Err(failure),
@@ -61,24 +60,24 @@ pub(super) async fn run(api: &Api, args: &BreakArgs, is_quiet: bool) -> Result<(
     }
     match holders.as_slice() {
         [] => say(&format!("nobody held {name}; a lock delay, if one was running, has ended")),
-        [holder] => say(&format!("broken: {} held {name} for {}", who(holder), span(&cell(holder, "held_for")))),
+        [holder] => say(&format!("broken: {} held {name} for {}", describe(holder), rounded(&cell(holder, "held_for")))),
         [first, ..] => {
             let count = before["holder_count"].as_u64().unwrap_or(holders.len() as u64);
-            say(&format!("broken: {count} holders of {name}, first {}", who(first)));
+            say(&format!("broken: {count} holders of {name}, first {}", describe(first)));
         }
     }
-    // Who has it now is news for a person, and no part of what was asked for.
-    if let Ok(reply) = api.call(&look).await {
+    // The next holder is extra information for people: a failure here does not count.
+    if let Ok(reply) = api.call(&read).await {
         let after: Value = reply.read()?;
         match after["holders"].as_array().and_then(|holders| holders.first()) {
-            Some(next) => say(&format!("next: {}", who(next))),
+            Some(next) => say(&format!("next: {}", describe(next))),
             None => say("nobody waits for it"),
         }
     }
     Ok(())
 }
 
-fn who(holder: &Value) -> String {
+fn describe(holder: &Value) -> String {
     format!("{} (#{}, token {})", cell(holder, "owner"), cell(holder, "number"), cell(holder, "token"))
 }
 

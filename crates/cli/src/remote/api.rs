@@ -1,246 +1,152 @@
-//! One call at the cluster: at one endpoint after the other, always with the same key, until there is a definite answer.
+//! Calls of the HTTP API through the Rust client, with progress messages on stderr, and with failures that say what to do.
 
-use super::{
-    args::ConnectArgs,
-    failure::Failure,
-    reply::{ApiReply, OutcomeProblem, problem},
-    request::ApiRequest,
-};
+use super::{args::ConnectArgs, failure::Failure, reply::ApiReply, request::ApiRequest};
 use crate::output;
-use fairhold_types::{duration, problem::Effect};
+use fairhold_client::{CallEvent, Client, Error, StatusCode};
+use fairhold_types::duration;
 use parking_lot::Mutex;
-use reqwest::{
-    Client, RequestBuilder, StatusCode,
-    header::{self, HeaderMap, HeaderValue},
-};
-use std::{
-    error::Error,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
-use tokio::time::{Instant, sleep, timeout};
+use std::{sync::Arc, time::Duration};
+use tokio::time::timeout;
 
-/// How long a connection may take to stand.
-const CONNECT_WITHIN: Duration = Duration::from_secs(2);
-/// How long one endpoint may take before the next one is asked too.
-const TRY_MAX: Duration = Duration::from_secs(5);
-/// How much later than its own deadline a node's answer may arrive.
-const ANSWER_GRACE: Duration = Duration::from_millis(200);
-/// After so long without an answer it says what it is doing.
-const SILENT_MAX: Duration = Duration::from_secs(1);
-/// The pause after every endpoint was asked.
-const PAUSE: Duration = Duration::from_millis(200);
-/// Names the cluster in every answer of a node, once the cluster has formed.
-const CLUSTER: &str = "fairhold-cluster";
-/// How this program names itself to the nodes, which show the name to people.
-const PROGRAM: &str = concat!("fairhold/", env!("CARGO_PKG_VERSION"));
-/// Has every answer of a node.
-const REQUEST_ID: &str = "fairhold-request-id";
+/// How long one node may work on a call before the next endpoint gets it.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A call without an answer reports its progress after this time.
+const REPORT_AFTER: Duration = Duration::from_secs(1);
+/// How this program identifies itself to the nodes, which show this to people.
+const USER_AGENT: &str = concat!("fairhold/", env!("CARGO_PKG_VERSION"));
 
-/// The cluster.
+/// The cluster, for raw calls. Clones share connections and the id of the cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct Api {
-    http: Client,
+    client: Client,
     endpoints: Vec<String>,
     timeout: Duration,
-    /// Whether it says on stderr that it is waiting for an answer.
-    tells: bool,
-    /// The cluster that was named, or the first that answered.
-    cluster: Arc<OnceLock<HeaderValue>>,
+    /// Whether calls report their progress on stderr.
+    is_verbose: bool,
 }
 
-/// What came of asking one endpoint.
-enum Tried {
-    Answered(StatusCode, Vec<u8>),
-    /// Surely nothing was done: the next one may.
-    Nothing(String),
-    /// It may have been done, or may yet be.
-    Unknown(String),
-    /// The server that answers there is not a node of the cluster. A server in between may have passed the request on.
-    Stranger(String),
+/// The attempts of one call so far.
+#[derive(Debug, Default)]
+struct Attempts {
+    /// Why the last attempt failed.
+    last: String,
+    is_in_flight: bool,
+    /// How many attempts in a row reached a server that is not a node of the cluster.
+    foreign: usize,
 }
 
 impl Api {
-    /// Sends nothing yet.
+    /// Sends nothing yet. Needs a runtime.
     pub(crate) fn new(connect: &ConnectArgs) -> Result<Api, Failure> {
         if connect.timeout.is_zero() {
             return Err(Failure::Usage("--timeout must be greater than 0".to_owned()));
         }
-        let mut headers = HeaderMap::new();
-        if let Some(token) = connect.auth_token()? {
-            let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
-            let mut bearer =
-                bearer.map_err(|_| Failure::Usage("the token has characters that a header cannot contain".to_owned()))?;
-            bearer.set_sensitive(true);
-            headers.insert(header::AUTHORIZATION, bearer);
-        }
-        let builder = Client::builder().no_proxy().connect_timeout(CONNECT_WITHIN.min(connect.timeout)).default_headers(headers);
-        let builder = builder.redirect(reqwest::redirect::Policy::none()).user_agent(PROGRAM);
-        let http = builder.build().map_err(|error| Failure::Usage(format!("no HTTP client could be made: {error}")))?;
-        let endpoints: Result<Vec<String>, Failure> = connect.endpoint.iter().map(|url| endpoint(url)).collect();
-        let cluster = connect.cluster_id.and_then(|id| HeaderValue::try_from(id.to_hex()).ok());
-        let cluster = Arc::new(cluster.map_or_else(OnceLock::new, OnceLock::from));
-        Ok(Api { http, endpoints: endpoints?, timeout: connect.timeout, tells: !connect.quiet, cluster })
+        let builder = connect.client_builder()?.user_agent(USER_AGENT).discover(false);
+        let client = builder.build().map_err(|error| Failure::Usage(error.to_string()))?;
+        Ok(Api { client, endpoints: connect.urls()?, timeout: connect.timeout, is_verbose: !connect.quiet })
     }
 
-    /// The same cluster, asked at these nodes.
+    /// The same cluster, through these nodes.
     pub(crate) fn at(&self, endpoints: Vec<String>) -> Api {
         Api { endpoints, ..self.clone() }
     }
 
-    /// The same for a screen: with so much time for an answer, and without a word on stderr.
+    /// The same cluster for a live view: with this timeout if it is shorter, and without progress messages.
     pub(crate) fn for_screen(&self, timeout: Duration) -> Api {
-        Api { timeout: timeout.min(self.timeout), tells: false, ..self.clone() }
+        Api { timeout: timeout.min(self.timeout), is_verbose: false, ..self.clone() }
     }
 
-    /// How long to try.
+    /// The timeout of a call, without its wait.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Asks until there is a definite answer. What the tries may wait is what is left of the wait, so that all of them together
-    /// take no longer than one could.
+    /// Tries the endpoints in turn until one gives a definite answer. A call without an answer reports that after a while.
     pub(crate) async fn call(&self, request: &ApiRequest) -> Result<ApiReply, Failure> {
-        let last = Mutex::default();
-        let asking = self.ask(request, &last);
-        if !self.tells {
-            return asking.await;
+        let attempts = Arc::default();
+        let calling = self.send(request, &attempts);
+        if !self.is_verbose {
+            return calling.await;
         }
-        let mut asking = std::pin::pin!(asking);
+        let mut calling = std::pin::pin!(calling);
         loop {
-            if let Ok(answered) = timeout(SILENT_MAX, asking.as_mut()).await {
+            if let Ok(answered) = timeout(REPORT_AFTER, calling.as_mut()).await {
                 return answered;
             }
-            let last = last.lock().clone();
-            // A node that holds its answer back, because the caller asked it to wait, is not silent.
-            if !last.is_empty() || request.wait.is_none() {
-                output::note(&self.still_trying(&last));
-                return asking.await;
+            let failed = attempts.lock().failed();
+            // A node that holds back its answer, because the caller asked it to wait, is not silent.
+            if failed.is_some() || !request.waits() {
+                output::note(&self.progress(failed.as_deref()));
+                return calling.await;
             }
         }
     }
 
-    fn still_trying(&self, last: &str) -> String {
+    fn progress(&self, failed: Option<&str>) -> String {
         let within = duration::rounded(self.timeout);
-        match last {
-            "" => format!("no answer yet from {}: is it running? Trying for {within}", self.endpoints.join(", ")),
-            last => format!("no answer yet: {last}; is it running? (fairhold dev starts a cluster here.) Trying for {within}"),
+        match failed {
+            None => format!("no answer yet from {}: is it running? Trying for {within}", self.endpoints.join(", ")),
+            Some(last) => {
+                format!("no answer yet: {last}; is it running? (fairhold dev starts a cluster here.) Trying for {within}")
+            }
         }
     }
 
-    /// The same without a word. Tells why the last try failed, and nothing while another one is under way.
-    async fn ask(&self, request: &ApiRequest, told: &Mutex<String>) -> Result<ApiReply, Failure> {
-        let whole = self.timeout + request.wait.unwrap_or_default();
-        let (until, mut left) = (Instant::now() + whole, whole);
-        let (mut last, mut may_be_done) = (String::new(), false);
-        loop {
-            let mut strangers = 0;
-            for url in &self.endpoints {
-                if left.is_zero() {
-                    let (within, advice) = (duration::format(whole), request.advice(may_be_done));
-                    let nodes = "pass the nodes to ask with -e URL or FAIRHOLD_ENDPOINT";
-                    return Err(Failure::Unavailable(format!("no answer within {within}: {last} ({nodes}){advice}")));
-                }
-                told.lock().clear();
-                let why = match self.try_at(url, request, left).await {
-                    Tried::Answered(status, body) => return request.answered(status, body, may_be_done),
-                    Tried::Nothing(why) => why,
-                    Tried::Unknown(why) => {
-                        may_be_done = true;
-                        why
-                    }
-                    Tried::Stranger(why) => {
-                        (may_be_done, strangers) = (true, strangers + 1);
-                        why
-                    }
-                };
-                last = format!("{url}: {why}");
-                told.lock().clone_from(&last);
-                left = until.saturating_duration_since(Instant::now());
+    async fn send(&self, request: &ApiRequest, attempts: &Arc<Mutex<Attempts>>) -> Result<ApiReply, Failure> {
+        let call = request.call(&self.client).timeout(self.timeout).attempt_timeout(ATTEMPT_TIMEOUT);
+        let recorder = Arc::clone(attempts);
+        let call = call.endpoints(self.endpoints.clone()).on_event(move |event| recorder.lock().record(event));
+        match call.send().await {
+            Ok(reply) => request.answered(reply),
+            Err(Error::Invalid(why)) => Err(Failure::Usage(why)),
+            Err(error @ (Error::Unavailable { .. } | Error::Busy { .. } | Error::OutcomeUnknown { .. })) => {
+                let may_be_done = matches!(error, Error::OutcomeUnknown { .. });
+                Err(Failure::Unavailable(self.no_answer(request, &attempts.lock(), may_be_done)))
             }
-            if strangers == self.endpoints.len() {
-                // A wrong address does not become right by waiting.
-                return Err(Failure::Unavailable(format!(
-                    "{last}: is -e its address for clients?{}",
-                    request.advice(may_be_done)
-                )));
-            }
-            sleep(PAUSE.min(left)).await;
-            left = until.saturating_duration_since(Instant::now());
+            Err(error) => Err(Failure::Ended(error.to_string())),
         }
     }
 
-    /// Asks once, where so much of the caller's time is left.
-    async fn try_at(&self, url: &str, request: &ApiRequest, left: Duration) -> Tried {
-        let wait = request.wait.map(|wait| wait.min(left.saturating_sub(self.timeout)));
-        let waited = wait.unwrap_or_default();
-        let limit = left.saturating_sub(waited).min(TRY_MAX);
-        let mut asked = self.http.request(request.method.clone(), format!("{url}{}", request.target(wait)));
-        asked = asked.header("fairhold-timeout", duration::format(limit.max(Duration::from_millis(1))));
-        if let Some(cluster) = self.cluster.get() {
-            // A node of another one does nothing then.
-            asked = asked.header(CLUSTER, cluster);
+    fn no_answer(&self, request: &ApiRequest, attempts: &Attempts, may_be_done: bool) -> String {
+        let last = &attempts.last;
+        let advice = request.advice(may_be_done);
+        if attempts.foreign >= self.endpoints.len() {
+            return format!("{last} (is -e its address for clients?){advice}");
         }
-        for (name, value) in &request.headers {
-            asked = asked.header(*name, value);
-        }
-        if let Some(body) = &request.body {
-            asked = asked.body(body.clone());
-        }
-        let within = (waited + limit + CONNECT_WITHIN).min(left + ANSWER_GRACE);
-        match whole(asked.timeout(within)).await {
-            Ok((status, headers, _)) if !self.is_known(&headers) => {
-                Tried::Stranger(format!("the answer is {status}, but not from a node of this cluster"))
-            }
-            Ok((status, _, body)) => match (status, problem(status, &body)) {
-                (StatusCode::SERVICE_UNAVAILABLE, OutcomeProblem { detail, .. }) => Tried::Nothing(detail),
-                (StatusCode::GATEWAY_TIMEOUT, OutcomeProblem { outcome: Some(Effect::None), detail, .. }) => {
-                    Tried::Nothing(detail)
-                }
-                (StatusCode::GATEWAY_TIMEOUT, OutcomeProblem { detail, .. }) => Tried::Unknown(detail),
-                _ => Tried::Answered(status, body),
-            },
-            Err(error) if error.is_connect() || error.is_builder() => Tried::Nothing(cause(&error)),
-            Err(error) => Tried::Unknown(cause(&error)),
-        }
-    }
-
-    /// Whether the answer comes from the cluster that answered first, or from a node whose cluster has not formed yet.
-    fn is_known(&self, headers: &HeaderMap) -> bool {
-        match headers.get(CLUSTER) {
-            Some(named) => self.cluster.get_or_init(|| named.clone()) == named,
-            None => headers.contains_key(REQUEST_ID),
-        }
+        let within = duration::format(request.longest(self.timeout));
+        format!("no answer within {within}: {last} (pass the nodes to ask with -e URL or FAIRHOLD_ENDPOINT){advice}")
     }
 }
 
-/// An answer with all of its body.
-async fn whole(asked: RequestBuilder) -> Result<(StatusCode, HeaderMap, Vec<u8>), reqwest::Error> {
-    let mut response = asked.send().await?;
-    let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
-    Ok((status, headers, response.bytes().await?.to_vec()))
+impl Attempts {
+    fn record(&mut self, event: CallEvent<'_>) {
+        match event {
+            CallEvent::Started { .. } => self.is_in_flight = true,
+            CallEvent::Failed { endpoint, why, foreign, .. } => {
+                self.is_in_flight = false;
+                self.foreign = if foreign { self.foreign + 1 } else { 0 };
+                self.last = if foreign { why.to_owned() } else { format!("{endpoint}: {}", reason(endpoint, why)) };
+            }
+            _ => {}
+        }
+    }
+
+    /// Why the last attempt failed; none while another one is in flight.
+    fn failed(&self) -> Option<String> {
+        (!self.is_in_flight && !self.last.is_empty()).then(|| self.last.clone())
+    }
 }
 
-/// The innermost cause, which is what a person needs.
-pub(crate) fn cause(error: &reqwest::Error) -> String {
-    if error.is_timeout() {
-        return "no answer in time".to_owned();
+/// The part of a reason that a person needs: the innermost cause of a network error, and the detail of an answer.
+fn reason<'w>(endpoint: &str, why: &'w str) -> &'w str {
+    if let Some(causes) = why.strip_prefix(endpoint).and_then(|rest| rest.strip_prefix(": ")) {
+        let timed_out = "no answer in time";
+        let innermost = causes.rsplit(": ").next().unwrap_or(causes);
+        return if causes.starts_with(timed_out) { timed_out } else { innermost };
     }
-    let mut innermost: &dyn Error = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
-}
-
-/// A URL as most people write it.
-pub(crate) fn endpoint(url: &str) -> Result<String, Failure> {
-    let trimmed = url.trim().trim_end_matches('/');
-    let full = if trimmed.contains("://") { trimmed.to_owned() } else { format!("http://{trimmed}") };
-    match reqwest::Url::parse(&full) {
-        Ok(parsed) if parsed.scheme() == "http" && parsed.has_host() && parsed.path() == "/" && !full.contains('#') => Ok(full),
-        Ok(_) | Err(_) => Err(Failure::Usage(format!("--endpoint {url}: expected http://HOST:PORT, without TLS or a path"))),
-    }
+    let status = why.get(..3).and_then(|code| StatusCode::from_bytes(code.as_bytes()).ok());
+    let detail = status.and_then(|status| why.strip_prefix(&status.to_string())).map(str::trim);
+    detail.filter(|detail| !detail.is_empty()).unwrap_or(why)
 }
 
 #[cfg(test)]

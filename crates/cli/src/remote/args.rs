@@ -1,14 +1,15 @@
-//! Options of all commands that ask a cluster.
+//! The options of all commands that call a cluster.
 
-use super::{failure::Failure, form::OutputFormat, request::ApiRequest};
+use super::{failure::Failure, format::OutputFormat, request::ApiRequest};
+use fairhold_client::{Client, ClientBuilder};
 use fairhold_types::ClusterId;
 use std::{fs, path::PathBuf, time::Duration};
 
-/// Where the cluster is, and how patient to be.
+/// Which nodes to call, and how long to try.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "The cluster")]
 pub(crate) struct ConnectArgs {
-    /// A node's URL for clients; repeat -e, or separate several with commas, to try them in turn
+    /// Call the node at this URL; repeat -e or separate URLs with commas to try them in turn
     #[arg(
         short,
         long,
@@ -20,15 +21,15 @@ pub(crate) struct ConnectArgs {
     )]
     pub(crate) endpoint: Vec<String>,
 
-    /// Accept only the cluster with this id [default: the first cluster that answers]
+    /// Accept answers only from the cluster with this id [default: the first cluster that answers]
     #[arg(long, global = true, value_name = "ID", env = "FAIRHOLD_CLUSTER_ID")]
     pub(crate) cluster_id: Option<ClusterId>,
 
-    /// How long to try for an answer
+    /// Try for at most this long to get an answer
     #[arg(long, global = true, value_name = "DURATION", default_value = "10s", value_parser = fairhold_types::duration::parse)]
     pub(crate) timeout: Duration,
 
-    /// The file with the administrators' token
+    /// Read the administrators' token from this file
     #[arg(long, global = true, value_name = "FILE", env = "FAIRHOLD_AUTH_TOKEN_FILE")]
     pub(crate) auth_token_file: Option<PathBuf>,
 
@@ -36,13 +37,33 @@ pub(crate) struct ConnectArgs {
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
 
-    /// Print more on stderr
+    /// Print more details on stderr
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
 }
 
 impl ConnectArgs {
-    /// The token, where there is a file of it.
+    /// A builder of the Rust client for this cluster.
+    pub(crate) fn client_builder(&self) -> Result<ClientBuilder, Failure> {
+        let mut builder = Client::builder();
+        for url in self.urls()? {
+            builder = builder.endpoint(url);
+        }
+        if let Some(cluster) = self.cluster_id {
+            builder = builder.cluster_id(cluster);
+        }
+        if let Some(token) = self.auth_token()? {
+            builder = builder.auth_token(token);
+        }
+        Ok(builder)
+    }
+
+    /// The endpoints as complete URLs.
+    pub(crate) fn urls(&self) -> Result<Vec<String>, Failure> {
+        self.endpoint.iter().map(|url| endpoint(url)).collect()
+    }
+
+    /// The token, if a file is given.
     pub(crate) fn auth_token(&self) -> Result<Option<String>, Failure> {
         let Some(path) = &self.auth_token_file else { return Ok(None) };
         let unusable = |why: String| Failure::Usage(format!("--auth-token-file {}: {why}", path.display()));
@@ -54,33 +75,32 @@ impl ConnectArgs {
     }
 }
 
-/// The same, and how answers are written.
+/// The connection, and the output format.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct RemoteArgs {
-    /// The cluster.
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,
 
-    /// The output format [default: table on a terminal, otherwise plain]
+    /// Print in this format [default: table on a terminal, otherwise plain]
     #[arg(short, long, global = true, value_enum)]
     pub(crate) output: Option<OutputFormat>,
 }
 
-/// How fresh an answer has to be.
+/// How fresh an answer must be.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "The answer")]
 pub(crate) struct ReadArgs {
-    /// Read the node's own state without asking the leader: it may be slightly out of date
+    /// Read the node's own state, which may be slightly stale, without asking the leader
     #[arg(long)]
     pub(crate) local: bool,
-    /// Wait until the node has this revision, from an earlier answer
+    /// Wait until the node has applied this revision, taken from an earlier answer
     #[arg(long, value_name = "REVISION")]
     pub(crate) min_revision: Option<u64>,
 }
 
 impl ReadArgs {
-    /// Adds it to a read.
-    pub(crate) fn of(&self, request: ApiRequest) -> ApiRequest {
+    /// Adds these options to a read.
+    pub(crate) fn apply(&self, request: ApiRequest) -> ApiRequest {
         let request = request.parameter("consistency", self.local.then_some("local"));
         match self.min_revision {
             Some(revision) => request.header("fairhold-min-revision", revision.to_string()),
@@ -89,31 +109,56 @@ impl ReadArgs {
     }
 }
 
-/// The same, and whether to wait for something newer.
+/// A read that can wait for a change.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "The answer")]
-pub(crate) struct NewsArgs {
-    /// Wait at most this long for a change; exits with 1 if there is none
+pub(crate) struct LongPollArgs {
+    /// Wait at most this long for a change; exit with 1 if there is none
     #[arg(short, long, value_name = "DURATION", value_parser = fairhold_types::duration::parse)]
     pub(crate) wait: Option<Duration>,
-    /// Wait for a change after this revision, from an earlier answer
+    /// Wait for a change after this revision, taken from an earlier answer
     #[arg(long, value_name = "REVISION")]
     pub(crate) after: Option<u64>,
     #[command(flatten)]
     pub(crate) read: ReadArgs,
 }
 
-impl NewsArgs {
-    /// Adds it to a read.
-    pub(crate) fn of(&self, request: ApiRequest) -> ApiRequest {
-        self.read.of(request.wait(self.wait).after(self.after))
+impl LongPollArgs {
+    /// Adds these options to a read.
+    pub(crate) fn apply(&self, request: ApiRequest) -> ApiRequest {
+        self.read.apply(request.wait(self.wait).after(self.after))
     }
 }
 
-/// Reads `KEY=VALUE`.
+/// Completes a URL as most people type it, and checks it.
+pub(crate) fn endpoint(url: &str) -> Result<String, Failure> {
+    let trimmed = url.trim().trim_end_matches('/');
+    let full = if trimmed.contains("://") { trimmed.to_owned() } else { format!("http://{trimmed}") };
+    match reqwest::Url::parse(&full) {
+        Ok(parsed) if parsed.scheme() == "http" && parsed.has_host() && parsed.path() == "/" && !full.contains('#') => Ok(full),
+        Ok(_) | Err(_) => Err(Failure::Usage(format!("--endpoint {url}: expected http://HOST:PORT, without TLS or a path"))),
+    }
+}
+
+/// Parses `KEY=VALUE`.
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        Some(_) | None => Err("expected KEY=VALUE, as in build=81".to_owned()),
+        Some(_) | None => Err("expected KEY=VALUE, such as build=81".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_a_host_and_a_port() {
+        for url in ["http://a:1", "http://a:1/", "a:1", " a:1 "] {
+            assert_eq!(endpoint(url).unwrap(), "http://a:1", "{url}");
+        }
+        for url in ["", "https://a:1", "http://a:1/x", "ftp://a"] {
+            assert_eq!(endpoint(url).unwrap_err().code(), 2, "{url}");
+        }
     }
 }

@@ -9,33 +9,32 @@ use std::{
     process::ExitCode,
 };
 
-/// Why it failed.
+/// Why a client command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// What was typed cannot be right.
+    /// Wrong usage.
     #[error("{0}")]
     Usage(String),
-    /// Nobody answered who could serve.
+    /// No node that can serve answered.
     #[error("{0}")]
     Unavailable(String),
-    /// The cluster says no; the body says why.
+    /// The cluster refused the request; the body says why.
     #[error("{}", explain(*status, body))]
     Refused {
-        /// The HTTP status.
         status: u16,
-        /// The answer.
+        /// The body of the answer.
         body: Vec<u8>,
     },
-    /// Something on this machine.
+    /// An I/O error on this machine.
     #[error(transparent)]
     Local(#[from] io::Error),
-    /// A stream ended that has no end.
+    /// The request did not apply, or an endless stream ended.
     #[error("{0}")]
     Ended(String),
 }
 
 impl Failure {
-    /// What the Rust client met.
+    /// The failure for an error of the Rust client.
     pub(crate) fn from_client(error: &Error) -> Failure {
         if let Error::Refused { code, status, detail, .. } = error {
             let code = code.map_or("refused", Code::as_str);
@@ -56,7 +55,7 @@ impl Failure {
             Failure::Refused { status: 401 | 403, .. } => exit::DENIED,
             Failure::Refused { body, .. } if is_busy(body) => exit::NOT_ACQUIRED,
             Failure::Refused { body, .. } if is_full(body) => exit::UNAVAILABLE,
-            // The request itself is wrong.
+            // The request itself is invalid.
             Failure::Refused { status: 400 | 413 | 422, .. } => exit::USAGE,
             Failure::Refused { .. } | Failure::Local(_) | Failure::Ended(_) => exit::FAILURE,
         }
@@ -72,10 +71,10 @@ impl Failure {
         std::iter::once(self.to_string()).chain(advice).map(|text| line(&text)).collect::<Vec<_>>().join("\n")
     }
 
-    /// Says it and ends. A refusal's body goes to standard output where exactly the body was asked for.
+    /// Prints the failure and returns its exit code. With `body_wanted`, the body of a refusal goes to standard output.
     pub(crate) fn exit(&self, body_wanted: bool) -> ExitCode {
         if let (Failure::Refused { body, .. }, true) = (self, body_wanted) {
-            // The exit code says what can be said where nobody reads.
+            // If nobody reads the output, the exit code still tells the outcome.
             output::write_bytes(body).ok();
         }
         writeln!(io::stderr(), "{}", self.lines()).ok();
@@ -83,17 +82,18 @@ impl Failure {
     }
 }
 
-/// Whether somebody else has what was asked for, so that it may be asked for again.
+/// Whether another client has the lock or the place in the queue, so that a later attempt may succeed.
 fn is_busy(body: &[u8]) -> bool {
     has_code(body, &[Code::LockHeld, Code::WaitTimeout, Code::QueueFull])
 }
 
-/// Whether the cluster has no room for what was asked for.
+/// Whether the state of the cluster is full.
 fn is_full(body: &[u8]) -> bool {
     has_code(body, &[Code::StateFull])
 }
 
-fn has_code(body: &[u8], codes: &[Code]) -> bool {
+/// Whether the body is a problem with one of these codes.
+pub(super) fn has_code(body: &[u8], codes: &[Code]) -> bool {
     let code = serde_json::from_slice::<RefusalBody>(body).map(|problem| problem.code);
     code.is_ok_and(|code| codes.iter().any(|known| known.as_str() == code))
 }
@@ -112,7 +112,7 @@ fn explain(status: u16, body: &[u8]) -> String {
     }
 }
 
-/// What to do, in terms of commands. The server's own advice is for HTTP; where it is the same for both, it stands.
+/// What to do, in terms of commands. Falls back to the server's advice, which is in terms of HTTP.
 fn advice(body: &[u8]) -> Option<String> {
     let RefusalBody { code, advice, .. } = serde_json::from_slice(body).ok()?;
     advice_here(&code).map(str::to_owned).or(advice)
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_from_others_stays_within_one_line_of_a_terminal() {
+    fn foreign_text_cannot_control_the_terminal() {
         let body = r#"{"code":"lock_held","detail":"the lock is held by \u001b]0;pwned\u0007\r\nFAKE\u009bA\u202e"}"#;
         let refused = Failure::Refused { status: 409, body: body.as_bytes().to_vec() };
         let lines = refused.lines();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_names_commands_and_not_parts_of_a_request() {
+    fn advice_names_commands_instead_of_parts_of_a_request() {
         let lines = |body: &str| Failure::Refused { status: 409, body: body.as_bytes().to_vec() }.lines();
         let held = r#"{"code":"lock_held","detail":"the lock is held by ci-7","advice":"to queue for it, pass wait=30s"}"#;
         let said = "fairhold: the lock is held by ci-7 (lock_held)\nfairhold: to queue for it, pass --wait 30s";
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn each_failure_has_its_code_and_says_why() {
+    fn each_failure_has_its_exit_code_and_reason() {
         let refused = |status, body: &str| Failure::Refused { status, body: body.as_bytes().to_vec() };
         let problem = refused(404, r#"{"code":"no_node","detail":"there is no node /a"}"#);
         assert_eq!((problem.code(), problem.to_string().as_str()), (1, "there is no node /a (no_node)"));

@@ -1,11 +1,9 @@
-//! The answer to one call.
+//! The answer to a successful call.
 
 use super::failure::Failure;
-use fairhold_types::problem::Effect;
-use reqwest::StatusCode;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 
-/// An answer that says yes.
+/// A successful answer.
 #[derive(Debug)]
 pub(crate) struct ApiReply {
     /// The body, byte for byte.
@@ -13,25 +11,9 @@ pub(crate) struct ApiReply {
 }
 
 impl ApiReply {
-    /// The body as what it should be.
+    /// Parses the body.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         serde_json::from_slice(&self.body)
             .map_err(|error| Failure::Ended(format!("the answer is not valid, so the server may be newer: {error}")))
     }
-}
-
-/// What a node says that does not do it.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct OutcomeProblem {
-    pub(super) code: String,
-    /// `/readyz?verbose` has it under this name.
-    #[serde(alias = "reason")]
-    pub(super) detail: String,
-    pub(super) outcome: Option<Effect>,
-}
-
-pub(super) fn problem(status: StatusCode, body: &[u8]) -> OutcomeProblem {
-    let problem: OutcomeProblem = serde_json::from_slice(body).unwrap_or_default();
-    if problem.detail.is_empty() { OutcomeProblem { detail: status.to_string(), ..problem } } else { problem }
 }

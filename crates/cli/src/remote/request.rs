@@ -1,23 +1,23 @@
-//! A request as the commands make it, and what the answers to its tries mean.
+//! A request as the commands build it, and what its answer means.
 
 use super::{
-    failure::Failure,
-    reply::{ApiReply, problem},
+    failure::{Failure, has_code},
+    reply::ApiReply,
 };
-use fairhold_types::{Code, duration};
+use fairhold_client::{Client, Method, RawCall, RawReply, StatusCode};
+use fairhold_types::Code;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::{Method, StatusCode};
 use std::time::Duration;
 
-/// What stands in a URL as it is.
+/// The characters that a URL path keeps unchanged.
 const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// One level of a URL's path, or a value in its query.
+/// Encodes one segment of a URL path.
 pub(crate) fn encode(text: &str) -> String {
     utf8_percent_encode(text, &PLAIN).to_string()
 }
 
-/// A path of the tree as it stands in a URL.
+/// The URL path of a node of the tree.
 pub(crate) fn node_path(path: &str) -> String {
     let levels: Vec<String> = path.trim_start_matches('/').split('/').map(encode).collect();
     format!("/v1/nodes/{}", levels.join("/"))
@@ -26,23 +26,24 @@ pub(crate) fn node_path(path: &str) -> String {
 /// A request.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiRequest {
-    pub(super) method: Method,
+    method: Method,
     path: String,
-    query: Vec<String>,
-    pub(super) headers: Vec<(&'static str, String)>,
-    pub(super) body: Option<Vec<u8>>,
-    /// How long the server may hold the answer back, over all tries.
-    pub(super) wait: Option<Duration>,
-    /// What is waited for is newer than this.
+    /// Names and values; a flag has no value.
+    query: Vec<(String, Option<String>)>,
+    headers: Vec<(&'static str, String)>,
+    body: Option<Vec<u8>>,
+    /// How long the server may hold back the answer, over all attempts.
+    wait: Option<Duration>,
+    /// Waits for a change after this revision.
     after: Option<u64>,
-    /// With this key a person can repeat it.
+    /// A key with which a person can repeat the request.
     known_key: Option<String>,
-    /// The refusal that an earlier try brings about which was done and not answered.
+    /// The refusal that an earlier attempt causes if it was carried out without an answer.
     done_by: Option<Code>,
 }
 
 impl ApiRequest {
-    /// Asks.
+    /// A read.
     pub(crate) fn get(path: impl Into<String>) -> ApiRequest {
         ApiRequest {
             method: Method::GET,
@@ -57,86 +58,113 @@ impl ApiRequest {
         }
     }
 
-    /// Changes something, under a key of its own.
+    /// A change, with a new idempotency key.
     pub(crate) fn change(method: Method, path: impl Into<String>) -> ApiRequest {
         ApiRequest::unkeyed(method, path).header("idempotency-key", ulid::Ulid::generate().to_string())
     }
 
-    /// The same for a command that can be repeated with the key of an earlier one, which is given here.
+    /// A change by a command that can be repeated with the key of an earlier one; `key` is that key.
     pub(crate) fn keyed(method: Method, path: impl Into<String>, key: Option<&str>) -> ApiRequest {
         let key = key.map_or_else(|| ulid::Ulid::generate().to_string(), str::to_owned);
         let request = ApiRequest::unkeyed(method, path).header("idempotency-key", key.clone());
         ApiRequest { known_key: Some(key), ..request }
     }
 
-    /// Changes something by a call that takes no key.
+    /// A change by a call that takes no key. Repeating it must be harmless.
     pub(crate) fn unkeyed(method: Method, path: impl Into<String>) -> ApiRequest {
         ApiRequest { method, ..ApiRequest::get(path) }
     }
 
-    /// Takes this refusal as success where an earlier try, whose answer was lost, may have brought it about.
+    /// Takes this refusal as success if an earlier attempt, whose answer was lost, may have caused it.
     pub(crate) fn done_by(self, code: Code) -> ApiRequest {
         ApiRequest { done_by: Some(code), ..self }
     }
 
-    /// The same for the next page of a listing: what was waited for has come.
+    /// The request for the next page of a list: it does not wait again.
     pub(crate) fn next_page(self) -> ApiRequest {
         ApiRequest { wait: None, after: None, ..self }
     }
 
-    /// Lets the server wait so long.
+    /// Lets the server wait for at most this long.
     pub(crate) fn wait(self, wait: Option<Duration>) -> ApiRequest {
         ApiRequest { wait, ..self }
     }
 
-    /// Waits for what is newer than this revision.
+    /// Waits for a change after this revision.
     pub(crate) fn after(self, after: Option<u64>) -> ApiRequest {
         ApiRequest { after, ..self }
     }
 
-    /// A parameter, where it is given.
+    /// Adds a parameter if it has a value.
     pub(crate) fn parameter(mut self, name: &str, value: Option<impl ToString>) -> ApiRequest {
         if let Some(value) = value {
-            self.query.push(format!("{name}={}", encode(&value.to_string())));
+            self.query.push((name.to_owned(), Some(value.to_string())));
         }
         self
     }
 
-    /// A flag, where it is set.
+    /// Adds a flag if it is set.
     pub(crate) fn flag(mut self, name: &str, is_set: bool) -> ApiRequest {
         if is_set {
-            self.query.push(name.to_owned());
+            self.query.push((name.to_owned(), None));
         }
         self
     }
 
-    /// A header.
+    /// Adds a header.
     pub(crate) fn header(mut self, name: &'static str, value: String) -> ApiRequest {
         self.headers.push((name, value));
         self
     }
 
-    /// A JSON body.
+    /// Sets a JSON body.
     pub(crate) fn json(self, body: &serde_json::Value) -> ApiRequest {
         self.header("content-type", "application/json".to_owned()).body(body.to_string().into_bytes())
     }
 
-    /// The body.
+    /// Sets the body.
     pub(crate) fn body(self, body: Vec<u8>) -> ApiRequest {
         ApiRequest { body: Some(body), ..self }
     }
 
-    /// Path and query of one try, which may wait so long.
-    pub(super) fn target(&self, wait: Option<Duration>) -> String {
-        let mut query = self.query.clone();
-        query.extend(wait.map(|wait| format!("wait={}", duration::format(wait))));
-        query.extend(self.after.map(|after| format!("after={after}")));
-        if query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, query.join("&")) }
+    /// Whether the server may hold back the answer.
+    pub(super) fn waits(&self) -> bool {
+        self.wait.is_some()
     }
 
-    /// What a definite answer means to a caller one of whose earlier tries may have been done.
-    pub(super) fn answered(&self, status: StatusCode, body: Vec<u8>, may_be_done: bool) -> Result<ApiReply, Failure> {
-        let is_done = |done_by: Code| may_be_done && problem(status, &body).code == done_by.as_str();
+    /// How long the request may take with this timeout.
+    pub(super) fn longest(&self, timeout: Duration) -> Duration {
+        timeout + self.wait.unwrap_or_default()
+    }
+
+    /// The call to send. Every request of this program may be repeated.
+    pub(super) fn call(&self, client: &Client) -> RawCall {
+        let mut call = client.call(self.method.clone(), self.path.clone()).idempotent(true);
+        for (name, value) in &self.query {
+            call = match value {
+                Some(value) => call.query(name, value),
+                None => call.flag(name),
+            };
+        }
+        if let Some(after) = self.after {
+            call = call.query("after", after.to_string());
+        }
+        for (name, value) in &self.headers {
+            call = call.header(*name, value.clone());
+        }
+        if let Some(body) = &self.body {
+            call = call.body(body.clone());
+        }
+        if let Some(wait) = self.wait {
+            call = call.wait(wait);
+        }
+        call
+    }
+
+    /// The meaning of a definite answer.
+    pub(super) fn answered(&self, reply: RawReply) -> Result<ApiReply, Failure> {
+        let RawReply { status, body, after_unknown, .. } = reply;
+        let is_done = |done_by: Code| after_unknown && has_code(&body, &[done_by]);
         match status {
             status if status.is_success() => Ok(ApiReply { body }),
             StatusCode::NOT_MODIFIED => Err(Failure::Ended("nothing changed within the wait".to_owned())),
@@ -145,12 +173,23 @@ impl ApiRequest {
         }
     }
 
-    /// What is left to do for a person who got no answer, where a try may have been done.
+    /// What a person can do after a request without an answer.
     pub(super) fn advice(&self, may_be_done: bool) -> String {
-        match (&self.known_key, may_be_done && self.method != Method::GET) {
+        match (&self.known_key, may_be_done) {
             (_, false) => String::new(),
             (Some(key), true) => format!("; it may have happened: repeat it with --idempotency-key {key}"),
-            (None, true) => "; it may have happened: look before you repeat it".to_owned(),
+            (None, true) => "; it may have happened: check the state before you repeat it".to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_paths_are_encoded() {
+        assert_eq!(node_path("/jobs/a b"), "/v1/nodes/jobs/a%20b");
+        assert_eq!((node_path("/"), encode("orders/42")), ("/v1/nodes/".to_owned(), "orders%2F42".to_owned()));
     }
 }

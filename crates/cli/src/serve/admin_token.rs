@@ -1,4 +1,4 @@
-//! The administrators' token: read from a file at the start, and again when the file changes. It is never logged.
+//! The administrators' token: read from a file at startup, and reloaded when the file changes. It is never logged.
 
 use super::secret_file;
 use fairhold_http::Admin;
@@ -15,30 +15,20 @@ use tokio::{
 };
 
 /// How often the node checks whether the file has changed.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const CHECK_EVERY: Duration = Duration::from_secs(2);
 
-/// Why a file gives no token.
+/// Why a file has no valid token.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminTokenError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("--admin-token-file {path} cannot be read: {error}")]
-    Unreadable {
-        /// The file.
-        path: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// There is no token in it, or one that cannot stand in a header.
+    Unreadable { path: String, error: io::Error },
+    /// The file has no token, or one that a header cannot contain.
     #[error("--admin-token-file {path} {fault}: write one line of printable ASCII to it, such as `openssl rand -hex 32` prints")]
-    NoToken {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        fault: &'static str,
-    },
+    NoToken { path: String, fault: &'static str },
 }
 
-/// The rule for administrators' calls, said in the log. A trial on one machine (`fairhold dev`) needs no token.
+/// Returns the rule for administrators' calls, and logs it. A trial on one machine (`fairhold dev`) needs no token.
 pub(super) fn load(file: Option<&Path>, is_trial: bool) -> Result<Admin, AdminTokenError> {
     let Some(file) = file else {
         if !is_trial {
@@ -56,7 +46,7 @@ pub(super) fn load(file: Option<&Path>, is_trial: bool) -> Result<Admin, AdminTo
     Ok(Admin::guarded(token))
 }
 
-/// A warning if other users can read the token. It is not an error, because some systems mount their secrets that way.
+/// A warning if other users can read the token. It is not an error, because some systems mount secrets that way.
 fn risk(metadata: &Metadata) -> Option<&'static str> {
     if secret_file::is_open_to_others(metadata) {
         return Some("users other than its owner can read or write the file with the administrators' token: chmod 600");
@@ -65,12 +55,13 @@ fn risk(metadata: &Metadata) -> Option<&'static str> {
     secret_file::is_of_another(metadata).then_some(of_another)
 }
 
-/// Takes a new token over when the file changes. A file that gives none, or is being written, changes nothing.
+/// Loads a new token when the file changes. A file without a valid token, or one that is partly written, changes
+/// nothing.
 pub(super) fn watch(file: PathBuf, admin: Admin) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut last = None;
         loop {
-            sleep(LOOK_EVERY).await;
+            sleep(CHECK_EVERY).await;
             let path = file.clone();
             let Ok(found) = spawn_blocking(move || read(&path).map(|(token, _)| token).map_err(|error| error.to_string())).await
             else {
@@ -97,7 +88,7 @@ fn read(file: &Path) -> Result<(String, Metadata), AdminTokenError> {
     let path = file.display().to_string();
     let opened = secret_file::read(file, ADMIN_TOKEN_BYTES_MAX);
     let (bytes, metadata) = opened.map_err(|error| AdminTokenError::Unreadable { path: path.clone(), error })?;
-    // Bytes that are not UTF-8 become characters that no token has.
+    // Invalid UTF-8 becomes a character that no token has.
     let text = String::from_utf8_lossy(&bytes);
     let token = text.trim();
     let fault = match token {
@@ -118,7 +109,7 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
     #[test]
-    fn a_token_that_the_group_can_read_is_warned_of() {
+    fn a_token_that_other_users_can_read_causes_a_warning() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("token");
         fs::write(&file, "s3cret\n").unwrap();
@@ -131,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_gives_its_one_line() {
+    fn the_token_is_the_single_line_of_the_file() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("token");
         let of = |content: &str| {

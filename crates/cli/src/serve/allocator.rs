@@ -1,12 +1,12 @@
-//! Returns free memory to the system where the allocator would keep it.
+//! Returns free memory to the system that the allocator would otherwise keep.
 //!
-//! mimalloc returns free memory at some later call of the same thread. The snapshot thread makes no such call until the next
-//! snapshot is due: it would keep the memory of a large one until then.
+//! mimalloc returns free memory in a later call of the same thread. The snapshot thread makes no such call until the
+//! next snapshot, and would keep the memory of a large one until then.
 
-/// Returns the memory that this thread and ended threads have freed.
+/// Returns the memory that this thread and threads that have ended freed.
 pub(super) fn give_back() {
-    #[expect(unsafe_code, reason = "the allocator has no other way to be asked")]
-    // SAFETY: mimalloc takes this call from any thread at any time; it frees only what is free.
+    #[expect(unsafe_code, reason = "the allocator has no safe interface for this")]
+    // SAFETY: any thread may make this call at any time; it releases only free memory.
     unsafe {
         libmimalloc_sys::mi_collect(true);
     }

@@ -1,4 +1,4 @@
-//! Why a node could not run, or could not go on: each with what to do.
+//! Why a node cannot start or continue, each with advice.
 
 use super::{admin_token::AdminTokenError, peer_key::PeerKeyError};
 use fairhold_raft::{FatalReason, StartError};
@@ -10,10 +10,10 @@ use fairhold_storage::{
 };
 use std::io;
 
-/// Why a node could not run, or could not go on.
+/// Why a node cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
-    /// The log.
+    /// Logging.
     #[error("cannot set up logging: {0}")]
     Telemetry(String),
     /// Threads or signals.
@@ -31,43 +31,40 @@ pub(crate) enum ServeError {
          (`ulimit -n`, LimitNOFILE= of its unit, --ulimit nofile= of its container)"
     )]
     OpenFiles {
-        /// The limit.
+        /// The limit on open files.
         open_files: u64,
-        /// How many it needs.
+        /// How many a node needs.
         least: u64,
     },
     /// The data directory.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The data directory belongs elsewhere.
+    /// The data directory belongs to another node or cluster.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// A port.
+    /// The port of a listener.
     #[error("cannot listen at {address} for {whom}: {error}. {}", advice(error, flag))]
     Listen {
-        /// Where.
         address: String,
-        /// Who would have come there.
+        /// Who would connect to it.
         whom: &'static str,
         /// The flag that changes it.
         flag: &'static str,
-        /// Why.
         error: io::Error,
     },
-    /// The replica.
+    /// The replica cannot start.
     #[error("{}", start_failed(.0))]
     Start(#[from] StartError),
-    /// The replica ended by itself.
+    /// The replica stopped.
     #[error("{}", farewell(reason, fault.as_ref(), data))]
     Stopped {
-        /// Why.
         reason: FatalReason,
-        /// The storage's first error, where it was that.
+        /// The first error of the storage, if that is the cause.
         fault: Option<Fault>,
         /// The data directory.
         data: String,
     },
-    /// A part of the process ended that never should.
+    /// A task ended that never should.
     #[error("a part of the node ended by itself, which is a defect: {0}")]
     Ended(String),
 }
@@ -94,7 +91,7 @@ fn start_failed(error: &StartError) -> String {
 
 const STOPS: &str = "The node stops, because it must not acknowledge what it cannot store; the other nodes go on";
 
-/// What a person does about a state that contradicts itself.
+/// Advice for a state that contradicts itself.
 const BROKEN_ADVICE: &str = "This is a defect in fairhold, or the memory of this machine is failing, and the node stops: it must \
                              not answer from a damaged state. Keep the data directory. If the other nodes run, remove this node \
                              from the cluster and add it again with an empty directory. If all nodes say this, restore the \
@@ -135,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_in_use_is_named_with_the_way_out() {
+    fn an_error_about_a_port_says_what_to_do() {
         let listen = |kind: io::ErrorKind| ServeError::Listen {
             address: "127.0.0.1:7171".to_owned(),
             whom: "clients",
@@ -152,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_the_storage_is_said_once_with_what_to_do() {
+    fn a_storage_error_appears_once_with_advice() {
         let stopped = |reason, fault| ServeError::Stopped { reason, fault, data: "/data".to_owned() }.to_string();
         let failed = || FatalReason::Failed("storage error".to_owned());
         let fault = |kind| Some(Fault { kind, message: "/data/log/7.log: broke".to_owned() });

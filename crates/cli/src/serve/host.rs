@@ -1,4 +1,4 @@
-//! What a node can say of the machine on which it runs.
+//! What a node reports about its machine.
 
 use fairhold_types::dto::Host;
 use std::{
@@ -7,22 +7,22 @@ use std::{
     sync::OnceLock,
 };
 
-/// There is one node in a process, and so one data directory.
+/// A process runs one node, so it has one data directory.
 static DATA_DIR: OnceLock<PathBuf> = OnceLock::new();
 
-/// Says of which directory `look` tells the free space.
+/// Sets the directory whose free space `read` reports.
 pub(super) fn set_data_dir(path: &Path) {
     DATA_DIR.get_or_init(|| path.to_owned());
 }
 
-/// Looks at the machine.
-pub(super) fn look() -> Host {
+/// Reads the state of the machine.
+pub(super) fn read() -> Host {
     let disk = DATA_DIR.get().and_then(|path| rustix::fs::statvfs(path).ok());
     Host {
         time: None,
         disk_free_bytes: disk.as_ref().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize)),
         disk_bytes: disk.as_ref().map(|disk| disk.f_blocks.saturating_mul(disk.f_frsize)),
-        // Only Linux has it; the handle with which it is read is one of them.
+        // Only Linux has this directory. The handle that reads it is one of the entries.
         open_files: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count().saturating_sub(1) as u64),
         open_files_max: rustix::process::getrlimit(rustix::process::Resource::Nofile).current,
     }
@@ -33,9 +33,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_has_a_disk_and_a_limit_of_open_files() {
+    fn a_machine_has_a_disk_and_open_files() {
         set_data_dir(Path::new("/"));
-        let host = look();
+        let host = read();
         assert!(host.disk_bytes > Some(0) && host.disk_free_bytes <= host.disk_bytes, "{host:?}");
         assert!(host.open_files > Some(0), "{host:?}");
     }

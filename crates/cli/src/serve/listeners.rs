@@ -1,4 +1,4 @@
-//! The ports for clients and operators: binds them, and stops their servers.
+//! The listeners for clients and operators: binds their ports and stops their tasks.
 
 use super::error::ServeError;
 use crate::{config::ServeConfig, member::client_address};
@@ -12,14 +12,14 @@ use tokio::{
     time::timeout,
 };
 
-/// A server that runs until it is told to stop.
-pub(super) struct Server {
+/// A listener that runs until `stop`.
+pub(super) struct ListenerTask {
     pub(super) name: &'static str,
     pub(super) stop: oneshot::Sender<()>,
     pub(super) task: JoinHandle<()>,
 }
 
-impl Server {
+impl ListenerTask {
     pub(super) fn ended(&self, result: Result<(), JoinError>) -> ServeError {
         match result {
             Ok(()) => ServeError::Ended(format!("the {} listener", self.name)),
@@ -28,22 +28,22 @@ impl Server {
     }
 
     pub(super) async fn stop(self, limit: Duration) {
-        let Server { name, stop, mut task } = self;
+        let ListenerTask { name, stop, mut task } = self;
         if stop.send(()).is_err() {
-            tracing::debug!("the {name} listener had ended already");
+            tracing::debug!("the {name} listener had already ended");
         }
         match timeout(limit, &mut task).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(%error, "the {name} listener failed"),
             Err(_) => {
-                tracing::warn!("the {name} listener still had connections after {} s: they are cut", limit.as_secs());
+                tracing::warn!("the {name} listener still has connections after {} s: closing them", limit.as_secs());
                 task.abort();
             }
         }
     }
 }
 
-/// The names by which clients reach this cluster.
+/// The host names of this cluster.
 pub(super) fn hosts(config: &ServeConfig) -> Hosts {
     Hosts::new(config.members.values().map(|member| client_address(member).to_owned()), config.allowed_hosts.iter().cloned())
 }
@@ -56,12 +56,13 @@ pub(super) async fn listen_for_clients(listen: &str) -> Result<Listener, ServeEr
 /// The status port for operators, if configured.
 pub(super) async fn listen_for_status(config: &ServeConfig) -> Result<Option<Listener>, ServeError> {
     let Some(address) = &config.listen_status else { return Ok(None) };
-    let (connections, per_address) = (STATUS_CONNECTIONS_MAX, STATUS_CONNECTIONS_MAX);
+    let connections = STATUS_CONNECTIONS_MAX;
+    let per_address = STATUS_CONNECTIONS_MAX;
     let limits = Limits { connections, per_address, ..config.limits };
     Ok(Some(bind(address, "operators", "--listen-status").await?.with_limits(limits).with_hosts(hosts(config))))
 }
 
-/// The first of the name's addresses at which the process can listen.
+/// Binds the first address of the name that is available.
 async fn bind(listen: &str, whom: &'static str, flag: &'static str) -> Result<Listener, ServeError> {
     let failed = |error| ServeError::Listen { address: listen.to_owned(), whom, flag, error };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
@@ -74,8 +75,8 @@ async fn bind(listen: &str, whom: &'static str, flag: &'static str) -> Result<Li
     Err(failed(last))
 }
 
-/// The signal came, or its sender is gone.
-pub(super) async fn told(stopped: oneshot::Receiver<()>) {
+/// Waits until the stop signal arrives or its sender is gone.
+pub(super) async fn stop_requested(stopped: oneshot::Receiver<()>) {
     drop(stopped.await);
 }
 

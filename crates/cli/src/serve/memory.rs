@@ -1,7 +1,7 @@
-//! The memory of this process: how much it may have, how much of it clients may pin, and whether it runs short.
+//! The memory of this process: its limit, the share that clients may use, and whether it runs short.
 //!
-//! The limit is that of its cgroup, of either version, or of the machine. What cannot be read is not guessed: then nothing is
-//! refused for want of memory, and the state gets what a small machine could hold.
+//! The limit is that of the cgroup (version 1 or 2) or of the machine. If neither can be read, the node never refuses a
+//! request because memory is short, and budgets for a small machine.
 
 use fairhold_node::{Node, node::Concern};
 use fairhold_types::memory_plan::MemoryPlan;
@@ -13,18 +13,18 @@ use std::{
 };
 use tokio::{task::spawn_blocking, time::sleep};
 
-/// How often it is looked how much memory the process has.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Percent of its memory from which on a node begins nothing that creates something.
+/// How often the node checks the memory in use.
+const CHECK_EVERY: Duration = Duration::from_millis(500);
+/// From this percentage of its limit on, a node refuses requests that create something.
 const SHORT_PERCENT: u64 = 85;
-/// It is short no more below this many percent, so that it does not come and go.
-const AGAIN_PERCENT: u64 = 80;
-/// The memory that is taken for granted where it cannot be read.
-const MEMORY_UNKNOWN: u64 = 4 << 30;
-/// Where Linux keeps its cgroups.
+/// Below this percentage memory is no longer short. The difference prevents flapping.
+const RECOVERED_PERCENT: u64 = 80;
+/// The limit to assume if it cannot be read, in bytes.
+const MEMORY_DEFAULT: u64 = 4 << 30;
+/// Where Linux mounts its cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// How many bytes this process may have; `None` where the system does not say.
+/// How many bytes this process may use; `None` if unknown.
 pub(super) fn limit() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| of_machine(&text));
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -32,12 +32,12 @@ pub(super) fn limit() -> Option<u64> {
     of_groups.filter_map(|text| text.trim().parse().ok()).chain(machine).min()
 }
 
-/// What this process allows its clients, by the memory that it may have.
+/// The memory budgets, derived from the limit.
 pub(crate) fn plan() -> MemoryPlan {
-    MemoryPlan::of(limit().unwrap_or(MEMORY_UNKNOWN))
+    MemoryPlan::of(limit().unwrap_or(MEMORY_DEFAULT))
 }
 
-/// Has the node refuse what creates something while the process is short of memory.
+/// Makes the node refuse requests that create something while memory is short.
 pub(super) async fn watch(node: Node<TokioRuntime>, limit: u64) {
     let mut short = false;
     loop {
@@ -49,17 +49,17 @@ pub(super) async fn watch(node: Node<TokioRuntime>, limit: u64) {
                 format!("{resident} of {limit} bytes of memory are in use: this node refuses requests that create something");
             tracing::error!("{warning}");
             node.warn(Concern::Memory, Some(warning));
-        } else if short && percent < AGAIN_PERCENT {
+        } else if short && percent < RECOVERED_PERCENT {
             short = false;
             tracing::info!(resident, limit, "there is enough memory again");
             node.warn(Concern::Memory, None);
         }
         node.set_memory_short(short);
-        sleep(LOOK_EVERY).await;
+        sleep(CHECK_EVERY).await;
     }
 }
 
-/// How many bytes of this process are in memory.
+/// The resident memory of this process, in bytes.
 fn resident() -> Option<u64> {
     let pages: u64 = fs::read_to_string("/proc/self/statm").ok()?.split_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
@@ -71,8 +71,8 @@ fn of_machine(meminfo: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// The files that may limit a process of these groups: of each group and of all above it. In a container the group's own name
-/// may be that of another mount, and then the top is what there is.
+/// The files that may limit a process in these groups: those of each group and of its ancestors. In a container the
+/// name of the group may belong to another mount; then only the topmost file exists.
 fn limit_files(root: &Path, groups: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in groups.lines() {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limits_of_both_versions_of_cgroups_and_of_all_groups_above_are_looked_at() {
+    fn limits_of_both_cgroup_versions_and_of_all_ancestors_count() {
         let of =
             |groups| limit_files(Path::new("/c"), groups).into_iter().map(|file| file.display().to_string()).collect::<Vec<_>>();
         assert_eq!(of("0::/a/b\n"), ["/c/a/b/memory.max", "/c/a/memory.max", "/c/memory.max"]);
@@ -110,11 +110,11 @@ mod tests {
             ]
         );
         assert_eq!(of("0::/\n"), ["/c/memory.max"]);
-        assert_eq!(of("what is this"), Vec::<String>::new());
+        assert_eq!(of("not a cgroup line"), Vec::<String>::new());
     }
 
     #[test]
-    fn this_machine_has_memory_and_this_process_some_of_it() {
+    fn this_process_uses_some_of_the_memory_of_this_machine() {
         assert_eq!(of_machine("MemTotal:       16384000 kB\nMemFree: 1 kB\n"), Some(16_384_000 * 1024));
         let (limit, resident) = (limit().unwrap(), resident().unwrap());
         assert!(0 < resident && resident < limit, "{resident} of {limit}");

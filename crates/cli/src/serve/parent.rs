@@ -1,5 +1,5 @@
-//! Ends this process with the one that started it: standard input ends when the process at its other end is gone, however it
-//! went.
+//! Stops this process when its parent has ended: standard input closes when the process at its other end is gone, for
+//! any reason.
 
 use std::{
     io::{self, Read},
@@ -9,34 +9,34 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// How long the end in good order may take; then the process ends anyway.
+/// How long an orderly shutdown may take; then the process exits anyway.
 const ORPHAN_GRACE: Duration = Duration::from_secs(15);
 
-/// Tells when the parent is gone.
+/// Reports when the parent is gone.
 #[derive(Debug, Clone)]
 pub(super) struct Gone(watch::Receiver<bool>);
 
 impl Gone {
     /// Waits for it.
     pub(super) async fn wait(mut self) {
-        // An error says that the thread is gone, which it never is before it said so.
+        // An error means that the thread has ended, which happens only after its message.
         drop(self.0.wait_for(|gone| *gone).await);
     }
 }
 
-/// Watches in a thread of its own, which also makes sure that the process ends.
+/// Watches standard input in its own thread, which also makes sure that the process exits.
 pub(super) fn watch() -> io::Result<Gone> {
-    let (gone, told) = watch::channel(false);
+    let (sender, receiver) = watch::channel(false);
     thread::Builder::new().name("fairhold-parent".to_owned()).spawn(move || {
         read_to_end(io::stdin().lock());
-        gone.send_replace(true);
+        sender.send_replace(true);
         sleep(ORPHAN_GRACE);
         process::exit(1);
     })?;
-    Ok(Gone(told))
+    Ok(Gone(receiver))
 }
 
-/// Whatever comes is not meant for a node. An error is an end too.
+/// Ignores all input. An error counts as the end.
 fn read_to_end(mut input: impl Read) {
     let mut block = [0; 512];
     loop {
@@ -53,7 +53,7 @@ fn read_to_end(mut input: impl Read) {
 mod tests {
     use super::*;
 
-    /// Answers each read with the next of these.
+    /// Answers each read with the next result.
     struct Script(Vec<io::Result<usize>>);
 
     impl Read for Script {
@@ -63,11 +63,11 @@ mod tests {
     }
 
     #[test]
-    fn only_the_end_or_an_error_is_the_end() {
+    fn only_the_end_of_input_or_an_error_counts_as_the_end() {
         for last in [Ok(0), Err(io::ErrorKind::BrokenPipe.into())] {
             let mut script = Script(vec![Ok(512), Err(io::ErrorKind::Interrupted.into()), Ok(1), last]);
             read_to_end(&mut script);
-            assert!(script.0.is_empty(), "it ended too soon");
+            assert!(script.0.is_empty(), "it returned too early");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The key of the cluster: read from a file at the start, and again when the file changes. It is never logged.
+//! The peer key of the cluster: read from a file at startup, and reloaded when the file changes. It is never logged.
 
 use super::secret_file;
 use crate::config::PeerTrust;
@@ -14,46 +14,30 @@ use tokio::{
 };
 
 /// How often the node checks whether the file has changed.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Bytes of the file.
+const CHECK_EVERY: Duration = Duration::from_secs(2);
+/// The largest file, in bytes.
 const FILE_BYTES_MAX: usize = 16 * 1024;
 
 /// Why a file has no valid key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PeerKeyError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("--peer-key-file {path} cannot be read: {error}")]
-    Unreadable {
-        /// The file.
-        path: String,
-        /// Why.
-        error: io::Error,
-    },
+    Unreadable { path: String, error: io::Error },
     /// Other users could read the key and authenticate as a node.
     #[error("users other than its owner can read or write --peer-key-file {path}: chmod 600 {path}")]
-    Open {
-        /// The file.
-        path: String,
-    },
-    /// It has no valid key.
+    Open { path: String },
+    /// The file has no valid key.
     #[error(
         "--peer-key-file {path} {fault}: write one line of at least {KEY_BYTES_MIN} bytes, such as `openssl rand -hex 32` prints"
     )]
-    NoKey {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        fault: KeyError,
-    },
+    NoKey { path: String, fault: KeyError },
     /// The file is too large.
     #[error("--peer-key-file {path} has more than {FILE_BYTES_MAX} bytes: is that the right file?")]
-    TooLong {
-        /// The file.
-        path: String,
-    },
+    TooLong { path: String },
 }
 
-/// Logs how nodes authenticate, and returns the keys.
+/// Reads the keys, and logs how nodes authenticate.
 pub(super) fn load(trust: &PeerTrust) -> Result<PeerKeys, PeerKeyError> {
     match trust {
         PeerTrust::Key(file) => {
@@ -78,13 +62,13 @@ pub(super) fn watch(trust: &PeerTrust, keys: PeerKeys) -> Option<JoinHandle<()>>
         PeerTrust::Key(file) => file.clone(),
         PeerTrust::Loopback | PeerTrust::Insecure => return None,
     };
-    Some(tokio::spawn(take_over(file, keys)))
+    Some(tokio::spawn(reload(file, keys)))
 }
 
-async fn take_over(file: PathBuf, keys: PeerKeys) {
+async fn reload(file: PathBuf, keys: PeerKeys) {
     let mut failed = None;
     loop {
-        sleep(LOOK_EVERY).await;
+        sleep(CHECK_EVERY).await;
         let path = file.clone();
         let Ok(found) = spawn_blocking(move || read(&path).map_err(|error| error.to_string())).await else { return };
         match found {
@@ -124,7 +108,7 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt as _};
 
     #[test]
-    fn a_key_comes_from_a_file_that_only_its_owner_reads() {
+    fn a_key_file_must_be_readable_only_by_its_owner() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("peer.key");
         let of = |content: &str, mode: u32| {

@@ -1,4 +1,4 @@
-//! What the process itself is measured by: memory, open files, processor time, as the kernel tells.
+//! Metrics of the process, read from the kernel: memory, open files, processor time.
 
 use fairhold_metrics::{Registry, Scrape, collect};
 use std::{
@@ -6,7 +6,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// Registers the process and its build.
+/// Registers the metrics of the process and of its build.
 pub(super) fn register(registry: &mut Registry) {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     collect(registry, move |scrape| {
@@ -17,7 +17,7 @@ pub(super) fn register(registry: &mut Registry) {
     });
 }
 
-/// What Linux tells of this process; other systems have no such files, and then there are no such series.
+/// The figures of Linux for this process. Other systems lack the files, and the series are missing there.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct ProcessStats {
     resident_bytes: u64,
@@ -29,15 +29,17 @@ struct ProcessStats {
 
 impl ProcessStats {
     fn take() -> Option<ProcessStats> {
-        let (stat, limits) = (fs::read_to_string("/proc/self/stat").ok()?, fs::read_to_string("/proc/self/limits").ok()?);
-        // Reading the folder opens one more.
+        let stat = fs::read_to_string("/proc/self/stat").ok()?;
+        let limits = fs::read_to_string("/proc/self/limits").ok()?;
+        // Reading the directory opens one more.
         let open_files = fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as u64;
-        let (page, ticks) = (rustix::param::page_size() as u64, rustix::param::clock_ticks_per_second());
+        let page = rustix::param::page_size() as u64;
+        let ticks = rustix::param::clock_ticks_per_second();
         ProcessStats::parse(&stat, &limits, open_files, page, ticks)
     }
 
     fn parse(stat: &str, limits: &str, open_files: u64, page_bytes: u64, ticks: u64) -> Option<ProcessStats> {
-        // The program's name is in brackets, and may have brackets and blanks itself; the third field follows it.
+        // The program's name is in parentheses and may contain parentheses and spaces; the third field follows it.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         let busy = u32::try_from(field(14)? + field(15)?).ok()?;
@@ -67,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_own_words_are_understood() {
+    fn the_files_of_the_kernel_are_parsed() {
         let mut fields = vec!["0".to_owned(); 50];
         for (number, value) in [(14, "250"), (15, "150"), (20, "9"), (24, "1000")] {
             fields[number - 3] = value.to_owned();

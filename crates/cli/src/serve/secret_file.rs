@@ -1,4 +1,4 @@
-//! A file with a secret: its contents, and whether other users can read it.
+//! A file with a secret: its content, and whether other users can read it.
 
 use rustix::process::geteuid;
 use std::{
@@ -8,10 +8,10 @@ use std::{
     path::Path,
 };
 
-/// The bits of a mode that let others than the owner read or write.
+/// The mode bits that let users other than the owner read or write.
 const OTHERS: u32 = 0o066;
 
-/// Reads a file, at most one byte more than allowed, and its metadata.
+/// Reads the metadata of a file and its content, at most one byte more than allowed.
 pub(super) fn read(path: &Path, bytes_max: usize) -> io::Result<(Vec<u8>, Metadata)> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -20,12 +20,12 @@ pub(super) fn read(path: &Path, bytes_max: usize) -> io::Result<(Vec<u8>, Metada
     Ok((bytes, metadata))
 }
 
-/// Whether others than its owner may read or write it.
+/// Whether users other than the owner may read or write it.
 pub(super) fn is_open_to_others(metadata: &Metadata) -> bool {
     metadata.mode() & OTHERS != 0
 }
 
-/// Whether it belongs to another user. That user can change the file. Root does not count: root can change every file.
+/// Whether it belongs to another user, who can change it. Root does not count: root can change every file.
 pub(super) fn is_of_another(metadata: &Metadata) -> bool {
     let owner = metadata.uid();
     owner != 0 && owner != geteuid().as_raw()
@@ -46,6 +46,6 @@ mod tests {
             let metadata = fs::metadata(&file).unwrap();
             assert_eq!((is_open_to_others(&metadata), is_of_another(&metadata)), (open, false), "{mode:o}");
         }
-        assert_eq!(read(&file, 4).unwrap().0, b"01234", "one byte more says that there are too many");
+        assert_eq!(read(&file, 4).unwrap().0, b"01234", "the extra byte shows that the file is too long");
     }
 }

@@ -1,9 +1,9 @@
-//! The screen of `fairhold top`: nodes above, locks in the middle, the chosen lock's queue below.
+//! The screen of `fairhold top`: nodes at the top, locks in the middle, the queue of the selected lock at the bottom.
 
-use super::watcher::TopFrame;
+use super::poller::TopFrame;
 use crate::{
-    look,
-    remote::form::{cell, harmless, span},
+    probe,
+    remote::format::{cell, harmless, rounded},
 };
 use fairhold_types::duration;
 use ratatui::{
@@ -16,48 +16,48 @@ use ratatui::{
 use serde_json::Value;
 use std::time::Duration;
 
-/// Rows for nodes at most, so that locks stay in sight.
+/// The most rows for nodes, so that locks stay visible.
 const NODES_MAX: usize = 7;
-/// From this age on, what is shown is marked as old.
+/// From this age on, the content is marked as old.
 const OLD: Duration = Duration::from_millis(2_000);
 
-/// Draws all of it.
-pub(super) fn draw(frame: &mut Frame<'_>, look: &TopFrame, chosen: usize) {
-    let shown = &look.nodes[..look.nodes.len().min(NODES_MAX)];
+/// Draws the screen.
+pub(super) fn draw(frame: &mut Frame<'_>, content: &TopFrame, selected: usize) {
+    let shown = &content.nodes[..content.nodes.len().min(NODES_MAX)];
     let nodes_rows = u16::try_from(shown.len()).unwrap_or(0) + 2;
     let parts = [Constraint::Length(1), Constraint::Length(nodes_rows), Constraint::Fill(3), Constraint::Fill(2)];
     let [head, nodes, locks, queue] = Layout::vertical(parts).areas(frame.area());
-    let age = look.seen.map(|seen| seen.elapsed());
-    frame.render_widget(Paragraph::new(heading(look, age)), head);
+    let age = content.seen.map(|seen| seen.elapsed());
+    frame.render_widget(Paragraph::new(heading(content, age)), head);
     draw_nodes(frame, nodes, shown);
-    // What is old must not look as if it were so now.
+    // Old content must not look current.
     let style = if age.is_some_and(|age| age >= OLD) { Style::new().dim() } else { Style::new() };
-    draw_locks(frame, locks, look, chosen, style);
-    draw_queue(frame, queue, look, style);
+    draw_locks(frame, locks, content, selected, style);
+    draw_queue(frame, queue, content, style);
 }
 
-/// How the cluster is, and how old the rest of the screen is.
-fn heading(look: &TopFrame, age: Option<Duration>) -> Line<'static> {
-    let summary = if look.summary.is_empty() { "asking the cluster" } else { &look.summary };
-    match (&look.trouble, age) {
+/// The state of the cluster, and the age of the rest of the screen.
+fn heading(content: &TopFrame, age: Option<Duration>) -> Line<'static> {
+    let summary = if content.summary.is_empty() { "asking the cluster" } else { &content.summary };
+    match (&content.error, age) {
         (None, Some(age)) if age < OLD => Line::from(format!(" fairhold top: {}; q quits", harmless(summary))),
-        (trouble, age) => {
+        (error, age) => {
             let seen = age.map_or_else(|| "nothing seen yet".to_owned(), |age| format!("seen {} ago", duration::rounded(age)));
-            let why = trouble.as_ref().map_or_else(String::new, |why| format!(": {}", harmless(why)));
+            let why = error.as_ref().map_or_else(String::new, |why| format!(": {}", harmless(why)));
             Line::from(format!(" fairhold top: {}; locks {seen}{why}", harmless(summary))).reversed()
         }
     }
 }
 
-fn draw_nodes(frame: &mut Frame<'_>, area: Rect, nodes: &[look::Row]) {
+fn draw_nodes(frame: &mut Frame<'_>, area: Rect, nodes: &[probe::Row]) {
     let dash = || "-".to_owned();
-    let row = |node: &look::Row| {
+    let row = |node: &probe::Row| {
         let (role, is_silent) = match &node.role {
             Ok(role) => (role.clone(), false),
             Err(why) => (format!("NO ANSWER: {}", harmless(why)), true),
         };
         let lag = node.lag.map_or_else(dash, |lag| lag.to_string());
-        let silent = node.silent_for.as_deref().map_or_else(dash, span);
+        let silent = node.silent_for.as_deref().map_or_else(dash, rounded);
         let row = Row::new([node.id.to_string(), role, harmless(&node.url), lag, silent]);
         if is_silent { row.reversed() } else { row }
     };
@@ -67,7 +67,7 @@ fn draw_nodes(frame: &mut Frame<'_>, area: Rect, nodes: &[look::Row]) {
     frame.render_widget(table.block(Block::new().borders(Borders::BOTTOM)), area);
 }
 
-fn draw_locks(frame: &mut Frame<'_>, area: Rect, look: &TopFrame, chosen: usize, style: Style) {
+fn draw_locks(frame: &mut Frame<'_>, area: Rect, content: &TopFrame, selected: usize, style: Style) {
     let fields = ["lock", "state", "owner", "held_for", "queue_length", "waiting_since"];
     let widths = [
         Constraint::Fill(2),
@@ -78,12 +78,12 @@ fn draw_locks(frame: &mut Frame<'_>, area: Rect, look: &TopFrame, chosen: usize,
         Constraint::Length(20),
     ];
     let titles = Row::new(["LOCK", "STATE", "HELD BY", "HELD FOR", "WAITING", "WAITED FOR SINCE"]).bold();
-    let table = Table::new(rows(&look.locks, &fields), widths).header(titles).style(style);
-    let mut state = TableState::new().with_selected(Some(chosen));
+    let table = Table::new(rows(&content.locks, &fields), widths).header(titles).style(style);
+    let mut state = TableState::new().with_selected(Some(selected));
     frame.render_stateful_widget(table.row_highlight_style(Style::new().reversed()), area, &mut state);
 }
 
-fn draw_queue(frame: &mut Frame<'_>, area: Rect, look: &TopFrame, style: Style) {
+fn draw_queue(frame: &mut Frame<'_>, area: Rect, content: &TopFrame, style: Style) {
     let widths = [
         Constraint::Length(6),
         Constraint::Length(8),
@@ -93,9 +93,9 @@ fn draw_queue(frame: &mut Frame<'_>, area: Rect, look: &TopFrame, style: Style) 
         Constraint::Length(20),
     ];
     let titles = Row::new(["PLACE", "STATE", "GRANT", "MODE", "OWNER", "SINCE"]).bold();
-    let name = look.queue_of.as_deref().map_or_else(|| "no lock".to_owned(), harmless);
+    let name = content.queue_of.as_deref().map_or_else(|| "no lock".to_owned(), harmless);
     let block = Block::new().borders(Borders::TOP).title(format!(" {name} "));
-    let rows = rows(&look.queue, &["position", "state", "number", "mode", "owner", "since"]);
+    let rows = rows(&content.queue, &["position", "state", "number", "mode", "owner", "since"]);
     frame.render_widget(Table::new(rows, widths).header(titles).block(block).style(style), area);
 }
 
@@ -103,7 +103,7 @@ fn rows(items: &[Value], fields: &[&str]) -> Vec<Row<'static>> {
     items.iter().map(|item| Row::new(fields.iter().map(|field| text(item, field)).collect::<Vec<_>>())).collect()
 }
 
-/// A cell; a time without the fraction of its second, so that it is not cut in the middle.
+/// A cell. Drops the fraction of a second from a time, so that the column does not cut it.
 fn text(item: &Value, field: &str) -> String {
     let text = harmless(&cell(item, field));
     match (field, text.split_once('.')) {
@@ -119,19 +119,19 @@ mod tests {
     use serde_json::json;
     use std::time::Instant;
 
-    fn screen(look: &TopFrame, columns: u16, rows: u16) -> String {
+    fn screen(content: &TopFrame, columns: u16, rows: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
-        terminal.draw(|frame| draw(frame, look, 0)).unwrap();
+        terminal.draw(|frame| draw(frame, content, 0)).unwrap();
         terminal.backend().to_string()
     }
 
-    fn node(id: u64, role: Result<&str, &str>) -> look::Row {
+    fn node(id: u64, role: Result<&str, &str>) -> probe::Row {
         let role = role.map(str::to_owned).map_err(str::to_owned);
         let (url, peer) = (format!("http://10.0.0.{id}:7171"), format!("10.0.0.{id}:7271"));
-        look::Row { id, url, peer, role, lag: Some(0), silent_for: None }
+        probe::Row { id, url, peer, role, lag: Some(0), silent_for: None }
     }
 
-    fn look() -> TopFrame {
+    fn content() -> TopFrame {
         let lock = json!({
             "lock": "deploy", "state": "held", "queue_length": 2, "held_for": "84769ms", "owner": "ci-7",
             "waiting_since": "2026-11-22T04:48:55.123Z",
@@ -145,33 +145,33 @@ mod tests {
             queue_of: Some("deploy".to_owned()),
             queue: (1..40).map(waiter).collect(),
             seen: Some(Instant::now()),
-            trouble: None,
+            error: None,
         }
     }
 
     #[test]
-    fn nodes_locks_and_the_queue_have_room_on_100_by_24() {
-        let drawn = screen(&look(), 100, 24);
+    fn nodes_locks_and_the_queue_fit_on_100_by_24() {
+        let drawn = screen(&content(), 100, 24);
         for text in ["node 2 leads", "http://10.0.0.3:7171", "deploy", "1m24s", "ci-7", "ci-1", "WAITING", "2026-11-22T04:48:55Z"]
         {
-            assert!(drawn.contains(text), "{text} is not on\n{drawn}");
+            assert!(drawn.contains(text), "{text} is missing on\n{drawn}");
         }
         for (columns, rows) in [(1, 1), (20, 5), (80, 24), (300, 100)] {
-            screen(&look(), columns, rows);
+            screen(&content(), columns, rows);
         }
     }
 
     #[test]
     fn a_node_that_does_not_answer_is_not_shown_as_alive() {
         let nodes = vec![node(1, Ok("leader")), node(2, Err("Connection refused")), node(3, Ok("follower"))];
-        let drawn = screen(&TopFrame { nodes, ..look() }, 120, 24);
+        let drawn = screen(&TopFrame { nodes, ..content() }, 120, 24);
         assert!(drawn.contains("NO ANSWER: Connection refused"), "{drawn}");
     }
 
     #[test]
-    fn what_is_old_has_its_age() {
+    fn old_content_shows_its_age() {
         let seen = Instant::now().checked_sub(Duration::from_secs(7));
-        let drawn = screen(&TopFrame { seen, trouble: Some("no answer within 1s".to_owned()), ..look() }, 160, 24);
+        let drawn = screen(&TopFrame { seen, error: Some("no answer within 1s".to_owned()), ..content() }, 160, 24);
         assert!(drawn.contains("locks seen 7s ago: no answer within 1s"), "{drawn}");
         let drawn = screen(&TopFrame::default(), 100, 24);
         assert!(drawn.contains("asking the cluster; locks nothing seen yet"), "{drawn}");

@@ -5,7 +5,7 @@ use crate::{Create, Delete, Error, NodeValue, Put};
 use fairhold_types::dto;
 use std::sync::Arc;
 
-/// The tree of nodes; as [`crate::Nodes`].
+/// The tree of nodes, like [`crate::Nodes`].
 #[derive(Debug, Clone)]
 pub struct Nodes {
     nodes: crate::Nodes,
@@ -17,34 +17,34 @@ impl Nodes {
         Nodes { nodes, runtime: Arc::clone(runtime) }
     }
 
-    /// As [`crate::Nodes::get`].
+    /// Like [`crate::Nodes::get`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub fn get(&self, path: &str) -> Result<Option<NodeValue>, Error> {
         self.runtime.block_on(self.nodes.get(path))?
     }
 
-    /// As [`crate::Nodes::stat`].
+    /// Like [`crate::Nodes::stat`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub fn stat(&self, path: &str) -> Result<Option<dto::Stat>, Error> {
         self.runtime.block_on(self.nodes.stat(path))?
     }
 
-    /// As [`crate::Nodes::children`].
+    /// Like [`crate::Nodes::children`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub fn children(&self, path: &str) -> Result<Vec<String>, Error> {
         self.runtime.block_on(self.nodes.children(path))?
     }
 
-    /// As [`crate::Nodes::descendants`].
+    /// Like [`crate::Nodes::descendants`].
     ///
     /// # Errors
-    /// As there.
+    /// The same errors.
     pub fn descendants(&self, path: &str) -> Result<Vec<String>, Error> {
         self.runtime.block_on(self.nodes.descendants(path))?
     }
@@ -53,22 +53,22 @@ impl Nodes {
         Request { builder, runtime: Arc::clone(&self.runtime) }
     }
 
-    /// As [`crate::Nodes::put`]; made by [`send`](Request::send).
+    /// Like [`crate::Nodes::put`]; call [`send`](Request::send) to do it.
     pub fn put(&self, path: &str, value: impl Into<Vec<u8>>) -> Request<Put> {
         self.request(self.nodes.put(path, value))
     }
 
-    /// As [`crate::Nodes::create`]; made by [`send`](Request::send).
+    /// Like [`crate::Nodes::create`]; call [`send`](Request::send) to do it.
     pub fn create(&self, path: &str, value: impl Into<Vec<u8>>) -> Request<Create> {
         self.request(self.nodes.create(path, value))
     }
 
-    /// As [`crate::Nodes::create_sequential`]; made by [`send`](Request::send).
+    /// Like [`crate::Nodes::create_sequential`]; call [`send`](Request::send) to do it.
     pub fn create_sequential(&self, parent: &str, name: &str, value: impl Into<Vec<u8>>) -> Request<Create> {
         self.request(self.nodes.create_sequential(parent, name, value))
     }
 
-    /// As [`crate::Nodes::delete`]; made by [`send`](Request::send).
+    /// Like [`crate::Nodes::delete`]; call [`send`](Request::send) to do it.
     pub fn delete(&self, path: &str) -> Request<Delete> {
         self.request(self.nodes.delete(path))
     }

@@ -1,27 +1,27 @@
-//! A request that is about to be made.
+//! Requests before they are sent.
 
 use super::runtime::OwnRuntime;
 use crate::Error;
 use std::sync::Arc;
 
-/// Something to be asked of the cluster; say more of it by [`with`](Request::with).
+/// A request to send. Set its options with [`with`](Request::with).
 #[derive(Debug)]
-#[must_use = "nothing is sent before it is told to"]
+#[must_use = "a request does nothing before it is sent"]
 pub struct Request<B> {
     pub(super) builder: B,
     pub(super) runtime: Arc<OwnRuntime>,
 }
 
 impl<B> Request<B> {
-    /// Says more of it: `nodes.put("/jobs/7", "done").with(|put| put.version(3)).send()`.
-    pub fn with(self, say: impl FnOnce(B) -> B) -> Request<B> {
-        Request { builder: say(self.builder), ..self }
+    /// Sets options: `nodes.put("/jobs/7", "done").with(|put| put.version(3)).send()`.
+    pub fn with(self, options: impl FnOnce(B) -> B) -> Request<B> {
+        Request { builder: options(self.builder), ..self }
     }
 
-    /// Sends it, and waits for the answer.
+    /// Sends it and waits for the answer.
     ///
     /// # Errors
-    /// As awaiting it in async code.
+    /// The errors of awaiting it in async code.
     pub fn send<T>(self) -> Result<T, Error>
     where
         B: IntoFuture<Output = Result<T, Error>>,

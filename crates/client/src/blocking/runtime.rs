@@ -1,4 +1,4 @@
-//! The runtime of a blocking client, in a thread beside the program.
+//! The runtime of a blocking client, in a separate thread.
 
 use crate::Error;
 use futures_util::FutureExt as _;
@@ -8,18 +8,18 @@ use tokio::{
     task::coop::consume_budget,
 };
 
-/// More steps than the runtime gives a task before another has its turn. A thread that is not one of a task has no end of them.
-const STEPS_OF_A_TASK: usize = 1_024;
-/// How long the end of a client may take, so that what was dropped last is still given back.
+/// More steps than the runtime allows a task before it yields. Outside a task, the number of steps is unlimited.
+const TASK_STEPS: usize = 1_024;
+/// How long the end of a client may take, so that the background can still release what was dropped last.
 const SETTLE_WITHIN: Duration = Duration::from_secs(5);
 
-/// Whether this thread is in the middle of a task, which must not be blocked.
+/// Whether this thread runs a task, which must not block.
 fn is_in_a_task() -> bool {
     let has_no_more_steps = |_| consume_budget().now_or_never().is_none();
-    Handle::try_current().is_ok() && (0..STEPS_OF_A_TASK).any(has_no_more_steps)
+    Handle::try_current().is_ok() && (0..TASK_STEPS).any(has_no_more_steps)
 }
 
-/// The runtime, ended with its last user.
+/// The runtime. It ends with its last user.
 #[derive(Debug)]
 pub(super) struct OwnRuntime {
     pub(super) runtime: Option<Runtime>,
@@ -43,11 +43,11 @@ impl Drop for OwnRuntime {
         if let Some(runtime) = self.runtime.take() {
             let client = self.client.clone();
             let last = std::thread::spawn(move || {
-                // What is not given back by then ends with its ttl.
+                // Whatever is not released by then ends with its ttl.
                 drop(runtime.block_on(async { tokio::time::timeout(SETTLE_WITHIN, client.settled()).await }));
                 runtime.shutdown_background();
             });
-            // A thread of its own, because the last user may be in async code; it does not panic.
+            // This needs a separate thread, because the last user may be in async code. The thread does not panic.
             drop(last.join());
         }
     }

@@ -1,15 +1,15 @@
-//! Barriers: one that somebody raises and lowers, and one at which so many begin and end together.
+//! Barriers: one that a program raises and lowers, and a double barrier for a fixed number of parties.
 
-use super::tree::{self, Of, Where};
-use crate::{client::Client, error::Error, session::Session};
+use super::tree::{self, Of, WriteIf};
+use crate::{client::Client, error::Error, hold::session::Session};
 
-/// Tasks that arrive wait while it is up.
+/// A barrier: tasks wait while it is up.
 ///
 /// ```no_run
 /// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
 /// let barrier = client.barrier("migration");
 /// barrier.raise().await?;
-/// // … and everywhere else:
+/// // … in every other program:
 /// barrier.wait().await?;
 /// # Ok(())
 /// # }
@@ -25,18 +25,18 @@ impl Barrier {
         Barrier { client, path: format!("/barriers/{name}/up") }
     }
 
-    /// Raises it; says whether it was down. It stays up when this program ends.
+    /// Raises it. Returns whether it was down. It stays up when this program ends.
     ///
     /// # Errors
-    /// Those of a write.
+    /// The errors of a write.
     pub async fn raise(&self) -> Result<bool, Error> {
-        Ok(tree::write(&self.client, &self.path, Vec::new(), Where::Absent, None).await?.is_some())
+        Ok(tree::write(&self.client, &self.path, Vec::new(), WriteIf::Absent, None).await?.is_some())
     }
 
-    /// Lowers it, and lets all go on who wait; says whether it was up.
+    /// Lowers it, so that all waiters continue. Returns whether it was up.
     ///
     /// # Errors
-    /// Those of a write.
+    /// The errors of a write.
     pub async fn lower(&self) -> Result<bool, Error> {
         tree::remove(&self.client, &self.path, None).await
     }
@@ -44,19 +44,20 @@ impl Barrier {
     /// Waits while it is up.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where nobody answers for the client's time.
+    /// [`Error::Unavailable`] if no node answers for the client's timeout.
     pub async fn wait(&self) -> Result<(), Error> {
-        tree::until(&self.client, &self.path, Of::Value, |look| Ok(look.value()?.is_none().then_some(()))).await
+        tree::until(&self.client, &self.path, Of::Value, |view| Ok(view.value()?.is_none().then_some(()))).await
     }
 }
 
-/// So many begin together, and end together. A name is for one round: a further round takes another name.
+/// A double barrier: a fixed number of parties start together and end together. A name is for one round: use another
+/// name for the next round.
 ///
 /// ```no_run
 /// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
-/// let inside = client.double_barrier("round-7", 5).enter().await?; //   waits until five are there
+/// let inside = client.double_barrier("round-7", 5).enter().await?; //   waits until five have entered
 /// compute().await;
-/// inside.leave().await?; //                                              waits until all have left, or ended
+/// inside.leave().await?; //                                              waits until all have left or died
 /// # Ok(())
 /// # }
 /// # async fn compute() {}
@@ -85,24 +86,26 @@ impl DoubleBarrier {
     /// Enters, and waits until this many parties have entered. A party that dies while it waits does not count.
     ///
     /// # Errors
-    /// Those of a write and of a session; [`Error::Unavailable`] where nobody answers for the client's time.
+    /// The errors of a write and of a session; [`Error::Unavailable`] if no node answers for the client's timeout.
     pub async fn enter(&self) -> Result<Inside, Error> {
         let session = self.client.session().name(format!("double barrier {}", self.path)).await?;
-        let (members, ready) = (format!("{}/members", self.path), format!("{}/ready", self.path));
+        let members = format!("{}/members", self.path);
+        let ready = format!("{}/ready", self.path);
         let mine = format!("{members}/{}", session.number());
-        tree::write(&self.client, &mine, Vec::new(), Where::Any, Some(&session)).await?;
+        tree::write(&self.client, &mine, Vec::new(), WriteIf::Any, Some(&session)).await?;
         let inside = Inside { client: self.client.clone(), path: members.clone(), session };
         let enough = async {
-            tree::until(&self.client, &members, Of::Children, |look| Ok((look.names()?.len() >= self.size).then_some(())))
+            tree::until(&self.client, &members, Of::Children, |view| Ok((view.names()?.len() >= self.size).then_some(())))
                 .await?;
-            // A party that looks later may find fewer, because some have left or died: so a node records that it began.
-            tree::write(&self.client, &ready, Vec::new(), Where::Absent, None).await.map(|_| ())
+            // A party that reads later may find fewer members, because some have left or died. So a node records the
+            // start.
+            tree::write(&self.client, &ready, Vec::new(), WriteIf::Absent, None).await.map(|_| ())
         };
-        let begun = tree::until(&self.client, &ready, Of::Value, |look| Ok(look.value()?.map(|_| ())));
+        let started = tree::until(&self.client, &ready, Of::Value, |view| Ok(view.value()?.map(|_| ())));
         tokio::select! {
             biased;
             done = enough => done?,
-            done = begun => done?,
+            done = started => done?,
         }
         Ok(inside)
     }
@@ -112,10 +115,10 @@ impl Inside {
     /// Leaves, and waits until all have left or died.
     ///
     /// # Errors
-    /// Those of a write; [`Error::Unavailable`] where nobody answers for the client's time.
+    /// The errors of a write; [`Error::Unavailable`] if no node answers for the client's timeout.
     pub async fn leave(self) -> Result<(), Error> {
         let mine = format!("{}/{}", self.path, self.session.number());
         tree::remove(&self.client, &mine, None).await?;
-        tree::until(&self.client, &self.path, Of::Children, |look| Ok(look.names()?.is_empty().then_some(()))).await
+        tree::until(&self.client, &self.path, Of::Children, |view| Ok(view.names()?.is_empty().then_some(()))).await
     }
 }

@@ -1,31 +1,31 @@
-//! A number that many add to.
+//! Counters.
 
 use super::tree::{self, Of};
 use crate::{client::Client, error::Error};
 
-/// A counter. Each addition is made once, also where its answer was lost and it was sent again.
+/// A counter. Each addition is made once, even if its answer was lost and the client sent it again.
 ///
 /// ```no_run
 /// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
-/// let number = client.counter("invoices").add(1).await?; //   no two programs get the same
+/// let number = client.counter("invoices").add(1).await?; //   no two programs get the same number
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Debug, Clone)]
-pub struct Counter {
+pub struct SharedCounter {
     client: Client,
     path: String,
 }
 
-impl Counter {
-    pub(super) fn new(client: Client, name: &str) -> Counter {
-        Counter { client, path: format!("/counters/{name}") }
+impl SharedCounter {
+    pub(super) fn new(client: Client, name: &str) -> SharedCounter {
+        SharedCounter { client, path: format!("/counters/{name}") }
     }
 
-    /// Adds a number, which may be negative, and says what it is now. It begins with 0.
+    /// Adds a number, which may be negative, and returns the sum. The counter starts at 0.
     ///
     /// # Errors
-    /// Those of a write; [`Error::Invalid`] where it would leave the range of 64 bits.
+    /// The errors of a write; [`Error::Invalid`] if the counter would leave the range of 64 bits.
     pub async fn add(&self, number: i64) -> Result<i64, Error> {
         let rule = |before: Option<i64>| {
             let sum = before.unwrap_or(0).checked_add(number);
@@ -34,12 +34,12 @@ impl Counter {
         Ok(tree::change_number(&self.client, &self.path, rule).await?.unwrap_or(0))
     }
 
-    /// What it is now.
+    /// The current number.
     ///
     /// # Errors
-    /// Those of a read.
+    /// The errors of a read.
     pub async fn get(&self) -> Result<i64, Error> {
-        let value = tree::look(&self.client, &self.path, Of::Value).await?.value()?;
+        let value = tree::read(&self.client, &self.path, Of::Value).await?.value()?;
         value.map_or(Ok(0), |(value, _)| tree::number(&self.path, &value))
     }
 }

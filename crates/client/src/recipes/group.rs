@@ -1,18 +1,18 @@
-//! Groups: which programs are alive, each with a value that the others can read.
+//! Groups: the live programs, each with a value that the others can read.
 
-use super::tree::{self, Of, Where};
+use super::tree::{self, Of, WriteIf};
 use crate::{
     client::Client,
     error::{Error, Lost},
-    session::Session,
+    hold::session::Session,
 };
 
-/// A group.
+/// A group of live programs.
 ///
 /// ```no_run
 /// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
 /// let workers = client.group("workers");
-/// let me = workers.join("http://10.0.0.7:8080").await?; //   as long as this is kept, and this program lives
+/// let me = workers.join("http://10.0.0.7:8080").await?; //   until this is dropped, or this program dies
 /// let all = workers.until(|members| members.len() >= 3).await?;
 /// # drop((me, all));
 /// # Ok(())
@@ -24,17 +24,18 @@ pub struct Group {
     path: String,
 }
 
-/// One of a group, as the others see it.
+/// A member of a group, as the others see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupMember {
-    /// Its name: the number of its session.
+    /// The name: the number of its session.
     pub name: String,
-    /// Its value.
+    /// The value.
     pub value: Vec<u8>,
 }
 
-/// This program's place in a group. Dropped, it leaves; when the program dies, it leaves when its session has expired.
+/// This program's membership in a group. Dropping it leaves the group. If the program dies, it leaves when its session
+/// expires.
 #[derive(Debug)]
 #[must_use = "dropping this leaves the group at once"]
 pub struct Membership {
@@ -48,43 +49,43 @@ impl Group {
         Group { client, path: format!("/groups/{name}") }
     }
 
-    /// Joins with a value, and a session for it alone.
+    /// Joins with a value and a separate session.
     ///
     /// # Errors
-    /// Those of a session and of a write.
+    /// The errors of a session and of a write.
     pub async fn join(&self, value: impl Into<Vec<u8>>) -> Result<Membership, Error> {
         let session = self.client.session().name(format!("group {}", self.path)).await?;
         self.join_by(session, value).await
     }
 
-    /// Joins by a session that there is already; it leaves when that ends.
+    /// Joins with an existing session, and leaves when that session ends.
     ///
     /// # Errors
-    /// Those of a write.
+    /// The errors of a write.
     pub async fn join_by(&self, session: Session, value: impl Into<Vec<u8>>) -> Result<Membership, Error> {
         let path = format!("{}/{}", self.path, session.number());
-        tree::write(&self.client, &path, value.into(), Where::Any, Some(&session)).await?;
+        tree::write(&self.client, &path, value.into(), WriteIf::Any, Some(&session)).await?;
         Ok(Membership { client: self.client.clone(), path, session })
     }
 
-    /// The members by name, in the order in which they joined.
+    /// Reads the members, in the order in which they joined.
     ///
     /// # Errors
-    /// Those of a read.
+    /// The errors of a read.
     pub async fn members(&self) -> Result<Vec<GroupMember>, Error> {
-        let names = tree::look(&self.client, &self.path, Of::Children).await?.names()?;
+        let names = tree::read(&self.client, &self.path, Of::Children).await?.names()?;
         self.values(names).await
     }
 
-    /// Waits until those who are in it are as they should be, and says who they are. It looks again when somebody comes or goes;
-    /// another value alone wakes it not.
+    /// Waits until the names of the members satisfy the condition, and returns the members. It checks again when a
+    /// member joins or leaves, but not when a value changes.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where nobody answers for the client's time.
-    pub async fn until(&self, mut are_so: impl FnMut(&[String]) -> bool) -> Result<Vec<GroupMember>, Error> {
-        let names = tree::until(&self.client, &self.path, Of::Children, |look| {
-            let names = look.names()?;
-            Ok(are_so(&names).then_some(names))
+    /// [`Error::Unavailable`] if no node answers for the client's timeout.
+    pub async fn until(&self, mut condition: impl FnMut(&[String]) -> bool) -> Result<Vec<GroupMember>, Error> {
+        let names = tree::until(&self.client, &self.path, Of::Children, |view| {
+            let names = view.names()?;
+            Ok(condition(&names).then_some(names))
         });
         self.values(names.await?).await
     }
@@ -94,7 +95,7 @@ impl Group {
         let mut members = Vec::new();
         for name in names {
             // A member that has left meanwhile is no longer listed.
-            let value = tree::look(&self.client, &format!("{}/{name}", self.path), Of::Value).await?.value()?;
+            let value = tree::read(&self.client, &format!("{}/{name}", self.path), Of::Value).await?.value()?;
             members.extend(value.map(|(value, _)| GroupMember { name, value }));
         }
         Ok(members)
@@ -102,26 +103,26 @@ impl Group {
 }
 
 impl Membership {
-    /// Its name, as the others see it.
+    /// The name, as the others see it.
     #[must_use]
     pub fn name(&self) -> String {
         self.session.number().to_string()
     }
 
-    /// Has the others see another value.
+    /// Changes the value that the others see.
     ///
     /// # Errors
-    /// Those of a write; [`Error::Lost`] where its session has ended, and with it the membership.
+    /// The errors of a write; [`Error::Lost`] if the session, and so the membership, has ended.
     pub async fn set(&self, value: impl Into<Vec<u8>>) -> Result<(), Error> {
-        // Where its session has ended the node is gone, and must not come back without one.
-        let written = tree::write(&self.client, &self.path, value.into(), Where::Present, None).await?;
+        // If the session has ended, the node is gone and must not come back without a session.
+        let written = tree::write(&self.client, &self.path, value.into(), WriteIf::Present, None).await?;
         written.map(|_| ()).ok_or(Error::Lost(Lost::Expired))
     }
 
-    /// Leaves, and waits until the cluster has said so.
+    /// Leaves, and waits for the cluster's confirmation.
     ///
     /// # Errors
-    /// Those of a write.
+    /// The errors of a write.
     pub async fn leave(self) -> Result<(), Error> {
         tree::remove(&self.client, &self.path, None).await.map(|_| ())
     }
@@ -129,8 +130,9 @@ impl Membership {
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        // A session that others share goes on, and its node with it: so the node is removed by itself, in the background.
-        let (client, path) = (self.client.clone(), self.path.clone());
+        // A shared session continues, and keeps its nodes. So the background removes the node.
+        let client = self.client.clone();
+        let path = self.path.clone();
         let removing = async move { drop(tree::remove(&client, &path, None).await) };
         drop(self.client.inner().background.spawn(removing));
     }

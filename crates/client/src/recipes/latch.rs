@@ -1,9 +1,9 @@
-//! The count-down latch: waiters continue when it is counted down to 0.
+//! The count-down latch: waiters continue when its count is 0.
 
-use super::tree::{self, Of, Where};
+use super::tree::{self, Of, WriteIf};
 use crate::{client::Client, error::Error};
 
-/// A latch. Its count is a number in the tree, under `/latches`, and never rises.
+/// A latch. Its count is a number in the tree, under `/latches`, that never rises.
 ///
 /// ```no_run
 /// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
@@ -27,18 +27,18 @@ impl Latch {
         Latch { client, path: format!("/latches/{name}") }
     }
 
-    /// Sets how often it must be counted down, where nobody has set it yet; says whether this did.
+    /// Sets the count, unless it is already set. Returns whether this call set it.
     ///
     /// # Errors
-    /// Those of a write.
+    /// The errors of a write.
     pub async fn set(&self, count: u64) -> Result<bool, Error> {
-        Ok(tree::write(&self.client, &self.path, count.to_string().into_bytes(), Where::Absent, None).await?.is_some())
+        Ok(tree::write(&self.client, &self.path, count.to_string().into_bytes(), WriteIf::Absent, None).await?.is_some())
     }
 
-    /// Counts it down by one, and says what is left. At 0 it stays there.
+    /// Counts down by one and returns what is left. It stays at 0.
     ///
     /// # Errors
-    /// Those of a write; [`Error::NoNode`] where it was not set.
+    /// The errors of a write; [`Error::NoNode`] if the count is not set.
     pub async fn count_down(&self) -> Result<u64, Error> {
         let path = &self.path;
         let rule = |left: Option<u64>| match left {
@@ -48,21 +48,21 @@ impl Latch {
         Ok(tree::change_number(&self.client, path, rule).await?.unwrap_or(0))
     }
 
-    /// How often it must still be counted down; nothing where it was not set.
+    /// The remaining count. `None` if it is not set.
     ///
     /// # Errors
-    /// Those of a read.
+    /// The errors of a read.
     pub async fn count(&self) -> Result<Option<u64>, Error> {
-        let value = tree::look(&self.client, &self.path, Of::Value).await?.value()?;
+        let value = tree::read(&self.client, &self.path, Of::Value).await?.value()?;
         value.map(|(value, _)| tree::number(&self.path, &value)).transpose()
     }
 
-    /// Waits until it was counted down to 0; one that is not set yet is waited for too.
+    /// Waits until the count is 0. It also waits while the count is not set yet.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where nobody answers for the client's time.
+    /// [`Error::Unavailable`] if no node answers for the client's timeout.
     pub async fn wait(&self) -> Result<(), Error> {
-        tree::until(&self.client, &self.path, Of::Value, |look| match look.value()? {
+        tree::until(&self.client, &self.path, Of::Value, |view| match view.value()? {
             Some((value, _)) => Ok((tree::number::<u64>(&self.path, &value)? == 0).then_some(())),
             None => Ok(None),
         })

@@ -1,16 +1,16 @@
-//! Something that is done once, by exactly one of all who try.
+//! Work that exactly one of many programs does, once.
 
-use super::tree::{self, Of, Where};
+use super::tree::{self, Of, WriteIf};
 use crate::{client::Client, error::Error};
 
-/// A key that one wins.
+/// A key that exactly one program wins.
 ///
 /// ```no_run
 /// # async fn example(client: fairhold_client::Client) -> Result<(), fairhold_client::Error> {
 /// use fairhold_client::recipes::Claimed;
 /// match client.once("welcome-mail/ann").claim("worker-3").await? {
 ///     Claimed::Won => send_mail().await,
-///     Claimed::By(other) => println!("{} does it, or did", String::from_utf8_lossy(&other)),
+///     Claimed::By(other) => println!("{} has it", String::from_utf8_lossy(&other)),
 /// }
 /// # Ok(())
 /// # }
@@ -22,12 +22,12 @@ pub struct Once {
     path: String,
 }
 
-/// What came of trying.
+/// The result of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claimed {
-    /// This one is to do it: nobody else was or will be told so.
+    /// This program must do the work. No other program ever gets this result.
     Won,
-    /// Another one is, who left this value.
+    /// Another program won, and left this value.
     By(Vec<u8>),
 }
 
@@ -36,25 +36,25 @@ impl Once {
         Once { client, path: format!("/once/{key}") }
     }
 
-    /// Tries, and leaves a value for those who come later. Exactly one wins, for ever: also where it dies before it has done
-    /// anything. Where the work must be done in any case, take a lock, and write down at its end that it is done.
+    /// Tries to win, and leaves a value for later callers. Exactly one program wins, for ever, even if it dies before
+    /// it does the work. If the work must be done in any case, use a lock and record when the work is done.
     ///
     /// # Errors
-    /// Those of a write: after [`Error::OutcomeUnknown`] it may be that nobody knows that he has won, and
-    /// [`winner`](Once::winner) says who it is.
+    /// The errors of a write. After [`Error::OutcomeUnknown`], this program may have won without knowing it:
+    /// [`winner`](Once::winner) returns the winner's value.
     pub async fn claim(&self, value: impl Into<Vec<u8>>) -> Result<Claimed, Error> {
-        if tree::write(&self.client, &self.path, value.into(), Where::Absent, None).await?.is_some() {
+        if tree::write(&self.client, &self.path, value.into(), WriteIf::Absent, None).await?.is_some() {
             return Ok(Claimed::Won);
         }
-        // What is there was not removed by anybody who keeps to this recipe.
+        // No user of this recipe removes the value.
         Ok(Claimed::By(self.winner().await?.unwrap_or_default()))
     }
 
-    /// What the winner left; nothing where nobody has tried.
+    /// The winner's value. `None` if no program has tried.
     ///
     /// # Errors
-    /// Those of a read.
+    /// The errors of a read.
     pub async fn winner(&self) -> Result<Option<Vec<u8>>, Error> {
-        Ok(tree::look(&self.client, &self.path, Of::Value).await?.value()?.map(|(value, _)| value))
+        Ok(tree::read(&self.client, &self.path, Of::Value).await?.value()?.map(|(value, _)| value))
     }
 }

@@ -1,26 +1,26 @@
-//! How recipes read, write and wait for the tree.
+//! How recipes read, write and wait for nodes.
 
 use crate::{
-    backoff::Backoff,
-    call::Call,
     client::Client,
     error::Error,
-    guard::Held,
-    news::LongPoll,
-    reading::{PAGE, ReadOptions},
-    reply::Reply,
-    session::Session,
-    url::node_url,
+    hold::{guard::Held, session::Session},
+    views::{long_poll::LongPoll, read_options::ReadOptions},
+    wire::{
+        backoff::Backoff,
+        call::Call,
+        reply::Reply,
+        url::{PAGE, node_url},
+    },
 };
 use fairhold_types::{Code, Revision, dto};
 use reqwest::{Method, StatusCode};
 use tokio::time::sleep;
 
-/// What a node of the tree, or a listing, looks like now.
-pub(super) struct TreeLook(Reply);
+/// The state of a node or of its children, as a read found it.
+pub(super) struct TreeView(Reply);
 
-impl TreeLook {
-    /// Its value and version; nothing where it does not exist.
+impl TreeView {
+    /// The node's value and version. `None` if it does not exist.
     pub(super) fn value(&self) -> Result<Option<(Vec<u8>, i32)>, Error> {
         if self.is_absent() {
             return Ok(None);
@@ -30,7 +30,7 @@ impl TreeLook {
         Ok(Some((self.0.body.clone(), version.unwrap_or_default())))
     }
 
-    /// The names of its children; none where it does not exist.
+    /// The names of the node's children. Empty if it does not exist.
     pub(super) fn names(&self) -> Result<Vec<String>, Error> {
         if self.is_absent() {
             return Ok(Vec::new());
@@ -47,17 +47,17 @@ impl TreeLook {
     }
 }
 
-/// What of a node is looked at.
+/// What to read of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
     /// Its value.
     Value,
-    /// Its children, the first thousand by name.
+    /// Its children: the first 1,000 by name.
     Children,
 }
 
 impl Of {
-    /// Where it is read.
+    /// The path of the URL.
     fn path(self, path: &str) -> Result<String, Error> {
         let path = node_url(path)?;
         Ok(match self {
@@ -67,32 +67,32 @@ impl Of {
     }
 }
 
-/// Looks once.
-pub(super) async fn look(client: &Client, path: &str, of: Of) -> Result<TreeLook, Error> {
-    client.send(&Call::new(Method::GET, of.path(path)?)).await.map(TreeLook)
+/// Reads once.
+pub(super) async fn read(client: &Client, path: &str, of: Of) -> Result<TreeView, Error> {
+    client.send(&Call::new(Method::GET, of.path(path)?)).await.map(TreeView)
 }
 
-/// Looks again whenever something has changed, until it is as it should be.
+/// Reads again after each change until the condition returns something.
 pub(super) async fn until<T>(
     client: &Client,
     path: &str,
     of: Of,
-    mut is_so: impl FnMut(&TreeLook) -> Result<Option<T>, Error>,
+    mut condition: impl FnMut(&TreeView) -> Result<Option<T>, Error>,
 ) -> Result<T, Error> {
-    let mut last = look(client, path, of).await?;
-    // What an answer says is at least as new as the answer before it, so nothing that came after that one is missed.
+    let mut last = read(client, path, of).await?;
+    // Each answer is at least as new as the one before it, so waiting for something newer than that one misses nothing.
     let mut after = None;
     loop {
-        if let Some(found) = is_so(&last)? {
+        if let Some(found) = condition(&last)? {
             return Ok(found);
         }
         let next = match after {
-            None => look(client, path, of).await?,
+            None => read(client, path, of).await?,
             Some(_) => {
-                let news = LongPoll { path: &of.path(path)?, reading: ReadOptions::default(), after, wait: None };
-                // It waits as long as it takes, so there is an answer.
-                let Some(reply) = client.news(&news).await? else { continue };
-                TreeLook(reply)
+                let poll = LongPoll { path: &of.path(path)?, options: ReadOptions::default(), after, wait: None };
+                // Without a time limit, there is always an answer.
+                let Some(reply) = client.long_poll(&poll).await? else { continue };
+                TreeView(reply)
             }
         };
         after = last.revision();
@@ -100,34 +100,34 @@ pub(super) async fn until<T>(
     }
 }
 
-/// Under which condition a node is written.
+/// The condition of a write.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Where {
-    /// Whether it exists or not.
+pub(super) enum WriteIf {
+    /// No condition.
     Any,
-    /// It does not exist.
+    /// The node does not exist.
     Absent,
-    /// It exists.
+    /// The node exists.
     Present,
-    /// It has this version.
+    /// The node has this version.
     Version(i32),
 }
 
-/// Writes a node, and what is missing above it; it lives as long as the session, where one is named. Nothing where the
-/// condition does not hold.
+/// Writes a node and creates missing parents. With a session, the node lives as long as the session. Returns the new
+/// version, or `None` if the condition does not hold.
 pub(super) async fn write(
     client: &Client,
     path: &str,
     value: Vec<u8>,
-    condition: Where,
+    condition: WriteIf,
     session: Option<&Session>,
 ) -> Result<Option<i32>, Error> {
     let put = client.nodes().put(path, value).parents();
     let put = match condition {
-        Where::Any => put,
-        Where::Absent => put.absent(),
-        Where::Present => put.present(),
-        Where::Version(version) => put.version(version),
+        WriteIf::Any => put,
+        WriteIf::Absent => put.absent(),
+        WriteIf::Present => put.present(),
+        WriteIf::Version(version) => put.version(version),
     };
     let put = match session {
         Some(session) => put.ephemeral(session),
@@ -140,7 +140,7 @@ pub(super) async fn write(
     }
 }
 
-/// Removes a node, for a holder only as long as it holds; says whether it was there.
+/// Removes a node; with a grant, only while the grant is held. Returns whether the node existed.
 pub(super) async fn remove(client: &Client, path: &str, held: Option<&Held>) -> Result<bool, Error> {
     let delete = client.nodes().delete(path);
     let delete = match held {
@@ -154,14 +154,14 @@ pub(super) async fn remove(client: &Client, path: &str, held: Option<&Held>) -> 
     }
 }
 
-/// A number as text, as people can read and write it too.
+/// Parses a number, which is stored as text so that people can read and write it.
 pub(super) fn number<T: std::str::FromStr>(path: &str, value: &[u8]) -> Result<T, Error> {
     let text = std::str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok());
     text.ok_or_else(|| Error::Invalid(format!("{path} does not hold a number: somebody else has written it")))
 }
 
-/// Changes a number by a rule, again and again until nobody has written in between. The rule says what it becomes, or nothing
-/// where it stays.
+/// Changes a number by a rule, and tries again if somebody else has written in between. The rule returns the new
+/// number, or `None` to leave it.
 pub(super) async fn change_number<T: std::str::FromStr + ToString>(
     client: &Client,
     path: &str,
@@ -169,10 +169,10 @@ pub(super) async fn change_number<T: std::str::FromStr + ToString>(
 ) -> Result<Option<T>, Error> {
     let mut backoff = Backoff::new();
     loop {
-        let before = look(client, path, Of::Value).await?.value()?;
+        let before = read(client, path, Of::Value).await?.value()?;
         let (number, how) = match before {
-            Some((value, version)) => (Some(self::number(path, &value)?), Where::Version(version)),
-            None => (None, Where::Absent),
+            Some((value, version)) => (Some(self::number(path, &value)?), WriteIf::Version(version)),
+            None => (None, WriteIf::Absent),
         };
         let Some(new) = rule(number)? else { return Ok(None) };
         if write(client, path, new.to_string().into_bytes(), how, None).await?.is_some() {

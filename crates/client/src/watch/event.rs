@@ -1,22 +1,23 @@
-//! What a watch tells.
+//! The events of a watch.
 
 use fairhold_types::{Revision, watch::WatchLine};
 
-/// What a watch tells.
+/// An event of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WatchEvent {
-    /// Something happened; or, right after the beginning of a watch with [`initial`](Watch::initial), is there.
+    /// Something changed; or, at the start of a watch with [`initial`](crate::Watch::initial), something exists.
     Change(WatchLine),
-    /// All up to this revision was told. The first one ends what was there at the beginning.
+    /// The watch has reported everything up to this revision. The first bookmark ends the initial part.
     Bookmark(Revision),
-    /// What was told of the beginning counts no more: it is told once more from its first line, because the node that told it is
-    /// gone. Only before the first bookmark.
+    /// Discard everything that the initial part has reported so far: the watch starts it again, because the node is
+    /// gone. This happens only before the first bookmark.
     Restarted,
-    /// **Something was not told**: no node keeps it any more. What was concluded from this watch may be wrong; read it anew. The
-    /// watch goes on: with what is there, where it began so, else with the changes of this revision.
+    /// **The watch missed events**: no node keeps them any more. Conclusions from this watch may be wrong, so read the
+    /// state again. The watch continues: with everything that exists if it started so, or else with the changes of this
+    /// revision.
     Compacted {
-        /// The first revision that is told again.
+        /// The first revision that the watch reports again.
         oldest: Revision,
     },
 }

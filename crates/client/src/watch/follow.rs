@@ -1,16 +1,18 @@
-//! Follows a watch from node to node.
+//! The task behind a watch: follows it from node to node.
 
 use super::{
     event::WatchEvent,
-    line::{self, Said},
+    line::{self, Parsed},
 };
 use crate::{
-    backoff::Backoff,
-    call::Call,
-    calls::Transport,
-    endpoints::{Endpoint, Prefer},
     error::Error,
-    exchange::{Opened, StreamLines},
+    wire::{
+        backoff::Backoff,
+        call::Call,
+        endpoints::{Endpoint, Prefer},
+        http::{Opened, StreamLines},
+        retry::Transport,
+    },
 };
 use fairhold_types::{Code, Revision};
 use std::time::Duration;
@@ -19,14 +21,14 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// How long a node may take to begin.
-const BEGIN_WITHIN: Duration = Duration::from_secs(3);
-/// A watch that is silent for so long is left for another node: a bookmark comes every 10 s.
+/// How long a node may take to start.
+const START_WITHIN: Duration = Duration::from_secs(3);
+/// After this much silence the client moves the watch to another node: a bookmark comes every 10 s.
 const SILENT_MAX: Duration = Duration::from_secs(25);
-/// History counts as lost where those who answer have lost it, and the others have not answered for so long.
+/// History counts as lost if every node that answers has lost it and the other nodes have not answered for this long.
 const ABSENT_MAX: Duration = Duration::from_secs(10);
 
-/// Where a watch begins.
+/// Where a watch starts.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum WatchStart {
     Now,
@@ -34,39 +36,41 @@ pub(super) enum WatchStart {
     From(Revision),
 }
 
-/// How far a watch is.
+/// How far a watch has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Position {
-    /// Nothing was told, and what happens from the beginning on will be.
+    /// It has reported nothing yet, and starts with the next change.
     Now,
-    /// What is there is being told: so many lines so far.
+    /// It is reporting what exists: this many lines so far.
     Initial(usize),
-    /// All before that revision was told, and so many lines of it.
+    /// It has reported everything before that revision, and this many lines of it.
     At(Revision, usize),
 }
 
 /// How a watch at one node ended.
 enum StreamEnd {
-    /// It broke, or could not be begun: another may do better. It may want to be left alone for a while.
+    /// It broke, or could not start: another node may do better. The node may ask for a pause.
     Broke(Option<Duration>),
-    /// What would come next is not kept there, but what comes from this revision on is.
+    /// The node no longer keeps what comes next, but it keeps everything from this revision on.
     Compacted(Revision),
-    /// No node will go on.
+    /// No node will continue it.
     Refused(Error),
-    /// Nobody listens any more.
-    Unheard,
+    /// The program has dropped the watch.
+    Dropped,
 }
 
 /// The task behind a watch.
 pub(super) struct Follower {
     calls: Transport,
     call: Call,
-    begins_with_initial: bool,
-    place: Position,
-    tell: mpsc::Sender<Result<WatchEvent, Error>>,
-    begun: Option<oneshot::Sender<Result<(), Error>>>,
-    /// Those who have lost what comes next, each with the revision from which it can tell; and when the first of them said so.
+    starts_with_initial: bool,
+    position: Position,
+    events: mpsc::Sender<Result<WatchEvent, Error>>,
+    /// `None` once the watch has started.
+    started: Option<oneshot::Sender<Result<(), Error>>>,
+    /// The nodes that have lost what comes next, each with the first revision that it keeps.
     lost: Vec<(Endpoint, Revision)>,
+    /// When the first of them said so.
     lost_since: Option<Instant>,
 }
 
@@ -74,34 +78,44 @@ impl Follower {
     pub(super) fn new(
         calls: Transport,
         call: Call,
-        begin: WatchStart,
-        tell: mpsc::Sender<Result<WatchEvent, Error>>,
-        begun: oneshot::Sender<Result<(), Error>>,
+        start: WatchStart,
+        events: mpsc::Sender<Result<WatchEvent, Error>>,
+        started: oneshot::Sender<Result<(), Error>>,
     ) -> Follower {
-        let place = match begin {
+        let position = match start {
             WatchStart::Now => Position::Now,
             WatchStart::Initial => Position::Initial(0),
             WatchStart::From(revision) => Position::At(revision, 0),
         };
-        let begins_with_initial = matches!(begin, WatchStart::Initial);
-        Follower { calls, call, begins_with_initial, place, tell, begun: Some(begun), lost: Vec::new(), lost_since: None }
+        let starts_with_initial = matches!(start, WatchStart::Initial);
+        Follower {
+            calls,
+            call,
+            starts_with_initial,
+            position,
+            events,
+            started: Some(started),
+            lost: Vec::new(),
+            lost_since: None,
+        }
     }
 
-    /// Until nobody listens any more, or the cluster refuses.
+    /// Runs until the program drops the watch or the cluster refuses it.
     pub(super) async fn follow(mut self) {
         let mut backoff = Backoff::new();
         loop {
-            let (mut asked, before) = (None, self.place);
+            let mut retry_after = None;
+            let before = self.position;
             let order = self.calls.endpoints.order(Prefer::Anybody);
             for endpoint in &order {
-                match self.at(endpoint).await {
-                    StreamEnd::Broke(pause) => asked = pause.max(asked),
+                match self.watch_at(endpoint).await {
+                    StreamEnd::Broke(pause) => retry_after = pause.max(retry_after),
                     StreamEnd::Compacted(oldest) => self.note_lost(endpoint, oldest),
                     StreamEnd::Refused(error) => return self.end(error).await,
-                    StreamEnd::Unheard => return,
+                    StreamEnd::Dropped => return,
                 }
-                if self.place != before {
-                    // It continued: a watch that had lost other events may have what comes now.
+                if self.position != before {
+                    // It made progress: a node that had lost other events may have what comes now.
                     self.lost.clear();
                     backoff = Backoff::new();
                     break;
@@ -110,7 +124,7 @@ impl Follower {
             if self.is_lost_everywhere(&order) && !self.reset().await {
                 return;
             }
-            sleep(backoff.next(asked)).await;
+            sleep(backoff.next(retry_after)).await;
         }
     }
 
@@ -123,41 +137,42 @@ impl Follower {
     }
 
     fn is_lost_everywhere(&self, all: &[Endpoint]) -> bool {
-        let said_so = |endpoint: &Endpoint| self.lost.iter().any(|(known, _)| known == endpoint);
+        let has_lost_it = |endpoint: &Endpoint| self.lost.iter().any(|(known, _)| known == endpoint);
         let waited = self.lost_since.is_some_and(|since| since.elapsed() >= ABSENT_MAX);
-        !self.lost.is_empty() && (waited || all.iter().all(said_so))
+        !self.lost.is_empty() && (waited || all.iter().all(has_lost_it))
     }
 
-    /// Says that something is lost, and goes on from where somebody has all; says whether anybody heard it.
+    /// Reports lost events and moves to the first revision from which some node has everything. Returns whether the
+    /// program still reads the watch.
     async fn reset(&mut self) -> bool {
         let oldest = self.lost.drain(..).map(|(_, oldest)| oldest).min().unwrap_or_default();
-        self.place = if self.begins_with_initial { Position::Initial(0) } else { Position::At(oldest, 0) };
-        self.begin();
-        self.tell(WatchEvent::Compacted { oldest }).await
+        self.position = if self.starts_with_initial { Position::Initial(0) } else { Position::At(oldest, 0) };
+        self.start();
+        self.send(WatchEvent::Compacted { oldest }).await
     }
 
-    /// Watches at one node until that ends.
-    async fn at(&mut self, endpoint: &Endpoint) -> StreamEnd {
-        if let Position::Initial(told) = self.place
-            && told > 0
+    /// Watches at one node until the stream ends.
+    async fn watch_at(&mut self, endpoint: &Endpoint) -> StreamEnd {
+        if let Position::Initial(reported) = self.position
+            && reported > 0
         {
-            self.place = Position::Initial(0);
-            if !self.tell(WatchEvent::Restarted).await {
-                return StreamEnd::Unheard;
+            self.position = Position::Initial(0);
+            if !self.send(WatchEvent::Restarted).await {
+                return StreamEnd::Dropped;
             }
         }
-        let begin = match self.place {
+        let start = match self.position {
             Position::Now => String::new(),
             Position::Initial(_) => "&initial".to_owned(),
             Position::At(revision, _) => format!("&from={revision}"),
         };
-        let call = Call { path: format!("{}{begin}", self.call.path), ..self.call.clone() };
-        let lines = match self.calls.open_at(endpoint, &call, BEGIN_WITHIN).await {
+        let call = Call { path: format!("{}{start}", self.call.path), ..self.call.clone() };
+        let lines = match self.calls.open_at(endpoint, &call, START_WITHIN).await {
             Opened::Stream { lines, revision } => {
-                if let (Position::Now, Some(revision)) = (self.place, revision) {
-                    self.place = Position::At(revision.next(), 0);
+                if let (Position::Now, Some(revision)) = (self.position, revision) {
+                    self.position = Position::At(revision.next(), 0);
                 }
-                self.begin();
+                self.start();
                 lines
             }
             Opened::Refused(reply) => {
@@ -167,7 +182,7 @@ impl Follower {
                     _ => StreamEnd::Refused(Error::refused(reply.status.as_u16(), problem)),
                 };
             }
-            Opened::Not { retry_after } => return StreamEnd::Broke(retry_after),
+            Opened::Failed { retry_after } => return StreamEnd::Broke(retry_after),
         };
         let ended = self.read(lines).await;
         if matches!(ended, StreamEnd::Broke(_)) {
@@ -177,47 +192,50 @@ impl Follower {
     }
 
     async fn read(&mut self, mut lines: StreamLines) -> StreamEnd {
-        // What was told of the first revision comes again.
-        let (first, mut skip) = if let Position::At(revision, told) = self.place { (revision, told) } else { (Revision(0), 0) };
+        // The node repeats the lines of the first revision that were already reported.
+        let (first, mut skip) = match self.position {
+            Position::At(revision, reported) => (revision, reported),
+            Position::Now | Position::Initial(_) => (Revision(0), 0),
+        };
         loop {
             let text = match lines.next(SILENT_MAX).await {
                 Ok(text) => text,
                 Err(why) => {
-                    tracing::debug!(why, "a watch broke, and goes on at another node");
+                    tracing::debug!(why, "a watch broke and continues at another node");
                     return StreamEnd::Broke(None);
                 }
             };
-            let heard = match line::read(&text) {
-                Ok(Said::Happened(line)) if line.revision == first && skip > 0 => {
+            let is_read = match line::read(&text) {
+                Ok(Parsed::Change(line)) if line.revision == first && skip > 0 => {
                     skip -= 1;
                     true
                 }
-                Ok(Said::Happened(line)) => {
-                    self.place = self.place.after_line(line.revision);
-                    self.tell(WatchEvent::Change(line)).await
+                Ok(Parsed::Change(line)) => {
+                    self.position = self.position.after_line(line.revision);
+                    self.send(WatchEvent::Change(line)).await
                 }
-                Ok(Said::Other(revision)) if revision == first && skip > 0 => {
+                Ok(Parsed::Other(revision)) if revision == first && skip > 0 => {
                     skip -= 1;
                     true
                 }
-                Ok(Said::Other(revision)) => {
-                    self.place = self.place.after_line(revision);
+                Ok(Parsed::Other(revision)) => {
+                    self.position = self.position.after_line(revision);
                     true
                 }
-                Ok(Said::Bookmark(revision)) => {
-                    self.place = Position::At(revision.next(), 0);
-                    self.tell(WatchEvent::Bookmark(revision)).await
+                Ok(Parsed::Bookmark(revision)) => {
+                    self.position = Position::At(revision.next(), 0);
+                    self.send(WatchEvent::Bookmark(revision)).await
                 }
-                Ok(Said::GoAway(revision)) => {
-                    if !matches!(self.place, Position::Initial(_)) {
-                        self.place = Position::At(revision.next(), 0);
+                Ok(Parsed::GoAway(revision)) => {
+                    if !matches!(self.position, Position::Initial(_)) {
+                        self.position = Position::At(revision.next(), 0);
                     }
                     return StreamEnd::Broke(None);
                 }
-                Ok(Said::Compacted(oldest)) => return StreamEnd::Compacted(oldest),
-                Ok(Said::Refused(error)) => return StreamEnd::Refused(error),
-                Ok(Said::Failed(why)) => {
-                    tracing::debug!(why, "a node cannot go on with a watch; another may");
+                Ok(Parsed::Compacted(oldest)) => return StreamEnd::Compacted(oldest),
+                Ok(Parsed::Refused(error)) => return StreamEnd::Refused(error),
+                Ok(Parsed::Failed(why)) => {
+                    tracing::debug!(why, "a node cannot continue a watch; another node may");
                     return StreamEnd::Broke(None);
                 }
                 Err(error) => {
@@ -225,40 +243,39 @@ impl Follower {
                     return StreamEnd::Broke(None);
                 }
             };
-            if !heard {
-                return StreamEnd::Unheard;
+            if !is_read {
+                return StreamEnd::Dropped;
             }
         }
     }
 
-    /// It has begun: wakes the task that waits for that.
-    fn begin(&mut self) {
-        if let Some(begun) = self.begun.take() {
-            // Nobody waits any more: then nobody will listen either.
-            begun.send(Ok(())).ok();
+    /// Wakes the task that waits for the start.
+    fn start(&mut self) {
+        if let Some(started) = self.started.take() {
+            // If that task is gone, nobody will read the events either.
+            started.send(Ok(())).ok();
         }
     }
 
     async fn end(mut self, error: Error) {
-        match self.begun.take() {
-            Some(begun) => drop(begun.send(Err(error))),
-            // That nobody hears it is the end too.
-            None => drop(self.tell.send(Err(error)).await),
+        match self.started.take() {
+            Some(started) => drop(started.send(Err(error))),
+            None => drop(self.events.send(Err(error)).await),
         }
     }
 
-    /// Says whether anybody listens.
-    async fn tell(&self, tidings: WatchEvent) -> bool {
-        self.tell.send(Ok(tidings)).await.is_ok()
+    /// Returns whether the program still reads the watch.
+    async fn send(&self, event: WatchEvent) -> bool {
+        self.events.send(Ok(event)).await.is_ok()
     }
 }
 
 impl Position {
-    /// After one more line of that revision.
+    /// The position after one more line of that revision.
     fn after_line(self, revision: Revision) -> Position {
         match self {
-            Position::Initial(told) => Position::Initial(told + 1),
-            Position::At(at, told) if at == revision => Position::At(at, told + 1),
+            Position::Initial(reported) => Position::Initial(reported + 1),
+            Position::At(at, reported) if at == revision => Position::At(at, reported + 1),
             Position::At(..) | Position::Now => Position::At(revision, 1),
         }
     }

@@ -1,4 +1,4 @@
-//! One line of a watch, as it is read. What a newer server tells besides is passed over.
+//! Parses the lines of a watch. The client ignores what it does not know, from a newer server.
 
 use crate::{error::Error, problem::ProblemBody};
 use fairhold_types::{
@@ -8,25 +8,25 @@ use fairhold_types::{
 };
 use serde::{Deserialize, de::IntoDeserializer};
 
-/// What a line says.
+/// The meaning of a line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
-    Happened(WatchLine),
-    /// All up to that revision was told.
+pub(super) enum Parsed {
+    Change(WatchLine),
+    /// The node has reported everything up to that revision.
     Bookmark(Revision),
-    /// The same, and the node stops.
+    /// The same, and the node is stopping.
     GoAway(Revision),
-    /// What comes next is no longer kept here, but what comes from this revision on is.
+    /// The node no longer keeps what comes next, but it keeps everything from this revision on.
     Compacted(Revision),
-    /// The node cannot go on; another may.
+    /// The node cannot continue; another one may.
     Failed(String),
-    /// Nobody will go on with it.
+    /// No node will continue it.
     Refused(Error),
-    /// Something of that revision that this version does not know.
+    /// An unknown kind of line, of that revision.
     Other(Revision),
 }
 
-/// All fields of all kinds of lines.
+/// The fields of all kinds of lines.
 #[derive(Debug, Deserialize)]
 struct LineFields {
     revision: Revision,
@@ -50,29 +50,29 @@ struct LineFields {
 }
 
 /// Reads a line.
-pub(super) fn read(text: &[u8]) -> Result<Said, serde_json::Error> {
+pub(super) fn read(text: &[u8]) -> Result<Parsed, serde_json::Error> {
     let fields: LineFields = serde_json::from_slice(text)?;
     let revision = fields.revision;
     Ok(match fields.kind.as_str() {
-        "bookmark" => Said::Bookmark(revision),
-        "goaway" => Said::GoAway(revision),
+        "bookmark" => Parsed::Bookmark(revision),
+        "goaway" => Parsed::GoAway(revision),
         "error" => failure(&fields, text),
-        _ => what(fields).map_or(Said::Other(revision), |what| Said::Happened(WatchLine::new(revision, what))),
+        _ => what(fields).map_or(Parsed::Other(revision), |what| Parsed::Change(WatchLine::new(revision, what))),
     })
 }
 
-fn failure(fields: &LineFields, text: &[u8]) -> Said {
+fn failure(fields: &LineFields, text: &[u8]) -> Parsed {
     let problem = ProblemBody::read(text);
     match (problem.code, problem.oldest) {
-        (Some(Code::Compacted), Some(oldest)) => Said::Compacted(oldest),
+        (Some(Code::Compacted), Some(oldest)) => Parsed::Compacted(oldest),
         _ if fields.retryable == Some(false) && fields.status.is_some_and(|status| status < 500) => {
-            Said::Refused(Error::refused(fields.status.unwrap_or_default(), problem))
+            Parsed::Refused(Error::refused(fields.status.unwrap_or_default(), problem))
         }
-        _ => Said::Failed(problem.detail),
+        _ => Parsed::Failed(problem.detail),
     }
 }
 
-/// What happened to what, by the fields that are there.
+/// The change, according to the fields that are present.
 fn what(fields: LineFields) -> Option<What> {
     let LineFields { kind, path, version, lock, number, session, owner, token, reason, by, delay, ttl, name, state, .. } = fields;
     Some(match (kind.as_str(), path, lock, session) {
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_line_is_read_as_it_was_written() {
+    fn every_kind_of_line_is_parsed_as_it_was_written() {
         let (path, lock) = (Path::parse("/a").unwrap(), LockName::parse("deploy").unwrap());
         let (number, session, token) = (GrantNumber(41), SessionNumber(40), FencingToken(42));
         let (owner, ttl) = ("ci".to_owned(), "30s".to_owned());
@@ -148,23 +148,23 @@ mod tests {
         ] {
             let line = WatchLine::new(Revision(7), what);
             let text = serde_json::to_vec(&line).unwrap();
-            assert_eq!(read(&text).unwrap(), Said::Happened(line));
+            assert_eq!(read(&text).unwrap(), Parsed::Change(line));
         }
     }
 
     #[test]
-    fn ends_are_told_apart_and_what_is_new_is_passed_over() {
-        let said = |text: &str| read(text.as_bytes()).unwrap();
-        assert_eq!(said(r#"{"revision":7,"type":"bookmark"}"#), Said::Bookmark(Revision(7)));
-        assert_eq!(said(r#"{"revision":7,"type":"goaway"}"#), Said::GoAway(Revision(7)));
-        assert_eq!(said(r#"{"revision":7,"type":"of_next_year","path":"/a"}"#), Said::Other(Revision(7)));
+    fn ends_are_distinguished_and_unknown_lines_are_ignored() {
+        let parsed = |text: &str| read(text.as_bytes()).unwrap();
+        assert_eq!(parsed(r#"{"revision":7,"type":"bookmark"}"#), Parsed::Bookmark(Revision(7)));
+        assert_eq!(parsed(r#"{"revision":7,"type":"goaway"}"#), Parsed::GoAway(Revision(7)));
+        assert_eq!(parsed(r#"{"revision":7,"type":"of_next_year","path":"/a"}"#), Parsed::Other(Revision(7)));
         let compacted =
             r#"{"revision":9,"type":"error","code":"compacted","status":410,"detail":"d","retryable":false,"oldest":8}"#;
-        assert_eq!(said(compacted), Said::Compacted(Revision(8)));
+        assert_eq!(parsed(compacted), Parsed::Compacted(Revision(8)));
         let overloaded = r#"{"revision":9,"type":"error","code":"overloaded","status":503,"detail":"d","retryable":true}"#;
-        assert_eq!(said(overloaded), Said::Failed("d".to_owned()));
+        assert_eq!(parsed(overloaded), Parsed::Failed("d".to_owned()));
         let denied = r#"{"revision":9,"type":"error","code":"denied","status":403,"detail":"d","retryable":false}"#;
-        assert!(matches!(said(denied), Said::Refused(Error::Refused { status: 403, .. })));
+        assert!(matches!(parsed(denied), Parsed::Refused(Error::Refused { status: 403, .. })));
         assert!(read(b"<html>").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What many tasks of a session ask at once travels in one request, and stays as safe as if each were alone.
+//! Calls that many tasks of a session make at once share one request, and stay as safe as separate requests.
 
 use crate::{
     SECOND,
@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 const TASKS: usize = 3;
 const SESSION: &str = "0123456789abcdef0123456789abcdef";
 
-/// Opens a session, takes what comes alone, and leaves batches to the script.
-fn besides(seen: &Seen) -> Act {
+/// Answers everything except batches, which the script answers.
+fn other_calls(seen: &Seen) -> Act {
     match &seen.line {
         line if line.starts_with("POST /v1/sessions ") => {
             Act::Answer(201, "", json!({"id": SESSION, "number": 40, "ttl": "30s", "expires_in": "30s"}))
@@ -28,7 +28,7 @@ fn calls(seen: &Seen) -> Vec<Value> {
     seen.body["calls"].as_array().cloned().unwrap_or_default()
 }
 
-/// Each acquire of a batch is granted, each release is done.
+/// Grants every acquire of a batch and makes every release.
 fn answers(seen: &Seen) -> Vec<Value> {
     let answer = |(index, call): (usize, &Value)| match call["acquire"]["id"].as_str() {
         Some(id) => {
@@ -59,8 +59,8 @@ fn ids(seen: &Seen, kind: &str) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn what_is_asked_at_once_is_one_request_and_each_hears_its_own_answer() {
-    let server = Server::start(|seen, _| if is_batch(seen) { done(seen) } else { besides(seen) }).await;
+async fn simultaneous_calls_share_one_request_and_each_gets_its_own_answer() {
+    let server = Server::start(|seen, _| if is_batch(seen) { done(seen) } else { other_calls(seen) }).await;
     let client = server.client(10 * SECOND);
     let session = client.session().await.unwrap();
     let guards: Vec<Guard> = take(&session).await.into_iter().map(Result::unwrap).collect();
@@ -72,7 +72,7 @@ async fn what_is_asked_at_once_is_one_request_and_each_hears_its_own_answer() {
     join_all(guards.into_iter().map(Guard::release)).await.into_iter().for_each(Result::unwrap);
     let batches = server.now("POST /v1/batch");
     assert_eq!(batches.len(), 2, "{batches:?}");
-    assert_eq!(ids(&batches[0], "acquire"), ids(&batches[1], "release"), "what was taken is given back");
+    assert_eq!(ids(&batches[0], "acquire"), ids(&batches[1], "release"), "each acquired grant is released");
     assert!(server.now("POST /v1/locks").is_empty() && server.now("DELETE").is_empty());
 }
 
@@ -83,7 +83,7 @@ async fn a_batch_without_an_answer_is_repeated_with_the_same_ids() {
         (true, 1) => Act::Answer(200, "", json!({"answers": []})),
         (true, 2) => problem(503, "no_quorum"),
         (true, _) => done(seen),
-        (false, _) => besides(seen),
+        (false, _) => other_calls(seen),
     })
     .await;
     let client = server.client(10 * SECOND);
@@ -91,14 +91,14 @@ async fn a_batch_without_an_answer_is_repeated_with_the_same_ids() {
     let guards: Vec<Guard> = take(&session).await.into_iter().map(Result::unwrap).collect();
     let asked: BTreeSet<String> = server.now("POST /v1/batch").iter().flat_map(|seen| ids(seen, "acquire")).collect();
     let taken: BTreeSet<String> = guards.iter().map(|guard| guard.id().to_string()).collect();
-    assert_eq!(asked, taken, "each was asked for under one id");
+    assert_eq!(asked, taken, "every attempt of an acquire has the same id");
 }
 
 #[tokio::test]
 async fn one_call_of_a_batch_can_fail_without_the_others() {
     let server = Server::start(|seen, _| {
         if !is_batch(seen) {
-            return besides(seen);
+            return other_calls(seen);
         }
         let mut answers = answers(seen);
         if ids(seen, "acquire").len() == TASKS {
@@ -115,10 +115,10 @@ async fn one_call_of_a_batch_can_fail_without_the_others() {
 }
 
 #[tokio::test]
-async fn a_node_that_does_not_take_the_batch_is_asked_one_by_one() {
-    // One has no batches, the other does not understand one of the calls.
+async fn calls_that_a_node_refuses_as_a_batch_are_sent_one_by_one() {
+    // One node has no batches, the other does not understand one of the calls.
     for (status, code) in [(404, "not_found"), (400, "bad_request")] {
-        let refused = move |seen: &Seen, _| if is_batch(seen) { problem(status, code) } else { besides(seen) };
+        let refused = move |seen: &Seen, _| if is_batch(seen) { problem(status, code) } else { other_calls(seen) };
         let server = Server::start(refused).await;
         let client = server.client(10 * SECOND);
         let session = client.session().await.unwrap();
@@ -133,7 +133,7 @@ async fn a_caller_that_leaves_before_the_answer_releases_what_it_may_hold() {
     let server = Server::start(|seen, _| match is_batch(seen) && ids(seen, "release").is_empty() {
         true => Act::Hang,
         false if is_batch(seen) => done(seen),
-        false => besides(seen),
+        false => other_calls(seen),
     })
     .await;
     let client = server.client(10 * SECOND);
@@ -143,7 +143,7 @@ async fn a_caller_that_leaves_before_the_answer_releases_what_it_may_hold() {
     asking.abort();
     let given_back = server.until("POST /v1/batch", 2).await;
     assert_eq!(ids(&given_back[1], "release"), ids(&asked[0], "acquire"));
-    // An acquire that is still on its way takes nothing for as long as the session lives.
+    // An acquire that is still in flight acquires nothing for as long as the session lives.
     let named = calls(&given_back[1]).iter().all(|call| call["release"]["session"] == SESSION);
     assert!(named, "{:?}", given_back[1]);
 }

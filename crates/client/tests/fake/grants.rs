@@ -1,4 +1,4 @@
-//! What a holder may do with a grant: bound it, hold it again, change its mode.
+//! What a holder can do with a grant: bound it, hold it again, change its mode.
 
 use crate::{
     SECOND,
@@ -10,7 +10,7 @@ use futures_util::future::poll_immediate;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// What a server of one session answers whose grants all have one number, and that answers so to an upgrade.
+/// A server of one session whose grants all have the same number, and its answer to an upgrade.
 fn granting(seen: &Seen, upgrade: Act) -> Act {
     match &seen.line {
         line if line.contains("/upgrade ") => upgrade,
@@ -32,7 +32,7 @@ fn upgraded(seen: &Seen, token: u64) -> Act {
 }
 
 #[tokio::test]
-async fn a_lock_held_for_as_long_as_it_may_is_lost_before_the_cluster_ends_it() {
+async fn a_lock_with_a_longest_hold_is_lost_before_the_cluster_ends_it() {
     let server = Server::start(|seen, _| granting(seen, Act::Hang)).await;
     let client = server.client(10 * SECOND);
     let before = Instant::now();
@@ -47,7 +47,7 @@ async fn a_lock_held_for_as_long_as_it_may_is_lost_before_the_cluster_ends_it() 
 }
 
 #[tokio::test]
-async fn a_further_hold_has_an_id_of_its_own_and_each_is_given_back_by_itself() {
+async fn each_further_hold_has_its_own_id_and_is_released_separately() {
     let server = Server::start(|seen, _| granting(seen, upgraded(seen, 57))).await;
     let client = server.client(10 * SECOND);
     let session = client.session().await.unwrap();
@@ -58,7 +58,7 @@ async fn a_further_hold_has_an_id_of_its_own_and_each_is_given_back_by_itself() 
     assert!(posts.iter().all(|post| post.body["reentrant"] == true && post.body["owner"] == "o"), "{posts:?}");
     assert_ne!(posts[0].key, posts[1].key);
     assert_eq!(inner.upgrade().await.unwrap().0, 57);
-    assert_eq!(outer.token().unwrap().0, 57, "they are one grant");
+    assert_eq!(outer.token().unwrap().0, 57, "they share one grant");
     inner.release().await.unwrap();
     let deletes = server.now("DELETE");
     assert!(deletes.len() == 1 && deletes[0].line.contains(posts[1].key.as_ref().unwrap()), "{deletes:?}");
@@ -70,7 +70,7 @@ async fn a_further_hold_has_an_id_of_its_own_and_each_is_given_back_by_itself() 
 }
 
 #[tokio::test]
-async fn an_upgrade_is_repeated_with_its_key_and_its_token_is_the_guards_from_then_on() {
+async fn an_upgrade_is_repeated_with_its_key_and_the_guard_takes_its_token() {
     let server = Server::start(|seen, before| match before {
         0 => granting(seen, Act::Close),
         _ => granting(seen, upgraded(seen, 57)),
@@ -86,14 +86,14 @@ async fn an_upgrade_is_repeated_with_its_key_and_its_token_is_the_guards_from_th
     assert!(asked.len() == 2 && asked[0].key.is_some() && asked[0].key == asked[1].key, "{asked:?}");
     let wait = duration::parse(asked[0].body["wait"].as_str().expect("a time")).expect("a time");
     assert!(wait > 29 * SECOND && wait <= 30 * SECOND, "{wait:?}");
-    // Its answer names the first token, which is older.
+    // The answer names the first token, which is older.
     guard.downgrade().await.unwrap();
     assert_eq!(guard.token().unwrap().0, 57);
     assert!(server.now(&format!("POST /v1/grants/{}/downgrade ", guard.id()))[0].key.is_some());
 }
 
 #[tokio::test]
-async fn a_refused_upgrade_leaves_the_token_and_one_of_a_grant_that_ended_is_its_loss() {
+async fn a_refused_upgrade_keeps_the_token_unless_the_grant_has_ended() {
     let server = Server::start(|seen, before| {
         let refused = match before {
             0 => problem(409, "would_deadlock"),
@@ -119,7 +119,7 @@ async fn a_refused_upgrade_leaves_the_token_and_one_of_a_grant_that_ended_is_its
 }
 
 #[tokio::test]
-async fn a_waiting_upgrade_learns_of_a_loss_and_is_not_lost_by_its_old_token() {
+async fn a_waiting_upgrade_learns_of_a_loss_and_survives_a_refusal_of_its_old_token() {
     let server = Server::start(|seen, _| granting(seen, Act::Hang)).await;
     let client = server.client(10 * SECOND);
     let guard = client.read_lock("a").ttl(2 * SECOND).await.unwrap();
@@ -127,7 +127,7 @@ async fn a_waiting_upgrade_learns_of_a_loss_and_is_not_lost_by_its_old_token() {
     assert!(poll_immediate(&mut upgrade).await.is_none());
     let write = guard.put("/x", "1").await;
     assert!(matches!(write, Err(Error::StaleToken { .. })), "{write:?}");
-    assert!(guard.is_held(), "the upgrade may have made a new token");
+    assert!(guard.is_held(), "the upgrade may have replaced the token");
     assert_eq!(upgrade.await, Err(Error::Lost(Lost::CutOff)));
 
     let other = client.read_lock("a").await.unwrap();
@@ -135,7 +135,7 @@ async fn a_waiting_upgrade_learns_of_a_loss_and_is_not_lost_by_its_old_token() {
     assert_eq!(other.token(), Err(Error::Lost(Lost::Fenced)));
 }
 
-/// What a session's watch tells: the grant 41 is broken, and then thousands of others end.
+/// The events of a session's watch: grant 41 is broken, and then thousands of other grants end.
 fn flood() -> String {
     let ended = |number: u64, reason: &str| {
         let mut told = json!({"revision": number, "type": "ended", "lock": "a", "number": number, "session": 40});
@@ -147,9 +147,9 @@ fn flood() -> String {
 }
 
 #[tokio::test]
-async fn the_end_of_a_grant_is_heard_of_also_where_thousands_of_other_news_came_between_it_and_the_answer() {
+async fn a_guard_learns_of_its_end_even_if_thousands_of_events_came_between_it_and_the_answer() {
     let server = Server::start(|seen, before| match &seen.line {
-        line if line.starts_with("GET /v1/watch") && before == 0 => Act::Stranger(200, CLUSTER, flood()),
+        line if line.starts_with("GET /v1/watch") && before == 0 => Act::Foreign(200, CLUSTER, flood()),
         line if line.starts_with("POST /v1/locks") => {
             let Act::Answer(_, _, grant) = held(seen) else { unreachable!("it answers") };
             Act::Later(SECOND / 2, grant)

@@ -1,14 +1,15 @@
-//! The client against a server that fails as it is told to: what is repeated, with which key, and what the caller hears.
+//! The client against a scripted server: what it repeats, with which key, and what the caller gets.
 
 mod batches;
 #[cfg(feature = "blocking")]
 mod blocking;
+mod foreign_servers;
 mod grants;
-mod looking;
 mod pages;
+mod raw_calls;
+mod reads;
 mod renewals;
 mod server;
-mod strangers;
 
 use fairhold_client::{Client, Error, Lost, margin};
 use futures_util::future::poll_immediate;
@@ -26,7 +27,7 @@ fn written() -> Act {
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test]
-async fn a_write_is_repeated_with_the_same_key_and_not_before_the_server_wants_it() {
+async fn a_write_is_repeated_with_the_same_key_and_respects_retry_after() {
     let server = Server::start(|_, before| match before {
         0 => Act::Close,
         1 => Act::Answer(503, "retry-after: 1\r\n", json!({"code": "no_quorum", "detail": "d"})),
@@ -38,15 +39,15 @@ async fn a_write_is_repeated_with_the_same_key_and_not_before_the_server_wants_i
     let begun = Instant::now();
     let written = client.nodes().put("/x", "1").await.unwrap();
     assert_eq!(written.revision.0, 7);
-    assert!(begun.elapsed() >= SECOND, "Retry-After was passed over: {:?}", begun.elapsed());
+    assert!(begun.elapsed() >= SECOND, "the client ignored Retry-After: {:?}", begun.elapsed());
     let keys: Vec<_> = server.now("PUT").into_iter().map(|seen| seen.key.unwrap()).collect();
-    assert_eq!(keys, vec![keys[0].clone(); 4], "four tries of one request");
+    assert_eq!(keys, vec![keys[0].clone(); 4], "four attempts of one request");
     client.nodes().put("/x", "1").await.unwrap();
     assert_ne!(server.now("PUT")[4].key.as_ref(), Some(&keys[0]), "another request has another key");
 }
 
 #[tokio::test]
-async fn what_may_have_happened_is_told_from_what_surely_did_not() {
+async fn an_unknown_outcome_is_distinguished_from_nothing_happened() {
     let breaks = Server::start(|_, _| Act::Close).await;
     let unknown = breaks.client(SECOND / 2).nodes().put("/x", "1").await.unwrap_err();
     let Error::OutcomeUnknown { key: Some(key), .. } = unknown else { panic!("{unknown:?}") };
@@ -77,10 +78,10 @@ async fn a_refusal_is_not_repeated() {
     assert!(matches!(client.nodes().put("/x", "1").version(3).await, Err(Error::VersionMismatch { .. })));
     assert!(matches!(client.lock("a//b").await, Err(Error::Invalid(_))));
     client.settled().await;
-    assert_eq!(server.seen.lock().unwrap().len(), 2, "nothing was repeated, and there was nothing to take back");
+    assert_eq!(server.seen.lock().unwrap().len(), 2, "the client repeated nothing and had nothing to take back");
 }
 
-/// Asking again makes no room: a lock that is waited for without an end must not be asked for without an end.
+/// A retry makes no room: a request for a lock without a time limit must not be retried for ever.
 #[tokio::test]
 async fn a_full_state_is_an_error_at_once_and_is_not_retried() {
     let server = Server::start(|_, _| problem(429, "state_full")).await;
@@ -91,11 +92,11 @@ async fn a_full_state_is_an_error_at_once_and_is_not_retried() {
     }
     assert!(begun.elapsed() < 5 * SECOND, "{:?}", begun.elapsed());
     client.settled().await;
-    assert_eq!(server.seen.lock().unwrap().len(), 2, "nothing was repeated");
+    assert_eq!(server.seen.lock().unwrap().len(), 2, "the client repeated nothing");
 }
 
 #[tokio::test]
-async fn a_broken_acquire_is_asked_again_with_its_key_and_an_ended_one_with_another() {
+async fn a_broken_acquire_is_repeated_with_its_key_and_an_ended_one_with_a_new_key() {
     let server = Server::start(|seen, before| match before {
         0 => Act::Close,
         1 => Act::Answer(410, "", json!({"code": "grant_gone", "detail": "d", "reason": "expired"})),
@@ -110,7 +111,7 @@ async fn a_broken_acquire_is_asked_again_with_its_key_and_an_ended_one_with_anot
 }
 
 #[tokio::test]
-async fn a_guard_whose_renewals_get_no_answer_is_lost_before_its_ttl_and_given_back() {
+async fn a_guard_whose_renewals_get_no_answer_is_lost_before_its_ttl_and_released() {
     let server = Server::start(|seen, _| match &seen.line {
         line if line.starts_with("POST /v1/locks") => held(seen),
         line if line.starts_with("DELETE") => Act::Answer(204, "", Value::Null),
@@ -125,7 +126,7 @@ async fn a_guard_whose_renewals_get_no_answer_is_lost_before_its_ttl_and_given_b
     assert!(after <= 2 * SECOND - margin(2 * SECOND) + SECOND / 2, "it was lost only after {after:?}");
     assert_eq!(guard.token(), Err(Error::Lost(Lost::CutOff)));
     let renewals = server.now("POST /v1/grants");
-    assert!(renewals.len() >= 2, "one node that hangs is asked again: {renewals:?}");
+    assert!(renewals.len() >= 2, "the client tries a hanging node again: {renewals:?}");
     drop(guard);
     assert_eq!(server.until("DELETE", 1).await.len(), 1);
 }
@@ -147,7 +148,7 @@ async fn a_silent_node_is_left_for_another_with_the_same_key() {
     let silent = Server::start(|_, _| Act::Hang).await;
     let server = Server::start(|seen, _| held(seen)).await;
     let mut posts_at_silent = 0;
-    // Nodes are asked in turn, so one of two begins with the silent one.
+    // The client tries the nodes in turn, so one of two calls starts with the silent one.
     let client = Client::builder().endpoint(&silent.url).endpoint(&server.url).discover(false).build().unwrap();
     for _ in 0..2 {
         let guard = client.lock("a").ttl(2 * SECOND).await.unwrap();
@@ -159,14 +160,14 @@ async fn a_silent_node_is_left_for_another_with_the_same_key() {
         }
         guard.forget();
     }
-    assert!(posts_at_silent > 0, "the silent node was never asked");
+    assert!(posts_at_silent > 0, "the client never tried the silent node");
 }
 
 #[tokio::test]
 async fn an_acquire_dropped_before_its_answer_is_taken_back_and_one_never_sent_is_not() {
     let server = Server::start(|seen, before| match &seen.line {
         line if line.starts_with("POST") => Act::Hang,
-        // The first tries to take it back fail.
+        // The first attempts to take it back fail.
         _ if before < 2 => Act::Close,
         _ => Act::Answer(204, "", Value::Null),
     })
@@ -181,7 +182,7 @@ async fn an_acquire_dropped_before_its_answer_is_taken_back_and_one_never_sent_i
     {
         let mut acquire = pin!(&mut acquire);
         tokio::select! {
-            _ = acquire.as_mut() => panic!("nobody answers"),
+            _ = acquire.as_mut() => panic!("no server answers"),
             posts = server.until("POST /v1/locks", 1) => assert_eq!(posts.len(), 1),
         }
     }

@@ -1,4 +1,4 @@
-//! Answers that come in pages are read to their end, and one page alone where that is asked for.
+//! Answers in pages: the client reads all pages, or one page if the caller wants only one.
 
 use crate::{
     SECOND,
@@ -20,7 +20,7 @@ fn contender(number: u64) -> Value {
         "owner": "o", "since": "now", "queued_at": "now"})
 }
 
-/// Three pages, each of which names the next.
+/// Three pages. Each names the next one.
 fn page_of(seen: &Seen) -> (u64, Value) {
     match seen.line.split_once("cursor=").map_or("", |(_, cursor)| &cursor[..2]) {
         "" => (1, json!("c2")),
@@ -53,7 +53,7 @@ fn session(grants: &[u64], nodes: &[u64], next: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_queue_a_lock_and_a_session_are_read_to_their_end() {
+async fn all_pages_of_a_queue_a_lock_and_a_session_are_read() {
     let server = Server::start(|seen, _| pages(seen)).await;
     let client = server.client(10 * SECOND);
     let queue = client.locks().queue("a").await.unwrap();
@@ -69,7 +69,7 @@ async fn a_queue_a_lock_and_a_session_are_read_to_their_end() {
 }
 
 #[tokio::test]
-async fn one_page_is_read_where_one_is_asked_for() {
+async fn one_page_is_read_if_the_caller_wants_only_one() {
     let server = Server::start(|seen, _| pages(seen)).await;
     let client = server.client(10 * SECOND);
     let locks = client.locks();
@@ -83,7 +83,7 @@ async fn one_page_is_read_where_one_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_grant_that_is_on_a_later_page_of_its_session_is_not_taken_for_one_that_has_ended() {
+async fn a_grant_on_a_later_page_of_its_session_does_not_count_as_ended() {
     let taken = Arc::new(AtomicBool::new(false));
     let all_taken = Arc::clone(&taken);
     let server = Server::start(move |seen, _| match &seen.line {
@@ -101,7 +101,7 @@ async fn a_grant_that_is_on_a_later_page_of_its_session_is_not_taken_for_one_tha
             };
             Act::Answer(200, REVISION, json!({ "answers": calls.iter().map(grant).collect::<Vec<_>>() }))
         }
-        // What happened is no longer known, once all are taken: so it is looked which are left.
+        // Once all grants are held, their events are lost: so the client reads which grants are left.
         line if line.starts_with("GET /v1/watch") && all_taken.swap(false, Ordering::SeqCst) => {
             Act::Answer(410, "", json!({"code": "compacted", "detail": "as told", "oldest": 100}))
         }
@@ -121,5 +121,5 @@ async fn a_grant_that_is_on_a_later_page_of_its_session_is_not_taken_for_one_tha
     let [first, gone, last] = <[_; 3]>::try_from(guards).unwrap().map(Result::unwrap);
     taken.store(true, Ordering::SeqCst);
     assert_eq!(gone.lost().await, Lost::Expired, "it is on no page");
-    assert!(first.token().is_ok() && last.token().is_ok(), "they are on the first page, and on the last");
+    assert!(first.token().is_ok() && last.token().is_ok(), "they are on the first and the last page");
 }

@@ -1,4 +1,4 @@
-//! What keeps guards alive: what counts as an acknowledgement, and how many travel together.
+//! Renewals: which answers count, and how renewals share requests.
 
 use crate::{
     SECOND,
@@ -13,8 +13,8 @@ use std::{
     time::Instant,
 };
 
-/// Grants what is asked for, and leaves renewals to the script.
-fn besides(seen: &Seen) -> Act {
+/// Answers everything except renewals, which the script answers.
+fn other_calls(seen: &Seen) -> Act {
     match &seen.line {
         line if line.starts_with("POST /v1/locks") => held(seen),
         line if line.starts_with("POST /v1/sessions ") => {
@@ -31,7 +31,7 @@ fn is_renewal(seen: &Seen) -> bool {
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_name_what_was_renewed_keeps_nothing_alive() {
+async fn an_answer_that_does_not_name_the_grant_keeps_nothing_alive() {
     let other = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
     for body in [
         Value::Null,
@@ -43,24 +43,24 @@ async fn an_answer_that_does_not_name_what_was_renewed_keeps_nothing_alive() {
         let answer = body.clone();
         let server = Server::start(move |seen, _| match is_renewal(seen) {
             true => Act::Answer(200, "", answer.clone()),
-            false => besides(seen),
+            false => other_calls(seen),
         })
         .await;
         let client = server.client(10 * SECOND);
-        let (begun, guard) = (Instant::now(), client.lock("a").ttl(SECOND).await.unwrap());
+        let (started_at, guard) = (Instant::now(), client.lock("a").ttl(SECOND).await.unwrap());
         let lost = tokio::time::timeout(3 * SECOND, guard.lost()).await;
-        assert!(lost.is_ok() && begun.elapsed() < 2 * SECOND, "{body} kept it alive");
-        assert!(server.now("POST /v1/grants").len() >= 2, "it is asked again");
+        assert!(lost.is_ok() && started_at.elapsed() < 2 * SECOND, "{body} kept it alive");
+        assert!(server.now("POST /v1/grants").len() >= 2, "the client tries again");
     }
 }
 
 #[tokio::test]
-async fn a_guard_lives_no_longer_than_the_answer_to_its_renewal_says() {
+async fn a_guard_holds_no_longer_than_the_answer_to_its_renewal_says() {
     let server = Server::start(|seen, before| match is_renewal(seen) {
         // Another program with the same id set a shorter timeout.
         true if before == 0 => renewed(seen, "1s"),
         true => Act::Hang,
-        false => besides(seen),
+        false => other_calls(seen),
     })
     .await;
     let client = server.client(10 * SECOND);
@@ -72,11 +72,11 @@ async fn a_guard_lives_no_longer_than_the_answer_to_its_renewal_says() {
 }
 
 #[tokio::test]
-async fn a_refusal_that_says_nothing_of_the_grant_does_not_end_it() {
+async fn a_refusal_that_says_nothing_about_the_grant_does_not_end_it() {
     let server = Server::start(|seen, before| match is_renewal(seen) {
         true if before == 0 => Act::Answer(403, "", json!({"code": "denied", "detail": "another token"})),
         true => renewed(seen, "2s"),
-        false => besides(seen),
+        false => other_calls(seen),
     })
     .await;
     let client = server.client(10 * SECOND);
@@ -86,12 +86,12 @@ async fn a_refusal_that_says_nothing_of_the_grant_does_not_end_it() {
 }
 
 #[tokio::test]
-async fn the_renewals_of_many_guards_travel_together() {
+async fn the_renewals_of_many_guards_share_requests() {
     const GUARDS: usize = 300;
-    // A server that has more to do: what comes meanwhile goes in the next request.
+    // A busy server: renewals that become due meanwhile go into the next request.
     let server = Server::start(|seen, _| match (is_renewal(seen), renewed(seen, "2s")) {
         (true, Act::Answer(_, _, body)) => Act::Later(SECOND / 20, body),
-        _ => besides(seen),
+        _ => other_calls(seen),
     })
     .await;
     let client = server.client(20 * SECOND);
@@ -101,7 +101,7 @@ async fn the_renewals_of_many_guards_travel_together() {
     {
         let any = select_all(guards.iter().map(|guard| Box::pin(guard.lost())));
         let lost = tokio::time::timeout(4 * SECOND, any).await.map(|(lost, ..)| lost);
-        assert!(lost.is_err(), "one is lost: {lost:?}");
+        assert!(lost.is_err(), "a guard is lost: {lost:?}");
     }
     let (requests, renewals) = (server.now("POST /v1").len() - before, 5 * GUARDS);
     assert!(requests < renewals / 4, "{requests} requests for some {renewals} renewals");
@@ -109,18 +109,18 @@ async fn the_renewals_of_many_guards_travel_together() {
 }
 
 #[tokio::test]
-async fn settled_waits_for_what_was_given_back_before_and_not_for_what_comes_later() {
+async fn settled_waits_for_earlier_releases_and_not_for_later_ones() {
     let first = Arc::new(OnceLock::<String>::new());
     let of_first = Arc::clone(&first);
     let server = Server::start(move |seen, before| match seen.line.starts_with("DELETE") {
-        // Each release comes alone: both in one batch would share its fate.
+        // Each release is a separate request: in one batch, both would get the same answer.
         false if seen.line.contains("/batch ") => problem(404, "no_route"),
         true if of_first.get().is_some_and(|id| seen.line.contains(id)) => match before {
             0 => Act::Close,
             _ => Act::Answer(204, "", Value::Null),
         },
         true => Act::Hang,
-        false => besides(seen),
+        false => other_calls(seen),
     })
     .await;
     let client = server.client(20 * SECOND);
@@ -128,11 +128,11 @@ async fn settled_waits_for_what_was_given_back_before_and_not_for_what_comes_lat
     first.set(guard.id().to_string()).unwrap();
     drop(guard);
     let mut settled = pin!(client.settled());
-    assert!(poll_immediate(&mut settled).await.is_none(), "it is not given back yet");
+    assert!(poll_immediate(&mut settled).await.is_none(), "it is not released yet");
     // Its release gets no answer.
     drop(later);
-    tokio::time::timeout(5 * SECOND, &mut settled).await.expect("what was given back before is done");
+    tokio::time::timeout(5 * SECOND, &mut settled).await.expect("the earlier release is done");
     assert_eq!(server.now(&format!("DELETE /v1/grants/{}", first.get().unwrap())).len(), 2);
     let all = tokio::time::timeout(SECOND / 2, client.settled()).await;
-    assert!(all.is_err(), "the other is given back still");
+    assert!(all.is_err(), "the other release is still running");
 }

@@ -1,4 +1,4 @@
-//! A server that fails as it is told to, and keeps what it was asked.
+//! A scripted server that records its requests.
 
 use fairhold_client::Client;
 use fairhold_types::duration;
@@ -13,7 +13,7 @@ use tokio::{
     sync::Notify,
 };
 
-/// A request, as it arrived.
+/// A request as it arrived.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) line: String,
@@ -26,13 +26,13 @@ pub(crate) struct Seen {
 /// The cluster of these servers.
 pub(crate) const CLUSTER: &str = "fairhold-cluster: 0123456789abcdef0123456789abcdef\r\n";
 
-/// What the server does with it.
+/// What the server does with a request.
 pub(crate) enum Act {
     Answer(u16, &'static str, Value),
-    /// The same after a while.
+    /// The same with status 200, after a pause.
     Later(Duration, Value),
     /// The answer of a server that is not a node of this cluster.
-    Stranger(u16, &'static str, String),
+    Foreign(u16, &'static str, String),
     Close,
     Hang,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Server {
 type Script = dyn Fn(&Seen, usize) -> Act + Send + Sync;
 
 impl Server {
-    /// Serves by a script, which is told how many requests with the same beginning came before.
+    /// Serves by a script, which gets each request and the number of earlier requests with the same first line.
     pub(crate) async fn start(script: impl Fn(&Seen, usize) -> Act + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -64,7 +64,7 @@ impl Server {
     async fn talk(self, mut stream: TcpStream, script: Arc<Script>) {
         while let Some(seen) = read(&mut stream).await {
             let before = {
-                let mut all = self.seen.lock().expect("nobody panics with it");
+                let mut all = self.seen.lock().expect("no thread panics while it holds the lock");
                 all.push(seen.clone());
                 all.iter().filter(|one| one.line == seen.line).count() - 1
             };
@@ -75,12 +75,12 @@ impl Server {
                     (status, format!("{CLUSTER}{headers}"), body)
                 }
                 Act::Later(pause, body) => {
-                    // Not to wait for the client, but to be as slow as a server can be.
+                    // This is not a wait for the client: it plays a slow server.
                     let never = std::future::pending::<()>();
-                    tokio::time::timeout(pause, never).await.expect_err("nothing comes from a future that never does");
+                    tokio::time::timeout(pause, never).await.expect_err("a pending future never completes");
                     (200, CLUSTER.to_owned(), body.to_string())
                 }
-                Act::Stranger(status, headers, body) => (status, headers.to_owned(), body),
+                Act::Foreign(status, headers, body) => (status, headers.to_owned(), body),
                 Act::Close => return,
                 Act::Hang => std::future::pending().await,
             };
@@ -91,7 +91,7 @@ impl Server {
         }
     }
 
-    /// The requests whose first line begins so, once there are so many.
+    /// Waits for `count` requests whose first line starts with `beginning`.
     pub(crate) async fn until(&self, beginning: &str, count: usize) -> Vec<Seen> {
         let look = async {
             loop {
@@ -108,7 +108,13 @@ impl Server {
     }
 
     pub(crate) fn now(&self, beginning: &str) -> Vec<Seen> {
-        self.seen.lock().expect("nobody panics with it").iter().filter(|one| one.line.starts_with(beginning)).cloned().collect()
+        self.seen
+            .lock()
+            .expect("no thread panics while it holds the lock")
+            .iter()
+            .filter(|one| one.line.starts_with(beginning))
+            .cloned()
+            .collect()
     }
 
     pub(crate) fn client(&self, timeout: Duration) -> Client {
@@ -138,7 +144,7 @@ pub(crate) fn problem(status: u16, code: &str) -> Act {
     Act::Answer(status, "", json!({"code": code, "detail": "as told"}))
 }
 
-/// A renewal is acknowledged, alone or in a batch; its grant lives so long from then on.
+/// Acknowledges a renewal, alone or in a batch, with this ttl.
 pub(crate) fn renewed(seen: &Seen, ttl: &str) -> Act {
     let of = |id: &str| json!({"id": id, "ttl": ttl, "expires_in": ttl, "expires_at": "then"});
     match seen.body["calls"].as_array() {

@@ -1,13 +1,11 @@
-//! The cluster and this server, described.
+//! Describes the calls about the cluster and this server.
 
 use super::{
     describe::Describer,
     examples,
     operation::{DescribedCall, OperationKind},
-    parameter::{flag, integer},
 };
-use crate::cluster::{CLUSTER, LEADER, READY, SNAPSHOT};
-use fairhold_types::{Code, NodeId, dto};
+use fairhold_types::{Code, call, dto};
 use http::{Method, StatusCode};
 use serde_json::json;
 
@@ -31,24 +29,20 @@ fn cluster(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::GET, "/v1/cluster", "getCluster", TAG, "Show the cluster as this server sees it.")
         .about("Every server answers this itself, even without a quorum.")
-        .query(
-            &CLUSTER,
-            vec![flag("digest", "Add a digest of this server's whole state. The server reads all of its state for it.")],
-        )
+        .query::<call::ShowCluster>()
         .json::<dto::Cluster>(StatusCode::OK, "The cluster.", examples::cluster())
         .codes(&[Code::BadRequest])
         .done(OperationKind::Here)
 }
 
 fn hand_over(describe: &mut Describer) -> DescribedCall {
-    let to = integer("to", "The voter to become the leader.", 1..=NodeId::MAX, None).required();
     describe
         .call(Method::POST, "/v1/cluster/leader", "handOver", TAG, "Transfer the leadership to another voter.")
         .about(
             "For administrators. The server answers when the other voter leads. You can send it to any server. With an \
              Idempotency-Key it happens once: a repeated request is answered with the current leader.",
         )
-        .form(&LEADER, vec![to], None, Some(json!({ "to": 2 })))
+        .form::<call::HandOver>(None, json!({ "to": 2 }))
         .json::<dto::Leader>(StatusCode::OK, "It leads.", json!({ "leader": 2, "leader_url": "http://n2:7171", "term": 7 }))
         .codes(&[Code::NotFound, Code::AlreadyLeader, Code::NotCaughtUp, Code::TooLarge])
         .admin()
@@ -62,7 +56,7 @@ fn take_snapshot(describe: &mut Describer) -> DescribedCall {
             "For administrators. It is a snapshot of the server that you call; servers also take them by themselves. The server \
              answers when the snapshot is stored.",
         )
-        .form(&SNAPSHOT, vec![], None, Some(json!({})))
+        .form::<call::Empty>(None, json!({}))
         .json::<dto::SnapshotTaken>(StatusCode::OK, "It is stored.", json!({ "id": 2, "snapshot_index": 4711 }))
         .codes(&[Code::TooLarge])
         .admin()
@@ -81,7 +75,7 @@ fn live(describe: &mut Describer) -> DescribedCall {
 fn ready(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::GET, "/readyz", "ready", TAG, "Say whether this server can serve.")
-        .query(&READY, vec![flag("verbose", "Answer as JSON, with the reason if it cannot serve.")])
+        .query::<call::Ready>()
         .content(StatusCode::OK, "It can.", "text/plain", json!({ "type": "string", "const": "ok\n" }))
         .example(StatusCode::OK, "text/plain", json!("ok\n"))
         .json::<dto::Readiness>(StatusCode::OK, "", examples::readiness(true))

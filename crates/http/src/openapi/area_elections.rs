@@ -1,15 +1,13 @@
-//! Elections, described.
+//! Describes the calls on elections.
 
 use super::{
     area_grants,
     describe::Describer,
     lines,
     operation::{DescribedCall, OperationKind},
-    parameter::{form, integer, text},
-    vocabulary::{consistency, lock_name, with_long_poll},
+    vocabulary::lock_name,
 };
-use crate::elections::{LEADER, PROCLAIM, STAND};
-use fairhold_types::{Code, election, hold, limits::ELECTION_VALUE_BYTES_MAX, pattern};
+use fairhold_types::{Code, call, election, hold};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -30,8 +28,6 @@ fn stand(describe: &mut Describer) -> DescribedCall {
     let rules = json!([{ "not": { "required": ["ttl", "session"] } }, { "not": { "required": ["hold", "session"] } }]);
     let example = json!({ "value": "http://10.0.0.7:8080", "wait": "10m" });
     let line = describe.schema::<hold::HoldLine>();
-    let mut parameters = vec![text("value", "The value that everybody can read while you lead.", ELECTION_VALUE_BYTES_MAX)];
-    parameters.extend(area_grants::candidate_parameters());
     describe
         .call(Method::POST, "/v1/elections/{name}", "stand", TAG, "Stand for an election.")
         .about(
@@ -40,7 +36,7 @@ fn stand(describe: &mut Describer) -> DescribedCall {
              nobody has used it for 10 minutes: the other use is `kind_mismatch`.",
         )
         .in_path("name", NAME, election_name())
-        .form(&STAND, parameters, Some(rules), Some(example))
+        .form::<call::Stand>(Some(rules), example)
         .held_or_waiting("The caller leads.", area_grants::held(), line)
         .done(OperationKind::Keyed)
 }
@@ -54,15 +50,7 @@ fn proclaim(describe: &mut Describer) -> DescribedCall {
              Idempotency-Key.",
         )
         .in_path("name", NAME, election_name())
-        .form(
-            &PROCLAIM,
-            vec![
-                form("grant", "The id of the leader's grant.", pattern::GRANT_ID).required(),
-                text("value", "What to proclaim.", ELECTION_VALUE_BYTES_MAX).required(),
-            ],
-            None,
-            Some(example),
-        )
+        .form::<call::Proclaim>(None, example)
         .json::<election::Proclaimed>(
             StatusCode::OK,
             "It is proclaimed.",
@@ -80,7 +68,6 @@ fn leader(describe: &mut Describer) -> DescribedCall {
     });
     let [lines, events] = lines::observed();
     let last = json!({ "type": "string", "pattern": "^[0-9]{1,15}$" });
-    let from = "For a stream: start at this revision; the next revision is the highest that you can name.";
     describe
         .call(Method::GET, "/v1/elections/{name}", "getLeader", TAG, "Show or observe the leader.")
         .about(
@@ -90,7 +77,7 @@ fn leader(describe: &mut Describer) -> DescribedCall {
              are for a single answer.",
         )
         .in_path("name", NAME, election_name())
-        .query(&LEADER, with_long_poll(vec![integer("from", from, 1..=u64::MAX, None), consistency()]))
+        .query::<call::GetLeader>()
         .header("Last-Event-ID", "For a stream: continue after this revision.", last)
         .json::<election::Election>(StatusCode::OK, "The leader.", example)
         .content(StatusCode::OK, "", "application/x-ndjson", line)

@@ -1,18 +1,14 @@
-//! The tree of nodes, described.
+//! Describes the calls on the tree of nodes.
 
 use super::{
-    area_txn::NAME_PREFIX,
     describe::{Describer, OperationBuilder},
     examples,
     operation::{DescribedCall, OperationKind},
-    parameter::{Parameter, flag, form, integer, only_true, span, text},
-    vocabulary::{consistency, levels, with_long_poll},
+    vocabulary::levels,
 };
-use crate::nodes::{DELETE, GET, POST, PUT};
 use fairhold_types::{
-    Code, dto,
-    limits::{NODE_TTL_MAX, NODE_TTL_MIN, PAGE_DEFAULT, PAGE_MAX, PATH_BYTES_MAX, PATH_LEVELS_MAX, VALUE_BYTES_MAX},
-    pattern,
+    Code, call, dto,
+    limits::{PATH_BYTES_MAX, PATH_LEVELS_MAX, VALUE_BYTES_MAX},
 };
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -21,10 +17,10 @@ const TAG: &str = "nodes";
 const ROOT: &str = "/v1/nodes/";
 const NODE: &str = "/v1/nodes/{path}";
 
-/// A fence; a lock's name in it may have % escapes as in a URL too.
+/// A fence. The lock's name may also have % escapes, as in a URL.
 const FENCE: &str = "^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*=[0-9]{1,15}(;grant=[0-7][0-9A-HJKMNP-TV-Z]{25})?$";
 
-/// The stat's fields, each a header of the answer.
+/// The fields of a stat: each is a header of the answer.
 const STAT: [(&str, &str); 11] = [
     ("fairhold-czxid", "integer"),
     ("fairhold-mzxid", "integer"),
@@ -47,7 +43,7 @@ pub(super) fn operations(describe: &mut Describer) -> Vec<DescribedCall> {
     operations
 }
 
-/// A path of at most so many levels as it stands in a URL, after the first slash.
+/// A path in a URL, without its first slash, of at most this many levels.
 fn path(levels_max: usize) -> Value {
     json!({
         "type": "string",
@@ -75,16 +71,8 @@ fn get(describe: &mut Describer, at: &'static str) -> DescribedCall {
     if at == NODE {
         call = call.in_path("path", "The node's path, without its first slash.", path(PATH_LEVELS_MAX)).codes(&[Code::NoNode]);
     }
-    let listing = vec![
-        flag("meta", "Return the stat instead of the value."),
-        flag("children", "List the children."),
-        flag("recursive", "List all nodes below it."),
-        integer("limit", "The number of nodes on a page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
-        text("cursor", "The `next_cursor` of the previous page of the same listing.", PATH_BYTES_MAX).like("nightly"),
-        consistency(),
-    ];
     call = call
-        .query(&GET, with_long_poll(listing))
+        .query::<call::GetNode>()
         .header(
             "If-None-Match",
             "The versions that you already have, in quotes.",
@@ -119,9 +107,7 @@ fn put(describe: &mut Describer, at: &'static str) -> DescribedCall {
     if at == NODE {
         call = call.in_path("path", "The node's path, without its first slash.", path(PATH_LEVELS_MAX));
     }
-    let mut parameters = lifetime();
-    parameters.push(flag("container", "The server removes it some time after its last child is gone."));
-    call = if_match(call.query(&PUT, parameters)).header(
+    call = if_match(call.query::<call::PutNode>()).header(
         "If-None-Match",
         "`*`: it must not exist.",
         json!({ "type": "string", "enum": ["*"] }),
@@ -142,15 +128,10 @@ fn create(describe: &mut Describer, at: &'static str) -> DescribedCall {
     if at == NODE {
         call = call.in_path("path", "The parent's path, without its first slash.", path(PATH_LEVELS_MAX - 1));
     }
-    let mut parameters = lifetime();
-    parameters.extend([
-        only_true("sequential", "Required: to create a node with your own name, use PUT."),
-        form("name", "The prefix of its name; the path with the name and the number must be within the limits.", NAME_PREFIX)
-            .like("task-"),
-    ]);
     let created = json!({ "path": "/jobs/task-0000000007", "version": 0, "revision": 57 });
     call = call
-        .query(&POST, parameters)
+        .query::<call::CreateNode>()
+        .only_true("sequential")
         .json::<dto::Written>(StatusCode::CREATED, "It was created.", created)
         .answer_header(StatusCode::CREATED, "ETag", "The version, in quotes.", tag())
         .answer_header(StatusCode::CREATED, "Location", "The new node.", json!({ "type": "string" }));
@@ -167,26 +148,13 @@ fn delete(describe: &mut Describer, at: &'static str) -> DescribedCall {
             .empty(StatusCode::NO_CONTENT, "It is gone.")
             .codes(&[Code::NotEmpty, Code::NoNode, Code::TooLarge]);
     }
-    call = if_match(call.query(&DELETE, vec![flag("recursive", "Delete everything below it too.")]));
+    call = if_match(call.query::<call::DeleteNode>());
     fenced(call).codes(&[Code::Denied, Code::VersionMismatch]).done(OperationKind::Keyed)
 }
 
-/// Why a node cannot be created.
+/// The codes with which a create can fail.
 const CREATES: [Code; 6] =
     [Code::Denied, Code::NoNode, Code::SessionNotFound, Code::NodeExists, Code::EphemeralParent, Code::TooLarge];
-
-fn lifetime() -> Vec<Parameter> {
-    vec![
-        flag("parents", "Create missing parents."),
-        form("session", "The id of the session that is to own it: the node ends with the session.", pattern::SESSION_ID),
-        span(
-            "ttl",
-            "The server removes it after it was unchanged and had no children for this long.",
-            NODE_TTL_MIN..=NODE_TTL_MAX,
-            None,
-        ),
-    ]
-}
 
 fn if_match(call: OperationBuilder<'_>) -> OperationBuilder<'_> {
     let versions = json!({ "type": "string", "minLength": 1, "pattern": "^(\\*|\"(0|[1-9][0-9]{0,8})\")$", "example": "\"17\"" });

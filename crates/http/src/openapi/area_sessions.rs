@@ -1,26 +1,11 @@
-//! Sessions, described: open, keep alive, look, end.
+//! Describes the calls on sessions.
 
 use super::{
     describe::Describer,
     examples::SESSION_ID as ID,
     operation::{DescribedCall, OperationKind},
-    parameter::{self, form, integer, list, span, words},
-    vocabulary::consistency,
 };
-use crate::{
-    paging,
-    sessions::{CLOSE, KEEPALIVE, KEEPALIVE_MANY, LIST, OPEN, SHOW},
-};
-use fairhold_node::api::OwnedAfter;
-use fairhold_state::owned::OwnedKey;
-use fairhold_types::{
-    Code, GrantNumber, dto,
-    limits::{
-        KEEPALIVE_IDS_MAX, OWNER_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX, REASON_BYTES_MAX, SESSION_ROW_MAX, SESSION_TIMEOUT_DEFAULT,
-        SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN,
-    },
-    pattern,
-};
+use fairhold_types::{Code, call, dto, limits::SESSION_ROW_MAX, pattern};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -34,7 +19,7 @@ fn session_id() -> Value {
     json!({ "type": "string", "pattern": pattern::SESSION_ID, "example": ID })
 }
 
-/// The secret id, or the public number.
+/// A session's secret id or public number.
 fn session() -> Value {
     json!({ "type": "string", "pattern": "^([0-9a-f]{32}|0*[0-9]{1,19})$", "example": "41" })
 }
@@ -48,20 +33,10 @@ fn shown() -> Value {
 }
 
 fn open(describe: &mut Describer) -> DescribedCall {
-    let timeouts = SESSION_TIMEOUT_MIN..=SESSION_TIMEOUT_MAX;
     describe
         .call(Method::POST, "/v1/sessions", "openSession", TAG, "Open a session.")
         .about("Its `id` is a secret: anyone who knows it controls the session. Its `number` is public.")
-        .form(
-            &OPEN,
-            vec![
-                span("ttl", "Its time to live without a keepalive.", timeouts, Some(SESSION_TIMEOUT_DEFAULT)),
-                words("name", "Its name, for people to read.", OWNER_BYTES_MAX),
-                parameter::meta(),
-            ],
-            None,
-            Some(json!({ "ttl": "15s", "name": "worker-3", "meta": {} })),
-        )
+        .form::<call::OpenSession>(None, json!({ "ttl": "15s", "name": "worker-3", "meta": {} }))
         .json::<dto::OpenedSession>(
             StatusCode::CREATED,
             "It is open.",
@@ -75,7 +50,7 @@ fn keepalive(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::POST, "/v1/sessions/{id}/keepalive", "keepAlive", TAG, "Keep a session alive.")
         .in_path("id", "The session's secret id, not its number.", session_id())
-        .form(&KEEPALIVE, vec![], None, Some(json!({})))
+        .form::<call::Empty>(None, json!({}))
         .json::<dto::RenewedSession>(
             StatusCode::OK,
             "It lives on.",
@@ -86,15 +61,9 @@ fn keepalive(describe: &mut Describer) -> DescribedCall {
 }
 
 fn keepalive_many(describe: &mut Describer) -> DescribedCall {
-    let about = "The sessions' secret ids.";
     describe
         .call(Method::POST, "/v1/sessions/keepalive", "keepAliveMany", TAG, "Keep many sessions alive with one call.")
-        .form(
-            &KEEPALIVE_MANY,
-            vec![list("ids", about, session_id(), KEEPALIVE_IDS_MAX).required()],
-            None,
-            Some(json!({ "ids": [ID] })),
-        )
+        .form::<call::KeepAliveMany>(None, json!({ "ids": [ID] }))
         .json::<dto::KeptAlive>(
             StatusCode::OK,
             "Which sessions are alive, and which have ended.",
@@ -108,22 +77,13 @@ fn list_all(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::GET, "/v1/sessions", "listSessions", TAG, "List sessions by number, page by page.")
         .about(&format!("Each entry has the first {SESSION_ROW_MAX} grants and nodes of the session, and the totals."))
-        .query(
-            &LIST,
-            vec![
-                integer("limit", "The number of sessions on a page.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
-                integer("cursor", "The `next_cursor` of the previous page.", 0..=u64::MAX, None).like(41),
-                consistency(),
-            ],
-        )
+        .query::<call::ListSessions>()
         .json::<dto::Page<dto::Session>>(StatusCode::OK, "A page.", json!({ "items": [shown()], "next_cursor": null }))
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
         .done(OperationKind::Read)
 }
 
 fn show(describe: &mut Describer) -> DescribedCall {
-    let grant = Some(OwnedKey { number: GrantNumber(42), lock: 0 });
-    let cursor = paging::owned_cursor(&OwnedAfter { grant, node: None });
     describe
         .call(Method::GET, "/v1/sessions/{id}", "getSession", TAG, "Show a session and what it owns, page by page.")
         .about(
@@ -131,14 +91,7 @@ fn show(describe: &mut Describer) -> DescribedCall {
              and the list of ephemeral nodes.",
         )
         .in_path("id", "The session's id or number.", session())
-        .query(
-            &SHOW,
-            vec![
-                integer("limit", "The number of grants on a page, and of nodes.", 1..=PAGE_MAX as u64, Some(PAGE_DEFAULT as u64)),
-                form("cursor", "The `next_cursor` of the previous page.", paging::HEX_CURSOR).like(cursor),
-                consistency(),
-            ],
-        )
+        .query::<call::ShowSession>()
         .json::<dto::Session>(StatusCode::OK, "The session.", shown())
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
         .codes(&[Code::SessionNotFound])
@@ -154,7 +107,7 @@ fn close(describe: &mut Describer) -> DescribedCall {
              one.",
         )
         .in_path("id", "The session's id or number.", session())
-        .query(&CLOSE, vec![words("reason", "The reason; only with a number.", REASON_BYTES_MAX)])
+        .query::<call::CloseSession>()
         .empty(StatusCode::NO_CONTENT, "It has ended.")
         .codes(&[Code::SessionNotFound])
         .admin()

@@ -1,23 +1,20 @@
-//! Transactions, described. Their body is made from its types; what no single field can say is added to their schemas here.
+//! Describes transactions. The schema of their body comes from its types; rules between fields are added here.
 
 use super::{
     describe::Describer,
     operation::{DescribedCall, OperationKind},
     pattern,
 };
-use crate::txn::TXN;
 use fairhold_types::{
     Code,
     limits::{NODE_TTL_MAX, NODE_TTL_MIN, PATH_BYTES_MAX, TRANSACTION_STEPS_MAX, VALUE_BYTES_MAX},
-    txn,
+    pattern as id_pattern, txn,
 };
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-/// Base64 with padding, and no bits behind the last byte.
+/// Base64 with padding, and no extra bits after the last byte.
 const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
-/// What a sequential name begins with: a part of one level.
-pub(super) const NAME_PREFIX: &str = "^[^/\\u0000-\\u001f\\u007f-\\u009f]*$";
 
 pub(super) fn operations(describe: &mut Describer) -> Vec<DescribedCall> {
     describe.refine("Transaction", refine_transaction);
@@ -49,7 +46,6 @@ fn transact(describe: &mut Describer) -> DescribedCall {
              `else` it refuses the transaction. Each operation sees the effects of those before it. A refusal changes nothing \
              and names in `failed` the entry of the list that was refused.",
         )
-        .query(&TXN, vec![])
         .request::<txn::Transaction>(example)
         .json::<txn::Transacted>(StatusCode::OK, "It was done.", done)
         .codes(&[
@@ -72,7 +68,7 @@ fn refine_transaction(schema: &mut Value) {
     }
 }
 
-/// A condition is one of four; a field of another one may be there as `null`.
+/// A condition is one of four; fields of the others may be `null`.
 fn refine_condition(schema: &mut Value) {
     let one = |given: &[&str]| {
         let absent: Vec<Value> = ["path", "version", "exists", "fence", "session"]
@@ -96,7 +92,7 @@ fn refine_span(schema: &mut Value) {
 
 fn refine_create(schema: &mut Value) {
     refine_put(schema);
-    schema["properties"]["name"]["pattern"] = NAME_PREFIX.into();
+    schema["properties"]["name"]["pattern"] = id_pattern::NAME_PREFIX.into();
     schema["properties"]["name"]["maxLength"] = PATH_BYTES_MAX.into();
     let sequential = json!({ "required": ["sequential"], "properties": { "sequential": { "const": true } } });
     add_rule(schema, json!({ "anyOf": [sequential, { "not": is_given("name") }] }));
@@ -119,7 +115,7 @@ fn refine_value(schema: &mut Value) {
     add_rule(schema, json!({ "not": { "allOf": [is_given("value"), is_given("value_base64")] } }));
 }
 
-/// A field that is there, and not `null`.
+/// The field is present and not `null`.
 fn is_given(name: &str) -> Value {
     json!({ "required": [name], "properties": { name: { "not": { "type": "null" } } } })
 }

@@ -1,14 +1,11 @@
-//! Watches, described.
+//! Describes watches.
 
 use super::{
     describe::Describer,
     lines,
     operation::{DescribedCall, OperationKind},
-    parameter::{flag, integer, of},
-    vocabulary::{consistency, lock_name, own_path},
 };
-use crate::watch::WATCH;
-use fairhold_types::{Code, watch::WatchLine};
+use fairhold_types::{Code, call, watch::WatchLine};
 use http::{Method, StatusCode};
 use serde_json::json;
 
@@ -29,26 +26,7 @@ fn watch(describe: &mut Describer) -> DescribedCall {
              `initial`, `recursive` excludes `children`. A `bookmark` names the revision up to which you have all events: the \
              server sends one as soon as you have caught up, then every 10 s.",
         )
-        .query(
-            &WATCH,
-            vec![
-                of("path", "A node of the tree, whether it exists or not; watch locks by name.", own_path()),
-                flag("recursive", "Also everything below that path or lock."),
-                flag("children", "Also the direct children of that path."),
-                of("lock", "A lock, whether it was ever used or not.", lock_name()),
-                flag("locks", "Every lock."),
-                integer("session", "A session, by its public number, and its grants.", 0..=u64::MAX, None).like(41),
-                flag("sessions", "Every session."),
-                integer(
-                    "from",
-                    "Start at this revision; the next revision is the highest that you can name.",
-                    1..=u64::MAX,
-                    None,
-                ),
-                flag("initial", "Start with the current state."),
-                consistency(),
-            ],
-        )
+        .query::<call::Watch>()
         .header("Last-Event-ID", "Continue after this revision.", json!({ "type": "string", "pattern": "^[0-9]{1,15}$" }))
         .content(StatusCode::OK, "Lines, for as long as you read them.", "application/x-ndjson", line)
         .lines("application/x-ndjson", lines)

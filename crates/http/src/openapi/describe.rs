@@ -1,13 +1,13 @@
-//! The words and schemas of which a call's description is put together.
+//! Builds the description of a call from texts and schemas.
 
 use super::{
     examples, lines,
     operation::{DescribedCall, OperationKind},
-    parameter::{self, Parameter, at},
+    parameter::{self, at},
     problems,
     schema::{bound_integers, left_out_rather_than_null},
 };
-use crate::{headers, params::KnownParams, problem::status_of};
+use crate::{edge::headers, edge::problem::status_of};
 use fairhold_types::{
     Code, dto,
     limits::{TIMEOUT_DEFAULT, TIMEOUT_MAX},
@@ -18,15 +18,17 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, time::Duration};
 
-/// Collects the schemas of what calls answer and of what they take.
+/// Collects the schemas of answers and requests.
 pub(super) struct Describer {
     generator: SchemaGenerator,
     requests: SchemaGenerator,
+    /// For parameters, whose schemas are inline.
+    parameters: SchemaGenerator,
     refined: Vec<(&'static str, Refine)>,
     refused: BTreeMap<String, Value>,
 }
 
-/// Adds to a schema what its type cannot say.
+/// Adds rules to a schema that its type cannot express.
 pub(super) type Refine = fn(&mut Value);
 
 impl Describer {
@@ -35,20 +37,22 @@ impl Describer {
             settings.definitions_path = "/components/schemas".into();
             settings.meta_schema = None;
         });
+        let inline = settings.clone().with(|settings| settings.inline_subschemas = true);
         Describer {
             generator: settings.clone().for_serialize().into_generator(),
+            parameters: inline.for_deserialize().into_generator(),
             requests: settings.for_deserialize().into_generator(),
             refined: Vec::new(),
             refused: BTreeMap::new(),
         }
     }
 
-    /// An example of each refusal that was described.
+    /// An example of each described refusal.
     pub(super) fn refusals(&self) -> Map<String, Value> {
         self.refused.iter().map(|(name, example)| (name.clone(), example.clone())).collect()
     }
 
-    /// All schemas that were asked for.
+    /// All collected schemas.
     pub(super) fn schemas(mut self) -> Map<String, Value> {
         let mut schemas = self.generator.take_definitions(true);
         schemas.values_mut().for_each(left_out_rather_than_null);
@@ -67,13 +71,20 @@ impl Describer {
         schemas
     }
 
-    /// Adds to the schema of that name, in a request, what its type cannot say.
+    /// Adds rules to the request schema of that name.
     pub(super) fn refine(&mut self, name: &'static str, refine: Refine) {
         self.refined.push((name, refine));
     }
 
     pub(super) fn schema<T: JsonSchema>(&mut self) -> Value {
         self.generator.subschema_for::<T>().to_value()
+    }
+
+    /// The schema of a request's parameters.
+    fn parameters<T: JsonSchema>(&mut self) -> Value {
+        let mut schema = T::json_schema(&mut self.parameters).to_value();
+        parameter::refine(&mut schema);
+        schema
     }
 
     /// The name of the example of a refusal, and a reference to it.
@@ -83,7 +94,7 @@ impl Describer {
         (code.to_string(), json!({ "$ref": format!("#/components/examples/{name}") }))
     }
 
-    /// Begins the description of a call.
+    /// Starts the description of a call.
     pub(super) fn call(
         &mut self,
         method: Method,
@@ -105,7 +116,7 @@ impl Describer {
     }
 }
 
-/// A description in the making.
+/// The description of a call while it is built.
 pub(super) struct OperationBuilder<'a> {
     describe: &'a mut Describer,
     method: Method,
@@ -132,37 +143,46 @@ impl OperationBuilder<'_> {
         self
     }
 
-    /// Parameters of the query alone.
-    pub(super) fn query(mut self, known: &KnownParams, parameters: Vec<Parameter>) -> Self {
-        self.parameters.extend(parameter::in_query(&parameter::checked(known, parameters)));
+    /// Parameters in the query alone.
+    pub(super) fn query<T: JsonSchema>(mut self) -> Self {
+        let object = self.describe.parameters::<T>();
+        self.parameters.extend(parameter::in_query(&object));
         self
     }
 
-    /// Parameters of a POST: in the query, or in a JSON body. `rules` are those of a body that no single field has.
-    pub(super) fn form(self, known: &KnownParams, given: Vec<Parameter>, rules: Option<Value>, example: Option<Value>) -> Self {
-        let given = parameter::checked(known, given);
-        let mut call = self;
-        // What must be given is in one of the two places. A description cannot say so; it asks for it in the body.
-        call.parameters.extend(parameter::in_query(&given).into_iter().map(|mut parameter| {
+    /// Parameters of a POST, in the query or in a JSON body. `rules` are rules between fields of the body.
+    pub(super) fn form<T: JsonSchema>(mut self, rules: Option<Value>, example: Value) -> Self {
+        let object = self.describe.parameters::<T>();
+        // A required parameter may be in either place. A description cannot express that, so only the body requires it.
+        self.parameters.extend(parameter::in_query(&object).into_iter().map(|mut parameter| {
             if parameter.get("required").is_some() {
                 parameter["required"] = false.into();
             }
             parameter
         }));
-        call.value["requestBody"] = parameter::body(&given, rules, example);
-        call
+        self.value["requestBody"] = parameter::body(&object, rules, Some(example));
+        self
+    }
+
+    /// A flag of the query that must be set.
+    pub(super) fn only_true(mut self, name: &str) -> Self {
+        for parameter in self.parameters.iter_mut().filter(|parameter| parameter["name"] == name) {
+            parameter["required"] = true.into();
+            parameter["schema"] = json!({ "type": "boolean", "enum": [true] });
+        }
+        self
+    }
+
+    /// A JSON body whose parts have parameters.
+    pub(super) fn calls<T: JsonSchema>(mut self, example: Value) -> Self {
+        let object = self.describe.parameters::<T>();
+        self.value["requestBody"] = parameter::body(&object, None, Some(example));
+        self
     }
 
     /// A JSON body that is more than a list of parameters.
     pub(super) fn request<T: JsonSchema>(mut self, example: Value) -> Self {
         let schema = self.describe.requests.subschema_for::<T>().to_value();
-        let content = json!({ "application/json": { "schema": schema, "example": example } });
-        self.value["requestBody"] = json!({ "required": true, "content": content });
-        self
-    }
-
-    /// The same, with a schema that no type has.
-    pub(super) fn request_of(mut self, schema: Value, example: Value) -> Self {
         let content = json!({ "application/json": { "schema": schema, "example": example } });
         self.value["requestBody"] = json!({ "required": true, "content": content });
         self
@@ -192,7 +212,7 @@ impl OperationBuilder<'_> {
         self
     }
 
-    /// An answer whose JSON body has one of several forms; this is a further one.
+    /// Another form of the JSON body of an answer.
     pub(super) fn or_json<T: JsonSchema>(mut self, status: StatusCode) -> Self {
         let schema = self.describe.schema::<T>();
         let content = &mut self.answer(status, "")["content"]["application/json"]["schema"];
@@ -203,36 +223,36 @@ impl OperationBuilder<'_> {
         self
     }
 
-    /// An answer with a body of another sort.
+    /// An answer with a body of another content type.
     pub(super) fn content(mut self, status: StatusCode, about: &str, sort: &str, schema: Value) -> Self {
         self.answer(status, about)["content"][sort] = json!({ "schema": schema });
         self
     }
 
-    /// An example of an answer that was described.
+    /// An example of a described answer.
     pub(super) fn example(mut self, status: StatusCode, sort: &str, example: Value) -> Self {
         self.answer(status, "")["content"][sort]["example"] = example;
         self
     }
 
-    /// One of several examples of an answer that was described.
+    /// One of several examples of a described answer.
     pub(super) fn named_example(mut self, status: StatusCode, sort: &str, name: &str, example: Value) -> Self {
         self.answer(status, "")["content"][sort]["examples"][name] = json!({ "value": example });
         self
     }
 
-    /// An example of each line of a stream that was described.
+    /// An example of each line of a described stream.
     pub(super) fn lines(self, sort: &str, lines: Vec<(String, Value)>) -> Self {
         lines.into_iter().fold(self, |call, (name, line)| call.named_example(StatusCode::OK, sort, &name, line))
     }
 
-    /// An answer that says all by its status.
+    /// An answer without a body.
     pub(super) fn empty(mut self, status: StatusCode, about: &str) -> Self {
         self.answer(status, about);
         self
     }
 
-    /// How a request to hold something is answered: it is held, or streamed, or waits on as `Prefer` wished, or is refused.
+    /// The answers to a request for a grant: held, streamed, queued with `Prefer`, or refused.
     pub(super) fn held_or_waiting(self, held: &str, example: Value, line: Value) -> Self {
         let prefer = json!({ "type": "string", "example": "respond-async" });
         let waits = json!({
@@ -272,7 +292,7 @@ impl OperationBuilder<'_> {
         self
     }
 
-    /// A refusal with a status of its own.
+    /// A refusal with an unusual status.
     pub(super) fn code_as(mut self, status: StatusCode, code: Code) -> Self {
         self.codes.push((status, code));
         self
@@ -280,7 +300,7 @@ impl OperationBuilder<'_> {
 
     fn answer(&mut self, status: StatusCode, about: &str) -> &mut Value {
         self.answers.entry(status.as_u16()).or_insert_with(|| {
-            // The connection's own answer, before there is a request.
+            // The connection sends this answer before it has a request.
             if status == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE {
                 return json!({ "description": about });
             }
@@ -292,20 +312,14 @@ impl OperationBuilder<'_> {
         })
     }
 
-    /// Adds what all calls of its kind have in common, and ends the description.
+    /// Adds what all calls of this kind have in common and finishes the description.
     pub(super) fn done(mut self, kind: OperationKind) -> DescribedCall {
-        // Told before it is looked at what is asked for.
+        // The server checks this before it reads the request.
         self = self.code_as(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Code::TooLarge);
-        let timeout = parameter::span(
-            "Fairhold-Timeout",
-            "How long the server may work on the request, including hops to other servers; `wait` does not count.",
-            Duration::from_millis(1)..=TIMEOUT_MAX,
-            Some(TIMEOUT_DEFAULT),
-        );
         if kind != OperationKind::Here {
-            let mut header = timeout.in_query();
-            header["in"] = "header".into();
-            self.parameters.push(header);
+            let about = "How long the server may work on the request, including hops to other servers; `wait` does not count.";
+            let least = Duration::from_millis(1);
+            self.parameters.push(parameter::duration_header("Fairhold-Timeout", about, least, TIMEOUT_MAX, TIMEOUT_DEFAULT));
             let about = "The id of the cluster that the request is for: any other cluster refuses it.";
             let id = json!({ "type": "string", "pattern": id_pattern::CLUSTER_ID });
             self = self.header("Fairhold-Cluster", about, id);

@@ -1,9 +1,9 @@
-//! What parameters and answers are like: an example for each, by its name. Where one name means several things, the call says
-//! which example it has.
+//! Examples of parameters and answers. An example on a field of a request's type takes precedence over the one here for its
+//! name.
 
 use serde_json::{Value, json};
 
-/// A grant's secret id; a key looks the same.
+/// A grant's secret id; an idempotency key has the same format.
 pub(super) const GRANT_ID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
 /// A session's secret id.
 pub(super) const SESSION_ID: &str = "5f2b0c6e9d8a4b1f9c3e7a6d5b4c3d2e";
@@ -18,7 +18,7 @@ pub(super) const FRONT_PAGE: &str =
 pub(super) const METRICS: &str =
     "# HELP fairhold_leader Whether this node leads.\n# TYPE fairhold_leader gauge\nfairhold_leader 1\n";
 
-/// What a parameter or a header of that name is like in nearly every call; `null` where none is known.
+/// The usual example of a parameter or header with that name; `null` if there is none.
 pub(super) fn usual(name: &str) -> Value {
     match name {
         "wait" | "ttl" => json!("30s"),
@@ -52,7 +52,7 @@ pub(super) fn usual(name: &str) -> Value {
     }
 }
 
-/// The lock that is held in the other examples, with one who holds it and one who waits.
+/// The lock of the other examples, with a holder and a waiter.
 pub(super) fn queue() -> [Value; 2] {
     let holder = json!({
         "number": 41, "session": 40, "state": "held", "position": 1, "token": 42, "mode": "exclusive", "permits": 1,
@@ -83,7 +83,7 @@ pub(super) fn cluster() -> Value {
     })
 }
 
-/// What a server says that can serve, or cannot.
+/// The readiness of a server that can serve, or of one that cannot.
 pub(super) fn readiness(ready: bool) -> Value {
     let mut readiness = json!({
         "ready": ready, "shutting_down": false, "leader": "http://n1:7171", "revision": 9012,

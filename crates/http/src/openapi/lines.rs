@@ -1,7 +1,7 @@
-//! The lines of the three streams, each once: what a description shows of them.
+//! Examples of each line of the three streams.
 
 use super::{examples::GRANT_ID, problems};
-use crate::stream::StreamFormat;
+use crate::edge::stream::StreamFormat;
 use fairhold_types::{
     Code, EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber, dto,
     election::{self, Leader},
@@ -49,7 +49,7 @@ pub(super) fn held() -> Lines {
 /// The lines of a watch, by their names, as lines and as server-sent events.
 pub(super) fn watched() -> [Lines; 2] {
     let (Ok(path), Ok(lock)) = (Path::parse("/jobs/nightly"), LockName::parse("deploy")) else { return Default::default() };
-    // One that is not whole yet, and one that is no event of the history, is nothing to go on after.
+    // A client cannot continue after an incomplete revision, or after a line that is not an event.
     let goes_on = |what: &watch::What| {
         !matches!(
             what,
@@ -67,7 +67,7 @@ pub(super) fn watched() -> [Lines; 2] {
     }))
 }
 
-/// The lines of an election's stream, in the same way.
+/// The lines of an election's stream, likewise.
 pub(super) fn observed() -> [Lines; 2] {
     let leader = |version, value: &str| Leader {
         token: TOKEN,
@@ -141,7 +141,7 @@ fn rest(path: &Path, lock: LockName) -> Vec<watch::What> {
     ]
 }
 
-/// Each line under its name, as JSON and as a server-sent event. The second thing of one name is named after what it is of.
+/// Each line under its name, as JSON and as a server-sent event. A second line with the same name gets its subject appended.
 fn both<L: Serialize>(lines: impl Iterator<Item = (L, Option<Revision>)>) -> [Lines; 2] {
     let (mut plain, mut events) = (Lines::new(), Lines::new());
     for (line, id) in lines {

@@ -1,4 +1,4 @@
-//! One call of the API, described.
+//! The description of one call of the API.
 
 use http::Method;
 use serde_json::Value;
@@ -10,15 +10,15 @@ pub(super) struct DescribedCall {
     pub(super) value: Value,
 }
 
-/// What a call answers, apart from its own refusals.
+/// The kind of a call: it decides the headers and refusals that the call shares with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OperationKind {
-    /// It asks the cluster, or the state of this server.
+    /// It reads the state of the cluster or of this server.
     Read,
-    /// It changes something, and is safe to repeat.
+    /// It changes something and is safe to repeat.
     Change,
-    /// It changes something, and needs its key to be repeated.
+    /// It changes something; a repeat needs the idempotency key.
     Keyed,
-    /// It says what this server knows, and never waits for another.
+    /// This server answers by itself.
     Here,
 }

@@ -1,11 +1,11 @@
-//! Regular expressions for numbers and durations within bounds, as exact as the parsers.
+//! Regular expressions for numbers and durations within bounds.
 
 use std::time::Duration;
 
 /// The units of a duration with one number, and their milliseconds.
 const UNITS: [(&str, u128); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
 
-/// A duration of one number and one unit, or bare seconds, also with a fraction, within these bounds. The parser takes more:
+/// A duration within these bounds: one number and one unit, or bare seconds, which may have a fraction. The parser accepts more:
 /// several numbers, like `1m 30s`, and longer units.
 pub(super) fn duration(least: Duration, most: Duration) -> String {
     let (least, most) = (least.as_millis(), most.as_millis());
@@ -26,7 +26,7 @@ pub(super) fn duration(least: Duration, most: Duration) -> String {
     format!("^0*({})$", forms.join("|"))
 }
 
-/// A whole number within these bounds, without zeros before it.
+/// A whole number within these bounds, without leading zeros.
 fn number(least: u128, most: u128) -> String {
     let mut forms = Vec::new();
     let mut from = least;
@@ -38,14 +38,14 @@ fn number(least: u128, most: u128) -> String {
     format!("({})", forms.join("|"))
 }
 
-/// The greatest number up to `most` so that all from `from` on share their first digits, differ in one, and have any
+/// The end of the longest block that starts at `from`: its numbers share their first digits, differ in one digit, and have any
 /// digits after it.
 fn end_of_block(from: u128, most: u128) -> u128 {
     let mut end = from;
     let mut power = 1;
     while from.is_multiple_of(power) && power <= from.max(1) {
         let digit = from / power % 10;
-        // The last number whose digits above this one are those of `from`.
+        // The last number that shares the digits of `from` before this one.
         let last = from + (9 - digit) * power + (power - 1);
         if last <= most {
             end = last;
@@ -74,7 +74,7 @@ fn block(from: &str, to: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Matches a text with one of the blocks that `number` makes: digits and classes of digits.
+    /// Matches a text against the blocks that `number` produces: digits and classes of digits.
     fn fits(pattern: &str, text: &str) -> bool {
         let forms = pattern.trim_start_matches('(').trim_end_matches(')');
         forms.split('|').any(|form| {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_takes_the_numbers_within_its_bounds_and_no_other() {
+    fn a_pattern_matches_exactly_the_numbers_within_its_bounds() {
         for (least, most) in [(0, 0), (0, 600), (1, 3_600), (1_000, 3_600), (7, 9), (8, 1_234), (99, 101), (0, 10), (1, 999)] {
             let pattern = number(least, most);
             for candidate in 0..4_000_u128 {

@@ -1,6 +1,6 @@
-//! What each refusal is like, as the code that refuses says it.
+//! An example of each refusal, made by the code that refuses.
 
-use crate::{asked::RequestKind, error::problem_of, params::expected, problem::Problem};
+use crate::{edge::error::problem_of, edge::params::expected, edge::problem::Problem, edge::request_kind::RequestKind};
 use fairhold_node::api::CallError;
 use fairhold_raft::{
     HandoverError,
@@ -19,7 +19,7 @@ use serde_json::Value;
 /// 2026-01-01T12:00:31Z, as the other examples have it.
 const NOW: WallMillis = WallMillis(1_767_268_831_000);
 
-/// The refusal with that status as it is sent; `null` where it cannot be written.
+/// The JSON of the refusal with that status; `null` if it cannot be encoded.
 pub(super) fn written(status: StatusCode, code: Code) -> Value {
     let problem = match (code, status) {
         (Code::TooLarge, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE) => Problem::new(
@@ -31,7 +31,7 @@ pub(super) fn written(status: StatusCode, code: Code) -> Value {
     serde_json::to_value(problem::Problem::from(problem.status(status))).unwrap_or_default()
 }
 
-/// A refusal with that code, as it most often comes.
+/// A typical refusal with that code.
 pub(super) fn typical(code: Code) -> Problem {
     let said = |detail: &'static str| Problem::new(code, detail);
     match code {
@@ -91,7 +91,7 @@ fn refused(rejection: Rejection) -> Problem {
     problem_of(rejection.into(), asked())
 }
 
-/// A grant was asked for.
+/// A request for a grant.
 fn asked() -> RequestKind {
     RequestKind::Acquire { id: GrantId::from_ulid(1), given: false, now: NOW }
 }
@@ -105,7 +105,7 @@ fn holder() -> HolderFacts {
     HolderFacts { number: GrantNumber(41), owner: "ci-7".to_owned(), token: Some(FencingToken(42)), since }
 }
 
-/// Two who wait for one another.
+/// Two waiters that wait for each other.
 fn circle() -> Vec<Blocked> {
     let waits = |(session, owner, lock): (u64, &str, &str)| {
         let lock = LockName::parse(lock).ok()?;

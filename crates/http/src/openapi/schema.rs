@@ -1,9 +1,8 @@
-//! What the schemas of types need besides: what is left out is never `null`, and integers have bounds.
+//! Adapts the schemas of answers: an optional field is never `null`, and integers have bounds.
 
 use serde_json::{Value, json};
 
-/// What is not known is left out of an answer, so a field that may be missing is never `null`; but for these, where `null` says
-/// that there is nobody.
+/// Answers leave out unknown values, so an optional field is never `null`, except these: there `null` means nobody.
 const NULL_SAYS_NOBODY: [&str; 2] = ["current_token", "current_version"];
 
 pub(super) fn left_out_rather_than_null(schema: &mut Value) {

@@ -1,4 +1,4 @@
-//! Which part of a listing is asked for.
+//! Pages of listings.
 
 use fairhold_state::owned::OwnedKey;
 use fairhold_types::{
@@ -6,26 +6,26 @@ use fairhold_types::{
     limits::{PAGE_DEFAULT, PAGE_MAX},
 };
 
-/// A page of a listing.
+/// A request for a page of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageQuery<K> {
-    /// It begins behind this place; at the beginning where there is none.
+    /// The page begins after this entry; `None`: at the first one.
     pub after: Option<K>,
-    /// How many entries it has at most: 1 to `PAGE_MAX`.
+    /// The most entries of the page, 1 to `PAGE_MAX`.
     pub limit: usize,
 }
 
 impl<K> PageQuery<K> {
-    /// As much of it as a caller is shown who names no page.
+    /// The first page, of the default size.
     #[must_use]
     pub fn first() -> PageQuery<K> {
         PageQuery { after: None, limit: PAGE_DEFAULT }
     }
 
-    /// The page of what follows its place, and whether more does.
+    /// The page of these entries, and whether more entries follow.
     pub(crate) fn cut<T>(&self, entries: impl Iterator<Item = T>) -> (Vec<T>, bool) {
         let limit = self.limit.clamp(1, PAGE_MAX);
-        // One more than the page has tells whether there is a next one.
+        // One entry more than the page has tells whether another page follows.
         let mut page: Vec<T> = entries.take(limit + 1).collect();
         let has_more = page.len() > limit;
         page.truncate(limit);
@@ -33,11 +33,11 @@ impl<K> PageQuery<K> {
     }
 }
 
-/// A place among what a session owns: one page shows its grants and its nodes beside each other.
+/// A position in what a session owns: a page shows both its grants and its nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OwnedAfter {
-    /// Among its grants.
+    /// The position among its grants.
     pub grant: Option<OwnedKey>,
-    /// Among its ephemeral nodes.
+    /// The position among its ephemeral nodes.
     pub node: Option<Path>,
 }

@@ -1,4 +1,4 @@
-//! Sessions, at the boundary.
+//! The calls for sessions, and views of sessions.
 
 use super::OwnedAfter;
 use fairhold_state::command::Meta;
@@ -10,15 +10,15 @@ use std::time::Duration;
 pub struct OpenSessionCall {
     /// Its idempotency key.
     pub key: GrantId,
-    /// Whether the caller gave the key, so that the session may be one that was opened before.
+    /// Whether the caller chose the key: then an earlier request may have opened the session.
     pub key_given: bool,
     /// Its timeout.
     pub timeout: Duration,
-    /// Its name.
+    /// Its name, for people to read.
     pub name: String,
-    /// Its pairs of text.
+    /// Its metadata, for people to read.
     pub meta: Meta,
-    /// How long the server may work on it.
+    /// How long the server may work on the call.
     pub work_timeout: Duration,
 }
 
@@ -33,45 +33,45 @@ pub struct OpenedSession {
     pub timeout: Duration,
 }
 
-/// What is kept alive.
+/// The object of a keepalive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Renewal {
     /// A named session.
     Session(SessionId),
-    /// A grant with a session of its own.
+    /// A grant with an anonymous session.
     Grant(GrantId),
-    /// A session by number: for the requests that are open at a node.
+    /// A session by its public number, for requests that wait at a node.
     Number(SessionNumber),
 }
 
-/// A session, as everybody may see it.
+/// The public view of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionView {
-    /// Its number.
+    /// Its public number.
     pub number: SessionNumber,
-    /// Its name.
+    /// Its name, for people to read.
     pub name: String,
-    /// Its pairs of text.
+    /// Its metadata, for people to read.
     pub meta: Meta,
     /// Its timeout.
     pub timeout: Duration,
-    /// Whether it was made for one grant.
+    /// Whether it was created only for one grant.
     pub anonymous: bool,
     /// When it was opened.
     pub opened_at: WallMillis,
-    /// A page of its grants, by number, an entry for each lock: number, lock, token while held.
+    /// A page of its grants, by number, with an entry for each lock: number, lock, and the token while held.
     pub grants: Vec<(GrantNumber, LockName, Option<FencingToken>)>,
-    /// How many grants it has.
+    /// The number of its grants.
     pub grant_count: usize,
     /// A page of its ephemeral nodes, by path.
     pub ephemeral_nodes: Vec<Path>,
-    /// How many ephemeral nodes it has.
+    /// The number of its ephemeral nodes.
     pub ephemeral_count: usize,
-    /// The place behind which the next page begins, of both; none after the last.
+    /// The position after which the next page begins; `None` if no page follows.
     pub next: Option<OwnedAfter>,
 }
 
-/// A session by either of its names.
+/// A session by its id or its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionRef {
     /// By its secret id.

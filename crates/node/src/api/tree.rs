@@ -1,4 +1,4 @@
-//! What can be asked of the tree: a node, a listing, one write, a transaction.
+//! The calls for the tree, and their answers: a node, a listing, one write, a transaction.
 
 use fairhold_state::{
     command::{Condition, Operation, OperationResult},
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// A node of the tree with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeView {
-    /// Its stat and value, as the state has them.
+    /// Its stat and value.
     pub node: Znode,
 }
 
@@ -19,91 +19,91 @@ pub struct NodeView {
 pub struct NodeRow {
     /// Its path.
     pub path: Path,
-    /// Its stat and value, as the state has them.
+    /// Its stat and value.
     pub node: Znode,
 }
 
-/// A part of what is below a node.
+/// A page of the nodes below a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Children {
-    /// The node whose children they are.
+    /// The node that was listed.
     pub parent: Znode,
-    /// They, in the order of their paths.
+    /// Nodes below it, in the order of their paths.
     pub rows: Vec<NodeRow>,
-    /// Whether there are more behind the last.
+    /// Whether more nodes follow.
     pub more: bool,
 }
 
-/// Does one operation on the tree.
+/// Performs one operation on the tree.
 #[derive(Debug, Clone)]
 pub struct WriteCall {
     /// Its idempotency key.
     pub key: GrantId,
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
-    /// `If-Match` and `If-None-Match`.
+    /// From `If-Match` or `If-None-Match`.
     pub precondition: Option<Precondition>,
-    /// `Fairhold-Fence`.
+    /// From `Fairhold-Fence`.
     pub fence: Option<Fence>,
-    /// How long the server may work on it.
+    /// How long the server may work on the call.
     pub timeout: Duration,
 }
 
-/// What a node must be before it is written.
+/// A condition on a node, checked before a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Precondition {
-    /// It has this version.
+    /// The node has this version.
     Version(Path, i32),
-    /// It does not exist.
+    /// The node does not exist.
     Absent(Path),
-    /// It exists, whatever its version.
+    /// The node exists, with any version.
     Exists(Path),
 }
 
-/// Checks conditions and does operations in one step.
+/// Checks conditions and performs operations in one step.
 #[derive(Debug, Clone)]
 pub struct TransactCall {
     /// Its idempotency key.
     pub key: GrantId,
-    /// What must hold.
+    /// The conditions, all of which must hold.
     pub conditions: Vec<Condition>,
-    /// What is done where all hold.
+    /// The operations if all conditions hold.
     pub then: Vec<Operation>,
-    /// What is done where one does not; `None`: it is refused.
+    /// The operations otherwise; `None`: the transaction is refused.
     pub otherwise: Option<Vec<Operation>>,
-    /// How long the server may work on it.
+    /// How long the server may work on the call.
     pub timeout: Duration,
 }
 
-/// What a transaction did.
+/// The result of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transacted {
     /// Whether all conditions held.
     pub succeeded: bool,
-    /// What each operation of the branch that was taken did, in order.
+    /// The results of the operations that were performed, in order.
     pub results: Vec<OperationResult>,
-    /// The revision at which that was: the first time, where the request is repeated.
+    /// The revision of the transaction; if the request was repeated, that of the first time.
     pub at: Revision,
-    /// The request is repeated, and its results were too many to be remembered: `results` is empty.
+    /// Whether the request was repeated and its results were too many to be remembered: then `results` is empty.
     pub replayed: bool,
 }
 
-/// What one operation did.
+/// The result of one operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operated {
-    /// What.
+    /// The result.
     pub result: OperationResult,
-    /// The revision at which that was: the first time, where the request is repeated.
+    /// The revision of the operation; if the request was repeated, that of the first time.
     pub at: Revision,
 }
 
-/// `Fairhold-Fence`.
+/// A `Fairhold-Fence` header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fence {
     /// The lock.
     pub lock: LockName,
-    /// The token.
+    /// The token that a held grant must have.
     pub token: FencingToken,
-    /// The grant, where it is named.
+    /// The grant that must have it, if named.
     pub grant: Option<GrantId>,
 }

@@ -10,10 +10,10 @@ use fairhold_peer::{
     frame::{FRAME_BYTES_MAX, Frame, FrameCodec, FrameKind, HANDSHAKE_BYTES_MAX},
     handshake::{PREAMBLE_BYTES, preamble},
     key::PeerKeys,
-    lobby::STRANGERS_PER_ADDRESS_MAX,
-    places::CONNECTIONS_PER_LANE_MAX,
+    pending::STRANGERS_PER_ADDRESS_MAX,
     reader::{Arrivals, FRAME_BYTES_FREE, UNFINISHED_BYTES_MAX},
     server::{PeerServer, UNANSWERED_BYTES_MAX, UNANSWERED_MAX},
+    slots::CONNECTIONS_PER_LANE_MAX,
 };
 use fairhold_raft::peer::{Lane, PeerError};
 use std::{
@@ -315,11 +315,11 @@ async fn a_server_that_answers_nonsense_loses_the_request_and_no_more() {
         let server = tokio::spawn(async move {
             let (stream, _) = listener.accept().await.unwrap();
             let mut raw = Raw::accept(stream, &PeerKeys::none()).await;
-            raw.hear_proved().await;
+            raw.receive_proved().await;
             raw.welcome(&introduction(2)).await;
-            raw.hear_proved().await;
+            raw.receive_proved().await;
             raw.admit().await;
-            raw.hear().await;
+            raw.receive().await;
             let mut stream = raw.stream;
             stream.write_all(&nonsense).await.unwrap();
             stream.shutdown().await.unwrap();

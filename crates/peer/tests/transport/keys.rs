@@ -109,7 +109,7 @@ async fn a_stranger_at_a_members_address_learns_nothing() {
         let strange = async {
             let (stream, _) = listener.accept().await.unwrap();
             let mut raw = Raw::accept(stream, &keys(&[NEW])).await;
-            let proof = raw.hear_proved().await;
+            let proof = raw.receive_proved().await;
             if says_welcome {
                 raw.welcome(&introduction(2)).await;
             } else {

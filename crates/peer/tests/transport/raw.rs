@@ -60,7 +60,7 @@ impl Raw {
         raw.stream.read_exact(&mut [0; PREAMBLE_BYTES]).await.unwrap();
         let frame = handshake::hello(hello, &mut raw.transcript).unwrap();
         raw.send(frame).await;
-        let challenge = raw.hear().await;
+        let challenge = raw.receive().await;
         raw.transcript.note(challenge.kind, &challenge.payload);
         raw
     }
@@ -70,7 +70,7 @@ impl Raw {
         let mut raw = Raw { stream, transcript: Transcript::new(), keys: keys.now() };
         raw.stream.write_all(&preamble()).await.unwrap();
         raw.stream.read_exact(&mut [0; PREAMBLE_BYTES]).await.unwrap();
-        let hello = raw.hear().await;
+        let hello = raw.receive().await;
         raw.transcript.note(hello.kind, &hello.payload);
         let frame = handshake::challenge(&Challenge { nonce: [9; 32] }, &mut raw.transcript).unwrap();
         raw.send(frame).await;
@@ -101,13 +101,13 @@ impl Raw {
         self.stream.write_all(&bytes(frame)).await.unwrap();
     }
 
-    pub(crate) async fn hear(&mut self) -> Frame {
+    pub(crate) async fn receive(&mut self) -> Frame {
         frame(&timeout(PATIENCE, read_frame(&mut self.stream)).await.expect("silence").unwrap())
     }
 
     /// Hears something that is proved, and takes it as it is.
-    pub(crate) async fn hear_proved(&mut self) -> Bytes {
-        let heard = self.hear().await;
+    pub(crate) async fn receive_proved(&mut self) -> Bytes {
+        let heard = self.receive().await;
         let value = heard.payload.slice(fairhold_peer::key::PROOF_BYTES..);
         self.transcript.note(heard.kind, &value);
         value
@@ -118,8 +118,8 @@ impl Raw {
 pub(crate) async fn admitted(address: SocketAddr, lane: Lane) -> TcpStream {
     let mut raw = Raw::dial(address, &hello(lane), &PeerKeys::none()).await;
     raw.prove().await;
-    raw.hear_proved().await;
+    raw.receive_proved().await;
     raw.introduce(&introduction(1)).await;
-    raw.hear_proved().await;
+    raw.receive_proved().await;
     raw.stream
 }

@@ -1,4 +1,4 @@
-//! A log of large values: what stays of it is bounded in bytes.
+//! A log of large values is bounded in bytes.
 
 use super::{Cluster, after};
 use fairhold_raft::{
@@ -12,25 +12,29 @@ use openraft_rt_tokio::TokioRuntime;
 use std::time::Duration;
 
 const VALUE_BYTES: usize = 64 * 1024;
-/// So many values of the log may stay behind a snapshot.
+/// Number of values of the log that may stay behind a snapshot.
 const VALUES_KEPT: u64 = 32;
 
-/// As shipped, but for the bytes.
-fn as_shipped(config: &mut ReplicaConfig) {
+/// The default configuration, except for the bytes.
+fn default_but_for_bytes(config: &mut ReplicaConfig) {
     let shipped = ReplicaConfig::new(config.id, config.members.clone(), config.incarnation);
     config.log_kept = shipped.log_kept;
     config.log_kept_bytes = VALUES_KEPT * VALUE_BYTES as u64;
 }
 
 pub(super) fn put(path: &str, bytes: usize) -> Command {
-    let (path, value) = (Path::parse(path).unwrap(), vec![7; bytes].into());
-    let then = vec![Operation::Put { path, value, parents: true, lifetime: Lifetime::Persistent }];
+    let then = vec![Operation::Put {
+        path: Path::parse(path).unwrap(),
+        value: vec![7; bytes].into(),
+        parents: true,
+        lifetime: Lifetime::Persistent,
+    }];
     Command::Transact(Transact { key: None, conditions: Vec::new(), then, otherwise: None, at: WallMillis(0) })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_value_that_is_overwritten_again_and_again_does_not_fill_the_disk() {
-    let mut cluster = Cluster::tuned(3, 100, as_shipped).await;
+async fn overwriting_a_value_repeatedly_does_not_fill_the_disk() {
+    let mut cluster = Cluster::tuned(3, 100, default_but_for_bytes).await;
     let leader = cluster.leader_among(1..=3).await;
     let soon = after(Duration::from_secs(30));
     for _ in 0..200 {
@@ -42,9 +46,9 @@ async fn a_value_that_is_overwritten_again_and_again_does_not_fill_the_disk() {
         }
     });
     let left: Vec<usize> = cluster.disks.values().map(|disk| disk.log.entries()).collect();
-    assert!(purged.await.is_ok(), "{left:?} entries of {VALUE_BYTES} bytes are left, for one value");
+    assert!(purged.await.is_ok(), "{left:?} entries of {VALUE_BYTES} bytes remain, for one value");
 
-    // After a start nobody knows how large the entries are that are left from before: they go with the next snapshot.
+    // After a start, the sizes of the remaining entries are unknown: they are purged with the next snapshot.
     let restarted = cluster.others(leader)[0];
     cluster.stop(restarted).await;
     let before = cluster.disks[&restarted].log.last_index();
@@ -55,7 +59,7 @@ async fn a_value_that_is_overwritten_again_and_again_does_not_fill_the_disk() {
     let snapshot = cluster.node(restarted).status().snapshot.unwrap();
     let wanted = before.min(snapshot) - 10;
     let purged = TokioRuntime::timeout(Duration::from_secs(10), cluster.disks[&restarted].log.purged(wanted)).await;
-    assert!(purged.is_ok(), "what was left from before the start through {wanted} is still there");
+    assert!(purged.is_ok(), "the entries from before the start, through {wanted}, are still there");
 }
 
 fn delete(path: &str) -> Command {
@@ -66,29 +70,32 @@ fn delete(path: &str) -> Command {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deleting_large_values_frees_the_disk() {
     let cluster = Cluster::form(1, 40).await;
-    let (node, soon) = (cluster.node(1), after(Duration::from_secs(30)));
+    let node = cluster.node(1);
+    let soon = after(Duration::from_secs(30));
     let bytes = 1024 * 1024;
     for number in 0..10 {
         node.propose(put(&format!("/large/{number}"), bytes), soon).await.unwrap().result.unwrap();
     }
     node.take_snapshot(soon).await.unwrap();
     let before = cluster.disks[&1].snapshots.bytes();
-    assert!(before > 10 * bytes, "the snapshot has all of them");
+    assert!(before > 10 * bytes, "the snapshot contains all of them");
     for number in 0..10 {
         node.propose(delete(&format!("/large/{number}")), soon).await.unwrap().result.unwrap();
     }
     let smaller = TokioRuntime::timeout(Duration::from_secs(10), cluster.disks[&1].snapshots.until(|bytes| bytes < 1024 * 1024));
     assert!(
         smaller.await.is_ok(),
-        "ten commands removed 10 MiB, and the snapshot still has {}",
+        "ten commands removed 10 MiB, but the snapshot still has {} bytes",
         cluster.disks[&1].snapshots.bytes()
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_snapshot_that_is_due_while_another_is_being_saved_is_not_forgotten() {
+async fn a_snapshot_that_becomes_due_while_another_is_saved_is_taken_later() {
     let cluster = Cluster::form(1, 40).await;
-    let (node, snapshots, soon) = (cluster.node(1), &cluster.disks[&1].snapshots, after(Duration::from_secs(30)));
+    let node = cluster.node(1);
+    let snapshots = &cluster.disks[&1].snapshots;
+    let soon = after(Duration::from_secs(30));
     snapshots.hold(true);
     for number in 0..10 {
         node.propose(put(&format!("/large/{number}"), 1024 * 1024), soon).await.unwrap().result.unwrap();
@@ -99,21 +106,23 @@ async fn a_snapshot_that_is_due_while_another_is_being_saved_is_not_forgotten() 
     snapshots.hold(false);
     snapshots.until(|bytes| bytes > 0).await;
     let smaller = TokioRuntime::timeout(Duration::from_secs(10), snapshots.until(|bytes| bytes < 1024 * 1024));
-    assert!(smaller.await.is_ok(), "nothing is left, and the snapshot still has {} bytes", snapshots.bytes());
+    assert!(smaller.await.is_ok(), "nothing is left, but the snapshot still has {} bytes", snapshots.bytes());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_that_grows_faster_than_snapshots_are_written_takes_no_more_until_one_is() {
+async fn a_log_that_grows_faster_than_snapshots_are_written_refuses_more_until_one_is_written() {
     let cluster = Cluster::tuned(1, 1_000_000, |config| config.snapshot_every_bytes = 4 * 1024 * 1024).await;
-    let (node, snapshots, soon) = (cluster.node(1), &cluster.disks[&1].snapshots, after(Duration::from_secs(60)));
+    let node = cluster.node(1);
+    let snapshots = &cluster.disks[&1].snapshots;
+    let soon = after(Duration::from_secs(60));
     let full = Err(ProposeError::NotProposed(NotProposed::Overloaded));
     snapshots.hold(true);
     let mut taken = 0;
     while node.propose(put("/one", VALUE_BYTES), soon).await.map(|answer| answer.result.unwrap()).is_ok() {
         taken += 1;
-        assert!(taken <= 100, "there is a snapshot of 4 MiB to write, and {taken} values of 64 KiB were taken");
+        assert!(taken <= 100, "a snapshot of 4 MiB is due, but {taken} values of 64 KiB were accepted");
     }
-    assert!(taken >= 64, "only {taken} were taken, and a snapshot is due after 64");
+    assert!(taken >= 64, "only {taken} were accepted, but a snapshot is due after 64");
     assert_eq!(node.propose(put("/one", VALUE_BYTES), soon).await, full);
     node.propose(put("/two", 10), soon).await.unwrap().result.unwrap();
     node.propose(delete("/two"), soon).await.unwrap().result.unwrap();
@@ -121,12 +130,15 @@ async fn a_log_that_grows_faster_than_snapshots_are_written_takes_no_more_until_
     snapshots.hold(false);
     snapshots.until(|bytes| bytes > 0).await;
     let again = async { while node.propose(put("/one", VALUE_BYTES), soon).await == full {} };
-    assert!(TokioRuntime::timeout(Duration::from_secs(20), again).await.is_ok(), "the snapshot is written");
+    assert!(
+        TokioRuntime::timeout(Duration::from_secs(20), again).await.is_ok(),
+        "the snapshot was written, but writes are still refused"
+    );
 }
 
 const LOW: Result<Answer, ProposeError> = Err(ProposeError::NotProposed(NotProposed::DiskLow));
 
-/// Writes the same node again and again until that is refused for want of room, or is not.
+/// Writes the same path repeatedly until the write is refused for lack of disk space, or until it is not.
 async fn written_until(cluster: &Cluster, node: NodeId, refused: bool) {
     let writes = async {
         while (cluster.node(node).propose(put("/one", 10), after(Duration::from_secs(30))).await == LOW) != refused {
@@ -138,36 +150,37 @@ async fn written_until(cluster: &Cluster, node: NodeId, refused: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_too_few_disks_have_room_what_removes_something_is_done_and_nothing_that_writes_more() {
+async fn with_too_few_free_disks_removals_succeed_and_other_writes_are_refused() {
     let cluster = Cluster::form(3, 1_000).await;
     let leader = cluster.leader_among(1..=3).await;
-    let (first, second) = (cluster.others(leader)[0], cluster.others(leader)[1]);
+    let first = cluster.others(leader)[0];
+    let second = cluster.others(leader)[1];
     let soon = after(Duration::from_secs(60));
     cluster.node(leader).propose(put("/one", 10), soon).await.unwrap().result.unwrap();
 
-    // One node's disk stops nobody, whichever it is.
+    // One full disk stops nothing, whichever it is.
     cluster.node(leader).set_disk_low(true);
     cluster.node(first).propose(put("/two", 10), soon).await.unwrap().result.unwrap();
     cluster.node(leader).set_disk_low(false);
 
-    // The disks of two followers stop the leader, which has room.
+    // The full disks of two followers stop the leader, which has free space.
     cluster.node(first).set_disk_low(true);
     cluster.node(second).set_disk_low(true);
     written_until(&cluster, leader, true).await;
     for node in 1..=3 {
-        assert_eq!(cluster.node(node).propose(put("/two", 10), soon).await, LOW, "asked at node {node}");
-        assert_eq!(cluster.open_session(node).await, LOW, "asked at node {node}");
+        assert_eq!(cluster.node(node).propose(put("/two", 10), soon).await, LOW, "requested at node {node}");
+        assert_eq!(cluster.open_session(node).await, LOW, "requested at node {node}");
     }
     cluster.node(first).propose(delete("/one"), soon).await.unwrap().result.unwrap();
     cluster.node(leader).read_barrier(soon).await.unwrap();
 
-    // A node that has room again says nothing more, and that is enough.
+    // A node with free space again sends no more reports, and that is enough.
     cluster.node(second).set_disk_low(false);
     written_until(&cluster, second, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_is_away_has_no_room() {
+async fn an_absent_node_counts_as_full() {
     let (mut cluster, leader, away) = Cluster::without_a_follower(1_000).await;
     cluster.node(leader).set_disk_low(true);
     written_until(&cluster, leader, true).await;
@@ -176,16 +189,18 @@ async fn a_node_that_is_away_has_no_room() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_hands_over_to_a_node_with_room() {
+async fn a_leader_hands_over_to_a_node_with_free_space() {
     let cluster = Cluster::form(3, 1_000).await;
     let leader = cluster.leader_among(1..=3).await;
-    let (first, second) = (cluster.others(leader)[0], cluster.others(leader)[1]);
+    let first = cluster.others(leader)[0];
+    let second = cluster.others(leader)[1];
     cluster.node(leader).set_disk_low(true);
-    // The other one of the two would be chosen by its number where both have all of the log.
-    let (low, roomy) = (first.max(second), first.min(second));
+    // If both have the whole log, the leader would otherwise choose the other one by its id.
+    let low = first.max(second);
+    let roomy = first.min(second);
     cluster.node(low).set_disk_low(true);
     written_until(&cluster, leader, true).await;
     cluster.node(leader).transfer_leadership().await;
     let leads = TokioRuntime::timeout(Duration::from_secs(20), cluster.node(roomy).leadership_change(None)).await;
-    assert!(leads.is_ok_and(|leads| leads.is_some()), "node {roomy} has room, and should lead");
+    assert!(leads.is_ok_and(|leads| leads.is_some()), "node {roomy} has free space, and should lead");
 }

@@ -29,21 +29,21 @@ struct Kept {
 pub(crate) struct MemoryLog(Arc<Mutex<Kept>>, tokio::sync::watch::Sender<u64>, Arc<Mutex<Duration>>);
 
 impl MemoryLog {
-    /// Another log with what is in this one now.
+    /// A copy of this log's current contents.
     pub(crate) fn copy(&self) -> MemoryLog {
         let kept = self.0.lock().unwrap().clone();
         MemoryLog(Arc::new(Mutex::new(kept)), tokio::sync::watch::Sender::new(0), Arc::default())
     }
 
-    /// From now on each write takes so long to be on the disk.
+    /// Makes each write take this long from now on.
     pub(crate) fn slow_down(&self, by: Duration) {
         *self.2.lock().unwrap() = by;
     }
 
-    /// Waits for as long as a write takes.
+    /// Waits for the time that a write takes.
     fn synced(&self) -> impl Future<Output = ()> + use<> {
         let write = TokioRuntime::timeout(*self.2.lock().unwrap(), std::future::pending::<()>());
-        async move { assert!(write.await.is_err(), "nothing comes from a future that never does") }
+        async move { assert!(write.await.is_err(), "a pending future never resolves") }
     }
 
     pub(crate) fn entries(&self) -> usize {

@@ -1,6 +1,6 @@
-//! Whole clusters in one process: a net and logs in memory, the real Raft and the real machine.
+//! Whole clusters in one process: network and logs in memory, the real Raft and the real state machine.
 
-#![expect(clippy::unwrap_used, reason = "all of it is test code: what fails here fails the test")]
+#![expect(clippy::unwrap_used, reason = "this is test code: a panic fails the test")]
 
 mod figures;
 mod large_values;
@@ -42,7 +42,7 @@ use std::{
 
 type Instant = <TokioRuntime as openraft::AsyncRuntime>::Instant;
 
-/// Far enough away that only a defect gets there.
+/// Far enough away that only a defect reaches it.
 fn soon() -> Instant {
     after(Duration::from_secs(30))
 }
@@ -51,7 +51,7 @@ fn after(duration: Duration) -> Instant {
     <Instant as openraft::Instant>::now() + duration
 }
 
-/// The newest snapshot, how many bytes it has, and whether those that are saved wait for now.
+/// The newest snapshot, its size in bytes, and whether saving waits.
 #[derive(Clone, Default)]
 struct MemorySnapshots(Arc<Mutex<Option<SnapshotImage>>>, tokio::sync::watch::Sender<usize>, tokio::sync::watch::Sender<bool>);
 
@@ -60,12 +60,12 @@ impl MemorySnapshots {
         *self.1.borrow()
     }
 
-    /// Whether snapshots that are saved wait from now on.
+    /// Sets whether saving waits.
     fn hold(&self, held: bool) {
         self.2.send_replace(held);
     }
 
-    /// Waits until it has so many bytes.
+    /// Waits until the size satisfies a condition.
     async fn until(&self, there: impl Fn(usize) -> bool) {
         self.1.subscribe().wait_for(|bytes| there(*bytes)).await.unwrap();
     }
@@ -73,7 +73,8 @@ impl MemorySnapshots {
 
 impl ImageStore for MemorySnapshots {
     fn save(&self, image: SnapshotImage) -> BoxFuture<'static, io::Result<()>> {
-        let (kept, held) = (self.clone(), self.2.clone());
+        let kept = self.clone();
+        let held = self.2.clone();
         async move {
             held.subscribe().wait_for(|held| !held).await.unwrap();
             let bytes = image.blocks.iter().map(Bytes::len).sum();
@@ -90,20 +91,20 @@ impl ImageStore for MemorySnapshots {
     }
 }
 
-/// Remembers what it heard.
+/// Records every change.
 #[derive(Default)]
-struct Listener {
-    heard: Mutex<Vec<(Revision, Event)>>,
-    /// The revisions of all changes, also of those without events.
+struct Recorder {
+    events: Mutex<Vec<(Revision, Event)>>,
+    /// The revisions of all changes, including those without events.
     changes: Mutex<Vec<Revision>>,
     replaced: AtomicUsize,
 }
 
-impl ApplyObserver for Listener {
+impl ApplyObserver for Recorder {
     fn applied(&self, state: &State, revision: Revision, events: &[Event]) {
-        assert_eq!(state.revision(), revision, "the state is already the one after the change");
+        assert_eq!(state.revision(), revision, "the state must be the one after the change");
         self.changes.lock().unwrap().push(revision);
-        self.heard.lock().unwrap().extend(events.iter().map(|event| (revision, event.clone())));
+        self.events.lock().unwrap().extend(events.iter().map(|event| (revision, event.clone())));
     }
 
     fn replaced(&self, _: &State) {
@@ -111,7 +112,7 @@ impl ApplyObserver for Listener {
     }
 }
 
-/// What a node keeps over a restart.
+/// What a node keeps across a restart.
 #[derive(Clone)]
 struct Disk {
     incarnation: Incarnation,
@@ -124,7 +125,7 @@ impl Disk {
         Disk { incarnation: Incarnation(incarnation), log: MemoryLog::default(), snapshots: MemorySnapshots::default() }
     }
 
-    /// Another one with what is on this one now.
+    /// A copy of this disk's current contents.
     fn copy(&self) -> Disk {
         let snapshots = MemorySnapshots(
             Arc::new(Mutex::new(self.snapshots.0.lock().unwrap().clone())),
@@ -140,7 +141,7 @@ struct Cluster {
     size: u64,
     disks: BTreeMap<NodeId, Disk>,
     nodes: BTreeMap<NodeId, Replica<TokioRuntime>>,
-    listeners: BTreeMap<NodeId, Arc<Listener>>,
+    recorders: BTreeMap<NodeId, Arc<Recorder>>,
     snapshot_every: u64,
     election_timeout_ms: Option<(u64, u64)>,
     tune: fn(&mut ReplicaConfig),
@@ -152,7 +153,7 @@ impl Cluster {
         Cluster::form_with(size, snapshot_every, None).await
     }
 
-    /// One in which no lease ends while a test lasts.
+    /// A cluster in which no lease ends during a test.
     async fn patient(size: u64) -> Cluster {
         Cluster::form_with(size, 1_000, Some((60_000, 120_000))).await
     }
@@ -161,7 +162,7 @@ impl Cluster {
         Cluster::form_tuned(size, snapshot_every, election_timeout_ms, |_| ()).await
     }
 
-    /// One whose nodes are told more at their start.
+    /// A cluster with a changed configuration.
     async fn tuned(size: u64, snapshot_every: u64, tune: fn(&mut ReplicaConfig)) -> Cluster {
         Cluster::form_tuned(size, snapshot_every, None, tune).await
     }
@@ -173,8 +174,16 @@ impl Cluster {
         tune: fn(&mut ReplicaConfig),
     ) -> Cluster {
         let disks = (1..=size).map(|id| (id, Disk::new(u128::from(id) * 100))).collect();
-        let (nodes, listeners) = (BTreeMap::new(), BTreeMap::new());
-        let mut cluster = Cluster { net: Net::new(), size, disks, nodes, listeners, snapshot_every, election_timeout_ms, tune };
+        let mut cluster = Cluster {
+            net: Net::new(),
+            size,
+            disks,
+            nodes: BTreeMap::new(),
+            recorders: BTreeMap::new(),
+            snapshot_every,
+            election_timeout_ms,
+            tune,
+        };
         for id in 1..=size {
             cluster.start(id).await;
         }
@@ -192,16 +201,23 @@ impl Cluster {
         config.log_kept = 5;
         config.election_timeout_ms = self.election_timeout_ms.unwrap_or(config.election_timeout_ms);
         (self.tune)(&mut config);
-        let reception = PeerService::new(&config);
-        let listener = Arc::new(Listener::default());
-        let peer = self.net.peer(reception.service());
-        let replica =
-            Replica::start(config, reception, peer, disk.log, Arc::new(disk.snapshots), listener.clone(), Arc::new(NoDefectBook))
-                .await
-                .unwrap();
+        let peer_service = PeerService::new(&config);
+        let recorder = Arc::new(Recorder::default());
+        let peer = self.net.peer(peer_service.service());
+        let replica = Replica::start(
+            config,
+            peer_service,
+            peer,
+            disk.log,
+            Arc::new(disk.snapshots),
+            recorder.clone(),
+            Arc::new(NoDefectBook),
+        )
+        .await
+        .unwrap();
         self.net.plug_in(id, replica.service());
         self.nodes.insert(id, replica);
-        self.listeners.insert(id, listener);
+        self.recorders.insert(id, recorder);
     }
 
     /// Three nodes, one of them stopped. Also returns the leader and the stopped node.
@@ -246,12 +262,18 @@ impl Cluster {
     }
 }
 
-/// A command that is a change of its own each time.
+/// A command that changes the state each time.
 fn open_session() -> Command {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let id = SessionId(u128::from(NEXT.fetch_add(1, Ordering::Relaxed)));
-    let (name, meta, at) = (String::new(), Meta::new(), WallMillis(0));
-    Command::OpenSession(OpenSession { key: None, id, timeout_ms: 10_000, name, meta, at })
+    Command::OpenSession(OpenSession {
+        key: None,
+        id,
+        timeout_ms: 10_000,
+        name: String::new(),
+        meta: Meta::new(),
+        at: WallMillis(0),
+    })
 }
 
 fn opened(answer: &Answer) -> Revision {
@@ -260,11 +282,11 @@ fn opened(answer: &Answer) -> Revision {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_single_node_forms_at_once_and_remembers_over_a_restart() {
+async fn a_single_node_forms_a_cluster_at_once_and_survives_a_restart() {
     let mut cluster = Cluster::form(1, 1_000).await;
     let revision = opened(&cluster.open_session(1).await.unwrap());
     let id = cluster.node(1).state().cluster();
-    assert!(id.is_some(), "the cluster's name is its first change");
+    assert!(id.is_some(), "the cluster's name must be its first change");
     cluster.stop(1).await;
 
     cluster.start(1).await;
@@ -274,7 +296,7 @@ async fn a_single_node_forms_at_once_and_remembers_over_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_follower_proposes_is_seen_everywhere_and_survives_the_leader() {
+async fn a_followers_proposal_is_seen_everywhere_and_survives_the_leader() {
     let mut cluster = Cluster::form(3, 1_000).await;
     let leader = cluster.leader_among(1..=3).await;
     let followers = cluster.others(leader);
@@ -282,7 +304,7 @@ async fn what_a_follower_proposes_is_seen_everywhere_and_survives_the_leader() {
     let revision = opened(&cluster.open_session(followers[0]).await.unwrap());
     for node in cluster.nodes.values() {
         node.read_barrier(soon()).await.unwrap();
-        assert!(node.read(State::revision) >= revision, "a barrier that started after the answer shows the change");
+        assert!(node.read(State::revision) >= revision, "a barrier that starts after the answer must show the change");
         node.wait_for_revision(revision, soon()).await.unwrap();
     }
 
@@ -296,34 +318,34 @@ async fn what_a_follower_proposes_is_seen_everywhere_and_survives_the_leader() {
     cluster.node(leader).wait_for_revision(later, soon()).await.unwrap();
     cluster.node(leader).read_barrier(soon()).await.unwrap();
     let states = cluster.nodes.values().map(|node| (node.read(State::revision), node.state().cluster()));
-    assert_eq!(states.collect::<std::collections::BTreeSet<_>>().len(), 1, "all nodes have the same state");
+    assert_eq!(states.collect::<std::collections::BTreeSet<_>>().len(), 1, "all nodes must have the same state");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_node_tells_the_same_events_at_the_same_revisions() {
+async fn every_node_reports_the_same_events_at_the_same_revisions() {
     let cluster = Cluster::form(3, 1_000).await;
     let answers = join_all((0..60).map(|number| cluster.open_session(number % 3 + 1))).await;
     let last = answers.iter().map(|answer| opened(answer.as_ref().unwrap())).max().unwrap();
     for node in cluster.nodes.values() {
         node.wait_for_revision(last, soon()).await.unwrap();
     }
-    let heard: Vec<_> = cluster.listeners.values().map(|listener| listener.heard.lock().unwrap().clone()).collect();
-    assert_eq!(heard[0].len(), 60);
-    assert!(heard[0] == heard[1] && heard[1] == heard[2]);
+    let events: Vec<_> = cluster.recorders.values().map(|recorder| recorder.events.lock().unwrap().clone()).collect();
+    assert_eq!(events[0].len(), 60);
+    assert!(events[0] == events[1] && events[1] == events[2]);
 }
 
-/// The simulator looks at the state whenever it changes, so it must hear of changes that no event tells.
+/// The simulator checks the state after every change, so it must learn of changes without events too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_without_an_event_is_told_and_a_command_that_changes_nothing_is_not() {
+async fn a_change_without_events_is_reported_and_a_command_without_a_change_is_not() {
     let cluster = Cluster::form(1, 1_000).await;
-    let told = |revision| cluster.listeners[&1].changes.lock().unwrap().iter().filter(|told| **told == revision).count();
+    let reports = |revision| cluster.recorders[&1].changes.lock().unwrap().iter().filter(|change| **change == revision).count();
     let release = Command::Release { grant: GrantId::from_ulid(7), session: None, at: WallMillis(0) };
-    let heard = cluster.listeners[&1].heard.lock().unwrap().len();
+    let events_before = cluster.recorders[&1].events.lock().unwrap().len();
     let remembered = cluster.node(1).propose(release, soon()).await.unwrap().revision;
-    assert_eq!((told(remembered), cluster.listeners[&1].heard.lock().unwrap().len()), (1, heard));
+    assert_eq!((reports(remembered), cluster.recorders[&1].events.lock().unwrap().len()), (1, events_before));
     let abandon = Command::Abandon { grant: GrantId::from_ulid(8), attempt: 1, at: WallMillis(0) };
     let nothing = cluster.node(1).propose(abandon, soon()).await.unwrap().revision;
-    assert_eq!((nothing, told(remembered)), (remembered, 1), "there was nothing to abandon");
+    assert_eq!((nothing, reports(remembered)), (remembered, 1), "there was nothing to abandon");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -344,17 +366,20 @@ async fn many_commands_share_an_entry_and_each_has_its_own_answer() {
     for (answer, wanted) in answers.into_iter().zip(wanted) {
         let answer = answer.unwrap();
         revisions.push(opened(&answer));
-        assert!(matches!(answer.result, Ok(Outcome::SessionOpened { id, .. }) if id == wanted), "another's answer");
+        assert!(
+            matches!(answer.result, Ok(Outcome::SessionOpened { id, .. }) if id == wanted),
+            "it is the answer to another command"
+        );
     }
     revisions.sort();
     revisions.dedup();
-    assert_eq!(revisions.len(), 1_000, "each command is a change of its own");
+    assert_eq!(revisions.len(), 1_000, "each command must change the state");
     let entries = cluster.disks[&leader].log.entries() - before;
     assert!(entries < 200, "{entries} entries for 1,000 commands that came at once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follower_that_was_away_for_long_gets_a_snapshot() {
+async fn a_follower_that_was_away_for_long_receives_a_snapshot() {
     let (mut cluster, leader, away) = Cluster::without_a_follower(20).await;
     let mut last = Revision(0);
     for _ in 0..100 {
@@ -364,10 +389,10 @@ async fn a_follower_that_was_away_for_long_gets_a_snapshot() {
 
     cluster.start(away).await;
     cluster.node(away).wait_for_revision(last, soon()).await.unwrap();
-    assert!(cluster.listeners[&away].replaced.load(Ordering::Relaxed) >= 2, "at the start, and with the snapshot");
+    assert!(cluster.recorders[&away].replaced.load(Ordering::Relaxed) >= 2, "at the start, and with the snapshot");
     assert_eq!(cluster.node(away).read(State::session_count), cluster.node(leader).read(State::session_count));
 
-    // What it was sent is on its disk too.
+    // The snapshot it received is on its disk too.
     cluster.stop(away).await;
     cluster.start(away).await;
     cluster.node(away).read_barrier(soon()).await.unwrap();
@@ -386,7 +411,7 @@ async fn a_leader_that_is_cut_off_proves_nothing_and_acknowledges_nothing() {
     let (read, write) = tokio::join!(cluster.node(old).read_barrier(late), cluster.node(old).propose(open_session(), late));
     assert_eq!(read, Err(ReadError::NotServed(NotProposed::NoLeader)));
     let appended = Err(ProposeError::Unknown(UnknownReason::Deadline));
-    // Where the lease was over before it was appended, it surely was not.
+    // If the lease had ended before the append, the command was definitely not proposed.
     assert!(write == appended || write == Err(ProposeError::NotProposed(NotProposed::NoLeader)), "{write:?}");
 
     let next = cluster.leader_among(cluster.others(old)).await;
@@ -398,11 +423,15 @@ async fn a_leader_that_is_cut_off_proves_nothing_and_acknowledges_nothing() {
     }
     cluster.node(old).wait_for_revision(revision, soon()).await.unwrap();
     let late = cluster.node(old).propose_alone(open_session(), leadership).await;
-    assert_eq!(late, Err(ProposeError::NotProposed(NotProposed::Deposed)), "an old leadership's verdict must not get in");
+    assert_eq!(
+        late,
+        Err(ProposeError::NotProposed(NotProposed::Deposed)),
+        "a verdict of an old leadership must not enter the log"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_whose_process_died_is_followed_before_its_lease_ends() {
+async fn a_leader_whose_process_died_is_replaced_before_its_lease_ends() {
     for size in [3, 5] {
         let mut cluster = Cluster::patient(size).await;
         let old = cluster.leader_among(1..=size).await;
@@ -415,50 +444,51 @@ async fn a_leader_whose_process_died_is_followed_before_its_lease_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_is_wrong_about_its_leaders_death_deposes_nobody() {
+async fn a_false_alarm_about_a_dead_leader_deposes_no_leader() {
     let cluster = Cluster::patient(3).await;
     let leader = cluster.leader_among(1..=3).await;
     let leadership = cluster.node(leader).leadership();
     let mistaken = cluster.others(leader)[0];
     cluster.open_session(mistaken).await.unwrap();
 
-    // It asks the others for their votes after each time but the last.
+    // It requests votes after each attempt but the last.
     cluster.net.reject(leader, mistaken);
-    cluster.net.asked(8).await;
+    cluster.net.refusal_checks(8).await;
     cluster.open_session(mistaken).await.unwrap();
     assert_eq!(cluster.node(leader).leadership(), leadership);
 }
 
-/// Times that a busy machine keeps, and so short that a test may wait for them.
+/// Timeouts that a busy machine can keep, and short enough for a test to wait for.
 const UNHURRIED: (u64, u64) = (500, 1_000);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_false_alarm_about_a_leader_is_over_when_the_leader_is_heard_again() {
+async fn a_false_alarm_ends_when_the_leader_is_heard_again() {
     let cluster = Cluster::form_with(3, 1_000, Some(UNHURRIED)).await;
     let leader = cluster.leader_among(1..=3).await;
     let leadership = cluster.node(leader).leadership();
     let [mistaken, deaf] = cluster.others(leader)[..] else { unreachable!("three nodes") };
     cluster.open_session(mistaken).await.unwrap();
     cluster.net.reject(leader, mistaken);
-    cluster.net.asked(8).await;
+    cluster.net.refusal_checks(8).await;
     cluster.open_session(mistaken).await.unwrap();
 
-    // It hears the leader no more, and asks the other one whether that would vote for it.
+    // It no longer hears the leader, and requests the other node's vote.
     cluster.net.part(leader, deaf);
     let questions = (deaf, mistaken, Lane::Heartbeat);
     let before = cluster.net.answered_so_far(questions);
     cluster.net.answers(questions, before + 2).await;
     cluster.open_session(mistaken).await.unwrap();
     let status = cluster.node(mistaken).status();
-    assert_eq!((status.leader, status.term), (Some(leader), leadership.unwrap().term()), "nobody else was elected");
+    assert_eq!((status.leader, status.term), (Some(leader), leadership.unwrap().term()), "no other node may be elected");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_leader_knows_how_long_its_heartbeats_take_also_where_they_are_given_up() {
+async fn the_leader_measures_its_heartbeats_including_dropped_ones() {
     let cluster = Cluster::patient(3).await;
     let leader = cluster.leader_among(1..=3).await;
-    let (near, far) = (Duration::from_millis(30), Duration::from_millis(200));
-    let seen = || {
+    let near = Duration::from_millis(30);
+    let far = Duration::from_millis(200);
+    let round_trip = || {
         let others = cluster.node(leader).status().members.into_iter().filter(|member| member.id != leader);
         others.map(|member| member.round_trip).min().flatten()
     };
@@ -466,21 +496,21 @@ async fn the_leader_knows_how_long_its_heartbeats_take_also_where_they_are_given
         cluster.net.slow_heartbeats(takes);
         let path = (leader, cluster.others(leader)[0], Lane::Heartbeat);
         cluster.net.answers(path, cluster.net.answered_so_far(path) + 60).await;
-        // Its interval is 50 ms, and openraft waits no longer.
+        // The heartbeat interval is 50 ms, and openraft waits no longer.
         let at_least = takes.min(Duration::from_millis(45));
-        assert!(seen().is_some_and(|seen| seen >= at_least), "{takes:?}: {:?}", seen());
+        assert!(round_trip().is_some_and(|mean| mean >= at_least), "{takes:?}: {:?}", round_trip());
     }
     assert!(cluster.node(cluster.others(leader)[0]).status().members.iter().all(|member| member.round_trip.is_none()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_verdict_is_proposed_under_the_leadership_that_judged() {
+async fn a_verdict_is_proposed_only_under_the_leadership_that_made_it() {
     let cluster = Cluster::form(3, 1_000).await;
     let leader = cluster.leader_among(1..=3).await;
     let leadership = cluster.node(leader).leadership().unwrap();
     let answer = loop {
         match cluster.node(leader).propose_alone(open_session(), leadership).await {
-            // Just elected: a barrier passes when a majority has answered it.
+            // Just elected: a barrier passes once a majority has answered it.
             Err(ProposeError::NotProposed(NotProposed::NoLeader)) => cluster.node(leader).read_barrier(soon()).await.unwrap(),
             outcome => break outcome.unwrap(),
         }
@@ -488,11 +518,11 @@ async fn a_verdict_is_proposed_under_the_leadership_that_judged() {
     opened(&answer);
     let follower = cluster.others(leader)[0];
     let elsewhere = cluster.node(follower).propose_alone(open_session(), leadership).await;
-    assert_eq!(elsewhere, Err(ProposeError::NotProposed(NotProposed::Deposed)), "it is never passed on");
+    assert_eq!(elsewhere, Err(ProposeError::NotProposed(NotProposed::Deposed)), "it is never forwarded");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wiped_node_is_told_so_and_takes_no_part() {
+async fn a_wiped_node_is_refused_and_takes_no_part() {
     let mut cluster = Cluster::form(3, 1_000).await;
     let leader = cluster.leader_among(1..=3).await;
     let wiped = cluster.others(leader)[0];
@@ -504,19 +534,19 @@ async fn a_wiped_node_is_told_so_and_takes_no_part() {
     let error = FormationError::Wiped { id: wiped, expected, found: Incarnation(999) };
     assert_eq!(cluster.node(wiped).stopped().await, FatalReason::Formation(error.clone()));
     assert_eq!(cluster.node(wiped).formed().await, Err(error));
-    assert_eq!(cluster.node(wiped).status().last_log_index, None, "it was sent nothing");
+    assert_eq!(cluster.node(wiped).status().last_log_index, None, "it must receive nothing");
 
-    assert!(opened(&cluster.open_session(leader).await.unwrap()) > revision, "the others go on");
+    assert!(opened(&cluster.open_session(leader).await.unwrap()) > revision, "the other nodes must continue");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_cluster_forms_before_every_member_is_there() {
+async fn no_cluster_forms_before_every_member_has_started() {
     let mut cluster = Cluster {
         net: Net::new(),
         size: 3,
         disks: (1..=3).map(|id| (id, Disk::new(u128::from(id)))).collect(),
         nodes: BTreeMap::new(),
-        listeners: BTreeMap::new(),
+        recorders: BTreeMap::new(),
         snapshot_every: 1_000,
         tune: |_| (),
         election_timeout_ms: None,
@@ -550,16 +580,16 @@ async fn a_leader_hands_over_before_it_stops() {
     opened(&cluster.open_session(leader).await.unwrap());
 }
 
-/// The new leader has the key in its log, and may not have applied it when the request comes again.
+/// The new leader has the key in its log, but may not have applied it when the request is repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handover_that_comes_again_at_once_finds_its_key_at_the_new_leader() {
+async fn a_repeated_handover_request_finds_its_key_at_the_new_leader() {
     let cluster = Cluster::form(3, 1_000).await;
     cluster.open_session(1).await.unwrap();
     for turn in 1..=12_u8 {
         let leader = cluster.leader_among(1..=3).await;
         let to = leader % 3 + 1;
         let key = WriteKey { key: GrantId::from_ulid(u128::from(turn)), fingerprint: [turn; 16] };
-        // A leader that is new has not heard from everybody yet.
+        // A new leader may not have heard from every node yet.
         while cluster.node(leader).hand_over(to, Some(key), soon()).await.is_err() {
             cluster.open_session(leader).await.unwrap();
         }
@@ -569,7 +599,7 @@ async fn a_handover_that_comes_again_at_once_finds_its_key_at_the_new_leader() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stranger_is_refused_before_the_first_request() {
+async fn a_stranger_is_refused_before_its_first_request() {
     let cluster = Cluster::form(3, 1_000).await;
     opened(&cluster.open_session(1).await.unwrap());
     let ours = cluster.node(1).state().cluster();
@@ -580,8 +610,10 @@ async fn a_stranger_is_refused_before_the_first_request() {
     };
 
     assert_eq!(other(2, 200, ours), Ok(()));
-    assert_eq!(other(2, 200, None), Ok(()), "it may not have heard of the cluster's name yet");
-    let (id, expected, found) = (2, Incarnation(200), Incarnation(7));
+    assert_eq!(other(2, 200, None), Ok(()), "it may not know the cluster's name yet");
+    let id = 2;
+    let expected = Incarnation(200);
+    let found = Incarnation(7);
     assert_eq!(other(2, 7, None), Err(Refusal::Incarnation { id, expected, found }));
     assert_eq!(other(9, 900, None), Err(Refusal::Stranger { id: 9 }));
     let theirs = ClusterId(ours.unwrap().0 ^ 1);
@@ -590,40 +622,40 @@ async fn a_stranger_is_refused_before_the_first_request() {
     let config = ReplicaConfig::new(4, BTreeMap::new(), Incarnation(4));
     let starting = PeerService::<TokioRuntime>::new(&config).service();
     assert_eq!(starting.admit(&service.introduction()), Err(Refusal::Starting));
-    assert!(!starting.introduction().empty, "what is not known yet must not let a cluster form");
+    assert!(!starting.introduction().empty, "a starting node must not let a cluster form");
 }
 
-/// Answers with its own number, who asks, and what.
-struct Desk(NodeId);
+/// Answers with its own id, the sender and the message.
+struct EchoHandler(NodeId);
 
-impl LeaderHandler for Desk {
-    fn attend(&self, request: Vec<u8>, from: NodeId) -> BoxFuture<'static, Vec<u8>> {
-        let answer = format!("{} heard {} from {from}", self.0, String::from_utf8(request).unwrap());
+impl LeaderHandler for EchoHandler {
+    fn handle(&self, request: Vec<u8>, from: NodeId) -> BoxFuture<'static, Vec<u8>> {
+        let answer = format!("{} received {} from {from}", self.0, String::from_utf8(request).unwrap());
         async move { answer.into_bytes() }.boxed()
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_finds_the_leader() {
+async fn a_message_reaches_the_leader() {
     let mut cluster = Cluster::form(3, 1_000).await;
     for (id, node) in &cluster.nodes {
-        assert!(node.set_attendant(Arc::new(Desk(*id))));
+        assert!(node.set_leader_handler(Arc::new(EchoHandler(*id))));
     }
     let leader = cluster.leader_among(1..=3).await;
     let followers = cluster.others(leader);
     for from in 1..=3 {
         let answer = cluster.node(from).call_leader(b"hello".to_vec(), soon()).await.unwrap();
-        assert_eq!(String::from_utf8(answer).unwrap(), format!("{leader} heard hello from {from}"));
+        assert_eq!(String::from_utf8(answer).unwrap(), format!("{leader} received hello from {from}"));
     }
 
     cluster.stop(leader).await;
     let answer = cluster.node(followers[0]).call_leader(b"again".to_vec(), soon()).await.unwrap();
     let next = cluster.leader_among(followers.clone()).await;
-    assert_eq!(String::from_utf8(answer).unwrap(), format!("{next} heard again from {}", followers[0]));
+    assert_eq!(String::from_utf8(answer).unwrap(), format!("{next} received again from {}", followers[0]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_shutdown_everything_is_refused_at_once() {
+async fn after_a_shutdown_every_request_is_refused_at_once() {
     let cluster = Cluster::form(1, 1_000).await;
     let node = cluster.node(1);
     cluster.open_session(1).await.unwrap();

@@ -1,4 +1,5 @@
-//! A net in memory: services that call one another, cables that can be pulled, and answers that can be held under way.
+//! A network in memory: services that call one another, cables that can be pulled, and requests and answers that can be
+//! held in flight.
 
 use bytes::Bytes;
 use fairhold_raft::peer::{Introduction, Lane, Peer, PeerError, Service, Target};
@@ -22,36 +23,36 @@ pub(crate) struct Net(Arc<Mutex<Cables>>);
 struct Cables {
     services: BTreeMap<NodeId, Arc<dyn Service>>,
     pulled: BTreeSet<NodeId>,
-    /// From the first node nothing reaches the second one.
+    /// The second node receives nothing from the first.
     deaf: BTreeSet<(NodeId, NodeId)>,
-    /// Nodes that live, to which new connections are refused.
+    /// Running nodes that refuse new connections.
     rejecting: BTreeSet<NodeId>,
-    /// How often it was asked whether connections to a node are refused.
-    asked: watch::Sender<u32>,
+    /// How often `is_refused` was called.
+    refusal_checks: watch::Sender<u32>,
     cut: broadcast::Sender<NodeId>,
-    /// Nodes whose requests get no answer for now: the answers stay under way.
+    /// Nodes whose requests get no answer for now: the answers stay in flight.
     answers_held: BTreeSet<NodeId>,
-    /// Nodes from and to which requests stay under way for now.
+    /// Nodes whose incoming and outgoing requests stay in flight for now.
     requests_held: BTreeSet<NodeId>,
-    /// How long each answer on the lane of heartbeats takes.
+    /// How long each answer on the heartbeat lane takes.
     heartbeats_take: Duration,
-    /// What happens on each path. It changes with each message.
+    /// The traffic on each path.
     traffic: watch::Sender<BTreeMap<Path, Traffic>>,
 }
 
-/// From the node that asks to the node that answers, on a lane.
+/// From the requesting node to the answering node, on a lane.
 pub(crate) type Path = (NodeId, NodeId, Lane);
 
-/// What has happened on one path.
+/// The traffic on one path.
 #[derive(Default)]
 struct Traffic {
-    /// How many requests have arrived.
+    /// The number of requests that have arrived.
     arrived: usize,
-    /// How many of them have been answered, whether their answers are held or not.
+    /// The number of requests that have been answered, including held answers.
     answered: usize,
-    /// How many requests are held.
+    /// The number of held requests.
     requests_held: usize,
-    /// The answers that are held, oldest first: each goes on when it is told to.
+    /// The held answers, oldest first. Sending on a channel releases its answer.
     answers_held: VecDeque<oneshot::Sender<()>>,
 }
 
@@ -63,7 +64,7 @@ impl Net {
             pulled: BTreeSet::new(),
             deaf: BTreeSet::new(),
             rejecting: BTreeSet::new(),
-            asked: watch::Sender::new(0),
+            refusal_checks: watch::Sender::new(0),
             cut,
             answers_held: BTreeSet::new(),
             requests_held: BTreeSet::new(),
@@ -72,7 +73,7 @@ impl Net {
         })))
     }
 
-    /// The peer of one node, whose service is not in the net before `plug_in`.
+    /// The peer of one node. Its service joins the network with `plug_in`.
     pub(crate) fn peer(&self, own: Arc<dyn Service>) -> Arc<dyn Peer> {
         Arc::new(Cable { net: self.clone(), own })
     }
@@ -92,37 +93,37 @@ impl Net {
         left.iter().for_each(|service| service.hung_up(id, Lane::Heartbeat));
     }
 
-    /// Cuts a node off, which goes on running.
+    /// Cuts off a node, which keeps running.
     pub(crate) fn isolate(&self, id: NodeId) {
         let mut cables = self.0.lock().unwrap();
         cables.pulled.insert(id);
         cables.cut.send(id).ok();
     }
 
-    /// Cuts the cable between two nodes.
+    /// Cuts the connection between two nodes.
     pub(crate) fn part(&self, a: NodeId, b: NodeId) {
         let mut cables = self.0.lock().unwrap();
         cables.deaf.extend([(a, b), (b, a)]);
-        // Whatever is under way on other paths of this node is lost as well: its connections are opened again.
+        // Whatever is in flight on other paths of this node is lost too: its connections are reopened.
         cables.cut.send(b).ok();
     }
 
-    /// How many requests have been answered on a path.
+    /// The number of requests answered on a path.
     pub(crate) fn answered_so_far(&self, path: Path) -> usize {
         self.0.lock().unwrap().traffic.borrow().get(&path).map_or(0, |traffic| traffic.answered)
     }
 
-    /// From now on each answer on the lane of heartbeats takes so long.
+    /// Delays each answer on the heartbeat lane from now on.
     pub(crate) fn slow_heartbeats(&self, by: Duration) {
         self.0.lock().unwrap().heartbeats_take = by;
     }
 
-    /// Waits until a node has been answered so many requests by another one, on a lane.
+    /// Waits until this many requests have been answered on a path.
     pub(crate) async fn answers(&self, path: Path, times: usize) {
         self.until(path, |traffic| traffic.answered >= times).await;
     }
 
-    /// Connections to a node that lives are refused from now on, and one other node sees the old one end.
+    /// Refuses connections to a running node from now on, and ends its connection to one other node.
     pub(crate) fn reject(&self, id: NodeId, seen_by: NodeId) {
         let mut cables = self.0.lock().unwrap();
         cables.rejecting.insert(id);
@@ -131,27 +132,27 @@ impl Net {
         service.hung_up(id, Lane::Heartbeat);
     }
 
-    /// Waits until it was asked so often whether connections to a node are refused.
-    pub(crate) async fn asked(&self, times: u32) {
-        let mut asked = self.0.lock().unwrap().asked.subscribe();
-        asked.wait_for(|asked| *asked >= times).await.unwrap();
+    /// Waits until `is_refused` was called this often.
+    pub(crate) async fn refusal_checks(&self, times: u32) {
+        let mut checks = self.0.lock().unwrap().refusal_checks.subscribe();
+        checks.wait_for(|checks| *checks >= times).await.unwrap();
     }
 
-    /// From now on the answers to a node's requests stay under way.
+    /// Holds the answers to a node's requests in flight from now on.
     pub(crate) fn hold_answers(&self, to: NodeId) {
         self.0.lock().unwrap().answers_held.insert(to);
     }
 
-    /// From now on requests from and to a node stay under way too. No connection breaks.
+    /// Holds requests from and to a node in flight from now on, too. No connection ends.
     pub(crate) fn hold_requests(&self, id: NodeId) {
         self.0.lock().unwrap().requests_held.insert(id);
     }
 
-    /// All answers that are held on a path arrive.
+    /// Releases all held answers on a path.
     pub(crate) fn release_answers(&self, path: Path) {
         self.change(path, |traffic| {
             for held in traffic.answers_held.drain(..) {
-                // Nobody may wait for it any more.
+                // The requester may no longer wait.
                 held.send(()).ok();
             }
         });
@@ -176,10 +177,10 @@ impl Net {
         let cables = self.0.lock().unwrap();
         let mut changed = None;
         cables.traffic.send_modify(|traffic| changed = Some(change(traffic.entry(path).or_default())));
-        changed.expect("it is changed at once")
+        changed.expect("send_modify runs the closure")
     }
 
-    /// Everything passes again. What was held is lost, with its connections.
+    /// Lets everything pass again. Held messages are lost with their connections.
     pub(crate) fn heal(&self, id: NodeId) {
         let mut cables = self.0.lock().unwrap();
         cables.pulled.remove(&id);
@@ -188,7 +189,7 @@ impl Net {
         }
     }
 
-    /// Whether a request arrives, and does not stay under way.
+    /// Counts a request; returns whether it arrives, instead of being held.
     fn arrives(&self, path: Path) -> bool {
         let holds = {
             let cables = self.0.lock().unwrap();
@@ -198,7 +199,7 @@ impl Net {
         !holds
     }
 
-    /// A request is answered: what the answer waits for before it arrives, if it is held.
+    /// Counts an answer; returns what it must wait for, if it is held.
     fn answered(&self, path: Path) -> Option<oneshot::Receiver<()>> {
         let holds = self.0.lock().unwrap().answers_held.contains(&path.0);
         self.change(path, |traffic| {
@@ -243,7 +244,8 @@ impl Peer for Cable {
     fn call(&self, to: &Target, lane: Lane, request: Bytes) -> BoxFuture<'static, Result<Bytes, PeerError>> {
         let from = self.own.introduction().id;
         let to = to.id;
-        let (net, path) = (self.net.clone(), (from, to, lane));
+        let net = self.net.clone();
+        let path = (from, to, lane);
         let (service, mut cut) = match self.dial(to) {
             Ok(dialled) => dialled,
             Err(error) => return ready(Err(error)).boxed(),
@@ -253,11 +255,11 @@ impl Peer for Cable {
             let answer = served.await;
             let takes = net.0.lock().unwrap().heartbeats_take;
             if lane == Lane::Heartbeat && takes > Duration::ZERO {
-                let under_way = TokioRuntime::timeout(takes, pending::<()>()).await;
-                assert!(under_way.is_err(), "nothing comes from a future that never does");
+                let delay = TokioRuntime::timeout(takes, pending::<()>()).await;
+                assert!(delay.is_err(), "a pending future never resolves");
             }
             match net.answered(path) {
-                // It is never released where the test ends before.
+                // The test may end without releasing it.
                 Some(released) => released.await.map(|()| answer),
                 None => Ok(answer),
             }
@@ -285,7 +287,7 @@ impl Peer for Cable {
 
     fn is_refused(&self, to: &Target) -> BoxFuture<'static, bool> {
         let cables = self.net.0.lock().unwrap();
-        cables.asked.send_modify(|asked| *asked += 1);
+        cables.refusal_checks.send_modify(|checks| *checks += 1);
         let gone = !cables.services.contains_key(&to.id) || cables.rejecting.contains(&to.id);
         ready(gone).boxed()
     }

@@ -1,4 +1,4 @@
-//! What a deposed leader may still answer, when old answers of its followers reach it late and one by one.
+//! What a deposed leader may still answer if old answers of its followers arrive late and one by one.
 
 use super::{Cluster, after, open_session, opened, soon};
 use fairhold_raft::{
@@ -10,18 +10,19 @@ use openraft::AsyncRuntime;
 use openraft_rt_tokio::TokioRuntime;
 use std::time::Duration;
 
-/// The old leader is asked for so long: longer than all of the story takes, and shorter than its own patience for an answer.
-const ASKED_FOR: Duration = Duration::from_secs(1);
-/// A write is asked of it for so long, and refused: it has no majority.
-const REFUSED_AFTER: Duration = Duration::from_millis(50);
+/// How long the read waits at the old leader: longer than the whole test, and shorter than the leader's own time limit
+/// for an answer.
+const READ_LIMIT: Duration = Duration::from_secs(1);
+/// How long the write waits at the old leader, which has no majority.
+const WRITE_LIMIT: Duration = Duration::from_millis(50);
 
-/// Both followers have accepted an entry, and their answers are under way when the leader is cut off. A new leader acknowledges
-/// a write. Then a read is asked of the old leader, and the two answers arrive, one after the other: the first one commits the
-/// entry there, so that a request which only carries the new commit index follows on the other follower's lane. It never
-/// arrives, and ends with the same entry as the request that is answered next: the answer is proof of no more than that the old
-/// leader still led when the *first* request was sent.
+/// Both followers have accepted an entry, and their answers are in flight when the leader is cut off. A new leader
+/// acknowledges a write. Then the old leader receives a read, and the two answers arrive one after the other. The first
+/// one commits the entry there, so a request that only carries the new commit index follows on the other follower's
+/// lane. That request never arrives, and it ends with the same entry as the request that is answered next. So the
+/// second answer proves only that the old leader still led when it sent the *first* request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_old_answer_proves_nothing_about_a_younger_request_that_ends_with_the_same_entry() {
+async fn an_old_answer_proves_nothing_about_a_newer_request_that_ends_with_the_same_entry() {
     let cluster = Cluster::form(3, 1_000).await;
     let old = cluster.leader_among(1..=3).await;
     let others = cluster.others(old);
@@ -45,12 +46,12 @@ async fn an_old_answer_proves_nothing_about_a_younger_request_that_ends_with_the
     let next = cluster.leader_among(others.clone()).await;
     let acknowledged = opened(&cluster.open_session(next).await.unwrap());
 
-    let asked = TokioRuntime::spawn({
+    let read = TokioRuntime::spawn({
         let node = cluster.node(old).clone();
-        async move { node.read_barrier(after(ASKED_FOR)).await.map(|()| node.read(State::revision)) }
+        async move { node.read_barrier(after(READ_LIMIT)).await.map(|()| node.read(State::revision)) }
     });
-    // It goes the same way through the old leader, behind the read.
-    let refused = cluster.node(old).propose(open_session(), after(REFUSED_AFTER)).await;
+    // The write takes the same path through the old leader, behind the read.
+    let refused = cluster.node(old).propose(open_session(), after(WRITE_LIMIT)).await;
     assert!(refused.is_err(), "{refused:?}");
 
     cluster.net.release_answers(first);
@@ -59,10 +60,10 @@ async fn an_old_answer_proves_nothing_about_a_younger_request_that_ends_with_the
     cluster.net.request_held(second).await;
     cluster.net.release_answers(second);
 
-    let answered = asked.await.unwrap();
+    let answered = read.await.unwrap();
     assert_eq!(answered, Err(ReadError::NotServed(NotProposed::NoLeader)), "revision {acknowledged} was acknowledged before");
 
-    // It is no worse off for it when its cable is whole again.
+    // The old leader works again once its cable is healed.
     cluster.net.heal(old);
     cluster.node(old).read_barrier(soon()).await.unwrap();
     assert!(cluster.node(old).read(State::revision) >= acknowledged);

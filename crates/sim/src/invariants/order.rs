@@ -27,8 +27,8 @@ impl Order {
         let Some(granted) = applied.state.contender_in(lock, grant) else { return Ok(()) };
         let queue = applied.state.queue(lock);
         let waiting = queue.iter().map(|entry| entry.contender).filter(|contender| contender.granted_at.is_none());
-        let waiting: Vec<Place> = waiting.map(|waiter| (Reverse(waiter.standing), waiter.number.0)).collect();
-        match overtaken((Reverse(granted.standing), grant.0), &waiting) {
+        let waiting: Vec<Place> = waiting.map(|waiter| (Reverse(waiter.effective_priority), waiter.number.0)).collect();
+        match overtaken((Reverse(granted.effective_priority), grant.0), &waiting) {
             Some((_, number)) => Err(format!("{lock} at revision {}: #{grant} was granted before #{number}", applied.revision)),
             None => Ok(()),
         }

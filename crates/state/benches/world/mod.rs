@@ -1,4 +1,4 @@
-//! A state to which benchmarks put commands, and the commands: fixed ids and names, so that each run does the same.
+//! A state for benchmarks, and commands with fixed ids and names, so that each run does the same.
 
 use fairhold_state::{
     State,
@@ -8,13 +8,14 @@ use fairhold_state::{
 };
 use fairhold_types::{GrantId, LockName, Mode, Path, SessionId, time::WallMillis};
 
-/// When all of it is asked.
+/// The time of all commands.
 pub(crate) const AT: WallMillis = WallMillis(1_763_700_840_120);
 
-/// More than a session remembers: after so many steps the table of its ended ids is full, as in a session that has lived long.
+/// More than a session remembers. After this many steps its table of ended ids is full, as in a session that has lived
+/// long.
 pub(crate) const WARM_UP: usize = 2_000;
 
-/// A state, and ids that were never used in it.
+/// A state, and unused ids.
 pub(crate) struct World {
     pub(crate) state: State,
     ids: u128,
@@ -40,7 +41,7 @@ impl World {
         id
     }
 
-    /// An empty `owner` is none that the caller named: then circles are not looked for.
+    /// An empty `owner` means that the caller named none. Then there is no deadlock check.
     pub(crate) fn acquire(&mut self, session: SessionId, owner: &str, lock: &str) -> Command {
         Command::Acquire(Acquire {
             grant: self.id(),
@@ -76,7 +77,7 @@ impl World {
         })
     }
 
-    /// Forgets what the last step left behind in the table of those without a session, as the leader's clock has it done.
+    /// Forgets the tombstones of the last step in the table, as the leader's clock would.
     pub(crate) fn forget(&mut self) {
         let through = self.state.revision();
         self.apply(Command::Forget { through });
@@ -88,8 +89,8 @@ pub(crate) fn opening(id: SessionId) -> Command {
     Command::OpenSession(OpenSession { key: None, id, timeout_ms: 15_000, name: "bench".to_owned(), meta: Meta::new(), at: AT })
 }
 
-/// The command that ends what the other one took.
+/// The command that releases what an acquire took.
 pub(crate) fn end(acquire: &Command) -> Command {
-    let Command::Acquire(acquire) = acquire else { panic!("an acquire ends by a release") };
+    let Command::Acquire(acquire) = acquire else { panic!("only an acquire can be released") };
     Command::Release { grant: acquire.grant, session: None, at: AT }
 }

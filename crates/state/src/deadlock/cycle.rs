@@ -1,99 +1,100 @@
-//! The cycle in which a request would wait, as its caller is told.
+//! The cycle that a request would close, as its rejection names it.
 
 use super::search::Search;
 use crate::command::Blocked;
 use fairhold_types::Mode;
 use std::collections::VecDeque;
 
-/// How much of a line was followed.
+/// How much of a queue the walk has followed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Followed {
-    /// So many of those who wait.
+    /// The number of waiters, from the front.
     waiting: usize,
-    /// The holders that stop readers.
-    stopping_readers: bool,
-    /// All who hold it.
+    /// The holders that block readers.
+    reader_blockers: bool,
+    /// All holders.
     holders: bool,
 }
 
 impl Search<'_> {
-    /// The shortest way from the request back to itself, among those who are left. Everybody is followed once, so it costs as
-    /// much as was collected.
+    /// The shortest path from the request back to itself, among the actors that could not run. The walk follows each entry once,
+    /// so it costs as much as the collection.
     pub(super) fn cycle(&self) -> Vec<Blocked> {
-        // By which stand each actor was reached.
-        let mut by: Vec<Option<usize>> = vec![None; self.actors()];
-        let mut followed = vec![Followed::default(); self.lines.len()];
-        let places = self.places();
+        // The entry through which the walk reached each actor.
+        let mut reached_by: Vec<Option<usize>> = vec![None; self.actors()];
+        let mut followed = vec![Followed::default(); self.queues.len()];
+        let ahead = self.waiting_ahead();
         let mut next = VecDeque::from([Search::REQUEST]);
         while let Some(actor) = next.pop_front() {
-            for stand in self.stands_of(actor).iter().copied().filter(|stand| self.stands[*stand].waits()) {
-                for other in self.waits_for(stand, places[stand], &mut followed[self.stands[stand].line]) {
-                    let reached = self.stands[other].actor;
+            for entry in self.entries_of(actor).iter().copied().filter(|entry| self.entries[*entry].waits()) {
+                for other in self.waits_for(entry, ahead[entry], &mut followed[self.entries[entry].queue]) {
+                    let reached = self.entries[other].actor;
                     if reached == Search::REQUEST {
-                        return self.way(&by, stand);
+                        return self.path_to(&reached_by, entry);
                     }
-                    if by[reached].is_none() {
-                        by[reached] = Some(stand);
+                    if reached_by[reached].is_none() {
+                        reached_by[reached] = Some(entry);
                         next.push_back(reached);
                     }
                 }
             }
         }
-        // It stands behind a cycle of others. A lowered limit may have closed it, or a request of priority without a named owner.
-        let own = self.stands_of(Search::REQUEST).iter().find(|stand| self.stands[**stand].waits());
-        own.map(|stand| self.blocked(*stand)).into_iter().collect()
+        // The request waits behind a cycle of others. A lowered limit, or a prioritized request without a named owner, can
+        // close one.
+        let own = self.entries_of(Search::REQUEST).iter().find(|entry| self.entries[**entry].waits());
+        own.map(|entry| self.blocked(*entry)).into_iter().collect()
     }
 
-    /// How many of those who waited at the beginning stood before each.
-    fn places(&self) -> Vec<usize> {
-        let mut places = vec![0; self.stands.len()];
-        for line in &self.lines {
-            for (place, stand) in line.waiting.iter().enumerate() {
-                places[*stand] = place;
+    /// For each entry, how many waiters were ahead of it before any actor ran.
+    fn waiting_ahead(&self) -> Vec<usize> {
+        let mut ahead = vec![0; self.entries.len()];
+        for queue in &self.queues {
+            for (count, entry) in queue.waiting.iter().enumerate() {
+                ahead[*entry] = count;
             }
         }
-        places
+        ahead
     }
 
-    /// For which of those who were not followed yet a stand waits, by the rules of its lock.
-    fn waits_for(&self, number: usize, own: usize, followed: &mut Followed) -> Vec<usize> {
-        let stand = &self.stands[number];
-        let line = &self.lines[stand.line];
-        let left = |other: &usize| *other != number && !self.stands[*other].gone;
+    /// The entries that block this one by the rules of its lock, except those that the walk has already followed.
+    fn waits_for(&self, number: usize, ahead: usize, followed: &mut Followed) -> Vec<usize> {
+        let entry = &self.entries[number];
+        let queue = &self.queues[entry.queue];
+        let left = |other: &usize| *other != number && !self.entries[*other].released;
         let mut found = Vec::new();
-        if !stand.granted {
-            let before = line.waiting.iter().take(own).skip(followed.waiting.max(line.granted));
+        if !entry.granted {
+            let before = queue.waiting.iter().take(ahead).skip(followed.waiting.max(queue.granted));
             found.extend(before.copied().filter(left));
-            followed.waiting = followed.waiting.max(own);
+            followed.waiting = followed.waiting.max(ahead);
         }
-        let holders = || line.holders.iter().chain(line.waiting.iter().take(line.granted)).copied().filter(left);
-        if stand.upgrading || stand.mode == Mode::Exclusive {
+        let holders = || queue.holders.iter().chain(queue.waiting.iter().take(queue.granted)).copied().filter(left);
+        if entry.upgrading || entry.mode == Mode::Exclusive {
             if !std::mem::replace(&mut followed.holders, true) {
                 found.extend(holders());
             }
-        } else if !std::mem::replace(&mut followed.stopping_readers, true) {
-            let stops = |holder: &usize| self.stands[*holder].mode == Mode::Exclusive || self.stands[*holder].upgrading;
-            found.extend(holders().filter(stops));
+        } else if !std::mem::replace(&mut followed.reader_blockers, true) {
+            let blocks = |holder: &usize| self.entries[*holder].mode == Mode::Exclusive || self.entries[*holder].upgrading;
+            found.extend(holders().filter(blocks));
         }
         found
     }
 
-    /// The links from the request to that stand, which waits for the request.
-    fn way(&self, by: &[Option<usize>], last: usize) -> Vec<Blocked> {
-        let mut way = vec![self.blocked(last)];
-        let mut actor = self.stands[last].actor;
+    /// The path from the request to the entry that waits for the request.
+    fn path_to(&self, reached_by: &[Option<usize>], last: usize) -> Vec<Blocked> {
+        let mut path = vec![self.blocked(last)];
+        let mut actor = self.entries[last].actor;
         while actor != Search::REQUEST
-            && let Some(stand) = by[actor]
+            && let Some(entry) = reached_by[actor]
         {
-            way.push(self.blocked(stand));
-            actor = self.stands[stand].actor;
+            path.push(self.blocked(entry));
+            actor = self.entries[entry].actor;
         }
-        way.reverse();
-        way
+        path.reverse();
+        path
     }
 
-    fn blocked(&self, stand: usize) -> Blocked {
-        let stand = &self.stands[stand];
-        Blocked { session: stand.session, owner: stand.owner.to_owned(), lock: self.lines[stand.line].lock.clone() }
+    fn blocked(&self, entry: usize) -> Blocked {
+        let entry = &self.entries[entry];
+        Blocked { session: entry.session, owner: entry.owner.to_owned(), lock: self.queues[entry.queue].lock.clone() }
     }
 }

@@ -1,23 +1,22 @@
 //! A request that may have to wait.
 
-use crate::{actor::Actor, command::Want, place::ServiceRank};
+use crate::{actor::Actor, command::Want, service_rank::ServiceRank};
 use fairhold_types::{GrantNumber, LockName, SessionNumber};
 
-/// A request that may have to wait.
 #[derive(Debug)]
 pub(crate) struct WaitRequest<'a> {
     pub(crate) actor: Actor,
     pub(crate) session: SessionNumber,
     pub(crate) owner: &'a str,
     pub(crate) number: GrantNumber,
-    pub(crate) wish: WaitKind<'a>,
+    pub(crate) kind: WaitKind<'a>,
 }
 
-/// What is asked for.
+/// What the request would wait for.
 #[derive(Debug)]
 pub(crate) enum WaitKind<'a> {
-    /// A place in each queue; `granted`: all of them are free, and those behind it are who has to wait for it.
-    Join { wants: Vec<(&'a Want, ServiceRank)>, permits: u32, granted: bool },
-    /// To be the only one of those who share a lock.
+    /// A new contender in each queue. `granted`: all locks are free, and only the contenders behind it would wait.
+    Queue { wants: Vec<(&'a Want, ServiceRank)>, permits: u32, granted: bool },
+    /// To become the only holder of a shared lock.
     Upgrade(&'a LockName),
 }

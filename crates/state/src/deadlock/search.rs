@@ -1,4 +1,4 @@
-//! The search: all that stands in the way of a request is collected once, and then every actor is let run that can.
+//! The search: it first collects all contenders that could block the request, and then lets every actor run that can.
 
 use super::{
     actor_key::ActorKey,
@@ -8,8 +8,8 @@ use crate::{
     State,
     actor::Actor,
     command::Want,
-    place::ServiceRank,
     record::{Contender, LockSettings},
+    service_rank::ServiceRank,
 };
 use fairhold_types::{GrantNumber, LockName, Mode, SessionNumber, limits::DEADLOCK_VISITS_MAX};
 use std::{
@@ -19,67 +19,69 @@ use std::{
 
 /// A contender of a lock, as the search sees it.
 #[derive(Debug)]
-pub(super) struct Stand<'a> {
+pub(super) struct SearchEntry<'a> {
     pub(super) actor: usize,
-    pub(super) line: usize,
+    pub(super) queue: usize,
     pub(super) session: SessionNumber,
     pub(super) owner: &'a str,
     number: GrantNumber,
-    place: ServiceRank,
+    rank: ServiceRank,
     pub(super) mode: Mode,
     permits: u32,
     pub(super) granted: bool,
     pub(super) upgrading: bool,
-    /// Its actor has run, and gave it back.
-    pub(super) gone: bool,
+    /// Its actor has run and released it.
+    pub(super) released: bool,
 }
 
-impl Stand<'_> {
+impl SearchEntry<'_> {
     pub(super) fn waits(&self) -> bool {
-        !self.gone && (!self.granted || self.upgrading)
+        !self.released && (!self.granted || self.upgrading)
     }
 }
 
-/// A lock's queue, as far as it can be reached.
+/// The part of a lock's queue that the request can reach.
 #[derive(Debug)]
 pub(super) struct SearchQueue<'a> {
     pub(super) lock: &'a LockName,
     pub(super) limit: u32,
-    /// The holders at the beginning.
+    /// The holders at the start.
     pub(super) holders: Vec<usize>,
-    /// The waiters at the beginning, in their order.
+    /// The waiters at the start, in order.
     pub(super) waiting: Vec<usize>,
-    /// How many of these were granted since.
+    /// How many of `waiting` were granted since.
     pub(super) granted: usize,
-    /// Up to where the queue was looked at; nothing: at the holders only.
+    /// The last rank up to which the waiters are collected; `None` if only the holders are.
     through: Option<ServiceRank>,
-    /// How many hold it now, how many of those exclusively, and with how many permits together.
+    /// How many hold the lock now.
     held: usize,
+    /// How many of these are exclusive.
     exclusive: usize,
+    /// The permits of all of these together.
     permits: u64,
-    /// The holder that waits to be the only one.
+    /// The holder that waits to be upgraded.
     upgrading: Option<usize>,
 }
 
 #[derive(Debug, Default)]
-struct Party {
-    stands: Vec<usize>,
-    /// How many of these wait.
-    waits: usize,
+struct ActorState {
+    entries: Vec<usize>,
+    /// How many of `entries` wait.
+    waiting: usize,
 }
 
 pub(super) struct Search<'a> {
     state: &'a State,
     request: &'a WaitRequest<'a>,
-    known: BTreeMap<ActorKey<'a>, usize>,
-    parties: Vec<Party>,
-    pub(super) stands: Vec<Stand<'a>>,
-    pub(super) lines: Vec<SearchQueue<'a>>,
+    actor_ids: BTreeMap<ActorKey<'a>, usize>,
+    actors: Vec<ActorState>,
+    pub(super) entries: Vec<SearchEntry<'a>>,
+    pub(super) queues: Vec<SearchQueue<'a>>,
     by_lock: BTreeMap<&'a LockName, usize>,
-    /// The stands of grants that wait for several locks.
-    several: BTreeMap<GrantNumber, Vec<usize>>,
-    /// Lines in which somebody may be granted.
-    stirred: VecDeque<usize>,
+    /// The entries of each grant that waits for several locks.
+    multi_lock: BTreeMap<GrantNumber, Vec<usize>>,
+    /// Queues in which the next waiter may be grantable.
+    to_recheck: VecDeque<usize>,
     visits: usize,
 }
 
@@ -88,18 +90,18 @@ impl<'a> Search<'a> {
         Search {
             state,
             request,
-            known: BTreeMap::from([(ActorKey::of_request(request), Search::REQUEST)]),
-            parties: vec![Party::default()],
-            stands: Vec::new(),
-            lines: Vec::new(),
+            actor_ids: BTreeMap::from([(ActorKey::of_request(request), Search::REQUEST)]),
+            actors: vec![ActorState::default()],
+            entries: Vec::new(),
+            queues: Vec::new(),
             by_lock: BTreeMap::new(),
-            several: BTreeMap::new(),
-            stirred: VecDeque::new(),
+            multi_lock: BTreeMap::new(),
+            to_recheck: VecDeque::new(),
             visits: 0,
         }
     }
 
-    /// The actor that asks.
+    /// The requesting actor.
     pub(super) const REQUEST: usize = 0;
 
     pub(super) fn visits(&self) -> usize {
@@ -107,15 +109,15 @@ impl<'a> Search<'a> {
     }
 
     pub(super) fn is_blocked(&self) -> bool {
-        self.parties[Search::REQUEST].waits > 0
+        self.actors[Search::REQUEST].waiting > 0
     }
 
     pub(super) fn actors(&self) -> usize {
-        self.parties.len()
+        self.actors.len()
     }
 
-    pub(super) fn stands_of(&self, actor: usize) -> &[usize] {
-        &self.parties[actor].stands
+    pub(super) fn entries_of(&self, actor: usize) -> &[usize] {
+        &self.actors[actor].entries
     }
 
     fn visit(&mut self) -> Option<()> {
@@ -123,37 +125,37 @@ impl<'a> Search<'a> {
         (self.visits <= DEADLOCK_VISITS_MAX).then_some(())
     }
 
-    /// Collects all locks for which those wait who stand in the way, and those who stand in theirs; nothing where that is more
-    /// than may be looked at.
-    pub(super) fn reach(&mut self) -> Option<()> {
+    /// Collects the contenders that can block the request, those that can block them, and so on. `None` if these are
+    /// more than the search may visit.
+    pub(super) fn collect(&mut self) -> Option<()> {
         let request = self.request;
-        let mut ahead: VecDeque<(&'a LockName, Option<ServiceRank>)> = match &request.wish {
-            WaitKind::Join { wants, .. } => wants.iter().map(|(want, place)| (&want.lock, Some(*place))).collect(),
+        let mut to_visit: VecDeque<(&'a LockName, Option<ServiceRank>)> = match &request.kind {
+            WaitKind::Queue { wants, .. } => wants.iter().map(|(want, rank)| (&want.lock, Some(*rank))).collect(),
             WaitKind::Upgrade(lock) => [(*lock, None)].into(),
         };
-        self.add_waits(ActorKey::of_request(request), None, &mut ahead)?;
-        while let Some((lock, through)) = ahead.pop_front() {
-            let (line, first) = self.line(lock)?;
-            let from = self.lines[line].through;
+        self.add_waits(ActorKey::of_request(request), None, &mut to_visit)?;
+        while let Some((lock, through)) = to_visit.pop_front() {
+            let (queue, first) = self.queue(lock)?;
+            let from = self.queues[queue].through;
             if !first && from >= through {
                 continue;
             }
-            self.lines[line].through = through;
+            self.queues[queue].through = through;
             let state = self.state;
-            let Some(queue) = state.index.queues.get(lock) else { continue };
-            let holders = queue.holders.iter().filter(|_| first).copied();
+            let Some(all) = state.index.queues.get(lock) else { continue };
+            let holders = all.holders.iter().filter(|_| first).copied();
             let begin = from.map_or(Bound::Unbounded, Bound::Excluded);
-            let waiting = through.into_iter().flat_map(|through| queue.waiting.range((begin, Bound::Included(through))));
-            for number in holders.chain(waiting.map(|place| place.number())) {
+            let waiting = through.into_iter().flat_map(|through| all.waiting.range((begin, Bound::Included(through))));
+            for number in holders.chain(waiting.map(|rank| rank.number())) {
                 self.visit()?;
                 let contender =
                     state.contender_in(lock, number).filter(|contender| !contender.cooling && !state.is_dead(contender));
                 let Some(contender) = contender else { continue };
                 let (actor, newly_met) = self.actor(ActorKey::of(contender));
-                self.add(line, actor, contender);
+                self.add(queue, actor, contender);
                 if newly_met {
                     let met = Some(contender).filter(|met| met.granted_at.is_none());
-                    self.add_waits(ActorKey::of(contender), met, &mut ahead)?;
+                    self.add_waits(ActorKey::of(contender), met, &mut to_visit)?;
                 }
             }
         }
@@ -161,227 +163,229 @@ impl<'a> Search<'a> {
         Some(())
     }
 
-    /// A lock's line; says whether it was not known before.
-    fn line(&mut self, lock: &'a LockName) -> Option<(usize, bool)> {
-        if let Some(line) = self.by_lock.get(lock) {
-            return Some((*line, false));
+    /// The queue of a lock, and whether it is new to the search.
+    fn queue(&mut self, lock: &'a LockName) -> Option<(usize, bool)> {
+        if let Some(queue) = self.by_lock.get(lock) {
+            return Some((*queue, false));
         }
         self.visit()?;
         let limit = self.state.settings(lock).and_then(LockSettings::limit_in_force).unwrap_or(1);
-        let (holders, waiting, upgrading) = (Vec::new(), Vec::new(), None);
-        let (granted, held, exclusive, permits) = (0, 0, 0, 0);
-        let line = self.lines.len();
-        self.lines.push(SearchQueue {
+        let queue = self.queues.len();
+        self.queues.push(SearchQueue {
             lock,
             limit,
-            holders,
-            waiting,
-            granted,
+            holders: Vec::new(),
+            waiting: Vec::new(),
+            granted: 0,
             through: None,
-            held,
-            exclusive,
-            permits,
-            upgrading,
+            held: 0,
+            exclusive: 0,
+            permits: 0,
+            upgrading: None,
         });
-        self.by_lock.insert(lock, line);
-        Some((line, true))
+        self.by_lock.insert(lock, queue);
+        Some((queue, true))
     }
 
-    /// An actor; says whether it was not known before.
+    /// An actor, and whether it is new to the search.
     fn actor(&mut self, key: ActorKey<'a>) -> (usize, bool) {
-        let next = self.parties.len();
-        let actor = *self.known.entry(key).or_insert(next);
+        let next = self.actors.len();
+        let actor = *self.actor_ids.entry(key).or_insert(next);
         if actor == next {
-            self.parties.push(Party::default());
+            self.actors.push(ActorState::default());
         }
         (actor, actor == next)
     }
 
-    fn add(&mut self, line: usize, actor: usize, contender: &'a Contender) {
-        let upgraded = matches!(&self.request.wish, WaitKind::Upgrade(lock) if **lock == contender.lock);
-        self.add_stand(Stand {
+    fn add(&mut self, queue: usize, actor: usize, contender: &'a Contender) {
+        let upgraded = matches!(&self.request.kind, WaitKind::Upgrade(lock) if **lock == contender.lock);
+        self.add_entry(SearchEntry {
             actor,
-            line,
+            queue,
             session: contender.session,
             owner: &contender.owner.text,
             number: contender.number,
-            place: ServiceRank::of(contender),
+            rank: ServiceRank::of(contender),
             mode: contender.mode,
             permits: contender.permits,
             granted: contender.granted_at.is_some(),
             upgrading: contender.upgrading || (upgraded && contender.number == self.request.number),
-            gone: false,
+            released: false,
         });
-        if contender.granted_at.is_none() && contender.is_of_several() {
-            self.several.entry(contender.number).or_default().push(self.stands.len() - 1);
+        if contender.granted_at.is_none() && contender.is_multi_lock() {
+            self.multi_lock.entry(contender.number).or_default().push(self.entries.len() - 1);
         }
     }
 
-    fn add_stand(&mut self, stand: Stand<'a>) {
-        let number = self.stands.len();
-        let line = &mut self.lines[stand.line];
-        if stand.granted {
-            line.holders.push(number);
-            line.held += 1;
-            line.exclusive += usize::from(stand.mode == Mode::Exclusive);
-            line.permits += u64::from(stand.permits);
-            line.upgrading = if stand.upgrading { Some(number) } else { line.upgrading };
+    fn add_entry(&mut self, entry: SearchEntry<'a>) {
+        let number = self.entries.len();
+        let queue = &mut self.queues[entry.queue];
+        if entry.granted {
+            queue.holders.push(number);
+            queue.held += 1;
+            queue.exclusive += usize::from(entry.mode == Mode::Exclusive);
+            queue.permits += u64::from(entry.permits);
+            queue.upgrading = if entry.upgrading { Some(number) } else { queue.upgrading };
         } else {
-            // It is in order but for the request, which comes last and finds its place.
-            let at = line.waiting.partition_point(|before| self.stands[*before].place < stand.place);
-            line.waiting.insert(at, number);
+            // The waiters arrive in order, except the request, which comes last.
+            let at = queue.waiting.partition_point(|before| self.entries[*before].rank < entry.rank);
+            queue.waiting.insert(at, number);
         }
-        let party = &mut self.parties[stand.actor];
-        party.stands.push(number);
-        party.waits += usize::from(stand.waits());
-        self.stands.push(stand);
+        let actor_state = &mut self.actors[entry.actor];
+        actor_state.entries.push(number);
+        actor_state.waiting += usize::from(entry.waits());
+        self.entries.push(entry);
     }
 
-    /// Adds where an actor waits to what is to be looked at.
-    /// `met`: as which contender it was met, where that one waits.
+    /// Adds the queues in which an actor waits to `to_visit`. `met`: the waiting contender through which the search met
+    /// the actor.
     fn add_waits(
         &mut self,
         actor: ActorKey<'a>,
         met: Option<&Contender>,
-        ahead: &mut VecDeque<(&'a LockName, Option<ServiceRank>)>,
+        to_visit: &mut VecDeque<(&'a LockName, Option<ServiceRank>)>,
     ) -> Option<()> {
         let state = self.state;
         let waits: Box<dyn Iterator<Item = GrantNumber> + 'a> = match actor {
             ActorKey::Named(session, owner) => {
-                let deeds = state.index.actors.get(&Actor::Named(session, owner.to_owned()));
-                // Most wait at one place, which is where they were met.
+                let known = state.index.actors.get(&Actor::Named(session, owner.to_owned()));
+                // Most actors wait in one queue only, the one in which the search met them.
                 let elsewhere =
-                    deeds.filter(|deeds| deeds.waits.len() > usize::from(met.is_some_and(|met| !met.is_of_several())));
-                Box::new(elsewhere.into_iter().flat_map(|deeds| &deeds.waits).copied())
+                    known.filter(|actor| actor.waiting.len() > usize::from(met.is_some_and(|met| !met.is_multi_lock())));
+                Box::new(elsewhere.into_iter().flat_map(|actor| &actor.waiting).copied())
             }
-            ActorKey::Alone(number) => Box::new(std::iter::once(number)),
+            ActorKey::Unnamed(number) => Box::new(std::iter::once(number)),
         };
         let waits = waits.filter_map(|number| state.contender(number));
-        let places = waits.flat_map(|contender| {
+        let queued_at = waits.flat_map(|contender| {
             let upgrades = contender.granted_at.is_some() && contender.upgrading;
-            let waits = contender.granted_at.is_none();
+            let is_queued = contender.granted_at.is_none();
             let locks = std::iter::once(&contender.lock).chain(contender.others.iter().map(|want| &want.lock));
-            let queued =
-                locks.filter(move |_| waits).map(|lock| (lock, state.contender_in(lock, contender.number).map(ServiceRank::of)));
+            let queued = locks
+                .filter(move |_| is_queued)
+                .map(|lock| (lock, state.contender_in(lock, contender.number).map(ServiceRank::of)));
             queued.chain(upgrades.then_some((&contender.lock, None)))
         });
-        for (index, place) in places.enumerate() {
-            // The first is where it was met.
+        for (index, queue) in queued_at.enumerate() {
+            // The search is already where it met the actor.
             if index > 0 {
                 self.visit()?;
             }
-            ahead.push_back(place);
+            to_visit.push_back(queue);
         }
         Some(())
     }
 
-    /// Puts the request into the lines where it belongs.
+    /// Adds the request to its queues.
     fn add_request(&mut self) {
         let request = self.request;
-        let WaitKind::Join { wants, permits, granted } = &request.wish else { return };
-        for (Want { lock, mode }, place) in wants.iter().map(|(want, place)| (*want, *place)) {
-            let Some(line) = self.by_lock.get(lock).copied() else { continue };
-            self.add_stand(Stand {
+        let WaitKind::Queue { wants, permits, granted } = &request.kind else { return };
+        for (Want { lock, mode }, rank) in wants.iter().map(|(want, rank)| (*want, *rank)) {
+            let Some(queue) = self.by_lock.get(lock).copied() else { continue };
+            self.add_entry(SearchEntry {
                 actor: Search::REQUEST,
-                line,
+                queue,
                 session: request.session,
                 owner: request.owner,
                 number: request.number,
-                place,
+                rank,
                 mode: *mode,
                 permits: *permits,
                 granted: *granted,
                 upgrading: false,
-                gone: false,
+                released: false,
             });
             if wants.len() > 1 && !granted {
-                self.several.entry(request.number).or_default().push(self.stands.len() - 1);
+                self.multi_lock.entry(request.number).or_default().push(self.entries.len() - 1);
             }
         }
     }
 
-    /// Lets every actor run that waits for nothing, until nothing moves any more. Each stand goes once, so it costs as much as
-    /// was collected.
-    pub(super) fn let_all_run(&mut self) {
-        self.stirred = (0..self.lines.len()).collect();
-        for actor in 0..self.parties.len() {
-            if self.parties[actor].waits == 0 {
+    /// Lets every actor run that waits for nothing, until nothing changes any more. Each entry is released once, so
+    /// this costs as much as the collection.
+    pub(super) fn run_all(&mut self) {
+        self.to_recheck = (0..self.queues.len()).collect();
+        for actor in 0..self.actors.len() {
+            if self.actors[actor].waiting == 0 {
                 self.run(actor);
             }
         }
-        while let Some(line) = self.stirred.pop_front() {
-            self.finish_upgrade(line);
-            while let Some(next) = self.next_granted(line) {
-                for stand in next {
-                    self.grant(stand);
+        while let Some(queue) = self.to_recheck.pop_front() {
+            self.finish_upgrade(queue);
+            while let Some(next) = self.next_granted(queue) {
+                for entry in next {
+                    self.grant(entry);
                 }
             }
         }
     }
 
-    /// An actor that waits for nothing gives back all that it holds.
+    /// Releases everything that an actor holds, because it waits for nothing.
     fn run(&mut self, actor: usize) {
-        for stand in std::mem::take(&mut self.parties[actor].stands) {
-            let stand = &mut self.stands[stand];
-            stand.gone = true;
-            let line = &mut self.lines[stand.line];
-            line.held -= 1;
-            line.exclusive -= usize::from(stand.mode == Mode::Exclusive);
-            line.permits -= u64::from(stand.permits);
-            self.stirred.push_back(stand.line);
+        for entry in std::mem::take(&mut self.actors[actor].entries) {
+            let entry = &mut self.entries[entry];
+            entry.released = true;
+            let queue = &mut self.queues[entry.queue];
+            queue.held -= 1;
+            queue.exclusive -= usize::from(entry.mode == Mode::Exclusive);
+            queue.permits -= u64::from(entry.permits);
+            self.to_recheck.push_back(entry.queue);
         }
     }
 
-    fn stops_waiting(&mut self, actor: usize) {
-        let party = &mut self.parties[actor];
-        party.waits -= 1;
-        if party.waits == 0 {
+    fn end_wait(&mut self, actor: usize) {
+        let actor_state = &mut self.actors[actor];
+        actor_state.waiting -= 1;
+        if actor_state.waiting == 0 {
             self.run(actor);
         }
     }
 
-    /// Lets one be the only holder that waits for that, once it is.
-    fn finish_upgrade(&mut self, line: usize) {
-        let line = &mut self.lines[line];
-        let Some(upgrading) = line.upgrading.filter(|_| line.held == 1) else { return };
-        line.upgrading = None;
-        line.exclusive = 1;
-        let stand = &mut self.stands[upgrading];
-        (stand.upgrading, stand.mode) = (false, Mode::Exclusive);
-        let actor = stand.actor;
-        self.stops_waiting(actor);
+    /// Makes the upgrading holder exclusive once it is the only one.
+    fn finish_upgrade(&mut self, queue: usize) {
+        let queue = &mut self.queues[queue];
+        let Some(upgrading) = queue.upgrading.filter(|_| queue.held == 1) else { return };
+        queue.upgrading = None;
+        queue.exclusive = 1;
+        let entry = &mut self.entries[upgrading];
+        entry.upgrading = false;
+        entry.mode = Mode::Exclusive;
+        let actor = entry.actor;
+        self.end_wait(actor);
     }
 
-    /// The first of those who wait, in all its lines, where it can be granted in each.
-    fn next_granted(&self, line: usize) -> Option<Vec<usize>> {
-        let first = self.first_ready(line)?;
-        let Some(together) = self.several.get(&self.stands[first].number) else { return Some(vec![first]) };
-        let ready = |stand: &usize| self.first_ready(self.stands[*stand].line) == Some(*stand);
-        together.iter().all(ready).then(|| together.clone())
+    /// The first waiter, if it can be granted in all its queues.
+    fn next_granted(&self, queue: usize) -> Option<Vec<usize>> {
+        let first = self.first_ready(queue)?;
+        let Some(siblings) = self.multi_lock.get(&self.entries[first].number) else { return Some(vec![first]) };
+        let ready = |entry: &usize| self.first_ready(self.entries[*entry].queue) == Some(*entry);
+        siblings.iter().all(ready).then(|| siblings.clone())
     }
 
-    fn first_ready(&self, line: usize) -> Option<usize> {
-        let line = &self.lines[line];
-        let first = *line.waiting.get(line.granted)?;
-        let stand = &self.stands[first];
-        let fits = match stand.mode {
-            Mode::Shared => line.exclusive == 0 && line.upgrading.is_none(),
-            Mode::Exclusive if line.limit == 1 => line.held == 0,
-            Mode::Exclusive => line.exclusive == line.held && line.permits + u64::from(stand.permits) <= u64::from(line.limit),
+    fn first_ready(&self, queue: usize) -> Option<usize> {
+        let queue = &self.queues[queue];
+        let first = *queue.waiting.get(queue.granted)?;
+        let entry = &self.entries[first];
+        let is_compatible = match entry.mode {
+            Mode::Shared => queue.exclusive == 0 && queue.upgrading.is_none(),
+            Mode::Exclusive if queue.limit == 1 => queue.held == 0,
+            Mode::Exclusive => {
+                queue.exclusive == queue.held && queue.permits + u64::from(entry.permits) <= u64::from(queue.limit)
+            }
         };
-        fits.then_some(first)
+        is_compatible.then_some(first)
     }
 
-    fn grant(&mut self, stand: usize) {
-        let stand = &mut self.stands[stand];
-        stand.granted = true;
-        let line = &mut self.lines[stand.line];
-        line.granted += 1;
-        line.held += 1;
-        line.exclusive += usize::from(stand.mode == Mode::Exclusive);
-        line.permits += u64::from(stand.permits);
-        self.stirred.push_back(stand.line);
-        let actor = stand.actor;
-        self.stops_waiting(actor);
+    fn grant(&mut self, entry: usize) {
+        let entry = &mut self.entries[entry];
+        entry.granted = true;
+        let queue = &mut self.queues[entry.queue];
+        queue.granted += 1;
+        queue.held += 1;
+        queue.exclusive += usize::from(entry.mode == Mode::Exclusive);
+        queue.permits += u64::from(entry.permits);
+        self.to_recheck.push_back(entry.queue);
+        let actor = entry.actor;
+        self.end_wait(actor);
     }
 }

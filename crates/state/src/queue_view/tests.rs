@@ -9,7 +9,7 @@ const SESSION: SessionId = SessionId(7);
 /// A contender, its position, and the contender that it waits for.
 type Shown = (GrantNumber, u64, Option<GrantNumber>);
 
-/// A state, and the same chances in each run.
+/// A state, with the same pseudorandom choices in each run.
 struct World {
     state: State,
     chance: u64,
@@ -19,9 +19,14 @@ struct World {
 impl World {
     fn new(seed: u64) -> World {
         let mut state = State::new();
-        let (name, meta, at) = (String::new(), Meta::new(), WallMillis(1));
-        let opened =
-            state.apply(Command::OpenSession(OpenSession { key: None, id: SESSION, timeout_ms: 10_000, name, meta, at }));
+        let opened = state.apply(Command::OpenSession(OpenSession {
+            key: None,
+            id: SESSION,
+            timeout_ms: 10_000,
+            name: String::new(),
+            meta: Meta::new(),
+            at: WallMillis(1),
+        }));
         assert!(opened.answer.result.is_ok());
         World { state, chance: seed, ids: 0 }
     }
@@ -57,7 +62,7 @@ impl World {
     }
 
     fn upgrade(&mut self, grant: GrantId) {
-        // A second one is refused, as is one that waits: both are tried.
+        // Refused while another upgrade waits, or if the grant is queued. Both cases are wanted.
         drop(self.state.apply(Command::Upgrade { grant, if_busy: IfBusy::Queue, key: None, at: WallMillis(1) }));
     }
 
@@ -70,25 +75,26 @@ fn lock(name: &str) -> LockName {
     LockName::parse(name).unwrap()
 }
 
-/// The same by a walk over everybody: what a place in a queue means.
+/// The same by a walk over all contenders: the definition of position and `waits_for`.
 fn walked(state: &State, name: &LockName) -> Vec<Shown> {
     let Some(queue) = state.index.queues.get(name) else { return Vec::new() };
     let mutex = state.settings(name).and_then(LockSettings::limit_in_force).unwrap_or(1) == 1;
-    let numbers = queue.holders.iter().copied().chain(queue.waiting.iter().map(|place| place.number()));
-    let (mut entries, mut blocker) = (Vec::<Shown>::new(), None);
+    let numbers = queue.holders.iter().copied().chain(queue.waiting.iter().map(|rank| rank.number()));
+    let mut entries = Vec::<Shown>::new();
+    let mut blocker = None;
     for (position, number) in (1..).zip(numbers) {
         let contender = state.contender_in(name, number).unwrap();
         let waits = contender.granted_at.is_none();
         let waits_for = match contender.mode {
             _ if !waits => None,
-            _ if contender.is_of_several() && state.is_ready(name, number) => {
+            _ if contender.is_multi_lock() && state.can_be_granted(name, number) => {
                 state.blocker_elsewhere(contender).map(|other| other.number)
             }
             Mode::Exclusive if mutex => entries.last().map(|(number, _, _)| *number),
             Mode::Exclusive => entries.first().map(|(number, _, _)| *number),
             Mode::Shared => blocker,
         };
-        if contender.mode == Mode::Exclusive || contender.upgrading || (waits && contender.is_of_several()) {
+        if contender.mode == Mode::Exclusive || contender.upgrading || (waits && contender.is_multi_lock()) {
             blocker = Some(number);
         }
         entries.push((number, position, waits_for));
@@ -100,9 +106,10 @@ fn shown(entry: &QueueEntry<'_>) -> Shown {
     (entry.contender.number, entry.position, entry.waits_for.map(|other| other.number))
 }
 
-/// All of a queue, so many at a time, each page with nothing but the place where the one before ended.
+/// All pages of a queue. Each page knows only the key at which the previous one ended.
 fn by_pages(state: &State, name: &LockName, limit: usize) -> Vec<Shown> {
-    let (mut all, mut after) = (Vec::new(), None);
+    let mut all = Vec::new();
+    let mut after = None;
     loop {
         let before = after.map_or_else(Before::default, |key| {
             let (counted, left) = state.queue_through(name, key);
@@ -117,8 +124,10 @@ fn by_pages(state: &State, name: &LockName, limit: usize) -> Vec<Shown> {
 }
 
 #[test]
-fn pages_and_neighbours_say_what_a_walk_over_everybody_says() {
-    let (mut waiting, mut blocked, mut elsewhere) = (0, 0, 0);
+fn pages_and_neighbours_agree_with_a_full_walk() {
+    let mut waiting = 0;
+    let mut blocked = 0;
+    let mut elsewhere = 0;
     for seed in 0..60 {
         let mut world = World::new(seed);
         let mut grants = Vec::new();
@@ -161,11 +170,14 @@ fn pages_and_neighbours_say_what_a_walk_over_everybody_says() {
                 assert_eq!(state.waits_for(&name, number).map(|other| other.number), waits_for, "seed {seed}, #{number}");
                 waiting += usize::from(waits);
                 blocked += usize::from(contender.mode == Mode::Shared && waits_for.is_some());
-                elsewhere += usize::from(waits && contender.is_of_several());
+                elsewhere += usize::from(waits && contender.is_multi_lock());
             }
         }
     }
-    assert!(waiting > 500 && blocked > 100 && elsewhere > 50, "{waiting} waited, {blocked} readers, {elsewhere} of several");
+    assert!(
+        waiting > 500 && blocked > 100 && elsewhere > 50,
+        "{waiting} waited, {blocked} of them readers, {elsewhere} for several locks"
+    );
 }
 
 #[test]
@@ -190,17 +202,18 @@ fn a_cursor_stays_valid_when_its_entry_has_gone() {
 }
 
 #[test]
-fn a_reader_far_behind_a_writer_is_not_told_for_whom_it_waits_but_its_queue_tells() {
+fn a_reader_far_behind_a_writer_has_no_known_blocker_but_the_queue_shows_it() {
     let mut world = World::new(1);
     world.acquire(&[("a", Mode::Exclusive)], None, 0);
     for _ in 0..=READERS_PASSED_MAX + 1 {
         world.acquire(&[("a", Mode::Shared)], None, 0);
     }
-    let (state, name) = (&world.state, lock("a"));
+    let state = &world.state;
+    let name = lock("a");
     let queue = state.queue(&name);
-    let told: Vec<bool> = queue[1..].iter().map(|entry| state.waits_for(&name, entry.contender.number).is_some()).collect();
-    let near = told.iter().take_while(|told| **told).count();
-    assert_eq!((near, told.iter().filter(|told| **told).count()), (READERS_PASSED_MAX + 1, READERS_PASSED_MAX + 1));
+    let known: Vec<bool> = queue[1..].iter().map(|entry| state.waits_for(&name, entry.contender.number).is_some()).collect();
+    let near = known.iter().take_while(|known| **known).count();
+    assert_eq!((near, known.iter().filter(|known| **known).count()), (READERS_PASSED_MAX + 1, READERS_PASSED_MAX + 1));
     let writer = queue[0].contender.number;
     assert!(queue[1..].iter().all(|entry| entry.waits_for.is_some_and(|other| other.number == writer)));
 }

@@ -1,4 +1,4 @@
-//! A state with very many of everything, and the dearest form of each command in it.
+//! A state with very large numbers of everything, and the most expensive form of each command in it.
 
 use super::meter::Meter;
 use fairhold_state::{
@@ -58,21 +58,21 @@ const FORGETTABLE: usize = 20_000;
 
 pub(crate) struct Crowd {
     pub(crate) state: State,
-    /// What a step has cost while the crowd gathered.
+    /// The cost of a step while the state was filled.
     pub(crate) meter: Meter,
     made: u128,
     /// A session with very many locks.
     pub(crate) locks_of: (SessionId, SessionNumber),
     /// A session with very many ephemeral nodes.
     pub(crate) nodes_of: (SessionId, SessionNumber),
-    /// The exclusive holder before whom very many readers wait, and the shared holder among them.
+    /// An exclusive holder with very many waiting readers, and a shared holder among them.
     writer: GrantId,
-    /// A shared holder that waits to be the only one, before readers.
+    /// A shared holder that waits for its upgrade, ahead of readers.
     upgrading: GrantId,
-    /// Grants that cool, and such as may hold for a bounded time.
+    /// Grants that cool, and grants with a bounded hold.
     cooling: Vec<GrantNumber>,
     bounded: Vec<(GrantNumber, FencingToken)>,
-    /// The last of those who wait for the crowded lock.
+    /// The last waiter of the crowded lock.
     pub(crate) last: GrantId,
     leader: GrantId,
     anonymous: GrantId,
@@ -87,7 +87,7 @@ fn path(text: &str) -> Path {
 }
 
 impl Crowd {
-    /// Takes a while: it is made command by command.
+    /// Takes a while, because it is built command by command.
     pub(crate) fn new() -> Crowd {
         let nobody = (SessionId(0), SessionNumber(0));
         let mut crowd = Crowd {
@@ -271,7 +271,7 @@ impl Crowd {
         };
         self.fill_lines(3_900, "y");
         self.fill_lines(WAITERS_MAX - 10, "long");
-        // Something is left to do.
+        // Leaves some work pending.
         let (many, _) = self.open();
         for number in 0..2_000 {
             self.take(many, &format!("many/{number}"), Mode::Exclusive);
@@ -279,7 +279,7 @@ impl Crowd {
         self.apply(Command::CloseSession { session: many, at: AT });
     }
 
-    /// R holds X, P holds Y, Q holds Z; P waits for Z, Q for X; and very many with names wait for Y.
+    /// R holds X, P holds Y, Q holds Z; P waits for Z, Q for X; and very many named owners wait for Y.
     fn fill_lines(&mut self, waiters: usize, y: &str) {
         let (x, z) = (format!("x-{y}"), format!("z-{y}"));
         for (owner, name) in [("r", x.as_str()), ("p", y), ("q", z.as_str()), ("p", z.as_str()), ("q", x.as_str())] {
@@ -298,7 +298,7 @@ impl Crowd {
         acquire
     }
 
-    /// The dearest forms of each command.
+    /// The most expensive forms of each command.
     pub(crate) fn scenes(&mut self) -> Vec<(&'static str, Command)> {
         let mut scenes = self.locks_and_grants();
         scenes.extend(self.sessions_and_verdicts());
@@ -338,8 +338,8 @@ impl Crowd {
             (REFUSED, Command::Acquire(self.named("r-y", "y"))),
             (UNCHECKED, Command::Acquire(self.named("r-long", "long"))),
             ("10,000 readers wait behind it", Command::Release { grant: self.writer, session: None, at: AT }),
-            ("an id that nobody knows", Command::Release { grant: self.id(), session: Some(own), at: AT }),
-            ("the last of 10,000 who wait", Command::Withdraw { grant: self.last, attempt: 1, at: AT }),
+            ("an unknown id", Command::Release { grant: self.id(), session: Some(own), at: AT }),
+            ("the last of 10,000 waiters", Command::Withdraw { grant: self.last, attempt: 1, at: AT }),
             ("10,000 readers wait behind it", Command::Abandon { grant: self.writer, attempt: 1, at: AT }),
             ("10,000 readers wait behind it", Command::Downgrade { grant: self.writer, key: Some(key), at: AT }),
             ("it waits already", Command::Upgrade { grant: self.upgrading, if_busy: IfBusy::Queue, key: Some(key), at: AT }),
@@ -347,9 +347,9 @@ impl Crowd {
             ("another timeout", Command::SetGrantTimeout { grant: anonymous, timeout_ms: 20_000, key: Some(key), at: AT }),
             ("100,000 hold it", Command::Break(Break { key, lock: lock("pool"), token: None, by: by(), reason: by(), at: AT })),
             ("100,000 hold it", Command::Revoke(Revoke { key: Some(key), lock: lock("pool"), by: by(), reason: by(), at: AT })),
-            ("a limit that 9,999 who wait do not fit", Command::SetLock(set(key, "narrow", 4))),
-            ("a limit that lets 9,999 in", Command::SetLock(set(other, "narrow", 1_000_000))),
-            ("a limit below 100,000 who hold", Command::SetLock(set(third, "pool", 1))),
+            ("a limit that 9,999 waiters exceed", Command::SetLock(set(key, "narrow", 4))),
+            ("a limit that admits 9,999 waiters", Command::SetLock(set(other, "narrow", 1_000_000))),
+            ("a limit below 100,000 holders", Command::SetLock(set(third, "pool", 1))),
             (
                 "a leader",
                 Command::Proclaim(Proclaim {
@@ -378,15 +378,15 @@ impl Crowd {
             ("100,000 locks", Command::ExpireSession { session: locks.1, at: AT }),
             ("100,000 ephemeral nodes", Command::ExpireSession { session: nodes.1, at: AT }),
             ("100,000 locks", Command::EndSession { session: locks.1, by: by(), reason: by(), at: AT }),
-            ("1,000 that cool", Command::EndCooling { grants: self.cooling.clone(), at: AT }),
+            ("1,000 cooling grants", Command::EndCooling { grants: self.cooling.clone(), at: AT }),
             ("1,000 holds", Command::EndHolds { holds: self.bounded.clone(), at: AT }),
-            ("20,000 keys, of which 2,000 go", Command::Forget { through: Revision(u64::MAX) }),
+            ("20,000 keys, 2,000 of them forgotten", Command::Forget { through: Revision(u64::MAX) }),
             ("1,000 locks", Command::ForgetLocks { locks: idle }),
-            ("20,000 times of holding, of which 1,000 go", Command::ForgetHistory { through: Revision(u64::MAX) }),
+            ("20,000 past holds, 1,000 of them forgotten", Command::ForgetHistory { through: Revision(u64::MAX) }),
             ("1,000 TTL nodes", Command::Sweep { nodes: swept, at: AT }),
             ("a session of 2,000 locks has ended", Command::Continue { at: AT }),
             ("a key", Command::NoteKey { key: self.key(), at: AT }),
-            ("a node's", Command::NoteCapacity { node: 3, bytes: 1 }),
+            ("the capacity of a node", Command::NoteCapacity { node: 3, bytes: 1 }),
         ]
     }
 

@@ -1,6 +1,7 @@
-//! The rules of the machine once more, as plainly as can be: lists that are searched from end to end, and no index.
+//! A second implementation of the machine's rules, as plain as possible: lists that are searched from end to end, and
+//! no index.
 //!
-//! It shares no rule with the machine, only its words. Where the two differ, one of them is wrong.
+//! It shares no rule with the machine, only its vocabulary. If the two differ, one of them is wrong.
 
 #[path = "shown.rs"]
 pub(crate) mod shown;
@@ -21,7 +22,7 @@ use fairhold_types::{
 };
 use std::collections::BTreeMap;
 
-/// A mistake that a model can be told to make, to show that it would be found.
+/// A mistake that the model makes on request, to show that the comparison finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mistake {
     PriorityIgnored,
@@ -49,31 +50,31 @@ pub(crate) enum Mistake {
     HistoryHasWaiters,
     HistoryEndsWithCooling,
     DowngradeTakesAnotherToken,
-    DowngradeBesideOthers,
+    DowngradeNextToOthers,
     UpgradeKeepsTheToken,
     ReadersJoinAnUpgrade,
-    SeveralAreTakenOneByOne,
+    SeveralLocksAreGrantedOneByOne,
     PriorityPassesSeveral,
     PriorityNeverAges,
-    DeadlocksAreNotSeen,
+    DeadlocksAreNotFound,
     AnyReleaseEndsAllHolds,
     LoweredLimitEndsNobody,
     OwnersAreOneActor,
     AnUpgradeLeavesNoEntry,
     AnyCandidateProclaims,
-    VacancyIsNotTold,
+    VacancyIsNotReported,
     AnElectionMayBeALock,
     KeysOfChangesForgotten,
     ServerIdsAreForgotten,
     ReleaseForgetsTheSession,
-    AnyAttemptGivesUpAnUpgrade,
+    AnyAttemptEndsAnUpgrade,
     TheLongerBoundCounts,
     AnUpgradeKeepsItsBound,
     AContendersNameIsALock,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Stand {
+pub(crate) struct Entry {
     pub(crate) number: u64,
     pub(crate) id: GrantId,
     pub(crate) lock: LockName,
@@ -81,24 +82,24 @@ pub(crate) struct Stand {
     anonymous: bool,
     pub(crate) mode: Mode,
     pub(crate) upgrading: bool,
-    asked_limit: Option<u32>,
+    requested_limit: Option<u32>,
     pub(crate) permits: u32,
     pub(crate) priority: i32,
-    /// The priority by which it stands.
-    pub(crate) standing: i32,
+    /// The priority of its place in the queue.
+    pub(crate) effective_priority: i32,
     overtaken: u32,
-    /// All locks of its grant, with the modes that were asked for.
+    /// All locks of its grant, with the requested modes.
     pub(crate) together: Vec<Want>,
     owner: Owner,
     meta: Meta,
     pub(crate) attempt: u64,
     /// Further holds, with their attempts.
     pub(crate) more: Vec<(Acquire, u64)>,
-    /// The first hold was given back.
-    first_over: bool,
+    /// Whether the first hold was released.
+    first_released: bool,
     upgrade_attempt: u64,
     upgrade_key: Option<GrantId>,
-    /// The keys of what changed it, and the newest that was dropped.
+    /// The keys of its changes, and the newest key that was dropped.
     changes: Vec<(GrantId, [u8; 16])>,
     changes_floor: Option<GrantId>,
     max_hold: Option<u64>,
@@ -109,26 +110,26 @@ pub(crate) struct Stand {
     /// When it was granted; until then, when it queued.
     since: WallMillis,
     queued: WallMillis,
-    /// Since when it has another mode than the one in which it was granted.
+    /// Since when its mode differs from the one in which it was granted.
     mode_since: Option<Moment>,
     /// The last request to give it up.
     revoked: Option<Revocation>,
     /// Its node.
     path: Path,
-    /// What it proclaims, where it is a candidate; how often it did, and the last revision at which it did.
+    /// What it proclaims, if it is a candidate; how often it did, and the last revision at which it did.
     value: Option<Vec<u8>>,
     version: i32,
     proclaimed: u64,
 }
 
-impl Stand {
+impl Entry {
     fn ended(&self, reason: EndReason) -> Event {
         let (lock, grant, session) = (self.lock.clone(), GrantNumber(self.number), SessionNumber(self.session));
         Event::Ended { lock, grant, session, reason }
     }
 
     pub(crate) fn ids(&self) -> Vec<GrantId> {
-        let first = (!self.first_over).then_some(self.id);
+        let first = (!self.first_released).then_some(self.id);
         first.into_iter().chain(self.more.iter().map(|(acquire, _)| acquire.grant)).collect()
     }
 
@@ -159,18 +160,18 @@ struct Lock {
     /// When an administrator set the limit.
     limited: Option<u64>,
     kept: bool,
-    /// Whether it is an election, once somebody stood in it.
+    /// Whether it is an election; set by its first contender.
     election: Option<bool>,
     last_token: Option<u64>,
     /// How many children its node ever had.
     creates: u64,
-    /// The last revision at which somebody or a lower lock came or went.
+    /// The last revision at which a contender or a lower lock came or went.
     since: u64,
 }
 
-/// A time of holding that is over.
+/// A finished hold.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Holding {
+pub(crate) struct PastHold {
     pub(crate) lock: LockName,
     pub(crate) number: u64,
     pub(crate) session: u64,
@@ -204,16 +205,16 @@ pub(crate) struct Naive {
     cluster: Option<ClusterId>,
     capacities: BTreeMap<NodeId, u64>,
     sessions: Vec<Session>,
-    pub(crate) stands: Vec<Stand>,
+    pub(crate) entries: Vec<Entry>,
     locks: Vec<Lock>,
-    /// Locks in which somebody ever stood, or which an administrator set.
+    /// Locks that ever had a contender, or that an administrator set.
     used: Vec<LockName>,
     /// The grants that end in this step.
-    held_back: Vec<u64>,
-    /// Nobody is let on before the end of this step.
-    holds_still: bool,
+    ending: Vec<u64>,
+    /// No waiter is granted before the end of this step.
+    grants_paused: bool,
     past: Vec<(GrantId, u64, Past)>,
-    pub(crate) history: Vec<Holding>,
+    pub(crate) history: Vec<PastHold>,
     numbers: BTreeMap<LockName, Statistics>,
     totals: Statistics,
     pub(crate) tree: NaiveTree,
@@ -242,7 +243,7 @@ impl Naive {
         Naive { mistake, tree, ..Naive::default() }
     }
 
-    fn errs(&self, mistake: Mistake) -> bool {
+    fn makes(&self, mistake: Mistake) -> bool {
         self.mistake == Some(mistake)
     }
 
@@ -250,7 +251,7 @@ impl Naive {
         self.revision + 1
     }
 
-    /// The answer, and the facts about sessions and grants, in no order that matters.
+    /// The answer, and the facts about sessions and grants in any order.
     pub(crate) fn apply(&mut self, command: &Command) -> (Result<Outcome>, Vec<Event>) {
         self.facts.clear();
         self.tree.begin();
@@ -302,7 +303,7 @@ impl Naive {
                 self.together(|naive| holds.iter().for_each(|(grant, token)| drop(naive.end_bounded(grant.0, token.0))));
                 Ok(self.judged(holds.len()))
             }
-            // It has no work that is too much for one command.
+            // The model never splits work into pieces.
             Command::Continue { at: _ } => Ok(Outcome::Nothing),
             Command::NoteKey { key, at: _ } => self.once(key, |_| ()),
             // The model does not count bytes. The comparison with the machine handles refusals for lack of room.
@@ -318,14 +319,15 @@ impl Naive {
         Outcome::Judged { objects: objects as u64 }
     }
 
-    /// Whether a key was used for something else than an acquire: a session, a change of a live grant, or what is remembered.
+    /// Whether a key was used for something other than an acquire: a session, a change of a live grant, or a remembered
+    /// write.
     fn is_used(&self, key: &GrantId) -> bool {
         let changes =
-            self.stands.iter().filter(|stand| !stand.cooling).any(|stand| stand.changes.iter().any(|(known, _)| known == key));
+            self.entries.iter().filter(|entry| !entry.cooling).any(|entry| entry.changes.iter().any(|(known, _)| known == key));
         self.live(key).is_some() || self.is_session_key(key) || changes || self.past_of(key).is_some()
     }
 
-    /// Does what has a key once; again it does nothing.
+    /// Executes a keyed command once; a repeated one does nothing.
     fn once(&mut self, key: &WriteKey, work: impl FnOnce(&mut Naive)) -> Result<Outcome> {
         match self.past_of(&key.key) {
             Some(Past::Write(fingerprint, _)) if fingerprint == key.fingerprint => return Ok(Outcome::Nothing),
@@ -339,17 +341,17 @@ impl Naive {
     }
 
     /// Whether that request changed the grant before.
-    fn changed_before(&self, stand: &Stand, key: Option<&WriteKey>) -> Result<bool> {
+    fn changed_before(&self, entry: &Entry, key: Option<&WriteKey>) -> Result<bool> {
         let Some(key) = key else { return Ok(false) };
-        if self.errs(Mistake::KeysOfChangesForgotten) {
+        if self.makes(Mistake::KeysOfChangesForgotten) {
             return Ok(false);
         }
-        match stand.changes.iter().find(|(known, _)| *known == key.key) {
+        match entry.changes.iter().find(|(known, _)| *known == key.key) {
             Some((_, fingerprint)) if *fingerprint == key.fingerprint => Ok(true),
             Some(_) => other_request(),
             None if self.was_written(key) => Ok(true),
             None if self.is_used(&key.key) => other_request(),
-            None if Some(key.key) <= stand.changes_floor => Err(Rejection::Forgotten),
+            None if Some(key.key) <= entry.changes_floor => Err(Rejection::Forgotten),
             None => Ok(false),
         }
     }
@@ -358,16 +360,17 @@ impl Naive {
         self.past.iter().any(|(id, _, past)| *id == key.key && matches!(past, Past::Write(of, _) if *of == key.fingerprint))
     }
 
-    /// Remembers that a request has changed a grant; says whether there was a key.
+    /// Remembers that a request has changed a grant; returns whether it had a key.
     fn remember_change(&mut self, number: u64, key: Option<&WriteKey>) -> bool {
         let Some(key) = key else { return false };
         let now = self.now();
-        if let Some(stand) = self.stands.iter_mut().find(|stand| stand.number == number && stand.lock == stand.together[0].lock) {
-            stand.changes.push((key.key, key.fingerprint));
-            stand.changes.sort_unstable();
-            if stand.changes.len() > limits::GRANT_KEYS_MAX {
-                let (oldest, fingerprint) = stand.changes.remove(0);
-                stand.changes_floor = stand.changes_floor.max(Some(oldest));
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.number == number && entry.lock == entry.together[0].lock)
+        {
+            entry.changes.push((key.key, key.fingerprint));
+            entry.changes.sort_unstable();
+            if entry.changes.len() > limits::GRANT_KEYS_MAX {
+                let (oldest, fingerprint) = entry.changes.remove(0);
+                entry.changes_floor = entry.changes_floor.max(Some(oldest));
                 let outcome = Outcome::Written { succeeded: true, results: Vec::new(), at: Revision(now) };
                 self.past.push((oldest, now, Past::Write(fingerprint, outcome)));
             }
@@ -376,10 +379,10 @@ impl Naive {
         true
     }
 
-    /// The keys that changed a grant are remembered with it when it is over.
-    fn bury_changes(&mut self, stand: &Stand) {
+    /// Keeps the keys that changed a grant after the grant has ended.
+    fn keep_change_keys(&mut self, entry: &Entry) {
         let at = self.now();
-        for (key, fingerprint) in &stand.changes {
+        for (key, fingerprint) in &entry.changes {
             let outcome = Outcome::Written { succeeded: true, results: Vec::new(), at: Revision(at) };
             self.past.push((*key, at, Past::Write(*fingerprint, outcome)));
         }
@@ -455,9 +458,9 @@ impl Naive {
         let number = session.number;
         self.end_nodes(number);
         self.facts.push(Event::SessionClosed { session: SessionNumber(number) });
-        let (mine, others) = self.stands.iter().cloned().partition(|stand| stand.session == number && !stand.cooling);
-        self.stands = others;
-        self.bury(number, mine, None);
+        let (mine, others) = self.entries.iter().cloned().partition(|entry| entry.session == number && !entry.cooling);
+        self.entries = others;
+        self.end_whole_session(number, mine, None);
         Ok(self.done())
     }
 
@@ -468,57 +471,57 @@ impl Naive {
         self.facts.push(Event::SessionExpired { session: SessionNumber(number) });
         self.end_nodes(number);
         let mut cooled = Vec::new();
-        let cools = !self.errs(Mistake::NothingCools);
-        for stand in self.stands.iter_mut().filter(|stand| stand.session == number && !stand.cooling) {
-            if cools && stand.granted.is_some() && stand.delay > 0 {
-                stand.cooling = true;
-                stand.upgrading = false;
-                cooled.push(stand.clone());
+        let cools = !self.makes(Mistake::NothingCools);
+        for entry in self.entries.iter_mut().filter(|entry| entry.session == number && !entry.cooling) {
+            if cools && entry.granted.is_some() && entry.delay > 0 {
+                entry.cooling = true;
+                entry.upgrading = false;
+                cooled.push(entry.clone());
             }
         }
-        for stand in cooled {
-            if !self.errs(Mistake::HistoryEndsWithCooling) {
-                self.write_down(&stand, EndReason::Expired);
+        for entry in cooled {
+            if !self.makes(Mistake::HistoryEndsWithCooling) {
+                self.record_hold(&entry, EndReason::Expired);
             }
-            let (lock, grant, session) = (stand.lock.clone(), GrantNumber(stand.number), SessionNumber(number));
+            let (lock, grant, session) = (entry.lock.clone(), GrantNumber(entry.number), SessionNumber(number));
             self.facts.push(Event::Ended { lock: lock.clone(), grant, session, reason: EndReason::Expired });
-            self.facts.push(Event::Cooling { lock, grant, delay_ms: stand.delay });
-            for id in stand.ids() {
+            self.facts.push(Event::Cooling { lock, grant, delay_ms: entry.delay });
+            for id in entry.ids() {
                 self.remember(id, Past::Grant(EndReason::Expired));
             }
-            self.bury_changes(&stand);
+            self.keep_change_keys(&entry);
         }
-        let (mine, others) = self.stands.iter().cloned().partition(|stand| stand.session == number && !stand.cooling);
-        self.stands = others;
-        let reason = if self.errs(Mistake::ExpiryIsRelease) { EndReason::Released } else { EndReason::Expired };
-        self.bury(number, mine, Some(reason));
+        let (mine, others) = self.entries.iter().cloned().partition(|entry| entry.session == number && !entry.cooling);
+        self.entries = others;
+        let reason = if self.makes(Mistake::ExpiryIsRelease) { EndReason::Released } else { EndReason::Expired };
+        self.end_whole_session(number, mine, Some(reason));
         self.done()
     }
 
     fn end_nodes(&mut self, session: u64) {
-        if !self.errs(Mistake::EphemeralsStay) {
+        if !self.makes(Mistake::EphemeralsStay) {
             self.tree.end_session(session, self.now());
         }
     }
 
-    /// Ends a session and all that it had left, then lets others on.
-    fn bury(&mut self, number: u64, mine: Vec<Stand>, reason: Option<EndReason>) {
-        for stand in &mine {
-            let as_it_stood = if stand.granted.is_some() { EndReason::Released } else { EndReason::Withdrawn };
+    /// Ends a session and everything that it still owns, then grants waiters.
+    fn end_whole_session(&mut self, number: u64, mine: Vec<Entry>, reason: Option<EndReason>) {
+        for entry in &mine {
+            let as_it_stood = if entry.granted.is_some() { EndReason::Released } else { EndReason::Withdrawn };
             let reason = reason.unwrap_or(as_it_stood);
-            self.write_down(stand, reason);
-            self.facts.push(stand.ended(reason));
-            for id in stand.ids() {
+            self.record_hold(entry, reason);
+            self.facts.push(entry.ended(reason));
+            for id in entry.ids() {
                 self.remember(id, Past::Grant(reason));
             }
-            self.bury_changes(stand);
-            self.touch(&stand.lock);
+            self.keep_change_keys(entry);
+            self.touch(&entry.lock);
         }
         self.drop_session(number);
         self.settle();
     }
 
-    /// An id is remembered once, also that of a grant that ended in several locks.
+    /// Remembers an id once, even that of a grant that ended in several locks.
     fn remember(&mut self, id: GrantId, past: Past) {
         self.past.retain(|(known, _, _)| *known != id);
         self.past.push((id, self.now(), past));
@@ -531,15 +534,15 @@ impl Naive {
     }
 
     fn retime(&mut self, id: &GrantId, timeout: u64, key: Option<&WriteKey>) -> Result<Outcome> {
-        let stand = self.live_or_ended(id)?.clone();
-        let number = stand.session;
-        if !stand.anonymous {
+        let entry = self.live_or_ended(id)?.clone();
+        let number = entry.session;
+        if !entry.anonymous {
             return Err(Rejection::SessionOwned { session: SessionNumber(number) });
         }
-        if self.changed_before(&stand, key)? {
+        if self.changed_before(&entry, key)? {
             return Ok(Outcome::Nothing);
         }
-        self.remember_change(stand.number, key);
+        self.remember_change(entry.number, key);
         for session in self.sessions.iter_mut().filter(|session| session.number == number && session.timeout != timeout) {
             session.timeout = timeout;
             self.changed = true;
@@ -555,13 +558,13 @@ impl Naive {
             return Some(1);
         }
         let set = self.locks.iter().find(|known| known.name == *lock)?.limit;
-        let idle = !self.stands.iter().any(|stand| stand.lock == *lock);
-        if idle && self.errs(Mistake::LimitForgottenWhenIdle) { None } else { set }
+        let idle = !self.entries.iter().any(|entry| entry.lock == *lock);
+        if idle && self.makes(Mistake::LimitForgottenWhenIdle) { None } else { set }
     }
 
-    /// Whether its holders are those that the rules let in: nobody is un-held by a lowered limit, and nobody joins those
-    /// who are over it.
-    pub(crate) fn holds_well(&self, lock: &LockName, limit: u32) -> bool {
+    /// Whether the rules admit its holders: a lowered limit ends no holder, and no contender joins holders that exceed
+    /// the limit.
+    pub(crate) fn holders_are_legal(&self, lock: &LockName, limit: u32) -> bool {
         let holders = self.holders(lock);
         let limited = self.locks.iter().find(|known| known.name == *lock).and_then(|known| known.limited);
         let mixed = holders.iter().any(|one| holders.iter().any(|other| one.mode != other.mode));
@@ -570,55 +573,56 @@ impl Naive {
         if mixed || late_reader {
             return false;
         }
-        // One that has more permits than the limit allows now may share, and be the only one again.
+        // A grant with more permits than the new limit may become shared, and then exclusive again.
         Naive::legal(&holders, limit) || from_before || holders.len() == 1
     }
 
-    pub(crate) fn holders(&self, lock: &LockName) -> Vec<&Stand> {
-        self.stands.iter().filter(|stand| stand.lock == *lock && stand.granted.is_some()).collect()
+    pub(crate) fn holders(&self, lock: &LockName) -> Vec<&Entry> {
+        self.entries.iter().filter(|entry| entry.lock == *lock && entry.granted.is_some()).collect()
     }
 
     /// The waiters, the next one first.
-    pub(crate) fn waiting(&self, lock: &LockName) -> Vec<&Stand> {
-        let mut waiting: Vec<&Stand> =
-            self.stands.iter().filter(|stand| stand.lock == *lock && stand.granted.is_none()).collect();
-        if !self.errs(Mistake::PriorityIgnored) {
-            // Stable: among equals those who came first stay first.
-            waiting.sort_by_key(|stand| -i64::from(stand.standing));
+    pub(crate) fn waiting(&self, lock: &LockName) -> Vec<&Entry> {
+        let mut waiting: Vec<&Entry> =
+            self.entries.iter().filter(|entry| entry.lock == *lock && entry.granted.is_none()).collect();
+        if !self.makes(Mistake::PriorityIgnored) {
+            // Stable: equals stay in the order of arrival.
+            waiting.sort_by_key(|entry| -i64::from(entry.effective_priority));
         }
         waiting
     }
 
-    /// Whether a set of holders is one that a lock may have.
-    pub(crate) fn legal(holders: &[&Stand], limit: u32) -> bool {
-        if holders.iter().any(|stand| stand.mode == Mode::Shared) {
-            return holders.iter().all(|stand| stand.mode == Mode::Shared);
+    /// Whether a lock may have this set of holders.
+    pub(crate) fn legal(holders: &[&Entry], limit: u32) -> bool {
+        if holders.iter().any(|entry| entry.mode == Mode::Shared) {
+            return holders.iter().all(|entry| entry.mode == Mode::Shared);
         }
-        holders.iter().map(|stand| u64::from(stand.permits)).sum::<u64>() <= u64::from(limit)
+        holders.iter().map(|entry| u64::from(entry.permits)).sum::<u64>() <= u64::from(limit)
     }
 
     fn next_grantable(&self, lock: &LockName) -> Option<u64> {
         let limit = self.limit(lock).unwrap_or(1);
-        let closed = !self.errs(Mistake::ReadersJoinAnUpgrade) && self.holders(lock).iter().any(|holder| holder.upgrading);
-        let fits = |stand: &Stand| !closed && Naive::legal(&[self.holders(lock), vec![stand]].concat(), limit);
+        let closed = !self.makes(Mistake::ReadersJoinAnUpgrade) && self.holders(lock).iter().any(|holder| holder.upgrading);
+        let fits = |entry: &Entry| !closed && Naive::legal(&[self.holders(lock), vec![entry]].concat(), limit);
         let waiting = self.waiting(lock);
-        let passes = |stand: &Stand| {
-            let reader = self.errs(Mistake::ReadersPassWriters) && stand.mode == Mode::Shared;
-            reader || (self.errs(Mistake::SmallPassesLarge) && limit > 1)
+        let passes = |entry: &Entry| {
+            let reader = self.makes(Mistake::ReadersPassWriters) && entry.mode == Mode::Shared;
+            reader || (self.makes(Mistake::SmallPassesLarge) && limit > 1)
         };
         let (first, rest) = waiting.split_first()?;
-        if self.held_back.contains(&first.number) {
+        if self.ending.contains(&first.number) {
             return None;
         }
-        let together = |stand: &Stand| {
-            let others = stand.together.iter().filter(|want| want.lock != *lock);
-            self.errs(Mistake::SeveralAreTakenOneByOne) || others.clone().all(|want| self.is_first(stand.number, &want.lock))
+        let together = |entry: &Entry| {
+            let others = entry.together.iter().filter(|want| want.lock != *lock);
+            self.makes(Mistake::SeveralLocksAreGrantedOneByOne)
+                || others.clone().all(|want| self.is_first(entry.number, &want.lock))
         };
-        let mut next = std::iter::once(first).chain(rest.iter().filter(|stand| passes(stand)));
-        next.find(|stand| fits(stand) && together(stand)).map(|stand| stand.number)
+        let mut next = std::iter::once(first).chain(rest.iter().filter(|entry| passes(entry)));
+        next.find(|entry| fits(entry) && together(entry)).map(|entry| entry.number)
     }
 
-    /// Whether it waits as the first there, and has room.
+    /// Whether it waits first in its queue, and fits.
     fn is_first(&self, number: u64, lock: &LockName) -> bool {
         let limit = self.limit(lock).unwrap_or(1);
         let closed = self.holders(lock).iter().any(|holder| holder.upgrading);
@@ -628,17 +632,17 @@ impl Naive {
         })
     }
 
-    /// Ends several at once: nobody is let on in between.
+    /// Ends several at once: no waiter is granted in between.
     fn together(&mut self, work: impl FnOnce(&mut Naive)) {
-        self.holds_still = true;
+        self.grants_paused = true;
         work(self);
-        self.holds_still = false;
+        self.grants_paused = false;
         self.settle();
     }
 
-    /// Lets on all whose turn has come, in all locks, for what goes on in one may let others on elsewhere.
+    /// Grants every waiter whose turn has come, in all locks, because a grant in one lock may free waiters in others.
     fn settle(&mut self) {
-        while !self.holds_still {
+        while !self.grants_paused {
             let before = self.facts.len();
             for lock in self.locks.iter().map(|lock| lock.name.clone()).collect::<Vec<_>>() {
                 self.settle_one(&lock);
@@ -651,56 +655,56 @@ impl Naive {
 
     fn settle_one(&mut self, lock: &LockName) {
         let alone = match self.holders(lock).as_slice() {
-            [only] if only.upgrading => Some(Stand::clone(only)),
+            [only] if only.upgrading => Some(Entry::clone(only)),
             _ => None,
         };
         if let Some(shared) = alone {
             let (number, now, at) = (shared.number, self.now(), self.at);
-            if !self.errs(Mistake::AnUpgradeLeavesNoEntry) {
-                self.write_down_as(&shared, HoldingEnd::Upgraded);
+            if !self.makes(Mistake::AnUpgradeLeavesNoEntry) {
+                self.record_hold_as(&shared, HoldingEnd::Upgraded);
             }
-            let keeps_bound = self.errs(Mistake::AnUpgradeKeepsItsBound);
+            let keeps_bound = self.makes(Mistake::AnUpgradeKeepsItsBound);
             let bound = if keeps_bound { shared.bound } else { self.bound(number) };
-            let keeps = self.errs(Mistake::UpgradeKeepsTheToken);
-            for stand in self.stands.iter_mut().filter(|stand| stand.number == number && stand.lock == *lock) {
-                stand.upgrading = false;
-                stand.mode = Mode::Exclusive;
-                stand.granted = if keeps { stand.granted } else { Some(now) };
-                (stand.since, stand.mode_since) = (at, None);
-                stand.bound = bound;
+            let keeps = self.makes(Mistake::UpgradeKeepsTheToken);
+            for entry in self.entries.iter_mut().filter(|entry| entry.number == number && entry.lock == *lock) {
+                entry.upgrading = false;
+                entry.mode = Mode::Exclusive;
+                entry.granted = if keeps { entry.granted } else { Some(now) };
+                (entry.since, entry.mode_since) = (at, None);
+                entry.bound = bound;
             }
             self.note_token(lock, now);
             self.facts.push(Event::Granted { lock: lock.clone(), grant: GrantNumber(number), token: FencingToken(now) });
         }
         while let Some(number) = self.next_grantable(lock) {
             let (now, at) = (self.now(), self.at);
-            let token = if self.errs(Mistake::TokenIsTheQueueRevision) { number } else { now };
+            let token = if self.makes(Mistake::TokenIsTheQueueRevision) { number } else { now };
             let bound = self.bound(number);
-            let one_by_one = self.errs(Mistake::SeveralAreTakenOneByOne);
-            for stand in self.stands.iter_mut().filter(|stand| stand.number == number) {
-                if one_by_one && stand.lock != *lock {
+            let one_by_one = self.makes(Mistake::SeveralLocksAreGrantedOneByOne);
+            for entry in self.entries.iter_mut().filter(|entry| entry.number == number) {
+                if one_by_one && entry.lock != *lock {
                     continue;
                 }
-                stand.granted = Some(token);
-                stand.since = at;
-                stand.bound = bound;
-                let (lock, grant) = (stand.lock.clone(), GrantNumber(number));
+                entry.granted = Some(token);
+                entry.since = at;
+                entry.bound = bound;
+                let (lock, grant) = (entry.lock.clone(), GrantNumber(number));
                 self.facts.push(Event::Granted { lock, grant, token: FencingToken(token) });
             }
-            for stand in self.stands.clone().iter().filter(|stand| stand.number == number && stand.granted == Some(token)) {
-                self.note_token(&stand.lock, token);
-                self.count_granted(stand);
+            for entry in self.entries.clone().iter().filter(|entry| entry.number == number && entry.granted == Some(token)) {
+                self.note_token(&entry.lock, token);
+                self.count_granted(entry);
             }
-            self.tell_leader(lock);
+            self.emit_leader(lock);
         }
     }
 
-    /// The least of what its request and its locks allow.
+    /// The shortest bound of its request and its locks.
     fn bound(&self, number: u64) -> Option<u64> {
-        let stands = self.stands.iter().filter(|stand| stand.number == number);
+        let entries = self.entries.iter().filter(|entry| entry.number == number);
         let of_lock = |name: &LockName| self.locks.iter().find(|lock| lock.name == *name).and_then(|lock| lock.max_hold);
-        let bounds = stands.flat_map(|stand| [of_lock(&stand.lock), stand.max_hold]).flatten();
-        if self.errs(Mistake::TheLongerBoundCounts) { bounds.max() } else { bounds.min() }
+        let bounds = entries.flat_map(|entry| [of_lock(&entry.lock), entry.max_hold]).flatten();
+        if self.makes(Mistake::TheLongerBoundCounts) { bounds.max() } else { bounds.min() }
     }
 
     fn touch(&mut self, name: &LockName) {
@@ -711,7 +715,7 @@ impl Naive {
     }
 
     /// The lock one level up, and so on to the first level.
-    fn uppers(name: &LockName) -> Vec<LockName> {
+    fn upper_locks(name: &LockName) -> Vec<LockName> {
         let mut names = Vec::new();
         let mut text = name.as_str();
         while let Some((upper, _)) = text.rsplit_once('/') {
@@ -722,9 +726,9 @@ impl Naive {
     }
 
     fn make_lock(&mut self, name: &LockName, limit: Option<u32>) {
-        let mut missing: Vec<LockName> = std::iter::once(name.clone()).chain(Naive::uppers(name)).collect();
+        let mut missing: Vec<LockName> = std::iter::once(name.clone()).chain(Naive::upper_locks(name)).collect();
         missing.retain(|level| !self.locks.iter().any(|lock| lock.name == *level));
-        if let Some(upper) = missing.last().and_then(|highest| Naive::uppers(highest).first().cloned()) {
+        if let Some(upper) = missing.last().and_then(|highest| Naive::upper_locks(highest).first().cloned()) {
             self.touch(&upper);
         }
         let new = missing.clone();
@@ -741,7 +745,7 @@ impl Naive {
             creates: 0,
             since,
         }));
-        for upper in new.iter().filter_map(|name| Naive::uppers(name).first().cloned()) {
+        for upper in new.iter().filter_map(|name| Naive::upper_locks(name).first().cloned()) {
             self.count_child(&upper);
         }
         for lock in self.locks.iter_mut().filter(|lock| lock.name == *name) {
@@ -750,10 +754,10 @@ impl Naive {
         }
     }
 
-    /// Locks in which nobody stands and below which there is none, with the revision since when.
+    /// Locks without contenders and without lower locks, and since which revision.
     pub(crate) fn idle(&self) -> Vec<(LockName, Revision)> {
-        let lower = |name: &LockName| self.locks.iter().any(|other| Naive::uppers(&other.name).contains(name));
-        let stood_in = |name: &LockName| self.stands.iter().any(|stand| stand.lock == *name);
+        let lower = |name: &LockName| self.locks.iter().any(|other| Naive::upper_locks(&other.name).contains(name));
+        let stood_in = |name: &LockName| self.entries.iter().any(|entry| entry.lock == *name);
         let idle = self.locks.iter().filter(|lock| !lock.kept && !lower(&lock.name) && !stood_in(&lock.name));
         let mut idle: Vec<_> = idle.map(|lock| (lock.name.clone(), Revision(lock.since))).collect();
         idle.sort();
@@ -766,7 +770,7 @@ impl Naive {
         }
         self.locks.retain(|lock| lock.name != *name);
         self.used.retain(|lock| lock != name);
-        if let Some(upper) = Naive::uppers(name).first() {
+        if let Some(upper) = Naive::upper_locks(name).first() {
             self.touch(upper);
         }
         self.facts.push(Event::LockForgotten { lock: name.clone() });
@@ -775,8 +779,8 @@ impl Naive {
 
     // Grants
 
-    fn live(&self, id: &GrantId) -> Option<&Stand> {
-        self.stands.iter().find(|stand| stand.ids().contains(id) && !stand.cooling)
+    fn live(&self, id: &GrantId) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.ids().contains(id) && !entry.cooling)
     }
 
     fn past_of(&self, id: &GrantId) -> Option<Past> {
@@ -785,7 +789,7 @@ impl Naive {
         of_sessions.chain(self.past.iter().filter(|(past, _, _)| past == id).map(|(_, _, what)| what.clone())).next()
     }
 
-    /// What is known of an id: for comparison with what the machine says.
+    /// Why a grant ended, for comparison with the machine.
     pub(crate) fn ended(&self, id: &GrantId) -> Option<EndReason> {
         match self.past_of(id)? {
             Past::Grant(reason) => Some(reason),
@@ -794,9 +798,9 @@ impl Naive {
         }
     }
 
-    fn live_or_ended(&self, id: &GrantId) -> Result<&Stand> {
+    fn live_or_ended(&self, id: &GrantId) -> Result<&Entry> {
         match (self.live(id), self.ended(id)) {
-            (Some(stand), _) => Ok(stand),
+            (Some(entry), _) => Ok(entry),
             (None, Some(reason)) => Err(Rejection::GrantEnded { reason, note: self.note(id) }),
             (None, None) => Err(Rejection::NoGrant),
         }
@@ -806,10 +810,10 @@ impl Naive {
         self.sessions.iter().any(|session| session.key == Some(*id))
     }
 
-    fn told(stand: &Stand, id: &GrantId) -> Outcome {
-        let (number, session) = (GrantNumber(stand.number), SessionNumber(stand.session));
-        let attempt = stand.attempt_of(id);
-        match stand.granted {
+    fn outcome_of(entry: &Entry, id: &GrantId) -> Outcome {
+        let (number, session) = (GrantNumber(entry.number), SessionNumber(entry.session));
+        let attempt = entry.attempt_of(id);
+        match entry.granted {
             Some(token) => Outcome::Held(HeldGrant { number, token: FencingToken(token), session, attempt }),
             None => Outcome::Queued(Queued { number, session, attempt }),
         }
@@ -831,8 +835,8 @@ impl Naive {
 
     fn acquire(&mut self, acquire: &Acquire) -> Result<Outcome> {
         Naive::refuse_unsupported(acquire)?;
-        if let Some(stand) = self.live(&acquire.grant) {
-            return self.attach(stand.clone(), acquire);
+        if let Some(entry) = self.live(&acquire.grant) {
+            return self.attach(entry.clone(), acquire);
         }
         match self.past_of(&acquire.grant) {
             Some(Past::Grant(reason)) => return Err(Rejection::GrantEnded { reason, note: self.note(&acquire.grant) }),
@@ -843,15 +847,15 @@ impl Naive {
         }
         let other_use =
             acquire.wants.iter().find_map(|want| self.is_election(&want.lock).filter(|it| *it != acquire.value.is_some()));
-        if let Some(election) = other_use.filter(|_| !self.errs(Mistake::AnElectionMayBeALock)) {
+        if let Some(election) = other_use.filter(|_| !self.makes(Mistake::AnElectionMayBeALock)) {
             return Err(Rejection::OtherUse { election });
         }
         let session = match &acquire.claimant {
             Claimant::Anonymous { .. } => None,
             Claimant::Session(id) => {
                 let session = self.sessions.iter().find(|session| session.id == Some(*id)).ok_or(Rejection::NoSession)?;
-                let given = acquire.id_given || self.errs(Mistake::ServerIdsAreForgotten);
-                if given && session.floor.is_some_and(|floor| acquire.grant <= floor) && !self.errs(Mistake::NoFloor) {
+                let given = acquire.id_given || self.makes(Mistake::ServerIdsAreForgotten);
+                if given && session.floor.is_some_and(|floor| acquire.grant <= floor) && !self.makes(Mistake::NoFloor) {
                     return Err(Rejection::Forgotten);
                 }
                 Some(session.number)
@@ -883,19 +887,20 @@ impl Naive {
         }
         let actor = session.filter(|_| acquire.owner.given).map(|session| self.named(session, &acquire.owner.text));
         let placed_before = |want: &Want| {
-            let standing = self.standing(&want.lock, acquire.priority);
-            self.waiting(&want.lock).iter().any(|stand| stand.standing < standing)
+            let effective_priority = self.effective_priority(&want.lock, acquire.priority);
+            self.waiting(&want.lock).iter().any(|entry| entry.effective_priority < effective_priority)
         };
-        // Nobody waits for an actor without a grant, except those that its request is placed before.
+        // No contender waits for an actor without a grant, except those that the new request overtakes.
         let passes = acquire.wants.iter().any(placed_before);
-        let has_others = |actor: &(u64, String)| self.stands.iter().any(|stand| !stand.cooling && self.actor(stand) == *actor);
+        let has_others = |actor: &(u64, String)| self.entries.iter().any(|entry| !entry.cooling && self.actor(entry) == *actor);
         let actor = actor.filter(|actor| passes || has_others(actor));
-        // What is free and what nobody waits for makes nobody wait.
+        // A free lock without waiters blocks no request.
         let is_free = busy.is_none() && acquire.wants.iter().all(|want| self.waiting(&want.lock).is_empty());
         let actor = actor.filter(|_| !is_free);
         let outcome = self.join(acquire, session);
         if acquire.if_busy == IfBusy::Refuse && matches!(outcome, Outcome::Queued(_)) {
-            // Without a mistake somebody stands in the way. With one, this answer is found to be wrong.
+            // Without a mistake there is always a contender in the way. With one, the comparison finds this wrong
+            // answer.
             return Err(busy.unwrap_or(Rejection::NotLeader));
         }
         if actor.is_some_and(|actor| self.is_stuck(&actor)) {
@@ -907,40 +912,41 @@ impl Naive {
     // Deadlocks
 
     fn named(&self, session: u64, owner: &str) -> (u64, String) {
-        (session, if self.errs(Mistake::OwnersAreOneActor) { String::new() } else { owner.to_owned() })
+        (session, if self.makes(Mistake::OwnersAreOneActor) { String::new() } else { owner.to_owned() })
     }
 
-    /// A named session's owner; else the grant by itself, under a name that no owner has.
-    fn actor(&self, stand: &Stand) -> (u64, String) {
-        if stand.owner.given && !stand.anonymous {
-            self.named(stand.session, &stand.owner.text)
+    /// A named session's owner; otherwise the grant itself, under a name that no owner has.
+    fn actor(&self, entry: &Entry) -> (u64, String) {
+        if entry.owner.given && !entry.anonymous {
+            self.named(entry.session, &entry.owner.text)
         } else {
-            (stand.number, "\u{0}alone".to_owned())
+            (entry.number, "\u{0}alone".to_owned())
         }
     }
 
-    /// What is left when all who wait for nothing have run and given back all that they hold, again and again.
+    /// The state after every actor that waits for nothing has run and released everything, repeatedly.
     fn let_all_run(&self) -> Naive {
         let mut world = self.clone();
-        world.stands.retain(|stand| !stand.cooling);
+        world.entries.retain(|entry| !entry.cooling);
         loop {
-            let before = world.stands.len();
+            let before = world.entries.len();
             world.settle();
-            let waits = |stand: &&Stand| stand.granted.is_none() || stand.upgrading;
-            let blocked: Vec<_> = world.stands.iter().filter(waits).map(|stand| self.actor(stand)).collect();
-            world.stands.retain(|stand| blocked.contains(&self.actor(stand)));
-            if world.stands.len() == before {
+            let waits = |entry: &&Entry| entry.granted.is_none() || entry.upgrading;
+            let blocked: Vec<_> = world.entries.iter().filter(waits).map(|entry| self.actor(entry)).collect();
+            world.entries.retain(|entry| blocked.contains(&self.actor(entry)));
+            if world.entries.len() == before {
                 return world;
             }
         }
     }
 
     fn is_stuck(&self, actor: &(u64, String)) -> bool {
-        let errs = self.errs(Mistake::DeadlocksAreNotSeen);
-        !errs && self.let_all_run().stands.iter().any(|stand| self.actor(stand) == *actor)
+        let makes = self.makes(Mistake::DeadlocksAreNotFound);
+        !makes && self.let_all_run().entries.iter().any(|entry| self.actor(entry) == *actor)
     }
 
-    /// Whether a circle is right: each waits there, the next one stands in its way there, and the last one waits for the first.
+    /// Whether a circle is correct: each waits there, the next one blocks it there, and the last one waits for the
+    /// first.
     pub(crate) fn is_circle(&self, command: &Command, cycle: &[Blocked]) -> bool {
         let mut world = self.clone();
         if let Command::Acquire(acquire) = command {
@@ -952,45 +958,47 @@ impl Naive {
             }
             world.join(acquire, session);
         } else if let Command::Upgrade { grant, .. } = command {
-            world.stands.iter_mut().filter(|stand| stand.ids().contains(grant)).for_each(|stand| stand.upgrading = true);
+            world.entries.iter_mut().filter(|entry| entry.ids().contains(grant)).for_each(|entry| entry.upgrading = true);
         } else {
             return false;
         }
         let left = world.let_all_run();
-        let is_it = |stand: &&Stand, blocked: &Blocked| stand.session == blocked.session.0 && stand.owner.text == blocked.owner;
-        let waits_in = |stand: &Stand, lock: &LockName| stand.lock == *lock && (stand.granted.is_none() || stand.upgrading);
-        let stops = |stand: &Stand, other: &Stand| match (stand.upgrading, other.granted.is_some()) {
+        let is_it = |entry: &&Entry, blocked: &Blocked| entry.session == blocked.session.0 && entry.owner.text == blocked.owner;
+        let waits_in = |entry: &Entry, lock: &LockName| entry.lock == *lock && (entry.granted.is_none() || entry.upgrading);
+        let stops = |entry: &Entry, other: &Entry| match (entry.upgrading, other.granted.is_some()) {
             (true, granted) => granted,
             (false, true) => {
-                let limit = left.limit(&stand.lock).unwrap_or(1);
-                stand.mode == Mode::Exclusive || other.mode == Mode::Exclusive || other.upgrading || limit > 1
+                let limit = left.limit(&entry.lock).unwrap_or(1);
+                entry.mode == Mode::Exclusive || other.mode == Mode::Exclusive || other.upgrading || limit > 1
             }
-            (false, false) => (-i64::from(other.standing), other.number) < (-i64::from(stand.standing), stand.number),
+            (false, false) => {
+                (-i64::from(other.effective_priority), other.number) < (-i64::from(entry.effective_priority), entry.number)
+            }
         };
         if let [only] = cycle
-            && let Some(asks) = left.stands.iter().find(|stand| is_it(stand, only) && waits_in(stand, &only.lock))
+            && let Some(asks) = left.entries.iter().find(|entry| is_it(entry, only) && waits_in(entry, &only.lock))
             && !left.reaches_itself(&left.actor(asks), stops)
         {
-            // It is in no circle, and would stand behind one for ever.
+            // It is in no circle itself, but would wait behind one for ever.
             return true;
         }
         cycle.iter().zip(cycle.iter().cycle().skip(1)).all(|(one, next)| {
-            let mut waiting = left.stands.iter().filter(|stand| is_it(stand, one) && waits_in(stand, &one.lock));
-            waiting.any(|stand| {
-                let others = left.stands.iter().filter(|other| other.lock == one.lock && is_it(other, next));
-                others.into_iter().any(|other| other.number != stand.number && stops(stand, other))
+            let mut waiting = left.entries.iter().filter(|entry| is_it(entry, one) && waits_in(entry, &one.lock));
+            waiting.any(|entry| {
+                let others = left.entries.iter().filter(|other| other.lock == one.lock && is_it(other, next));
+                others.into_iter().any(|other| other.number != entry.number && stops(entry, other))
             })
         })
     }
 
     /// Whether a chain of waiting actors leads back to this actor: a deadlock.
-    fn reaches_itself(&self, actor: &(u64, String), stops: impl Fn(&Stand, &Stand) -> bool) -> bool {
+    fn reaches_itself(&self, actor: &(u64, String), stops: impl Fn(&Entry, &Entry) -> bool) -> bool {
         let (mut reached, mut next) = (Vec::new(), vec![actor.clone()]);
         while let Some(one) = next.pop() {
-            let waits = |stand: &&Stand| self.actor(stand) == one && (stand.granted.is_none() || stand.upgrading);
-            for stand in self.stands.iter().filter(waits) {
-                let is_other = |other: &&Stand| other.lock == stand.lock && other.number != stand.number;
-                for other in self.stands.iter().filter(is_other).filter(|other| stops(stand, other)) {
+            let waits = |entry: &&Entry| self.actor(entry) == one && (entry.granted.is_none() || entry.upgrading);
+            for entry in self.entries.iter().filter(waits) {
+                let is_other = |other: &&Entry| other.lock == entry.lock && other.number != entry.number;
+                for other in self.entries.iter().filter(is_other).filter(|other| stops(entry, other)) {
                     let other = self.actor(other);
                     if !reached.contains(&other) {
                         reached.push(other.clone());
@@ -1003,36 +1011,36 @@ impl Naive {
     }
 
     fn limit_in_force(&self, want: &Want, acquire: &Acquire) -> u32 {
-        let stood_in = self.stands.iter().any(|stand| stand.lock == want.lock);
+        let stood_in = self.entries.iter().any(|entry| entry.lock == want.lock);
         self.limit(&want.lock).or(stood_in.then_some(1)).or(acquire.limit).unwrap_or(1)
     }
 
-    /// What a newcomer is told that does not wait; nothing where it would hold the lock at once.
+    /// The refusal of a newcomer that does not wait; `None` if it would hold the lock at once.
     fn busy(&self, want: &Want, acquire: &Acquire) -> Option<Rejection> {
         let (holders, waiting) = (self.holders(&want.lock), self.waiting(&want.lock));
-        let standing = self.standing(&want.lock, acquire.priority);
-        let before = waiting.iter().filter(|stand| stand.standing >= standing).count();
+        let effective_priority = self.effective_priority(&want.lock, acquire.priority);
+        let before = waiting.iter().filter(|entry| entry.effective_priority >= effective_priority).count();
         let limit = self.limit_in_force(want, acquire);
         let newcomer = self.newcomer(want, acquire, self.now(), 0);
         let closed = holders.iter().any(|holder| holder.upgrading);
         if before == 0 && !closed && Naive::legal(&[holders.clone(), vec![&newcomer]].concat(), limit) {
             return None;
         }
-        let first = holders.iter().min_by_key(|stand| stand.number).or(waiting.first()).expect("somebody stands in the way");
+        let first = holders.iter().min_by_key(|entry| entry.number).or(waiting.first()).expect("a contender blocks it");
         Some(Rejection::LockHeld { holder: Naive::facts_of(first), ahead: (holders.len() + before) as u64 })
     }
 
-    /// The priority by which a newcomer stands: behind all who may not be overtaken.
-    fn standing(&self, lock: &LockName, priority: i32) -> i32 {
-        let fixed = |stand: &&&Stand| {
-            let several = stand.together.len() > 1 && !self.errs(Mistake::PriorityPassesSeveral);
-            several || (stand.overtaken >= limits::OVERTAKEN_MAX && !self.errs(Mistake::PriorityNeverAges))
+    /// The priority of a newcomer's place: behind all that may not be overtaken.
+    fn effective_priority(&self, lock: &LockName, priority: i32) -> i32 {
+        let fixed = |entry: &&&Entry| {
+            let several = entry.together.len() > 1 && !self.makes(Mistake::PriorityPassesSeveral);
+            several || (entry.overtaken >= limits::OVERTAKEN_MAX && !self.makes(Mistake::PriorityNeverAges))
         };
-        self.waiting(lock).iter().filter(fixed).map(|stand| stand.standing).chain([priority]).min().expect("its own")
+        self.waiting(lock).iter().filter(fixed).map(|entry| entry.effective_priority).chain([priority]).min().expect("its own")
     }
 
-    fn newcomer(&self, want: &Want, acquire: &Acquire, session: u64, standing: i32) -> Stand {
-        Stand {
+    fn newcomer(&self, want: &Want, acquire: &Acquire, session: u64, effective_priority: i32) -> Entry {
+        Entry {
             number: self.now(),
             id: acquire.grant,
             lock: want.lock.clone(),
@@ -1040,17 +1048,17 @@ impl Naive {
             anonymous: matches!(acquire.claimant, Claimant::Anonymous { .. }),
             mode: want.mode,
             upgrading: false,
-            asked_limit: acquire.limit,
+            requested_limit: acquire.limit,
             permits: acquire.permits,
             priority: acquire.priority,
-            standing,
+            effective_priority,
             overtaken: 0,
             together: acquire.wants.clone(),
             owner: acquire.owner.clone(),
             meta: acquire.meta.clone(),
             attempt: 1,
             more: Vec::new(),
-            first_over: false,
+            first_released: false,
             upgrade_attempt: 0,
             upgrade_key: None,
             changes: Vec::new(),
@@ -1071,12 +1079,12 @@ impl Naive {
         }
     }
 
-    fn facts_of(stand: &Stand) -> HolderFacts {
+    fn facts_of(entry: &Entry) -> HolderFacts {
         HolderFacts {
-            number: GrantNumber(stand.number),
-            owner: stand.owner.text.clone(),
-            token: stand.granted.filter(|_| !stand.cooling).map(FencingToken),
-            since: stand.since,
+            number: GrantNumber(entry.number),
+            owner: entry.owner.text.clone(),
+            token: entry.granted.filter(|_| !entry.cooling).map(FencingToken),
+            since: entry.since,
         }
     }
 
@@ -1099,64 +1107,64 @@ impl Naive {
         for want in &acquire.wants {
             self.make_lock(&want.lock, acquire.limit);
             self.used.push(want.lock.clone());
-            let standing = self.standing(&want.lock, acquire.priority);
-            let oldest = self.waiting(&want.lock).iter().map(|stand| (stand.number, stand.standing)).min();
-            if let Some((oldest, _)) = oldest.filter(|(_, its)| *its < standing) {
-                let waits = |stand: &&mut Stand| stand.number == oldest && stand.lock == want.lock;
-                self.stands.iter_mut().filter(waits).for_each(|stand| stand.overtaken += 1);
+            let effective_priority = self.effective_priority(&want.lock, acquire.priority);
+            let oldest = self.waiting(&want.lock).iter().map(|entry| (entry.number, entry.effective_priority)).min();
+            if let Some((oldest, _)) = oldest.filter(|(_, its)| *its < effective_priority) {
+                let waits = |entry: &&mut Entry| entry.number == oldest && entry.lock == want.lock;
+                self.entries.iter_mut().filter(waits).for_each(|entry| entry.overtaken += 1);
             }
             for lock in self.locks.iter_mut().filter(|lock| lock.name == want.lock) {
                 lock.election = Some(acquire.value.is_some());
             }
-            let mut newcomer = self.newcomer(want, acquire, named.unwrap_or(number), standing);
+            let mut newcomer = self.newcomer(want, acquire, named.unwrap_or(number), effective_priority);
             let sequence = self.count_child(&want.lock);
             newcomer.path = want.lock.path().child(&format!("{}-lock-{sequence:010}", newcomer.session));
-            self.stands.push(newcomer);
+            self.entries.push(newcomer);
             self.facts.push(Event::Queued { lock: want.lock.clone(), grant: GrantNumber(number) });
         }
         self.changed = true;
         self.settle();
-        Naive::told(self.stands.iter().find(|stand| stand.number == number).expect("it was pushed"), &acquire.grant)
+        Naive::outcome_of(self.entries.iter().find(|entry| entry.number == number).expect("it was pushed"), &acquire.grant)
     }
 
-    fn attach(&mut self, stand: Stand, acquire: &Acquire) -> Result<Outcome> {
-        let session = self.sessions.iter().find(|session| session.number == stand.session).expect("a live grant has one");
+    fn attach(&mut self, entry: Entry, acquire: &Acquire) -> Result<Outcome> {
+        let session = self.sessions.iter().find(|session| session.number == entry.session).expect("a live grant has one");
         let names = |wants: &[Want]| wants.iter().map(|want| want.lock.clone()).collect::<Vec<_>>();
         let modes = |wants: &[Want]| wants.iter().map(|want| want.mode).collect::<Vec<_>>();
         let same_session = match &acquire.claimant {
             Claimant::Session(id) => session.id == Some(*id),
             Claimant::Anonymous { .. } => session.id.is_none(),
         };
-        let same_owner = match (stand.owner.given, acquire.owner.given) {
-            (true, true) => stand.owner.text == acquire.owner.text,
+        let same_owner = match (entry.owner.given, acquire.owner.given) {
+            (true, true) => entry.owner.text == acquire.owner.text,
             (given, given_now) => given == given_now,
         };
-        if let Some((again, _)) = stand.more.iter().find(|(again, _)| again.grant == acquire.grant) {
-            return self.attach_again(&stand, again, same_session && same_owner, acquire);
+        if let Some((again, _)) = entry.more.iter().find(|(again, _)| again.grant == acquire.grant) {
+            return self.attach_again(&entry, again, same_session && same_owner, acquire);
         }
         for (field, same) in [
-            ("name", names(&stand.together) == names(&acquire.wants)),
-            ("mode", modes(&stand.together) == modes(&acquire.wants)),
-            ("value", stand.value.is_some() == acquire.value.is_some()),
-            ("limit", stand.asked_limit == acquire.limit),
-            ("permits", stand.permits == acquire.permits),
-            ("priority", stand.priority == acquire.priority),
+            ("name", names(&entry.together) == names(&acquire.wants)),
+            ("mode", modes(&entry.together) == modes(&acquire.wants)),
+            ("value", entry.value.is_some() == acquire.value.is_some()),
+            ("limit", entry.requested_limit == acquire.limit),
+            ("permits", entry.permits == acquire.permits),
+            ("priority", entry.priority == acquire.priority),
             ("session", same_session),
             ("owner", same_owner),
-            ("lock_delay", stand.delay == acquire.lock_delay_ms),
-            ("max_hold", stand.max_hold == acquire.max_hold_ms),
-            ("meta", stand.meta == acquire.meta),
+            ("lock_delay", entry.delay == acquire.lock_delay_ms),
+            ("max_hold", entry.max_hold == acquire.max_hold_ms),
+            ("meta", entry.meta == acquire.meta),
         ] {
             if !same {
                 return mismatch(field);
             }
         }
         self.changed = true;
-        Ok(self.attach_to(stand.number, acquire.grant))
+        Ok(self.attach_to(entry.number, acquire.grant))
     }
 
     fn attach_to(&mut self, number: u64, id: GrantId) -> Outcome {
-        for known in self.stands.iter_mut().filter(|known| known.number == number) {
+        for known in self.entries.iter_mut().filter(|known| known.number == number) {
             match known.more.iter_mut().find(|(again, _)| again.grant == id) {
                 Some((_, attempt)) => *attempt += 1,
                 None => known.attempt += 1,
@@ -1164,36 +1172,36 @@ impl Naive {
             let (lock, grant, attempt) = (known.lock.clone(), GrantNumber(known.number), known.attempt_of(&id));
             self.facts.push(Event::Attached { lock, grant, attempt });
         }
-        Naive::told(self.stands.iter().find(|known| known.number == number).expect("it is live"), &id)
+        Naive::outcome_of(self.entries.iter().find(|known| known.number == number).expect("it is live"), &id)
     }
 
-    fn held(&self, id: &GrantId) -> Result<Stand> {
-        let stand = self.live_or_ended(id)?;
-        if stand.granted.is_none() {
+    fn held(&self, id: &GrantId) -> Result<Entry> {
+        let entry = self.live_or_ended(id)?;
+        if entry.granted.is_none() {
             return Err(Rejection::NotHeld);
         }
-        Ok(stand.clone())
+        Ok(entry.clone())
     }
 
-    fn alter(&mut self, number: u64, change: impl Fn(&mut Stand)) -> Stand {
+    fn alter(&mut self, number: u64, change: impl Fn(&mut Entry)) -> Entry {
         self.changed = true;
-        let stand = self.stands.iter_mut().find(|stand| stand.number == number).expect("it is live");
-        change(stand);
-        stand.clone()
+        let entry = self.entries.iter_mut().find(|entry| entry.number == number).expect("it is live");
+        change(entry);
+        entry.clone()
     }
 
-    fn told_again(&self, number: u64, id: &GrantId) -> Outcome {
-        let stand = self.stands.iter().find(|stand| stand.number == number).expect("it is live");
-        match (stand.upgrading, Naive::told(stand, id)) {
+    fn repeated_outcome(&self, number: u64, id: &GrantId) -> Outcome {
+        let entry = self.entries.iter().find(|entry| entry.number == number).expect("it is live");
+        match (entry.upgrading, Naive::outcome_of(entry, id)) {
             (true, Outcome::Held(HeldGrant { number, session, .. })) => {
-                Outcome::Queued(Queued { number, session, attempt: stand.upgrade_attempt })
+                Outcome::Queued(Queued { number, session, attempt: entry.upgrade_attempt })
             }
-            (_, told) => told,
+            (_, outcome) => outcome,
         }
     }
 
-    fn refuse_several(stand: &Stand) -> Result<()> {
-        match stand.together.len() {
+    fn refuse_several(entry: &Entry) -> Result<()> {
+        match entry.together.len() {
             1 => Ok(()),
             _ => Err(Rejection::Unsupported { what: "another mode for a grant of several locks".to_owned() }),
         }
@@ -1207,141 +1215,141 @@ impl Naive {
     }
 
     fn downgrade(&mut self, id: &GrantId, key: Option<&WriteKey>) -> Result<Outcome> {
-        let stand = self.held(id)?;
-        if self.changed_before(&stand, key)? {
-            return Ok(Naive::told(&stand, id));
+        let entry = self.held(id)?;
+        if self.changed_before(&entry, key)? {
+            return Ok(Naive::outcome_of(&entry, id));
         }
-        if stand.mode == Mode::Shared {
-            self.remember_change(stand.number, key);
-            return Ok(Naive::told(&stand, id));
+        if entry.mode == Mode::Shared {
+            self.remember_change(entry.number, key);
+            return Ok(Naive::outcome_of(&entry, id));
         }
-        Naive::refuse_several(&stand)?;
-        if stand.value.is_some() {
+        Naive::refuse_several(&entry)?;
+        if entry.value.is_some() {
             return Err(Rejection::OtherUse { election: true });
         }
-        self.refuse_semaphore(&stand.lock)?;
-        let others = self.holders(&stand.lock).into_iter().filter(|holder| holder.number != stand.number);
+        self.refuse_semaphore(&entry.lock)?;
+        let others = self.holders(&entry.lock).into_iter().filter(|holder| holder.number != entry.number);
         if let Some(first) = others.clone().min_by_key(|holder| holder.number)
-            && !self.errs(Mistake::DowngradeBesideOthers)
+            && !self.makes(Mistake::DowngradeNextToOthers)
         {
             return Err(Rejection::LockHeld { holder: Naive::facts_of(first), ahead: others.count() as u64 });
         }
-        self.remember_change(stand.number, key);
-        let (now, errs) = (self.now(), self.errs(Mistake::DowngradeTakesAnotherToken));
+        self.remember_change(entry.number, key);
+        let (now, makes) = (self.now(), self.makes(Mistake::DowngradeTakesAnotherToken));
         let at = self.at;
-        self.write_down_as(&stand, HoldingEnd::Downgraded);
-        self.alter(stand.number, |stand| {
-            stand.mode = Mode::Shared;
-            stand.mode_since = Some(Moment { revision: Revision(now), at });
-            stand.granted = if errs { Some(now) } else { stand.granted };
+        self.record_hold_as(&entry, HoldingEnd::Downgraded);
+        self.alter(entry.number, |entry| {
+            entry.mode = Mode::Shared;
+            entry.mode_since = Some(Moment { revision: Revision(now), at });
+            entry.granted = if makes { Some(now) } else { entry.granted };
         });
-        self.facts.push(Event::Downgraded { lock: stand.lock.clone(), grant: GrantNumber(stand.number) });
+        self.facts.push(Event::Downgraded { lock: entry.lock.clone(), grant: GrantNumber(entry.number) });
         self.settle();
-        Ok(self.told_again(stand.number, id))
+        Ok(self.repeated_outcome(entry.number, id))
     }
 
     fn upgrade(&mut self, id: &GrantId, if_busy: IfBusy, key: Option<&WriteKey>) -> Result<Outcome> {
-        let stand = self.held(id)?;
-        let repeated = self.changed_before(&stand, key)?;
+        let entry = self.held(id)?;
+        let repeated = self.changed_before(&entry, key)?;
         let named = key.map(|key| key.key);
         let key = key.filter(|_| !repeated);
-        if stand.upgrading && repeated && stand.upgrade_key != named {
+        if entry.upgrading && repeated && entry.upgrade_key != named {
             return Ok(Outcome::Nothing);
         }
-        if stand.upgrading {
-            self.remember_change(stand.number, key);
-            self.alter(stand.number, |stand| {
-                stand.upgrade_attempt += 1;
-                stand.upgrade_key = named;
+        if entry.upgrading {
+            self.remember_change(entry.number, key);
+            self.alter(entry.number, |entry| {
+                entry.upgrade_attempt += 1;
+                entry.upgrade_key = named;
             });
-            return Ok(self.told_again(stand.number, id));
+            return Ok(self.repeated_outcome(entry.number, id));
         }
-        if stand.mode == Mode::Exclusive {
-            self.remember_change(stand.number, key);
-            return Ok(Naive::told(&stand, id));
+        if entry.mode == Mode::Exclusive {
+            self.remember_change(entry.number, key);
+            return Ok(Naive::outcome_of(&entry, id));
         }
         if repeated {
             return Ok(Outcome::Nothing);
         }
-        Naive::refuse_several(&stand)?;
-        self.refuse_semaphore(&stand.lock)?;
-        let holders = self.holders(&stand.lock);
-        let blocked = |stand: &Stand| Blocked {
-            session: SessionNumber(stand.session),
-            owner: stand.owner.text.clone(),
-            lock: stand.lock.clone(),
+        Naive::refuse_several(&entry)?;
+        self.refuse_semaphore(&entry.lock)?;
+        let holders = self.holders(&entry.lock);
+        let blocked = |entry: &Entry| Blocked {
+            session: SessionNumber(entry.session),
+            owner: entry.owner.text.clone(),
+            lock: entry.lock.clone(),
         };
         if let Some(other) = holders.iter().find(|holder| holder.upgrading) {
-            return Err(Rejection::WouldDeadlock { cycle: vec![blocked(&stand), blocked(other)] });
+            return Err(Rejection::WouldDeadlock { cycle: vec![blocked(&entry), blocked(other)] });
         }
-        let others = holders.iter().filter(|holder| holder.number != stand.number);
+        let others = holders.iter().filter(|holder| holder.number != entry.number);
         if let Some(first) = others.min_by_key(|holder| holder.number)
             && if_busy == IfBusy::Refuse
         {
             return Err(Rejection::LockHeld { holder: Naive::facts_of(first), ahead: holders.len() as u64 - 1 });
         }
         let is_alone = holders.len() == 1;
-        self.remember_change(stand.number, key);
-        self.alter(stand.number, |stand| {
-            stand.upgrading = true;
-            stand.upgrade_attempt += 1;
-            stand.upgrade_key = named;
+        self.remember_change(entry.number, key);
+        self.alter(entry.number, |entry| {
+            entry.upgrading = true;
+            entry.upgrade_attempt += 1;
+            entry.upgrade_key = named;
         });
-        if !is_alone && self.is_stuck(&self.actor(&stand)) {
+        if !is_alone && self.is_stuck(&self.actor(&entry)) {
             return Err(Rejection::WouldDeadlock { cycle: Vec::new() });
         }
-        self.facts.push(Event::Upgrading { lock: stand.lock.clone(), grant: GrantNumber(stand.number) });
+        self.facts.push(Event::Upgrading { lock: entry.lock.clone(), grant: GrantNumber(entry.number) });
         self.settle();
-        Ok(self.told_again(stand.number, id))
+        Ok(self.repeated_outcome(entry.number, id))
     }
 
     fn end_upgrade(&mut self, id: &GrantId, attempt: u64) -> Result<Outcome> {
-        let stand = self.held(id)?;
-        if !stand.upgrading {
-            return Ok(Naive::told(&stand, id));
+        let entry = self.held(id)?;
+        if !entry.upgrading {
+            return Ok(Naive::outcome_of(&entry, id));
         }
-        if stand.upgrade_attempt > attempt && !self.errs(Mistake::AnyAttemptGivesUpAnUpgrade) {
+        if entry.upgrade_attempt > attempt && !self.makes(Mistake::AnyAttemptEndsAnUpgrade) {
             return Ok(Outcome::Nothing);
         }
-        self.alter(stand.number, |stand| stand.upgrading = false);
-        self.facts.push(Event::UpgradeEnded { lock: stand.lock.clone(), grant: GrantNumber(stand.number) });
+        self.alter(entry.number, |entry| entry.upgrading = false);
+        self.facts.push(Event::UpgradeEnded { lock: entry.lock.clone(), grant: GrantNumber(entry.number) });
         self.settle();
-        Ok(self.told_again(stand.number, id))
+        Ok(self.repeated_outcome(entry.number, id))
     }
 
     fn withdraw(&mut self, id: &GrantId, attempt: u64) -> Result<Outcome> {
-        let stand = self.live_or_ended(id)?.clone();
-        if stand.attempt_of(id) > attempt {
+        let entry = self.live_or_ended(id)?.clone();
+        if entry.attempt_of(id) > attempt {
             return Ok(Outcome::Nothing);
         }
-        if stand.granted.is_some() && !self.errs(Mistake::WithdrawEndsHolders) {
-            return Ok(Naive::told(&stand, id));
+        if entry.granted.is_some() && !self.makes(Mistake::WithdrawEndsHolders) {
+            return Ok(Naive::outcome_of(&entry, id));
         }
-        Ok(self.end(&stand, EndReason::Withdrawn))
+        Ok(self.end(&entry, EndReason::Withdrawn))
     }
 
     fn abandon(&mut self, id: &GrantId, attempt: u64) -> Outcome {
         match self.live(id).cloned() {
-            Some(stand) if stand.attempt_of(id) <= attempt || self.errs(Mistake::LateAbandonEnds) => match stand.ids().len() {
-                1 => self.end(&stand, EndReason::Withdrawn),
-                _ => self.end_hold(&stand, *id, EndReason::Withdrawn),
+            Some(entry) if entry.attempt_of(id) <= attempt || self.makes(Mistake::LateAbandonEnds) => match entry.ids().len() {
+                1 => self.end(&entry, EndReason::Withdrawn),
+                _ => self.end_hold(&entry, *id, EndReason::Withdrawn),
             },
             Some(_) | None => Outcome::Nothing,
         }
     }
 
     fn release(&mut self, id: &GrantId, session: Option<&SessionId>) -> Outcome {
-        if let Some(stand) = self.live(id).cloned() {
-            if stand.ids().len() > 1 && !self.errs(Mistake::AnyReleaseEndsAllHolds) {
-                return self.end_hold(&stand, *id, EndReason::Released);
+        if let Some(entry) = self.live(id).cloned() {
+            if entry.ids().len() > 1 && !self.makes(Mistake::AnyReleaseEndsAllHolds) {
+                return self.end_hold(&entry, *id, EndReason::Released);
             }
-            let reason = if stand.granted.is_some() { EndReason::Released } else { EndReason::Withdrawn };
-            return self.end(&stand, reason);
+            let reason = if entry.granted.is_some() { EndReason::Released } else { EndReason::Withdrawn };
+            return self.end(&entry, reason);
         }
-        // Given back before: it is remembered from now on.
+        // Released before: it is remembered from now on.
         let noted = self.past.iter().position(|(known, _, past)| known == id && matches!(past, Past::Grant(_) | Past::Broken(_)));
         let in_session = self.sessions.iter().any(|open| open.ended.iter().any(|(known, _)| known == id));
-        let noted = noted.filter(|_| !in_session && !self.errs(Mistake::SecondReleaseChangesNothing));
+        let noted = noted.filter(|_| !in_session && !self.makes(Mistake::SecondReleaseChangesNothing));
         if noted.is_none() && self.is_used(id) {
             return Outcome::Nothing;
         }
@@ -1350,7 +1358,7 @@ impl Naive {
             Some(_) => EndReason::Broken,
             None => EndReason::Released,
         };
-        if let Some(session) = session.filter(|_| !self.errs(Mistake::ReleaseForgetsTheSession)) {
+        if let Some(session) = session.filter(|_| !self.makes(Mistake::ReleaseForgetsTheSession)) {
             let open = self.sessions.iter().find(|open| open.id == Some(*session)).map(|open| (open.number, open.floor));
             return match open {
                 Some((number, floor)) if Some(*id) > floor => {
@@ -1362,29 +1370,29 @@ impl Naive {
         }
         if let Some(at) = noted {
             self.past[at].1 = self.now();
-        } else if !self.errs(Mistake::UnknownReleaseNotRemembered) {
+        } else if !self.makes(Mistake::UnknownReleaseNotRemembered) {
             self.past.push((*id, self.now(), Past::Grant(EndReason::Released)));
         }
         self.done()
     }
 
-    /// Ends one grant by its owner's wish.
-    fn end(&mut self, stand: &Stand, reason: EndReason) -> Outcome {
-        let ended: Vec<Stand> = self.stands.iter().filter(|other| other.number == stand.number).cloned().collect();
-        self.stands.retain(|other| other.number != stand.number);
-        ended.iter().for_each(|stand| self.write_down(stand, reason));
-        for stand in &ended {
-            self.touch(&stand.lock);
-            self.facts.push(stand.ended(reason));
+    /// Ends one grant at its owner's request.
+    fn end(&mut self, entry: &Entry, reason: EndReason) -> Outcome {
+        let ended: Vec<Entry> = self.entries.iter().filter(|other| other.number == entry.number).cloned().collect();
+        self.entries.retain(|other| other.number != entry.number);
+        ended.iter().for_each(|entry| self.record_hold(entry, reason));
+        for entry in &ended {
+            self.touch(&entry.lock);
+            self.facts.push(entry.ended(reason));
         }
-        ended.iter().for_each(|stand| self.bury_changes(stand));
-        if stand.anonymous {
-            self.past.push((stand.id, self.now(), Past::Grant(reason)));
-            self.drop_session(stand.session);
-            self.facts.push(Event::SessionClosed { session: SessionNumber(stand.session) });
+        ended.iter().for_each(|entry| self.keep_change_keys(entry));
+        if entry.anonymous {
+            self.past.push((entry.id, self.now(), Past::Grant(reason)));
+            self.drop_session(entry.session);
+            self.facts.push(Event::SessionClosed { session: SessionNumber(entry.session) });
         } else {
-            for id in stand.ids() {
-                self.remember_in_session(stand.session, id, reason);
+            for id in entry.ids() {
+                self.remember_in_session(entry.session, id, reason);
             }
         }
         self.settle();
@@ -1402,44 +1410,44 @@ impl Naive {
     }
 
     /// Ends one hold of a grant that has others.
-    fn end_hold(&mut self, stand: &Stand, id: GrantId, reason: EndReason) -> Outcome {
-        for known in self.stands.iter_mut().filter(|known| known.number == stand.number) {
+    fn end_hold(&mut self, entry: &Entry, id: GrantId, reason: EndReason) -> Outcome {
+        for known in self.entries.iter_mut().filter(|known| known.number == entry.number) {
             known.more.retain(|(acquire, _)| acquire.grant != id);
-            known.first_over |= known.id == id;
+            known.first_released |= known.id == id;
         }
-        self.remember_in_session(stand.session, id, reason);
-        self.tell_holds(stand.number);
+        self.remember_in_session(entry.session, id, reason);
+        self.emit_holds(entry.number);
         self.done()
     }
 
-    fn tell_holds(&mut self, number: u64) {
-        for stand in self.stands.iter().filter(|stand| stand.number == number) {
-            let (lock, holds) = (stand.lock.clone(), stand.ids().len() as u64);
+    fn emit_holds(&mut self, number: u64) {
+        for entry in self.entries.iter().filter(|entry| entry.number == number) {
+            let (lock, holds) = (entry.lock.clone(), entry.ids().len() as u64);
             self.facts.push(Event::Holds { lock, grant: GrantNumber(number), holds });
         }
     }
 
-    /// The same owner takes what it holds once more.
+    /// The same owner takes a further hold.
     fn hold_again(&mut self, acquire: &Acquire, session: Option<u64>) -> Option<Outcome> {
         let want = acquire.wants.first().filter(|_| acquire.reentrant)?;
-        let is_it = |holder: &&Stand| {
+        let is_it = |holder: &&Entry| {
             let same_owner = if acquire.owner.given { holder.owner == acquire.owner } else { !holder.owner.given };
             let covers = holder.mode == Mode::Exclusive || want.mode == Mode::Shared;
             let same = Some(holder.session) == session && !holder.anonymous && !holder.cooling;
             same && same_owner && covers && holder.permits >= acquire.permits && holder.granted.is_some()
         };
-        let holders = self.stands.iter().filter(|stand| stand.lock == want.lock);
+        let holders = self.entries.iter().filter(|entry| entry.lock == want.lock);
         let number = holders.filter(is_it).min_by_key(|holder| (-i64::from(holder.permits), holder.number))?.number;
-        for stand in self.stands.iter_mut().filter(|stand| stand.number == number) {
-            stand.more.push((acquire.clone(), 1));
+        for entry in self.entries.iter_mut().filter(|entry| entry.number == number) {
+            entry.more.push((acquire.clone(), 1));
         }
         self.changed = true;
-        self.tell_holds(number);
-        let stand = self.stands.iter().find(|stand| stand.number == number).expect("it is live");
-        Some(Naive::told(stand, &acquire.grant))
+        self.emit_holds(number);
+        let entry = self.entries.iter().find(|entry| entry.number == number).expect("it is live");
+        Some(Naive::outcome_of(entry, &acquire.grant))
     }
 
-    fn attach_again(&mut self, stand: &Stand, known: &Acquire, same_owner: bool, acquire: &Acquire) -> Result<Outcome> {
+    fn attach_again(&mut self, entry: &Entry, known: &Acquire, same_owner: bool, acquire: &Acquire) -> Result<Outcome> {
         for (field, same) in [
             ("name", known.wants.iter().map(|want| &want.lock).eq(acquire.wants.iter().map(|want| &want.lock))),
             ("mode", known.wants.iter().map(|want| want.mode).eq(acquire.wants.iter().map(|want| want.mode))),
@@ -1458,13 +1466,13 @@ impl Naive {
             }
         }
         self.changed = true;
-        Ok(self.attach_to(stand.number, acquire.grant))
+        Ok(self.attach_to(entry.number, acquire.grant))
     }
 
-    // What an administrator sets
+    // Settings by administrators
 
     fn set_lock(&mut self, order: &SetLock) -> Result<Outcome> {
-        if order.lock.is_reserved() && !self.errs(Mistake::AContendersNameIsALock) {
+        if order.lock.is_reserved() && !self.makes(Mistake::AContendersNameIsALock) {
             return Err(Rejection::Unsupported { what: "a lock with a contender's name".to_owned() });
         }
         match &order.key {
@@ -1498,17 +1506,17 @@ impl Naive {
         }
         self.facts.push(Event::LockSet { lock: order.lock.clone(), by: order.by.clone() });
         let limit = limit.unwrap_or(1);
-        let errs = self.errs(Mistake::LoweredLimitEndsNobody);
-        let cannot = |stand: &&&Stand| !errs && (stand.permits > limit || (limit > 1 && stand.mode == Mode::Shared));
-        let ended: Vec<Stand> = self.waiting(&order.lock).iter().filter(cannot).map(|stand| (*stand).clone()).collect();
-        // They go together.
-        let gone: Vec<u64> = ended.iter().map(|stand| stand.number).collect();
-        self.held_back = gone.clone();
-        for stand in &ended {
-            self.held_back.retain(|number| *number != stand.number);
-            self.end(stand, EndReason::Broken);
+        let makes = self.makes(Mistake::LoweredLimitEndsNobody);
+        let cannot = |entry: &&&Entry| !makes && (entry.permits > limit || (limit > 1 && entry.mode == Mode::Shared));
+        let ended: Vec<Entry> = self.waiting(&order.lock).iter().filter(cannot).map(|entry| (*entry).clone()).collect();
+        // They end together.
+        let gone: Vec<u64> = ended.iter().map(|entry| entry.number).collect();
+        self.ending = gone.clone();
+        for entry in &ended {
+            self.ending.retain(|number| *number != entry.number);
+            self.end(entry, EndReason::Broken);
             let note = format!("the limit of {} was set to {limit}", order.lock.as_str());
-            stand.ids().into_iter().for_each(|id| self.note_broken(id, &note));
+            entry.ids().into_iter().for_each(|id| self.note_broken(id, &note));
         }
         self.settle();
         self.done()
@@ -1516,18 +1524,18 @@ impl Naive {
 
     fn revoke(&mut self, order: &Revoke) -> Result<Outcome> {
         match &order.key {
-            Some(key) => self.once(key, |naive| drop(naive.ask_back(order))),
-            None => Ok(self.ask_back(order)),
+            Some(key) => self.once(key, |naive| drop(naive.revoke_holders(order))),
+            None => Ok(self.revoke_holders(order)),
         }
     }
 
-    fn ask_back(&mut self, order: &Revoke) -> Outcome {
+    fn revoke_holders(&mut self, order: &Revoke) -> Outcome {
         let holders: Vec<u64> =
-            self.holders(&order.lock).iter().filter(|stand| !stand.cooling).map(|stand| stand.number).collect();
+            self.holders(&order.lock).iter().filter(|entry| !entry.cooling).map(|entry| entry.number).collect();
         let word = Revocation { revision: Revision(self.now()), by: order.by.clone(), reason: order.reason.clone() };
         for number in &holders {
-            for stand in self.stands.iter_mut().filter(|stand| stand.number == *number) {
-                stand.revoked = Some(word.clone());
+            for entry in self.entries.iter_mut().filter(|entry| entry.number == *number) {
+                entry.revoked = Some(word.clone());
             }
             let (lock, by, reason) = (order.lock.clone(), order.by.clone(), order.reason.clone());
             self.facts.push(Event::Revoked { lock, grant: GrantNumber(*number), by, reason });
@@ -1537,30 +1545,30 @@ impl Naive {
 
     fn end_bounded(&mut self, number: u64, token: u64) -> Outcome {
         let is_it =
-            |stand: &&Stand| stand.number == number && !stand.cooling && stand.granted == Some(token) && stand.bound.is_some();
-        let Some(stand) = self.stands.iter().find(is_it).cloned() else { return Outcome::Nothing };
-        if stand.delay == 0 {
-            // Its session goes with it as with any other end.
-            return self.end(&stand, EndReason::Expired);
+            |entry: &&Entry| entry.number == number && !entry.cooling && entry.granted == Some(token) && entry.bound.is_some();
+        let Some(entry) = self.entries.iter().find(is_it).cloned() else { return Outcome::Nothing };
+        if entry.delay == 0 {
+            // Its session ends with it, as with any other end.
+            return self.end(&entry, EndReason::Expired);
         }
-        let all: Vec<Stand> = self.stands.iter().filter(|stand| stand.number == number).cloned().collect();
-        all.iter().for_each(|stand| self.bury_changes(stand));
-        for stand in self.stands.iter_mut().filter(|stand| stand.number == number) {
-            (stand.cooling, stand.upgrading) = (true, false);
+        let all: Vec<Entry> = self.entries.iter().filter(|entry| entry.number == number).cloned().collect();
+        all.iter().for_each(|entry| self.keep_change_keys(entry));
+        for entry in self.entries.iter_mut().filter(|entry| entry.number == number) {
+            (entry.cooling, entry.upgrading) = (true, false);
         }
-        for stand in &all {
-            let (lock, grant) = (stand.lock.clone(), GrantNumber(stand.number));
-            self.write_down(stand, EndReason::Expired);
-            self.facts.push(stand.ended(EndReason::Expired));
-            self.facts.push(Event::Cooling { lock, grant, delay_ms: stand.delay });
+        for entry in &all {
+            let (lock, grant) = (entry.lock.clone(), GrantNumber(entry.number));
+            self.record_hold(entry, EndReason::Expired);
+            self.facts.push(entry.ended(EndReason::Expired));
+            self.facts.push(Event::Cooling { lock, grant, delay_ms: entry.delay });
         }
-        if stand.anonymous {
-            self.past.push((stand.id, self.now(), Past::Grant(EndReason::Expired)));
-            self.drop_session(stand.session);
-            self.facts.push(Event::SessionClosed { session: SessionNumber(stand.session) });
+        if entry.anonymous {
+            self.past.push((entry.id, self.now(), Past::Grant(EndReason::Expired)));
+            self.drop_session(entry.session);
+            self.facts.push(Event::SessionClosed { session: SessionNumber(entry.session) });
         } else {
-            for id in stand.ids() {
-                self.remember_in_session(stand.session, id, EndReason::Expired);
+            for id in entry.ids() {
+                self.remember_in_session(entry.session, id, EndReason::Expired);
             }
         }
         self.settle();
@@ -1568,14 +1576,14 @@ impl Naive {
     }
 
     fn cool(&mut self, number: u64) -> Outcome {
-        let Some(stand) = self.stands.iter().find(|stand| stand.number == number && stand.cooling).cloned() else {
+        let Some(entry) = self.entries.iter().find(|entry| entry.number == number && entry.cooling).cloned() else {
             return Outcome::Nothing;
         };
-        self.stands.retain(|other| other.number != number);
-        if self.errs(Mistake::HistoryEndsWithCooling) {
-            self.write_down(&stand, EndReason::Expired);
+        self.entries.retain(|other| other.number != number);
+        if self.makes(Mistake::HistoryEndsWithCooling) {
+            self.record_hold(&entry, EndReason::Expired);
         }
-        for want in &stand.together {
+        for want in &entry.together {
             self.touch(&want.lock);
             self.facts.push(Event::Cooled { lock: want.lock.clone(), grant: GrantNumber(number) });
         }
@@ -1589,9 +1597,9 @@ impl Naive {
         self.locks.iter().find(|lock| lock.name == *name)?.election
     }
 
-    /// Who leads: its number, token, version, the revision since when its value stands, and the value.
+    /// The leader: its number, token, version, the revision of its value, and the value.
     pub(crate) fn leading(&self, name: &LockName) -> Option<(u64, u64, i32, u64, Vec<u8>)> {
-        let leader = self.holders(name).into_iter().find(|stand| !stand.cooling && self.is_election(name) == Some(true))?;
+        let leader = self.holders(name).into_iter().find(|entry| !entry.cooling && self.is_election(name) == Some(true))?;
         let token = leader.granted?;
         Some((leader.number, token, leader.version, token.max(leader.proclaimed), leader.value.clone()?))
     }
@@ -1618,36 +1626,36 @@ impl Naive {
             None if self.is_used(&order.key.key) => return other_request(),
             None => {}
         }
-        let (now, anybody) = (self.now(), self.errs(Mistake::AnyCandidateProclaims));
-        let leads = |stand: &Stand| {
-            let stands = stand.lock == order.election && stand.id == order.grant && !stand.cooling && stand.value.is_some();
-            stands && (stand.granted.is_some() || anybody)
+        let (now, anybody) = (self.now(), self.makes(Mistake::AnyCandidateProclaims));
+        let leads = |entry: &Entry| {
+            let entries = entry.lock == order.election && entry.id == order.grant && !entry.cooling && entry.value.is_some();
+            entries && (entry.granted.is_some() || anybody)
         };
-        let leader = self.stands.iter_mut().find(|stand| leads(stand)).ok_or(Rejection::NotLeader)?;
+        let leader = self.entries.iter_mut().find(|entry| leads(entry)).ok_or(Rejection::NotLeader)?;
         (leader.value, leader.version, leader.proclaimed) = (Some(order.value.to_vec()), leader.version + 1, now);
         let results = vec![OperationResult::Set { version: leader.version }];
-        self.tell_leader(&order.election);
+        self.emit_leader(&order.election);
         self.changed = true;
         let outcome = Outcome::Written { succeeded: true, results, at: Revision(now) };
         self.past.push((order.key.key, now, Past::Write(order.key.fingerprint, outcome.clone())));
         Ok(outcome)
     }
 
-    fn tell_leader(&mut self, lock: &LockName) {
+    fn emit_leader(&mut self, lock: &LockName) {
         if let Some((number, token, version, _, value)) = self.leading(lock) {
             let (lock, grant, token, value) = (lock.clone(), GrantNumber(number), FencingToken(token), value.into());
             self.facts.push(Event::Proclaimed { lock, grant, token, version, value });
         }
     }
 
-    fn tell_vacant(&mut self, stand: &Stand) {
-        let led = stand.granted.is_some() && stand.value.is_some() && !self.errs(Mistake::VacancyIsNotTold);
-        self.facts.extend(led.then(|| Event::Vacated { lock: stand.lock.clone(), grant: GrantNumber(stand.number) }));
+    fn emit_vacancy(&mut self, entry: &Entry) {
+        let led = entry.granted.is_some() && entry.value.is_some() && !self.makes(Mistake::VacancyIsNotReported);
+        self.facts.extend(led.then(|| Event::Vacated { lock: entry.lock.clone(), grant: GrantNumber(entry.number) }));
     }
 
-    // What an administrator does
+    // Actions by administrators
 
-    /// What he said who broke a grant.
+    /// The reason that was given for breaking a grant.
     pub(crate) fn note(&self, id: &GrantId) -> Option<String> {
         self.past.iter().find_map(|(past, _, what)| match what {
             Past::Broken(note) if past == id => Some(note.clone()),
@@ -1663,7 +1671,8 @@ impl Naive {
 
     fn break_lock(&mut self, order: &Break) -> Result<Outcome> {
         match self.past_of(&order.key.key) {
-            Some(Past::Write(fingerprint, _)) if fingerprint == order.key.fingerprint && self.errs(Mistake::BreakIsRepeated) => {}
+            Some(Past::Write(fingerprint, _)) if fingerprint == order.key.fingerprint && self.makes(Mistake::BreakIsRepeated) => {
+            }
             Some(Past::Write(fingerprint, _)) if fingerprint == order.key.fingerprint => return Ok(Outcome::Nothing),
             Some(Past::Write(..) | Past::Grant(_) | Past::Broken(_) | Past::Session) => return other_request(),
             None if self.is_used(&order.key.key) => return other_request(),
@@ -1672,23 +1681,23 @@ impl Naive {
         if let Some(token) = order.token {
             self.verify(&Condition::Fence { lock: order.lock.clone(), token, grant: None })?;
         }
-        let spares = self.errs(Mistake::BreakSparesCooling);
-        let everybody = self.errs(Mistake::BreakEndsWaiters);
-        let in_lock = self.stands.iter().filter(|stand| stand.lock == order.lock);
-        let mut broken: Vec<Stand> =
-            in_lock.filter(|stand| (stand.granted.is_some() || everybody) && !(stand.cooling && spares)).cloned().collect();
-        broken.sort_by_key(|stand| stand.number);
-        // They go together: none of them becomes the only holder in between.
-        for stand in self.stands.iter_mut().filter(|stand| stand.lock == order.lock) {
-            stand.upgrading = false;
+        let spares = self.makes(Mistake::BreakSparesCooling);
+        let everybody = self.makes(Mistake::BreakEndsWaiters);
+        let in_lock = self.entries.iter().filter(|entry| entry.lock == order.lock);
+        let mut broken: Vec<Entry> =
+            in_lock.filter(|entry| (entry.granted.is_some() || everybody) && !(entry.cooling && spares)).cloned().collect();
+        broken.sort_by_key(|entry| entry.number);
+        // They end together: none of them becomes the only holder in between.
+        for entry in self.entries.iter_mut().filter(|entry| entry.lock == order.lock) {
+            entry.upgrading = false;
         }
-        for stand in &broken {
-            if stand.cooling {
-                self.cool(stand.number);
+        for entry in &broken {
+            if entry.cooling {
+                self.cool(entry.number);
             } else {
-                self.end(stand, EndReason::Broken);
-                stand.ids().into_iter().for_each(|id| self.note_broken(id, &order.reason));
-                self.sign(stand.number, &order.by, &order.reason);
+                self.end(entry, EndReason::Broken);
+                entry.ids().into_iter().for_each(|id| self.note_broken(id, &order.reason));
+                self.annotate_history(entry.number, &order.by, &order.reason);
             }
         }
         if !broken.is_empty() {
@@ -1697,7 +1706,7 @@ impl Naive {
         }
         self.changed = true;
         self.past.push((order.key.key, self.now(), Past::Write(order.key.fingerprint, Outcome::Nothing)));
-        let named = broken.iter().take(limits::BROKEN_NAMED_MAX).map(|stand| GrantNumber(stand.number)).collect();
+        let named = broken.iter().take(limits::BROKEN_NAMED_MAX).map(|entry| GrantNumber(entry.number)).collect();
         Ok(Outcome::Broken { holders: broken.len() as u64, named })
     }
 
@@ -1707,22 +1716,22 @@ impl Naive {
         }
         self.facts.push(Event::SessionClosed { session: SessionNumber(number) });
         self.end_nodes(number);
-        let (mine, others): (Vec<Stand>, Vec<Stand>) =
-            self.stands.iter().cloned().partition(|stand| stand.session == number && !stand.cooling);
-        self.stands = others;
+        let (mine, others): (Vec<Entry>, Vec<Entry>) =
+            self.entries.iter().cloned().partition(|entry| entry.session == number && !entry.cooling);
+        self.entries = others;
         let mut held: Vec<LockName> =
-            mine.iter().filter(|stand| stand.granted.is_some()).map(|stand| stand.lock.clone()).collect();
+            mine.iter().filter(|entry| entry.granted.is_some()).map(|entry| entry.lock.clone()).collect();
         held.sort();
         held.dedup();
         for lock in held {
             self.facts.push(Event::Broken { lock, by: by.to_owned(), reason: reason.to_owned() });
         }
         let ended: Vec<(GrantId, u64)> =
-            mine.iter().flat_map(|stand| stand.ids().into_iter().map(|id| (id, stand.number))).collect();
-        self.bury(number, mine, Some(EndReason::Broken));
+            mine.iter().flat_map(|entry| entry.ids().into_iter().map(|id| (id, entry.number))).collect();
+        self.end_whole_session(number, mine, Some(EndReason::Broken));
         for (id, number) in ended {
             self.note_broken(id, reason);
-            self.sign(number, by, reason);
+            self.annotate_history(number, by, reason);
         }
         Ok(self.done())
     }
@@ -1735,41 +1744,41 @@ impl Naive {
 
     // The history
 
-    fn write_down(&mut self, stand: &Stand, how: EndReason) {
-        self.tell_vacant(stand);
-        self.count_ended(stand, how);
-        self.write_down_as(stand, how.into());
+    fn record_hold(&mut self, entry: &Entry, how: EndReason) {
+        self.emit_vacancy(entry);
+        self.count_ended(entry, how);
+        self.record_hold_as(entry, how.into());
     }
 
-    fn write_down_as(&mut self, stand: &Stand, how: HoldingEnd) {
-        let from = stand.granted.or(self.errs(Mistake::HistoryHasWaiters).then_some(stand.number));
+    fn record_hold_as(&mut self, entry: &Entry, how: HoldingEnd) {
+        let from = entry.granted.or(self.makes(Mistake::HistoryHasWaiters).then_some(entry.number));
         if matches!(how, HoldingEnd::Downgraded | HoldingEnd::Upgraded) {
-            self.count_changed_mode(stand);
+            self.count_changed_mode(entry);
         }
-        self.history.extend(from.map(|token| Holding {
-            lock: stand.lock.clone(),
-            number: stand.number,
-            session: stand.session,
-            owner: stand.owner.text.clone(),
-            mode: stand.mode,
-            permits: stand.permits,
-            queued: stand.queued,
+        self.history.extend(from.map(|token| PastHold {
+            lock: entry.lock.clone(),
+            number: entry.number,
+            session: entry.session,
+            owner: entry.owner.text.clone(),
+            mode: entry.mode,
+            permits: entry.permits,
+            queued: entry.queued,
             token,
-            from: stand.mode_since.map_or(stand.since, |since| since.at),
+            from: entry.mode_since.map_or(entry.since, |since| since.at),
             ended: self.now(),
             to: self.at,
             how,
             by: String::new(),
             reason: String::new(),
         }));
-        if self.history.iter().filter(|holding| holding.lock == stand.lock).count() > limits::HISTORY_PER_LOCK_MAX {
-            let of_lock = self.history.iter().enumerate().filter(|(_, holding)| holding.lock == stand.lock);
+        if self.history.iter().filter(|holding| holding.lock == entry.lock).count() > limits::HISTORY_PER_LOCK_MAX {
+            let of_lock = self.history.iter().enumerate().filter(|(_, holding)| holding.lock == entry.lock);
             let oldest = of_lock.min_by_key(|(_, holding)| (holding.ended, holding.number)).map(|(index, _)| index);
             self.history.remove(oldest.expect("there are many"));
         }
     }
 
-    fn sign(&mut self, number: u64, by: &str, reason: &str) {
+    fn annotate_history(&mut self, number: u64, by: &str, reason: &str) {
         let now = self.now();
         for holding in self.history.iter_mut().filter(|holding| holding.number == number && holding.ended == now) {
             (holding.by, holding.reason) = (by.to_owned(), reason.to_owned());
@@ -1777,8 +1786,8 @@ impl Naive {
     }
 
     /// Newest first.
-    pub(crate) fn history_of(&self, lock: &LockName) -> Vec<Holding> {
-        let mut of_lock: Vec<Holding> = self.history.iter().filter(|holding| holding.lock == *lock).cloned().collect();
+    pub(crate) fn history_of(&self, lock: &LockName) -> Vec<PastHold> {
+        let mut of_lock: Vec<PastHold> = self.history.iter().filter(|holding| holding.lock == *lock).cloned().collect();
         of_lock.sort_by_key(|holding| std::cmp::Reverse((holding.ended, holding.number)));
         of_lock
     }
@@ -1787,7 +1796,7 @@ impl Naive {
         self.history.sort_by_key(|holding| (holding.ended, holding.number, holding.lock.clone()));
     }
 
-    /// Drops the oldest of all, so that so many are left: with little room the history is short.
+    /// Drops the oldest entries of all, down to this number: with little room the history is short.
     pub(crate) fn shorten_history(&mut self, left: usize) {
         self.sort_history();
         self.history.drain(..self.history.len().saturating_sub(left));
@@ -1806,15 +1815,15 @@ impl Naive {
     fn verify(&self, condition: &Condition) -> Result<()> {
         match condition {
             Condition::Fence { lock, token, grant } => {
-                let live = |stand: &&Stand| !stand.cooling || self.errs(Mistake::CoolingTokenPasses);
-                let held: Vec<&Stand> = self.holders(lock).into_iter().filter(live).collect();
-                let by_grant = !self.errs(Mistake::ReaderTokenForAnyReader);
-                let is_it = |stand: &&Stand| !by_grant || grant.is_none_or(|grant| stand.ids().contains(&grant));
-                let mut right = held.iter().filter(|stand| stand.granted == Some(token.0)).filter(|stand| is_it(stand));
+                let live = |entry: &&Entry| !entry.cooling || self.makes(Mistake::CoolingTokenPasses);
+                let held: Vec<&Entry> = self.holders(lock).into_iter().filter(live).collect();
+                let by_grant = !self.makes(Mistake::ReaderTokenForAnyReader);
+                let is_it = |entry: &&Entry| !by_grant || grant.is_none_or(|grant| entry.ids().contains(&grant));
+                let mut right = held.iter().filter(|entry| entry.granted == Some(token.0)).filter(|entry| is_it(entry));
                 match right.next() {
                     Some(_) => Ok(()),
                     None => Err(Rejection::StaleToken {
-                        current: held.iter().filter_map(|stand| stand.granted).max().map(FencingToken),
+                        current: held.iter().filter_map(|entry| entry.granted).max().map(FencingToken),
                     }),
                 }
             }

@@ -1,9 +1,10 @@
-//! The tree once more, as a list of nodes that is searched from end to end; nothing is derived, everything is counted.
+//! A second implementation of the tree: a list of nodes that is searched from end to end; nothing is derived,
+//! everything is counted.
 
 use fairhold_state::command::{Event, Lifetime, Operation, OperationResult, Rejection, Sweepable};
 use fairhold_types::{Path, Revision, limits::NODES_REMOVED_MAX};
 
-/// Mistakes of the tree's own.
+/// Mistakes that concern the tree alone.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TreeMistakes {
     pub(crate) removal_leaves_pzxid: bool,
@@ -12,7 +13,7 @@ pub(crate) struct TreeMistakes {
     pub(crate) parent_first: bool,
 }
 
-/// A node as it is remembered: what it is, and how often what happened.
+/// A node of the model: its content and its counters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plain {
     pub(crate) path: Path,
@@ -69,7 +70,7 @@ fn read_only<T>(path: &Path) -> Result<T, Rejection> {
     Err(Rejection::ReadOnly { path: path.clone() })
 }
 
-/// When and by whom something is done: the revision, the wall clock, and the number of the session that a lifetime names.
+/// The context of a change: the revision, the wall clock, and the number of the session that a lifetime names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Now {
     pub(crate) revision: u64,
@@ -201,8 +202,8 @@ impl NaiveTree {
         if !leaves {
             parent.pzxid = revision;
         }
-        let told = Event::ChildrenChanged { path: parent.path.clone(), cversion: parent.cversion };
-        self.events.extend(if self.mistakes.parent_first { [told, event] } else { [event, told] });
+        let parent_event = Event::ChildrenChanged { path: parent.path.clone(), cversion: parent.cversion };
+        self.events.extend(if self.mistakes.parent_first { [parent_event, event] } else { [event, parent_event] });
     }
 
     fn delete(&mut self, path: &Path, version: Option<i32>, recursive: bool, now: Now) -> Result<OperationResult, Rejection> {
@@ -222,7 +223,7 @@ impl NaiveTree {
                 return Err(Rejection::TooManyNodes { max: NODES_REMOVED_MAX as u64 });
             }
         }
-        // The last by its bytes first.
+        // In descending order of their bytes.
         doomed.sort_by(|a, b| b.cmp(a));
         for path in &doomed {
             self.remove(path, now.revision);
@@ -236,7 +237,7 @@ impl NaiveTree {
         self.child_changed(path, Event::NodeDeleted { path: path.clone(), version }, revision);
     }
 
-    /// Ends all that a session owns.
+    /// Removes everything that a session owns.
     pub(crate) fn end_session(&mut self, session: u64, revision: u64) {
         let mut owned: Vec<Path> = self.nodes.iter().filter(|node| node.owner == session).map(|node| node.path.clone()).collect();
         owned.sort();

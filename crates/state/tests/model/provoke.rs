@@ -1,4 +1,4 @@
-//! Commands that fit a lock's contenders and make trouble for them: a limit below the permits held, another mode beside the
+//! Commands that cause trouble for a lock's contenders: a limit below the permits held, a change of mode next to other
 //! holders, the end of a grant that waits for its upgrade.
 
 use super::{Commands, LOCKS};
@@ -11,22 +11,22 @@ use fairhold_state::{
 use fairhold_types::{GrantId, LockName, Mode, time::WallMillis};
 use rand::RngExt;
 
-/// A lock that is held, and what was drawn for it.
-struct Spot<'a> {
+/// A held lock, and the random choices for it.
+struct HeldLock<'a> {
     lock: LockName,
     view: LockView<'a>,
     limit: u32,
     permits: u32,
     /// One of its holders.
     other: GrantId,
-    /// Which of these commands it makes.
+    /// Selects one of these commands.
     choice: u32,
-    /// A longest time of holding, or that there is none.
+    /// A bound for its hold, or none.
     bound: Option<u64>,
     at: WallMillis,
 }
 
-impl Spot<'_> {
+impl HeldLock<'_> {
     fn set(&self, limit: Option<u32>, max_hold_ms: Option<u64>) -> Command {
         let (lock, by) = (self.lock.clone(), "an administrator".to_owned());
         Command::SetLock(SetLock { key: None, lock, limit, max_waiters: None, max_hold_ms, by, at: self.at })
@@ -37,7 +37,7 @@ fn permits(view: &LockView<'_>) -> u32 {
     view.holders.iter().map(|holder| holder.permits).sum()
 }
 
-/// Whether more is held than there is, one waits to be upgraded, or several share.
+/// Whether more is held than the limit, a grant waits for its upgrade, or several holders share.
 fn is_awkward(view: &LockView<'_>) -> bool {
     let over = permits(view) > view.limit.unwrap_or(1) && view.holders.iter().all(|one| one.mode == Mode::Exclusive);
     over || view.holders.iter().any(|holder| holder.upgrading || (holder.mode == Mode::Shared && view.holders.len() > 1))
@@ -58,18 +58,18 @@ impl Commands {
         let (limit, permits) = (view.limit.unwrap_or(1), permits(&view));
         let bound = Some(if self.one_in(2) { 0 } else { self.rng.random_range(1..4) * 1_000 });
         let (choice, at) = (self.rng.random_range(0..8), self.at());
-        let spot = Spot { lock, view, limit, permits, other, choice, bound, at };
+        let spot = HeldLock { lock, view, limit, permits, other, choice, bound, at };
         if let Some(upgrading) = spot.view.holders.iter().find(|holder| holder.upgrading) {
-            return Some(self.beside_an_upgrade(state, &spot, upgrading));
+            return Some(self.next_to_an_upgrade(state, &spot, upgrading));
         }
         if choice == 7 {
             let (key, by, reason) = (self.change_key(state), String::new(), self.reason());
             return Some(Command::Revoke(Revoke { key, lock: spot.lock, by, reason, at }));
         }
         if spot.view.holders.iter().all(|holder| holder.mode == Mode::Shared) {
-            return Some(self.beside_readers(state, &spot));
+            return Some(self.next_to_readers(state, &spot));
         }
-        self.beside_exclusive_ones(state, &spot)
+        self.next_to_exclusive_holders(state, &spot)
     }
 
     /// Changes the settings of a contender's node as if it were a lock.
@@ -80,7 +80,7 @@ impl Commands {
         Some(Command::SetLock(SetLock { key: None, lock, limit, max_waiters, max_hold_ms, by, at: self.at() }))
     }
 
-    fn beside_an_upgrade(&mut self, state: &State, spot: &Spot<'_>, upgrading: &Contender) -> Command {
+    fn next_to_an_upgrade(&mut self, state: &State, spot: &HeldLock<'_>, upgrading: &Contender) -> Command {
         let at = spot.at;
         let gives_up = Command::EndUpgrade { grant: upgrading.grant, attempt: upgrading.upgrade_attempt, at };
         let next = state.queue(&spot.lock).into_iter().map(|entry| entry.contender).find(|one| one.granted_at.is_none());
@@ -107,7 +107,7 @@ impl Commands {
         }
     }
 
-    fn beside_readers(&mut self, state: &State, spot: &Spot<'_>) -> Command {
+    fn next_to_readers(&mut self, state: &State, spot: &HeldLock<'_>) -> Command {
         match spot.choice {
             0..=4 if spot.view.holders.len() > 1 || self.one_in(3) => {
                 let key = self.change_key(state);
@@ -118,7 +118,7 @@ impl Commands {
         }
     }
 
-    fn beside_exclusive_ones(&mut self, state: &State, spot: &Spot<'_>) -> Option<Command> {
+    fn next_to_exclusive_holders(&mut self, state: &State, spot: &HeldLock<'_>) -> Option<Command> {
         let limit = spot.limit;
         if spot.permits > limit && spot.choice < 4 {
             return Some(match spot.choice {

@@ -1,4 +1,4 @@
-//! Random commands that mean something: most of them name sessions, grants, locks and tokens that exist or did a moment ago.
+//! Meaningful random commands: most of them name sessions, grants, locks and tokens that exist or existed a moment ago.
 
 #[path = "provoke.rs"]
 mod provoke;
@@ -17,9 +17,9 @@ use fairhold_types::{
     ClusterId, FencingToken, GrantId, GrantNumber, LockName, Mode, Path, Revision, SessionId, SessionNumber, time::WallMillis,
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
-use vocabulary::Told;
+use vocabulary::KnownNames;
 
-/// What a run is mostly about.
+/// The focus of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Profile {
     /// All rules against all others.
@@ -36,21 +36,22 @@ pub(crate) enum Profile {
     Several,
     /// One lock for which many of different priority wait.
     Priority,
-    /// An administrator who sets limits below those who hold, breaks and asks back, beside holders who change their mode.
+    /// An administrator that lowers limits below the holders, breaks and revokes, next to holders that change their
+    /// mode.
     Administration,
-    /// Names of which some are elections and some are locks, and leaders that proclaim.
+    /// Names, some of them elections and some locks, and leaders that proclaim.
     Elections,
-    /// All rules, in a state that has hardly any room.
+    /// All rules, in a state with hardly any room.
     Full,
 }
 
 const LOCKS: [&str; 4] = ["a", "a/b", "a/b/c", "d"];
 const PATHS: [&str; 9] = ["/x", "/x/y", "/x/y/z", "/w", "/w/e", "/x!", "/x/y!", "/locks/a", "/"];
 
-/// More contenders than this, and the next command ends one: states stay small, and queues move.
+/// With more contenders than this, the next command ends one: states stay small, and queues move.
 const CONTENDERS_MAX: usize = 24;
 
-/// How many of the last ids and sessions are named again.
+/// How many of the last ids and sessions are reused.
 const RECENT: usize = 16;
 
 #[derive(Debug)]
@@ -59,14 +60,14 @@ pub(crate) struct Commands {
     profile: Profile,
     made: u64,
     acquires: Vec<Acquire>,
-    /// The first acquire of all comes again and again, also when it is long over.
+    /// The first acquire of all is repeated again and again, even long after its end.
     first: Option<Acquire>,
     sessions: Vec<OpenSession>,
     writes: Vec<Transact>,
     breaks: Vec<Break>,
     proclaims: Vec<Proclaim>,
     keys: Vec<WriteKey>,
-    told: Told,
+    names: KnownNames,
     /// The named sessions that are open.
     open: Vec<SessionId>,
 }
@@ -85,7 +86,7 @@ impl Commands {
             breaks: Vec::new(),
             proclaims: Vec::new(),
             keys: Vec::new(),
-            told: Told::default(),
+            names: KnownNames::default(),
             open: Vec::new(),
         }
     }
@@ -102,16 +103,16 @@ impl Commands {
         WallMillis(self.made * 10)
     }
 
-    /// Takes note of all names that an answer and its events tell.
-    pub(crate) fn hear(&mut self, state: &State, applied: &Applied) {
-        self.told.hear(state, applied);
+    /// Records all names in an answer and its events.
+    pub(crate) fn learn(&mut self, state: &State, applied: &Applied) {
+        self.names.learn(state, applied);
     }
 
     fn lock(&mut self) -> LockName {
         if self.one_in(if self.profile == Profile::Priority { 60 } else { 14 })
-            && let Some(told) = self.told.lock(&mut self.rng)
+            && let Some(known) = self.names.lock(&mut self.rng)
         {
-            return told;
+            return known;
         }
         let names = match self.profile {
             Profile::Priority => 1,
@@ -129,7 +130,7 @@ impl Commands {
         LockName::parse(name).expect("a fixed name")
     }
 
-    /// Different locks, in whatever order.
+    /// Different locks, in any order.
     fn wants(&mut self, shared: bool) -> Vec<Want> {
         let count = match self.profile {
             Profile::Several => self.rng.random_range(1..4),
@@ -148,7 +149,7 @@ impl Commands {
         wants
     }
 
-    /// A new id; now and then one that was made earlier than the last.
+    /// A new id; sometimes one that is older than the last.
     fn fresh_id(&mut self) -> GrantId {
         let back = if self.one_in(10) { self.rng.random_range(0..40) } else { 0 };
         let time = (self.made + 100 - back.min(self.made)) as u128;
@@ -180,13 +181,13 @@ impl Commands {
     }
 
     fn session_number(&mut self, state: &State) -> SessionNumber {
-        // The first session of a calm run is the one that is to live long.
+        // The first session of a calm run must live long.
         let spared = usize::from(self.profile == Profile::Calm);
         if self.profile != Profile::Calm
             && self.one_in(8)
-            && let Some(told) = self.told.session(&mut self.rng)
+            && let Some(known) = self.names.session(&mut self.rng)
         {
-            return told;
+            return known;
         }
         let live: Vec<SessionNumber> = state.sessions().map(|session| session.number).skip(spared).collect();
         if self.one_in(10) { SessionNumber(0) } else { self.pick(&live).unwrap_or(SessionNumber(0)) }
@@ -256,7 +257,7 @@ impl Commands {
         }
     }
 
-    /// What a history that is about an administrator has instead of other commands, and others now and then.
+    /// In histories about an administrator, replaces most other commands.
     fn awkward(&mut self, state: &State) -> Option<Command> {
         let provokes = match self.profile {
             Profile::Administration => self.one_in(4),
@@ -288,7 +289,7 @@ impl Commands {
         Command::Release { grant: self.known_id(state), session, at: self.at() }
     }
 
-    /// A key of a change, in half of them: a new one, one that was used before, or one of something else.
+    /// In half of the cases a key of a change: a new one, one that was used before, or one of another kind.
     fn change_key(&mut self, state: &State) -> Option<WriteKey> {
         let known = self.keys.clone();
         let mut key = match self.rng.random_range(0..8) {
@@ -307,7 +308,7 @@ impl Commands {
         Some(key)
     }
 
-    /// Another mode for a holder, most often.
+    /// Usually another mode for a holder.
     fn convert(&mut self, state: &State) -> Command {
         let at = self.at();
         let standing: Vec<_> = state.sessions().flat_map(|session| state.contenders_of(session.number)).collect();
@@ -343,13 +344,13 @@ impl Commands {
         Command::Break(Break { key, lock, token: None, by: "an administrator".to_owned(), reason: self.reason(), at: self.at() })
     }
 
-    /// The token of a holder of the lock, or one that somebody was told of.
+    /// The token of a holder of the lock, or one that was revealed earlier.
     fn token_to_break(&mut self, state: &State, lock: &LockName) -> Option<FencingToken> {
         let current = state.front(lock, 1).next().and_then(|holder| holder.token());
-        if self.one_in(3) { self.told.token(&mut self.rng) } else { current }
+        if self.one_in(3) { self.names.token(&mut self.rng) } else { current }
     }
 
-    /// What an administrator sets and asks for, and the clock's verdict on who held for too long.
+    /// An administrator's settings and requests, and the clock's verdict on holds that lasted too long.
     fn administer(&mut self, state: &State) -> Command {
         let (lock, at, by) = (self.lock(), self.at(), "an administrator".to_owned());
         match self.rng.random_range(0..5) {
@@ -367,22 +368,22 @@ impl Commands {
         if self.one_in(3) { String::new() } else { format!("stuck {}", self.made) }
     }
 
-    /// The verdict on one or two bounded holds, some with a token that they had, or that another one had.
+    /// The verdict on one or two bounded holds, some with a former token or with that of another grant.
     fn holds_to_end(&mut self, state: &State) -> Vec<(GrantNumber, FencingToken)> {
         let held: Vec<_> = state.bounded_holds().map(|held| (held.number, held.token())).collect();
         let holds = 1 + usize::from(self.one_in(4));
         let verdicts = (0..holds).map(|_| {
             let (grant, token) = self.pick(&held).unwrap_or((GrantNumber(1), None));
-            let grant = if self.one_in(10) { self.told.grant(&mut self.rng).unwrap_or(grant) } else { grant };
-            // The token that it had when it was granted first, if it was upgraded since.
+            let grant = if self.one_in(10) { self.names.grant(&mut self.rng).unwrap_or(grant) } else { grant };
+            // The token of its first grant, if it was upgraded since.
             let token = if self.one_in(3) { Some(FencingToken(grant.0)) } else { token };
-            let late = if self.one_in(6) { self.told.token(&mut self.rng) } else { None };
+            let late = if self.one_in(6) { self.names.token(&mut self.rng) } else { None };
             (grant, late.or(token).unwrap_or(FencingToken(0)))
         });
         verdicts.collect()
     }
 
-    /// Most often one setting alone, and each is set back to what is so by itself now and then.
+    /// Usually a single setting; sometimes one is set back to its default.
     fn settings(&mut self) -> (Option<u32>, Option<u64>, Option<u64>) {
         let limits = match self.profile {
             Profile::Semaphore | Profile::Mixed | Profile::Administration | Profile::Full => true,
@@ -431,7 +432,7 @@ impl Commands {
         Command::EndSession { session: self.session_number(state), by: "an administrator".to_owned(), reason, at: self.at() }
     }
 
-    /// Pairs of text, for one in four.
+    /// Pairs of text, in one case of four.
     fn meta(&mut self) -> Meta {
         let pairs = if self.one_in(4) { self.rng.random_range(1..3) } else { 0 };
         (0..pairs).map(|pair| (format!("k{pair}"), self.made.to_string())).collect()
@@ -443,7 +444,7 @@ impl Commands {
         }
         let known = self.sessions.clone();
         let mut open = match self.pick(&known) {
-            // The very command, proposed twice.
+            // The same command, proposed twice.
             Some(open) if self.one_in(12) => return Command::OpenSession(open),
             Some(open) if self.one_in(3) && open.key.is_some() => open,
             _ => {
@@ -548,7 +549,7 @@ impl Commands {
             Claimant::Session(self.session_id())
         };
         let wants = self.wants(shared);
-        // Most come for what the name is used for.
+        // Most use the name for its usual purpose.
         let election = self.profile == Profile::Elections && (wants[0].lock.as_str().starts_with('a') != self.one_in(15));
         Acquire {
             grant,
@@ -580,12 +581,12 @@ impl Commands {
     }
 
     fn owner(&mut self) -> Owner {
-        let told = if self.one_in(10) { self.told.owner(&mut self.rng) } else { None };
-        let text = told.unwrap_or_else(|| if self.one_in(30) { String::new() } else { format!("o{}", self.made % 3) });
+        let known = if self.one_in(10) { self.names.owner(&mut self.rng) } else { None };
+        let text = known.unwrap_or_else(|| if self.one_in(30) { String::new() } else { format!("o{}", self.made % 3) });
         Owner { text, given: self.one_in(2) }
     }
 
-    /// Another value, of the leader most often.
+    /// Another value, usually of the leader.
     fn proclaim(&mut self, state: &State) -> Command {
         let known = self.proclaims.clone();
         if let Some(again) = self.pick(&known).filter(|_| self.one_in(5)) {
@@ -608,8 +609,8 @@ impl Commands {
     fn end_cooling(&mut self, state: &State) -> Command {
         let cooling: Vec<GrantNumber> = state.cooling().map(|contender| contender.number).collect();
         let grants = (0..self.rng.random_range(1..3)).map(|_| {
-            let told = if self.one_in(8) { self.told.grant(&mut self.rng) } else { None };
-            told.or_else(|| self.pick(&cooling)).unwrap_or(GrantNumber(0))
+            let known = if self.one_in(8) { self.names.grant(&mut self.rng) } else { None };
+            known.or_else(|| self.pick(&cooling)).unwrap_or(GrantNumber(0))
         });
         let grants = grants.collect();
         Command::EndCooling { grants, at: self.at() }
@@ -647,18 +648,18 @@ impl Commands {
 
     fn path(&mut self) -> Path {
         if self.one_in(10)
-            && let Some(told) = self.told.path(&mut self.rng)
+            && let Some(known) = self.names.path(&mut self.rng)
         {
-            return told;
+            return known;
         }
         Path::parse(PATHS[self.rng.random_range(0..PATHS.len())]).expect("a fixed path")
     }
 
     fn data_path(&mut self) -> Path {
         if self.one_in(3)
-            && let Some(told) = self.told.path(&mut self.rng)
+            && let Some(known) = self.names.path(&mut self.rng)
         {
-            return told;
+            return known;
         }
         Path::parse(PATHS[self.rng.random_range(0..7)]).expect("a fixed path")
     }
@@ -718,8 +719,8 @@ impl Commands {
         let lock = self.lock();
         let tokens: Vec<FencingToken> =
             state.queue(&lock).iter().filter_map(|entry| entry.contender.granted_at).map(|at| FencingToken(at.0)).collect();
-        let told = if self.one_in(4) { self.told.token(&mut self.rng) } else { None };
-        let token = told.or_else(|| self.pick(&tokens)).unwrap_or(FencingToken(1));
+        let known = if self.one_in(4) { self.names.token(&mut self.rng) } else { None };
+        let token = known.or_else(|| self.pick(&tokens)).unwrap_or(FencingToken(1));
         let grant = if self.one_in(2) { Some(self.known_id(state)) } else { None };
         Condition::Fence { lock, token, grant }
     }

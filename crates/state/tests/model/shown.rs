@@ -1,8 +1,8 @@
-//! What the model expects to be shown: each contender, lock, session and number in full, as the machine's own records.
+//! The records that the model expects: each contender, lock, session and number in full, as the machine's own records.
 //!
-//! The records are built field by field, so a new field of one of them does not compile before the model says what it must be.
+//! The records are built field by field, so a new field does not compile until the model defines its value.
 
-use super::{Naive, Result, Session, Stand};
+use super::{Entry, Naive, Result, Session};
 use fairhold_state::{
     command::{OperationResult, Rejection, WriteKey},
     record::{Contender, Hold, LockSettings},
@@ -13,7 +13,8 @@ use fairhold_types::{
 };
 use std::collections::BTreeSet;
 
-/// A session: number, id, key, timeout, name, pairs of text, when it was opened, its ended ids, and the floor under them.
+/// A session: number, id, key, timeout, name, pairs of text, when it was opened, its ended ids, and the floor under
+/// them.
 pub(crate) type SessionFacts = (
     u64,
     Option<SessionId>,
@@ -39,24 +40,24 @@ fn add(histogram: &mut HoldHistogram, span: u64) {
 }
 
 impl Naive {
-    /// All locks that there are, and those in which somebody stands.
+    /// All existing locks, and those with contenders.
     pub(crate) fn lock_names(&self) -> BTreeSet<LockName> {
-        let stood_in = self.stands.iter().map(|stand| stand.lock.clone());
+        let stood_in = self.entries.iter().map(|entry| entry.lock.clone());
         self.locks.iter().map(|lock| lock.name.clone()).chain(stood_in).collect()
     }
 
     /// All contenders of a lock: its holders by number, then its waiters in the order of the queue.
-    pub(crate) fn line(&self, name: &LockName) -> Vec<&Stand> {
+    pub(crate) fn line(&self, name: &LockName) -> Vec<&Entry> {
         let mut holders = self.holders(name);
-        holders.sort_by_key(|stand| stand.number);
+        holders.sort_by_key(|entry| entry.number);
         holders.into_iter().chain(self.waiting(name)).collect()
     }
 
-    /// A contender as the machine must have it, but for the keys of its changes.
-    pub(crate) fn contender(&self, stand: &Stand) -> Contender {
-        let first = stand.together[0].lock == stand.lock;
-        let asked = stand.together.iter().find(|want| want.lock == stand.lock).expect("it asked for where it stands");
-        let more = stand.more.iter().filter(|_| !stand.cooling).map(|(acquire, attempt)| Hold {
+    /// The machine's record of a contender, except for the keys of its changes.
+    pub(crate) fn contender(&self, entry: &Entry) -> Contender {
+        let first = entry.together[0].lock == entry.lock;
+        let asked = entry.together.iter().find(|want| want.lock == entry.lock).expect("it requested the lock of its entry");
+        let more = entry.more.iter().filter(|_| !entry.cooling).map(|(acquire, attempt)| Hold {
             grant: acquire.grant,
             attempt: *attempt,
             want: acquire.wants[0].clone(),
@@ -68,72 +69,72 @@ impl Naive {
             max_hold_ms: acquire.max_hold_ms,
         });
         Contender {
-            number: GrantNumber(stand.number),
-            grant: stand.id,
-            lock: stand.lock.clone(),
-            others: if first { stand.together[1..].to_vec() } else { Vec::new() },
-            companion: !first,
-            session: SessionNumber(stand.session),
-            anonymous: stand.anonymous,
-            mode: stand.mode,
-            asked: asked.mode,
-            upgrading: stand.upgrading,
-            limit: stand.asked_limit,
-            permits: stand.permits,
-            priority: stand.priority,
-            standing: stand.standing,
-            overtaken: stand.overtaken,
-            owner: stand.owner.clone(),
-            meta: stand.meta.clone(),
-            attempt: stand.attempt,
-            more: more.collect(),
-            first_over: stand.first_over,
-            upgrade_attempt: stand.upgrade_attempt,
-            upgrade_key: stand.upgrade_key,
+            number: GrantNumber(entry.number),
+            grant: entry.id,
+            lock: entry.lock.clone(),
+            others: if first { entry.together[1..].to_vec() } else { Vec::new() },
+            secondary: !first,
+            session: SessionNumber(entry.session),
+            anonymous: entry.anonymous,
+            mode: entry.mode,
+            requested_mode: asked.mode,
+            upgrading: entry.upgrading,
+            limit: entry.requested_limit,
+            permits: entry.permits,
+            priority: entry.priority,
+            effective_priority: entry.effective_priority,
+            overtaken: entry.overtaken,
+            owner: entry.owner.clone(),
+            meta: entry.meta.clone(),
+            attempt: entry.attempt,
+            further_holds: more.collect(),
+            first_released: entry.first_released,
+            upgrade_attempt: entry.upgrade_attempt,
+            upgrade_key: entry.upgrade_key,
             keys: Default::default(),
             // The tests have so few contenders that every search for a deadlock completes.
             deadlock_checked: true,
-            granted_at: stand.granted.map(Revision),
-            lock_delay_ms: stand.delay,
-            max_hold_ms: stand.max_hold,
-            hold_ms: stand.bound,
-            revoked: stand.revoked.clone(),
-            cooling: stand.cooling,
-            queued_at: stand.queued,
-            held_since: stand.granted.map(|_| stand.since),
-            mode_since: stand.mode_since,
+            granted_at: entry.granted.map(Revision),
+            lock_delay_ms: entry.delay,
+            max_hold_ms: entry.max_hold,
+            hold_ms: entry.bound,
+            revoked: entry.revoked.clone(),
+            cooling: entry.cooling,
+            queued_at: entry.queued,
+            held_since: entry.granted.map(|_| entry.since),
+            mode_since: entry.mode_since,
         }
     }
 
-    /// The keys of its changes, as they are written in a snapshot.
-    pub(crate) fn keys_of(stand: &Stand) -> serde_json::Value {
-        let keys = stand.changes.iter().filter(|_| !stand.cooling);
+    /// The keys of its changes, as a snapshot has them.
+    pub(crate) fn keys_of(entry: &Entry) -> serde_json::Value {
+        let keys = entry.changes.iter().filter(|_| !entry.cooling);
         let keys: Vec<WriteKey> = keys.map(|(key, fingerprint)| WriteKey { key: *key, fingerprint: *fingerprint }).collect();
-        serde_json::json!({ "keys": keys, "floor": stand.changes_floor.filter(|_| !stand.cooling) })
+        serde_json::json!({ "keys": keys, "floor": entry.changes_floor.filter(|_| !entry.cooling) })
     }
 
     /// The contender that this waiter waits for.
-    pub(crate) fn waits_for(&self, stand: &Stand) -> Option<u64> {
-        if stand.granted.is_some() {
+    pub(crate) fn waits_for(&self, entry: &Entry) -> Option<u64> {
+        if entry.granted.is_some() {
             return None;
         }
-        let line = self.line(&stand.lock);
-        let place = line.iter().position(|other| other.number == stand.number).expect("it stands there");
-        if stand.together.len() > 1 && self.is_first(stand.number, &stand.lock) {
-            let elsewhere = |name: &LockName| *name != stand.lock && !self.is_first(stand.number, name);
-            let lock = &stand.together.iter().find(|want| elsewhere(&want.lock))?.lock;
+        let line = self.line(&entry.lock);
+        let place = line.iter().position(|other| other.number == entry.number).expect("it is in the queue");
+        if entry.together.len() > 1 && self.is_first(entry.number, &entry.lock) {
+            let elsewhere = |name: &LockName| *name != entry.lock && !self.is_first(entry.number, name);
+            let lock = &entry.together.iter().find(|want| elsewhere(&want.lock))?.lock;
             let line = self.line(lock);
-            let place = line.iter().position(|other| other.number == stand.number).expect("it stands there");
+            let place = line.iter().position(|other| other.number == entry.number).expect("it is in the queue");
             // All holders block it. The machine names the first.
             let before =
                 if place > 0 && line[place - 1].granted.is_some() { line.first() } else { line.get(place.wrapping_sub(1)) };
             return before.map(|other| other.number);
         }
-        let holds_readers_back = |other: &&&Stand| {
+        let holds_readers_back = |other: &&&Entry| {
             other.mode == Mode::Exclusive || other.upgrading || (other.granted.is_none() && other.together.len() > 1)
         };
-        let other = match stand.mode {
-            Mode::Exclusive if self.limit(&stand.lock).unwrap_or(1) == 1 => line[..place].last(),
+        let other = match entry.mode {
+            Mode::Exclusive if self.limit(&entry.lock).unwrap_or(1) == 1 => line[..place].last(),
             // Any holder may free a permit. The machine names the first.
             Mode::Exclusive => line[..place].first(),
             Mode::Shared => line[..place].iter().rev().find(holds_readers_back),
@@ -141,7 +142,7 @@ impl Naive {
         other.map(|other| other.number)
     }
 
-    /// What a lock keeps.
+    /// The settings of a lock.
     pub(crate) fn settings(&self, name: &LockName) -> Option<LockSettings> {
         let lock = self.locks.iter().find(|lock| lock.name == *name)?;
         Some(LockSettings {
@@ -171,17 +172,17 @@ impl Naive {
     /// All nodes below `/locks`, in order.
     pub(crate) fn lock_nodes(&self) -> Vec<LockNode> {
         let locks = self.locks.iter().map(|lock| (lock.name.path(), 0, lock.creates, 0, Vec::new()));
-        let stands = self.stands.iter().map(|stand| {
-            let owner = if stand.cooling { 0 } else { stand.session };
+        let entries = self.entries.iter().map(|entry| {
+            let owner = if entry.cooling { 0 } else { entry.session };
             // Only a candidate has a value, and an election has one lock.
-            (stand.path.clone(), stand.version, 0, owner, stand.value.clone().unwrap_or_default())
+            (entry.path.clone(), entry.version, 0, owner, entry.value.clone().unwrap_or_default())
         });
-        let mut nodes: Vec<LockNode> = locks.chain(stands).collect();
+        let mut nodes: Vec<LockNode> = locks.chain(entries).collect();
         nodes.sort();
         nodes
     }
 
-    /// The version of any node, also of a lock's or of a contender's.
+    /// The version of any node, including those of locks and contenders.
     pub(super) fn version_at(&self, path: &Path) -> Option<i32> {
         let below = || self.lock_nodes().into_iter().find(|node| node.0 == *path).map(|node| node.1);
         self.tree.find(path).map(|node| node.version).or_else(below)
@@ -197,7 +198,7 @@ impl Naive {
         }
     }
 
-    /// Counts a new child of a lock's node, and says how many it had before.
+    /// Counts a new child of a lock's node, and returns how many it had before.
     pub(super) fn count_child(&mut self, name: &LockName) -> u64 {
         let lock = self.locks.iter_mut().find(|lock| lock.name == *name).expect("it was made before");
         lock.creates += 1;
@@ -210,7 +211,7 @@ impl Naive {
 
     // Numbers
 
-    /// What is counted of a lock; nothing where nothing was.
+    /// The statistics of a lock; `None` before its first event.
     pub(crate) fn numbers_of(&self, name: &LockName) -> Option<&Statistics> {
         self.numbers.get(name)
     }
@@ -219,30 +220,30 @@ impl Naive {
         &self.totals
     }
 
-    /// The numbers of its lock, and those of all where it stands in the first of its locks.
-    fn count(&mut self, stand: &Stand, what: impl Fn(&mut Statistics)) {
-        what(self.numbers.entry(stand.lock.clone()).or_default());
-        if stand.lock == stand.together[0].lock {
+    /// The statistics of its lock, and the totals if this is the first of its locks.
+    fn count(&mut self, entry: &Entry, what: impl Fn(&mut Statistics)) {
+        what(self.numbers.entry(entry.lock.clone()).or_default());
+        if entry.lock == entry.together[0].lock {
             what(&mut self.totals);
         }
     }
 
-    pub(super) fn count_granted(&mut self, stand: &Stand) {
-        let (waited, at_once) = (self.at.0.saturating_sub(stand.queued.0), stand.number == self.now());
-        self.count(stand, |numbers| {
+    pub(super) fn count_granted(&mut self, entry: &Entry) {
+        let (waited, at_once) = (self.at.0.saturating_sub(entry.queued.0), entry.number == self.now());
+        self.count(entry, |numbers| {
             add(&mut numbers.waited, waited);
             numbers.hand_overs += u64::from(!at_once);
         });
     }
 
-    fn held_ms(&self, stand: &Stand) -> u64 {
-        self.at.0.saturating_sub(stand.mode_since.map_or(stand.since, |since| since.at).0)
+    fn held_ms(&self, entry: &Entry) -> u64 {
+        self.at.0.saturating_sub(entry.mode_since.map_or(entry.since, |since| since.at).0)
     }
 
-    pub(super) fn count_ended(&mut self, stand: &Stand, how: EndReason) {
-        let held = self.held_ms(stand);
-        self.count(stand, |numbers| {
-            if stand.granted.is_none() {
+    pub(super) fn count_ended(&mut self, entry: &Entry, how: EndReason) {
+        let held = self.held_ms(entry);
+        self.count(entry, |numbers| {
+            if entry.granted.is_none() {
                 numbers.gave_up += 1;
                 return;
             }
@@ -256,15 +257,15 @@ impl Naive {
         });
     }
 
-    pub(super) fn count_changed_mode(&mut self, stand: &Stand) {
-        let held = self.held_ms(stand);
-        self.count(stand, |numbers| {
+    pub(super) fn count_changed_mode(&mut self, entry: &Entry) {
+        let held = self.held_ms(entry);
+        self.count(entry, |numbers| {
             add(&mut numbers.held, held);
             numbers.changed_mode += 1;
         });
     }
 
-    /// A lock's numbers go with the last of its node and its history.
+    /// A lock's statistics disappear with its node and its history, whichever goes last.
     pub(super) fn drop_numbers(&mut self) {
         let (locks, history) = (&self.locks, &self.history);
         self.numbers

@@ -1,7 +1,7 @@
-//! The situations that random histories must have been in: a rule is tested only where its case came.
+//! The situations that random histories must reach: a rule is tested only if its case occurs.
 //!
-//! A kind of command or of answer says little: a lowered limit is harmless where nobody holds. So each situation is a question
-//! about the state before a command, the command, what came of it, and the state after it.
+//! Kinds of commands and answers alone say little: a lowered limit is harmless if the lock has no holder. So each
+//! situation is a condition on the state before a command, the command, its answer, and the state after it.
 
 use fairhold_state::{
     State,
@@ -27,47 +27,50 @@ pub(crate) struct Scene<'a> {
 
 pub(crate) type Situation = (&'static str, fn(&Scene<'_>) -> bool);
 
-/// What must have come, and how to tell.
+/// The name of each situation, and its condition.
 pub(crate) const SITUATIONS: [Situation; 66] = [
     ("a limit is lowered below the permits that are held", |s| {
         s.limit_set().is_some_and(|(lock, _)| s.is_over(lock) && !over(s.before, lock))
     }),
-    ("a limit is raised again above those who were over it", |s| {
+    ("a limit is raised again above its holders", |s| {
         s.limit_set().is_some_and(|(lock, _)| !s.is_over(lock) && over(s.before, lock))
     }),
-    ("a limit is lowered below those who are over it already", |s| {
+    ("a limit is lowered while its holders exceed it already", |s| {
         s.limit_set().is_some_and(|(lock, _)| s.is_over(lock) && over(s.before, lock))
     }),
-    ("somebody comes to a lock with more exclusive holders than its limit", |s| {
+    ("a newcomer joins a lock with more exclusive holders than its limit", |s| {
         s.acquire().is_some_and(|(acquire, _)| over(s.before, &acquire.wants[0].lock))
     }),
-    ("one of those who are over a limit gives back", |s| {
+    ("a holder releases while the lock exceeds its limit", |s| {
         s.ended().iter().any(|(lock, _)| over(s.before, lock) && s.is_over(lock))
     }),
-    ("a downgrade beside another holder, with limit 1 in force", |s| {
+    ("a downgrade next to another holder, with limit 1 in force", |s| {
         matches!(s.command, Command::Downgrade { grant, .. } if s.live(grant).is_some_and(|holder| {
             holder.mode == Mode::Exclusive && limit(s.before, &holder.lock) == 1 && s.before.lock(&holder.lock).holders.len() > 1
         }))
     }),
     ("a downgrade lets readers in", |s| {
-        s.tells(|event| matches!(event, Event::Downgraded { .. })) && s.tells(|event| matches!(event, Event::Granted { .. }))
+        s.has_event(|event| matches!(event, Event::Downgraded { .. }))
+            && s.has_event(|event| matches!(event, Event::Granted { .. }))
     }),
     ("a limit is set while readers hold", |s| {
         s.limit_set().is_some_and(|(lock, limit)| limit > 1 && s.holders(lock).iter().any(|holder| holder.mode == Mode::Shared))
     }),
     ("a limit ends waiters that cannot fit", |s| {
-        s.limit_set().is_some() && s.tells(|event| matches!(event, Event::Ended { reason: EndReason::Broken, .. }))
+        s.limit_set().is_some() && s.has_event(|event| matches!(event, Event::Ended { reason: EndReason::Broken, .. }))
     }),
-    ("a raised limit lets waiters in", |s| s.limit_set().is_some() && s.tells(|event| matches!(event, Event::Granted { .. }))),
+    ("a raised limit lets waiters in", |s| {
+        s.limit_set().is_some() && s.has_event(|event| matches!(event, Event::Granted { .. }))
+    }),
     ("a limit is set back to 1", |s| s.limit_set().is_some_and(|(_, limit)| limit == 1)),
-    ("the number of waiters is bounded below those who wait", |s| {
+    ("the number of waiters is bounded below the present waiters", |s| {
         s.set_lock().is_some_and(|set| set.max_waiters.is_some_and(|most| (s.after.lock(&set.lock).waiting as u64) > most))
     }),
     ("a queue is full", |s| matches!(s.applied.answer.result, Err(Rejection::QueueFull { .. }))),
-    ("a longest time of holding is set while somebody holds", |s| {
+    ("a maximum hold is set while the lock is held", |s| {
         s.set_lock().is_some_and(|set| set.max_hold_ms > Some(0) && !s.holders(&set.lock).is_empty())
     }),
-    ("a longest time of holding is lifted while a bounded one holds", |s| {
+    ("a maximum hold is removed while a bounded grant holds", |s| {
         s.set_lock()
             .is_some_and(|set| set.max_hold_ms == Some(0) && s.holders(&set.lock).iter().any(|holder| holder.hold_ms.is_some()))
     }),
@@ -81,30 +84,30 @@ pub(crate) const SITUATIONS: [Situation; 66] = [
         s.upgraded().iter().any(|(was, is)| was.hold_ms != is.hold_ms && is.hold_ms.is_some())
     }),
     ("an upgrade loses its bound", |s| s.upgraded().iter().any(|(was, is)| was.hold_ms.is_some() && is.hold_ms.is_none())),
-    ("a bounded hold ends", |s| s.end_holds() && s.tells(|event| matches!(event, Event::Ended { .. })) && !s.cools()),
+    ("a bounded hold ends", |s| s.end_holds() && s.has_event(|event| matches!(event, Event::Ended { .. })) && !s.cools()),
     ("a bounded hold ends and leaves a lock delay", |s| s.end_holds() && s.cools()),
-    ("a verdict on a hold that has another token by now", |s| {
+    ("a verdict on a hold whose token has changed", |s| {
         matches!(s.command, Command::EndHolds { holds, .. } if holds.iter().any(|(grant, token)| {
             let other = |holder: &Contender| holder.token().is_some_and(|has| has != *token);
             s.before.contender(*grant).is_some_and(|holder| holder.hold_ms.is_some() && other(holder))
         }))
     }),
-    ("a lock is set that has a contender's name", |s| s.set_lock().is_some_and(|set| set.lock.is_reserved())),
-    ("a lock is set that has the name of a contender who stands there", |s| {
+    ("a lock is set by a contender's name", |s| s.set_lock().is_some_and(|set| set.lock.is_reserved())),
+    ("a lock is set by the name of a live contender", |s| {
         s.set_lock().is_some_and(|set| is_contender(s.before, &set.lock.path()))
     }),
-    ("a lock is acquired that has the name of a contender who stands there", |s| {
+    ("a lock is acquired by the name of a live contender", |s| {
         let named = |acquire: &Acquire| acquire.wants.iter().any(|want| is_contender(s.before, &want.lock.path()));
         matches!(s.command, Command::Acquire(acquire) if named(acquire))
     }),
-    ("a lock is broken or asked back that has a contender's name", |s| {
+    ("a lock is broken or revoked by a contender's name", |s| {
         matches!(s.command, Command::Break(order) if order.lock.is_reserved())
             || matches!(s.command, Command::Revoke(order) if order.lock.is_reserved())
     }),
-    ("a lock is broken by a token that is current", |s| s.broken_by_token() == Some(true)),
+    ("a lock is broken by a current token", |s| s.broken_by_token() == Some(true)),
     ("a lock is not broken because the token is stale", |s| s.broken_by_token() == Some(false)),
     ("a contender's node is written", |s| s.operations().any(|operation| is_contender(s.before, written(operation)))),
-    ("a node is made below a contender's", |s| {
+    ("a node is created below a contender's", |s| {
         s.operations().any(|operation| written(operation).parent().is_some_and(|parent| is_contender(s.before, &parent)))
     }),
     ("a contender's node is a condition", |s| {
@@ -115,52 +118,51 @@ pub(crate) const SITUATIONS: [Situation; 66] = [
         };
         s.transact().is_some_and(|transact| transact.conditions.iter().any(named))
     }),
-    ("one who does not wait is refused behind others who do", |s| {
+    ("a request that does not wait is refused behind waiters", |s| {
         let queued = |acquire: &Acquire| s.before.lock(&acquire.wants[0].lock).waiting > 0;
         let refused = matches!(s.applied.answer.result, Err(Rejection::LockHeld { .. }));
         refused && matches!(s.command, Command::Acquire(acquire) if queued(acquire))
     }),
-    ("a newcomer of priority is placed before one who waits", |s| {
+    ("a newcomer is placed before a waiter by its priority", |s| {
         s.newcomers().iter().any(|new| {
             s.after.lock(&new.lock).waiting > 1
                 && s.after.position(&new.lock, new.number).is_some_and(|place| place < s.after.queue(&new.lock).len() as u64)
         })
     }),
-    ("one who was overtaken sixteen times is overtaken no more", |s| {
+    ("a waiter that was overtaken sixteen times is not overtaken again", |s| {
         s.newcomers().iter().any(|new| {
-            new.standing < new.priority
+            new.effective_priority < new.priority
                 && s.after.queue(&new.lock).iter().any(|entry| entry.contender.overtaken >= limits::OVERTAKEN_MAX)
         })
     }),
     ("a session that expires leaves a lock delay", |s| s.expires() && s.cools()),
-    ("one who waits for an upgrade expires", |s| s.expires() && s.session_grants().iter().any(|one| one.upgrading)),
+    ("a grant that waits for its upgrade expires", |s| s.expires() && s.session_grants().iter().any(|one| one.upgrading)),
     ("a session expires that holds several locks with a delay", |s| {
         s.expires() && s.applied.events.iter().filter(|event| matches!(event, Event::Cooling { .. })).count() > 1
     }),
-    ("a lock that cools is broken", |s| {
-        s.broken().is_some_and(|lock| holders(s.before, lock).iter().any(|holder| holder.cooling))
-    }),
+    ("a cooling lock is broken", |s| s.broken().is_some_and(|lock| holders(s.before, lock).iter().any(|holder| holder.cooling))),
     ("a lock is broken while one of its holders waits for an upgrade", |s| {
         s.broken().is_some_and(|lock| holders(s.before, lock).iter().any(|holder| holder.upgrading))
     }),
     ("several readers lose a lock at once", |s| s.broken().is_some_and(|lock| holders(s.before, lock).len() > 1)),
-    ("several holders are asked for a lock", |s| {
+    ("several holders are asked to release a lock", |s| {
         s.applied.events.iter().filter(|event| matches!(event, Event::Revoked { .. })).count() > 1
     }),
-    ("one who was asked for a lock is asked again", |s| {
+    ("a holder is asked again to release", |s| {
         let asked = |lock| holders(s.before, lock).iter().any(|holder| holder.revoked.is_some() && !holder.cooling);
         matches!(s.command, Command::Revoke(order) if asked(&order.lock))
     }),
     ("an administrator ends a session that holds", |s| {
-        matches!(s.command, Command::EndSession { .. }) && s.tells(|event| matches!(event, Event::Broken { .. }))
+        matches!(s.command, Command::EndSession { .. }) && s.has_event(|event| matches!(event, Event::Broken { .. }))
     }),
     ("an upgrade waits", |s| matches!((s.command, &s.applied.answer.result), (Command::Upgrade { .. }, Ok(Outcome::Queued(_))))),
     ("an upgrade that waited is done", |s| s.upgraded().iter().any(|(was, _)| was.upgrading)),
-    ("an upgrade is given up", |s| s.tells(|event| matches!(event, Event::UpgradeEnded { .. }))),
-    ("an upgrade is given up, and readers come in", |s| {
-        s.tells(|event| matches!(event, Event::UpgradeEnded { .. })) && s.tells(|event| matches!(event, Event::Granted { .. }))
+    ("an upgrade is abandoned", |s| s.has_event(|event| matches!(event, Event::UpgradeEnded { .. }))),
+    ("an upgrade is abandoned, and readers join", |s| {
+        s.has_event(|event| matches!(event, Event::UpgradeEnded { .. }))
+            && s.has_event(|event| matches!(event, Event::Granted { .. }))
     }),
-    ("a second one would upgrade", |s| {
+    ("a second holder requests an upgrade", |s| {
         matches!((s.command, &s.applied.answer.result), (Command::Upgrade { .. }, Err(Rejection::WouldDeadlock { .. })))
     }),
     ("a request would wait for itself", |s| {
@@ -174,65 +176,59 @@ pub(crate) const SITUATIONS: [Situation; 66] = [
             s.before.verify_fence(lock, token, grant).is_err() && s.before.verify_fence(lock, token, None).is_ok()
         })
     }),
-    ("a fence that was right once is refused", |s| {
+    ("a fence with a former token is refused", |s| {
         s.fences(false).any(|(lock, token, _)| {
             s.before.lock(lock).last_token >= Some(token) && s.before.verify_fence(lock, token, None).is_err()
         })
     }),
-    ("several locks are granted together to one who waited", |s| {
+    ("several locks are granted together to a waiter", |s| {
         s.granted().iter().any(|one| !one.others.is_empty() && one.number.0 < s.after.revision().0)
     }),
-    ("one of several locks is kept for who waits for another", |s| {
+    ("one of several locks is reserved while its grant waits for another", |s| {
         s.newcomers()
             .iter()
             .any(|new| !new.others.is_empty() && new.granted_at.is_none() && s.after.lock(&new.lock).holders.is_empty())
     }),
     ("a grant is held once more", |s| {
-        s.acquire().is_some_and(|(_, one)| one.holds() > 1 && s.tells(|event| matches!(event, Event::Holds { .. })))
+        s.acquire().is_some_and(|(_, one)| one.holds() > 1 && s.has_event(|event| matches!(event, Event::Holds { .. })))
     }),
-    ("the first hold is given back before the others", |s| {
+    ("the first hold is released before the others", |s| {
         let first = |id: &GrantId| s.live(id).is_some_and(|one| one.grant == *id && one.holds() > 1);
         matches!(s.command, Command::Release { grant, .. } if first(grant))
     }),
     ("there is no room for more", |s| matches!(s.applied.answer.result, Err(Rejection::StateFull { .. }))),
-    ("a grant is given back where there is no room for more", |s| {
+    ("a grant is released in a full state", |s| {
         s.before.bytes_max().is_some_and(|most| s.before.bytes() > most)
-            && s.tells(|event| matches!(event, Event::Ended { reason: EndReason::Released, .. }))
+            && s.has_event(|event| matches!(event, Event::Ended { reason: EndReason::Released, .. }))
     }),
-    (
-        "an acquire comes again when it was forgotten",
-        |s| matches!(s.command, Command::Acquire(acquire) if s.was_forgotten(&acquire.grant)),
-    ),
-    (
-        "a release comes again when it was forgotten",
-        |s| matches!(s.command, Command::Release { grant, .. } if s.was_forgotten(grant)),
-    ),
-    ("an acquire comes again when it is over", |s| {
+    ("a forgotten acquire is repeated", |s| matches!(s.command, Command::Acquire(acquire) if s.was_forgotten(&acquire.grant))),
+    ("a forgotten release is repeated", |s| matches!(s.command, Command::Release { grant, .. } if s.was_forgotten(grant))),
+    ("an acquire is repeated after its grant ended", |s| {
         matches!((s.command, &s.applied.answer.result), (Command::Acquire(_), Err(Rejection::GrantEnded { .. })))
     }),
     ("a forgotten lock is used again", |s| {
         s.newcomers().iter().any(|new| s.forgotten.contains(&new.lock) && s.before.node(&new.lock.path()).is_none())
     }),
-    ("a verdict on a lock that was used since", |s| {
+    ("a verdict on a lock that was used in the meantime", |s| {
         let is_there = |lock: &LockName| s.before.node(&lock.path()).is_some();
         let used_since = |lock, since| is_there(lock) && s.before.idle_since(lock) != Some(since);
         matches!(s.command, Command::ForgetLocks { locks } if locks.iter().any(|(lock, since)| used_since(lock, *since)))
     }),
-    ("a change comes again with its key when the mode is another", |s| {
+    ("a change is repeated with its key after another change of mode", |s| {
         let has = |id: &GrantId, mode| s.live(id).is_some_and(|one| one.mode == mode);
         let down = matches!(s.command, Command::Downgrade { grant, key: Some(_), .. } if has(grant, Mode::Exclusive));
         let up = matches!(s.command, Command::Upgrade { grant, key: Some(_), .. } if has(grant, Mode::Shared));
         s.unchanged() && (down || up)
     }),
-    ("an attempt gives up for which a newer one waits", |s| {
+    ("an attempt gives up after a newer one has replaced it", |s| {
         let newer = |id: &GrantId, attempt| s.live(id).is_some_and(|one| one.attempt_of(id) > attempt);
         matches!(s.command, Command::Withdraw { grant, attempt, .. } | Command::Abandon { grant, attempt, .. }
                 if newer(grant, *attempt))
     }),
-    ("a session ends that has grants and nodes", |s| {
+    ("a session with grants and nodes ends", |s| {
         matches!(s.command, Command::CloseSession { .. } | Command::ExpireSession { .. })
-            && s.tells(|event| matches!(event, Event::Ended { .. }))
-            && s.tells(|event| matches!(event, Event::NodeDeleted { .. }))
+            && s.has_event(|event| matches!(event, Event::Ended { .. }))
+            && s.has_event(|event| matches!(event, Event::NodeDeleted { .. }))
     }),
 ];
 
@@ -244,7 +240,7 @@ fn holders<'a>(state: &'a State, lock: &LockName) -> Vec<&'a Contender> {
     state.lock(lock).holders
 }
 
-/// Whether more permits are held exclusively than there are.
+/// Whether more permits are held exclusively than the limit.
 fn over(state: &State, lock: &LockName) -> bool {
     let exclusive = holders(state, lock).into_iter().filter(|holder| holder.mode == Mode::Exclusive);
     exclusive.map(|holder| u64::from(holder.permits)).sum::<u64>() > u64::from(limit(state, lock))
@@ -254,7 +250,7 @@ fn is_contender(state: &State, path: &Path) -> bool {
     matches!(state.node(path).map(|node| &node.role), Some(NodeRole::Contender(_)))
 }
 
-/// The node that an operation names, or the one below which it makes another.
+/// The node that an operation names, or the parent of the node that it creates.
 fn written(operation: &Operation) -> &Path {
     match operation {
         Operation::Put { path, .. }
@@ -267,7 +263,7 @@ fn written(operation: &Operation) -> &Path {
 }
 
 impl<'a> Scene<'a> {
-    fn tells(&self, which: impl Fn(&Event) -> bool) -> bool {
+    fn has_event(&self, which: impl Fn(&Event) -> bool) -> bool {
         self.applied.events.iter().any(which)
     }
 
@@ -306,7 +302,7 @@ impl<'a> Scene<'a> {
         (is != was).then_some((&set.lock, is))
     }
 
-    /// An acquire that was not refused, and how its grant stands.
+    /// An acquire that was not refused, and its contender.
     fn acquire(&self) -> Option<(&'a Acquire, &'a Contender)> {
         let Command::Acquire(acquire) = self.command else { return None };
         match self.after.grant(&acquire.grant) {
@@ -330,7 +326,7 @@ impl<'a> Scene<'a> {
         queued.collect()
     }
 
-    /// Contenders that changed from shared to the only holder: before and after.
+    /// Contenders that changed from shared to exclusive: before and after.
     fn upgraded(&self) -> Vec<(&'a Contender, &'a Contender)> {
         let before = |is: &'a Contender| Some((self.before.contender_in(&is.lock, is.number)?, is));
         self.granted().into_iter().filter_map(before).filter(|(was, _)| was.granted_at.is_some()).collect()
@@ -354,7 +350,7 @@ impl<'a> Scene<'a> {
     }
 
     fn cools(&self) -> bool {
-        self.tells(|event| matches!(event, Event::Cooling { .. }))
+        self.has_event(|event| matches!(event, Event::Cooling { .. }))
     }
 
     fn session_grants(&self) -> Vec<&'a Contender> {
@@ -367,7 +363,7 @@ impl<'a> Scene<'a> {
         (self.before.revision() != self.after.revision()).then_some(&order.lock)
     }
 
-    /// Whether an order that names a token took effect; none where it is another command or was given before.
+    /// Whether a command that names a token took effect; `None` for other commands and for a repeated one.
     fn broken_by_token(&self) -> Option<bool> {
         let Command::Break(Break { lock, token: Some(token), .. }) = self.command else { return None };
         match self.before.verify_fence(lock, *token, None) {
@@ -384,7 +380,7 @@ impl<'a> Scene<'a> {
         self.transact().into_iter().flat_map(|transact| transact.then.iter().chain(transact.otherwise.iter().flatten()))
     }
 
-    /// The fences of a transaction, those that name a grant or those that do not.
+    /// The fences of a transaction: those that name a grant, or those that do not.
     fn fences(&self, named: bool) -> impl Iterator<Item = (&'a LockName, FencingToken, Option<&'a GrantId>)> {
         let conditions = self.transact().into_iter().flat_map(|transact| &transact.conditions);
         conditions.filter_map(move |condition| {

@@ -1,7 +1,7 @@
-//! The names that events and answers reveal. A client knows them, and can put each where it does not belong.
+//! The names that events and answers reveal. A client knows them, and can use each where it does not belong.
 //!
-//! A contender's node can be named as a lock, a lock that is gone as an election, an old token as a fence, the number of a
-//! session that is over as one to end. So no command has names from a fixed list alone.
+//! A client can name a contender's node as a lock, a forgotten lock as an election, an old token as a fence, or an
+//! ended session as one to end. So no command takes its names from a fixed list alone.
 
 use fairhold_state::{
     State,
@@ -10,14 +10,14 @@ use fairhold_state::{
 use fairhold_types::{FencingToken, GrantNumber, LockName, Path, SessionNumber};
 use rand::{RngExt, rngs::SmallRng};
 
-/// So many of each are remembered.
-const TOLD_MAX: usize = 64;
-/// No path gets longer by a child than this, or names would grow for ever.
+/// How many of each kind are remembered.
+const KNOWN_MAX: usize = 64;
+/// No path longer than this gets a child; otherwise names would grow for ever.
 const LONG: usize = 40;
 
-/// What was told lately, the oldest first.
+/// The names revealed lately, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct KnownNames {
     paths: Vec<Path>,
     grants: Vec<GrantNumber>,
     sessions: Vec<SessionNumber>,
@@ -29,7 +29,7 @@ fn note<T: PartialEq>(all: &mut Vec<T>, new: T) {
     if all.contains(&new) {
         return;
     }
-    if all.len() >= TOLD_MAX {
+    if all.len() >= KNOWN_MAX {
         all.remove(0);
     }
     all.push(new);
@@ -39,10 +39,10 @@ fn pick<T: Clone>(from: &[T], rng: &mut SmallRng) -> Option<T> {
     if from.is_empty() { None } else { Some(from[rng.random_range(0..from.len())].clone()) }
 }
 
-impl Told {
-    /// Notes all names of an answer and of the events of a change; `state` is the one after it.
-    pub(crate) fn hear(&mut self, state: &State, applied: &Applied) {
-        applied.events.iter().for_each(|event| self.hear_event(state, event));
+impl KnownNames {
+    /// Records all names in an answer and in the events of a change; `state` is the one after it.
+    pub(crate) fn learn(&mut self, state: &State, applied: &Applied) {
+        applied.events.iter().for_each(|event| self.learn_event(state, event));
         match &applied.answer.result {
             Ok(Outcome::Held(held)) => {
                 note(&mut self.grants, held.number);
@@ -69,7 +69,7 @@ impl Told {
         }
     }
 
-    fn hear_event(&mut self, state: &State, event: &Event) {
+    fn learn_event(&mut self, state: &State, event: &Event) {
         match event {
             Event::SessionOpened { session, .. }
             | Event::SessionRetimed { session, .. }
@@ -77,11 +77,11 @@ impl Told {
             | Event::SessionExpired { session } => note(&mut self.sessions, *session),
             Event::Granted { lock, grant, token } | Event::Proclaimed { lock, grant, token, .. } => {
                 note(&mut self.tokens, *token);
-                self.hear_grant(state, lock, *grant);
+                self.learn_grant(state, lock, *grant);
             }
             Event::Ended { lock, grant, session, .. } => {
                 note(&mut self.sessions, *session);
-                self.hear_grant(state, lock, *grant);
+                self.learn_grant(state, lock, *grant);
             }
             Event::Queued { lock, grant }
             | Event::Attached { lock, grant, .. }
@@ -92,7 +92,7 @@ impl Told {
             | Event::UpgradeEnded { lock, grant }
             | Event::Vacated { lock, grant }
             | Event::Holds { lock, grant, .. }
-            | Event::Revoked { lock, grant, .. } => self.hear_grant(state, lock, *grant),
+            | Event::Revoked { lock, grant, .. } => self.learn_grant(state, lock, *grant),
             Event::Broken { lock, .. } | Event::LockForgotten { lock } | Event::LockSet { lock, .. } => {
                 note(&mut self.paths, lock.path());
             }
@@ -103,14 +103,14 @@ impl Told {
         }
     }
 
-    /// The lock, and the contenders' nodes below it, as a list of its children tells them.
-    fn hear_grant(&mut self, state: &State, lock: &LockName, grant: GrantNumber) {
+    /// The lock, and the contenders' nodes below it, as a list of its children shows them.
+    fn learn_grant(&mut self, state: &State, lock: &LockName, grant: GrantNumber) {
         note(&mut self.grants, grant);
         note(&mut self.paths, lock.path());
         state.children(&lock.path(), None).take(4).for_each(|(path, _)| note(&mut self.paths, path.clone()));
     }
 
-    /// A path that was told, its parent, or a child of it.
+    /// A known path, its parent, or a child of it.
     pub(crate) fn path(&self, rng: &mut SmallRng) -> Option<Path> {
         let path = pick(&self.paths, rng)?;
         Some(match rng.random_range(0..4) {

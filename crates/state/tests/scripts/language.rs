@@ -18,11 +18,11 @@
 //! sweep PATH@SINCE …       show children|below PATH [after]     show owned s1     show sweepable
 //! downgrade a [key=k]     upgrade a [refuse] [key=k]     end-upgrade a [attempt=1]     note-key k
 //! allow LOCK [limit=] [max_waiters=] [max_hold=5s] [key=k]     revoke LOCK [reason=] [key=k]     end-hold a token=7
-//! pieces STEPS                               begins anew with pieces of work of so many steps
-//! continue                                   does the next piece        finish      does all that are left
+//! pieces STEPS                               starts over with pieces of work of this many steps
+//! continue                                   does the next piece        finish      does all remaining pieces
 //! fence LOCK TOKEN [a]     show lock|queue|session|grant|node NAME     show memory|cooling|idle     snapshot
-//! flood LOCK s1 id=a from=1 to=9             acquires with a1 … a9; the last is printed
-//! cycle LOCK s1 id=a from=1 to=9             acquires and releases each; the last is printed
+//! flood LOCK s1 id=a from=1 to=9             acquires with a1 … a9; prints the last
+//! cycle LOCK s1 id=a from=1 to=9             acquires and releases each; prints the last
 //! ```
 
 use crate::{
@@ -43,12 +43,12 @@ use std::error::Error;
 
 pub(crate) type Fallible<T> = Result<T, Box<dyn Error>>;
 
-/// A state, and what the names of its script stand for.
+/// A state, and the meaning of the names in its script.
 #[derive(Debug)]
 pub(crate) struct Machine {
     state: State,
     names: Names,
-    /// How many commands were given: the wall clock of scripts, and the source of ids where none is named.
+    /// How many commands were given: the wall clock of scripts, and the source of ids if a command names none.
     steps: u64,
 }
 
@@ -142,7 +142,7 @@ impl Machine {
         Ok(self.apply(command))
     }
 
-    /// What the leader's clock says is over.
+    /// A verdict by the leader's clock.
     fn verdict(&self, name: &str, args: &mut ArgumentConsumer<'_>) -> Fallible<Command> {
         let at = self.at();
         Ok(match name {
@@ -172,7 +172,7 @@ impl Machine {
         printer::applied(&self.names, before, &applied)
     }
 
-    /// Does all pieces that are left, and prints each.
+    /// Does all remaining pieces, and prints each.
     fn finish(&mut self, at: WallMillis) -> String {
         let mut lines = Vec::new();
         while self.state.has_pending() {
@@ -181,14 +181,14 @@ impl Machine {
         lines.join("\n")
     }
 
-    /// What must hold after every command: the caches are right, and a snapshot is the state.
+    /// What must hold after every command: the caches are right, and a snapshot restores the same state.
     fn check(&self) -> Fallible<()> {
         self.state.check()?;
         let blocks: Vec<Vec<u8>> = self.state.snapshot_blocks().collect();
         let again = State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice))?;
         again.check()?;
         if again != self.state || again.digest() != self.state.digest() {
-            return Err("the state is another after a snapshot".into());
+            return Err("a snapshot changed the state".into());
         }
         Ok(())
     }
@@ -332,7 +332,7 @@ impl Machine {
         })
     }
 
-    /// Reads the state from its own snapshot and goes on with that one.
+    /// Restores the state from its own snapshot, and continues with the restored one.
     fn snapshot(&mut self) -> Fallible<String> {
         let blocks: Vec<Vec<u8>> = self.state.snapshot_blocks().collect();
         self.state = State::from_snapshot_blocks(blocks.iter().map(Vec::as_slice))?;
@@ -365,7 +365,7 @@ impl Machine {
         Ok(format!("{} times; the last: {last}", to + 1 - from))
     }
 
-    /// A session by its own name, or by its only grant's.
+    /// A session by its own name, or by the name of its only grant.
     fn session_of(&self, name: &str) -> Fallible<fairhold_types::SessionNumber> {
         let of_grant = || self.names.grant(name).map(|number| fairhold_types::SessionNumber(number.0));
         self.names.session(name).or_else(of_grant).ok_or_else(|| format!("there never was a session {name}").into())
@@ -392,7 +392,7 @@ fn span_ms(text: &str) -> Fallible<u64> {
     Ok(u64::try_from(duration::parse(text)?.as_millis())?)
 }
 
-/// A key, with a fingerprint of its request where that is to be another one.
+/// A key, with a fingerprint of its request if that must differ.
 fn key(args: &mut ArgumentConsumer<'_>) -> Fallible<Option<WriteKey>> {
     let Some(key) = args.take_key("key") else { return Ok(None) };
     let fingerprint = [args.take_key("request").map_or(Ok(0), str::parse)?; 16];

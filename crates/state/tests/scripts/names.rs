@@ -1,5 +1,5 @@
-//! The short names of scripts and what they stand for: `s1` is a session; `a`, `a7` and `b` are ids, in the order in which
-//! they were made.
+//! The short names of scripts and their meaning: `s1` is a session; `a`, `a7` and `b` are ids, in the order in which
+//! they were created.
 
 use fairhold_types::{GrantId, GrantNumber, SessionId, SessionNumber};
 use std::{collections::BTreeMap, error::Error};
@@ -7,14 +7,14 @@ use std::{collections::BTreeMap, error::Error};
 /// Room for the numbered ids of one letter.
 const IDS_OF_A_LETTER: u128 = 1_000_000;
 
-/// What was named so far, so that numbers can be printed by name.
+/// The names so far, so that numbers can be printed by name.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     sessions: BTreeMap<String, SessionNumber>,
     grants: BTreeMap<String, GrantNumber>,
 }
 
-/// `a` < `a1` < `a2` < … < `b`: a ULID that was made later is greater.
+/// `a` < `a1` < `a2` < … < `b`: a later ULID is greater.
 pub(crate) fn grant_id(name: &str) -> Result<GrantId, Box<dyn Error>> {
     let wrong = || format!("an id is a small letter and perhaps a number, like a or b7, not {name}");
     let mut rest = name.chars();
@@ -41,12 +41,12 @@ impl Names {
         self.grants.insert(name.to_owned(), number);
     }
 
-    /// The number of a session by its name, also after it has ended.
+    /// The number of a session by its name, even after it has ended.
     pub(crate) fn session(&self, name: &str) -> Option<SessionNumber> {
         self.sessions.get(name).copied()
     }
 
-    /// The number of a grant by its id's name, also after it has ended.
+    /// The number of a grant by the name of its id, even after it has ended.
     pub(crate) fn grant(&self, name: &str) -> Option<GrantNumber> {
         self.grants.get(name).copied()
     }

@@ -1,10 +1,10 @@
-//! What came of a command, as one line: `@3 printer #3 queued; printer #3 granted token=3 → held #3 token=3 of s1`.
+//! The result of a command, as one line: `@3 printer #3 queued; printer #3 granted token=3 → held #3 token=3 of s1`.
 
 use crate::names::Names;
 use fairhold_state::command::{Applied, Event, HeldGrant, OperationResult, Outcome, Part, Queued, Rejection};
 use fairhold_types::Revision;
 
-/// A changed state prints its revision and events; one that is the same says so.
+/// A changed state prints its revision and events; an unchanged one says so.
 pub(crate) fn applied(names: &Names, before: Revision, applied: &Applied) -> String {
     let revision = applied.answer.revision;
     let events: Vec<String> = applied.events.iter().map(|event| self::event(names, event)).collect();

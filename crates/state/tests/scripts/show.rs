@@ -1,4 +1,4 @@
-//! What the state says when it is asked: `show lock|queue|session|grant|node|children|below|owned|…`, `fence`.
+//! The answers to reads of the state: `show lock|queue|session|grant|node|children|below|owned|…`, `fence`.
 
 use crate::names::{Names, grant_id};
 use fairhold_state::{
@@ -200,7 +200,7 @@ pub(crate) fn history(names: &Names, state: &State, args: &mut ArgumentConsumer<
     Ok(list(lines.into_iter()))
 }
 
-/// What is counted of a lock, or of all.
+/// The statistics of a lock, or of all.
 pub(crate) fn statistics(state: &State, lock: Option<&str>) -> Printed {
     let counted = match lock {
         Some(name) => state.statistics(&LockName::parse(name)?),

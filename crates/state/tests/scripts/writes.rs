@@ -11,7 +11,8 @@ use goldenscript::{Argument, ArgumentConsumer};
 /// The names of commands that are one operation.
 pub(crate) const OPERATIONS: [&str; 6] = ["put", "create", "seq", "set", "delete", "check"];
 
-/// `put`, `create` …: its words are the operation's parts. `transact`: each `name=parts` is an operation or a condition.
+/// `put`, `create` …: the words are the operation's parts. `transact`: each `name=parts` is an operation or a
+/// condition.
 pub(crate) fn read(name: &str, args: &mut ArgumentConsumer<'_>, at: WallMillis) -> Fallible<Command> {
     let mut transact = Transact { key: None, conditions: Vec::new(), then: Vec::new(), otherwise: None, at };
     let mut flags = Vec::new();
@@ -75,7 +76,7 @@ fn condition(name: &str, parts: &[&str]) -> Fallible<Condition> {
     })
 }
 
-/// After its own parts, each further one is a flag: `parents`, `all`, `v3`, or a lifetime: `s1`, `container`, `10s`.
+/// Further parts are flags: `parents`, `all`, `v3`, or a lifetime: `s1`, `container`, `10s`.
 fn operation(name: &str, parts: &[&str]) -> Fallible<Operation> {
     let (own, flags) = match (name, parts) {
         ("put" | "create" | "set", [at, value, flags @ ..]) => ([*at, "", *value], flags),

@@ -45,7 +45,7 @@ pub(super) async fn load(snapshots: &SnapshotFiles) -> io::Result<Option<Snapsho
 
 /// Waits until all is done that was asked for before.
 async fn settled(snapshots: &SnapshotFiles) {
-    snapshots.aside(Box::new(|| ())).await.unwrap();
+    snapshots.run_blocking(Box::new(|| ())).await.unwrap();
 }
 
 #[tokio::test]

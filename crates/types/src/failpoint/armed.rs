@@ -1,4 +1,4 @@
-//! Which failpoints do what: as the environment says, or as the judge of this thread does.
+//! The armed failpoints: from the environment, or from the judge of this thread.
 
 use super::point::{Point, Reached};
 use crate::duration;
@@ -9,45 +9,46 @@ use std::{
     time::Duration,
 };
 
-/// Where a process finds what is to fail.
+/// The environment variable that arms failpoints.
 const VARIABLE: &str = "FAIRHOLD_FAILPOINTS";
 
-/// What a point does when it is reached.
+/// The action of a failpoint that is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// It returns an error.
+    /// Return an error.
     Error,
-    /// The process ends at once, as when it is killed.
+    /// End the process at once, as `kill -9` does.
     Crash,
-    /// It takes so much longer.
+    /// Continue after this delay.
     Delay(Duration),
 }
 
-/// A point and what it does.
+/// An armed failpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Armed {
-    /// Where.
+    /// The failpoint.
     pub point: Point,
-    /// What.
+    /// Its action.
     pub action: Action,
-    /// Which time only; every time where there is none.
+    /// Act only the Nth time; without a number, every time.
     pub only: Option<u32>,
 }
 
-/// Decides in place of the environment, for one thread: for a point, and whether it is in no task, where nothing can wait. It may
-/// end what runs by unwinding.
+/// Decides for one thread, instead of the environment. It receives the failpoint, and whether it is outside of a task, where
+/// nothing can wait. It may end the running code by unwinding.
 pub type Judge = Box<dyn FnMut(Point, bool) -> Reached>;
 
 thread_local! {
     static JUDGE: RefCell<Option<Judge>> = const { RefCell::new(None) };
 }
 
-/// Lets a judge decide on this thread from now on, or the environment again.
+/// Sets the judge of this thread; `None` returns to the environment.
 pub fn set_judge(judge: Option<Judge>) {
     JUDGE.set(judge);
 }
 
-/// Reads what is to fail: `name=action;name=action`, with `error`, `crash` and `delay:200ms`; with `@N` the Nth time only.
+/// Parses `name=action;name=action`. Actions are `error`, `crash` and `delay:200ms`; `@N` after an action means only the Nth
+/// time.
 pub fn parse(text: &str) -> Result<Vec<Armed>, String> {
     text.split(';').map(str::trim).filter(|part| !part.is_empty()).map(parse_one).collect()
 }
@@ -69,23 +70,23 @@ fn parse_one(text: &str) -> Result<Armed, String> {
     Ok(Armed { point, action, only })
 }
 
-/// What the environment says, with how often each was reached.
+/// The failpoints armed by the environment, and how often each was reached.
 fn environment() -> &'static Mutex<Vec<(Armed, u32)>> {
     static ENVIRONMENT: OnceLock<Mutex<Vec<(Armed, u32)>>> = OnceLock::new();
     ENVIRONMENT.get_or_init(|| {
         let armed = parse(&std::env::var(VARIABLE).unwrap_or_default());
-        // Nobody wants a test that fails nothing for a slip in a name.
+        // A misspelt name must not give a test that fails nothing.
         let armed = armed.unwrap_or_else(|error| panic!("{VARIABLE}: {error}"));
         Mutex::new(armed.into_iter().map(|armed| (armed, 0)).collect())
     })
 }
 
-/// A point is reached, in no task where `blocking` says so.
+/// A failpoint is reached; with `blocking`, outside of a task.
 #[must_use]
 pub fn reach(point: Point, blocking: bool) -> Reached {
     let judged = JUDGE.with(|judge| match judge.try_borrow_mut() {
         Ok(mut judge) => judge.as_mut().map(|judge| judge(point, blocking)),
-        // What the judge itself sets off fails no further.
+        // Failpoints that the judge itself reaches do nothing.
         Err(_) => Some(Reached::Nothing),
     });
     judged.unwrap_or_else(|| match armed(point) {
@@ -106,7 +107,7 @@ fn armed(point: Point) -> Option<Action> {
     found
 }
 
-/// A point that no task reaches: a delay holds up the thread.
+/// Reaches a failpoint outside of a task: a delay blocks the thread.
 pub fn hit(point: Point) -> io::Result<()> {
     match reach(point, true) {
         Reached::Nothing => Ok(()),
@@ -118,7 +119,7 @@ pub fn hit(point: Point) -> io::Result<()> {
     }
 }
 
-/// The error of a point.
+/// The error of a failpoint.
 #[must_use]
 pub fn error(point: Point) -> io::Error {
     io::Error::other(format!("failpoint {}", point.name()))

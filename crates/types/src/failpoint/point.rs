@@ -1,13 +1,13 @@
-//! The places, each with its name.
+//! The failpoints, each with its name.
 
 macro_rules! points {
     ($($(#[doc = $doc:literal])+ $point:ident = $name:literal,)+) => {
-        /// A place where something can be made to fail.
+        /// A step that a test can make fail.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Point { $($(#[doc = $doc])+ $point,)+ }
 
         impl Point {
-            /// All of them.
+            /// Every failpoint.
             pub const ALL: &[Point] = &[$(Point::$point,)+];
 
             /// Its name, for people.
@@ -21,147 +21,147 @@ macro_rules! points {
 }
 
 points! {
-    /// Before the file that says whose a data directory is is written.
+    /// Before the identity file of a data directory is written.
     StorageIdentityWrite = "storage.identity.write",
     /// Before the log is opened.
     StorageLogOpen = "storage.log.open",
-    /// Before what is in the log is read and verified at a start.
+    /// Before the log is read and verified at a start.
     StorageLogRecover = "storage.log.recover",
-    /// Before entries are handed to the log's writer.
+    /// Before entries are handed to the log writer.
     StorageLogAppend = "storage.log.append",
-    /// Before the writer writes what waits.
+    /// Before the log writer writes a batch.
     StorageLogWrite = "storage.log.write",
-    /// After it is on disk, before anybody is told.
+    /// After a batch is on disk, before its callers are notified.
     StorageLogSynced = "storage.log.synced",
-    /// After those who waited for it were told.
+    /// After the callers of a batch were notified.
     StorageLogTold = "storage.log.told",
     /// Before entries are read.
     StorageLogRead = "storage.log.read",
-    /// Before a vote is handed to the log's writer.
+    /// Before a vote is handed to the log writer.
     StorageVoteSave = "storage.vote.save",
     /// After a vote is on disk, before it counts.
     StorageVoteSaved = "storage.vote.saved",
-    /// Before it is noted up to where entries are committed.
+    /// Before the committed index is saved.
     StorageCommittedSave = "storage.committed.save",
-    /// Before a cut of the log is handed to its writer.
+    /// Before a truncation of the log is handed to its writer.
     StorageTruncateBegin = "storage.truncate.begin",
-    /// After it was, before anything is appended.
+    /// After a truncation, before the next append.
     StorageTruncateDone = "storage.truncate.done",
     /// Before a purge of the log is handed to its writer.
     StoragePurgeBegin = "storage.purge.begin",
-    /// After it was.
+    /// After a purge.
     StoragePurgeDone = "storage.purge.done",
-    /// After a purge is on disk, before the files of what was purged are removed.
+    /// After a purge is on disk, before the purged files are removed.
     StoragePurgeFiles = "storage.purge.files",
     /// Before the first byte of a snapshot is written under its temporary name.
     StorageSnapshotWrite = "storage.snapshot.write",
-    /// After a file that appears whole or not at all is written, a snapshot or an identity, before it is made durable.
+    /// After an atomically replaced file (a snapshot, an identity) is written, before it is synced.
     StorageFileSync = "storage.file.sync",
-    /// After it is durable, before it has its name.
+    /// After that file is synced, before it is renamed to its final name.
     StorageFileRename = "storage.file.rename",
-    /// After it has its name, before that is durable.
+    /// After the rename, before the rename is durable.
     StorageFileName = "storage.file.name",
-    /// After a snapshot's name is durable, before the older ones are removed.
+    /// After the name of a snapshot is durable, before the older snapshots are removed.
     StorageSnapshotOlder = "storage.snapshot.older",
     /// Before a snapshot is read.
     StorageSnapshotLoad = "storage.snapshot.load",
-    /// Before what an interrupted save left is removed at a start.
+    /// Before the leftovers of an interrupted save are removed at a start.
     StorageSnapshotClean = "storage.snapshot.clean",
-    /// Before a node begins with its newest snapshot.
+    /// Before a node loads its newest snapshot at a start.
     RaftStartLoad = "raft.start.load",
-    /// After that, before it goes on from the log.
+    /// After the snapshot is loaded, before the log is replayed.
     RaftStartOpen = "raft.start.open",
-    /// After the log was applied, before anybody is served.
+    /// After the log is replayed, before the node serves requests.
     RaftStartServe = "raft.start.serve",
-    /// Before the nodes are made members of a new cluster.
+    /// Before the first membership of a new cluster is written.
     RaftMembersWrite = "raft.members.write",
-    /// After they were.
+    /// After the first membership is written.
     RaftMembersWritten = "raft.members.written",
-    /// Before a change of the members is applied.
+    /// Before a membership change is applied.
     RaftMembersApply = "raft.members.apply",
-    /// Before a new cluster is named.
+    /// Before a new cluster gets its identity.
     RaftMembersName = "raft.members.name",
     /// Before an entry is applied.
     RaftApplyBegin = "raft.apply.begin",
-    /// After it was, before the proposer gets the answer.
+    /// After an entry is applied, before the proposer gets the answer.
     RaftApplyDone = "raft.apply.done",
-    /// Before a snapshot is made from a copy of the state.
+    /// Before a snapshot is built from a copy of the state.
     RaftSnapshotBuild = "raft.snapshot.build",
-    /// After it was written, before it becomes the newest.
+    /// After a snapshot is written, before it becomes the newest.
     RaftSnapshotSave = "raft.snapshot.save",
-    /// After it was saved, before the log behind it may go.
+    /// After a snapshot is saved, before the log behind it may be purged.
     RaftSnapshotSaved = "raft.snapshot.saved",
     /// Before a leader sends a snapshot.
     RaftSnapshotSend = "raft.snapshot.send",
-    /// Before the last part of a leader's snapshot is taken.
+    /// Before the last part of a leader's snapshot is accepted.
     RaftInstallReceive = "raft.install.receive",
     /// Before a leader's snapshot becomes the newest.
     RaftInstallBegin = "raft.install.begin",
-    /// After it was saved, before it takes the place of the state.
+    /// After a received snapshot is saved, before it replaces the state.
     RaftInstallSaved = "raft.install.saved",
-    /// After it took the place of the state.
+    /// After a received snapshot replaced the state.
     RaftInstallDone = "raft.install.done",
-    /// Before a follower takes entries.
+    /// Before a follower accepts entries.
     RaftAppendReceive = "raft.append.receive",
-    /// After it took them, before it says so.
+    /// After a follower accepted entries, before it acknowledges them.
     RaftAppendAnswer = "raft.append.answer",
-    /// Before a node asks another one for its vote.
+    /// Before a candidate requests a vote.
     RaftVoteAsk = "raft.vote.ask",
-    /// Before a node is asked for its vote.
+    /// Before a node handles a vote request.
     RaftVoteReceive = "raft.vote.receive",
-    /// After it has decided on it, before it says so.
+    /// After a node decided on a vote request, before it answers.
     RaftVoteAnswer = "raft.vote.answer",
     /// Before an entry is proposed.
     RaftProposeWrite = "raft.propose.write",
-    /// After it was applied, before its callers are told.
+    /// After an entry is applied, before its callers are notified.
     RaftProposeDone = "raft.propose.done",
-    /// Before commands are passed on to the leader.
+    /// Before commands are forwarded to the leader.
     RaftProposeForward = "raft.propose.forward",
-    /// Before an entry of the leader's own clock is proposed.
+    /// Before an entry of the leader's clock is proposed.
     RaftProposeAlone = "raft.propose.alone",
     /// Before a barrier begins.
     RaftBarrierBegin = "raft.barrier.begin",
-    /// After it was proved that the leader leads.
+    /// After a majority confirmed the leader for a barrier.
     RaftBarrierProved = "raft.barrier.proved",
-    /// Before a leader hands over.
+    /// Before a leader transfers its leadership.
     RaftTransferBegin = "raft.transfer.begin",
-    /// Before a node takes the leadership that is handed to it.
+    /// Before a node accepts a leadership transfer.
     RaftTransferReceive = "raft.transfer.receive",
-    /// Before a new leader's clock begins.
+    /// Before a new leader's clock starts.
     NodeClockBegin = "node.clock.begin",
-    /// After sessions were judged, before the leadership is proved.
+    /// After sessions are found due, before the leadership is confirmed.
     NodeExpiryProve = "node.expiry.prove",
     /// Before the end of a session is proposed.
     NodeExpiryPropose = "node.expiry.propose",
-    /// After it was.
+    /// After the end of a session is proposed.
     NodeExpiryDone = "node.expiry.done",
-    /// Before another verdict of the clock is proposed, like the end of a lock delay.
+    /// Before another command of the clock is proposed, such as the end of a lock delay.
     NodeChorePropose = "node.chore.propose",
-    /// Before keepalives are passed on to the leader.
+    /// Before keepalives are forwarded to the leader.
     NodeKeepaliveSend = "node.keepalive.send",
-    /// After they have moved their deadlines, before the leadership is proved.
+    /// After keepalives moved their deadlines, before the leadership is confirmed.
     NodeKeepaliveProve = "node.keepalive.prove",
-    /// After that, before they are acknowledged.
+    /// After the leadership is confirmed, before the keepalives are acknowledged.
     NodeKeepaliveAnswer = "node.keepalive.answer",
     /// Before a watch begins.
     NodeWatchBegin = "node.watch.begin",
-    /// Before a watch looks at what is new in the ring of events.
+    /// Before a watch reads new events from the ring.
     NodeWatchLook = "node.watch.look",
-    /// After changes are in the ring, before those who watch are woken.
+    /// After events are in the ring, before their watchers are woken.
     NodeWatchCry = "node.watch.cry",
     /// Before an acquire is proposed.
     NodeAcquireClaim = "node.acquire.claim",
-    /// After it was committed, before its caller is told or waits.
+    /// After an acquire is committed, before its caller is answered or waits.
     NodeAcquireClaimed = "node.acquire.claimed",
 }
 
-/// What happens at a point that was reached.
+/// What happens at a failpoint that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reached {
     /// Nothing.
     Nothing,
     /// It fails.
     Error,
-    /// It takes so much longer.
+    /// It is delayed.
     Delay(std::time::Duration),
 }

@@ -1,0 +1,359 @@
+//! The rules: pure functions from the result of a probe to findings, tested on invented clusters.
+
+use super::finding::{Finding, fail, ok, warn};
+
+mod links;
+
+use crate::probe::{ClusterProbe, Endpoint, NodeAnswer};
+use fairhold_types::{NodeId, duration};
+use std::{collections::BTreeSet, time::Duration};
+
+/// A follower that is more entries behind than this is not only slow.
+const LAG_MAX: u64 = 1_000;
+/// A member that has acknowledged nothing for longer than this does not reach the leader.
+const SILENT_MAX: Duration = Duration::from_secs(2);
+/// The most by which clocks may differ before they mislead people, in milliseconds.
+const CLOCK_DIFFERENCE_MAX: u64 = 1_000;
+/// With fewer free bytes, a disk may be full at any moment.
+const DISK_FULL: u64 = 256 << 20;
+/// With fewer free bytes, a disk will be full soon.
+const DISK_LOW: u64 = 2 << 30;
+/// With a lower percentage of free space, a disk will be full soon, unless it has `DISK_PLENTY`.
+const DISK_LOW_PERCENT: u64 = 10;
+/// With this many free bytes, the percentage does not matter.
+const DISK_PLENTY: u64 = 20 << 30;
+/// The open files that a node needs: ten thousand client connections, and its own files.
+const OPEN_FILES_WANTED: u64 = 12_000;
+/// The highest percentage of its limit on open files that a node should use.
+const OPEN_FILES_USED_MAX: u64 = 80;
+/// From this percentage of the state budget on, `doctor` warns.
+const STATE_USED_MAX: u64 = 80;
+
+/// Evaluates all rules, in the order of the report.
+pub(super) fn evaluate(seen: &ClusterProbe) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = seen.endpoints.iter().map(|endpoint| reachable(seen, endpoint)).collect();
+    if seen.answering().next().is_none() {
+        return findings;
+    }
+    findings.extend(seen.peers.iter().map(|(address, connected)| peer_port(address, connected)));
+    findings.push(quorum(seen));
+    findings.push(leader(seen));
+    findings.push(term(seen));
+    findings.extend(followers(seen));
+    findings.extend(links::addresses(seen));
+    findings.extend(links::round_trip(seen));
+    for (id, (_, answer)) in seen.nodes() {
+        findings.push(ready(id, answer));
+        findings.extend(clock(id, answer));
+        findings.extend(disk(id, answer));
+        findings.extend(open_files(id, answer));
+        findings.extend(state(id, answer));
+        findings.extend(defects(id, answer));
+    }
+    findings.push(versions(seen));
+    findings
+}
+
+fn reachable(seen: &ClusterProbe, endpoint: &Endpoint) -> Finding {
+    const CHECK: &str = "endpoint";
+    let url = &endpoint.url;
+    let ours = seen.cluster_id();
+    match &endpoint.answer {
+        Err(error) => {
+            let members = seen.members();
+            let node = members.iter().find(|(_, (member, _))| member == url);
+            let who = node.map_or_else(|| url.clone(), |(id, _)| format!("node {id} at {url}"));
+            let advice = if endpoint.given && node.is_none() {
+                "start that node, or correct the URL (-e, FAIRHOLD_ENDPOINT)"
+            } else {
+                "start it (its log says why it ended), or repair the network between it and this machine"
+            };
+            fail(CHECK, format!("{who} cannot be reached: {error}"), advice)
+        }
+        Ok(answer) if answer.cluster.cluster.is_none() => fail(
+            CHECK,
+            format!("{url} is node {} and belongs to no cluster yet", answer.cluster.id),
+            "start every node in its list of members: the cluster forms when all of them can be reached",
+        ),
+        Ok(answer) if answer.cluster.cluster != ours => fail(
+            CHECK,
+            format!("{url} is node {} of another cluster ({})", answer.cluster.id, name(answer.cluster.cluster.as_deref())),
+            format!("remove it from the endpoints: the others belong to cluster {}", name(ours.as_deref())),
+        ),
+        Ok(answer) => ok(CHECK, format!("{url} is node {} ({})", answer.cluster.id, answer.cluster.role)),
+    }
+}
+
+fn name(cluster: Option<&str>) -> &str {
+    cluster.map_or("none", |id| id.get(..8).unwrap_or(id))
+}
+
+fn peer_port(address: &str, connected: &Result<(), String>) -> Finding {
+    match connected {
+        Ok(()) => ok("peer", format!("{address} accepts connections")),
+        Err(error) => warn(
+            "peer",
+            format!("the peer port {address} accepts no connections from this machine: {error}"),
+            "if the node runs, check that the firewall admits the other nodes to that port (it need not admit this machine)",
+        ),
+    }
+}
+
+fn quorum(seen: &ClusterProbe) -> Finding {
+    let members = seen.members();
+    let voters: BTreeSet<NodeId> = voters(seen);
+    let needed = voters.len() / 2 + 1;
+    let up: Vec<NodeId> = seen.nodes().into_keys().filter(|id| voters.contains(id)).collect();
+    let text = format!("{} of {} voting nodes answer; a majority is {needed}", up.len(), voters.len());
+    let down: Vec<String> = voters.iter().filter(|id| !up.contains(id)).map(ToString::to_string).collect();
+    if members.is_empty() {
+        return fail(
+            "quorum",
+            "no node has a list of members",
+            "start every node in the list of members: the cluster forms by itself",
+        );
+    }
+    if up.len() < needed {
+        let advice = format!(
+            "start the nodes that are down ({}): until then the cluster grants no locks and accepts no writes",
+            down.join(", ")
+        );
+        return fail("quorum", text, advice);
+    }
+    if up.len() == needed && !down.is_empty() {
+        let advice = format!("start the nodes that are down ({}): one more failure would stop the service", down.join(", "));
+        return fail("quorum", text, advice);
+    }
+    if voters.len().is_multiple_of(2) {
+        return warn("quorum", text, "an even number of nodes survives no more failures than one node fewer: use 3 or 5");
+    }
+    ok("quorum", text)
+}
+
+/// The voting members, according to the node with the newest state.
+fn voters(seen: &ClusterProbe) -> BTreeSet<NodeId> {
+    let nodes = seen.nodes();
+    let newest = nodes.values().max_by_key(|(_, answer)| (answer.cluster.term, answer.cluster.revision));
+    let members = newest.into_iter().flat_map(|(_, answer)| &answer.cluster.members);
+    members.filter(|member| member.role != "learner").map(|member| member.id).collect()
+}
+
+fn leader(seen: &ClusterProbe) -> Finding {
+    const CHECK: &str = "leader";
+    let nodes = seen.nodes();
+    let leads: Vec<NodeId> = nodes.iter().filter(|(_, (_, answer))| answer.cluster.role == "leader").map(|(id, _)| *id).collect();
+    let named: BTreeSet<Option<NodeId>> = nodes.values().map(|(_, answer)| answer.cluster.leader).collect();
+    let said = || {
+        let say = |(id, (_, answer)): (&NodeId, &(&Endpoint, &NodeAnswer))| match answer.cluster.leader {
+            Some(leader) => format!("node {id} says {leader}"),
+            None => format!("node {id} says none"),
+        };
+        nodes.iter().map(say).collect::<Vec<_>>().join(", ")
+    };
+    match (leads.as_slice(), named.iter().collect::<Vec<_>>().as_slice()) {
+        ([leader], [Some(agreed)]) if leader == agreed => {
+            ok(CHECK, format!("node {leader} is the leader, and all nodes that answer agree"))
+        }
+        ([], [None]) => fail(
+            CHECK,
+            "there is no leader",
+            "check that a majority of the nodes runs and that they reach each other's peer ports; then they elect a leader \
+             within a second",
+        ),
+        ([_], _) => warn(
+            CHECK,
+            format!("the nodes do not agree on the leader: {}", said()),
+            "an election may have just ended: run doctor again in a second",
+        ),
+        _ => fail(
+            CHECK,
+            format!("the nodes do not agree on the leader: {}", said()),
+            "run doctor again in a second; if they still disagree, check that the nodes reach each other's peer ports in both \
+             directions",
+        ),
+    }
+}
+
+fn term(seen: &ClusterProbe) -> Finding {
+    let terms: BTreeSet<u64> = seen.nodes().values().map(|(_, answer)| answer.cluster.term).collect();
+    match terms.iter().collect::<Vec<_>>().as_slice() {
+        [term] => ok("term", format!("all nodes that answer are in term {term}")),
+        terms => warn(
+            "term",
+            format!("the nodes are in different terms: {}", terms.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+            "an election may be in progress: run doctor again in a second; if they still differ, look for a node that reaches \
+             only some of the others",
+        ),
+    }
+}
+
+/// What the leader knows about the other nodes.
+fn followers(seen: &ClusterProbe) -> Vec<Finding> {
+    let nodes = seen.nodes();
+    let Some((_, answer)) = nodes.values().find(|(_, answer)| answer.cluster.role == "leader") else { return Vec::new() };
+    let others = answer.cluster.members.iter().filter(|member| member.id != answer.cluster.id);
+    let findings = others.map(|member| {
+        let silent = member.silent_for.as_deref().and_then(|text| duration::parse(text).ok());
+        let id = member.id;
+        if let Some(count) = member.lost_entries {
+            return lost_entries(id, count);
+        }
+        match (silent, member.lag) {
+            (Some(silent), _) if silent > SILENT_MAX => fail(
+                "follower",
+                format!("node {id} has not answered the leader for {} s", silent.as_secs()),
+                format!(
+                    "check that node {id} runs, that the leader reaches it at {}, and that it reaches the leader",
+                    member.peer
+                ),
+            ),
+            (_, Some(lag)) if lag > LAG_MAX => warn(
+                "follower",
+                format!("node {id} is {lag} log entries behind the leader"),
+                "wait if it has just started; if it does not catch up, check its disk and its network",
+            ),
+            (_, Some(lag)) => ok("follower", format!("node {id} is {lag} log entries behind the leader")),
+            (_, None) => warn("follower", format!("node {id} has not answered the leader yet"), "run doctor again in a second"),
+        }
+    });
+    findings.collect()
+}
+
+fn lost_entries(id: NodeId, count: u64) -> Finding {
+    fail(
+        "follower",
+        format!("node {id} has lost {count} log entries that it had acknowledged and does not take part"),
+        format!(
+            "start node {id} with its newest data directory (see its log); if that is gone, leave node {id} stopped: this \
+             version cannot replace a member yet"
+        ),
+    )
+}
+
+fn ready(id: NodeId, answer: &NodeAnswer) -> Finding {
+    match &answer.readiness {
+        Some(readiness) if readiness.ready => ok("ready", format!("node {id} can serve")),
+        Some(readiness) if readiness.shutting_down => {
+            warn("ready", format!("node {id} is shutting down"), "start it again when it has stopped, unless it should be down")
+        }
+        Some(readiness) => fail(
+            "ready",
+            format!("node {id} cannot serve: {}", readiness.reason.as_deref().unwrap_or("it gives no reason")),
+            "see the quorum and leader lines above; a node that has just started needs a moment",
+        ),
+        None => fail(
+            "ready",
+            format!("node {id} does not report whether it can serve"),
+            "run doctor again; if this persists, read the node's log",
+        ),
+    }
+}
+
+fn clock(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
+    let clock = answer.clock?;
+    let seen = format!(
+        "node {id}'s clock is {} ms {} this machine's (±{} ms)",
+        clock.offset.abs(),
+        side(clock.offset),
+        clock.uncertainty
+    );
+    Some(if clock.min_difference() > CLOCK_DIFFERENCE_MAX {
+        warn("clock", seen, "set the clocks by NTP. Locks do not depend on them, only the times that people see")
+    } else {
+        ok("clock", seen)
+    })
+}
+
+fn side(offset: i64) -> &'static str {
+    if offset < 0 { "behind" } else { "ahead of" }
+}
+
+fn disk(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
+    let host = &answer.readiness.as_ref()?.host;
+    let free = host.disk_free_bytes?;
+    let all = host.disk_bytes?;
+    let percent = free.saturating_mul(100).checked_div(all).unwrap_or(0);
+    let seen = format!("node {id} has {} free for its data, {percent} % of the disk", size(free));
+    let advice = "free space on the disk of its data directory: a node that cannot write stops";
+    Some(match () {
+        () if free < DISK_FULL => fail("disk", seen, advice),
+        () if free < DISK_LOW || percent < DISK_LOW_PERCENT && free < DISK_PLENTY => warn("disk", seen, advice),
+        () => ok("disk", seen),
+    })
+}
+
+fn state(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
+    let bytes = answer.cluster.state_bytes;
+    let max = answer.cluster.state_bytes_max?;
+    let percent = bytes.saturating_mul(100).checked_div(max).unwrap_or(0);
+    let seen = format!("node {id} has a state of {}, {percent} % of its budget of {}", size(bytes), size(max));
+    Some(if percent >= STATE_USED_MAX {
+        let least = answer.cluster.members.iter().filter(|member| member.state_bytes_max == Some(max)).map(|member| member.id);
+        let least: Vec<String> = least.map(|id| format!("node {id}")).collect();
+        let advice = "remove nodes of the tree or end sessions: when the state is full, the cluster refuses requests that create \
+                      something; or give more memory, or a larger --state-bytes-max, to";
+        warn("state", seen, format!("{advice} {}, which has the smallest budget", least.join(" and ")))
+    } else {
+        ok("state", seen)
+    })
+}
+
+fn size(bytes: u64) -> String {
+    let mib = bytes >> 20;
+    if mib < 10_240 { format!("{mib} MiB") } else { format!("{} GiB", mib >> 10) }
+}
+
+fn open_files(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
+    let host = &answer.readiness.as_ref()?.host;
+    let open = host.open_files?;
+    let max = host.open_files_max?;
+    let seen = format!("node {id} has {open} of {max} files and sockets open");
+    Some(if open.saturating_mul(100) > max.saturating_mul(OPEN_FILES_USED_MAX) {
+        fail(
+            "open_files",
+            seen,
+            "raise its limit (ulimit -n, LimitNOFILE=65536 in its unit) and restart it: at the limit it refuses connections",
+        )
+    } else if max < OPEN_FILES_WANTED {
+        let advice = "raise its limit (ulimit -n, LimitNOFILE=65536 in its unit): a node accepts up to 10000 connections";
+        warn("open_files", seen, advice)
+    } else {
+        ok("open_files", seen)
+    })
+}
+
+fn defects(id: NodeId, answer: &NodeAnswer) -> Option<Finding> {
+    let newest = answer.cluster.defects.last()?;
+    let kind = &newest.kind;
+    let fingerprint = &newest.fingerprint;
+    let index = newest.log_index;
+    Some(if answer.cluster.defects.iter().any(|defect| defect.left_out) {
+        warn(
+            "defects",
+            format!("node {id} skipped a command that panicked: {kind} {fingerprint}, log entry {index}: {}", newest.message),
+            "this is a defect in fairhold: report it with this line and the node's log, and upgrade when there is a fix. The \
+             cluster continues without that command",
+        )
+    } else {
+        warn(
+            "defects",
+            format!("node {id} panicked at log entry {index}, but not when it tried again: {}", newest.message),
+            "test the memory of its machine; compare the digests of the nodes (GET /v1/cluster?digest)",
+        )
+    })
+}
+
+fn versions(seen: &ClusterProbe) -> Finding {
+    let nodes = seen.nodes();
+    let versions: BTreeSet<&str> = nodes.values().map(|(_, answer)| answer.cluster.version.as_ref()).collect();
+    if let [version] = versions.iter().collect::<Vec<_>>().as_slice() {
+        return ok("version", format!("all nodes that answer run fairhold {version}"));
+    }
+    let say = |(id, (_, answer)): (&NodeId, &(&Endpoint, &NodeAnswer))| format!("node {id} {}", answer.cluster.version);
+    let text = nodes.iter().map(say).collect::<Vec<_>>().join(", ");
+    warn("version", format!("the nodes run different versions: {text}"), "finish the upgrade, one node at a time")
+}
+
+#[cfg(test)]
+#[path = "rules_tests.rs"]
+mod tests;

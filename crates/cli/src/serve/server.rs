@@ -1,0 +1,224 @@
+//! The running node: starts its services in the order of their dependencies, and stops them in order.
+
+use super::{
+    admin_token, allocator,
+    error::ServeError,
+    free_space, host,
+    listeners::{ListenerTask, ended, hosts, listen_for_clients, listen_for_status, stop_requested},
+    memory, peer_key, process, restart,
+};
+use crate::config::ServeConfig;
+use fairhold_http::{Admin, ClusterHeader, Exposition, ServerInfo, router, status_router};
+use fairhold_node::{Node, NodeParts};
+use fairhold_peer::{client::TcpPeer, key::PeerKeys, server::PeerServer};
+use fairhold_raft::{FatalReason, LostEntries, MemberAddress, PeerService, Replica, ReplicaConfig};
+use fairhold_storage::{
+    Storage,
+    data_dir::{DataDir, mark_lost_entries},
+    defect_file::DefectFile,
+    fault::Faults,
+};
+use openraft_rt_tokio::TokioRuntime;
+use std::{path::Path, sync::Arc, time::Duration};
+use tokio::{
+    runtime::Handle,
+    sync::oneshot,
+    task::{JoinHandle, spawn_blocking},
+    time::{sleep, timeout},
+};
+
+/// How long the node may take to write the answers in flight when it stops. Waiting requests have their answers by
+/// then.
+const HTTP_STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long any other service may take to stop.
+const SERVICE_STOP_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often the node checks whether the cluster has its id. After a restart, the first check finds it.
+const CLUSTER_ID_CHECK_EVERY: Duration = Duration::from_millis(100);
+
+/// A running node.
+pub(super) struct Server {
+    services: NodeServices,
+    http: ListenerTask,
+    /// The status listener, if one is configured.
+    status: Option<ListenerTask>,
+    /// Reload the administrators' token and the peer key when their files change.
+    secret_watches: Vec<JoinHandle<()>>,
+}
+
+/// The services on the threads of Raft and of the clock.
+struct NodeServices {
+    node: Node<TokioRuntime>,
+    replica: Replica<TokioRuntime>,
+    peer: Arc<TcpPeer>,
+    peers: ListenerTask,
+    /// Holds the lock on the data directory. Ends only if the directory belongs to another cluster.
+    directory: JoinHandle<ServeError>,
+    /// Watches the free disk space.
+    free_space: JoinHandle<()>,
+    /// Watches the memory of the process.
+    memory: Option<JoinHandle<()>>,
+    faults: Faults,
+}
+
+impl Server {
+    /// Binds both ports, then starts everything. HTTP runs on the runtime of the caller.
+    pub(super) async fn start(
+        config: &ServeConfig,
+        storage: Storage,
+        (admin, keys): (Admin, PeerKeys),
+        raft: &Handle,
+        clock: &Handle,
+    ) -> Result<Server, ServeError> {
+        let listener = listen_for_clients(&config.listen).await?.with_limits(config.limits).with_hosts(hosts(config));
+        let status = listen_for_status(config).await?;
+        let mut registry = fairhold_metrics::registry();
+        process::register(&mut registry);
+        storage.register_metrics(&mut registry);
+        let services =
+            raft.spawn(NodeServices::start(config.clone(), storage, keys.clone(), clock.clone())).await.map_err(ended)??;
+        services.peer.metrics().register(&mut registry);
+        services.replica.register_metrics(&mut registry);
+        services.node.register_metrics(&mut registry);
+        let exposition = Exposition::new(registry);
+        let info = ServerInfo { version: env!("CARGO_PKG_VERSION"), host: host::read };
+        host::set_data_dir(&config.data);
+        let (stop, stopped) = oneshot::channel();
+        let listener = listener.with_metrics(exposition.http()).with_cluster(ClusterHeader::of(&services.node));
+        let token_watch = config.admin_token_file.clone().map(|file| admin_token::watch(file, admin.clone()));
+        let status = status.map(|listener| {
+            let (stop, stopped) = oneshot::channel();
+            let routes = status_router(services.node.clone(), info, exposition.clone());
+            let serving = listener.with_cluster(ClusterHeader::of(&services.node)).serve(routes, stop_requested(stopped));
+            ListenerTask { name: "status", stop, task: tokio::spawn(serving) }
+        });
+        let secret_watches = token_watch.into_iter().chain(peer_key::watch(&config.peers, keys)).collect();
+        let serving = listener.serve(router(services.node.clone(), info, admin, exposition), stop_requested(stopped));
+        let http = ListenerTask { name: "HTTP", stop, task: tokio::spawn(serving) };
+        let status_port = config.listen_status.as_deref();
+        tracing::info!(clients = %config.listen, peers = %config.peer_listen, status = status_port, "listening");
+        Ok(Server { services, http, status, secret_watches })
+    }
+
+    /// Waits for a failure from which the node cannot recover.
+    pub(super) async fn failed(&mut self, config: &ServeConfig) -> ServeError {
+        tokio::select! {
+            biased;
+            reason = self.services.replica.stopped() => {
+                if let FatalReason::LostEntries(lost) = &reason {
+                    mark_unusable(&config.data, lost).await;
+                }
+                ServeError::Stopped { reason, fault: self.services.faults.first(), data: config.data.display().to_string() }
+            }
+            failed = &mut self.services.directory => failed.unwrap_or_else(ended),
+            result = &mut self.services.peers.task => self.services.peers.ended(result),
+            result = &mut self.http.task => self.http.ended(result),
+            ended = async {
+                match &mut self.status {
+                    Some(status) => {
+                        let result = (&mut status.task).await;
+                        status.ended(result)
+                    }
+                    None => std::future::pending().await,
+                }
+            } => ended,
+        }
+    }
+
+    /// Shuts down in order. First another node becomes the leader: clients that waited here keep their places in the
+    /// queue, and find a node that serves them. Then the node writes the answers in flight.
+    pub(super) async fn stop(self) {
+        let Server { services, http, status, secret_watches } = self;
+        let NodeServices { node, replica, peer, peers, directory, free_space, memory, faults: _ } = services;
+        node.announce_shutdown();
+        replica.transfer_leadership().await;
+        bounded("the node's own work", node.shutdown()).await;
+        http.stop(HTTP_STOP_TIMEOUT).await;
+        peers.stop(SERVICE_STOP_TIMEOUT).await;
+        bounded("raft", replica.shutdown()).await;
+        bounded("the connections to other nodes", peer.close()).await;
+        if let Some(status) = status {
+            status.stop(SERVICE_STOP_TIMEOUT).await;
+        }
+        free_space.abort();
+        if let Some(memory) = memory {
+            memory.abort();
+        }
+        directory.abort();
+        secret_watches.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl NodeServices {
+    async fn start(config: ServeConfig, storage: Storage, keys: PeerKeys, clock: Handle) -> Result<NodeServices, ServeError> {
+        let listen_error =
+            |error| ServeError::Listen { address: config.peer_listen.clone(), whom: "other nodes", flag: "--peer-listen", error };
+        let server = PeerServer::bind(&config.peer_listen).await.map_err(listen_error)?;
+        let Storage { data_dir, log, snapshots, faults } = storage;
+        snapshots.when_idle(allocator::give_back);
+        let members = config
+            .members
+            .iter()
+            .map(|(id, member)| (*id, MemberAddress { url: member.url.clone(), address: member.peer.clone() }));
+        let proposal_bytes = config.proposal_bytes;
+        let replica_config =
+            ReplicaConfig { proposal_bytes, ..ReplicaConfig::new(config.id, members.collect(), data_dir.incarnation()) };
+        let peer_service = PeerService::new(&replica_config);
+        let peer = Arc::new(TcpPeer::new(Handle::current(), keys.clone()));
+        let server = server.with_metrics(peer.metrics()).with_keys(keys);
+        peer.set_service(peer_service.service());
+        let parts = NodeParts::with_event_ring(config.event_ring_bytes);
+        let observer = parts.apply_observer();
+        let defects = Arc::new(DefectFile::new(&config.data, restart::restart_in_place));
+        let replica =
+            Replica::start(replica_config, peer_service, peer.clone(), log, Arc::new(snapshots), observer, defects).await?;
+        let (node, clock_task) = Node::start_but_clock(parts, replica.clone());
+        // It ends in `node.shutdown`, which waits for it.
+        drop(clock.spawn(clock_task));
+        let (stop, stopped) = oneshot::channel();
+        let serving = server.serve(replica.service(), stop_requested(stopped));
+        let peers = ListenerTask { name: "peer", stop, task: tokio::spawn(serving) };
+        let directory = tokio::spawn(keep_directory(replica.clone(), data_dir));
+        let free_space = tokio::spawn(free_space::watch(config.data.clone(), node.clone(), replica.clone()));
+        node.offer_state_bytes(config.state_bytes_max);
+        let memory = memory::limit().map(|limit| tokio::spawn(memory::watch(node.clone(), limit)));
+        Ok(NodeServices { node, replica, peer, peers, directory, free_space, memory, faults })
+    }
+}
+
+/// Keeps the directory locked, and binds it to its cluster once the cluster has an id.
+async fn keep_directory(replica: Replica<TokioRuntime>, mut directory: DataDir) -> ServeError {
+    let cluster = loop {
+        match replica.read(|state| state.cluster()) {
+            Some(cluster) => break cluster,
+            None => sleep(CLUSTER_ID_CHECK_EVERY).await,
+        }
+    };
+    let bound = spawn_blocking(move || directory.set_cluster(cluster).map(|()| directory)).await;
+    match bound {
+        Ok(Ok(directory)) => {
+            let never: std::convert::Infallible = std::future::pending().await;
+            drop(directory);
+            match never {}
+        }
+        Ok(Err(error)) => error.into(),
+        Err(error) => ended(error),
+    }
+}
+
+/// Marks the directory, so that this node cannot take part again: a later leader could lack entries that it had
+/// acknowledged.
+async fn mark_unusable(data: &Path, lost: &LostEntries) {
+    let data = data.to_owned();
+    let why = lost.to_string();
+    match spawn_blocking(move || mark_lost_entries(&data, &why)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::error!(%error, "cannot mark the data directory: do not start this node with it again"),
+        Err(error) => tracing::error!(%error, "cannot mark the data directory: do not start this node with it again"),
+    }
+}
+
+async fn bounded(what: &str, stopping: impl Future<Output = ()>) {
+    if timeout(SERVICE_STOP_TIMEOUT, stopping).await.is_err() {
+        tracing::warn!("{what} did not stop within {} s", SERVICE_STOP_TIMEOUT.as_secs());
+    }
+}

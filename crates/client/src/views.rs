@@ -1,0 +1,7 @@
+//! What the cluster shows: locks, members, sessions and elections.
+
+pub(crate) mod cluster;
+pub(crate) mod election;
+pub(crate) mod locks;
+pub(crate) mod long_poll;
+pub(crate) mod read_options;

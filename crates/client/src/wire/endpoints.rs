@@ -1,0 +1,223 @@
+//! The addresses of the cluster: those from the program, those that the cluster reports, and the probable leader.
+
+use crate::{
+    error::Error,
+    wire::{backoff::jitter, clock::Moment},
+};
+use parking_lot::{Mutex, MutexGuard};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+/// The most addresses that the client keeps.
+const ENDPOINTS_MAX: usize = 64;
+/// How long an address that failed comes after the others.
+const SUSPECT_FOR: Duration = Duration::from_secs(3);
+/// How often, at most, the client reads the members of the cluster.
+const DISCOVER_EVERY: Duration = Duration::from_secs(10);
+
+/// The base of a node's URLs, without a trailing slash.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Endpoint(Arc<str>);
+
+impl Endpoint {
+    /// Parses an address: `http://host:port`.
+    pub(crate) fn parse(text: &str) -> Result<Endpoint, Error> {
+        let text = text.trim().trim_end_matches('/');
+        let url = reqwest::Url::parse(text).map_err(|error| Error::Invalid(format!("the endpoint {text:?}: {error}")))?;
+        let has_more = url.path() != "/" || url.query().is_some() || url.fragment().is_some();
+        let names_user = !url.username().is_empty() || url.password().is_some();
+        if url.scheme() != "http" || url.host_str().is_none() || has_more || names_user {
+            return Err(Error::Invalid(format!(
+                "the endpoint {text:?}: expected http://HOST:PORT, without TLS, a user or a path"
+            )));
+        }
+        Ok(Endpoint(Arc::from(text)))
+    }
+
+    /// The URL of a path, which starts with a slash.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.0)
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[derive(Debug)]
+struct KnownEndpoint {
+    endpoint: Endpoint,
+    /// It comes from the program, not from the cluster.
+    given: bool,
+    failed_at: Option<Moment>,
+}
+
+#[derive(Debug)]
+struct EndpointState {
+    known: Vec<KnownEndpoint>,
+    leader: Option<Endpoint>,
+    discover_at: Moment,
+}
+
+/// Which nodes come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prefer {
+    /// The leader, which answers without another node.
+    Leader,
+    /// Any node, in turn: otherwise all waiting requests would wait at the leader.
+    Anybody,
+}
+
+/// All addresses.
+#[derive(Debug)]
+pub(crate) struct Endpoints {
+    state: Mutex<EndpointState>,
+    discover: bool,
+    turn: AtomicUsize,
+}
+
+impl Endpoints {
+    pub(crate) fn new(given: Vec<Endpoint>, discover: bool) -> Result<Endpoints, Error> {
+        if given.is_empty() {
+            return Err(Error::Invalid("at least one endpoint is needed, like http://127.0.0.1:7171".to_owned()));
+        }
+        let turn = AtomicUsize::new(rand::random::<u16>().into());
+        let known = given.into_iter().take(ENDPOINTS_MAX);
+        let known = known.map(|endpoint| KnownEndpoint { endpoint, given: true, failed_at: None }).collect();
+        let state = EndpointState { known, leader: None, discover_at: Moment::now() };
+        Ok(Endpoints { state: Mutex::new(state), discover, turn })
+    }
+
+    fn state(&self) -> MutexGuard<'_, EndpointState> {
+        self.state.lock()
+    }
+
+    /// Every address once, the best one first.
+    pub(crate) fn order(&self, prefer: Prefer) -> Vec<Endpoint> {
+        let state = self.state();
+        let now = Moment::now();
+        let first = self.turn.fetch_add(1, Ordering::Relaxed) % state.known.len();
+        let mut order: Vec<&KnownEndpoint> = state.known[first..].iter().chain(&state.known[..first]).collect();
+        let suspect = |known: &KnownEndpoint| known.failed_at.is_some_and(|at| now < at.plus(SUSPECT_FOR));
+        let leads = |known: &KnownEndpoint| prefer == Prefer::Leader && state.leader.as_ref() == Some(&known.endpoint);
+        order.sort_by_key(|known| (suspect(known), !leads(known)));
+        order.into_iter().map(|known| known.endpoint.clone()).collect()
+    }
+
+    /// Notes an answer, which may name the leader's address.
+    pub(crate) fn answered(&self, endpoint: &Endpoint, leader: Option<&str>) {
+        let mut state = self.state();
+        if let Some(known) = state.known.iter_mut().find(|known| known.endpoint == *endpoint) {
+            known.failed_at = None;
+        }
+        if let Some(leader) = leader.map(|url| url.trim_end_matches('/')) {
+            state.leader = state.known.iter().map(|known| &known.endpoint).find(|known| &*known.0 == leader).cloned();
+        }
+    }
+
+    /// Notes an attempt without an answer.
+    pub(crate) fn failed(&self, endpoint: &Endpoint) {
+        let mut state = self.state();
+        if let Some(known) = state.known.iter_mut().find(|known| known.endpoint == *endpoint) {
+            known.failed_at = Some(Moment::now());
+        }
+        if state.leader.as_ref() == Some(endpoint) {
+            state.leader = None;
+        }
+    }
+
+    /// Whether it is time to read the members of the cluster. A caller that gets `true` must do it.
+    pub(crate) fn should_discover(&self) -> bool {
+        let mut state = self.state();
+        let now = Moment::now();
+        let due = self.discover && now >= state.discover_at;
+        if due {
+            state.discover_at = now.plus(jitter(DISCOVER_EVERY, 0.5));
+        }
+        due
+    }
+
+    /// Notes the members that the cluster reports. The addresses from the program always stay.
+    pub(crate) fn discovered(&self, urls: &[String]) {
+        let named: Vec<Endpoint> = urls.iter().filter_map(|url| Endpoint::parse(url).ok()).collect();
+        let mut state = self.state();
+        state.known.retain(|known| known.given || named.contains(&known.endpoint));
+        for endpoint in named {
+            if state.known.len() < ENDPOINTS_MAX && !state.known.iter().any(|known| known.endpoint == endpoint) {
+                state.known.push(KnownEndpoint { endpoint, given: false, failed_at: None });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoints(given: &[&str]) -> Endpoints {
+        Endpoints::new(given.iter().map(|url| Endpoint::parse(url).unwrap()).collect(), true).unwrap()
+    }
+
+    fn names(order: Vec<Endpoint>) -> Vec<String> {
+        order.iter().map(Endpoint::to_string).collect()
+    }
+
+    #[test]
+    fn an_unusable_address_is_refused() {
+        for text in
+            ["", "localhost:7171", "https://a:1", "http://a:1/path", "http://", "ftp://a", "http://a:1#x", "http://u:p@a:1"]
+        {
+            assert!(matches!(Endpoint::parse(text), Err(Error::Invalid(_))), "{text} was accepted");
+        }
+        assert_eq!(Endpoint::parse(" http://a:7171/ ").unwrap().url("/livez"), "http://a:7171/livez");
+        assert!(Endpoints::new(Vec::new(), true).is_err());
+    }
+
+    #[test]
+    fn the_leader_comes_first_and_failed_endpoints_last() {
+        let all = endpoints(&["http://a:1", "http://b:1", "http://c:1"]);
+        let a = Endpoint::parse("http://a:1").unwrap();
+        for _ in 0..3 {
+            all.answered(&a, Some("http://b:1/"));
+            assert_eq!(names(all.order(Prefer::Leader))[0], "http://b:1");
+            all.failed(&a);
+            assert_eq!(names(all.order(Prefer::Leader))[2], "http://a:1");
+        }
+        all.failed(&Endpoint::parse("http://b:1").unwrap());
+        assert_eq!(names(all.order(Prefer::Leader))[0], "http://c:1");
+    }
+
+    #[test]
+    fn waiting_requests_are_spread_over_the_nodes() {
+        let all = endpoints(&["http://a:1", "http://b:1", "http://c:1"]);
+        let mut firsts: Vec<String> = (0..3).map(|_| names(all.order(Prefer::Anybody))[0].clone()).collect();
+        firsts.sort();
+        assert_eq!(firsts, ["http://a:1", "http://b:1", "http://c:1"]);
+    }
+
+    #[test]
+    fn members_come_and_go_and_given_addresses_stay() {
+        let all = endpoints(&["http://a:1"]);
+        assert!(all.should_discover() && !all.should_discover());
+        all.discovered(&["http://b:1".to_owned(), "nonsense".to_owned(), "http://a:1/".to_owned()]);
+        assert_eq!(all.order(Prefer::Anybody).len(), 2);
+        all.discovered(&["http://c:1".to_owned()]);
+        let mut now = names(all.order(Prefer::Anybody));
+        now.sort();
+        assert_eq!(now, ["http://a:1", "http://c:1"]);
+    }
+}

@@ -1,0 +1,369 @@
+//! One attempt: one request at one node, and what its answer means.
+
+use crate::{
+    error::Error,
+    problem::ProblemBody,
+    wire::{
+        call::{BatchPart, Call, CallBody, CallKind},
+        clock::Moment,
+        endpoints::Endpoint,
+        identity::{CLUSTER, Identity},
+        reply::{REVISION, Reply},
+    },
+};
+use fairhold_types::{Code, Revision, duration, problem::Effect};
+use reqwest::{StatusCode, header};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long connecting may take.
+const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+/// How long an unused connection stays open: much shorter than at the servers, so that no request meets a closing
+/// connection.
+const IDLE_MAX: Duration = Duration::from_secs(20);
+/// The most unused connections to one node. The client closes the rest after a burst of requests, to free their
+/// descriptors.
+const IDLE_CONNECTIONS_MAX: usize = 32;
+/// How long sent data may stay unacknowledged, and how long a silent connection may go without a probe.
+const SILENT_MAX: Duration = Duration::from_secs(10);
+/// The longest line of a stream.
+const LINE_BYTES_MAX: usize = 1024 * 1024;
+/// The largest body that the client reads: the largest value, with the JSON around it.
+const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// `ENFILE` and `EMFILE`, which have these numbers on all systems.
+const NO_DESCRIPTORS: [i32; 2] = [23, 24];
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const TIMEOUT: &str = "fairhold-timeout";
+
+/// The result of one attempt.
+#[derive(Debug, Clone)]
+pub(crate) enum Attempted {
+    /// A definite answer.
+    Answered(Reply),
+    /// Nothing was done.
+    Nothing { why: String, retry_after: Option<Duration>, busy: bool },
+    /// It may have been done, or may still be.
+    Unknown {
+        why: String,
+        /// The server that answered is not a node of this cluster.
+        foreign: bool,
+    },
+}
+
+/// The result of opening a stream.
+pub(crate) enum Opened {
+    /// The stream, and the revision at which it starts, if the node names one.
+    Stream { lines: StreamLines, revision: Option<Revision> },
+    /// A refusal.
+    Refused(Reply),
+    /// The node cannot do it now, or does not answer.
+    Failed { retry_after: Option<Duration> },
+}
+
+/// A body that is read as it arrives.
+#[derive(Debug)]
+pub(crate) struct StreamLines {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: header::HeaderMap,
+    response: reqwest::Response,
+    read: Vec<u8>,
+    /// How many of these bytes were returned.
+    taken: usize,
+}
+
+impl StreamLines {
+    /// The revision at which the stream starts, if its head names one.
+    pub(crate) fn revision(&self) -> Option<Revision> {
+        let named = self.headers.get(REVISION)?.to_str().ok()?;
+        named.parse().ok().map(Revision)
+    }
+
+    /// The next bytes; nothing at the end of the body.
+    pub(crate) async fn chunk(&mut self, silent_max: Duration) -> Result<Option<Vec<u8>>, String> {
+        if self.taken < self.read.len() {
+            let rest = self.read.split_off(self.taken);
+            self.read.clear();
+            self.taken = 0;
+            return Ok(Some(rest));
+        }
+        match timeout(silent_max, self.response.chunk()).await {
+            Ok(Ok(chunk)) => Ok(chunk.map(|chunk| chunk.to_vec())),
+            Ok(Err(error)) => Err(chain(&error)),
+            Err(_) => Err(format!("nothing arrived for {silent_max:?}")),
+        }
+    }
+
+    /// The next line without its end, or why there is none.
+    pub(crate) async fn next(&mut self, silent_max: Duration) -> Result<Vec<u8>, String> {
+        loop {
+            if let Some(length) = self.read[self.taken..].iter().position(|byte| *byte == b'\n') {
+                let line = self.read[self.taken..self.taken + length].to_vec();
+                self.taken += length + 1;
+                return Ok(line);
+            }
+            self.read.drain(..self.taken);
+            self.taken = 0;
+            if self.read.len() > LINE_BYTES_MAX {
+                return Err(format!("a line is longer than {LINE_BYTES_MAX} bytes"));
+            }
+            match timeout(silent_max, self.response.chunk()).await {
+                Ok(Ok(Some(chunk))) => self.read.extend_from_slice(&chunk),
+                Ok(Ok(None)) => return Err("the node ended the stream".to_owned()),
+                Ok(Err(error)) => return Err(chain(&error)),
+                Err(_) => return Err(format!("nothing arrived for {silent_max:?}")),
+            }
+        }
+    }
+}
+
+/// How every request identifies this client: its program name, and its token if it has one.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub(crate) program: String,
+    pub(crate) auth_token: Option<AuthToken>,
+}
+
+/// The token of `Authorization: Bearer`.
+#[derive(Clone)]
+pub(crate) struct AuthToken(pub(crate) String);
+
+impl std::fmt::Debug for AuthToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AuthToken(secret)")
+    }
+}
+
+/// A pool of connections. An open request over HTTP/1.1 uses a connection alone.
+#[derive(Debug, Clone)]
+pub(crate) struct Connections {
+    http: reqwest::Client,
+    identity: Identity,
+}
+
+impl Connections {
+    /// Answers count only if they come from a node of that cluster.
+    pub(crate) fn new(caller: &Caller, identity: Identity) -> Result<Connections, Error> {
+        let builder = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+        let builder = builder.connect_timeout(CONNECT_WITHIN).pool_idle_timeout(IDLE_MAX).tcp_nodelay(true);
+        let builder = builder.pool_max_idle_per_host(IDLE_CONNECTIONS_MAX);
+        let builder = builder.tcp_keepalive(SILENT_MAX / 2).tcp_keepalive_interval(SILENT_MAX / 4).tcp_keepalive_retries(2);
+        #[cfg(target_os = "linux")]
+        let builder = builder.tcp_user_timeout(SILENT_MAX);
+        let mut headers = header::HeaderMap::new();
+        if let Some(AuthToken(token)) = &caller.auth_token {
+            let bearer = header::HeaderValue::from_str(&format!("Bearer {token}"));
+            let mut bearer =
+                bearer.map_err(|_| Error::Invalid("the token has characters that a header cannot contain".to_owned()))?;
+            bearer.set_sensitive(true);
+            headers.insert(header::AUTHORIZATION, bearer);
+        }
+        let built = builder.user_agent(&caller.program).default_headers(headers).build();
+        let http = built.map_err(|error| Error::Invalid(format!("no HTTP client could be made: {error}")))?;
+        Ok(Connections { http, identity })
+    }
+
+    /// Opens a stream. `work` bounds the server's work, `within` the time until the head has arrived.
+    pub(crate) async fn open(
+        &self,
+        endpoint: &Endpoint,
+        call: &Call,
+        work: Duration,
+        within: Duration,
+    ) -> Result<StreamLines, Attempted> {
+        let sent = Moment::now();
+        let unknown = |why: &str| Attempted::unknown(self.failed(endpoint, why));
+        let request = self.request(endpoint, call, work);
+        let mut response = match timeout(within, request.send()).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(self.unanswered(endpoint, &error)),
+            Err(_) => return Err(unknown("no answer in time")),
+        };
+        if !response.status().is_success() {
+            return match timeout(within, whole(response, sent)).await {
+                Ok(Ok(reply)) => Err(self.judged(endpoint, call, reply)),
+                Ok(Err(error)) => Err(unknown(&chain(&error))),
+                Err(_) => Err(unknown("the answer was not complete in time")),
+            };
+        }
+        self.check(endpoint, call, response.headers()).map_err(Attempted::foreign)?;
+        let status = response.status();
+        let headers = std::mem::take(response.headers_mut());
+        Ok(StreamLines { status, headers, response, read: Vec::new(), taken: 0 })
+    }
+
+    /// Sends a call once. `work` bounds the server's work, `limit` the whole attempt.
+    pub(crate) async fn send(&self, endpoint: &Endpoint, call: &Call, work: Duration, limit: Duration) -> Attempted {
+        let request = self.request(endpoint, call, work).timeout(limit);
+        let sent = Moment::now();
+        match receive(request, sent).await {
+            Ok(reply) => self.judged(endpoint, call, reply),
+            Err(error) => self.unanswered(endpoint, &error),
+        }
+    }
+
+    /// Without a connection, nothing was done. After that, the outcome is unknown.
+    fn unanswered(&self, endpoint: &Endpoint, error: &reqwest::Error) -> Attempted {
+        let why = self.failed(endpoint, &chain(error));
+        if error.is_connect() || error.is_builder() {
+            Attempted::Nothing { why, retry_after: None, busy: false }
+        } else {
+            Attempted::unknown(why)
+        }
+    }
+
+    /// What an answer means. An answer from a foreign server does not count.
+    fn judged(&self, endpoint: &Endpoint, call: &Call, reply: Reply) -> Attempted {
+        if is_unformed(&reply) {
+            return meaning(reply);
+        }
+        match self.check(endpoint, call, &reply.headers) {
+            Ok(()) if call.kind == CallKind::Raw && reply.status == StatusCode::TOO_MANY_REQUESTS => Attempted::Answered(reply),
+            Ok(()) => meaning(reply),
+            Err(why) => Attempted::foreign(why),
+        }
+    }
+
+    /// Checks that the server may answer this call.
+    fn check(&self, endpoint: &Endpoint, call: &Call, headers: &header::HeaderMap) -> Result<(), String> {
+        match call.kind {
+            CallKind::Typed => self.identity.check(endpoint, headers),
+            CallKind::Server => self.identity.check_server(endpoint, headers),
+            CallKind::Raw => self.identity.check_or_unformed(endpoint, headers),
+        }
+    }
+
+    /// Notes an attempt without an answer. Returns where it failed, and why.
+    fn failed(&self, endpoint: &Endpoint, why: &str) -> String {
+        let why = format!("{endpoint}: {why}");
+        self.identity.failed(&why);
+        why
+    }
+
+    fn request(&self, endpoint: &Endpoint, call: &Call, work: Duration) -> reqwest::RequestBuilder {
+        let mut request = self.http.request(call.method.clone(), endpoint.url(&call.path));
+        request = request.header(TIMEOUT, duration::format(work.max(Duration::from_millis(1))));
+        // A release or renewal has the id in its path.
+        if let Some(key) = call.key
+            && !matches!(call.part, Some(BatchPart::Release(_) | BatchPart::Renew))
+        {
+            request = request.header(IDEMPOTENCY_KEY, key.to_string());
+        }
+        // Then a node of another cluster refuses, instead of granting a lock of its own.
+        if let Some(cluster) = self.identity.cluster().filter(|_| call.kind != CallKind::Server) {
+            request = request.header(CLUSTER, cluster.to_hex());
+        }
+        for (name, value) in &call.headers {
+            request = request.header(name.as_ref(), value);
+        }
+        match &call.body {
+            Some(CallBody::Json(text)) => request.header(header::CONTENT_TYPE, "application/json").body(text.clone()),
+            Some(CallBody::Raw(bytes)) => request.body(bytes.clone()),
+            None => request,
+        }
+    }
+}
+
+async fn receive(request: reqwest::RequestBuilder, sent: Moment) -> Result<Reply, reqwest::Error> {
+    let response = request.send().await?;
+    whole(response, sent).await
+}
+
+async fn whole(mut response: reqwest::Response, sent: Moment) -> Result<Reply, reqwest::Error> {
+    let status = response.status();
+    let headers = std::mem::take(response.headers_mut());
+    let mut body = Vec::new();
+    let mut is_whole = true;
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > BODY_BYTES_MAX {
+            is_whole = false;
+            break;
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Reply { status, headers, body, is_whole, sent, may_be_done: false })
+}
+
+impl Attempted {
+    /// An unknown outcome at a node of this cluster.
+    pub(crate) fn unknown(why: String) -> Attempted {
+        Attempted::Unknown { why, foreign: false }
+    }
+
+    /// A server that is not a node of this cluster answered.
+    fn foreign(why: String) -> Attempted {
+        Attempted::Unknown { why, foreign: true }
+    }
+
+    /// Why there is no definite answer, and whether a foreign server answered.
+    pub(crate) fn why(&self) -> (&str, bool) {
+        match self {
+            Attempted::Answered(_) => ("", false),
+            Attempted::Nothing { why, .. } => (why, false),
+            Attempted::Unknown { why, foreign } => (why, *foreign),
+        }
+    }
+
+    /// What an answer means.
+    pub(crate) fn of(reply: Reply) -> Attempted {
+        meaning(reply)
+    }
+}
+
+fn meaning(reply: Reply) -> Attempted {
+    let retry_after = reply.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let retry_after = retry_after.map(Duration::from_secs);
+    let why = |problem: &ProblemBody| format!("{} {}", reply.status, problem.detail);
+    match reply.status.as_u16() {
+        503 => {
+            let problem = reply.problem();
+            let busy = matches!(problem.code, Some(Code::Overloaded | Code::DiskLow));
+            Attempted::Nothing { why: why(&problem), retry_after, busy }
+        }
+        // Something must be removed first: a retry, here or at another node, makes no room.
+        429 if reply.problem().code == Some(Code::StateFull) => Attempted::Answered(reply),
+        429 => Attempted::Nothing { why: why(&reply.problem()), retry_after, busy: true },
+        504 => {
+            let problem = reply.problem();
+            match problem.outcome {
+                Some(Effect::None) => Attempted::Nothing { why: why(&problem), retry_after, busy: false },
+                Some(Effect::Unknown) | None => Attempted::unknown(why(&problem)),
+            }
+        }
+        500.. if reply.problem().code != Some(Code::Internal) => Attempted::unknown(why(&reply.problem())),
+        _ => Attempted::Answered(reply),
+    }
+}
+
+/// An error with its causes, and without the URL, which may contain a secret id.
+fn chain(error: &reqwest::Error) -> String {
+    let kind = if lacks_descriptors(error) {
+        "this program has reached its limit on open files and connections"
+    } else if error.is_timeout() {
+        "no answer in time"
+    } else if error.is_connect() {
+        "no connection"
+    } else {
+        "the connection broke"
+    };
+    let mut text = kind.to_owned();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// Whether this program lacks file descriptors: then neither the network nor the node is at fault.
+fn lacks_descriptors(error: &reqwest::Error) -> bool {
+    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
+    let numbers = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>()?.raw_os_error());
+    numbers.into_iter().any(|number| NO_DESCRIPTORS.contains(&number))
+}
+
+/// Whether a Fairhold server without a cluster says that it did nothing.
+fn is_unformed(reply: &Reply) -> bool {
+    reply.status == StatusCode::SERVICE_UNAVAILABLE && !reply.headers.contains_key(CLUSTER) && reply.problem().code.is_some()
+}

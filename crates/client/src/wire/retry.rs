@@ -1,0 +1,210 @@
+//! Retries: sends a request with the same key to one node after the other, until there is a definite answer or the
+//! caller's time is up.
+
+use crate::{
+    error::Error,
+    wire::{
+        backoff::Backoff,
+        batches::Batches,
+        call::{ANSWER_GRACE, ATTEMPT_MAX, Call},
+        endpoints::{Endpoint, Endpoints, Prefer},
+        http::{Attempted, Caller, Connections, Opened, StreamLines},
+        identity::Identity,
+        reply::{Reply, leader_of},
+    },
+};
+use fairhold_types::dto;
+use reqwest::Method;
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep},
+};
+
+/// Sends requests; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Transport {
+    pub(crate) endpoints: Arc<Endpoints>,
+    connections: Connections,
+    batches: Batches,
+}
+
+/// How long a request may take, and each attempt of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RetryBudget {
+    pub(crate) until: Instant,
+    pub(crate) each: Duration,
+}
+
+impl RetryBudget {
+    /// This limit in all, and the default limit for each attempt.
+    pub(crate) fn within(limit: Duration) -> RetryBudget {
+        RetryBudget { until: Instant::now() + limit, each: ATTEMPT_MAX }
+    }
+}
+
+impl Transport {
+    /// Tasks of that runtime send the batches.
+    pub(crate) fn new(
+        endpoints: Arc<Endpoints>,
+        identity: &Identity,
+        caller: &Caller,
+        runtime: Handle,
+    ) -> Result<Transport, Error> {
+        let connections = Connections::new(caller, identity.clone())?;
+        Ok(Transport { endpoints, batches: Batches::new(connections.clone(), runtime), connections })
+    }
+
+    /// The same with separate connections. Batches stay shared.
+    pub(crate) fn with_separate_connections(&self, identity: &Identity, caller: &Caller) -> Result<Transport, Error> {
+        Ok(Transport { connections: Connections::new(caller, identity.clone())?, ..self.clone() })
+    }
+
+    /// Sends a call until a node gives a definite answer. A refusal is definite.
+    pub(crate) async fn send(&self, call: &Call, budget: RetryBudget) -> Result<Reply, Error> {
+        let mut backoff = Backoff::new();
+        let mut last_error = LastError::default();
+        loop {
+            let mut retry_after = None;
+            for endpoint in self.endpoints.order(Prefer::Leader) {
+                let left = budget.until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(last_error.error(call));
+                }
+                match self.try_at(&endpoint, call, left.min(budget.each)).await {
+                    Attempted::Answered(reply) => return Ok(Reply { may_be_done: last_error.may_arrive(), ..reply }),
+                    failed @ (Attempted::Nothing { .. } | Attempted::Unknown { .. }) => {
+                        retry_after = last_error.note(failed).max(retry_after)
+                    }
+                }
+            }
+            let pause = backoff.next(retry_after).min(budget.until.saturating_duration_since(Instant::now()));
+            sleep(pause).await;
+        }
+    }
+
+    /// Sends a call to one node, once.
+    pub(crate) async fn try_at(&self, endpoint: &Endpoint, call: &Call, limit: Duration) -> Attempted {
+        let attempted = match call.part {
+            Some(_) => self.batches.send(endpoint, call, limit).await,
+            None => self.connections.send(endpoint, call, limit, limit + ANSWER_GRACE).await,
+        };
+        self.note(endpoint, attempted)
+    }
+
+    /// Sends a call that may wait to one node, once. The server's work adds to the wait.
+    pub(crate) async fn wait_at(&self, endpoint: &Endpoint, call: &Call, wait: Duration, work: Duration) -> Attempted {
+        // The server withdraws a request that waited before it answers, which takes further work.
+        let limit = wait + 2 * work + ANSWER_GRACE;
+        self.note(endpoint, self.connections.send(endpoint, call, work, limit).await)
+    }
+
+    /// Sends a read that may wait to one node, once. The server's work adds to the wait.
+    pub(crate) async fn read_at(&self, endpoint: &Endpoint, call: &Call, wait: Duration, work: Duration) -> Attempted {
+        self.note(endpoint, self.connections.send(endpoint, call, work, wait + work + ANSWER_GRACE).await)
+    }
+
+    /// Opens a stream at one node, once.
+    pub(crate) async fn open_at(&self, endpoint: &Endpoint, call: &Call, within: Duration) -> Opened {
+        match self.stream_at(endpoint, call, within, within).await {
+            Ok(lines) => Opened::Stream { revision: lines.revision(), lines },
+            Err(Attempted::Answered(reply)) => Opened::Refused(reply),
+            Err(Attempted::Nothing { retry_after, .. }) => Opened::Failed { retry_after },
+            Err(Attempted::Unknown { .. }) => Opened::Failed { retry_after: None },
+        }
+    }
+
+    /// The same for a caller that needs the head. `work` bounds the server's work, `within` the time until the head has
+    /// arrived.
+    pub(crate) async fn stream_at(
+        &self,
+        endpoint: &Endpoint,
+        call: &Call,
+        work: Duration,
+        within: Duration,
+    ) -> Result<StreamLines, Attempted> {
+        match self.connections.open(endpoint, call, work, within).await {
+            Ok(lines) => {
+                self.endpoints.answered(endpoint, None);
+                Ok(lines)
+            }
+            Err(tried) => Err(self.note(endpoint, tried)),
+        }
+    }
+
+    fn note(&self, endpoint: &Endpoint, attempted: Attempted) -> Attempted {
+        match &attempted {
+            Attempted::Answered(reply) => self.endpoints.answered(endpoint, leader_of(reply)),
+            Attempted::Nothing { why, .. } | Attempted::Unknown { why, .. } => {
+                tracing::debug!(%endpoint, why, "no definite answer");
+                self.endpoints.failed(endpoint);
+            }
+        }
+        attempted
+    }
+
+    /// Reads the members of the cluster.
+    pub(crate) async fn discover(&self) {
+        let call = Call::new(Method::GET, "/v1/cluster".to_owned());
+        let reply = self.send(&call, RetryBudget::within(ATTEMPT_MAX)).await;
+        match reply.and_then(|reply| reply.json::<dto::Cluster>()) {
+            Ok(cluster) => self.endpoints.discovered(&cluster.members.into_iter().map(|member| member.url).collect::<Vec<_>>()),
+            Err(error) => tracing::debug!(%error, "the members of the cluster could not be read"),
+        }
+    }
+}
+
+/// What the attempts of one request have met so far.
+#[derive(Debug, Default)]
+pub(crate) struct LastError {
+    may_have_happened: bool,
+    busy: Option<Option<Duration>>,
+    last: String,
+}
+
+impl LastError {
+    /// Notes an attempt without a definite answer. Returns how long the server wants the client to wait.
+    pub(crate) fn note(&mut self, attempted: Attempted) -> Option<Duration> {
+        match attempted {
+            Attempted::Answered(_) => None,
+            Attempted::Nothing { why, retry_after, busy } => {
+                self.last = why;
+                self.busy = busy.then_some(retry_after);
+                retry_after
+            }
+            Attempted::Unknown { why, .. } => {
+                self.may_have_happened = true;
+                self.last = why;
+                None
+            }
+        }
+    }
+
+    /// The error at the end of the caller's time.
+    pub(crate) fn error(self, call: &Call) -> Error {
+        match (self.may_have_happened && call.method != Method::GET, self.busy) {
+            (true, _) => Error::OutcomeUnknown { key: call.key, last: self.last },
+            (false, Some(retry_after)) => Error::Busy { detail: self.last, retry_after },
+            (false, None) => Error::Unavailable { last: self.last },
+        }
+    }
+
+    /// Whether an attempt may have been carried out, or may still be.
+    pub(crate) fn may_arrive(&self) -> bool {
+        self.may_have_happened
+    }
+
+    /// Whether no attempt has failed so far.
+    pub(crate) fn is_none(&self) -> bool {
+        self.last.is_empty()
+    }
+
+    /// The same for a request that the caller takes back in any case.
+    pub(crate) fn error_of_nothing(self) -> Error {
+        match self.busy {
+            Some(retry_after) => Error::Busy { detail: self.last, retry_after },
+            None if self.is_none() => Error::Unavailable { last: "the first request got no answer".to_owned() },
+            None => Error::Unavailable { last: self.last },
+        }
+    }
+}

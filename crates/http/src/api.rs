@@ -1,0 +1,16 @@
+//! The calls, a file for each area.
+
+pub(crate) mod batch;
+pub(crate) mod cluster;
+pub(crate) mod elections;
+pub(crate) mod front_page;
+pub(crate) mod grants;
+pub(crate) mod history;
+pub(crate) mod hold;
+pub(crate) mod locks;
+pub(crate) mod node_kind;
+pub(crate) mod nodes;
+pub(crate) mod sessions;
+pub(crate) mod txn;
+pub(crate) mod waiting;
+pub(crate) mod watch;

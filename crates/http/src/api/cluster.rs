@@ -1,0 +1,183 @@
+//! The calls about the cluster and about this server.
+
+use crate::{
+    edge::answer,
+    edge::error::problem_of,
+    edge::params,
+    edge::problem::{Problem, RETRY_AFTER_SECONDS},
+    edge::request::Received,
+    edge::request_kind::RequestKind,
+    edge::server_info::ServerInfo,
+};
+use axum::{
+    extract::{RawQuery, Request, State},
+    response::{IntoResponse, Response},
+};
+use fairhold_node::Node;
+use fairhold_raft::{MemberStatus, Role, defect::Defect};
+use fairhold_types::{Code, NodeId, call, dto, duration};
+use http::{StatusCode, header};
+use openraft_rt::AsyncRuntime;
+
+const PROGRAM: &str = "fairhold";
+
+/// `GET /v1/cluster`
+pub(crate) async fn cluster<RT: AsyncRuntime>(
+    State(node): State<Node<RT>>,
+    info: ServerInfo,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let params: call::ShowCluster = params::read(query.as_deref(), &[])?.params;
+    let digest = match params.digest {
+        true => Some(node.digest().await.map_err(|error| problem_of(error, RequestKind::Read))?),
+        false => None,
+    };
+    let view = node.cluster();
+    let raft = view.raft;
+    let leader_url = raft.leader.and_then(|leader| raft.members.iter().find(|member| member.id == leader));
+    let body = dto::Cluster {
+        cluster: raft.cluster.map(|cluster| cluster.to_hex()),
+        id: view.id,
+        role: role(raft.role).to_owned(),
+        term: raft.term,
+        leader: raft.leader,
+        leader_url: leader_url.map(|member| member.member.url.clone()),
+        version: info.version.into(),
+        revision: view.revision,
+        last_log_index: raft.last_log_index,
+        applied_index: raft.applied,
+        snapshot_index: raft.snapshot,
+        state_bytes: view.state_bytes,
+        state_bytes_max: view.state_bytes_max,
+        grants: view.grants,
+        wakeups: view.wakeups,
+        defects: view.defects.into_iter().map(defect).collect(),
+        digest_revision: digest.as_ref().map(|digest| digest.revision),
+        digest: digest.map(|digest| digest.value),
+        members: raft
+            .members
+            .into_iter()
+            .map(|status| dto::Member {
+                state_bytes_max: view.capacities.get(&status.id).copied(),
+                ..member(status, raft.leader)
+            })
+            .collect(),
+    };
+    answer::json(StatusCode::OK, view.revision, &body)
+}
+
+fn defect(defect: Defect) -> dto::Defect {
+    dto::Defect {
+        log_index: defect.index,
+        left_out: defect.is_left_out(),
+        kind: defect.kind,
+        fingerprint: format!("{:016x}", defect.fingerprint),
+        message: defect.message,
+        version: defect.version,
+    }
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::Leader => "leader",
+        Role::Follower => "follower",
+        Role::Candidate => "candidate",
+        Role::Learner => "learner",
+        Role::Stopped => "stopped",
+    }
+}
+
+fn member(status: MemberStatus, leader: Option<NodeId>) -> dto::Member {
+    let role = match (leader == Some(status.id), status.voter) {
+        (true, _) => "leader",
+        (false, true) => "follower",
+        (false, false) => "learner",
+    };
+    dto::Member {
+        id: status.id,
+        url: status.member.url,
+        peer: status.member.address,
+        role: role.to_owned(),
+        match_index: status.matched,
+        lag: status.lag,
+        silent_for: status.silent.map(duration::format),
+        round_trip: status.round_trip.map(duration::format),
+        lost_entries: status.lost_entries,
+        state_bytes_max: None,
+    }
+}
+
+/// `POST /v1/cluster/leader`
+pub(crate) async fn hand_over<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let (received, body) = Received::with_params::<RT>(request).await?;
+    received.require_admin()?;
+    let params: call::HandOver = received.params(body)?;
+    let to = params.to.get();
+    let key = received.key()?;
+    node.hand_over(to, key, received.timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
+    let view = node.cluster();
+    // If the same request came before, another node may lead by now.
+    let leader = view.raft.leader.unwrap_or(to);
+    answer::json(StatusCode::OK, view.revision, &dto::Leader { leader, leader_url: node.leader_url(), term: view.raft.term })
+}
+
+/// `POST /v1/cluster/snapshot`
+pub(crate) async fn take_snapshot<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let (received, body) = Received::with_params::<RT>(request).await?;
+    received.require_admin()?;
+    let call::Empty {} = received.params(body)?;
+    received.key()?;
+    let snapshot_index = node.take_snapshot(received.timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
+    let view = node.cluster();
+    answer::json(StatusCode::OK, view.revision, &dto::SnapshotTaken { id: view.id, snapshot_index })
+}
+
+/// `GET /livez`: the process runs.
+pub(crate) async fn live() -> Response {
+    text("ok\n")
+}
+
+/// `GET /readyz`: the server can serve.
+pub(crate) async fn ready<RT: AsyncRuntime>(
+    State(node): State<Node<RT>>,
+    info: ServerInfo,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let params: call::Ready = params::read(query.as_deref(), &[])?.params;
+    let readiness = node.readiness().await;
+    if params.verbose {
+        let revision = node.revision();
+        let body = dto::Readiness {
+            ready: readiness.is_ok(),
+            reason: readiness.err(),
+            shutting_down: node.is_shutting_down(),
+            leader: node.leader_url(),
+            revision,
+            warning: node.warning(),
+            host: dto::Host { time: Some(node.wall_now().to_rfc3339()), ..(info.host)() },
+        };
+        if body.ready {
+            return answer::json(StatusCode::OK, revision, &body);
+        }
+        let mut response = answer::json(StatusCode::SERVICE_UNAVAILABLE, revision, &body)?;
+        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
+        return Ok(response);
+    }
+    match readiness {
+        Ok(()) => Ok(text("ok\n")),
+        Err(reason) => {
+            let code = if node.is_shutting_down() { Code::ShuttingDown } else { Code::NoQuorum };
+            Err(Problem::new(code, reason))
+        }
+    }
+}
+
+/// `GET /version`
+pub(crate) async fn version<RT: AsyncRuntime>(State(node): State<Node<RT>>, info: ServerInfo) -> Result<Response, Problem> {
+    let body = dto::Version { name: PROGRAM.into(), version: info.version.into() };
+    answer::json(StatusCode::OK, node.revision(), &body)
+}
+
+fn text(text: &'static str) -> Response {
+    ([(header::CACHE_CONTROL, "no-store")], text).into_response()
+}

@@ -1,0 +1,168 @@
+//! The calls on elections: stand, proclaim, get or observe the leader.
+
+use crate::{
+    api::grants,
+    edge::answer::{self, span},
+    edge::error::problem_of,
+    edge::headers,
+    edge::names::lock_name,
+    edge::problem::{NO_STORE, Problem},
+    edge::request::{LongPoll, Received},
+    edge::request_kind::RequestKind,
+    edge::stream::StreamFormat,
+};
+use axum::{
+    body::Body,
+    extract::{Request, State},
+    response::Response,
+};
+use bytes::Bytes;
+use fairhold_node::{
+    Node,
+    api::At,
+    elections::{LeaderEvent, LeaderView, Observation, ProclaimCall},
+    watch_filter::WatchFilter,
+};
+use fairhold_state::{command::Want, value::Value};
+use fairhold_types::{
+    Code, LockName, Mode, Revision, call,
+    dto::{Contender, Meta},
+    election::{self, ElectionLine, What},
+    time::WallMillis,
+};
+use http::{HeaderValue, StatusCode, header};
+use openraft_rt::AsyncRuntime;
+use std::convert::Infallible;
+
+/// `POST /v1/elections/{name}`: a grant with a value, which observers see when it leads.
+pub(crate) async fn stand<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let (received, body) = Received::with_params::<RT>(request).await?;
+    let election = lock_name(&received.segment()?)?;
+    let (id, given) = received.key_or_new(&node)?;
+    let mut params: call::Stand = received.params(body)?;
+    let wants = vec![Want { lock: election, mode: Mode::Exclusive }];
+    let (mut call, response_mode) = grants::node_call(&received, params.take_options(), wants, id)?;
+    let value = params.value.map(call::ElectionValue::into_string).unwrap_or_default();
+    call.acquire.value = Some(value.into_bytes());
+    grants::answer_in(response_mode, node, call, given).await
+}
+
+/// `PUT /v1/elections/{name}`
+pub(crate) async fn proclaim<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let (received, body) = Received::with_params::<RT>(request).await?;
+    let election = lock_name(&received.segment()?)?;
+    let (key, _) = received.key_or_new(&node)?;
+    let params: call::Proclaim = received.params(body)?;
+    let call = ProclaimCall {
+        key,
+        election: election.clone(),
+        grant: params.grant,
+        value: Value::from(params.value.into_string().into_bytes()),
+        timeout: received.timeout,
+    };
+    let done = node.proclaim(call).await.map_err(|error| problem_of(error, RequestKind::Write { key }))?;
+    let proclaimed = election::Proclaimed { election, version: done.value, revision: done.revision };
+    answer::json(StatusCode::OK, done.revision, &proclaimed)
+}
+
+/// `GET /v1/elections/{name}`: the current leader, or a stream of leaders.
+pub(crate) async fn leader<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let received = Received::without_body(request)?;
+    let election = lock_name(&received.segment()?)?;
+    let params: call::GetLeader = received.query()?;
+    let mut read = received.read_options(params.consistency)?;
+    let poll = LongPoll::of(params.wait, params.after);
+    let from = params.from.map(|revision| Revision(revision.get()));
+    if let Some(form) = StreamFormat::asked_for(received.headers())? {
+        if poll.is_some() {
+            return Err(Problem::bad_request("wait and after are for a single answer; for a stream, use from"));
+        }
+        let from = headers::last_event_id(received.headers())?.map(Revision::next).or(from);
+        let observation = node.observe(&election, from, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
+        return Ok(stream(observation, form));
+    }
+    if from.is_some() {
+        return Err(Problem::bad_request("from is only for streams: send Accept: application/x-ndjson or text/event-stream"));
+    }
+    if let Some(revision) = LongPoll::nothing_newer(poll, &node, || WatchFilter::Leader(election.clone()), &mut read).await? {
+        return Ok(answer::empty(StatusCode::NOT_MODIFIED, revision));
+    }
+    let found = node.leader(&election, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
+    let Some(leader) = found.value else {
+        let mut response =
+            axum::response::IntoResponse::into_response(Problem::new(Code::NoLeader, "this election has no leader"));
+        // A client that waits for a leader continues from here.
+        answer::stamp(&mut response, found.revision);
+        return Ok(response);
+    };
+    answer::json(StatusCode::OK, found.revision, &of_leader(election, leader, node.wall_now()))
+}
+
+fn stream<RT: AsyncRuntime>(observation: Observation<RT>, form: StreamFormat) -> Response {
+    let revision = observation.revision();
+    let body = futures_util::stream::unfold(observation, move |mut observation| async move {
+        let seen = observation.next().await?;
+        Some((Ok::<Bytes, Infallible>(render(form, seen)), observation))
+    });
+    let mut response = Response::new(Body::from_stream(body));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, form.content_type());
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    headers.insert(header::VARY, HeaderValue::from_static("accept"));
+    answer::stamp(&mut response, revision);
+    response
+}
+
+fn render(form: StreamFormat, seen: At<LeaderEvent>) -> Bytes {
+    let (revision, mut out) = (seen.revision, Vec::new());
+    // A browser that reconnects continues after the last line with an id.
+    let (what, complete) = match seen.value {
+        LeaderEvent::Initial(Some(leader)) => (What::Leader(line_of(leader)), true),
+        LeaderEvent::Initial(None) | LeaderEvent::Vacant => (What::Vacant, true),
+        LeaderEvent::Elected(leader) => (What::Elected(line_of(leader)), true),
+        LeaderEvent::Proclaimed(leader) => (What::Proclaimed(line_of(leader)), true),
+        LeaderEvent::Bookmark => (What::Bookmark, true),
+        LeaderEvent::GoAway => (What::Goaway, false),
+        LeaderEvent::Failed(error) => {
+            let problem: fairhold_types::problem::Problem = problem_of(error, RequestKind::Read).into();
+            (What::Error(Box::new(problem.into())), false)
+        }
+    };
+    form.write(&ElectionLine { revision, what }, complete.then_some(revision), &mut out);
+    out.into()
+}
+
+/// The API accepts only texts, so a value is one.
+fn text(value: &Value) -> String {
+    String::from_utf8_lossy(value).into_owned()
+}
+
+fn line_of(leader: LeaderView) -> election::Leader {
+    election::Leader {
+        token: leader.token,
+        value: text(&leader.value),
+        version: leader.version,
+        number: leader.number,
+        session: leader.session,
+        owner: leader.owner.as_ref().to_owned(),
+    }
+}
+
+fn of_leader(election: LockName, leader: LeaderView, now: WallMillis) -> election::Election {
+    election::Election {
+        election,
+        value: text(&leader.value),
+        token: leader.token,
+        version: leader.version,
+        session: leader.session,
+        value_since: leader.value_since,
+        leader: Contender {
+            number: leader.number,
+            owner: leader.owner.as_ref().to_owned(),
+            since: leader.held_since.map(WallMillis::to_rfc3339),
+            token: Some(leader.token),
+            held_for: leader.held_since.map(|since| span(since, now)),
+            meta: Meta::new(),
+        },
+    }
+}

@@ -1,0 +1,169 @@
+//! `GET /`: a page for the person who opens the address of a node in a browser, or asks for it with curl. It says what this is,
+//! whether the cluster is well, and where to go on. It needs no script and no quorum.
+
+use crate::{edge::problem::NO_STORE, edge::server_info::ServerInfo};
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use fairhold_node::Node;
+use http::{HeaderMap, HeaderValue, header};
+use openraft_rt::AsyncRuntime;
+use std::fmt::Write as _;
+
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+/// The page runs nothing, and no other page may frame it.
+const POLICY: HeaderValue =
+    HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'");
+const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:44em;margin:3em auto;padding:0 1em}dt{font-weight:600}";
+
+/// Where a person goes on, and what is there.
+const LINKS: [(&str, &str); 6] = [
+    ("/v1/locks", "all locks: who holds them, how many wait"),
+    ("/v1/sessions", "all sessions"),
+    ("/v1/cluster", "this node and the members of the cluster"),
+    ("/readyz?verbose", "whether this node can serve, and if not, why"),
+    ("/metrics", "metrics for Prometheus"),
+    ("/openapi.json", "the description of every call (OpenAPI 3.1)"),
+];
+
+/// What the page says of the node.
+struct PageFacts {
+    version: &'static str,
+    node: u64,
+    cluster: Option<String>,
+    term: u64,
+    leader: Option<(u64, String)>,
+    /// Why the node cannot serve.
+    trouble: Option<String>,
+    host: String,
+}
+
+/// `GET /`
+pub(crate) async fn front_page<RT: AsyncRuntime>(State(node): State<Node<RT>>, info: ServerInfo, headers: HeaderMap) -> Response {
+    let raft = node.cluster().raft;
+    let leader_url = |id| raft.members.iter().find(|member| member.id == id).map(|member| member.member.url.clone());
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let facts = PageFacts {
+        version: info.version,
+        node: node.cluster().id,
+        cluster: raft.cluster.map(|cluster| cluster.to_hex()),
+        term: raft.term,
+        leader: raft.leader.map(|id| (id, leader_url(id).unwrap_or_default())),
+        trouble: node.readiness().await.err(),
+        host: host.unwrap_or("localhost:7171").to_owned(),
+    };
+    let (kind, body) = if wants_html(&headers) { (HTML, facts.html()) } else { (TEXT, facts.text()) };
+    let headers = [
+        (header::CONTENT_TYPE, kind),
+        (header::CACHE_CONTROL, NO_STORE),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::VARY, HeaderValue::from_static("accept")),
+    ];
+    (headers, body).into_response()
+}
+
+/// Browsers name HTML; curl and most programs accept anything.
+fn wants_html(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.flat_map(|value| value.split(',')).any(|kind| kind.trim().starts_with("text/html"))
+}
+
+impl PageFacts {
+    /// How the cluster is, in one sentence.
+    fn health(&self) -> String {
+        match (&self.trouble, &self.leader, &self.cluster) {
+            (_, _, None) => "This node belongs to no cluster yet: the cluster forms when all members have started.".to_owned(),
+            (Some(why), _, _) => format!("This node cannot serve: {why}. `fairhold doctor` says what to do."),
+            (None, Some((id, _)), _) if *id == self.node => {
+                format!("The cluster serves. This node leads, in term {}.", self.term)
+            }
+            (None, Some((id, url)), _) => format!("The cluster serves. Node {id} at {url} leads, in term {}.", self.term),
+            (None, None, _) => "This node knows no leader at the moment.".to_owned(),
+        }
+    }
+
+    fn title(&self) -> String {
+        let cluster = self.cluster.as_deref().map_or_else(String::new, |id| format!(" of cluster {id}"));
+        format!("Fairhold {}, node {}{cluster}", self.version, self.node)
+    }
+
+    fn example(&self) -> String {
+        format!("curl -X POST http://{}/v1/locks/deploy", self.host)
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{}\nFair locks over HTTP. {}\n\n", self.title(), self.health());
+        for (path, about) in LINKS {
+            writeln!(text, "{path:<18}{about}").ok();
+        }
+        writeln!(text, "\nTake a lock:\n{}", self.example()).ok();
+        text
+    }
+
+    fn html(&self) -> String {
+        let mut links = String::new();
+        for (path, about) in LINKS {
+            write!(links, "<dt><a href=\"{path}\">{path}</a></dt><dd>{about}</dd>").ok();
+        }
+        let (title, health, example) = (escape(&self.title()), escape(&self.health()), escape(&self.example()));
+        format!(
+            "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Fairhold, node {}</title><style>{STYLE}</style>\
+             <h1>Fairhold</h1><p>Fair locks over HTTP. <em>{title}.</em></p><p><strong>{health}</strong></p><dl>{links}</dl>\
+             <p>Take a lock, in a terminal:</p><pre>{example}</pre></html>\n",
+            self.node
+        )
+    }
+}
+
+/// A text as HTML shows it.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(leader: Option<u64>, trouble: Option<&str>) -> PageFacts {
+        PageFacts {
+            version: "1.2.3",
+            node: 2,
+            cluster: Some("c0ffee".to_owned()),
+            term: 7,
+            leader: leader.map(|id| (id, format!("http://n{id}:7171"))),
+            trouble: trouble.map(str::to_owned),
+            host: "n2:7171".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_page_says_how_the_cluster_is() {
+        assert_eq!(facts(Some(2), None).health(), "The cluster serves. This node leads, in term 7.");
+        assert_eq!(facts(Some(1), None).health(), "The cluster serves. Node 1 at http://n1:7171 leads, in term 7.");
+        let cut_off = facts(Some(1), Some("no majority")).health();
+        assert!(cut_off.starts_with("This node cannot serve: no majority."), "{cut_off}");
+        assert!(PageFacts { cluster: None, ..facts(None, Some("x")) }.health().contains("belongs to no cluster yet"));
+    }
+
+    #[test]
+    fn what_others_chose_is_text_in_html() {
+        let page = PageFacts { host: "<script>alert(1)</script>".to_owned(), ..facts(Some(1), Some("<b>")) }.html();
+        assert!(!page.contains("<script") && !page.contains("<b>") && page.contains("&lt;script&gt;"), "{page}");
+        for (path, _) in LINKS {
+            assert!(page.contains(&format!("href=\"{path}\"")), "{page}");
+        }
+    }
+
+    #[test]
+    fn browsers_get_html_and_curl_gets_text() {
+        let asks = |accept: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, accept.parse().unwrap());
+            wants_html(&headers)
+        };
+        assert!(asks("text/html,application/xhtml+xml,*/*;q=0.8"));
+        assert!(!asks("*/*") && !asks("application/json"));
+    }
+}

@@ -1,0 +1,158 @@
+//! `GET /v1/locks/{name}/history`: the holders of a lock, newest first, as pages of JSON or as lines for export.
+
+use crate::{
+    edge::answer::{self, span},
+    edge::error::problem_of,
+    edge::names::lock_name,
+    edge::paging,
+    edge::params::{digits, expected},
+    edge::problem::Problem,
+    edge::request::Received,
+    edge::request_kind::RequestKind,
+};
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
+use bytes::Bytes;
+use fairhold_node::Node;
+use fairhold_state::{
+    history::HistoryKey,
+    history_page::{HistoryEntry, HistoryQuery, When},
+    statistics::{HoldHistogram, Statistics},
+};
+use fairhold_types::{Code, GrantNumber, Revision, call, dto, limits::PAGE_MAX, time::WallMillis};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use openraft_rt::AsyncRuntime;
+
+const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
+/// `GET /v1/locks/{name}/history`
+pub(crate) async fn history<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+    let lines = asks_for_lines(request.headers());
+    let received = Received::without_body(request)?;
+    let lock = lock_name(&received.segment()?)?;
+    let params: call::History = received.query()?;
+    let read = received.read_options(params.consistency)?;
+    let limit = if lines && params.limit.is_none() { PAGE_MAX } else { paging::limit(params.limit) };
+    let query = HistoryQuery { lock, when: when(params.at)?, after: cursor(params.cursor)?, limit };
+    let found = node.history(&query, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
+    let next_cursor = found.value.next.map(|key| format!("{}-{}", key.ended.0, key.number));
+    let now = node.wall_now();
+    let items: Vec<dto::Holding> = found.value.items.into_iter().map(|entry| holding(entry, now)).collect();
+    let mut response = if lines {
+        as_lines(found.revision, &items)?
+    } else {
+        answer::json(StatusCode::OK, found.revision, &dto::Page { items, next_cursor: next_cursor.clone() })?
+    };
+    paging::link_next(&mut response, received.uri(), next_cursor.as_deref())?;
+    Ok(response)
+}
+
+fn asks_for_lines(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.flat_map(|value| value.split(',')).any(|kind| kind.trim().starts_with("application/x-ndjson"))
+}
+
+fn when(moment: Option<call::MomentText>) -> Result<Option<When>, Problem> {
+    let Some(text) = moment.as_ref().map(call::MomentText::as_str) else { return Ok(None) };
+    let revision = digits(text).filter(|_| !text.is_empty()).map(|revision| When::Revision(Revision(revision)));
+    match revision.or_else(|| WallMillis::from_rfc3339(text).map(When::At)) {
+        Some(when) => Ok(Some(when)),
+        None => Err(expected("at", "a revision, or a time like 2026-11-21T14:03:27Z (the + of a zone is written %2B)")),
+    }
+}
+
+fn cursor(cursor: Option<call::HistoryCursor>) -> Result<Option<HistoryKey>, Problem> {
+    let Some(text) = cursor.as_ref().map(call::HistoryCursor::as_str) else { return Ok(None) };
+    let number = |text: &str| digits(text).filter(|_| !text.is_empty());
+    let key = text
+        .split_once('-')
+        .and_then(|(ended, grant)| Some(HistoryKey { ended: Revision(number(ended)?), number: GrantNumber(number(grant)?) }));
+    key.map(Some).ok_or_else(|| expected("cursor", "the next_cursor of an earlier page of the same history"))
+}
+
+fn as_lines(revision: Revision, items: &[dto::Holding]) -> Result<Response, Problem> {
+    let mut lines = Vec::new();
+    for item in items {
+        serde_json::to_writer(&mut lines, item)
+            .map_err(|error| Problem::new(Code::Internal, format!("the answer could not be encoded as JSON: {error}")))?;
+        lines.push(b'\n');
+    }
+    let mut response = Response::new(Bytes::from(lines).into());
+    response.headers_mut().insert(header::CONTENT_TYPE, NDJSON);
+    response.headers_mut().insert(header::CACHE_CONTROL, crate::edge::problem::NO_STORE);
+    answer::stamp(&mut response, revision);
+    Ok(response)
+}
+
+fn holding(entry: HistoryEntry, now: WallMillis) -> dto::Holding {
+    let (holding, to) = (entry.holding, entry.ending.as_ref().map(|ending| ending.to));
+    let (ended, by, reason) = match entry.ending {
+        Some(ending) => (Some(ending.how), ending.by, ending.reason),
+        None => (None, String::new(), String::new()),
+    };
+    dto::Holding {
+        number: holding.number,
+        session: holding.session,
+        owner: holding.owner,
+        mode: holding.mode,
+        permits: holding.permits,
+        token: holding.token,
+        queued_at: holding.queued_at.to_rfc3339(),
+        from: holding.from.at.to_rfc3339(),
+        from_revision: holding.from.revision,
+        to: to.map(|to| to.at.to_rfc3339()),
+        to_revision: to.map(|to| to.revision),
+        held_for: span(holding.from.at, to.map_or(now, |to| to.at)),
+        ended,
+        by,
+        reason,
+    }
+}
+
+/// The statistics of a lock as JSON.
+pub(crate) fn statistics(counted: Statistics) -> dto::LockStatistics {
+    let spans = |spans: HoldHistogram| dto::Spans { count: spans.total(), sum_ms: spans.sum_ms, buckets: spans.counts.to_vec() };
+    dto::LockStatistics {
+        waited: spans(counted.waited),
+        held: spans(counted.held),
+        hand_overs: counted.hand_overs,
+        released: counted.released,
+        expired: counted.expired,
+        broken: counted.broken,
+        abandoned: counted.abandoned,
+        gave_up: counted.gave_up,
+        changed_mode: counted.changed_mode,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(query: &str) -> Result<call::History, Problem> {
+        crate::edge::params::read(Some(query), b"").map(|given| given.params)
+    }
+
+    #[test]
+    fn a_moment_is_a_revision_or_a_time() {
+        let read = |query: &str| when(params(query).unwrap().at).ok().flatten();
+        assert_eq!(read("at=57"), Some(When::Revision(Revision(57))));
+        assert_eq!(read("at=1970-01-01T00:00:27Z"), Some(When::At(WallMillis(27_000))));
+        assert_eq!(read("at=1970-01-01T01:00:27%2B01:00"), Some(When::At(WallMillis(27_000))));
+        assert_eq!(read(""), None);
+        for wrong in ["at=", "at", "at=14:03:27", "at=-1", "at=1970-01-01T01:00:27+01:00", "at=yesterday"] {
+            assert!(params(wrong).and_then(|params| when(params.at)).is_err(), "{wrong} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_cursor_is_the_one_that_a_page_returned() {
+        let read = |query: &str| cursor(params(query).unwrap().cursor).ok().flatten();
+        let held = HistoryKey { ended: Revision(u64::MAX), number: GrantNumber(7) };
+        assert_eq!(read(&format!("cursor={}-7", u64::MAX)), Some(held));
+        for wrong in ["cursor=", "cursor=7", "cursor=-7", "cursor=7-", "cursor=a-b"] {
+            assert!(params(wrong).and_then(|params| cursor(params.cursor)).is_err(), "{wrong} was accepted");
+        }
+    }
+}

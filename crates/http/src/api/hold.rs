@@ -1,0 +1,169 @@
+//! `hold=stream`: the answer that lasts as long as its grant, one JSON object a line. Whoever stops listening gives the grant
+//! back.
+
+use crate::{
+    edge::answer,
+    edge::error::problem_of,
+    edge::problem::{NO_STORE, Problem},
+    edge::request_kind::RequestKind,
+};
+use axum::{body::Body, response::Response};
+use bytes::Bytes;
+use fairhold_node::{
+    Node,
+    api::{AcquireCall, At, HoldEvent, Silence},
+};
+use fairhold_state::command::Claimant;
+use fairhold_types::{Code, GrantId, duration, hold::HoldLine};
+use http::{HeaderValue, header};
+use hyper::body::Frame;
+use openraft_rt::AsyncRuntime;
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::sync::mpsc;
+
+const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
+/// The listener's bound on silence is the connection's own, so it ends with its stream.
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+/// The length of a sign of life. A client that lives and never reads is known by what it leaves unread only, and until that
+/// fills its socket it looks like one that reads: so a sign of life is longer than it had to be. Tabs are white space in JSON,
+/// and neither seen on a terminal nor wrapped by it.
+const ALIVE_BYTES: usize = 1024;
+
+/// What the system may keep of a stream that is not read. Only the newest line is worth anything.
+const SEND_BYTES: usize = 8 * 1024;
+
+/// Hangs on an answer that is a stream.
+#[derive(Debug, Clone)]
+pub(crate) struct Streamed {
+    /// What is sent from now on must be acknowledged within this, else the connection is over.
+    pub(crate) silence_max: Duration,
+    /// To be noted when that was why.
+    pub(crate) silence: Silence,
+}
+
+impl Streamed {
+    /// Little is kept here for a client that does not read.
+    pub(crate) fn keep_little(&self, socket: &socket2::Socket) -> std::io::Result<()> {
+        socket.set_send_buffer_size(SEND_BYTES)
+    }
+}
+
+/// Takes the grant, and tells what becomes of it for as long as the caller listens. What fails before the first line is an
+/// answer as without a stream.
+pub(crate) async fn answer<RT: AsyncRuntime>(node: Node<RT>, call: AcquireCall, given: bool) -> Result<Response, Problem> {
+    let id = call.acquire.grant;
+    let silence_max = silence_max(&call.acquire.claimant);
+    let held =
+        node.hold(call).await.map_err(|error| problem_of(error, RequestKind::Acquire { id, given, now: node.wall_now() }))?;
+    let revision = held.first.revision;
+    let write = move |event| line(event, RequestKind::Acquire { id, given, now: node.wall_now() }, id);
+    let lines = HoldLines { first: Some(held.first), events: held.events, write };
+    let mut response = Response::new(Body::new(lines));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, NDJSON);
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    headers.insert(header::CONNECTION, CLOSE);
+    response.extensions_mut().insert(Streamed { silence_max, silence: held.silence });
+    answer::stamp(&mut response, revision);
+    Ok(response)
+}
+
+/// A peer that vanished without a word is noticed within the grant's timeout: a sign of life is sent every third of it at least,
+/// and half of it may pass until that is acknowledged.
+fn silence_max(claimant: &Claimant) -> Duration {
+    match claimant {
+        Claimant::Anonymous { timeout_ms } => Duration::from_millis(timeout_ms / 2),
+        Claimant::Session(_) => Duration::MAX,
+    }
+}
+
+/// The body. The connection drops it when the client goes away, and that ends the grant.
+struct HoldLines<W> {
+    first: Option<At<HoldEvent>>,
+    events: mpsc::Receiver<At<HoldEvent>>,
+    write: W,
+}
+
+impl<W: Fn(At<HoldEvent>) -> Bytes + Unpin> hyper::body::Body for HoldLines<W> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let event = match self.first.take() {
+            Some(first) => Some(first),
+            None => std::task::ready!(self.events.poll_recv(cx)),
+        };
+        Poll::Ready(event.map(|event| Ok(Frame::data((self.write)(event)))))
+    }
+}
+
+fn line(event: At<HoldEvent>, asked: RequestKind, id: GrantId) -> Bytes {
+    let mut shortest = 0;
+    let line = match event.value {
+        HoldEvent::Queued { view } => {
+            let in_the_way = view.in_the_way.unwrap_or_default();
+            HoldLine::Queued {
+                id,
+                position: in_the_way.position,
+                ahead: answer::ahead(in_the_way.ahead, asked.now()),
+                estimate: in_the_way.estimate.map(duration::format),
+            }
+        }
+        HoldEvent::Held(view) => match view.token {
+            Some(token) => HoldLine::Held { id, token },
+            None => error(Problem::new(Code::Internal, "a grant is held and has no token")),
+        },
+        HoldEvent::Alive => {
+            shortest = ALIVE_BYTES - 1;
+            HoldLine::Alive { revision: event.revision }
+        }
+        HoldEvent::Revoke(word) => HoldLine::Revoke { id, by: word.by, reason: word.reason },
+        HoldEvent::Lost(reason) => HoldLine::Lost { id, reason },
+        HoldEvent::Failed(failure) => error(problem_of(failure, asked)),
+        HoldEvent::GoAway => HoldLine::Goaway { id },
+    };
+    let mut bytes = serde_json::to_vec(&line).unwrap_or_else(|error| {
+        tracing::error!(%error, "a line could not be encoded as JSON");
+        Vec::new()
+    });
+    bytes.resize(bytes.len().max(shortest), b'\t');
+    bytes.push(b'\n');
+    bytes.into()
+}
+
+fn error(problem: Problem) -> HoldLine {
+    HoldLine::Error(Box::new(problem.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_node::api::CallError;
+    use fairhold_types::{Revision, time::WallMillis};
+
+    #[test]
+    fn an_error_is_a_line_with_all_that_the_problem_says() {
+        let id = GrantId::from_ulid(1);
+        let event = At {
+            value: HoldEvent::Failed(CallError::WaitTimeout { holder: None, in_the_way: Box::default() }),
+            revision: Revision(7),
+        };
+        let bytes = line(event, RequestKind::Acquire { id, given: true, now: WallMillis(0) }, id);
+        assert_eq!(bytes.iter().filter(|byte| **byte == b'\n').count(), 1);
+        let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!((&json["event"], &json["code"], &json["status"]), (&"error".into(), &"wait_timeout".into(), &409.into()));
+        assert_eq!(json["retryable"], false, "its grant has ended: {json}");
+    }
+
+    #[test]
+    fn a_silent_peer_is_noticed_before_its_grant_would_expire() {
+        let limit = silence_max(&Claimant::Anonymous { timeout_ms: 3_000 });
+        assert!(!limit.is_zero() && limit + Duration::from_millis(1_000) < Duration::from_millis(3_000), "{limit:?}");
+    }
+}

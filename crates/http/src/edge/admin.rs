@@ -1,0 +1,114 @@
+//! Authorization of calls for administrators: they require the token, if one is set.
+
+use crate::{edge::headers, edge::problem::Problem};
+use fairhold_types::Code;
+use http::{HeaderMap, header};
+use parking_lot::RwLock;
+use std::sync::Arc;
+use subtle::ConstantTimeEq;
+
+const SCHEME: &str = "Bearer";
+
+/// The rule for administrators' calls. Clones share one token.
+#[derive(Clone)]
+pub struct Admin(Option<Arc<RwLock<String>>>);
+
+/// The token is a secret.
+impl std::fmt::Debug for Admin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Admin(guarded)" } else { "Admin(open)" })
+    }
+}
+
+impl Admin {
+    /// Administrators' calls are open to all who reach the port.
+    #[must_use]
+    pub fn open() -> Admin {
+        Admin(None)
+    }
+
+    /// They need this token.
+    #[must_use]
+    pub fn guarded(token: String) -> Admin {
+        Admin(Some(Arc::new(RwLock::new(token))))
+    }
+
+    /// From now on they need this one. Calls that were open stay so.
+    pub fn replace_token(&self, token: String) {
+        if let Some(current) = &self.0 {
+            *current.write() = token;
+        }
+    }
+
+    /// Passes where the request shows the token, or none is needed. The comparison takes as long however much of it is right.
+    pub(crate) fn check(&self, request: &HeaderMap) -> Result<(), Problem> {
+        let Some(token) = &self.0 else { return Ok(()) };
+        let missing = || {
+            Problem::new(
+                Code::Unauthenticated,
+                "this call is for administrators: send \"Authorization: Bearer TOKEN\" with the token of the server's \
+                 --admin-token-file, or pass --auth-token-file FILE to the fairhold command",
+            )
+        };
+        let Some(credentials) = headers::text(request, header::AUTHORIZATION.as_str())? else { return Err(missing()) };
+        let (scheme, shown) = credentials.split_once(' ').ok_or_else(missing)?;
+        if !scheme.eq_ignore_ascii_case(SCHEME) {
+            return Err(missing());
+        }
+        let token = token.read();
+        if shown.trim().as_bytes().ct_eq(token.as_bytes()).into() {
+            Ok(())
+        } else {
+            Err(Problem::new(Code::Denied, "the token is not this server's administrator token"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::response::IntoResponse;
+
+    fn status(admin: &Admin, authorization: Option<&str>) -> u16 {
+        let mut headers = HeaderMap::new();
+        headers.extend(authorization.map(|text| (header::AUTHORIZATION, text.parse().unwrap())));
+        match admin.check(&headers) {
+            Ok(()) => 200,
+            Err(problem) => {
+                let response = problem.into_response();
+                let asks = response.headers().get(header::WWW_AUTHENTICATE).map(|value| value.to_str().unwrap());
+                assert_eq!(asks, (response.status() == 401).then_some("Bearer"));
+                response.status().as_u16()
+            }
+        }
+    }
+
+    #[test]
+    fn the_token_opens_and_nothing_else_does() {
+        let admin = Admin::guarded("s3cret".to_owned());
+        for (authorization, expected) in [
+            (None, 401),
+            (Some("Bearer s3cret"), 200),
+            (Some("bearer  s3cret"), 200),
+            (Some("Bearer s3cre"), 403),
+            (Some("Bearer s3crets"), 403),
+            (Some("Bearer "), 401),
+            (Some("Bearer"), 401),
+            (Some("Basic s3cret"), 401),
+            (Some("s3cret"), 401),
+        ] {
+            assert_eq!(status(&admin, authorization), expected, "{authorization:?}");
+        }
+        let missing = fairhold_types::problem::Problem::from(admin.check(&HeaderMap::new()).unwrap_err());
+        assert!(missing.detail.ends_with("or pass --auth-token-file FILE to the fairhold command"), "{}", missing.detail);
+        admin.clone().replace_token("other".to_owned());
+        assert_eq!((status(&admin, Some("Bearer s3cret")), status(&admin, Some("Bearer other"))), (403, 200));
+        assert!(!format!("{admin:?}").contains("other"));
+    }
+
+    #[test]
+    fn without_a_token_everybody_may() {
+        assert_eq!(status(&Admin::open(), None), 200);
+        assert_eq!(status(&Admin::open(), Some("Bearer guess")), 200);
+    }
+}

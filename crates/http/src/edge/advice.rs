@@ -1,0 +1,82 @@
+//! Advice for refused callers, in words that fit a request, a command and a program alike.
+
+use crate::edge::request_kind::RequestKind;
+use fairhold_types::{Code, limits::DETAIL_BYTES_MAX};
+
+/// A text with names from others, truncated if it is too long.
+pub(crate) fn bounded(mut detail: String) -> String {
+    if detail.len() > DETAIL_BYTES_MAX {
+        detail.truncate(detail.floor_char_boundary(DETAIL_BYTES_MAX));
+        detail.push('…');
+    }
+    detail
+}
+
+/// The advice for a refusal, if there is any that fits every such refusal.
+pub(crate) fn what_to_do(code: Code, asked: RequestKind) -> Option<&'static str> {
+    let is_in_batch = matches!(asked, RequestKind::AcquireInBatch { .. });
+    match code {
+        Code::LockHeld if is_in_batch => Some("to queue for it, set \"queue\" to true in the call"),
+        Code::IdempotencyMismatch if is_in_batch => Some("use a new id for each acquire"),
+        Code::Forgotten if is_in_batch => Some("use a new id"),
+        Code::LockHeld => Some("to queue for it, pass wait=30s"),
+        Code::SessionOwned => Some("keep the session alive: that keeps the grant alive too"),
+        Code::LimitMismatch => Some("pass that limit or leave it out; an administrator can change it"),
+        Code::NotHeld => Some("to wait until it is held, get the grant with wait=30s"),
+        Code::NotEmpty => Some("remove what is below it first, or remove everything in one step with recursive"),
+        Code::VersionMismatch => Some("read it again, and write with its current version"),
+        Code::IdempotencyMismatch => Some("use a new key for each request"),
+        Code::Forgotten => Some("use a new key"),
+        Code::QueueFull => Some("try again later"),
+        Code::StateFull => Some(
+            "remove nodes, release grants or end sessions, which all still work; /v1/cluster shows state_bytes, and serve \
+             --state-bytes-max on every node sets the limit",
+        ),
+        Code::DiskLow => {
+            Some("free space on the servers' disks, or delete what you do not need; releases and deletes still work")
+        }
+        Code::SessionNotFound | Code::SessionExpired => Some("everything that it owned ended with it; to go on, open a new one"),
+        Code::GrantNotFound => Some("it never existed, or was forgotten; acquire a new one"),
+        Code::NotLeader => Some("another candidate may lead by now; stand for election again"),
+        Code::StaleToken => Some("the lock was lost, released or broken; stop all work under it"),
+        Code::WrongCluster => Some("check the addresses of your servers"),
+        Code::GrantGone => Some("stop all work under it; to go on, acquire a new one"),
+        Code::WouldDeadlock => Some("release a lock that you hold, or acquire all of them in one request"),
+        Code::NoLeader => Some("to wait for one, pass wait=30s"),
+        Code::NoNode if matches!(asked, RequestKind::Write { .. }) => {
+            Some("create it first; parents creates the missing parents")
+        }
+        Code::BadRequest
+        | Code::Unauthenticated
+        | Code::Denied
+        | Code::NotFound
+        | Code::MethodNotAllowed
+        | Code::NoNode
+        | Code::NodeExists
+        | Code::EphemeralParent
+        | Code::WaitTimeout
+        | Code::KindMismatch
+        | Code::NotCaughtUp
+        | Code::AlreadyLeader
+        | Code::Compacted
+        | Code::TooLarge
+        | Code::RateLimited
+        | Code::Overloaded
+        | Code::NoQuorum
+        | Code::ShuttingDown
+        | Code::DeadlineExceeded
+        | Code::Internal => None,
+    }
+}
+
+/// How to repeat a request that may have been carried out; `place` says where, or is empty.
+pub(crate) fn retry(asked: RequestKind, place: &str) -> Option<String> {
+    match asked {
+        RequestKind::Acquire { id, .. } | RequestKind::Write { key: id } => {
+            Some(format!("retry{place} with Idempotency-Key: {id}"))
+        }
+        RequestKind::AcquireInBatch { .. } => Some(format!("send the call again{place}, with the same id")),
+        RequestKind::Change => Some(format!("it is safe to retry{place}")),
+        RequestKind::Read => None,
+    }
+}

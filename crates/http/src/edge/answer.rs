@@ -1,0 +1,338 @@
+//! From the node's values to JSON answers.
+
+use crate::edge::problem::{NO_STORE, Problem};
+use axum::response::Response;
+use bytes::Bytes;
+use fairhold_node::api::{Ahead, GrantView, QueueItem, SessionView};
+use fairhold_state::{command::HolderFacts, listing::LockEntry};
+use fairhold_types::{
+    Code, GrantId, GrantNumber, Revision, SessionId,
+    dto::{self, Contender, GrantState},
+    duration,
+    limits::AHEAD_BYTES_MAX,
+    time::WallMillis,
+};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+use std::time::Duration;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// An answer with a JSON body.
+pub(crate) fn json<T: Serialize>(status: StatusCode, revision: Revision, body: &T) -> Result<Response, Problem> {
+    // Most answers fit, so that it does not grow step by step.
+    let mut bytes = Vec::with_capacity(512);
+    serde_json::to_writer(&mut bytes, body)
+        .map_err(|error| Problem::new(Code::Internal, format!("the answer could not be encoded as JSON: {error}")))?;
+    // So that the prompt of a shell begins on a line of its own.
+    bytes.push(b'\n');
+    let mut response = Response::new(Bytes::from(bytes).into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, JSON);
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    stamp(&mut response, revision);
+    Ok(response)
+}
+
+/// An answer that says all by its status.
+pub(crate) fn empty(status: StatusCode, revision: Revision) -> Response {
+    let mut response = Response::default();
+    *response.status_mut() = status;
+    stamp(&mut response, revision);
+    response
+}
+
+/// Says which revision the answer reflects.
+pub(crate) fn stamp(response: &mut Response, revision: Revision) {
+    response.headers_mut().insert(crate::edge::headers::REVISION, HeaderValue::from(revision.0));
+}
+
+/// A header's value from what is known to be visible ASCII.
+pub(crate) fn header_value(text: String) -> Result<HeaderValue, Problem> {
+    HeaderValue::try_from(text)
+        .map_err(|error| Problem::new(Code::Internal, format!("an answer's header could not be written: {error}")))
+}
+
+/// The wall-clock time at the end of a span that begins now.
+pub(crate) fn after(now: WallMillis, span: Duration) -> String {
+    let millis = duration::millis(span);
+    WallMillis(now.0.saturating_add(millis)).to_rfc3339()
+}
+
+/// A live grant.
+pub(crate) fn grant(view: GrantView, now: WallMillis) -> dto::Grant {
+    let want = |name, mode| dto::Want { name, mode };
+    let mut locks: Vec<_> = view.others.into_iter().map(|other| want(other.lock, other.mode)).collect();
+    if !locks.is_empty() {
+        locks.insert(0, want(view.lock.clone(), view.mode));
+    }
+    dto::Grant {
+        id: view.id,
+        lock: view.lock,
+        state: if view.token.is_some() { GrantState::Held } else { GrantState::Queued },
+        token: view.token,
+        mode: view.mode,
+        locks,
+        holds: (view.holds > 1).then_some(view.holds),
+        revoked: view.revoked.map(|word| dto::Revoked { by: word.by, reason: word.reason }),
+        owner: view.owner,
+        expires_in: view.expires_in.map(duration::format),
+        expires_at: view.expires_in.map(|span| after(now, span)),
+        number: view.number,
+        session: view.session,
+        permits: view.permits,
+        position: view.in_the_way.as_ref().map(|in_the_way| in_the_way.position),
+        waits_for: view.waits_for.map(|holder| contender(holder, Some(now))),
+        deadlock_checked: (view.token.is_none() && !view.deadlock_checked).then_some(false),
+        estimate: view.in_the_way.as_ref().and_then(|in_the_way| in_the_way.estimate).map(duration::format),
+        ahead: view.in_the_way.map(|in_the_way| ahead(in_the_way.ahead, Some(now))).unwrap_or_default(),
+        queued_at: view.queued_at.to_rfc3339(),
+        held_since: view.held_since.map(WallMillis::to_rfc3339),
+        meta: view.meta,
+    }
+}
+
+/// A grant that was renewed right now.
+pub(crate) fn renewed_grant(id: GrantId, ttl: Duration, now: WallMillis) -> dto::RenewedGrant {
+    let text = duration::format(ttl);
+    dto::RenewedGrant { id, expires_in: text.clone(), ttl: text, expires_at: after(now, ttl) }
+}
+
+/// A session that was kept alive right now.
+pub(crate) fn renewed_session(id: SessionId, ttl: Duration, now: WallMillis) -> dto::RenewedSession {
+    let text = duration::format(ttl);
+    dto::RenewedSession { id, expires_in: text.clone(), ttl: text, expires_at: after(now, ttl) }
+}
+
+/// One who holds a lock or stands in a caller's way; for how long it has held where the time is known.
+pub(crate) fn contender(holder: HolderFacts, now: Option<WallMillis>) -> Contender {
+    Contender {
+        number: holder.number,
+        owner: holder.owner,
+        since: Some(holder.since.to_rfc3339()),
+        token: holder.token,
+        held_for: now.and_then(|now| holder.token.map(|_| span(holder.since, now))),
+        meta: dto::Meta::new(),
+    }
+}
+
+/// The first of those ahead of a caller, as many as `AHEAD_BYTES_MAX` has room for, and one in any case.
+pub(crate) fn ahead(ahead: Vec<Ahead>, now: Option<WallMillis>) -> Vec<Contender> {
+    let mut bytes = 0;
+    let fits = |(index, one): &(usize, Ahead)| {
+        bytes += one.facts.owner.len() + one.meta.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+        *index == 0 || bytes <= AHEAD_BYTES_MAX
+    };
+    let named = ahead.into_iter().enumerate().take_while(fits);
+    named.map(|(_, one)| Contender { meta: one.meta, ..contender(one.facts, now) }).collect()
+}
+
+/// One who stands in a queue.
+pub(crate) fn queue_item(item: QueueItem, now: WallMillis) -> dto::QueueItem {
+    let state = match (item.cooling, item.token) {
+        (true, _) => GrantState::Cooling,
+        (false, Some(_)) => GrantState::Held,
+        (false, None) => GrantState::Queued,
+    };
+    let waits_for = |(number, owner): (GrantNumber, String)| Contender {
+        number,
+        owner,
+        since: None,
+        token: None,
+        held_for: None,
+        meta: dto::Meta::new(),
+    };
+    dto::QueueItem {
+        number: item.number,
+        session: item.session,
+        state,
+        position: item.position,
+        token: item.token,
+        mode: item.mode,
+        permits: item.permits,
+        owner: item.owner,
+        since: item.held_since.unwrap_or(item.queued_at).to_rfc3339(),
+        queued_at: item.queued_at.to_rfc3339(),
+        held_for: item.held_since.filter(|_| state == GrantState::Held).map(|since| span(since, now)),
+        waits_for: item.waits_for.map(waits_for),
+        estimate: item.estimate.map(duration::format),
+        meta: item.meta,
+    }
+}
+
+/// A lock in the list of locks.
+pub(crate) fn listed_lock(lock: LockEntry, now: WallMillis) -> dto::ListedLock {
+    let state = match (lock.holders, lock.cooling) {
+        (1.., _) => dto::LockState::Held,
+        (0, 1..) => dto::LockState::Cooling,
+        (0, 0) => dto::LockState::Idle,
+    };
+    dto::ListedLock {
+        lock: lock.name,
+        state,
+        holders: lock.holders as u64,
+        queue_length: lock.waiting as u64,
+        mode: lock.mode,
+        limit: lock.limit,
+        last_token: lock.last_token,
+        owner: lock.owner,
+        since: lock.held_since.map(WallMillis::to_rfc3339),
+        held_for: lock.held_since.map(|since| span(since, now)),
+        waiting_since: lock.waiting_since.map(WallMillis::to_rfc3339),
+        waited: duration::format(Duration::from_millis(lock.waited_ms)),
+        held: duration::format(Duration::from_millis(lock.held_ms)),
+        hand_overs: lock.hand_overs,
+    }
+}
+
+/// A session, as everybody may see it, with the cursor of its next page.
+pub(crate) fn session(view: SessionView, next_cursor: Option<String>) -> dto::Session {
+    let grants = view.grants.into_iter().map(|(number, lock, token)| dto::SessionGrant {
+        number,
+        lock,
+        state: if token.is_some() { GrantState::Held } else { GrantState::Queued },
+        token,
+    });
+    dto::Session {
+        number: view.number,
+        name: view.name,
+        ttl: duration::format(view.timeout),
+        anonymous: view.anonymous,
+        opened_at: view.opened_at.to_rfc3339(),
+        grants: grants.collect(),
+        grant_count: view.grant_count,
+        ephemeral_nodes: view.ephemeral_nodes,
+        ephemeral_count: view.ephemeral_count,
+        meta: view.meta,
+        next_cursor,
+    }
+}
+
+/// The time from `since` to `now`, as text; nothing where the clocks of two nodes make it negative.
+pub(crate) fn span(since: WallMillis, now: WallMillis) -> String {
+    duration::format(Duration::from_millis(now.0.saturating_sub(since.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_node::api::InTheWay;
+    use fairhold_types::{
+        FencingToken, GrantId, LockName, Mode, SessionNumber,
+        limits::{ANSWER_BYTES_FREE, LOCK_NAME_BYTES_MAX, META_BYTES_MAX, OWNER_BYTES_MAX},
+    };
+
+    fn view(token: Option<u64>) -> GrantView {
+        let held_since = token.map(|_| WallMillis(2_000));
+        GrantView {
+            id: GrantId::from_ulid(1),
+            number: GrantNumber(41),
+            lock: LockName::parse("deploy").unwrap(),
+            others: Vec::new(),
+            holds: 1,
+            revoked: None,
+            session: SessionNumber(40),
+            anonymous: true,
+            token: token.map(FencingToken),
+            mode: Mode::Exclusive,
+            permits: 1,
+            owner: "curl@127.0.0.1".to_owned(),
+            meta: dto::Meta::new(),
+            in_the_way: None,
+            waits_for: None,
+            deadlock_checked: true,
+            queued_at: WallMillis(1_000),
+            held_since,
+            expires_in: held_since.map(|_| Duration::from_secs(30)),
+            leaves_with_caller: None,
+        }
+    }
+
+    #[test]
+    fn a_held_grant_reads_as_the_contract_has_it() {
+        let json = serde_json::to_string(&grant(view(Some(42)), WallMillis(5_000))).unwrap();
+        let contract = r#"{"id":"00000000000000000000000001","lock":"deploy","state":"held","token":42,"mode":"exclusive","#;
+        assert!(json.starts_with(contract), "{json}");
+        let contract = r#""owner":"curl@127.0.0.1","expires_in":"30s","expires_at":"1970-01-01T00:00:35.000Z","number":41,"#;
+        assert!(json.contains(contract), "{json}");
+    }
+
+    #[test]
+    fn a_queued_grant_says_for_whom_it_waits() {
+        let holder = HolderFacts {
+            number: GrantNumber(7),
+            owner: "ci-7".to_owned(),
+            token: Some(FencingToken(9)),
+            since: WallMillis(1_000),
+        };
+        let meta = dto::Meta::from([("build".to_owned(), "7".to_owned())]);
+        let in_the_way =
+            InTheWay { position: 2, ahead: vec![Ahead { facts: holder.clone(), meta }], estimate: Some(Duration::from_secs(40)) };
+        let queued = GrantView { in_the_way: Some(in_the_way), waits_for: Some(holder), ..view(None) };
+        let json = serde_json::to_value(grant(queued, WallMillis(5_000))).unwrap();
+        assert_eq!((&json["state"], &json["position"], json.get("token")), (&"queued".into(), &2.into(), None));
+        let waits_for =
+            serde_json::json!({"number": 7, "owner": "ci-7", "since": "1970-01-01T00:00:01.000Z", "token": 9, "held_for": "4s"});
+        assert_eq!(json["waits_for"], waits_for);
+        assert_eq!((&json["ahead"][0]["meta"]["build"], &json["estimate"]), (&"7".into(), &"40s".into()));
+    }
+
+    #[test]
+    fn the_longest_answer_that_names_those_ahead_fits_into_what_each_connection_has() {
+        let text = |bytes: usize| "\"".repeat(bytes);
+        let facts = HolderFacts {
+            number: GrantNumber(u64::MAX),
+            owner: text(OWNER_BYTES_MAX),
+            token: Some(FencingToken(u64::MAX)),
+            since: WallMillis(1_000),
+        };
+        let meta = dto::Meta::from([("k".to_owned(), text(META_BYTES_MAX - 1))]);
+        let one = Ahead { facts: facts.clone(), meta: meta.clone() };
+        let in_the_way = InTheWay { position: 10_001, ahead: vec![one; 16], estimate: Some(Duration::from_secs(40)) };
+        let lock = LockName::parse(&text(LOCK_NAME_BYTES_MAX)).unwrap();
+        let owner = text(OWNER_BYTES_MAX);
+        let queued = GrantView { in_the_way: Some(in_the_way), waits_for: Some(facts), lock, owner, meta, ..view(None) };
+        let answer = grant(queued, WallMillis(5_000));
+        assert_eq!(answer.ahead.len(), 2, "those ahead whose texts are short are named all the same");
+        let length = serde_json::to_vec(&answer).unwrap().len();
+        assert!(length <= ANSWER_BYTES_FREE, "{length} bytes");
+    }
+
+    #[test]
+    fn a_wait_that_was_not_searched_for_deadlocks_says_so_until_it_is_over() {
+        let shown = |token, deadlock_checked| {
+            let view = GrantView { deadlock_checked, ..view(token) };
+            serde_json::to_value(grant(view, WallMillis(5_000))).unwrap().get("deadlock_checked").cloned()
+        };
+        assert_eq!(shown(None, false), Some(false.into()));
+        assert_eq!((shown(None, true), shown(Some(42), false)), (None, None));
+    }
+
+    #[test]
+    fn a_cooling_grant_neither_holds_nor_waits() {
+        let item = |token: Option<u64>, cooling| QueueItem {
+            number: GrantNumber(41),
+            session: SessionNumber(40),
+            position: 1,
+            token: token.map(FencingToken),
+            cooling,
+            mode: Mode::Exclusive,
+            permits: 1,
+            owner: String::new(),
+            meta: dto::Meta::new(),
+            queued_at: WallMillis(1_000),
+            held_since: token.map(|_| WallMillis(2_000)),
+            waits_for: None,
+            estimate: None,
+        };
+        for (token, cooling, state, since) in [
+            (Some(42), false, GrantState::Held, "1970-01-01T00:00:02.000Z"),
+            (None, false, GrantState::Queued, "1970-01-01T00:00:01.000Z"),
+            (None, true, GrantState::Cooling, "1970-01-01T00:00:01.000Z"),
+        ] {
+            let shown = queue_item(item(token, cooling), WallMillis(5_000));
+            assert_eq!((shown.state, shown.since.as_str()), (state, since));
+        }
+    }
+}

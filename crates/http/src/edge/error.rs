@@ -1,0 +1,122 @@
+//! The one mapping from error to status: every refusal, failure and wrong request becomes a problem of RFC 9457 here.
+
+use crate::{
+    edge::advice::{bounded, retry, what_to_do},
+    edge::answer,
+    edge::problem::{Problem, about, outcome},
+    edge::rejection::of_rejection,
+    edge::request_kind::RequestKind,
+};
+use fairhold_node::api::{CallError, InTheWay};
+use fairhold_raft::{
+    HandoverError,
+    error::{NotProposed, ProposeError, ReadError, UnknownReason},
+};
+use fairhold_types::{
+    Code,
+    dto::Contender,
+    duration,
+    problem::{Effect, Facts},
+};
+
+/// The problem of a call to the node.
+pub(crate) fn problem_of(error: CallError, asked: RequestKind) -> Problem {
+    let detail = bounded(error.to_string());
+    match error {
+        CallError::Rejected(rejection) => advised(of_rejection(rejection, detail, asked), asked),
+        CallError::Propose(ProposeError::NotProposed(reason)) | CallError::Read(ReadError::NotServed(reason)) => {
+            not_done(reason, detail)
+        }
+        CallError::Propose(ProposeError::Unknown(reason)) => {
+            let problem = match reason {
+                UnknownReason::Deadline | UnknownReason::ConnectionLost | UnknownReason::Deposed => {
+                    let detail = format!("{detail}; the request may have been carried out");
+                    let problem = Problem::new(Code::DeadlineExceeded, detail);
+                    match retry(asked, "") {
+                        Some(advice) => problem.advice(advice),
+                        None => problem,
+                    }
+                }
+            };
+            problem.facts(outcome(Effect::Unknown, asked.key()))
+        }
+        CallError::Read(ReadError::Deadline) => Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::None, None)),
+        CallError::LockHeld { refused, in_the_way } => {
+            let problem = advised(of_rejection(refused, detail, asked), asked);
+            problem.map_facts(|facts| blocked(facts, *in_the_way, asked))
+        }
+        CallError::WaitTimeout { holder, in_the_way } => {
+            let holder = holder.map(|holder| answer::contender(holder, asked.now()));
+            let facts = blocked(Facts { holder, ..Facts::default() }, *in_the_way, asked);
+            // The grant has ended: only a request that gets a new id may still succeed.
+            Problem::new(Code::WaitTimeout, detail).retryable(!asked.key_given()).facts(facts)
+        }
+        CallError::Superseded => Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::Unknown, asked.key())),
+        CallError::NoNode { path } => Problem::new(Code::NoNode, detail).facts(about(path)),
+        CallError::Handover(error) => of_handover(&error, detail),
+        CallError::Compacted { oldest } => {
+            Problem::new(Code::Compacted, detail).facts(Facts { oldest: Some(oldest), ..Facts::default() })
+        }
+        CallError::WatcherTooSlow => Problem::new(Code::Compacted, detail),
+        CallError::FutureRevision { .. } => Problem::bad_request(detail),
+        CallError::ShuttingDown => Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::None, None)),
+        CallError::Detached => {
+            // The one 503 that is not "surely nothing": the place in the queue is kept for a retry with the key.
+            let problem = Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::Unknown, asked.key()));
+            match retry(asked, " at another node") {
+                Some(advice) => problem.advice(advice),
+                None => problem,
+            }
+        }
+    }
+}
+
+/// The same, with what the caller can do about it.
+fn advised(problem: Problem, asked: RequestKind) -> Problem {
+    match what_to_do(problem.code(), asked) {
+        Some(advice) => problem.advice(advice),
+        None => problem,
+    }
+}
+
+fn of_handover(error: &HandoverError, detail: String) -> Problem {
+    let (code, effect) = match error {
+        HandoverError::NotMember { .. } => (Code::NotFound, None),
+        HandoverError::NoVote { .. } => (Code::BadRequest, None),
+        HandoverError::OtherRequest => (Code::IdempotencyMismatch, Some(Effect::None)),
+        HandoverError::Full => (Code::RateLimited, Some(Effect::None)),
+        HandoverError::LeadsAlready { .. } => (Code::AlreadyLeader, None),
+        HandoverError::Silent { .. } | HandoverError::Behind { .. } => (Code::NotCaughtUp, None),
+        HandoverError::NoLeader => (Code::NoQuorum, Some(Effect::None)),
+        HandoverError::Unfinished { .. } => (Code::DeadlineExceeded, Some(Effect::Unknown)),
+    };
+    Problem::new(code, detail).facts(Facts { outcome: effect, ..Facts::default() })
+}
+
+/// Surely nothing was done.
+fn not_done(reason: NotProposed, detail: String) -> Problem {
+    let code = match reason {
+        NotProposed::NoLeader | NotProposed::Deposed => Code::NoQuorum,
+        NotProposed::Overloaded => Code::Overloaded,
+        NotProposed::DiskLow => Code::DiskLow,
+        NotProposed::ShuttingDown => Code::ShuttingDown,
+    };
+    Problem::new(code, detail).facts(outcome(Effect::None, None))
+}
+
+/// Adds who is in the caller's way. Where the holder is known, its pairs of text are the first one's.
+fn blocked(facts: Facts, in_the_way: InTheWay, asked: RequestKind) -> Facts {
+    let InTheWay { position, ahead, estimate } = in_the_way;
+    let ahead = answer::ahead(ahead, asked.now());
+    let same = |holder: &Contender| ahead.iter().find(|other| other.number == holder.number).cloned();
+    Facts {
+        holder: facts.holder.map(|holder| same(&holder).unwrap_or(holder)),
+        position: (position > 0).then_some(position),
+        ahead,
+        estimate: estimate.map(duration::format),
+        ..facts
+    }
+}
+
+#[cfg(test)]
+mod tests;

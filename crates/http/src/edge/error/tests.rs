@@ -1,0 +1,336 @@
+//! Tests of `error`.
+
+use super::*;
+use crate::{edge::answer::span, edge::problem::standing};
+use axum::response::IntoResponse;
+use fairhold_state::command::{Blocked, HolderFacts, Part, Rejection};
+use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, SessionNumber, time::WallMillis};
+use futures_util::FutureExt;
+use http::header;
+use http_body_util::BodyExt;
+
+fn key() -> GrantId {
+    GrantId::from_ulid(1)
+}
+
+fn acquire(given: bool) -> RequestKind {
+    RequestKind::Acquire { id: key(), given, now: WallMillis(90_500) }
+}
+
+fn answer(error: CallError, asked: RequestKind) -> (u16, Option<String>, serde_json::Value) {
+    let response = problem_of(error, asked).into_response();
+    assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
+    let retry_after = response.headers().get(header::RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned());
+    let status = response.status().as_u16();
+    let mut body = response.into_body();
+    let frame = body.frame().now_or_never().unwrap().unwrap().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(frame.data_ref().unwrap()).unwrap();
+    assert_eq!(json["status"], status);
+    assert_eq!(json["type"], "about:blank");
+    (status, retry_after, json)
+}
+
+fn holder(token: Option<u64>) -> HolderFacts {
+    HolderFacts { number: GrantNumber(41), owner: "ci-7".to_owned(), token: token.map(FencingToken), since: WallMillis(60_000) }
+}
+
+/// A refusal, what was asked, and the answer: status, code, retryable, and the facts besides.
+type Case = (Rejection, RequestKind, u16, &'static str, bool, serde_json::Value);
+
+fn refused_grants() -> Vec<Case> {
+    use serde_json::json;
+    let held = json!({"number": 41, "owner": "ci-7", "token": 42, "since": "1970-01-01T00:01:00.000Z", "held_for": "30500ms"});
+    vec![
+        (Rejection::NoSession, acquire(true), 404, "session_not_found", false, json!({})),
+        (Rejection::SessionEnded, RequestKind::Write { key: key() }, 410, "session_expired", false, json!({})),
+        (Rejection::NoGrant, RequestKind::Change, 404, "grant_not_found", false, json!({})),
+        (
+            Rejection::LockHeld { holder: holder(Some(42)), ahead: 1 },
+            acquire(true),
+            409,
+            "lock_held",
+            true,
+            json!({"holder": held, "position": 2}),
+        ),
+        (
+            Rejection::GrantEnded { reason: EndReason::Expired, note: None },
+            RequestKind::Change,
+            410,
+            "grant_gone",
+            false,
+            json!({"reason": "expired"}),
+        ),
+        (Rejection::Forgotten, acquire(true), 410, "forgotten", false, json!({})),
+        (
+            Rejection::IdempotencyMismatch { field: "mode".to_owned() },
+            acquire(true),
+            422,
+            "idempotency_mismatch",
+            false,
+            json!({"field": "mode"}),
+        ),
+        (Rejection::LimitMismatch { limit: 3 }, acquire(true), 409, "limit_mismatch", false, json!({"limit": 3})),
+        (Rejection::PermitsOverLimit { permits: 4, limit: 3 }, acquire(true), 400, "bad_request", false, json!({"limit": 3})),
+        (Rejection::SharedWithLimit { limit: 3 }, acquire(true), 409, "limit_mismatch", false, json!({"limit": 3})),
+        (Rejection::QueueFull { max: 5 }, acquire(true), 429, "queue_full", true, json!({"limit": 5})),
+        (Rejection::StateFull { used: 4, max: 5 }, acquire(true), 429, "state_full", false, json!({"limit": 5})),
+        (Rejection::SessionsFull { max: 5 }, RequestKind::Write { key: key() }, 429, "rate_limited", true, json!({"limit": 5})),
+        (Rejection::MemoryFull { max: 5 }, acquire(false), 429, "rate_limited", true, json!({"limit": 5})),
+    ]
+}
+
+fn refused_changes() -> Vec<Case> {
+    use serde_json::json;
+    let path = || Path::parse("/a").unwrap();
+    vec![
+        (
+            Rejection::SessionOwned { session: SessionNumber(9) },
+            RequestKind::Change,
+            409,
+            "session_owned",
+            false,
+            json!({"session": 9}),
+        ),
+        (Rejection::StaleToken { current: None }, RequestKind::Read, 409, "stale_token", false, json!({"current_token": null})),
+        (
+            Rejection::StaleToken { current: Some(FencingToken(7)) },
+            RequestKind::Write { key: key() },
+            412,
+            "stale_token",
+            false,
+            json!({"current_token": 7}),
+        ),
+        (
+            Rejection::VersionMismatch { current: Some(3) },
+            RequestKind::Write { key: key() },
+            412,
+            "version_mismatch",
+            false,
+            json!({"current_version": 3}),
+        ),
+        (
+            Rejection::VersionMismatch { current: None },
+            RequestKind::Write { key: key() },
+            412,
+            "version_mismatch",
+            false,
+            json!({"current_version": null}),
+        ),
+        (Rejection::NoNode { path: path() }, RequestKind::Write { key: key() }, 404, "no_node", false, json!({"path": "/a"})),
+        (Rejection::ReadOnly { path: path() }, RequestKind::Write { key: key() }, 403, "denied", false, json!({"path": "/a"})),
+        (Rejection::Unsupported { what: "x".to_owned() }, acquire(true), 400, "bad_request", false, json!({})),
+        (Rejection::Unsupported { what: "x".to_owned() }, RequestKind::Change, 409, "kind_mismatch", false, json!({})),
+        (Rejection::NotHeld, RequestKind::Change, 409, "not_held", true, json!({})),
+        (
+            Rejection::WouldDeadlock {
+                cycle: vec![Blocked { session: SessionNumber(9), owner: "ci-7".to_owned(), lock: LockName::parse("a").unwrap() }],
+            },
+            RequestKind::Change,
+            409,
+            "would_deadlock",
+            true,
+            json!({"cycle": [{"session": 9, "owner": "ci-7", "lock": "a"}]}),
+        ),
+    ]
+}
+
+fn refused_writes() -> Vec<Case> {
+    use serde_json::json;
+    let (path, write) = (|| Path::parse("/a").unwrap(), RequestKind::Write { key: key() });
+    let step = |part, reason| Rejection::Step { part, index: 2, reason: Box::new(reason) };
+    vec![
+        (Rejection::NodeExists { path: path() }, write, 409, "node_exists", false, json!({"path": "/a"})),
+        (
+            Rejection::OtherKind { path: path(), kind: "persistent".to_owned() },
+            write,
+            409,
+            "node_exists",
+            false,
+            json!({"path": "/a"}),
+        ),
+        (Rejection::NotEmpty { path: path(), children: 3 }, write, 409, "not_empty", false, json!({"path": "/a"})),
+        (Rejection::EphemeralParent { path: path() }, write, 409, "ephemeral_parent", false, json!({"path": "/a"})),
+        (Rejection::TooManyNodes { max: 5 }, write, 413, "too_large", false, json!({"limit": 5})),
+        (Rejection::NoRoomForName { parent: path() }, write, 400, "bad_request", false, json!({"path": "/a"})),
+        (
+            step(Part::Conditions, Rejection::StaleToken { current: None }),
+            write,
+            412,
+            "stale_token",
+            false,
+            json!({"current_token": null, "failed": {"in": "if", "index": 2}}),
+        ),
+        (
+            step(Part::Then, Rejection::NodeExists { path: path() }),
+            write,
+            409,
+            "node_exists",
+            false,
+            json!({"path": "/a", "failed": {"in": "then", "index": 2}}),
+        ),
+        (
+            step(Part::Otherwise, Rejection::NoSession),
+            write,
+            404,
+            "session_not_found",
+            false,
+            json!({"failed": {"in": "else", "index": 2}}),
+        ),
+    ]
+}
+
+fn check(error: CallError, asked: RequestKind, status: u16, code: &str, retryable: bool, facts: &serde_json::Value) {
+    let shown = format!("{error:?} {asked:?}");
+    let (got, retry_after, mut json) = answer(error, asked);
+    assert_eq!((got, json["code"].as_str(), json["retryable"].as_bool()), (status, Some(code), Some(retryable)), "{shown}");
+    assert_eq!(retry_after.is_some(), retryable && matches!(status, 429 | 503), "{shown}");
+    let object = json.as_object_mut().unwrap();
+    for name in ["type", "title", "status", "detail", "code", "retryable"] {
+        assert!(object.remove(name).is_some(), "{shown}: {name} is missing");
+    }
+    // What to do is for people, and is not repeated in the message.
+    if let Some(advice) = object.remove("advice") {
+        assert!(advice.as_str().is_some_and(|advice| !advice.is_empty()), "{shown}");
+    }
+    assert_eq!(json, *facts, "{shown}");
+}
+
+#[test]
+fn each_refusal_has_its_status_its_code_and_its_facts() {
+    for (rejection, asked, status, code, retryable, facts) in
+        refused_grants().into_iter().chain(refused_changes()).chain(refused_writes())
+    {
+        check(CallError::Rejected(rejection), asked, status, code, retryable, &facts);
+    }
+}
+
+#[test]
+fn a_caller_can_tell_nothing_happened_from_it_may_have() {
+    use serde_json::json;
+    let none = json!({"outcome": "none"});
+    let unknown = json!({"outcome": "unknown"});
+    let unknown_with_key = json!({"outcome": "unknown", "id": key()});
+    for (reason, status, code) in [
+        (NotProposed::NoLeader, 503, "no_quorum"),
+        (NotProposed::Deposed, 503, "no_quorum"),
+        (NotProposed::Overloaded, 503, "overloaded"),
+        (NotProposed::DiskLow, 503, "disk_low"),
+        (NotProposed::ShuttingDown, 503, "shutting_down"),
+    ] {
+        check(CallError::Propose(reason.into()), acquire(true), status, code, true, &none);
+        check(CallError::Read(reason.into()), RequestKind::Read, status, code, true, &none);
+    }
+    for reason in [UnknownReason::Deadline, UnknownReason::ConnectionLost, UnknownReason::Deposed] {
+        let error = || CallError::Propose(reason.into());
+        check(error(), acquire(false), 504, "deadline_exceeded", true, &unknown_with_key);
+        check(error(), RequestKind::Write { key: key() }, 504, "deadline_exceeded", true, &unknown_with_key);
+        check(error(), RequestKind::Change, 504, "deadline_exceeded", true, &unknown);
+    }
+    check(CallError::Read(ReadError::Deadline), RequestKind::Read, 504, "deadline_exceeded", true, &none);
+    check(CallError::Superseded, acquire(true), 504, "deadline_exceeded", true, &unknown_with_key);
+    check(CallError::Detached, acquire(true), 503, "shutting_down", true, &unknown_with_key);
+    check(CallError::ShuttingDown, acquire(true), 503, "shutting_down", true, &none);
+    check(CallError::ShuttingDown, RequestKind::Change, 503, "shutting_down", true, &none);
+}
+
+#[test]
+fn a_wait_timeout_names_the_holder() {
+    use serde_json::json;
+    let facts = json!({"holder": {"number": 41, "owner": "ci-7", "since": "1970-01-01T00:01:00.000Z"}});
+    // With a key of the caller's own the same request would name the ended grant.
+    check(
+        CallError::WaitTimeout { holder: Some(holder(None)), in_the_way: Box::default() },
+        acquire(true),
+        409,
+        "wait_timeout",
+        false,
+        &facts,
+    );
+    check(
+        CallError::WaitTimeout { holder: None, in_the_way: Box::default() },
+        acquire(false),
+        409,
+        "wait_timeout",
+        true,
+        &json!({}),
+    );
+    let path = Path::parse("/a").unwrap();
+    check(CallError::NoNode { path }, RequestKind::Read, 404, "no_node", false, &json!({"path": "/a"}));
+}
+
+#[test]
+fn the_page_of_errors_has_each_code_with_its_status_and_whether_to_repeat_it() {
+    let page = "../../docs/errors.md";
+    let page = std::fs::read_to_string(page).unwrap();
+    let row = |code: &str| page.lines().find(|line| line.starts_with(&format!("| `{code}` |")));
+    for code in Code::ALL {
+        let (status, _, retryable) = standing(*code);
+        let row = row(code.as_str()).unwrap_or_else(|| panic!("docs/errors.md has no row for {code}"));
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        assert!(cells.len() == 5 && cells[1].split(" or ").any(|one| one == status.as_str()), "{row}");
+        let repeat = if retryable { ["yes", "with a new key"] } else { ["no", "no"] };
+        assert!(repeat.contains(&cells[2]) && cells[3].len() > 10 && cells[4].len() > 5, "{row}");
+    }
+    let rows = page.lines().filter(|line| line.starts_with("| `") && line.contains("` | ") && !line.starts_with("| `50")).count();
+    assert_eq!(rows, Code::ALL.len(), "docs/errors.md has a row for what is no code");
+    assert!(row("of_next_year").is_none());
+}
+
+#[test]
+fn the_advice_to_a_call_in_a_batch_names_what_a_batch_has() {
+    let asked = RequestKind::AcquireInBatch { id: key(), now: WallMillis(90_500) };
+    let mismatch = Rejection::IdempotencyMismatch { field: "mode".to_owned() };
+    let lock_held = || Rejection::LockHeld { holder: holder(None), ahead: 1 };
+    let in_the_way = Box::default;
+    for (error, alone, in_a_batch) in [
+        (CallError::Rejected(lock_held()), "pass wait=30s", "set \"queue\" to true"),
+        (CallError::LockHeld { refused: lock_held(), in_the_way: in_the_way() }, "pass wait=30s", "set \"queue\" to true"),
+        (CallError::Rejected(mismatch), "Idempotency-Key was used", "the same id was used with another mode; use a new id"),
+        (CallError::Rejected(Rejection::Forgotten), "use a new key", "use a new id"),
+        (
+            CallError::Propose(UnknownReason::Deadline.into()),
+            "retry with Idempotency-Key",
+            "the request may have been carried out; send the call again, with the same id",
+        ),
+        (CallError::Detached, "with Idempotency-Key", "send the call again at another node, with the same id"),
+    ] {
+        let detail = |error: CallError, asked| {
+            let body = answer(error, asked).2;
+            format!("{}; {}", body["detail"].as_str().unwrap(), body["advice"].as_str().unwrap())
+        };
+        let (of_one, of_batch) = (detail(error.clone(), acquire(true)), detail(error, asked));
+        assert!(of_one.contains(alone), "{of_one}");
+        assert!(of_batch.contains(in_a_batch), "{of_batch}");
+        for word in ["wait=", "key", "Key"] {
+            assert!(!of_batch.contains(word), "{of_batch}");
+        }
+    }
+}
+
+#[test]
+fn a_refused_write_says_why() {
+    let detail = |problem: Problem| {
+        let body = fairhold_types::problem::Problem::from(problem);
+        match body.advice {
+            Some(advice) => format!("{}: {advice}", body.detail),
+            None => body.detail.into_owned(),
+        }
+    };
+    let refused = |rejection| problem_of(CallError::Rejected(rejection), RequestKind::Write { key: key() });
+    let read_only = |path: &str| detail(refused(Rejection::ReadOnly { path: Path::parse(path).unwrap() }));
+    assert!(read_only("/").ends_with("the root always exists"));
+    assert!(read_only("/locks/a").ends_with("only the calls for locks change the nodes under /locks"));
+    let exists = || refused(Rejection::VersionMismatch { current: Some(3) });
+    assert!(detail(exists()).ends_with("write with its current version"));
+    assert!(detail(exists().of_new_node()).starts_with("the node already exists"));
+    let other = refused(Rejection::NoNode { path: Path::root() });
+    assert!(detail(other.of_new_node()).starts_with("there is no node"), "only that refusal is another");
+    let children = |children| detail(refused(Rejection::NotEmpty { path: Path::root(), children }));
+    assert!(children(1).starts_with("the node / has 1 child: remove what is below it first"), "{}", children(1));
+    assert!(children(2).starts_with("the node / has 2 children: "), "{}", children(2));
+}
+
+#[test]
+fn a_hold_that_begins_in_the_future_of_another_clock_lasts_nothing() {
+    assert_eq!(span(WallMillis(9), WallMillis(7)), "0s");
+}

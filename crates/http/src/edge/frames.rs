@@ -1,0 +1,166 @@
+//! A watch as frames of bounded length: however much one revision changed, a reader that takes nothing pins little memory.
+
+use crate::{
+    edge::memory_quota::{Room, with_room},
+    edge::problem::Problem,
+    edge::stream::StreamFormat,
+};
+use bytes::Bytes;
+use fairhold_types::{
+    Code, Revision,
+    limits::FRAME_BYTES_MAX,
+    watch::{WatchLine, What},
+};
+use std::sync::Arc;
+
+/// No line is longer. So much is left free at the end of a frame, and the next line begins another one.
+const LINE_BYTES_MAX: usize = 8 * 1024;
+
+/// Lines, each with the revision from whose end on a reader may resume behind it.
+pub(crate) type Lines = Box<dyn Iterator<Item = (WatchLine, Option<Revision>)> + Send>;
+
+/// What is still to be sent of a watch.
+pub(crate) struct Frames {
+    form: StreamFormat,
+    /// Where bytes find room that wait for their socket; under a simulator nothing waits.
+    room: Option<Arc<Room>>,
+    left: Lines,
+    /// The revision of the last line that was sent.
+    last: Revision,
+    ended: bool,
+}
+
+impl Frames {
+    /// Nothing is to be sent yet.
+    pub(crate) fn new(form: StreamFormat, room: Option<Arc<Room>>, begun: Revision) -> Frames {
+        Frames { form, room, left: Box::new(std::iter::empty()), last: begun, ended: false }
+    }
+
+    /// These lines come next. What was left must have been sent.
+    pub(crate) fn add(&mut self, lines: Lines) {
+        self.left = lines;
+    }
+
+    /// Whether the reader was cut off.
+    pub(crate) fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The next frame, with its room; none where more lines are needed. A reader that leaves so much untaken that there is no
+    /// room is told that it is cut off, and where: at the last line that it was sent.
+    pub(crate) fn next(&mut self) -> Option<Bytes> {
+        let most = self.room.as_ref().map_or(FRAME_BYTES_MAX, |room| room.frame_bytes());
+        let (mut out, mut last) = (Vec::new(), self.last);
+        while out.is_empty() || out.len() + LINE_BYTES_MAX <= most {
+            let Some((line, id)) = self.left.next() else { break };
+            last = line.revision;
+            self.form.write(&line, id, &mut out);
+        }
+        if out.is_empty() {
+            return None;
+        }
+        let room = self.room.as_ref().map(|room| room.answer(out.len())).transpose();
+        let Ok(room) = room else { return Some(self.cut_off()) };
+        self.last = last;
+        Some(match room.flatten() {
+            Some(room) => with_room(out.into(), room),
+            None => out.into(),
+        })
+    }
+
+    fn cut_off(&mut self) -> Bytes {
+        let detail = "this watch has too much unread data, and so have others: continue from its last line, or watch at another \
+                      node";
+        let problem: fairhold_types::problem::Problem = Problem::new(Code::Overloaded, detail).into();
+        let (mut out, what) = (Vec::new(), What::Error(Box::new(problem.into())));
+        self.form.write(&WatchLine { revision: self.last, what }, None, &mut out);
+        (self.left, self.ended) = (Box::new(std::iter::empty()), true);
+        out.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edge::quota::{Share, Shares};
+    use fairhold_types::{
+        Path,
+        limits::{ANSWER_BYTES_FREE, PATH_BYTES_MAX},
+    };
+    use std::net::IpAddr;
+
+    fn created(path: &str) -> What {
+        What::NodeCreated { path: Path::parse(path).unwrap() }
+    }
+
+    /// So many lines of one revision.
+    fn lines(revision: u64, paths: Vec<String>) -> Lines {
+        let (revision, last) = (Revision(revision), paths.len() - 1);
+        let line = move |(index, path): (usize, String)| {
+            (WatchLine { revision, what: created(&path) }, (index == last).then_some(revision))
+        };
+        Box::new(paths.into_iter().enumerate().map(line))
+    }
+
+    fn text(frame: &Bytes) -> &str {
+        std::str::from_utf8(frame).unwrap()
+    }
+
+    /// A connection's room, and what others have taken.
+    fn room(others: usize) -> (Arc<Room>, Option<Share>) {
+        let answers = Shares::new(FRAME_BYTES_MAX, FRAME_BYTES_MAX);
+        let taken = Shares::take(&answers, IpAddr::from([10, 0, 0, 2]), others);
+        (Room::new(&Shares::new(0, 0), &answers, IpAddr::from([10, 0, 0, 1])), taken)
+    }
+
+    #[test]
+    fn one_revision_comes_in_frames_of_a_bounded_length_and_only_its_last_line_has_its_id() {
+        let short = (0..30_000).map(|number| format!("/workers/{number}")).collect();
+        let long = (0..1_000).map(|number| format!("/{number:04}{}", "é".repeat(PATH_BYTES_MAX / 2 - 3))).collect();
+        for paths in [short, long] {
+            let paths: Vec<String> = paths;
+            let (mut frames, mut sent) = (Frames::new(StreamFormat::Events, Some(room(0).0), Revision(6)), String::new());
+            frames.add(lines(7, paths.clone()));
+            while let Some(frame) = frames.next() {
+                assert!(frame.len() <= FRAME_BYTES_MAX, "{} bytes", frame.len());
+                assert!(sent.is_empty() || !sent.contains("id:"), "behind the id comes nothing of the same revision");
+                sent.push_str(text(&frame));
+            }
+            let events: Vec<&str> = sent.split_terminator("\n\n").collect();
+            assert!(events.iter().zip(&paths).all(|(event, path)| event.contains(&format!("\"path\":\"{path}\"}}"))));
+            assert_eq!((events.len(), sent.matches("id: 7\n").count()), (paths.len(), 1));
+            assert!(events.last().unwrap().starts_with("id: 7\n"));
+        }
+    }
+
+    #[test]
+    fn without_room_frames_are_short_and_a_reader_that_takes_none_is_cut_off_at_its_last_line() {
+        let (room, others) = room(FRAME_BYTES_MAX);
+        let mut frames = Frames::new(StreamFormat::Lines, Some(Arc::clone(&room)), Revision(6));
+        frames.add(lines(7, (0..30_000).map(|number| format!("/workers/{number}")).collect()));
+        let frame = frames.next().unwrap();
+        assert!(frame.len() <= ANSWER_BYTES_FREE, "{} bytes", frame.len());
+        room.took(frame.len());
+        room.flushed();
+        let mut unread = 0;
+        while !frames.ended() && unread <= 2 * ANSWER_BYTES_FREE {
+            let frame = frames.next().unwrap();
+            room.took(frame.len());
+            unread += frame.len();
+            if frames.ended() {
+                assert!(text(&frame).starts_with("{\"revision\":7,\"type\":\"error\",") && text(&frame).contains("overloaded"));
+            }
+        }
+        assert!(frames.ended() && frames.next().is_none());
+        drop(others);
+    }
+
+    #[test]
+    fn a_reader_cut_off_before_a_revision_gets_the_one_before() {
+        let (room, _others) = room(FRAME_BYTES_MAX);
+        room.took(ANSWER_BYTES_FREE);
+        let mut frames = Frames::new(StreamFormat::Lines, Some(room), Revision(6));
+        frames.add(lines(7, vec!["/a".to_owned()]));
+        assert!(text(&frames.next().unwrap()).starts_with("{\"revision\":6,\"type\":\"error\","));
+    }
+}

@@ -1,0 +1,288 @@
+//! The metrics of the API: requests by route, connections, bytes; and `/metrics`, which shows all metrics of a node.
+
+use crate::edge::problem::{NO_STORE, Problem};
+use axum::response::{IntoResponse, Response};
+use fairhold_metrics::{
+    ByLabel, Counter, Format, Gauge, Histogram, LATENCY_SECONDS, Registry, Scrape, WAIT_SECONDS, collect, text,
+};
+use fairhold_types::Code;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use std::{
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+/// Routes that are measured apart; the router has far fewer. What does not fit is measured together.
+const ROUTES_MAX: usize = 128;
+/// The route of a request that has none.
+const NO_ROUTE: &str = "none";
+/// The route of what does not fit.
+const OTHER_ROUTES: &str = "other";
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "other"];
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// The metrics of one node's API. Clones are handles of the same.
+#[derive(Debug, Clone, Default)]
+pub struct HttpMetrics(Arc<HttpMetricsInner>);
+
+#[derive(Debug, Default)]
+struct HttpMetricsInner {
+    routes: RouteTable,
+    in_flight: Gauge,
+    dropped: Counter,
+    connections: Gauge,
+    accepted: Counter,
+    turned_away_all: Counter,
+    turned_away_address: Counter,
+    received: Counter,
+    sent: Counter,
+}
+
+/// A table from a route's template to its metrics that is read without a lock: an entry, once made, stays.
+#[derive(Debug)]
+struct RouteTable {
+    slots: Box<[OnceLock<RouteMetrics>]>,
+    others: RouteMetrics,
+}
+
+#[derive(Debug)]
+struct RouteMetrics {
+    template: Box<str>,
+    requests: [[Counter; CLASSES.len()]; METHODS.len()],
+    answered: Histogram,
+    waited: Histogram,
+}
+
+impl Default for RouteTable {
+    fn default() -> Self {
+        RouteTable { slots: (0..ROUTES_MAX).map(|_| OnceLock::new()).collect(), others: RouteMetrics::new(OTHER_ROUTES) }
+    }
+}
+
+impl RouteTable {
+    fn find(&self, template: &str) -> &RouteMetrics {
+        // FNV-1a: a template is short, and nobody outside chooses it.
+        let hash = template
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_usize, |hash, byte| (hash ^ usize::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        let found = (0..ROUTES_MAX).find_map(|step| {
+            let slot = &self.slots[hash.wrapping_add(step) % ROUTES_MAX];
+            let route = slot.get_or_init(|| RouteMetrics::new(template));
+            (&*route.template == template).then_some(route)
+        });
+        found.unwrap_or(&self.others)
+    }
+
+    fn used(&self) -> impl Iterator<Item = &RouteMetrics> {
+        self.slots.iter().filter_map(OnceLock::get).chain([&self.others])
+    }
+}
+
+impl RouteMetrics {
+    fn new(template: &str) -> RouteMetrics {
+        RouteMetrics {
+            template: template.into(),
+            requests: Default::default(),
+            answered: Histogram::of_seconds(LATENCY_SECONDS),
+            waited: Histogram::of_seconds(WAIT_SECONDS),
+        }
+    }
+}
+
+/// Hangs on a request; set where its caller asked to wait, because such a request takes as long as its caller likes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Waits(Arc<AtomicBool>);
+
+impl Waits {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A request that is being worked on. Dropped before it is answered, its caller has gone.
+pub(crate) struct RequestInFlight {
+    metrics: HttpMetrics,
+    answered: bool,
+}
+
+impl RequestInFlight {
+    /// Counts the answer.
+    pub(crate) fn answer(mut self, template: Option<&str>, method: &Method, status: StatusCode, waited: bool, took: Duration) {
+        self.answered = true;
+        let route = self.metrics.0.routes.find(template.unwrap_or(NO_ROUTE));
+        let method = METHODS.iter().position(|known| *known == method.as_str()).unwrap_or(METHODS.len() - 1);
+        let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
+        route.requests[method][class].inc();
+        if waited { &route.waited } else { &route.answered }.observe(took);
+    }
+}
+
+impl Drop for RequestInFlight {
+    fn drop(&mut self) {
+        self.metrics.0.in_flight.dec();
+        if !self.answered {
+            self.metrics.0.dropped.inc();
+        }
+    }
+}
+
+impl HttpMetrics {
+    /// A request has begun.
+    pub(crate) fn begin(&self) -> RequestInFlight {
+        self.0.in_flight.inc();
+        RequestInFlight { metrics: self.clone(), answered: false }
+    }
+
+    pub(crate) fn connection_opened(&self) {
+        self.0.accepted.inc();
+        self.0.connections.inc();
+    }
+
+    pub(crate) fn connection_closed(&self) {
+        self.0.connections.dec();
+    }
+
+    /// A connection was one too many: in all, or of its address.
+    pub(crate) fn turn_away(&self, in_all: bool) {
+        if in_all { &self.0.turned_away_all } else { &self.0.turned_away_address }.inc();
+    }
+
+    pub(crate) fn received(&self, bytes: usize) {
+        self.0.received.inc_by(bytes as u64);
+    }
+
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.0.sent.inc_by(bytes as u64);
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        let inner = &self.0;
+        registry.register("http_requests_in_flight", "Requests in progress", inner.in_flight.clone());
+        let help = "Requests whose clients disconnected before the answer";
+        registry.register("http_requests_dropped", help, inner.dropped.clone());
+        registry.register("http_connections_open", "Open client connections", inner.connections.clone());
+        registry.register("http_connections_accepted", "Client connections accepted", inner.accepted.clone());
+        let reasons = [("all", inner.turned_away_all.clone()), ("address", inner.turned_away_address.clone())];
+        let help = "Client connections refused because of a limit: in total, or for one address";
+        registry.register("http_connections_turned_away", help, ByLabel::new("limit", reasons));
+        registry.register("http_received_bytes", "Bytes from clients", inner.received.clone());
+        registry.register("http_sent_bytes", "Bytes to clients", inner.sent.clone());
+        let inner = Arc::clone(inner);
+        collect(registry, move |scrape| inner.routes.write(scrape));
+    }
+}
+
+impl RouteTable {
+    fn write(&self, scrape: &mut Scrape<'_>) -> fmt::Result {
+        let requests = self.used().flat_map(|route| {
+            METHODS.iter().zip(&route.requests).flat_map(move |(method, classes)| {
+                let counted = CLASSES.iter().zip(classes).filter(|(_, counter)| counter.get() > 0);
+                counted.map(move |(class, counter)| {
+                    ([("route", &*route.template), ("method", *method), ("status", *class)], counter)
+                })
+            })
+        });
+        scrape.family("http_requests", "Requests answered, by route, method and status class", requests)?;
+        let answered = self.used().map(|route| ([("route", &*route.template)], &route.answered));
+        let help = "Time to answer of requests that neither wait (wait=) nor stream, by route";
+        scrape.family("http_request_seconds", help, answered)?;
+        let waited = self.used().map(|route| ([("route", &*route.template)], &route.waited));
+        let help = "Time to answer of requests that wait (wait=), and to the first line of streams, by route";
+        scrape.family("http_waiting_request_seconds", help, waited)
+    }
+}
+
+/// All that a node measures, as `GET /metrics` serves it. Clones are handles of the same.
+#[derive(Debug, Clone)]
+pub struct Exposition {
+    registry: Arc<Registry>,
+    pub(crate) http: HttpMetrics,
+}
+
+/// Of the API alone.
+impl Default for Exposition {
+    fn default() -> Self {
+        Exposition::new(fairhold_metrics::registry())
+    }
+}
+
+impl Exposition {
+    /// Takes the metrics that the other parts of the node have registered, and adds the API's own.
+    #[must_use]
+    pub fn new(mut registry: Registry) -> Exposition {
+        let http = HttpMetrics::default();
+        http.register(&mut registry);
+        Exposition { registry: Arc::new(registry), http }
+    }
+
+    /// The metrics of the API.
+    #[must_use]
+    pub fn http(&self) -> HttpMetrics {
+        self.http.clone()
+    }
+
+    /// `GET /metrics`
+    pub(crate) fn answer(&self, headers: &HeaderMap) -> Result<Response, Problem> {
+        let format = Format::accepted(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()));
+        let text = text(&self.registry, format)
+            .map_err(|error| Problem::new(Code::Internal, format!("the metrics could not be written: {error}")))?;
+        Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(format.content_type())), (header::CACHE_CONTROL, NO_STORE)], text)
+            .into_response())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_metrics::registry;
+
+    fn served(exposition: &Exposition) -> String {
+        text(&exposition.registry, Format::Plain).unwrap()
+    }
+
+    #[test]
+    fn a_request_is_counted_by_its_route_and_never_by_its_path() {
+        let exposition = Exposition::new(registry());
+        let answer = |template, method: Method, status, waited| {
+            let status = StatusCode::from_u16(status).unwrap();
+            exposition.http.begin().answer(template, &method, status, waited, Duration::from_millis(2));
+        };
+        answer(Some("/v1/locks/{name}"), Method::POST, 200, false);
+        answer(Some("/v1/locks/{name}"), Method::POST, 201, false);
+        answer(Some("/v1/locks/{name}"), Method::POST, 409, true);
+        answer(None, Method::OPTIONS, 404, false);
+        drop(exposition.http.begin());
+        let page = served(&exposition);
+        for line in [
+            "fairhold_http_requests_total{route=\"/v1/locks/{name}\",method=\"POST\",status=\"2xx\"} 2",
+            "fairhold_http_requests_total{route=\"/v1/locks/{name}\",method=\"POST\",status=\"4xx\"} 1",
+            "fairhold_http_requests_total{route=\"none\",method=\"other\",status=\"4xx\"} 1",
+            "fairhold_http_request_seconds_count{route=\"/v1/locks/{name}\"} 2",
+            "fairhold_http_waiting_request_seconds_count{route=\"/v1/locks/{name}\"} 1",
+            "fairhold_http_requests_in_flight 0",
+            "fairhold_http_requests_dropped_total 1",
+        ] {
+            assert!(page.lines().any(|served| served == line), "{line} is not in\n{page}");
+        }
+    }
+
+    #[test]
+    fn more_routes_than_there_is_room_for_are_counted_together() {
+        let routes = RouteTable::default();
+        for number in 0..ROUTES_MAX + 3 {
+            let route = routes.find(&format!("/{number}"));
+            let expected = if number < ROUTES_MAX { format!("/{number}") } else { OTHER_ROUTES.to_owned() };
+            assert_eq!(*route.template, *expected);
+        }
+        assert_eq!(&*routes.find("/7").template, "/7", "it is found again");
+        assert_eq!(routes.used().count(), ROUTES_MAX + 1);
+    }
+}

@@ -1,0 +1,242 @@
+//! What every answer has: the cluster, the revision, the leader, the request's id; and the redirect, if requested.
+
+use crate::{
+    edge::answer,
+    edge::cluster_header::ClusterHeader,
+    edge::headers,
+    edge::metrics::{HttpMetrics, Waits},
+    edge::problem::Problem,
+};
+use axum::{
+    extract::{MatchedPath, Request, State},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use fairhold_node::Node;
+use fairhold_types::Code;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use openraft_rt::{AsyncRuntime, Instant};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+use tracing::Instrument;
+
+/// The methods that calls have.
+const METHODS: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+
+/// The node, and the requests that were taken so far.
+pub(crate) struct Envelope<RT: AsyncRuntime> {
+    node: Node<RT>,
+    cluster: ClusterHeader,
+    requests: Arc<Requests>,
+    metrics: HttpMetrics,
+}
+
+/// Names requests: the node, when it began to take requests, and a number of the request's own.
+struct Requests {
+    prefix: String,
+    taken: AtomicU64,
+}
+
+impl<RT: AsyncRuntime> Clone for Envelope<RT> {
+    fn clone(&self) -> Self {
+        Envelope {
+            node: self.node.clone(),
+            cluster: self.cluster.clone(),
+            requests: Arc::clone(&self.requests),
+            metrics: self.metrics.clone(),
+        }
+    }
+}
+
+impl<RT: AsyncRuntime> Envelope<RT> {
+    pub(crate) fn new(node: Node<RT>, metrics: HttpMetrics) -> Self {
+        let prefix = format!("{}-{:x}", node.cluster().id, node.wall_now().0);
+        let requests = Arc::new(Requests { prefix, taken: AtomicU64::new(0) });
+        Envelope { cluster: ClusterHeader::of(&node), node, requests, metrics }
+    }
+}
+
+impl Requests {
+    /// The caller's own name for its request, else a new one.
+    fn name(&self, headers: &HeaderMap) -> Result<HeaderValue, Problem> {
+        if let Some(given) = headers::request_id(headers) {
+            return Ok(given.clone());
+        }
+        let number = self.taken.fetch_add(1, Ordering::Relaxed);
+        answer::header_value(format!("{}-{number:x}", self.prefix))
+    }
+}
+
+/// Wraps every call, and measures it.
+pub(crate) async fn wrap<RT: AsyncRuntime>(State(envelope): State<Envelope<RT>>, mut request: Request, next: Next) -> Response {
+    let (begun, in_flight, waits) = (RT::Instant::now(), envelope.metrics.begin(), Waits::default());
+    request.extensions_mut().insert(waits.clone());
+    let (route, method) = (request.extensions().get::<MatchedPath>().cloned(), request.method().clone());
+    let response = serve(&envelope, request, next).await;
+    let waited = waits.is_set() || is_stream(&response);
+    in_flight.answer(route.as_ref().map(MatchedPath::as_str), &method, response.status(), waited, begun.elapsed());
+    response
+}
+
+/// Whether the answer goes on for as long as its caller listens.
+fn is_stream(response: &Response) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    kind.is_some_and(|kind| kind == b"application/x-ndjson" || kind.starts_with(b"text/event-stream"))
+}
+
+async fn serve<RT: AsyncRuntime>(envelope: &Envelope<RT>, request: Request, next: Next) -> Response {
+    let id = match envelope.requests.name(request.headers()) {
+        Ok(id) => id,
+        Err(problem) => return problem.into_response(),
+    };
+    // The path itself may hold a secret, so only its pattern is logged.
+    let span = tracing::debug_span!(
+        "request",
+        id = ?id,
+        method = %request.method(),
+        route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str)
+    );
+    let place = is_for(&request, envelope.cluster.value()).and_then(|()| redirect(&envelope.node, &request));
+    let mut response = match place {
+        Ok(None) => next.run(request).instrument(span).await,
+        Ok(Some(redirect)) => redirect,
+        Err(problem) => problem.into_response(),
+    };
+    if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
+        tracing::error!(request = ?id, "a request failed because of a defect in the server");
+    }
+    let headers = response.headers_mut();
+    headers.entry(headers::REVISION).or_insert_with(|| HeaderValue::from(envelope.node.revision().0));
+    headers.insert(headers::REQUEST_ID, id);
+    if let Some(cluster) = envelope.cluster.value() {
+        headers.insert(headers::CLUSTER, cluster.clone());
+    }
+    if let Some(leader) = envelope.node.leader_url().and_then(|url| HeaderValue::try_from(url).ok()) {
+        headers.insert(headers::LEADER, leader);
+    }
+    response
+}
+
+/// `Fairhold-Cluster`: a request that names another cluster is refused before anything of it is done. What a node says of itself
+/// it says to everybody, and before the cluster has formed nothing can be done.
+fn is_for(request: &Request, cluster: Option<&HeaderValue>) -> Result<(), Problem> {
+    match (request.headers().get(headers::CLUSTER), cluster) {
+        (Some(wanted), Some(cluster)) if wanted != cluster && asks_the_cluster(request) => {
+            let detail = "the request is for another cluster; Fairhold-Cluster in this answer names the cluster of this node";
+            Err(Problem::new(Code::WrongCluster, detail))
+        }
+        (Some(_) | None, _) => Ok(()),
+    }
+}
+
+/// What a node alone can say of itself it says itself.
+fn asks_the_cluster(request: &Request) -> bool {
+    request.uri().path().starts_with("/v1/") && request.uri().path() != "/v1/cluster"
+}
+
+/// `Fairhold-Route: redirect`: where the leader has the same resource, if another node is known to lead.
+fn redirect<RT: AsyncRuntime>(node: &Node<RT>, request: &Request) -> Result<Option<Response>, Problem> {
+    if !wants_redirect(request)? || is_served_here(request) || node.is_leader() {
+        return Ok(None);
+    }
+    let Some(leader) = node.leader_url() else { return Ok(None) };
+    let mut response = answer::empty(StatusCode::TEMPORARY_REDIRECT, node.revision());
+    response.headers_mut().insert(header::LOCATION, answer::header_value(location(&leader, request.uri()))?);
+    Ok(Some(response))
+}
+
+/// What needs no other node: that there is nothing at a path, and a read of what this one has.
+fn is_served_here(request: &Request) -> bool {
+    let mut query = request.uri().query().unwrap_or_default().split('&');
+    request.extensions().get::<MatchedPath>().is_none() || query.any(|parameter| parameter == "consistency=local")
+}
+
+fn wants_redirect(request: &Request) -> Result<bool, Problem> {
+    match headers::text(request.headers(), headers::ROUTE)? {
+        None => Ok(false),
+        // What no call has is refused here: `405`, and not by way of the leader.
+        Some("redirect") if !METHODS.contains(request.method()) => Ok(false),
+        Some("redirect") => Ok(asks_the_cluster(request)),
+        Some(_) => Err(Problem::bad_request("the header Fairhold-Route: expected redirect")),
+    }
+}
+
+fn location(leader: &str, uri: &Uri) -> String {
+    let target = uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    format!("{}{target}", leader.trim_end_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(route: Option<&str>, uri: &str) -> Request {
+        let request = route.into_iter().fold(Request::get(uri), |request, route| request.header(headers::ROUTE, route));
+        request.body(axum::body::Body::empty()).unwrap()
+    }
+
+    #[test]
+    fn only_a_request_for_a_redirect_is_sent_to_the_leader() {
+        for (route, uri, wants) in [
+            (None, "/v1/locks/a", false),
+            (Some("redirect"), "/v1/locks/a", true),
+            (Some("redirect"), "/v1/cluster?digest", false),
+            (Some("redirect"), "/readyz", false),
+        ] {
+            assert_eq!(wants_redirect(&request(route, uri)).unwrap(), wants, "{route:?} {uri}");
+        }
+        assert!(wants_redirect(&request(Some("proxy"), "/v1/locks/a")).is_err());
+        let mut trace = request(Some("redirect"), "/v1/locks/a");
+        *trace.method_mut() = Method::TRACE;
+        assert!(!wants_redirect(&trace).unwrap(), "no call has this method");
+    }
+
+    #[test]
+    fn a_request_that_names_another_cluster_is_refused() {
+        let named = |path: &str, cluster: Option<&str>| {
+            let request = cluster.into_iter().fold(Request::get(path), |request, id| request.header(headers::CLUSTER, id));
+            request.body(axum::body::Body::empty()).unwrap()
+        };
+        let own = HeaderValue::from_static("0a");
+        for (path, wanted, own, fits) in [
+            ("/v1/locks/a", None, Some(&own), true),
+            ("/v1/locks/a", Some("0a"), Some(&own), true),
+            ("/v1/locks/a", Some("0b"), Some(&own), false),
+            ("/v1/nothing", Some(""), Some(&own), false),
+            ("/v1/locks/a", Some("0b"), None, true),
+            ("/v1/cluster", Some("0b"), Some(&own), true),
+            ("/livez", Some("0b"), Some(&own), true),
+        ] {
+            assert_eq!(is_for(&named(path, wanted), own).is_ok(), fits, "{path} of {wanted:?} at {own:?}");
+        }
+        let refused = is_for(&named("/v1/txn", Some("0b")), Some(&own)).unwrap_err();
+        let refused = fairhold_types::problem::Problem::from(refused);
+        assert_eq!((refused.status, refused.code), (421, Code::WrongCluster));
+    }
+
+    #[test]
+    fn the_leader_is_asked_for_the_same() {
+        let uri = Uri::from_static("/v1/locks/orders%2F42?wait=30s&ttl=10s");
+        assert_eq!(location("http://n1:7171/", &uri), "http://n1:7171/v1/locks/orders%2F42?wait=30s&ttl=10s");
+    }
+
+    #[test]
+    fn a_request_keeps_its_own_name_if_it_can_stand_in_a_log() {
+        let requests = Requests { prefix: "1-abc".to_owned(), taken: AtomicU64::new(15) };
+        let named = |name: &[u8]| {
+            let headers = HeaderMap::from_iter([(
+                http::HeaderName::from_static(headers::REQUEST_ID),
+                HeaderValue::from_bytes(name).unwrap(),
+            )]);
+            requests.name(&headers).unwrap()
+        };
+        assert_eq!(named(b"mine-1"), "mine-1");
+        assert_eq!(requests.name(&HeaderMap::new()).unwrap(), "1-abc-f");
+        assert_eq!(named(b"two words"), "1-abc-10");
+        assert_eq!(named("é".as_bytes()), "1-abc-11");
+        assert_eq!(named(&[b'x'; 128]).len(), 128);
+        assert_eq!(named(&[b'x'; 129]), "1-abc-12");
+    }
+}

@@ -1,0 +1,231 @@
+//! Pages of listings: the cursor of the next page, and the link to it.
+
+use crate::{
+    edge::answer,
+    edge::params::{digits, expected},
+    edge::problem::Problem,
+};
+use axum::response::Response;
+use fairhold_node::api::{OwnedAfter, PageQuery};
+use fairhold_state::{
+    listing::{LockKey, LockSort},
+    owned::OwnedKey,
+    queue_view::QueueKey,
+};
+use fairhold_types::{
+    GrantNumber, LockName, Path,
+    call::{BoundedText, LockCursor, OwnedCursor, PageLimit, QueueCursor},
+    limits::PAGE_DEFAULT,
+};
+use http::{Uri, header};
+use std::fmt::Write;
+
+/// How many entries a page may have.
+pub(crate) fn limit(limit: Option<PageLimit>) -> usize {
+    limit.and_then(|limit| usize::try_from(limit.get()).ok()).unwrap_or(PAGE_DEFAULT)
+}
+
+/// The requested page, after the position of its cursor.
+pub(crate) fn page<K>(limit: Option<PageLimit>, after: Option<K>) -> PageQuery<K> {
+    PageQuery { after, limit: self::limit(limit) }
+}
+
+/// Converts a cursor back to the position that it was made from.
+fn cursor<K, const MAX: usize>(
+    cursor: Option<BoundedText<MAX>>,
+    read: impl FnOnce(&str) -> Option<K>,
+) -> Result<Option<K>, Problem> {
+    let Some(cursor) = cursor else { return Ok(None) };
+    read(cursor.as_str()).map(Some).ok_or_else(|| expected("cursor", "the next_cursor of an earlier page of the same listing"))
+}
+
+/// `Link: <…>; rel="next"`: the same listing, from that cursor.
+pub(crate) fn link_next(response: &mut Response, uri: &Uri, cursor: Option<&str>) -> Result<(), Problem> {
+    let Some(cursor) = cursor else { return Ok(()) };
+    let mut target = format!("{}?", uri.path());
+    let is_cursor = |pair: &&str| pair.split('=').next() == Some("cursor");
+    for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty() && !is_cursor(pair)) {
+        target.push_str(pair);
+        target.push('&');
+    }
+    let link = answer::header_value(format!("<{target}cursor={cursor}>; rel=\"next\""))?;
+    response.headers_mut().insert(header::LINK, link);
+    Ok(())
+}
+
+/// A position among the locks as text. It is valid for that order only.
+pub(crate) fn lock_cursor(sort: LockSort, key: &LockKey) -> String {
+    to_hex(&format!("{}{}:{}", letter(sort), key.rank, key.name.as_str()))
+}
+
+/// The position of a cursor among the locks in that order.
+pub(crate) fn lock_key(given: Option<LockCursor>, sort: LockSort) -> Result<Option<LockKey>, Problem> {
+    cursor(given, |cursor| read_lock_cursor(cursor, sort))
+}
+
+fn read_lock_cursor(cursor: &str, sort: LockSort) -> Option<LockKey> {
+    let text = from_hex(cursor)?;
+    let (rank, name) = text.strip_prefix(letter(sort))?.split_once(':')?;
+    Some(LockKey { rank: digits(rank)?, name: LockName::parse(name).ok()? })
+}
+
+/// A position in a queue as text.
+pub(crate) fn queue_cursor(key: QueueKey) -> String {
+    match key {
+        QueueKey::Holder(number) => format!("held-{number}"),
+        QueueKey::Waiter { effective_priority, number } => format!("queued-{effective_priority}-{number}"),
+    }
+}
+
+/// The position of a cursor in a queue.
+pub(crate) fn queue_key(given: Option<QueueCursor>) -> Result<Option<QueueKey>, Problem> {
+    cursor(given, read_queue_cursor)
+}
+
+fn read_queue_cursor(cursor: &str) -> Option<QueueKey> {
+    let number = |text: &str| digits(text).map(GrantNumber);
+    match cursor.split_once('-')? {
+        ("held", text) => number(text).map(QueueKey::Holder),
+        ("queued", text) => {
+            let (priority, text) = text.rsplit_once('-')?;
+            let effective_priority = priority.parse().ok().filter(|_| !priority.starts_with('+'))?;
+            Some(QueueKey::Waiter { effective_priority, number: number(text)? })
+        }
+        _ => None,
+    }
+}
+
+/// A position among what a session owns, as text.
+pub(crate) fn owned_cursor(after: &OwnedAfter) -> String {
+    let grant = after.grant.map_or_else(String::new, |key| format!("{}-{}", key.number, key.lock));
+    to_hex(&format!("{grant}:{}", after.node.as_ref().map_or("", Path::as_str)))
+}
+
+/// The position of a cursor among what a session owns.
+pub(crate) fn owned_after(given: Option<OwnedCursor>) -> Result<Option<OwnedAfter>, Problem> {
+    cursor(given, read_owned_cursor)
+}
+
+fn read_owned_cursor(cursor: &str) -> Option<OwnedAfter> {
+    let text = from_hex(cursor)?;
+    let (grant, node) = text.split_once(':')?;
+    let key = |(number, lock): (&str, &str)| {
+        Some(OwnedKey { number: GrantNumber(digits(number)?), lock: usize::try_from(digits(lock)?).ok()? })
+    };
+    Some(OwnedAfter {
+        grant: if grant.is_empty() { None } else { Some(grant.split_once('-').and_then(key)?) },
+        node: if node.is_empty() { None } else { Some(Path::parse(node).ok()?) },
+    })
+}
+
+fn to_hex(text: &str) -> String {
+    text.bytes().fold(String::with_capacity(2 * text.len()), |mut hex, byte| {
+        // Writing to a string cannot fail.
+        let _written = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+fn from_hex(hex: &str) -> Option<String> {
+    let digits = hex.as_bytes();
+    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    let bytes = digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+    String::from_utf8(bytes.collect::<Option<Vec<u8>>>()?).ok()
+}
+
+fn letter(sort: LockSort) -> char {
+    match sort {
+        LockSort::Name => 'n',
+        LockSort::Waiters => 'w',
+        LockSort::LongestWait => 'l',
+        LockSort::Wait => 't',
+        LockSort::Hold => 'h',
+        LockSort::Contention => 'c',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_types::limits::PATH_BYTES_MAX;
+    use http::StatusCode;
+
+    #[test]
+    fn a_cursor_leads_back_to_its_position_among_the_locks() {
+        for (rank, name) in [(0, "deploy"), (u64::MAX, "orders/42"), (7, "café au:lait")] {
+            let key = LockKey { rank, name: LockName::parse(name).unwrap() };
+            let cursor = lock_cursor(LockSort::Waiters, &key);
+            assert_eq!(read_lock_cursor(&cursor, LockSort::Waiters), Some(key));
+            assert_eq!(read_lock_cursor(&cursor, LockSort::Name), None, "a cursor of another order was accepted");
+        }
+        for wrong in ["", "6e", "6e30", "6e303a", "zz", "6e303a2f", "+1+1", "é"] {
+            assert_eq!(read_lock_cursor(wrong, LockSort::Name), None, "{wrong} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_cursor_leads_back_to_its_position_in_a_queue() {
+        let waiter = |effective_priority| QueueKey::Waiter { effective_priority, number: GrantNumber(u64::MAX) };
+        for key in [QueueKey::Holder(GrantNumber(41)), waiter(0), waiter(i32::MIN), waiter(i32::MAX)] {
+            let cursor = queue_cursor(key);
+            assert!(cursor.len() <= QueueCursor::BYTES_MAX, "{cursor}");
+            assert_eq!(read_queue_cursor(&cursor), Some(key), "{cursor}");
+        }
+        for wrong in [
+            "",
+            "held",
+            "held-",
+            "held--1",
+            "held-a",
+            "queued-1",
+            "queued-1-",
+            "queued--57",
+            "queued-0-1-2",
+            "queued-+1-2",
+            "x-1",
+        ] {
+            assert_eq!(read_queue_cursor(wrong), None, "{wrong} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_cursor_leads_back_to_its_position_among_what_a_session_owns() {
+        let grant = Some(OwnedKey { number: GrantNumber(u64::MAX), lock: usize::MAX });
+        let path = |bytes: usize| Some(Path::parse(&format!("/{}", "a".repeat(bytes - 1))).unwrap());
+        for after in [
+            OwnedAfter::default(),
+            OwnedAfter { grant, node: None },
+            OwnedAfter { grant: None, node: Some(Path::parse("/a:b/café").unwrap()) },
+            OwnedAfter { grant, node: path(PATH_BYTES_MAX) },
+        ] {
+            let cursor = owned_cursor(&after);
+            assert!(cursor.len() <= OwnedCursor::BYTES_MAX, "{cursor}");
+            assert_eq!(read_owned_cursor(&cursor), Some(after), "{cursor}");
+        }
+        for wrong in ["", "x", "zz", "41", &to_hex("1:/a"), &to_hex("1-:/a"), &to_hex("1-2:a"), &to_hex("1-2"), &to_hex("-2:/a")]
+        {
+            assert_eq!(read_owned_cursor(wrong), None, "{wrong} was accepted");
+        }
+    }
+
+    #[test]
+    fn the_longest_name_has_a_cursor() {
+        let key = LockKey { rank: u64::MAX, name: LockName::parse(&"x".repeat(512)).unwrap() };
+        assert_eq!(lock_cursor(LockSort::Waiters, &key).len(), LockCursor::BYTES_MAX);
+    }
+
+    #[test]
+    fn the_link_keeps_the_other_parameters() {
+        let link = |uri: &'static str, cursor| {
+            let mut response = answer::empty(StatusCode::OK, fairhold_types::Revision(1));
+            link_next(&mut response, &Uri::from_static(uri), cursor).unwrap();
+            response.headers().get(header::LINK).map(|value| value.to_str().unwrap().to_owned())
+        };
+        assert_eq!(link("/v1/locks", Some("6e")).unwrap(), "</v1/locks?cursor=6e>; rel=\"next\"");
+        let next = link("/v1/locks?prefix=a%2F&cursor=00&limit=2", Some("6e")).unwrap();
+        assert_eq!(next, "</v1/locks?prefix=a%2F&limit=2&cursor=6e>; rel=\"next\"");
+        assert_eq!(link("/v1/locks?cursor=00", None), None);
+    }
+}

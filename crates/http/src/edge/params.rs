@@ -1,0 +1,113 @@
+//! A request's parameters, read into its type: from the query and, for a POST, from a JSON body. Unknown ones are refused and
+//! named.
+//!
+//! The types are those of `fairhold_types::call`. They read themselves: a value of the query is a text, which becomes a number, a
+//! flag or an object if its type wants one.
+
+mod body;
+mod refusal;
+mod text;
+mod value;
+
+pub(crate) use body::BodyFields;
+pub(crate) use refusal::expected;
+pub(crate) use text::digits;
+
+use crate::edge::problem::Problem;
+use refusal::Refusal;
+use serde::{
+    Deserializer,
+    de::{DeserializeOwned, DeserializeSeed, MapAccess, Visitor, value::StrDeserializer},
+    forward_to_deserialize_any,
+};
+use std::{borrow::Cow, str::Split, vec};
+use text::{decode_form, percent_decoded};
+use value::ParamValue;
+
+/// What a request says.
+#[derive(Debug)]
+pub(crate) struct Given<T> {
+    /// Its parameters.
+    pub(crate) params: T,
+    /// Whether `wait` is one of them.
+    pub(crate) has_wait: bool,
+}
+
+/// Reads a query and a body. An empty body has no parameters.
+pub(crate) fn read<T: DeserializeOwned>(query: Option<&str>, body: &[u8]) -> Result<Given<T>, Problem> {
+    let fields = if body.is_empty() {
+        BodyFields::default()
+    } else {
+        let not_one = |error| Problem::bad_request(format!("the body must be one JSON object: {error}"));
+        serde_json::from_slice(body).map_err(not_one)?
+    };
+    let mut pairs = Pairs::new(query.unwrap_or_default(), fields);
+    let params = T::deserialize(&mut pairs)?;
+    Ok(Given { params, has_wait: pairs.has_wait })
+}
+
+/// Reads the fields of an object.
+pub(crate) fn read_fields<T: DeserializeOwned>(fields: BodyFields<'_>) -> Result<T, Problem> {
+    Ok(T::deserialize(&mut Pairs::new("", fields))?)
+}
+
+/// Decodes `%` and two digits to a byte, and refuses what is broken: half an escape, and bytes that are not UTF-8.
+pub(crate) fn decode(text: &str) -> Result<Cow<'_, str>, Problem> {
+    percent_decoded(text).map_err(Problem::bad_request)
+}
+
+/// Names and values, one after the other: those of the query, then those of the body.
+struct Pairs<'a> {
+    query: Split<'a, char>,
+    body: vec::IntoIter<(Cow<'a, str>, ParamValue<'a>)>,
+    /// The pair whose name was read.
+    current: Option<(Cow<'a, str>, ParamValue<'a>)>,
+    has_wait: bool,
+}
+
+impl<'a> Pairs<'a> {
+    fn new(query: &'a str, BodyFields(fields): BodyFields<'a>) -> Pairs<'a> {
+        Pairs { query: query.split('&'), body: fields.into_iter(), current: None, has_wait: false }
+    }
+
+    fn next(&mut self) -> Result<Option<(Cow<'a, str>, ParamValue<'a>)>, &'static str> {
+        let Some(pair) = self.query.find(|pair| !pair.is_empty()) else { return Ok(self.body.next()) };
+        Ok(Some(match pair.split_once('=') {
+            Some((name, value)) => (decode_form(name)?, ParamValue::Query(decode_form(value)?)),
+            None => (decode_form(pair)?, ParamValue::Bare),
+        }))
+    }
+}
+
+impl<'de> Deserializer<'de> for &mut Pairs<'de> {
+    type Error = Refusal;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+        visitor.visit_map(self)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+impl<'de> MapAccess<'de> for Pairs<'de> {
+    type Error = Refusal;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Refusal> {
+        self.current = self.next().map_err(Refusal::complete)?;
+        let Some((name, _)) = &self.current else { return Ok(None) };
+        self.has_wait |= name == "wait";
+        seed.deserialize(StrDeserializer::new(name)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Refusal> {
+        // Asked for only after a name.
+        let (name, value) = self.current.take().unwrap_or((Cow::Borrowed(""), ParamValue::Null));
+        seed.deserialize(value).map_err(|refusal| refusal.of(&name))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Why parameters are refused. A refusal names the parameter and what is expected. It does not repeat the value: that may be a
+//! secret.
+
+use crate::edge::problem::Problem;
+use serde::de::{self, Expected, Unexpected};
+use std::{borrow::Cow, fmt};
+use strsim::levenshtein;
+
+/// Two names are close when this many changes of a character make one out of the other.
+const SUGGESTION_DISTANCE_MAX: usize = 2;
+/// Longer names are not compared with the known ones, nor repeated in full.
+const NAME_BYTES_MAX: usize = 64;
+
+/// What a call cannot do without, by the parameter's name.
+const REQUIRED: &[(&str, &str)] = &[
+    ("grant", "expected the id of the leader's grant"),
+    ("id", "expected the grant's id, a ULID or a UUIDv7"),
+    ("ids", "expected a list of texts, in a JSON body"),
+    ("lock", "expected the lock's name"),
+    ("locks", "expected a list of objects, in a JSON body"),
+    ("session", "expected the id of the session to own it"),
+    ("to", "expected the node that is to lead, as in {\"to\":2}"),
+    ("token", "expected the fencing token to check"),
+    ("value", "expected the text to proclaim"),
+];
+
+/// Why parameters are refused.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    detail: Cow<'static, str>,
+    /// It says which parameter it is about, or is about none.
+    is_complete: bool,
+}
+
+impl Refusal {
+    pub(super) fn complete(detail: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal { detail: detail.into(), is_complete: true }
+    }
+
+    fn of_value(detail: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal { detail: detail.into(), is_complete: false }
+    }
+
+    /// The same, with the name of the parameter whose value it is about.
+    pub(super) fn of(self, name: &str) -> Refusal {
+        if self.is_complete { self } else { Refusal::complete(format!("the parameter \"{name}\": {}", self.detail)) }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Problem {
+        Problem::bad_request(refusal.detail)
+    }
+}
+
+impl de::Error for Refusal {
+    fn custom<T: fmt::Display>(message: T) -> Refusal {
+        Refusal::of_value(message.to_string())
+    }
+
+    fn invalid_type(_: Unexpected<'_>, expected: &dyn Expected) -> Refusal {
+        let expected = expected.to_string();
+        Refusal::of_value(match &*expected {
+            "a string" => Cow::Borrowed("expected a text"),
+            "a boolean" => Cow::Borrowed("expected true or false"),
+            expected => Cow::Owned(format!("expected {expected}")),
+        })
+    }
+
+    fn invalid_value(given: Unexpected<'_>, expected: &dyn Expected) -> Refusal {
+        Refusal::invalid_type(given, expected)
+    }
+
+    fn unknown_variant(_: &str, known: &'static [&'static str]) -> Refusal {
+        Refusal::of_value(match known {
+            [first @ .., last] if !first.is_empty() => format!("expected {} or {last}", first.join(", ")),
+            _ => format!("expected {}", known.concat()),
+        })
+    }
+
+    fn unknown_field(name: &str, known: &'static [&'static str]) -> Refusal {
+        Refusal::complete(unknown(name, known))
+    }
+
+    fn missing_field(name: &'static str) -> Refusal {
+        let expected = REQUIRED.iter().find(|(known, _)| *known == name).map_or("it is required", |(_, expected)| expected);
+        Refusal::of_value(expected).of(name)
+    }
+
+    fn duplicate_field(name: &'static str) -> Refusal {
+        Refusal::complete(format!("the parameter \"{name}\" is given twice"))
+    }
+}
+
+/// Says what a parameter should be.
+pub(crate) fn expected(name: &str, what: &str) -> Problem {
+    Problem::bad_request(format!("the parameter \"{name}\": expected {what}"))
+}
+
+fn unknown(name: &str, known: &[&str]) -> String {
+    if name.len() > NAME_BYTES_MAX {
+        let mut end = NAME_BYTES_MAX;
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        return format!("there is no parameter \"{}…\" here", &name[..end]);
+    }
+    let close = known.iter().map(|other| (levenshtein(name, other), other)).min();
+    match close {
+        Some((distance, other)) if distance <= SUGGESTION_DISTANCE_MAX && distance < other.len() => {
+            format!("there is no parameter \"{name}\" here; did you mean \"{other}\"?")
+        }
+        Some(_) => format!("there is no parameter \"{name}\" here; the parameters are: {}", known.join(", ")),
+        None => format!("there is no parameter \"{name}\" here; this call has no parameters"),
+    }
+}

@@ -1,0 +1,188 @@
+//! An error on its way to the caller: a problem of RFC 9457.
+
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use fairhold_types::{
+    Code, GrantId, Path,
+    problem::{Effect, Facts},
+};
+use http::{HeaderValue, StatusCode, header};
+use std::borrow::Cow;
+
+/// After how many seconds a caller that was turned away should ask again.
+pub(crate) const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
+/// Answers may hold secrets, and are old the moment they are sent.
+pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
+const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// An error on its way to the caller.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    code: Code,
+    retryable: bool,
+    detail: Cow<'static, str>,
+    /// What the caller can do about it.
+    advice: Option<Cow<'static, str>>,
+    facts: Box<Facts>,
+}
+
+/// Status, title, and whether the same request may succeed if it is simply repeated, for each code.
+pub(crate) fn standing(code: Code) -> (StatusCode, &'static str, bool) {
+    match code {
+        Code::BadRequest => (StatusCode::BAD_REQUEST, "The request is not valid", false),
+        Code::Unauthenticated => (StatusCode::UNAUTHORIZED, "Authentication required", false),
+        Code::Denied => (StatusCode::FORBIDDEN, "Not allowed", false),
+        Code::WrongCluster => (StatusCode::MISDIRECTED_REQUEST, "This is another cluster", false),
+        Code::NotFound => (StatusCode::NOT_FOUND, "No such resource", false),
+        Code::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "Method not allowed", false),
+        Code::NoNode => (StatusCode::NOT_FOUND, "No such node", false),
+        Code::GrantNotFound => (StatusCode::NOT_FOUND, "No such grant", false),
+        Code::SessionNotFound => (StatusCode::NOT_FOUND, "No such session", false),
+        Code::LockHeld => (StatusCode::CONFLICT, "The lock is held", true),
+        Code::WaitTimeout => (StatusCode::CONFLICT, "The lock did not become free in time", true),
+        Code::SessionOwned => (StatusCode::CONFLICT, "The grant belongs to a session", false),
+        Code::WouldDeadlock => (StatusCode::CONFLICT, "Waiting would cause a deadlock", true),
+        Code::LimitMismatch => (StatusCode::CONFLICT, "The lock has another limit", false),
+        Code::NotLeader => (StatusCode::CONFLICT, "The grant does not lead the election", false),
+        Code::NotHeld => (StatusCode::CONFLICT, "The grant is not held yet", true),
+        Code::NotCaughtUp => (StatusCode::CONFLICT, "The node has not caught up", true),
+        Code::AlreadyLeader => (StatusCode::CONFLICT, "The node is already the leader", false),
+        Code::NoLeader => (StatusCode::NOT_FOUND, "The election has no leader", true),
+        Code::KindMismatch => (StatusCode::CONFLICT, "The name is in use for something else", false),
+        Code::NotEmpty => (StatusCode::CONFLICT, "The node has children", false),
+        Code::NodeExists => (StatusCode::CONFLICT, "The node already exists", false),
+        Code::EphemeralParent => (StatusCode::CONFLICT, "An ephemeral node cannot have children", false),
+        Code::StaleToken => (StatusCode::CONFLICT, "The fencing token is stale", false),
+        Code::GrantGone => (StatusCode::GONE, "The grant has ended", false),
+        Code::SessionExpired => (StatusCode::GONE, "The session has ended", false),
+        Code::Forgotten => (StatusCode::GONE, "The id is too old", false),
+        Code::Compacted => (StatusCode::GONE, "The events are no longer kept", false),
+        Code::VersionMismatch => (StatusCode::PRECONDITION_FAILED, "The node has another version", false),
+        Code::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "Too large", false),
+        Code::IdempotencyMismatch => (StatusCode::UNPROCESSABLE_ENTITY, "The key was used with another request", false),
+        Code::QueueFull => (StatusCode::TOO_MANY_REQUESTS, "The queue is full", true),
+        Code::StateFull => (StatusCode::TOO_MANY_REQUESTS, "The state is full", false),
+        Code::RateLimited => (StatusCode::TOO_MANY_REQUESTS, "The cluster is at a limit", true),
+        Code::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "The server is overloaded", true),
+        Code::DiskLow => (StatusCode::SERVICE_UNAVAILABLE, "The disk is nearly full", true),
+        Code::NoQuorum => (StatusCode::SERVICE_UNAVAILABLE, "No majority can be reached", true),
+        Code::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, "The server is shutting down", true),
+        Code::DeadlineExceeded => (StatusCode::GATEWAY_TIMEOUT, "No answer in time", true),
+        Code::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "Internal server error", false),
+    }
+}
+
+pub(crate) fn status_of(code: Code) -> StatusCode {
+    standing(code).0
+}
+
+impl Problem {
+    /// A problem of that code, with its usual status.
+    pub(crate) fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Problem {
+        let (status, _, retryable) = standing(code);
+        Problem { status, code, retryable, detail: detail.into(), advice: None, facts: Box::default() }
+    }
+
+    /// The request itself is wrong.
+    pub(crate) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Problem {
+        Problem::new(Code::BadRequest, detail)
+    }
+
+    pub(crate) fn facts(mut self, facts: Facts) -> Problem {
+        *self.facts = facts;
+        self
+    }
+
+    /// The same, with other facts, made from the ones that it has.
+    pub(crate) fn map_facts(mut self, change: impl FnOnce(Facts) -> Facts) -> Problem {
+        *self.facts = change(*self.facts);
+        self
+    }
+
+    pub(crate) fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The same, with the place in the request where it was found.
+    pub(crate) fn at(mut self, place: &str) -> Problem {
+        self.detail = format!("{place}: {}", self.detail).into();
+        self
+    }
+
+    /// The same to a caller whose condition was that the node does not exist.
+    pub(crate) fn of_new_node(self) -> Problem {
+        if self.code == Code::VersionMismatch {
+            let detail = "the node already exists, but the request is only for a new node (If-None-Match: *)";
+            return Problem { detail: detail.into(), advice: None, ..self };
+        }
+        self
+    }
+
+    pub(crate) fn status(mut self, status: StatusCode) -> Problem {
+        self.status = status;
+        self
+    }
+
+    pub(crate) fn retryable(mut self, retryable: bool) -> Problem {
+        self.retryable = retryable;
+        self
+    }
+
+    /// The same, with this advice.
+    pub(crate) fn advice(self, advice: impl Into<Cow<'static, str>>) -> Problem {
+        Problem { advice: Some(advice.into()), ..self }
+    }
+}
+
+impl From<Problem> for fairhold_types::problem::Problem {
+    fn from(problem: Problem) -> Self {
+        let (_, title, _) = standing(problem.code);
+        fairhold_types::problem::Problem {
+            kind: "about:blank",
+            title,
+            status: problem.status.as_u16(),
+            detail: problem.detail,
+            advice: problem.advice,
+            code: problem.code,
+            retryable: problem.retryable,
+            facts: *problem.facts,
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, retryable) = (self.status, self.retryable);
+        let mut bytes = serde_json::to_vec(&fairhold_types::problem::Problem::from(self)).unwrap_or_else(|error| {
+            tracing::error!(%error, "a problem could not be encoded as JSON");
+            Vec::new()
+        });
+        bytes.push(b'\n');
+        let mut response = Response::new(Bytes::from(bytes).into());
+        *response.status_mut() = status;
+        response.headers_mut().insert(header::CONTENT_TYPE, PROBLEM_JSON);
+        response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, BEARER);
+        }
+        // Some refusals with these statuses, such as `state_full`, do not go away by themselves.
+        if retryable && matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
+        }
+        response
+    }
+}
+
+pub(crate) fn outcome(effect: Effect, id: Option<GrantId>) -> Facts {
+    Facts { outcome: Some(effect), id, ..Facts::default() }
+}
+
+pub(crate) fn about(path: Path) -> Facts {
+    Facts { path: Some(path), ..Facts::default() }
+}
+
+pub(crate) fn limited(limit: u64) -> Facts {
+    Facts { limit: Some(limit), ..Facts::default() }
+}

@@ -1,0 +1,96 @@
+//! The problem of each refusal of the state machine.
+
+use crate::{
+    edge::advice::bounded,
+    edge::answer,
+    edge::problem::{Problem, about, limited, outcome},
+    edge::request_kind::RequestKind,
+};
+use fairhold_state::command::{Blocked, Part, Rejection};
+use fairhold_types::{
+    Code, Path,
+    limits::CYCLE_NAMED_MAX,
+    problem::{self, Effect, Facts, FailedStep, TransactionPart},
+};
+use http::StatusCode;
+
+/// What it is answered with, in the words of `detail` unless the caller needs others.
+pub(crate) fn of_rejection(rejection: Rejection, detail: String, asked: RequestKind) -> Problem {
+    let (code, facts) = match rejection {
+        Rejection::NoSession => (Code::SessionNotFound, Facts::default()),
+        Rejection::SessionEnded => (Code::SessionExpired, Facts::default()),
+        Rejection::NoGrant => (Code::GrantNotFound, Facts::default()),
+        Rejection::LockHeld { holder, ahead } => {
+            let position = Some(ahead.saturating_add(1));
+            (Code::LockHeld, Facts { holder: Some(answer::contender(holder, asked.now())), position, ..Facts::default() })
+        }
+        Rejection::GrantEnded { reason, note } => (Code::GrantGone, Facts { reason: Some(reason), note, ..Facts::default() }),
+        Rejection::Forgotten => (Code::Forgotten, Facts::default()),
+        Rejection::IdempotencyMismatch { field } => {
+            let detail = match asked {
+                RequestKind::AcquireInBatch { .. } => bounded(format!("the same id was used with another {field}")),
+                RequestKind::Acquire { .. } | RequestKind::Change | RequestKind::Write { .. } | RequestKind::Read => detail,
+            };
+            let facts = Facts { field: Some(field), ..Facts::default() };
+            return Problem::new(Code::IdempotencyMismatch, detail).facts(facts);
+        }
+        Rejection::LimitMismatch { limit } | Rejection::SharedWithLimit { limit } => (Code::LimitMismatch, limited(limit.into())),
+        Rejection::PermitsOverLimit { permits: _, limit } => (Code::BadRequest, limited(limit.into())),
+        Rejection::QueueFull { max } | Rejection::HoldsFull { max } => (Code::QueueFull, limited(max)),
+        Rejection::StateFull { used: _, max } => (Code::StateFull, limited(max)),
+        Rejection::SessionsFull { max } | Rejection::MemoryFull { max } => (Code::RateLimited, limited(max)),
+        Rejection::SessionOwned { session } => (Code::SessionOwned, Facts { session: Some(session), ..Facts::default() }),
+        Rejection::StaleToken { current } => {
+            let problem =
+                Problem::new(Code::StaleToken, detail).facts(Facts { current_token: Some(current), ..Facts::default() });
+            // The check answers what the caller asked for; a write failed because its condition does not hold.
+            return if asked.is_write() { problem.status(StatusCode::PRECONDITION_FAILED) } else { problem };
+        }
+        Rejection::VersionMismatch { current } => {
+            (Code::VersionMismatch, Facts { current_version: Some(current), ..Facts::default() })
+        }
+        Rejection::NoNode { path } => (Code::NoNode, about(path)),
+        Rejection::ReadOnly { path } => {
+            let why = match path == Path::root() {
+                true => "the root always exists",
+                false => "only the calls for locks change the nodes under /locks",
+            };
+            return Problem::new(Code::Denied, format!("{detail}: {why}")).facts(about(path));
+        }
+        // What a grant of several locks cannot do, lies in the grant and not in the request.
+        Rejection::Unsupported { what: _ } if matches!(asked, RequestKind::Change) => (Code::KindMismatch, Facts::default()),
+        Rejection::Unsupported { what: _ } => (Code::BadRequest, Facts::default()),
+        Rejection::Step { part, index, reason } => {
+            let problem = of_rejection(*reason, detail, asked);
+            return problem.map_facts(|facts| Facts { failed: Some(failed_step(part, index)), ..facts });
+        }
+        Rejection::NodeExists { path } | Rejection::OtherKind { path, kind: _ } => (Code::NodeExists, about(path)),
+        Rejection::NotEmpty { path, children: _ } => (Code::NotEmpty, about(path)),
+        Rejection::EphemeralParent { path } => (Code::EphemeralParent, about(path)),
+        Rejection::TooManyNodes { max } | Rejection::TooManyCreated { max } => (Code::TooLarge, limited(max)),
+        Rejection::WouldDeadlock { cycle } => {
+            let cycle = cycle.into_iter().take(CYCLE_NAMED_MAX);
+            let cycle = cycle.map(|Blocked { session, owner, lock }| problem::Blocked { session, owner, lock });
+            (Code::WouldDeadlock, Facts { cycle: Some(cycle.collect()), ..Facts::default() })
+        }
+        Rejection::NotHeld => (Code::NotHeld, Facts::default()),
+        Rejection::NotLeader => (Code::NotLeader, Facts::default()),
+        Rejection::OtherUse { election } => {
+            let (collection, other) = if election { ("elections", "lock") } else { ("locks", "election") };
+            let advice = format!("use /v1/{collection}/…, or choose another name for the {other}");
+            return Problem::new(Code::KindMismatch, detail).advice(advice);
+        }
+        Rejection::Defect { fingerprint: _ } => (Code::Internal, outcome(Effect::None, None)),
+        Rejection::NoRoomForName { parent } => (Code::BadRequest, about(parent)),
+    };
+    Problem::new(code, detail).facts(facts)
+}
+
+fn failed_step(part: Part, index: u32) -> FailedStep {
+    let part = match part {
+        Part::Conditions => TransactionPart::If,
+        Part::Then => TransactionPart::Then,
+        Part::Otherwise => TransactionPart::Else,
+    };
+    FailedStep { part, index }
+}

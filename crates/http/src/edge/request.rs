@@ -1,0 +1,345 @@
+//! A request as the calls read it: its sender, its parameters, its body, the id in its path.
+
+use crate::{
+    edge::admin::Admin,
+    edge::error::problem_of,
+    edge::headers,
+    edge::memory_quota::Room,
+    edge::metrics::Waits,
+    edge::params::{self, Given},
+    edge::problem::Problem,
+    edge::quota::Share,
+    edge::request_kind::RequestKind,
+};
+use axum::extract::Request;
+use bytes::{Bytes, BytesMut};
+use fairhold_node::{
+    Node,
+    api::{Freshness, ReadOptions},
+    watch::LongPollResult,
+    watch_filter::WatchFilter,
+};
+use fairhold_types::{
+    Code, GrantId, Revision,
+    call::{Consistency, Number, Wait},
+    limits::{BODY_BYTES_FREE, BODY_BYTES_MAX, PARAMS_BYTES_MAX},
+    problem::{Effect, Facts},
+};
+use http::{HeaderMap, Uri, header, request::Parts};
+use http_body_util::BodyExt;
+use hyper::body::Body as _;
+use openraft_rt::AsyncRuntime;
+use serde::de::DeserializeOwned;
+use std::{borrow::Cow, net::IpAddr, sync::Arc, time::Duration};
+
+/// How long a body may take to arrive.
+const BODY_ARRIVES_MAX: Duration = Duration::from_secs(30);
+/// A body that is too large is read up to this size, so that its sender receives the refusal; a larger one is cut off.
+const BODY_DRAINED_MAX: usize = 64 * 1024 * 1024;
+/// The index of the name or id in a path that is split at its slashes: `/v1/locks/{x}`.
+const ID_SEGMENT: usize = 3;
+
+/// The address of the client; the listener attaches it to every request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerAddress(pub IpAddr);
+
+/// A request whose body has arrived.
+pub(crate) struct Received {
+    parts: Parts,
+    /// How long the server may work on it.
+    pub(crate) timeout: Duration,
+}
+
+/// The body of a request, with its share of memory. Drop it after reading: a request may wait for minutes.
+#[derive(Debug, Default)]
+pub(crate) struct ReceivedBody {
+    /// Empty if the request has no body.
+    pub(crate) bytes: Bytes,
+    _room: Option<Share>,
+}
+
+/// A read that waits for something newer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LongPoll {
+    /// How long it waits; zero to check without waiting.
+    wait: Duration,
+    /// The revision that the caller has; `None` for the current one.
+    after: Option<Revision>,
+}
+
+impl LongPoll {
+    /// The long poll that `wait` and `after` ask for, if either is given.
+    pub(crate) fn of(wait: Option<Wait>, after: Option<Number>) -> Option<LongPoll> {
+        if wait.is_none() && after.is_none() {
+            return None;
+        }
+        let wait = wait.map(Wait::get).unwrap_or_default();
+        Some(LongPoll { wait, after: after.map(|revision| Revision(revision.get())) })
+    }
+
+    /// Waits for something newer. Returns the revision up to which nothing is newer, if the wait ran out. A read after it may be
+    /// local and is still as fresh as the caller wants.
+    pub(crate) async fn nothing_newer<RT: AsyncRuntime>(
+        poll: Option<LongPoll>,
+        node: &Node<RT>,
+        scope: impl FnOnce() -> WatchFilter,
+        read: &mut ReadOptions,
+    ) -> Result<Option<Revision>, Problem> {
+        let Some(LongPoll { wait, after }) = poll else { return Ok(None) };
+        let news = node.wait_for_change(scope(), after, wait, *read).await;
+        read.freshness = Freshness::Local;
+        match news.map_err(|error| problem_of(error, RequestKind::Read))? {
+            LongPollResult::Newer => Ok(None),
+            LongPollResult::Nothing(revision) => Ok(Some(revision)),
+        }
+    }
+}
+
+impl Received {
+    /// Accepts a request and ignores its body.
+    pub(crate) fn without_body(request: Request) -> Result<Received, Problem> {
+        let (parts, _) = request.into_parts();
+        let timeout = headers::timeout(&parts.headers)?;
+        Ok(Received { parts, timeout })
+    }
+
+    /// Accepts a request with its parameters in a JSON body.
+    pub(crate) async fn with_params<RT: AsyncRuntime>(request: Request) -> Result<(Received, ReceivedBody), Problem> {
+        Received::with_json::<RT>(request, PARAMS_BYTES_MAX).await
+    }
+
+    /// Accepts a request with a long list in a JSON body.
+    pub(crate) async fn with_list<RT: AsyncRuntime>(request: Request) -> Result<(Received, ReceivedBody), Problem> {
+        Received::with_json::<RT>(request, BODY_BYTES_MAX).await
+    }
+
+    async fn with_json<RT: AsyncRuntime>(request: Request, bytes_max: usize) -> Result<(Received, ReceivedBody), Problem> {
+        let (received, body) = Received::with_body::<RT>(request, bytes_max).await?;
+        if !body.bytes.is_empty() {
+            check_is_json(&received.parts.headers)?;
+        }
+        Ok((received, body))
+    }
+
+    /// Accepts a request with any body.
+    pub(crate) async fn with_body<RT: AsyncRuntime>(
+        request: Request,
+        bytes_max: usize,
+    ) -> Result<(Received, ReceivedBody), Problem> {
+        let (parts, body) = request.into_parts();
+        let timeout = headers::timeout(&parts.headers)?;
+        let mut room = parts.extensions.get::<Arc<Room>>().and_then(|room| room.body());
+        let bytes = if body.is_end_stream() {
+            Bytes::new()
+        } else {
+            RT::timeout(BODY_ARRIVES_MAX, read(body, bytes_max, room.as_mut())).await.map_err(|_| {
+                Problem::bad_request(format!("the body did not arrive within {} seconds", BODY_ARRIVES_MAX.as_secs()))
+            })??
+        };
+        Ok((Received { parts, timeout }, ReceivedBody { bytes, _room: room }))
+    }
+
+    /// The path of the URL, as it was sent.
+    pub(crate) fn path(&self) -> &str {
+        self.parts.uri.path()
+    }
+
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
+    /// The parameters of this call. The body and its share of memory are dropped here.
+    pub(crate) fn params<T: DeserializeOwned>(&self, body: ReceivedBody) -> Result<T, Problem> {
+        self.read(&body.bytes)
+    }
+
+    /// The parameters of a call that are in the query alone.
+    pub(crate) fn query<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        self.read(&[])
+    }
+
+    fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Problem> {
+        let Given { params, has_wait } = params::read(self.parts.uri.query(), body)?;
+        // The time that a caller waits says nothing about the server.
+        if has_wait && let Some(waits) = self.parts.extensions.get::<Waits>() {
+            waits.set();
+        }
+        Ok(params)
+    }
+
+    /// The name or id in the path: `{x}` of `/v1/locks/{x}/queue`, decoded.
+    pub(crate) fn segment(&self) -> Result<Cow<'_, str>, Problem> {
+        params::decode(self.parts.uri.path().split('/').nth(ID_SEGMENT).unwrap_or_default())
+    }
+
+    /// What follows `prefix` in the path, decoded.
+    pub(crate) fn path_after(&self, prefix: &str) -> Result<Cow<'_, str>, Problem> {
+        params::decode(self.parts.uri.path().strip_prefix(prefix).unwrap_or_default())
+    }
+
+    /// The grant whose id is in the path.
+    pub(crate) fn grant(&self) -> Result<GrantId, Problem> {
+        self.segment()?.parse().map_err(|error| Problem::bad_request(format!("the grant's id: {error}")))
+    }
+
+    /// How fresh a read must be, and its timeout.
+    pub(crate) fn read_options(&self, consistency: Option<Consistency>) -> Result<ReadOptions, Problem> {
+        let freshness = match (consistency.unwrap_or_default(), headers::min_revision(self.headers())?) {
+            (Consistency::Linearizable, None) => Freshness::Linearizable,
+            (Consistency::Linearizable, Some(revision)) => Freshness::LinearizableAtLeast(revision),
+            (Consistency::Local, None) => Freshness::Local,
+            (Consistency::Local, Some(revision)) => Freshness::AtLeast(revision),
+        };
+        Ok(ReadOptions { freshness, timeout: self.timeout })
+    }
+
+    /// The idempotency key of this request.
+    pub(crate) fn key(&self) -> Result<Option<GrantId>, Problem> {
+        headers::idempotency_key(self.headers())
+    }
+
+    /// The idempotency key of this request and `true`, or a new key and `false`.
+    pub(crate) fn key_or_new<RT: AsyncRuntime>(&self, node: &Node<RT>) -> Result<(GrantId, bool), Problem> {
+        Ok(self.key()?.map_or_else(|| (node.new_grant_id(), false), |key| (key, true)))
+    }
+
+    /// Refuses a caller that is not an administrator.
+    pub(crate) fn require_admin(&self) -> Result<(), Problem> {
+        match self.parts.extensions.get::<Admin>() {
+            Some(admin) => admin.check(self.headers()),
+            None => Err(Problem::new(Code::Internal, "the administrators were never set")),
+        }
+    }
+
+    /// The memory that the connection may use; unbounded in the simulator.
+    pub(crate) fn room(&self) -> Option<&Arc<Room>> {
+        self.parts.extensions.get()
+    }
+
+    pub(crate) fn uri(&self) -> &Uri {
+        &self.parts.uri
+    }
+
+    /// The client, as text: `curl@127.0.0.1`.
+    pub(crate) fn caller(&self) -> String {
+        let program = headers::program(self.headers());
+        match self.parts.extensions.get::<PeerAddress>() {
+            Some(PeerAddress(address)) => format!("{program}@{}", address.to_canonical()),
+            None => program.to_owned(),
+        }
+    }
+}
+
+/// Reads a body to its end, even if it is too large to keep: otherwise its sender would not receive the answer.
+async fn read(mut body: axum::body::Body, bytes_max: usize, mut room: Option<&mut Share>) -> Result<Bytes, Problem> {
+    let mut first = Bytes::new();
+    let mut more = BytesMut::new();
+    let mut length = 0_usize;
+    let mut has_room = true;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Problem::bad_request(format!("the body did not arrive in full: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        length += data.len();
+        if length > BODY_DRAINED_MAX {
+            break;
+        }
+        if let Some(room) = &mut room
+            && length > BODY_BYTES_FREE
+        {
+            has_room &= room.grow_to(length.min(bytes_max));
+        }
+        if length > bytes_max || !has_room {
+            (first, more) = (Bytes::new(), BytesMut::new());
+            continue;
+        }
+        // Nearly every body is one frame: use it without a copy.
+        if first.is_empty() && more.is_empty() {
+            first = data;
+        } else {
+            if more.is_empty() {
+                more.extend_from_slice(&first);
+            }
+            more.extend_from_slice(&data);
+        }
+    }
+    if length > bytes_max {
+        return Err(Problem::new(Code::TooLarge, format!("the body is too large: the limit is {bytes_max} bytes")));
+    }
+    if !has_room {
+        return Err(Problem::new(Code::Overloaded, "too many large bodies are arriving: try again after a pause")
+            .facts(Facts { outcome: Some(Effect::None), ..Facts::default() }));
+    }
+    Ok(if more.is_empty() { first } else { more.freeze() })
+}
+
+fn check_is_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(kind) = headers::text(headers, header::CONTENT_TYPE.as_str())? else { return Ok(()) };
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(Problem::bad_request(format!(
+        "the header Content-Type is {essence}, but the body must be JSON: send \"Content-Type: application/json\", or put the \
+         parameters into the query"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edge::quota::Shares;
+    use axum::body::Body as RequestBody;
+    use openraft_rt_tokio::TokioRuntime;
+
+    /// A request whose body has this many bytes.
+    fn request(bytes: usize, room: &Arc<Room>) -> Request {
+        let params = r#"{"ttl":"30s","wait":"600s"}"#;
+        let body = format!("{}{params}", " ".repeat(bytes - params.len()));
+        let mut request = Request::post("/v1/locks/a").body(RequestBody::from(body)).unwrap();
+        request.extensions_mut().insert(Arc::clone(room));
+        request
+    }
+
+    fn room() -> (Arc<Shares>, Arc<Room>) {
+        let bodies = Shares::new(PARAMS_BYTES_MAX, PARAMS_BYTES_MAX);
+        let room = Room::new(&bodies, &Shares::new(0, 0), IpAddr::from([10, 0, 0, 1]));
+        (bodies, room)
+    }
+
+    #[tokio::test]
+    async fn a_waiting_request_keeps_neither_its_body_nor_its_share() {
+        let (bodies, room) = room();
+        let (received, body) = Received::with_params::<TokioRuntime>(request(PARAMS_BYTES_MAX, &room)).await.unwrap();
+        assert!(bodies.is_full());
+        let acquire: fairhold_types::call::Acquire = received.params(body).unwrap();
+        assert!(bodies.fits(IpAddr::from([10, 0, 0, 2]), PARAMS_BYTES_MAX), "the room is free while the request waits");
+        assert_eq!(acquire.wait.map(Wait::get), Some(fairhold_types::limits::WAIT_MAX));
+    }
+
+    #[tokio::test]
+    async fn a_body_over_the_limit_is_refused_with_the_limit() {
+        let too_large = Received::with_params::<TokioRuntime>(request(PARAMS_BYTES_MAX + 1, &room().1)).await.map(drop);
+        let problem = fairhold_types::problem::Problem::from(too_large.unwrap_err());
+        assert_eq!((problem.status, &*problem.detail), (413, "the body is too large: the limit is 65536 bytes"));
+    }
+
+    #[tokio::test]
+    async fn all_but_the_smallest_bodies_count() {
+        let (bodies, room) = room();
+        for (bytes, counts) in [(BODY_BYTES_FREE, false), (BODY_BYTES_FREE + 1, true)] {
+            let (_, body) = Received::with_params::<TokioRuntime>(request(bytes, &room)).await.unwrap();
+            let fits = bodies.fits(IpAddr::from([10, 0, 0, 2]), PARAMS_BYTES_MAX);
+            assert_eq!((body.bytes.len(), !fits), (bytes, counts));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_of_parameters_has_its_own_limit() {
+        let (_, room) = room();
+        for (bytes, status) in [(BODY_BYTES_FREE, None), (PARAMS_BYTES_MAX, None), (PARAMS_BYTES_MAX + 1, Some(413))] {
+            let refused = Received::with_params::<TokioRuntime>(request(bytes, &room)).await.err();
+            assert_eq!(refused.map(|problem| fairhold_types::problem::Problem::from(problem).status), status, "{bytes}");
+        }
+        assert!(Received::with_list::<TokioRuntime>(request(BODY_BYTES_MAX, &room)).await.is_err(), "there is no room for it");
+    }
+}

@@ -1,0 +1,87 @@
+//! How the lines of a stream are written: one JSON object each, as lines or as server-sent events.
+
+use crate::{edge::headers, edge::problem::Problem};
+use fairhold_types::Revision;
+use http::{HeaderMap, HeaderValue, header};
+use serde::Serialize;
+
+const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+
+/// How lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StreamFormat {
+    /// One JSON object a line.
+    Lines,
+    /// Server-sent events, as browsers read them.
+    Events,
+}
+
+impl StreamFormat {
+    /// The form of what is a stream in any case: lines where nothing else is asked for.
+    pub(crate) fn wanted(headers: &HeaderMap) -> Result<StreamFormat, Problem> {
+        Ok(match StreamFormat::asked_for(headers)? {
+            Some(StreamFormat::Events) => StreamFormat::Events,
+            Some(StreamFormat::Lines) | None => StreamFormat::Lines,
+        })
+    }
+
+    /// The form of a stream, where one is asked for by name.
+    pub(crate) fn asked_for(headers: &HeaderMap) -> Result<Option<StreamFormat>, Problem> {
+        let accepted = headers::text(headers, header::ACCEPT.as_str())?.unwrap_or_default();
+        let types = accepted.split(',').map(|kind| kind.split(';').next().unwrap_or_default().trim());
+        let types: Vec<&str> = types.collect();
+        let names = |form: HeaderValue| types.iter().any(|kind| form.as_bytes().eq_ignore_ascii_case(kind.as_bytes()));
+        Ok(match (names(EVENT_STREAM), names(NDJSON)) {
+            (true, _) => Some(StreamFormat::Events),
+            (false, true) => Some(StreamFormat::Lines),
+            (false, false) => None,
+        })
+    }
+
+    pub(crate) fn content_type(self) -> HeaderValue {
+        match self {
+            StreamFormat::Lines => NDJSON,
+            StreamFormat::Events => EVENT_STREAM,
+        }
+    }
+
+    /// Writes one line. A browser goes on after the newest id, so only a line after which nothing of its revision is left to
+    /// be told has one.
+    pub(crate) fn write(self, line: &impl Serialize, id: Option<Revision>, out: &mut Vec<u8>) {
+        if self == StreamFormat::Events {
+            if let Some(id) = id {
+                out.extend_from_slice(format!("id: {id}\n").as_bytes());
+            }
+            out.extend_from_slice(b"data: ");
+        }
+        if let Err(error) = serde_json::to_writer(&mut *out, line) {
+            tracing::error!(%error, "a line could not be encoded as JSON");
+        }
+        out.extend_from_slice(match self {
+            StreamFormat::Lines => b"\n",
+            StreamFormat::Events => b"\n\n",
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_sent_events_need_an_accept_header() {
+        for (accept, form) in [
+            (None, None),
+            (Some("*/*"), None),
+            (Some("application/json"), None),
+            (Some("application/x-ndjson"), Some(StreamFormat::Lines)),
+            (Some("text/event-stream"), Some(StreamFormat::Events)),
+            (Some("text/html, text/event-stream;q=0.9"), Some(StreamFormat::Events)),
+        ] {
+            let headers = accept.map(|accept| (header::ACCEPT, HeaderValue::from_static(accept))).into_iter().collect();
+            assert_eq!(StreamFormat::asked_for(&headers).unwrap(), form, "{accept:?}");
+            assert_eq!(StreamFormat::wanted(&headers).unwrap(), form.unwrap_or(StreamFormat::Lines), "{accept:?}");
+        }
+    }
+}

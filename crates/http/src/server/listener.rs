@@ -1,0 +1,197 @@
+//! Sockets: accepts connections, bounds what they may cost, and hands their requests to the router.
+//!
+//! The one place of this crate with tasks and a clock that are not the runtime's: a simulator calls the router without it.
+#![expect(clippy::disallowed_methods, reason = "real sockets need real tasks and real time")]
+
+mod calls;
+mod connection;
+mod context;
+mod head;
+mod paced;
+mod refusal;
+mod spare;
+
+use self::context::{ConnectionContext, TIMEOUTS, Timeouts};
+use crate::{
+    edge::cluster_header::ClusterHeader,
+    edge::metrics::HttpMetrics,
+    edge::origin::Hosts,
+    edge::quota::{Share, Shares},
+    server::connection_slots::Places,
+};
+use axum::Router;
+use fairhold_types::limits::{ADDRESS_PART, ANSWERS_BYTES_MAX, BODIES_BYTES_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX};
+use hyper_util::server::graceful::GracefulShutdown;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::{io, net::SocketAddr, time::Duration};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+
+/// How many connections a server takes, and how much memory they may pin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections in all.
+    pub connections: usize,
+    /// Connections from one address.
+    pub per_address: usize,
+    /// Bytes of all bodies over 4 KiB that are in work. One address has half of them at most.
+    pub body_bytes: usize,
+    /// Bytes of all answers, beyond what each connection has for itself, that their sockets have not taken yet. One address has
+    /// half of them at most.
+    pub answer_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: CONNECTIONS_MAX,
+            per_address: CONNECTIONS_PER_ADDRESS_MAX,
+            body_bytes: BODIES_BYTES_MAX,
+            answer_bytes: ANSWERS_BYTES_MAX,
+        }
+    }
+}
+
+/// Connections that the kernel may keep ready.
+const BACKLOG: i32 = 4_096;
+/// Connections too many that are told so and may take a moment to read it; any more are just closed.
+const TURNED_AWAY_MAX: usize = 256;
+/// How long to wait when the system has no more sockets.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A socket that listens for clients.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    limits: Limits,
+    metrics: HttpMetrics,
+    cluster: ClusterHeader,
+    hosts: Hosts,
+}
+
+impl Listener {
+    /// Listens at an address. Must be called within a tokio runtime.
+    pub fn bind(address: SocketAddr) -> io::Result<Listener> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        // A restarted server must not wait for the connections of the one before.
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(Listener {
+            socket: TcpListener::from_std(socket.into())?,
+            limits: Limits::default(),
+            metrics: HttpMetrics::default(),
+            cluster: ClusterHeader::asking(|| None),
+            hosts: Hosts::default(),
+        })
+    }
+
+    /// Takes so many connections instead.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Listener {
+        Listener { limits, ..self }
+    }
+
+    /// Names the cluster in its own refusals too, which never get as far as the router.
+    #[must_use]
+    pub fn with_cluster(self, cluster: ClusterHeader) -> Listener {
+        Listener { cluster, ..self }
+    }
+
+    /// Counts into these.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: HttpMetrics) -> Listener {
+        self.metrics = metrics;
+        self
+    }
+
+    /// Knows these names as the server's own.
+    #[must_use]
+    pub fn with_hosts(self, hosts: Hosts) -> Listener {
+        Listener { hosts, ..self }
+    }
+
+    /// The address that it listens at.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Serves until `shutdown` is done, then accepts no more, lets what runs end within a bound, and closes.
+    pub async fn serve(self, router: Router, shutdown: impl Future<Output = ()>) {
+        self.serve_with(TIMEOUTS, router, shutdown).await;
+    }
+
+    async fn serve_with(self, timeouts: Timeouts, router: Router, shutdown: impl Future<Output = ()>) {
+        let Listener { socket, limits, metrics, cluster, hosts } = self;
+        let context = ConnectionContext {
+            router,
+            timeouts,
+            metrics,
+            cluster,
+            hosts,
+            places: Places::new(limits.connections, limits.per_address),
+            bodies: Shares::new(limits.body_bytes, limits.body_bytes / ADDRESS_PART),
+            answers: Shares::new(limits.answer_bytes, limits.answer_bytes / ADDRESS_PART),
+        };
+        let turned_away = Shares::new(TURNED_AWAY_MAX, TURNED_AWAY_MAX);
+        let graceful = GracefulShutdown::new();
+        let mut connections = JoinSet::new();
+        let mut spare = spare::Spare::new();
+        let mut shutdown = std::pin::pin!(shutdown);
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = &mut shutdown => break,
+                Some(ended) = connections.join_next(), if !connections.is_empty() => {
+                    report(ended);
+                    continue;
+                }
+                accepted = socket.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, peer)) => match Places::take(&context.places, peer.ip()) {
+                    Some(place) => {
+                        connections.spawn(connection::talk(stream, peer, context.clone(), place, graceful.watcher()));
+                    }
+                    None => {
+                        context.metrics.turn_away(context.places.is_full());
+                        if let Some(place) = Shares::take(&turned_away, peer.ip(), 1) {
+                            connections.spawn(turn_away(stream, peer, context.cluster.clone(), place));
+                        }
+                    }
+                },
+                Err(error) if spare.shed(&error, &socket) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        drop(socket);
+        if tokio::time::timeout(timeouts.drain, graceful.shutdown()).await.is_err() {
+            tracing::warn!(connections = connections.len(), "requests were still running at the end and were aborted");
+        }
+        connections.shutdown().await;
+    }
+}
+
+fn report(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a connection's task failed");
+    }
+}
+
+/// Tells one connection too many that there are too many.
+async fn turn_away(stream: TcpStream, peer: SocketAddr, cluster: ClusterHeader, _place: Share) {
+    tracing::debug!(%peer, "too many connections");
+    match stream.try_write(&refusal::too_many_connections(&cluster)) {
+        Ok(_) => paced::part(&stream).await,
+        Err(error) => tracing::debug!(%peer, %error, "the answer to a connection over the limit could not be sent"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

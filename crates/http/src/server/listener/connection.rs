@@ -1,0 +1,349 @@
+//! One connection: its requests go to the router one after the other, and end when its client goes away.
+
+use super::{
+    calls::ConnectionCalls,
+    context::ConnectionContext,
+    head,
+    paced::{TimedStream, part},
+};
+use crate::{
+    api::hold::Streamed,
+    edge::delivery::Undelivered,
+    edge::headers,
+    edge::memory_quota::{HasRoom, NoRoom, Room, with_room},
+    edge::problem::Problem,
+    edge::quota::Share,
+    edge::request::PeerAddress,
+    server::connection_slots::ConnectionPlace,
+    server::counted::CountedStream,
+};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use fairhold_types::{
+    Code,
+    limits::{CONNECTION_BUFFER_BYTES, HEAD_BYTES_MAX, HEADERS_MAX},
+    problem::{Effect, Facts},
+};
+use http::{HeaderValue, Method, header};
+use hyper::{
+    body::{Body as _, Frame, Incoming, SizeHint},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::Watcher,
+};
+use socket2::{SockRef, TcpKeepalive};
+use std::{
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::{io::Interest, net::TcpStream};
+use tower::Service as _;
+
+/// A peer that went away without a word is noticed after this, and three probes.
+const PROBE_AFTER: Duration = Duration::from_secs(10);
+/// Between two probes.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+const PROBES: u32 = 3;
+/// How long what was sent may stay without acknowledgement.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(25);
+/// Bytes of answers that the system takes over before it can send them.
+const UNSENT_BYTES_MAX: u32 = 64 * 1024;
+/// How long the news may take that the client had closed its socket before an answer arrived.
+const RESET_ARRIVES_MAX: Duration = Duration::from_millis(100);
+
+/// Serves one connection to its end, or until its place is given to another.
+pub(super) async fn talk(
+    stream: TcpStream,
+    peer: SocketAddr,
+    context: ConnectionContext,
+    place: ConnectionPlace,
+    watcher: Watcher,
+) {
+    if let Err(error) = tune(&stream) {
+        tracing::debug!(%peer, %error, "the socket options of a connection could not be set");
+    }
+    let room = Room::new(&context.bodies, &context.answers, peer.ip());
+    let (stream, calls) = (Arc::new(stream), Arc::new(ConnectionCalls::new(room, Arc::clone(&place.seat))));
+    let paced = TimedStream::new(Arc::clone(&stream), &context, Arc::clone(&calls));
+    let metered = CountedStream::new(paced, context.metrics.clone());
+    let client = ClientConnection { peer, stream: Arc::clone(&stream), calls: Arc::clone(&calls), context };
+    let service = service_fn(move |request| client.clone().serve(request));
+    // A client that shuts its side of the connection has gone away: hyper then drops its request, unless half-closing is
+    // allowed. The times of heads and idleness are in `TimedStream`.
+    let connection = http1::Builder::new()
+        .half_close(false)
+        .timer(TokioTimer::new())
+        .header_read_timeout(None)
+        .max_headers(HEADERS_MAX)
+        .max_header_size(HEAD_BYTES_MAX)
+        .max_buf_size(CONNECTION_BUFFER_BYTES)
+        .serve_connection(TokioIo::new(metered), service);
+    tokio::select! {
+        biased;
+        // Clients that go away, time out or send nonsense are their own affair.
+        ended = watcher.watch(connection) => {
+            if let Err(error) = ended {
+                tracing::trace!(%peer, %error, "a connection ended");
+            }
+        }
+        () = place.seat.given_up() => {
+            tracing::debug!(%peer, "a connection from an address with few replaces one from an address with many");
+        }
+    }
+    if let Some(undelivered) = calls.unsettled() {
+        // A client that closed its socket before the answer came, or without reading it, resets the connection; one that has
+        // read the answer closes it in good order. What breaks later says nothing about the answer, and belongs to the ttl.
+        tokio::time::sleep(RESET_ARRIVES_MAX).await;
+        if calls.broken.load(Ordering::Relaxed) || !matches!(stream.take_error(), Ok(None)) {
+            undelivered.act();
+        }
+    }
+    if !calls.broken.load(Ordering::Relaxed) {
+        part(&stream).await;
+    }
+}
+
+/// Who sends requests.
+#[derive(Clone)]
+struct ClientConnection {
+    peer: SocketAddr,
+    stream: Arc<TcpStream>,
+    calls: Arc<ConnectionCalls>,
+    context: ConnectionContext,
+}
+
+impl ClientConnection {
+    async fn serve(mut self, mut request: http::Request<Incoming>) -> io::Result<http::Response<Tracked>> {
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        if !self.calls.seat.begin(is_read) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        if let Err(problem) = self.passes(&request) {
+            self.calls.begin();
+            let response = self.refuse(problem);
+            return Ok(response.map(|body| Tracked { body, stream: self.stream, calls: self.calls, end: None, room: None }));
+        }
+        request.extensions_mut().insert(PeerAddress(self.peer.ip()));
+        request.extensions_mut().insert(Arc::clone(&self.calls.room));
+        self.calls.begin();
+        let answer = self.context.router.call(request);
+        let mut response = tokio::select! {
+            biased;
+            answer = answer => answer.unwrap_or_else(|never| match never {}),
+            () = gone(&self.stream, &self.calls) => return Err(io::ErrorKind::ConnectionAborted.into()),
+        };
+        if let Some(streamed) = response.extensions_mut().remove::<Streamed>() {
+            let bounded = streamed.keep_little(&SockRef::from(&*self.stream));
+            if let Err(error) = bounded.and_then(|()| bound_silence(&self.stream, streamed.silence_max)) {
+                tracing::debug!(peer = %self.peer, %error, "the keepalive timeout of a stream could not be set");
+            }
+            self.calls.stream(streamed.silence);
+        }
+        let undelivered = response.extensions_mut().remove::<Undelivered>();
+        let (response, room) = match find_room(&response, &self.calls.room) {
+            Ok(room) => {
+                self.calls.end(undelivered);
+                (response, room)
+            }
+            Err(NoRoom) => {
+                // Its answer is lost, as if the connection had broken.
+                undelivered.iter().for_each(Undelivered::act);
+                self.calls.end(None);
+                (without_room(&response, is_read), None)
+            }
+        };
+        let ClientConnection { stream, calls, .. } = self;
+        Ok(response.map(|body| Tracked { body, stream, calls, end: None, room }))
+    }
+}
+
+impl ClientConnection {
+    /// What is looked at before anything of a request's body is read.
+    fn passes(&self, request: &http::Request<Incoming>) -> Result<(), Problem> {
+        head::check(request.version(), request.method(), request.headers())?;
+        self.context.hosts.check(request.method(), request.uri(), request.headers())
+    }
+
+    /// Refuses a request in front of the router. Its body stays unread, so nothing can follow it.
+    fn refuse(&self, problem: Problem) -> Response {
+        let mut response = problem.into_response();
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        if let Some(cluster) = self.context.cluster.value() {
+            response.headers_mut().insert(headers::CLUSTER, cluster.clone());
+        }
+        response
+    }
+}
+
+/// Room for an answer until its socket has taken it. What a stream sends has no length yet, and finds room as it is written.
+fn find_room(response: &Response, room: &Room) -> Result<Option<Share>, NoRoom> {
+    if response.extensions().get::<HasRoom>().is_some() {
+        return Ok(None);
+    }
+    room.answer(usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX))
+}
+
+/// The answer to send if there is no memory for the real one. The client can repeat a read; any other call may have been done, so
+/// the outcome is unknown, as after a broken connection.
+fn without_room(response: &Response, is_read: bool) -> Response {
+    let problem = if is_read {
+        Problem::new(Code::Overloaded, "too many large answers are waiting for clients to read them: read again later")
+    } else {
+        Problem::new(
+            Code::DeadlineExceeded,
+            "the call was made, but too many large answers are waiting for clients to read them: retry with the same \
+             Idempotency-Key",
+        )
+        .facts(Facts { outcome: Some(Effect::Unknown), ..Facts::default() })
+    };
+    let mut refused = problem.into_response();
+    for name in [headers::CLUSTER, headers::REVISION, headers::LEADER, headers::REQUEST_ID] {
+        if let Some(value) = response.headers().get(name) {
+            refused.headers_mut().insert(name, value.clone());
+        }
+    }
+    refused
+}
+
+/// Resolves when the client has closed its side. The HTTP library notices that too, but not behind bytes that the client has sent
+/// ahead of its next request.
+async fn gone(stream: &TcpStream, calls: &ConnectionCalls) {
+    while let Ok(ready) = stream.ready(Interest::READABLE).await {
+        if ready.is_read_closed() {
+            // The error is told once only, and says whether it was the client that ended the connection.
+            if let Ok(Some(error)) = stream.take_error() {
+                calls.note_broken(&error);
+            }
+            return;
+        }
+        // There is something to read, which is not read here; the news is taken, so that the next can be waited for.
+        calls.readiness_taken.store(true, Ordering::Relaxed);
+        let taken: io::Result<()> = stream.try_io(Interest::READABLE, || Err(io::ErrorKind::WouldBlock.into()));
+        drop(taken);
+    }
+}
+
+fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_INTERVAL).with_retries(PROBES);
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&probes)?;
+    bound_unsent(stream)?;
+    bound_silence(stream, UNACKNOWLEDGED_MAX)
+}
+
+/// How much of an answer the system may hold that the client has no room for: without it that is up to 4 MiB a connection, in
+/// memory that counts as this process's where it runs in a cgroup. Only Linux has it.
+fn bound_unsent(stream: &TcpStream) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
+    #[cfg(not(target_os = "linux"))]
+    tracing::trace!(?stream, "this system has no bound on what is not sent");
+    Ok(())
+}
+
+/// How long what was sent may stay without acknowledgement. Only Linux has it.
+fn bound_silence(stream: &TcpStream, limit: Duration) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    SockRef::from(stream).set_tcp_user_timeout(Some(limit.min(UNACKNOWLEDGED_MAX)))?;
+    #[cfg(not(target_os = "linux"))]
+    tracing::trace!(?stream, ?limit, "this system has no bound on silence");
+    Ok(())
+}
+
+/// An answer's body, which says when all of it was taken over, gives its room to its bytes, and ends with its client.
+struct Tracked {
+    body: axum::body::Body,
+    stream: Arc<TcpStream>,
+    calls: Arc<ConnectionCalls>,
+    /// The client's going away, once the body was waited for.
+    end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    room: Option<Share>,
+}
+
+impl Tracked {
+    /// Counts what is taken over to be written. The room goes along with the bytes, and comes back when they are written.
+    fn taken_over(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        self.calls.room.took(frame.data_ref().map_or(0, Bytes::len));
+        match self.room.take() {
+            Some(room) => frame.map_data(|bytes| with_room(bytes, room)),
+            None => frame,
+        }
+    }
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        self.calls.sent.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl hyper::body::Body for Tracked {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if frame.is_ready() {
+            return frame.map_ok(|frame| self.taken_over(frame));
+        }
+        let Tracked { stream, calls, end, .. } = &mut *self;
+        let end = end.get_or_insert_with(|| {
+            let (stream, calls) = (Arc::clone(stream), Arc::clone(calls));
+            Box::pin(async move { gone(&stream, &calls).await })
+        });
+        end.as_mut().poll(cx).map(|()| Some(Err(axum::Error::new(io::Error::from(io::ErrorKind::ConnectionAborted)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    /// A connection, and its other end, which nobody reads.
+    async fn unread() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (reader, accepted) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        (accepted.unwrap().0, reader.unwrap())
+    }
+
+    /// Writes until the system takes no more for now. Returns the number of bytes.
+    fn fill(stream: &TcpStream) -> usize {
+        let block = vec![0; 16 * 1024];
+        std::iter::from_fn(|| stream.try_write(&block).ok()).sum()
+    }
+
+    /// Both connections get all that the system takes, in turns, until one of them has a lot. Without its bound the other would
+    /// have as much by then.
+    #[tokio::test]
+    async fn the_system_holds_little_of_what_a_client_does_not_read() {
+        let ((tuned, _reader), (untuned, _other)) = (unread().await, unread().await);
+        tune(&tuned).unwrap();
+        let (mut held, mut unbounded) = (0, 0);
+        let filled = async {
+            while unbounded < 16 * UNSENT_BYTES_MAX as usize {
+                untuned.writable().await.unwrap();
+                unbounded += fill(&untuned);
+                held += fill(&tuned);
+            }
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(20), filled).await.is_ok(), "the system took only {unbounded} bytes");
+        assert!(0 < held && held < unbounded / 4, "{held} bytes, and {unbounded} without a bound");
+    }
+}

@@ -1,0 +1,295 @@
+//! A connection's bytes, which must come and go in time: a request's head once it has begun, the next request while nothing runs,
+//! and the client's reading of an answer.
+//!
+//! The HTTP library has one bound for a head and for the idle time before it, which would have to be either too long for the one
+//! or too short for the other, and none for answers.
+
+use super::{
+    calls::ConnectionCalls,
+    context::{ConnectionContext, Timeouts},
+    refusal,
+};
+use crate::{edge::cluster_header::ClusterHeader, server::connection_slots::Places};
+use socket2::SockRef;
+use std::{
+    future::Future,
+    io::{self, Read},
+    net::Shutdown,
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
+    net::TcpStream,
+    time::{Instant, Sleep},
+};
+
+/// What a client must take of an answer within the timeout for answers, in bytes: 1 KiB in a second.
+const ANSWER_BYTES_LEAST: usize = 30 * 1024;
+
+/// A connection's bytes.
+pub(super) struct TimedStream {
+    stream: Arc<TcpStream>,
+    timeouts: Timeouts,
+    /// All connections: where they are many, none may idle for long.
+    places: Arc<Places>,
+    calls: Arc<ConnectionCalls>,
+    cluster: ClusterHeader,
+    /// What reading waits for.
+    reading: ReadDeadline,
+    /// The requests that had begun when `reading` was decided.
+    seen: u64,
+    read_alarm: Option<Pin<Box<Sleep>>>,
+    write_alarm: Option<Pin<Box<Sleep>>>,
+    /// Bytes that the client has taken since `write_alarm` was set.
+    written: usize,
+}
+
+/// What reading waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReadDeadline {
+    /// The first byte of a request, or of the first one on this connection.
+    Idle { until: Instant },
+    /// The end of a head.
+    Head { until: Instant },
+}
+
+impl TimedStream {
+    pub(super) fn new(stream: Arc<TcpStream>, context: &ConnectionContext, calls: Arc<ConnectionCalls>) -> TimedStream {
+        let (timeouts, places, cluster) = (context.timeouts, Arc::clone(&context.places), context.cluster.clone());
+        // A client that has just connected has something to send.
+        let reading = ReadDeadline::Idle { until: Instant::now() + timeouts.first };
+        TimedStream {
+            stream,
+            timeouts,
+            places,
+            calls,
+            cluster,
+            reading,
+            seen: 0,
+            read_alarm: None,
+            write_alarm: None,
+            written: 0,
+        }
+    }
+
+    /// While a request runs, or its answer, reading has no bound of its own.
+    fn look_at_calls(&mut self) -> bool {
+        let begun = self.calls.begun.load(Ordering::Relaxed);
+        if begun != self.calls.sent.load(Ordering::Relaxed) {
+            return true;
+        }
+        if begun != self.seen {
+            self.seen = begun;
+            let idle = if self.places.is_crowded() { self.timeouts.idle_in_a_crowd } else { self.timeouts.idle };
+            self.reading = ReadDeadline::Idle { until: Instant::now() + idle };
+            self.read_alarm = None;
+        }
+        false
+    }
+
+    fn read_in_time(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let (ReadDeadline::Idle { until } | ReadDeadline::Head { until }) = self.reading;
+        let alarm = self.read_alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        alarm.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Notes what came of a write, and gives up on a client that does not read.
+    fn written(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match done {
+            Poll::Ready(Ok(bytes)) => {
+                self.written = self.written.saturating_add(bytes);
+                if self.written >= ANSWER_BYTES_LEAST {
+                    self.write_alarm = None;
+                }
+                Poll::Ready(Ok(bytes))
+            }
+            Poll::Ready(Err(error)) => {
+                self.calls.note_broken(&error);
+                Poll::Ready(Err(error))
+            }
+            Poll::Pending => {
+                let TimedStream { write_alarm, written, timeouts, .. } = self;
+                let alarm = write_alarm.get_or_insert_with(|| {
+                    *written = 0;
+                    Box::pin(tokio::time::sleep(timeouts.answer))
+                });
+                ready!(alarm.as_mut().poll(cx));
+                let error = io::ErrorKind::TimedOut.into();
+                self.calls.note_broken(&error);
+                Poll::Ready(Err(error))
+            }
+        }
+    }
+
+    /// The HTTP library answers what it cannot read with a bare status. Puts it into words, and says how much was so replaced.
+    fn replace(&mut self, bare: &[u8], length: usize) -> Option<usize> {
+        // What is written while no answer is due comes from the library itself.
+        if self.calls.answering.load(Ordering::Relaxed) {
+            return None;
+        }
+        let words = refusal::in_words(bare, &self.cluster)?;
+        // Nothing else is on its way, so there is room; where there is not, the bare status has to do.
+        match self.stream.try_write(&words) {
+            Ok(bytes) if bytes == words.len() => Some(length),
+            Ok(_) => {
+                self.calls.broken.store(true, Ordering::Relaxed);
+                Some(length)
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+impl AsyncRead for TimedStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let paced = self.get_mut();
+        let busy = paced.look_at_calls();
+        let before = buffer.filled().len();
+        let read = poll_read(&paced.stream, &paced.calls, cx, buffer);
+        if let Poll::Ready(Err(error)) = &read {
+            paced.calls.note_broken(error);
+        }
+        if busy {
+            return read;
+        }
+        match read {
+            Poll::Ready(result) => {
+                if buffer.filled().len() > before && matches!(paced.reading, ReadDeadline::Idle { .. }) {
+                    paced.reading = ReadDeadline::Head { until: Instant::now() + paced.timeouts.head };
+                    paced.read_alarm = None;
+                }
+                Poll::Ready(result)
+            }
+            Poll::Pending => paced.read_in_time(cx),
+        }
+    }
+}
+
+/// Reads from a shared socket, of which this connection is the only reader.
+fn poll_read(
+    stream: &TcpStream,
+    calls: &ConnectionCalls,
+    cx: &mut Context<'_>,
+    buffer: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    // Whoever watched for the client's going away may have taken the news that there is something to read.
+    if calls.readiness_taken.swap(false, Ordering::Relaxed) {
+        match (&*SockRef::from(stream)).read(buffer.initialize_unfilled()) {
+            Ok(length) => {
+                buffer.advance(length);
+                // There may be more.
+                calls.readiness_taken.store(length > 0, Ordering::Relaxed);
+                return Poll::Ready(Ok(()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Poll::Ready(Err(error)),
+        }
+    }
+    loop {
+        ready!(stream.poll_read_ready(cx))?;
+        match read_what_is_there(stream, buffer.initialize_unfilled()) {
+            Ok(length) => {
+                buffer.advance(length);
+                return Poll::Ready(Ok(()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Poll::Ready(Err(error)),
+        }
+    }
+}
+
+/// Reads. Where less came than there is room for, the socket is empty: what comes next will be told, so nobody needs to ask in
+/// vain for it. Without this each request costs a system call more.
+fn read_what_is_there(stream: &TcpStream, room: &mut [u8]) -> io::Result<usize> {
+    let mut read = 0;
+    let done = stream.try_io(Interest::READABLE, || {
+        read = (&*SockRef::from(stream)).read(room)?;
+        if read > 0 && read < room.len() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+    });
+    match done {
+        Err(error) if read == 0 => Err(error),
+        Ok(()) | Err(_) => Ok(read),
+    }
+}
+
+/// Writes to a shared socket, of which this connection is the only writer.
+fn poll_write<T>(stream: &TcpStream, cx: &mut Context<'_>, write: impl Fn() -> io::Result<T>) -> Poll<io::Result<T>> {
+    loop {
+        ready!(stream.poll_write_ready(cx))?;
+        match write() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            done => return Poll::Ready(done),
+        }
+    }
+}
+
+impl AsyncWrite for TimedStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let paced = self.get_mut();
+        if let Some(length) = paced.replace(bytes, bytes.len()) {
+            return Poll::Ready(Ok(length));
+        }
+        let done = poll_write(&paced.stream, cx, || paced.stream.try_write(bytes));
+        paced.written(cx, done)
+    }
+
+    fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let paced = self.get_mut();
+        let length = parts.iter().map(|part| part.len()).sum();
+        if let Some(length) = parts.first().and_then(|first| paced.replace(first, length)) {
+            return Poll::Ready(Ok(length));
+        }
+        let done = poll_write(&paced.stream, cx, || paced.stream.try_write_vectored(parts));
+        paced.written(cx, done)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    /// The client has taken all that was to be written so far.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let paced = self.get_mut();
+        paced.write_alarm = None;
+        paced.calls.room.flushed();
+        if paced.calls.begun.load(Ordering::Relaxed) == paced.calls.sent.load(Ordering::Relaxed) {
+            paced.calls.answering.store(false, Ordering::Relaxed);
+            paced.calls.seat.end();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(SockRef::from(&*self.stream).shutdown(Shutdown::Write))
+    }
+}
+
+/// Reads what a client still sends after all was said to it, for a moment: closing a socket with something unread would take the
+/// answer back from its reader.
+pub(super) async fn part(stream: &TcpStream) {
+    if SockRef::from(stream).shutdown(Shutdown::Write).is_err() {
+        return;
+    }
+    let mut sink = [0; 4 * 1024];
+    let mut left = PARTING_BYTES_MAX;
+    let to_the_end = async {
+        while left > 0 && stream.readable().await.is_ok() {
+            match stream.try_read(&mut sink) {
+                Ok(0) => break,
+                Ok(length) => left = left.saturating_sub(length),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => break,
+            }
+        }
+    };
+    // If the client has not closed the connection by then, the server does.
+    drop(tokio::time::timeout(PARTING_MAX, to_the_end).await);
+}
+
+/// How long a client may take to hang up after all was said to it.
+const PARTING_MAX: Duration = Duration::from_secs(1);
+/// What is read of it meanwhile.
+const PARTING_BYTES_MAX: usize = 1024 * 1024;

@@ -1,0 +1,9 @@
+//! What every part of a node uses: tasks, shutdown, metrics, memory, and long walks over the state.
+
+pub(crate) mod memory;
+pub(crate) mod metrics;
+pub(crate) mod stop;
+pub(crate) mod tasks;
+#[cfg(test)]
+pub(crate) mod test_clock;
+pub(crate) mod walks;

@@ -1,0 +1,281 @@
+//! The metrics of locks, sessions and waiting requests.
+//!
+//! Each node counts events from its own apply: two nodes that run equally long show the same figures, so do not add
+//! them up. Calls are counted only at the node that received them.
+
+use crate::api::{Acquired, CallError};
+use fairhold_metrics::{ByLabel, Counter, Gauge, Histogram, Registry, WAIT_SECONDS};
+use fairhold_state::command::{Event, Rejection};
+use fairhold_types::{EndReason, GrantNumber};
+use openraft_rt::Instant;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The counters of a node.
+pub(crate) struct NodeMetrics<I> {
+    pub(crate) granted: Counter,
+    pub(crate) wakeups: Counter,
+    pub(crate) keepalives: KeepaliveMetrics,
+    pub(crate) streams: Gauge,
+    queued: Counter,
+    attached: Counter,
+    handed_over: Counter,
+    cooled: Counter,
+    ended: PhaseEnd,
+    sessions: SessionMetrics,
+    acquires: Acquires,
+    waited: Histogram,
+    held: Histogram,
+    /// Since when each live grant waits or holds: all grants of the state that are not older than this node's start.
+    since: Mutex<BTreeMap<GrantNumber, Phase<I>>>,
+}
+
+/// The phase of a grant, and since when, by this node's clock.
+#[derive(Debug, Clone, Copy)]
+enum Phase<I> {
+    Waits(I),
+    Holds(I),
+}
+
+/// Keepalives at this node, and the messages to the leader that carried them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KeepaliveMetrics {
+    pub(crate) requested: Counter,
+    pub(crate) batches: Counter,
+}
+
+#[derive(Debug, Default)]
+struct PhaseEnd {
+    released: Counter,
+    expired: Counter,
+    broken: Counter,
+    withdrawn: Counter,
+}
+
+#[derive(Debug, Default)]
+struct SessionMetrics {
+    opened: Counter,
+    expired: Counter,
+    closed: Counter,
+}
+
+/// Requests for a grant, by result.
+#[derive(Debug, Default)]
+struct Acquires {
+    held: Counter,
+    queued: Counter,
+    lock_held: Counter,
+    wait_timeout: Counter,
+    refused: Counter,
+    failed: Counter,
+    caller_gone: Counter,
+}
+
+impl<I> Default for NodeMetrics<I> {
+    fn default() -> Self {
+        NodeMetrics {
+            granted: Counter::default(),
+            wakeups: Counter::default(),
+            keepalives: KeepaliveMetrics::default(),
+            streams: Gauge::default(),
+            queued: Counter::default(),
+            attached: Counter::default(),
+            handed_over: Counter::default(),
+            cooled: Counter::default(),
+            ended: PhaseEnd::default(),
+            sessions: SessionMetrics::default(),
+            acquires: Acquires::default(),
+            waited: Histogram::of_seconds(WAIT_SECONDS),
+            held: Histogram::of_seconds(WAIT_SECONDS),
+            since: Mutex::default(),
+        }
+    }
+}
+
+impl<I: Instant> NodeMetrics<I> {
+    /// Counts the events of a command.
+    ///
+    /// A grant of several locks has an event for each of them, and counts once. An upgrade does not count as another
+    /// grant.
+    pub(crate) fn observe(&self, events: &[Event]) {
+        let mut queued = BTreeSet::new();
+        let mut granted = BTreeSet::new();
+        let mut ended = BTreeSet::new();
+        let mut cooled = BTreeSet::new();
+        for event in events {
+            match event {
+                Event::SessionOpened { .. } => self.sessions.opened.inc(),
+                Event::SessionExpired { .. } => self.sessions.expired.inc(),
+                Event::SessionClosed { .. } => self.sessions.closed.inc(),
+                Event::Queued { grant, .. } if queued.insert(*grant) => {
+                    self.note_phase(*grant, Phase::Waits(I::now()));
+                    self.queued.inc()
+                }
+                Event::Attached { .. } => self.attached.inc(),
+                Event::Granted { grant, .. } if granted.insert(*grant) && !self.is_held(*grant) => {
+                    self.handed_over.inc_by(u64::from(!queued.contains(grant)));
+                    self.note_phase(*grant, Phase::Holds(I::now()));
+                    self.granted.inc()
+                }
+                Event::Ended { grant, reason, .. } if ended.insert(*grant) => {
+                    self.note_end(*grant);
+                    self.ended.of(*reason).inc()
+                }
+                Event::Cooled { grant, .. } if cooled.insert(*grant) => self.cooled.inc(),
+                Event::Queued { .. }
+                | Event::Granted { .. }
+                | Event::Ended { .. }
+                | Event::Cooled { .. }
+                | Event::SessionRetimed { .. }
+                | Event::Cooling { .. }
+                | Event::Downgraded { .. }
+                | Event::Upgrading { .. }
+                | Event::Holds { .. }
+                | Event::LockSet { .. }
+                | Event::Revoked { .. }
+                | Event::UpgradeEnded { .. }
+                | Event::Broken { .. }
+                | Event::Proclaimed { .. }
+                | Event::Vacated { .. }
+                | Event::LockForgotten { .. }
+                | Event::NodeCreated { .. }
+                | Event::NodeChanged { .. }
+                | Event::NodeDeleted { .. }
+                | Event::ChildrenChanged { .. } => 0,
+            };
+        }
+    }
+
+    /// A snapshot replaced the state: since when its grants wait or hold is unknown here.
+    pub(crate) fn forget_phases(&self) {
+        self.phases().clear();
+    }
+
+    fn note_phase(&self, grant: GrantNumber, phase: Phase<I>) {
+        let before = self.phases().insert(grant, phase);
+        if let (Some(Phase::Waits(since)), Phase::Holds(now)) = (before, phase) {
+            self.waited.observe(now.saturating_duration_since(since));
+        }
+    }
+
+    /// Whether the grant is known to hold already: then an upgrade granted it again.
+    fn is_held(&self, grant: GrantNumber) -> bool {
+        matches!(self.phases().get(&grant), Some(Phase::Holds(_)))
+    }
+
+    fn note_end(&self, grant: GrantNumber) {
+        let before = self.phases().remove(&grant);
+        if let Some(Phase::Holds(since)) = before {
+            self.held.observe(since.elapsed());
+        }
+    }
+
+    fn phases(&self) -> parking_lot::MutexGuard<'_, BTreeMap<GrantNumber, Phase<I>>> {
+        self.since.lock()
+    }
+
+    /// Counts the result of a request for a grant; `None` if its caller had disconnected by then.
+    pub(crate) fn note_acquire(&self, outcome: Option<Result<&Acquired, &CallError>>) {
+        let acquires = &self.acquires;
+        match outcome {
+            None => &acquires.caller_gone,
+            Some(Ok(Acquired::Held(_))) => &acquires.held,
+            Some(Ok(Acquired::Queued(_))) => &acquires.queued,
+            Some(Err(CallError::LockHeld { .. } | CallError::Rejected(Rejection::LockHeld { .. }))) => &acquires.lock_held,
+            Some(Err(CallError::Rejected(_))) => &acquires.refused,
+            Some(Err(CallError::WaitTimeout { .. })) => &acquires.wait_timeout,
+            Some(Err(
+                CallError::Propose(_)
+                | CallError::Handover(_)
+                | CallError::Read(_)
+                | CallError::Superseded
+                | CallError::NoNode { .. }
+                | CallError::Compacted { .. }
+                | CallError::FutureRevision { .. }
+                | CallError::WatcherTooSlow
+                | CallError::ShuttingDown
+                | CallError::Detached,
+            )) => &acquires.failed,
+        }
+        .inc();
+    }
+
+    /// Counts a stream whose first event is `held`.
+    pub(crate) fn note_held(&self) {
+        self.acquires.held.inc();
+    }
+
+    /// Counts a stream whose first event is `queued`.
+    pub(crate) fn note_queued(&self) {
+        self.acquires.queued.inc();
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let acquires = &self.acquires;
+        let outcomes = [
+            ("held", acquires.held.clone()),
+            ("queued", acquires.queued.clone()),
+            ("lock_held", acquires.lock_held.clone()),
+            ("wait_timeout", acquires.wait_timeout.clone()),
+            ("refused", acquires.refused.clone()),
+            ("failed", acquires.failed.clone()),
+            ("caller_gone", acquires.caller_gone.clone()),
+        ];
+        let help = "Requests for a grant that this node received, by result";
+        registry.register("acquires", help, ByLabel::new("outcome", outcomes));
+        registry.register("grants_queued", "Grants that entered a queue, granted at once or not", self.queued.clone());
+        registry.register("grants_attached", "Repeated requests for a live grant", self.attached.clone());
+        registry.register("grants_given", "Grants that were granted", self.granted.clone());
+        let help = "Grants that were granted after a wait, when another holder released the lock";
+        registry.register("grants_handed_over", help, self.handed_over.clone());
+        let ended = [
+            ("released", self.ended.released.clone()),
+            ("expired", self.ended.expired.clone()),
+            ("broken", self.ended.broken.clone()),
+            ("withdrawn", self.ended.withdrawn.clone()),
+        ];
+        let help = "Grants that ended, held or queued, by reason";
+        registry.register("grants_ended", help, ByLabel::new("reason", ended));
+        registry.register("grants_cooled", "Lock delays that ended", self.cooled.clone());
+        let help = "Time in the queue of grants that were granted; nearly 0 if the queue was empty";
+        registry.register("grant_wait_seconds", help, self.waited.clone());
+        registry.register("grant_hold_seconds", "Holding time of grants that have ended", self.held.clone());
+        registry.register("sessions_opened", "Sessions that were opened", self.sessions.opened.clone());
+        let help = "Sessions that expired because they were not kept alive";
+        registry.register("sessions_expired", help, self.sessions.expired.clone());
+        registry.register("sessions_closed", "Sessions that their owners closed", self.sessions.closed.clone());
+        let help = "Keepalives at this node, including its own for open requests";
+        registry.register("keepalives", help, self.keepalives.requested.clone());
+        let help = "Messages to the leader that carried this node's keepalives";
+        registry.register("keepalive_batches", help, self.keepalives.batches.clone());
+        registry.register("waiters_woken", "Waiting requests that were woken at this node", self.wakeups.clone());
+        registry.register("streams_open", "Streams (hold=stream) that are open at this node", self.streams.clone());
+    }
+}
+
+impl PhaseEnd {
+    fn of(&self, reason: EndReason) -> &Counter {
+        match reason {
+            EndReason::Released => &self.released,
+            EndReason::Expired => &self.expired,
+            EndReason::Broken => &self.broken,
+            EndReason::Withdrawn => &self.withdrawn,
+        }
+    }
+}
+
+/// An open stream, counted until this is dropped.
+pub(crate) struct OpenStream(Gauge);
+
+impl OpenStream {
+    pub(crate) fn count(streams: &Gauge) -> OpenStream {
+        streams.inc();
+        OpenStream(streams.clone())
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

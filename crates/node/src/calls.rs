@@ -1,0 +1,16 @@
+//! The calls of the API, one method of `Node` for each.
+
+mod abandon;
+mod acquire;
+mod admin;
+mod attempt;
+pub mod elections;
+mod hold;
+mod initial;
+mod keep_alive_guard;
+mod reads;
+mod tree;
+mod upgrade;
+pub mod watch;
+mod write_key;
+mod writes;

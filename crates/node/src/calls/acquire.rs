@@ -1,0 +1,367 @@
+//! Acquires a grant: one proposal, then a wait at this node until the grant is granted, withdrawn or abandoned.
+//!
+//! The work outlives a caller that disconnects, as a task: it can take the caller out of the queue only after it knows
+//! whether the caller is in the queue, and as which attempt.
+
+use crate::{
+    api::{AcquireCall, Acquired, At, CallError, GrantView, Renewal},
+    calls::{
+        attempt::{AttemptStatus, CommittedAttempt, OwnGrant, attempt_status},
+        keep_alive_guard::KeepAliveGuard,
+    },
+    clock::wall_now,
+    leader::keepalive::Renewed,
+    node::Node,
+    views::{self, positions},
+};
+use fairhold_raft::error::{NotProposed, ProposeError, UnknownReason};
+use fairhold_state::{
+    State,
+    command::{Acquire, Claimant, Command, HeldGrant, IfBusy, Outcome, Queued, Rejection},
+};
+use fairhold_types::{EndReason, FencingToken, Revision, failpoint};
+use futures_util::FutureExt;
+use openraft_rt::{AsyncRuntime, Instant};
+use std::{future::Future, time::Duration};
+use tokio::sync::oneshot;
+
+pub(crate) type GrantAnswer = Result<At<Acquired>, CallError>;
+
+/// An answer for the caller.
+struct Delivery {
+    answer: GrantAnswer,
+    /// Used when the caller has received the answer; dropped if it never does.
+    taken: oneshot::Sender<()>,
+}
+
+impl<RT: AsyncRuntime> Node<RT> {
+    /// Acquires a grant, or attaches to the grant that was acquired with the same id.
+    ///
+    /// Dropping the future means that the caller disconnected. Then its grant ends soon, queued or held, unless the
+    /// caller named a session or wants the answer later.
+    pub async fn acquire(&self, call: AcquireCall) -> GrantAnswer {
+        if self.is_shutting_down() {
+            return Err(CallError::ShuttingDown);
+        }
+        let (answer, mut answered) = oneshot::channel();
+        let request = OpenAcquire { node: self.clone(), call };
+        let mut work = self.0.tasks.begin::<RT>(request.run(answer));
+        match work.until(|| answered.try_recv().ok()).await {
+            Some(Delivery { answer, taken }) => {
+                // The receiver is gone only if the runtime ends.
+                let _nobody_may_care = taken.send(());
+                // The work only waited to learn that.
+                work.now_or_never();
+                answer
+            }
+            None => Err(CallError::Detached),
+        }
+    }
+}
+
+pub(crate) struct OpenAcquire<RT: AsyncRuntime> {
+    pub(crate) node: Node<RT>,
+    pub(crate) call: AcquireCall,
+}
+
+impl<RT: AsyncRuntime> OpenAcquire<RT> {
+    async fn run(self, mut answer: oneshot::Sender<Delivery>) {
+        let started_at = RT::Instant::now();
+        let deadline = started_at + self.call.timeout;
+        let (outcome, gone) = self.commit_and_watch_caller(deadline, answer.closed()).await;
+        let (result, own) = match outcome {
+            Err(error) => {
+                let own = if error.is_unknown() { OwnGrant::Unknown } else { OwnGrant::Nothing };
+                (Some(Err(error)), own)
+            }
+            // The caller may have retried elsewhere, and that request may have arrived first.
+            Ok(committed) if gone && committed.attempt > 1 => (None, OwnGrant::Nothing),
+            Ok(committed) => {
+                (self.answer_committed(committed, started_at, deadline, &mut answer).await, OwnGrant::Committed(committed))
+            }
+        };
+        let counted = result.as_ref().map(|result| result.as_ref().map(|acquired| &acquired.value));
+        self.node.0.hub.metrics.note_acquire(counted);
+        let delivered = match result {
+            Some(result) => deliver(answer, result).await,
+            None => false,
+        };
+        if !delivered {
+            self.give_up(own).await;
+        }
+    }
+
+    /// Commits the acquire. Also returns whether the caller disconnected before the outcome was known.
+    pub(crate) async fn commit_and_watch_caller(
+        &self,
+        deadline: RT::Instant,
+        gone: impl Future<Output = ()>,
+    ) -> (Result<CommittedAttempt, CallError>, bool) {
+        let mut commit = std::pin::pin!(self.commit(deadline));
+        tokio::select! {
+            biased;
+            outcome = &mut commit => (outcome, false),
+            () = gone => (commit.await, true),
+        }
+    }
+
+    async fn commit(&self, deadline: RT::Instant) -> Result<CommittedAttempt, CallError> {
+        failpoint!(NodeAcquireClaim, RT).map_err(|_| ProposeError::from(NotProposed::Overloaded))?;
+        let at_once = self.call.wait.is_zero() && !self.call.respond_async;
+        let if_busy = if at_once { IfBusy::Refuse } else { IfBusy::Queue };
+        let command = Command::Acquire(Acquire { if_busy, at: wall_now(), ..self.call.acquire.clone() });
+        let answer = self.node.propose_until(command, deadline).await?;
+        failpoint!(NodeAcquireClaimed, RT).map_err(|_| ProposeError::from(UnknownReason::ConnectionLost))?;
+        let revision = answer.revision;
+        let outcome = match answer.result {
+            Err(Rejection::LockHeld { holder, ahead }) => {
+                let in_the_way = views::front(&self.node.0.replica.state(), self.locks(), &holder, ahead);
+                let refused = Rejection::LockHeld { holder, ahead };
+                return Err(CallError::LockHeld { refused, in_the_way: Box::new(in_the_way) });
+            }
+            result => result?,
+        };
+        match outcome {
+            Outcome::Held(HeldGrant { number, token, session, attempt }) => {
+                Ok(CommittedAttempt { number, session, attempt, token: Some(token), revision })
+            }
+            Outcome::Queued(Queued { number, session, attempt }) => {
+                Ok(CommittedAttempt { number, session, attempt, token: None, revision })
+            }
+            outcome @ (Outcome::Nothing
+            | Outcome::Done
+            | Outcome::SessionOpened { .. }
+            | Outcome::Written { .. }
+            | Outcome::WrittenBefore { .. }
+            | Outcome::Broken { .. }
+            | Outcome::Judged { .. }) => {
+                unreachable!("an acquire was answered with {outcome:?}")
+            }
+        }
+    }
+
+    /// The answer after the commit; `None` if the caller disconnected first. A failure from here on never means that
+    /// nothing happened.
+    async fn answer_committed(
+        &self,
+        committed: CommittedAttempt,
+        started_at: RT::Instant,
+        deadline: RT::Instant,
+        answer: &mut oneshot::Sender<Delivery>,
+    ) -> Option<GrantAnswer> {
+        let result = match committed.token {
+            // The leader's answer is enough: this node may not have applied it yet.
+            Some(token) if committed.attempt == 1 => {
+                Ok(At { value: Acquired::Held(self.view_of_new(committed, token)), revision: committed.revision })
+            }
+            Some(_) => self.answer_held(committed, committed.revision, None, deadline).await,
+            None => self.wait(committed, started_at, deadline, answer).await?,
+        };
+        Some(result.map_err(uncertain))
+    }
+
+    /// Waits for the grant; `None` if the caller disconnected first.
+    async fn wait(
+        &self,
+        committed: CommittedAttempt,
+        started_at: RT::Instant,
+        deadline: RT::Instant,
+        answer: &mut oneshot::Sender<Delivery>,
+    ) -> Option<GrantAnswer> {
+        let since = RT::Instant::now();
+        let until = since + self.call.wait;
+        let open = self.own_timeout().map(|timeout| KeepAliveGuard::start(&self.node, committed, timeout, started_at));
+        let confirmed_at = || open.as_ref().and_then(KeepAliveGuard::confirmed_at);
+        loop {
+            let mut waiter = self.node.0.hub.register(committed.number);
+            match self.node.0.replica.read(|state| attempt_status(state, &self.call.acquire.grant, committed)) {
+                AttemptStatus::Held => {
+                    let deadline = after_waiting(deadline, since);
+                    return Some(self.answer_held(committed, committed.revision, confirmed_at(), deadline).await);
+                }
+                AttemptStatus::Ended(reason) => return Some(Err(self.node.grant_ended(&self.call.acquire.grant, reason))),
+                AttemptStatus::Superseded => return Some(Err(CallError::Superseded)),
+                AttemptStatus::Waiting if self.call.respond_async && self.call.wait.is_zero() => {
+                    return Some(self.answer_queued(committed, deadline).await);
+                }
+                AttemptStatus::Waiting => {}
+            }
+            tokio::select! {
+                biased;
+                () = self.node.0.stop.requested() => return Some(Err(CallError::Detached)),
+                () = answer.closed() => return None,
+                () = waiter.woken() => {}
+                () = RT::sleep_until(until) => {
+                    let deadline = after_waiting(deadline, since);
+                    return Some(if self.call.respond_async {
+                        self.answer_queued(committed, deadline).await
+                    } else {
+                        self.withdraw(committed, confirmed_at(), deadline).await
+                    });
+                }
+            }
+        }
+    }
+
+    /// Withdraws from the queue, unless the grant was granted by then.
+    pub(crate) async fn withdraw(
+        &self,
+        committed: CommittedAttempt,
+        confirmed_at: Option<RT::Instant>,
+        deadline: RT::Instant,
+    ) -> GrantAnswer {
+        let in_the_way = positions::of_grant(&self.node.0.replica.state(), self.locks(), committed.number).unwrap_or_default();
+        let command = Command::Withdraw { grant: self.call.acquire.grant, attempt: committed.attempt, at: wall_now() };
+        let answer = self.node.propose_until_answered(command, deadline).await?;
+        match answer.result {
+            Ok(Outcome::Done) | Err(Rejection::GrantEnded { reason: EndReason::Withdrawn, .. }) => {
+                let holder = self.node.0.replica.read(|state| self.locks().find_map(|lock| views::holder(state, lock)));
+                Err(CallError::WaitTimeout { holder, in_the_way: Box::new(in_the_way) })
+            }
+            Ok(Outcome::Held(_)) => self.answer_held(committed, answer.revision, confirmed_at, deadline).await,
+            Ok(Outcome::Nothing) => Err(CallError::Superseded),
+            Ok(
+                outcome @ (Outcome::Queued(_)
+                | Outcome::SessionOpened { .. }
+                | Outcome::Written { .. }
+                | Outcome::WrittenBefore { .. }
+                | Outcome::Broken { .. }
+                | Outcome::Judged { .. }),
+            ) => {
+                unreachable!("a withdrawal was answered with {outcome:?}")
+            }
+            Err(rejection) => Err(rejection.into()),
+        }
+    }
+
+    /// The answer `held`, at this revision or a later one. If this request has not kept an anonymous grant alive, it
+    /// renews the grant first. Then it reads the grant from the state, because the session may have ended in the same
+    /// batch.
+    pub(crate) async fn answer_held(
+        &self,
+        committed: CommittedAttempt,
+        revision: Revision,
+        confirmed_at: Option<RT::Instant>,
+        deadline: RT::Instant,
+    ) -> GrantAnswer {
+        let confirmed_at = match confirmed_at {
+            Some(confirmed_at) => confirmed_at,
+            None if self.is_anonymous() => self.renew(committed, deadline).await?,
+            None => RT::Instant::now(),
+        };
+        self.node.0.replica.wait_for_revision(revision, deadline).await?;
+        let grant = self.call.acquire.grant;
+        self.node.0.replica.read(|state| match attempt_status(state, &grant, committed) {
+            AttemptStatus::Held => {
+                let mut value = views::grant_of(state, &grant).ok_or(UNKNOWN)?;
+                value.expires_in = expires_in::<RT>(state, &value, confirmed_at);
+                value.leaves_with_caller = Some(committed.attempt).filter(|_| self.leaves_with_caller() && !committed.was_held());
+                Ok(At { value: Acquired::Held(value), revision: state.revision() })
+            }
+            AttemptStatus::Ended(reason) => Err(Rejection::GrantEnded { reason, note: state.break_note(&grant) }.into()),
+            AttemptStatus::Superseded => Err(CallError::Superseded),
+            AttemptStatus::Waiting => Err(UNKNOWN.into()),
+        })
+    }
+
+    /// Renews an anonymous grant. Returns from when on it has its full timeout.
+    async fn renew(&self, committed: CommittedAttempt, deadline: RT::Instant) -> Result<RT::Instant, CallError> {
+        let sent = RT::Instant::now();
+        match self.node.0.keepalives.renew::<RT>(Renewal::Number(committed.session), deadline).await?.value {
+            Renewed::Alive { .. } => Ok(sent),
+            Renewed::Ended { .. } => Err(self.node.grant_ended(&self.call.acquire.grant, EndReason::Expired)),
+            Renewed::SessionOwned { .. } | Renewed::Unconfirmed => Err(UNKNOWN.into()),
+        }
+    }
+
+    async fn answer_queued(&self, committed: CommittedAttempt, deadline: RT::Instant) -> GrantAnswer {
+        self.node.0.replica.wait_for_revision(committed.revision, deadline).await?;
+        let state = self.node.0.replica.state();
+        let value = views::grant_in_queue(&state, &self.call.acquire.grant).ok_or(UNKNOWN)?;
+        let acquired = if value.token.is_some() { Acquired::Held(value) } else { Acquired::Queued(value) };
+        Ok(At { value: acquired, revision: state.revision() })
+    }
+
+    /// The view of a grant that this request created, from the request itself.
+    pub(crate) fn view_of_new(&self, committed: CommittedAttempt, token: FencingToken) -> GrantView {
+        let acquire = &self.call.acquire;
+        let at = wall_now();
+        GrantView {
+            id: acquire.grant,
+            number: committed.number,
+            lock: acquire.wants[0].lock.clone(),
+            others: acquire.wants[1..].to_vec(),
+            holds: 1,
+            revoked: None,
+            session: committed.session,
+            anonymous: self.is_anonymous(),
+            token: Some(token),
+            mode: acquire.wants[0].mode,
+            permits: acquire.permits,
+            owner: acquire.owner.text.clone(),
+            meta: acquire.meta.clone(),
+            in_the_way: None,
+            waits_for: None,
+            deadlock_checked: true,
+            queued_at: at,
+            held_since: Some(at),
+            expires_in: self.own_timeout(),
+            leaves_with_caller: self.leaves_with_caller().then_some(committed.attempt),
+        }
+    }
+
+    pub(crate) fn is_anonymous(&self) -> bool {
+        matches!(self.call.acquire.claimant, Claimant::Anonymous { .. })
+    }
+
+    /// The timeout of an anonymous grant's own session.
+    pub(crate) fn own_timeout(&self) -> Option<Duration> {
+        match &self.call.acquire.claimant {
+            Claimant::Anonymous { timeout_ms } => Some(Duration::from_millis(*timeout_ms)),
+            Claimant::Session(_) => None,
+        }
+    }
+
+    pub(crate) fn locks(&self) -> impl Iterator<Item = &fairhold_types::LockName> + Clone {
+        self.call.acquire.wants.iter().map(|want| &want.lock)
+    }
+}
+
+/// The outcome is unknown because the expected answer did not come.
+pub(crate) const UNKNOWN: ProposeError = ProposeError::Unknown(UnknownReason::Deadline);
+
+/// The deadline of a request that has waited since that moment: waiting does not count.
+pub(crate) fn after_waiting<I: Instant>(deadline: I, since: I) -> I {
+    deadline + I::now().saturating_duration_since(since)
+}
+
+/// Delivers the answer, and returns whether the caller received it.
+async fn deliver(caller: oneshot::Sender<Delivery>, answer: GrantAnswer) -> bool {
+    let (taken, was_taken) = oneshot::channel();
+    caller.send(Delivery { answer, taken }).is_ok() && was_taken.await.is_ok()
+}
+
+/// After the commit of the acquire, a step that did nothing does not mean that nothing happened.
+pub(crate) fn uncertain(error: CallError) -> CallError {
+    match error {
+        CallError::Propose(ProposeError::NotProposed(NotProposed::ShuttingDown)) => CallError::Detached,
+        CallError::Propose(_) | CallError::Read(_) => UNKNOWN.into(),
+        CallError::Rejected(_)
+        | CallError::LockHeld { .. }
+        | CallError::WaitTimeout { .. }
+        | CallError::Superseded
+        | CallError::NoNode { .. }
+        | CallError::Handover(_)
+        | CallError::Compacted { .. }
+        | CallError::FutureRevision { .. }
+        | CallError::WatcherTooSlow
+        | CallError::ShuttingDown
+        | CallError::Detached => error,
+    }
+}
+
+/// How long an anonymous grant lives without a renewal, counted from the last confirmed keepalive.
+pub(crate) fn expires_in<RT: AsyncRuntime>(state: &State, view: &GrantView, confirmed_at: RT::Instant) -> Option<Duration> {
+    let session = state.session(view.session).filter(|_| view.anonymous)?;
+    Some(Duration::from_millis(session.timeout_ms).saturating_sub(RT::Instant::now().saturating_duration_since(confirmed_at)))
+}

@@ -1,0 +1,108 @@
+//! The calls of administrators. The HTTP layer checks their token; this module logs which client called, and its
+//! reason.
+
+use crate::{
+    api::{At, BreakCall, CallError, LockInfo, RevokeCall, SetLockCall},
+    calls::write_key::{fingerprint, write_key},
+    clock::wall_now,
+    node::Node,
+    views,
+};
+use fairhold_state::command::{Break, Command, Outcome, Revoke, SetLock, WriteKey};
+use fairhold_types::{GrantId, NodeId, Revision, SessionNumber, duration};
+use openraft_rt::{AsyncRuntime, Instant};
+use std::time::Duration;
+
+impl<RT: AsyncRuntime> Node<RT> {
+    /// Takes a lock from all its holders; without holders nothing changes. A repeated key does nothing, even if there
+    /// are new holders by then.
+    pub async fn break_lock(&self, call: BreakCall) -> Result<Revision, CallError> {
+        let BreakCall { key, lock, token, by, reason, timeout } = call;
+        let key = WriteKey { key, fingerprint: fingerprint(&("break", &lock, token, &reason))? };
+        let command = Break { key, lock: lock.clone(), token, by: by.clone(), reason: reason.clone(), at: wall_now() };
+        let deadline = RT::Instant::now() + timeout;
+        let answer = self.0.replica.propose(Command::Break(command), deadline).await?;
+        match answer.result? {
+            Outcome::Broken { holders, named } => {
+                let named: Vec<String> = named.iter().map(|number| format!("#{number}")).collect();
+                let grants = named.join(" ");
+                let lock = lock.as_str();
+                let revision = answer.revision.0;
+                tracing::info!(lock, holders, %grants, revision, by, reason, "an administrator broke a lock");
+            }
+            Outcome::Nothing => {}
+            outcome @ (Outcome::Done
+            | Outcome::SessionOpened { .. }
+            | Outcome::Held(_)
+            | Outcome::Queued(_)
+            | Outcome::Written { .. }
+            | Outcome::WrittenBefore { .. }
+            | Outcome::Judged { .. }) => unreachable!("a break was answered with {outcome:?}"),
+        }
+        Ok(self.wait_until_settled(answer.revision, deadline, |state| !state.is_settling(&lock)).await)
+    }
+
+    /// Sets the limits of a lock, and returns the lock with its new limits. With a key, it happens once.
+    pub async fn set_lock(&self, call: SetLockCall) -> Result<At<LockInfo>, CallError> {
+        let deadline = RT::Instant::now() + call.timeout;
+        let SetLockCall { key, lock, limit, max_waiters, max_hold, by, timeout } = call;
+        let max_hold_ms = max_hold.map(duration::millis);
+        let key = write_key(key, &("allow", &lock, limit, max_waiters, max_hold_ms))?;
+        let command = SetLock { key, lock: lock.clone(), limit, max_waiters, max_hold_ms, by: by.clone(), at: wall_now() };
+        let answer = self.propose(Command::SetLock(command), timeout).await?;
+        answer.result?;
+        let name = lock.as_str();
+        let revision = answer.revision.0;
+        tracing::info!(lock = name, limit, max_waiters, max_hold_ms, revision, by, "an administrator set the limits of a lock");
+        self.0.replica.wait_for_revision(answer.revision, deadline).await?;
+        self.wait_until_settled(answer.revision, deadline, |state| !state.is_settling(&lock)).await;
+        Ok(self.0.replica.read(|state| At { value: views::lock(state, &lock), revision: state.revision() }))
+    }
+
+    /// Asks the holders of a lock to release it. With a key, it asks once.
+    pub async fn revoke(&self, call: RevokeCall) -> Result<Revision, CallError> {
+        let RevokeCall { key, lock, by, reason, timeout } = call;
+        let deadline = RT::Instant::now() + timeout;
+        let key = write_key(key, &("revoke", &lock, &reason))?;
+        let command = Revoke { key, lock: lock.clone(), by: by.clone(), reason: reason.clone(), at: wall_now() };
+        let answer = self.0.replica.propose(Command::Revoke(command), deadline).await?;
+        answer.result?;
+        tracing::info!(
+            lock = lock.as_str(),
+            revision = answer.revision.0,
+            by,
+            reason,
+            "an administrator asked the holders to release a lock"
+        );
+        Ok(self.wait_until_settled(answer.revision, deadline, |state| !state.is_settling(&lock)).await)
+    }
+
+    /// Ends a session by its number, with everything that it owns.
+    pub async fn end_session(
+        &self,
+        session: SessionNumber,
+        by: String,
+        reason: String,
+        timeout: Duration,
+    ) -> Result<Revision, CallError> {
+        let command = Command::EndSession { session, by: by.clone(), reason: reason.clone(), at: wall_now() };
+        let deadline = RT::Instant::now() + timeout;
+        let answer = self.0.replica.propose(command, deadline).await?;
+        answer.result?;
+        tracing::info!(session = session.0, revision = answer.revision.0, by, reason, "an administrator ended a session");
+        Ok(self.wait_until_settled(answer.revision, deadline, |state| !state.is_ending(session)).await)
+    }
+
+    /// Transfers the leadership to a member, from any node. With a key it happens once: a repeated request leaves the
+    /// current leader in place.
+    pub async fn hand_over(&self, to: NodeId, key: Option<GrantId>, timeout: Duration) -> Result<(), CallError> {
+        let key = write_key(key, &("lead", to))?;
+        Ok(self.0.replica.hand_over(to, key, RT::Instant::now() + timeout).await?)
+    }
+
+    /// Takes a snapshot of this node's state, unless one exists for it, and waits until it is stored. Returns the index
+    /// of the last log entry in the snapshot. After the timeout the snapshot is still written.
+    pub async fn take_snapshot(&self, timeout: Duration) -> Result<u64, CallError> {
+        Ok(self.0.replica.take_snapshot(RT::Instant::now() + timeout).await?)
+    }
+}

@@ -1,0 +1,207 @@
+//! Elections: the leader, its proclaimed values, and observers.
+
+use crate::{
+    api::{At, CallError, ReadOptions},
+    calls::{
+        watch::{NodeWatch, RevisionChanges, WatchItem, WatchStart},
+        write_key::fingerprint,
+    },
+    clock::wall_now,
+    feed::{
+        change::{Change, ChangedContender},
+        watch_filter::WatchFilter,
+    },
+    node::Node,
+};
+use fairhold_state::{
+    State,
+    command::{Command, OperationResult, Outcome, Proclaim, Rejection, WriteKey},
+    value::Value,
+};
+use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, Revision, SessionNumber, time::WallMillis};
+use openraft_rt::AsyncRuntime;
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+/// The public view of the leader of an election.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaderView {
+    /// The public number of its grant.
+    pub number: GrantNumber,
+    /// The public number of its session.
+    pub session: SessionNumber,
+    /// Its owner, for people to read.
+    pub owner: Arc<str>,
+    /// When its grant was granted, if this node knows.
+    pub held_since: Option<WallMillis>,
+    /// Its fencing token, which is the revision of its election.
+    pub token: FencingToken,
+    /// The value that it proclaims.
+    pub value: Value,
+    /// How many new values the leader has proclaimed since its election.
+    pub version: i32,
+    /// The revision at which it proclaimed this value.
+    pub value_since: Revision,
+}
+
+/// The leader proclaims another value.
+#[derive(Debug, Clone)]
+pub struct ProclaimCall {
+    /// Its idempotency key.
+    pub key: GrantId,
+    /// The election.
+    pub election: LockName,
+    /// The leader's grant.
+    pub grant: GrantId,
+    /// The new value.
+    pub value: Value,
+    /// How long the server may work on it.
+    pub timeout: Duration,
+}
+
+/// What an observer of an election sees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LeaderEvent {
+    /// The leader when the observation began, if any.
+    Initial(Option<LeaderView>),
+    /// A new leader.
+    Elected(LeaderView),
+    /// The leader proclaimed another value.
+    Proclaimed(LeaderView),
+    /// The election has no leader any more.
+    Vacant,
+    /// The observer has seen everything up to this revision.
+    Bookmark,
+    /// The server shuts down. The observer has seen everything up to this revision. It is the last event.
+    GoAway,
+    /// The observation cannot continue. It is the last event.
+    Failed(CallError),
+}
+
+/// An open observation; dropping it ends it.
+pub struct Observation<RT: AsyncRuntime> {
+    watch: NodeWatch<RT>,
+    /// The initial event includes all changes up to this revision.
+    initial_revision: Revision,
+    pending: VecDeque<At<LeaderEvent>>,
+}
+
+impl<RT: AsyncRuntime> std::fmt::Debug for Observation<RT> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Observation").field("initial_revision", &self.initial_revision).finish_non_exhaustive()
+    }
+}
+
+impl<RT: AsyncRuntime> Node<RT> {
+    /// The leader of an election; refused if the name belongs to a lock.
+    pub async fn leader(&self, election: &LockName, read: ReadOptions) -> Result<At<Option<LeaderView>>, CallError> {
+        let found = self.read(read, |state| leader(state, election)).await?;
+        Ok(At { value: found.value?, revision: found.revision })
+    }
+
+    /// Proclaims another value of the leader, and returns how many it has proclaimed. A repeated key does nothing more.
+    pub async fn proclaim(&self, call: ProclaimCall) -> Result<At<i32>, CallError> {
+        let ProclaimCall { key, election, grant, value, timeout } = call;
+        let key = WriteKey { key, fingerprint: fingerprint(&("proclaim", &election, &grant, &value))? };
+        let command = Proclaim { key, election, grant, value, at: wall_now() };
+        let answer = self.propose(Command::Proclaim(command), timeout).await?;
+        match answer.result? {
+            Outcome::Written { results, .. } => match results.as_slice() {
+                [OperationResult::Set { version }] => Ok(At { value: *version, revision: answer.revision }),
+                other => unreachable!("a proclamation was answered with {other:?}"),
+            },
+            outcome @ (Outcome::Nothing
+            | Outcome::Done
+            | Outcome::SessionOpened { .. }
+            | Outcome::Held(_)
+            | Outcome::Queued(_)
+            | Outcome::Broken { .. }
+            | Outcome::WrittenBefore { .. }
+            | Outcome::Judged { .. }) => unreachable!("a proclamation was answered with {outcome:?}"),
+        }
+    }
+
+    /// Observes an election: first the current leader, then each new leader and each proclaimed value, once and in
+    /// order. From a revision on, only the latter.
+    pub async fn observe(
+        &self,
+        election: &LockName,
+        from: Option<Revision>,
+        read: ReadOptions,
+    ) -> Result<Observation<RT>, CallError> {
+        let start = from.map_or(WatchStart::Now, WatchStart::From);
+        let watch = self.watch(vec![WatchFilter::Leader(election.clone())], start, read).await?;
+        if from.is_some() {
+            return Ok(Observation { initial_revision: Revision(0), pending: VecDeque::new(), watch });
+        }
+        // The watch began before this look at the state. A change in between is in both: `initial_revision` drops it
+        // from the watch.
+        let (leader, revision) = self.0.replica.read(|state| (leader(state, election), state.revision()));
+        let first = At { value: LeaderEvent::Initial(leader?), revision };
+        Ok(Observation { watch, initial_revision: revision, pending: VecDeque::from([first]) })
+    }
+}
+
+impl<RT: AsyncRuntime> Observation<RT> {
+    /// The revision up to which the observer has seen everything.
+    #[must_use]
+    pub fn revision(&self) -> Revision {
+        self.watch.revision().max(self.initial_revision)
+    }
+
+    /// Waits for the next event; `None` after the last one. It is not cancel-safe: do not drop the future before its
+    /// end.
+    pub async fn next(&mut self) -> Option<At<LeaderEvent>> {
+        loop {
+            if let Some(event) = self.pending.pop_front() {
+                return Some(event);
+            }
+            match self.watch.next().await? {
+                WatchItem::Initial(..) => {}
+                WatchItem::Changes(changes) => {
+                    let new = changes.into_iter().filter(|changes| changes.revision > self.initial_revision);
+                    self.pending.extend(new.filter_map(leader_event));
+                }
+                WatchItem::Bookmark(revision) => {
+                    self.pending.push_back(At { value: LeaderEvent::Bookmark, revision: revision.max(self.initial_revision) });
+                }
+                WatchItem::GoAway(revision) => {
+                    self.pending.push_back(At { value: LeaderEvent::GoAway, revision: revision.max(self.initial_revision) })
+                }
+                WatchItem::Failed(revision, error) => self.pending.push_back(At { value: LeaderEvent::Failed(error), revision }),
+            }
+        }
+    }
+}
+
+fn leader(state: &State, election: &LockName) -> Result<Option<LeaderView>, CallError> {
+    if state.is_election(election) == Some(false) {
+        return Err(Rejection::OtherUse { election: false }.into());
+    }
+    Ok(state.election(election).map(|now| LeaderView {
+        number: now.contender.number,
+        session: now.contender.session,
+        owner: Arc::from(now.contender.owner.text.as_str()),
+        held_since: now.contender.held_since,
+        token: now.token,
+        value: now.value.clone(),
+        version: now.version,
+        value_since: now.since,
+    }))
+}
+
+/// The event for the changes of one revision: if a new leader follows the old one, only the new one.
+fn leader_event(of: RevisionChanges) -> Option<At<LeaderEvent>> {
+    let revision = of.revision;
+    let mut event = None;
+    for change in of.changes {
+        // The filter selects no other changes than these two.
+        if let Change::Proclaimed { leader: ChangedContender { lock: _, number, session, owner }, token, version, value } = change
+        {
+            let view = LeaderView { number, session, owner, held_since: None, token, value, version, value_since: revision };
+            event = Some(if version == 0 { LeaderEvent::Elected(view) } else { LeaderEvent::Proclaimed(view) });
+        } else if matches!(change, Change::Vacated { .. }) && event.is_none() {
+            event = Some(LeaderEvent::Vacant);
+        }
+    }
+    event.map(|value| At { value, revision })
+}

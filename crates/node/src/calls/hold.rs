@@ -1,0 +1,289 @@
+//! Holds a grant as long as its caller listens: the connection is the session.
+//!
+//! Each caller has one task. It acquires the grant, sends its events, and ends it when the caller disconnects. Sending
+//! never waits: a caller that does not read first misses signs of life, and is given up after its grant's timeout. A
+//! caller that fell silent or does not read keeps its grant for the timeout, because it may be alive and believe that
+//! it holds.
+
+use crate::{
+    api::{AcquireCall, Acquired, At, CallError, GrantView, HoldCall, HoldEvent, Silence},
+    base::metrics::OpenStream,
+    calls::{
+        acquire::{OpenAcquire, UNKNOWN, after_waiting, uncertain},
+        attempt::{AttemptStatus, CommittedAttempt, OwnGrant, attempt_status},
+        keep_alive_guard::KeepAliveGuard,
+    },
+    node::Node,
+    views::{self, positions},
+};
+use fairhold_types::{Revision, limits::SESSION_TIMEOUT_DEFAULT};
+use openraft_rt::{AsyncRuntime, Instant};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Events that may wait for one caller.
+const EVENTS_MAX: usize = 16;
+/// Room of these that signs of life leave free: for `Queued`, `Held`, and the last event.
+const EVENTS_RESERVED: usize = 3;
+/// The interval between signs of life; a third of the grant's timeout if that is shorter.
+const ALIVE_EVERY_MAX: Duration = Duration::from_secs(3);
+
+type Events = mpsc::Sender<At<HoldEvent>>;
+
+/// What the caller knows so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HoldStage {
+    Nothing,
+    Queued,
+    Held,
+}
+
+/// How a stream ends.
+enum HoldEnd {
+    /// The last event was sent.
+    Finished,
+    /// The caller disconnected.
+    Gone {
+        /// Whether `held` was sent before.
+        held: bool,
+    },
+}
+
+impl<RT: AsyncRuntime> Node<RT> {
+    /// Acquires a grant, or attaches to the grant that was acquired with the same id, and holds it as long as the
+    /// caller listens. The grant must be anonymous: a named session has a life of its own.
+    ///
+    /// Dropping the future or its result means that the caller disconnected. A server that shuts down ends no grant.
+    pub async fn hold(&self, call: AcquireCall) -> Result<HoldCall, CallError> {
+        if self.is_shutting_down() {
+            return Err(CallError::ShuttingDown);
+        }
+        let (send, mut events) = mpsc::channel(EVENTS_MAX);
+        // The connection keeps the grant alive, so no answer comes later.
+        let call = AcquireCall { respond_async: false, ..call };
+        let silence = Silence::default();
+        let holder = OpenHold { request: OpenAcquire { node: self.clone(), call }, events: send, silence: silence.clone() };
+        self.0.tasks.spawn::<RT>(holder.run());
+        let first = events.recv().await;
+        self.note_first(first.as_ref().map(|first| &first.value));
+        match first {
+            Some(At { value: HoldEvent::Failed(error), .. }) => Err(error),
+            Some(first) => Ok(HoldCall { first, events, silence }),
+            None => Err(CallError::Detached),
+        }
+    }
+
+    fn note_first(&self, first: Option<&HoldEvent>) {
+        let metrics = &self.0.hub.metrics;
+        match first {
+            Some(HoldEvent::Held(_)) => metrics.note_held(),
+            Some(HoldEvent::Queued { .. }) => metrics.note_queued(),
+            Some(HoldEvent::Failed(error)) => metrics.note_acquire(Some(Err(error))),
+            Some(HoldEvent::Alive | HoldEvent::Revoke(_) | HoldEvent::Lost(_) | HoldEvent::GoAway) | None => {
+                metrics.note_acquire(Some(Err(&CallError::Detached)));
+            }
+        }
+    }
+}
+
+struct OpenHold<RT: AsyncRuntime> {
+    request: OpenAcquire<RT>,
+    events: Events,
+    silence: Silence,
+}
+
+impl<RT: AsyncRuntime> OpenHold<RT> {
+    async fn run(self) {
+        let _open = OpenStream::count(&self.request.node.0.hub.metrics.streams);
+        let started_at = RT::Instant::now();
+        let deadline = started_at + self.request.call.timeout;
+        let (outcome, gone) = self.request.commit_and_watch_caller(deadline, self.events.closed()).await;
+        let committed = match outcome {
+            Ok(committed) => committed,
+            Err(error) if gone && error.is_unknown() => return self.request.give_up(OwnGrant::Unknown).await,
+            Err(error) => return self.send_now(HoldEvent::Failed(error)),
+        };
+        let end = match gone {
+            // If this is the first attempt, the caller disconnected before any later one could follow. If it is a later
+            // one, the grant may belong to another request, and stays.
+            true if committed.attempt > 1 => HoldEnd::Finished,
+            true => HoldEnd::Gone { held: false },
+            false => self.follow(committed, started_at, deadline).await.unwrap_or_else(|error| {
+                let error = uncertain(error);
+                self.send_last(if error == CallError::Detached { HoldEvent::GoAway } else { HoldEvent::Failed(error) })
+            }),
+        };
+        let node = &self.request.node;
+        let grant = self.request.call.acquire.grant;
+        match end {
+            HoldEnd::Finished => {}
+            HoldEnd::Gone { .. } if self.silence.is_noted() => {}
+            // Other requests wait for the lock, and the grant ends with the connection by contract. A place in a queue
+            // blocks nobody: its caller may return on another connection, and so may a caller whose stream this one
+            // ended.
+            HoldEnd::Gone { held: true } if committed.attempt == 1 => node.abandon_at_once(grant, committed.attempt).await,
+            HoldEnd::Gone { .. } => node.abandon(grant, committed.attempt).await,
+        }
+    }
+
+    /// Sends the events of the grant until the last one.
+    async fn follow(
+        &self,
+        committed: CommittedAttempt,
+        started_at: RT::Instant,
+        deadline: RT::Instant,
+    ) -> Result<HoldEnd, CallError> {
+        let OpenAcquire { node, call } = &self.request;
+        let mut since = RT::Instant::now();
+        let until = since + call.wait;
+        let timeout = self.request.own_timeout().unwrap_or(SESSION_TIMEOUT_DEFAULT);
+        let open = KeepAliveGuard::start(node, committed, timeout, started_at);
+        let pause = (timeout / 3).min(ALIVE_EVERY_MAX);
+        let mut alive_at = RT::Instant::now() + pause;
+        let mut stage = self.send_held_at_once(committed);
+        let mut position = None;
+        let mut all_read_at = RT::Instant::now();
+        let mut revoked = None;
+        loop {
+            let mut waiter = node.0.hub.register(committed.number);
+            let status = node.0.replica.read(|state| attempt_status(state, &call.acquire.grant, committed));
+            stage = match (status, stage) {
+                (AttemptStatus::Ended(reason), _) => return Ok(self.send_last(HoldEvent::Lost(reason))),
+                (AttemptStatus::Superseded, _) => return Err(CallError::Superseded),
+                (AttemptStatus::Held, HoldStage::Nothing | HoldStage::Queued) => {
+                    position = None;
+                    let deadline = after_waiting(deadline, since);
+                    self.send_held(self.request.answer_held(committed, committed.revision, open.confirmed_at(), deadline).await?)
+                }
+                (AttemptStatus::Waiting, HoldStage::Nothing) => {
+                    position = self.send_queued(committed, deadline).await?;
+                    since = RT::Instant::now();
+                    if position.is_some() { HoldStage::Queued } else { HoldStage::Nothing }
+                }
+                (AttemptStatus::Held, HoldStage::Held) | (AttemptStatus::Waiting, HoldStage::Queued | HoldStage::Held) => stage,
+            };
+            if stage == HoldStage::Nothing {
+                continue;
+            }
+            if stage == HoldStage::Held {
+                revoked = self.send_revocation(committed, revoked);
+            }
+            tokio::select! {
+                biased;
+                () = node.0.stop.requested() => return Ok(self.send_last(HoldEvent::GoAway)),
+                () = self.events.closed() => return Ok(HoldEnd::Gone { held: stage == HoldStage::Held }),
+                () = waiter.woken() => {}
+                () = RT::sleep_until(until), if stage == HoldStage::Queued => {
+                    let deadline = after_waiting(deadline, since);
+                    stage = self.send_held(self.request.withdraw(committed, open.confirmed_at(), deadline).await?);
+                }
+                () = RT::sleep_until(alive_at.min(open.doubtful_from())) => {
+                    // This node is cut off from the others and cannot know: the caller must ask another node.
+                    if open.doubtful_from() <= RT::Instant::now() {
+                        return Err(UNKNOWN.into());
+                    }
+                    alive_at = RT::Instant::now() + pause;
+                    if self.events.capacity() == EVENTS_MAX {
+                        all_read_at = RT::Instant::now();
+                    } else if all_read_at + timeout <= RT::Instant::now() {
+                        return Err(UNKNOWN.into());
+                    }
+                    position = self.send_alive(committed, position);
+                }
+            }
+        }
+    }
+
+    /// Sends `held` for a grant that this request created: the leader's answer is enough, this node may not have
+    /// applied it yet.
+    fn send_held_at_once(&self, committed: CommittedAttempt) -> HoldStage {
+        match committed.token {
+            Some(token) if committed.attempt == 1 => {
+                let value = Acquired::Held(self.request.view_of_new(committed, token));
+                self.send_held(At { value, revision: committed.revision })
+            }
+            Some(_) | None => HoldStage::Nothing,
+        }
+    }
+
+    /// Sends a revocation that was not sent before. Returns the revision of the last one that was sent.
+    fn send_revocation(&self, committed: CommittedAttempt, sent: Option<Revision>) -> Option<Revision> {
+        let state = self.request.node.0.replica.state();
+        let revocation = state.contender(committed.number).and_then(|contender| contender.revoked.clone());
+        drop(state);
+        match revocation {
+            Some(revocation) if Some(revocation.revision) > sent && self.events.capacity() > EVENTS_RESERVED => {
+                let revision = revocation.revision;
+                self.send_now(HoldEvent::Revoke(revocation));
+                Some(revision)
+            }
+            Some(_) | None => sent,
+        }
+    }
+
+    /// Sends `held`. Only a request that wants the answer later is answered with `Acquired::Queued`.
+    fn send_held(&self, acquired: At<Acquired>) -> HoldStage {
+        let (Acquired::Held(view) | Acquired::Queued(view)) = acquired.value;
+        self.send(At { value: HoldEvent::Held(Box::new(view)), revision: acquired.revision });
+        HoldStage::Held
+    }
+
+    /// Sends the place in the queue when this node has applied the acquire. Returns the position; `None` if the grant
+    /// does not wait any more.
+    async fn send_queued(&self, committed: CommittedAttempt, deadline: RT::Instant) -> Result<Option<u64>, CallError> {
+        self.request.node.0.replica.wait_for_revision(committed.revision, deadline).await?;
+        let queued = self.queued(committed);
+        let position = queued.as_ref().map(|(position, _)| *position);
+        if let Some((_, event)) = queued {
+            self.send(event);
+        }
+        Ok(position)
+    }
+
+    /// The position in the queue, and the event for it, while the grant waits.
+    fn queued(&self, committed: CommittedAttempt) -> Option<(u64, At<HoldEvent>)> {
+        let OpenAcquire { node, call } = &self.request;
+        let state = node.0.replica.state();
+        let grant = &call.acquire.grant;
+        if !matches!(attempt_status(&state, grant, committed), AttemptStatus::Waiting) {
+            return None;
+        }
+        let view = views::grant_of(&state, grant)?;
+        let in_the_way = positions::of_grant(&state, self.request.locks(), committed.number)?;
+        let position = in_the_way.position;
+        let view = Box::new(GrantView { in_the_way: Some(in_the_way), ..view });
+        Some((position, At { value: HoldEvent::Queued { view }, revision: state.revision() }))
+    }
+
+    /// Sends a sign of life: the place in the queue if it has changed, otherwise `Alive`. Returns the last position
+    /// that was sent. Sends nothing if the caller does not read.
+    fn send_alive(&self, committed: CommittedAttempt, sent: Option<u64>) -> Option<u64> {
+        if self.events.capacity() <= EVENTS_RESERVED {
+            return sent;
+        }
+        match sent.and_then(|_| self.queued(committed)) {
+            Some((position, event)) if sent != Some(position) => {
+                self.send(event);
+                Some(position)
+            }
+            Some(_) | None => {
+                self.send_now(HoldEvent::Alive);
+                sent
+            }
+        }
+    }
+
+    fn send_last(&self, event: HoldEvent) -> HoldEnd {
+        self.send_now(event);
+        HoldEnd::Finished
+    }
+
+    fn send_now(&self, event: HoldEvent) {
+        self.send(At { value: event, revision: self.request.node.revision() });
+    }
+
+    /// Never waits: there is always room for all events but signs of life. `follow` notices a caller that is gone.
+    fn send(&self, event: At<HoldEvent>) {
+        let _caller_may_be_gone = self.events.try_send(event);
+    }
+}

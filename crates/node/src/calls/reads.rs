@@ -1,0 +1,233 @@
+//! Reads: the node makes its state fresh enough, then answers from it. A look-up reads the state itself, a listing
+//! reads a copy.
+
+use crate::{
+    api::{
+        At, CallError, Freshness, GrantLookup, LockInfo, NodeView, OwnedAfter, PageQuery, QueueView, ReadOptions, SessionRef,
+        SessionView,
+    },
+    base::walks::{Walk, count_in_turns, find_in_turns, walk_in_turns},
+    node::Node,
+    views,
+};
+use fairhold_raft::error::NotProposed;
+use fairhold_state::{
+    State,
+    command::Rejection,
+    history_page::{HistoryPage, HistoryQuery},
+    listing::{LockPage, LockQuery, LockSort},
+    queue_view::{Before, QueueKey},
+    read::GrantStatus,
+};
+use fairhold_types::{
+    EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, Revision, SessionNumber, limits::SESSION_ROW_MAX,
+};
+use openraft_rt::{AsyncRuntime, Instant};
+use std::time::Duration;
+
+impl<RT: AsyncRuntime> Node<RT> {
+    /// A copy of the state for a walk over all of it, after it is as fresh as required and a slot is free.
+    pub(crate) async fn walk(&self, read: ReadOptions) -> Result<Walk, CallError> {
+        let deadline = RT::Instant::now() + read.timeout;
+        self.freshen_by(read.freshness, deadline).await?;
+        let walk = RT::timeout_at(deadline, self.0.walks.begin(|| self.0.replica.state())).await;
+        walk.map_err(|_| CallError::Read(NotProposed::Overloaded.into()))
+    }
+
+    /// A lock with a page of its holders. A lock that was never used has none.
+    pub async fn lock(
+        &self,
+        name: &LockName,
+        page: PageQuery<GrantNumber>,
+        read: ReadOptions,
+    ) -> Result<At<LockInfo>, CallError> {
+        let state = self.fresh_copy(read).await?;
+        let count = match page.after.map(QueueKey::Holder) {
+            Some(key) => before(&state, name, key).await.count,
+            None => 0,
+        };
+        Ok(At { value: views::lock_page(&state, name, page, count), revision: state.revision() })
+    }
+
+    /// A page of a lock's contenders, in order.
+    pub async fn queue(&self, name: &LockName, page: PageQuery<QueueKey>, read: ReadOptions) -> Result<At<QueueView>, CallError> {
+        let state = self.fresh_copy(read).await?;
+        let before = match page.after {
+            Some(key) => before(&state, name, key).await,
+            None => Before::default(),
+        };
+        Ok(At { value: views::queue_page(&state, name, page, before), revision: state.revision() })
+    }
+
+    /// Succeeds only while a held grant of the lock has this token and, if one is given, is this grant.
+    pub async fn verify_fence(
+        &self,
+        name: &LockName,
+        token: FencingToken,
+        grant: Option<GrantId>,
+        read: ReadOptions,
+    ) -> Result<Revision, CallError> {
+        let state = self.fresh_copy(read).await?;
+        state.verify_fence(name, token, grant.as_ref())?;
+        Ok(state.revision())
+    }
+
+    /// A grant by its id. If it waits in the queue, the answer may wait for the grant too.
+    pub async fn grant(&self, id: GrantId, wait: Duration, read: ReadOptions) -> Result<At<GrantLookup>, CallError> {
+        self.freshen(read).await?;
+        let until = RT::Instant::now() + wait;
+        loop {
+            // Registered before the look, so that no event after it is missed.
+            let mut waiter = self.0.replica.read(|state| waiting(state, &id)).map(|number| self.0.hub.register(number));
+            let state = self.0.replica.state();
+            let found = At { value: lookup(&state, &id), revision: state.revision() };
+            drop(state);
+            let waits = matches!(&found.value, GrantLookup::Live(view) if view.token.is_none());
+            let (Some(waiter), true) = (waiter.as_mut(), waits && RT::Instant::now() < until) else {
+                return Ok(found);
+            };
+            tokio::select! {
+                biased;
+                () = self.0.stop.requested() => return Err(CallError::ShuttingDown),
+                () = waiter.woken() => {}
+                () = RT::sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// One page of the locks.
+    pub async fn locks(&self, query: &LockQuery, read: ReadOptions) -> Result<At<LockPage>, CallError> {
+        let needs_walk = query.sort != LockSort::Name;
+        if needs_walk {
+            let walk = self.walk(read).await?;
+            return Ok(page_of_locks(&walk.state, query).await);
+        }
+        Ok(page_of_locks(&self.fresh_copy(read).await?, query).await)
+    }
+
+    /// One page of a lock's history.
+    pub async fn history(&self, query: &HistoryQuery, read: ReadOptions) -> Result<At<HistoryPage>, CallError> {
+        let needs_walk = query.when.is_some();
+        if needs_walk {
+            let walk = self.walk(read).await?;
+            return Ok(page_of_history(&walk.state, query).await);
+        }
+        Ok(page_of_history(&self.fresh_copy(read).await?, query).await)
+    }
+
+    /// The refusal for a grant that has ended, with the note that this node has of it.
+    pub(crate) fn grant_ended(&self, grant: &GrantId, reason: EndReason) -> CallError {
+        Rejection::GrantEnded { reason, note: self.0.replica.read(|state| state.break_note(grant)) }.into()
+    }
+
+    /// A page of the sessions, by number, each with the first entries of what it owns.
+    pub async fn sessions(
+        &self,
+        page: PageQuery<SessionNumber>,
+        read: ReadOptions,
+    ) -> Result<At<(Vec<SessionView>, Option<SessionNumber>)>, CallError> {
+        let state = self.fresh_copy(read).await?;
+        let (sessions, has_more) = page.cut(state.sessions_after(page.after.unwrap_or_default()));
+        let next = sessions.last().filter(|_| has_more).map(|last| last.number);
+        let mut left = sessions.into_iter();
+        let mut views = Vec::new();
+        let shown = PageQuery { after: None, limit: SESSION_ROW_MAX };
+        walk_in_turns(|count| {
+            // Each session costs a page of its own.
+            let turn = left.by_ref().take((count / SESSION_ROW_MAX).max(1));
+            views.extend(turn.map(|session| views::session(&state, session, &shown)));
+            left.len() == 0
+        })
+        .await;
+        Ok(At { value: (views, next), revision: state.revision() })
+    }
+
+    /// One session, with a page of what it owns.
+    pub async fn session(
+        &self,
+        which: SessionRef,
+        page: &PageQuery<OwnedAfter>,
+        read: ReadOptions,
+    ) -> Result<At<Option<SessionView>>, CallError> {
+        let state = self.fresh_copy(read).await?;
+        let session = match which {
+            SessionRef::Id(id) => state.session_by_id(&id),
+            SessionRef::Number(number) => state.session(number),
+        };
+        Ok(At { value: session.map(|session| views::session(&state, session, page)), revision: state.revision() })
+    }
+
+    /// A node of the tree, with its value.
+    pub async fn get_node(&self, path: &Path, read: ReadOptions) -> Result<At<NodeView>, CallError> {
+        let found = self.read(read, |state| state.node(path).cloned()).await?;
+        let node = found.value.ok_or_else(|| CallError::NoNode { path: path.clone() })?;
+        Ok(At { value: NodeView { node }, revision: found.revision })
+    }
+
+    /// A look-up in the state itself, which blocks apply meanwhile. A walk over several entries takes a copy instead.
+    pub(crate) async fn read<T>(&self, options: ReadOptions, read: impl FnOnce(&State) -> T) -> Result<At<T>, CallError> {
+        self.freshen(options).await?;
+        Ok(self.0.replica.read(|state| At { value: read(state), revision: state.revision() }))
+    }
+
+    /// A copy of the state, as fresh as required. It costs almost nothing, and apply continues while the caller reads
+    /// it.
+    pub(crate) async fn fresh_copy(&self, options: ReadOptions) -> Result<State, CallError> {
+        self.freshen(options).await?;
+        Ok(self.0.replica.state())
+    }
+
+    pub(crate) async fn freshen(&self, options: ReadOptions) -> Result<(), CallError> {
+        self.freshen_by(options.freshness, RT::Instant::now() + options.timeout).await
+    }
+
+    pub(crate) async fn freshen_by(&self, freshness: Freshness, deadline: RT::Instant) -> Result<(), CallError> {
+        match freshness {
+            Freshness::Linearizable => self.0.replica.read_barrier(deadline).await?,
+            Freshness::Local => {}
+            Freshness::AtLeast(revision) => self.0.replica.wait_for_revision(revision, deadline).await?,
+            Freshness::LinearizableAtLeast(revision) => {
+                self.0.replica.read_barrier(deadline).await?;
+                self.0.replica.wait_for_revision(revision, deadline).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn waiting(state: &State, id: &GrantId) -> Option<GrantNumber> {
+    match state.grant(id) {
+        GrantStatus::Live(contender) if contender.granted_at.is_none() => Some(contender.number),
+        GrantStatus::Live(_) | GrantStatus::Ended(_) | GrantStatus::Unknown => None,
+    }
+}
+
+fn lookup(state: &State, id: &GrantId) -> GrantLookup {
+    match state.grant(id) {
+        GrantStatus::Live(_) => {
+            views::grant_in_queue(state, id).map_or(GrantLookup::Unknown, |view| GrantLookup::Live(Box::new(view)))
+        }
+        GrantStatus::Ended(reason) => GrantLookup::Ended { reason, note: state.break_note(id) },
+        GrantStatus::Unknown => GrantLookup::Unknown,
+    }
+}
+
+async fn page_of_locks(state: &State, query: &LockQuery) -> At<LockPage> {
+    let mut listing = state.lock_listing(query);
+    walk_in_turns(|count| listing.look_at(count)).await;
+    At { value: listing.into_page(), revision: state.revision() }
+}
+
+async fn page_of_history(state: &State, query: &HistoryQuery) -> At<HistoryPage> {
+    let mut listing = state.history_listing(query);
+    walk_in_turns(|count| listing.look_at(count)).await;
+    At { value: listing.into_page(), revision: state.revision() }
+}
+
+/// What a page in the middle of a queue must know of the contenders before it.
+async fn before<'a>(state: &'a State, name: &LockName, key: QueueKey) -> Before<'a> {
+    let (counted, left) = state.queue_through(name, key);
+    let count = counted + count_in_turns(left).await;
+    let blocker = find_in_turns(state.waiters_back_from(name, key), |waiter| waiter.holds_readers_back()).await;
+    Before { count, blocker }
+}

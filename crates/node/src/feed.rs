@@ -1,0 +1,6 @@
+//! The feed of events for watches: the newest changes, and which watchers they concern.
+
+pub mod change;
+pub(crate) mod dispatcher;
+mod ring;
+pub mod watch_filter;

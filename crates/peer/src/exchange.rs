@@ -1,0 +1,210 @@
+//! A connection during its handshake: what each side sends, proves and receives.
+
+use crate::{
+    frame::{Frame, FrameCodec, FrameKind, HANDSHAKE_BYTES_MAX},
+    handshake_error::HandshakeError,
+    key::{Keys, PROOF_BYTES, Proof, Side, Transcript},
+    reader::{Arrivals, FrameReader},
+};
+use bytes::{Bytes, BytesMut};
+use fairhold_raft::peer::{KeyMismatch, Refusal, WIRE_VERSION};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{io, sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpStream, tcp::OwnedWriteHalf},
+    time::timeout,
+};
+use tokio_util::codec::Encoder;
+
+/// The first bytes of every connection, in both directions.
+pub const MAGIC: [u8; 8] = *b"FAIRHOLD";
+
+/// Magic and version.
+pub const PREAMBLE_BYTES: usize = MAGIC.len() + 2;
+
+/// How long closing a refused connection may take.
+const PARTING_MAX: Duration = Duration::from_secs(1);
+
+/// The codec's version byte of the values in the handshake.
+const VALUE_VERSION: u8 = 1;
+
+/// Both directions of a connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) reader: FrameReader,
+    pub(crate) writer: OwnedWriteHalf,
+}
+
+/// A handshake in progress.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    connection: Connection,
+    transcript: Transcript,
+    keys: Arc<Keys>,
+    side: Side,
+}
+
+/// A message of the peer.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) kind: FrameKind,
+    value: Bytes,
+}
+
+impl Message {
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, HandshakeError> {
+        unsealed(&self.value)
+    }
+}
+
+impl Exchange {
+    pub(crate) fn new(stream: TcpStream, side: Side, keys: Arc<Keys>, arrivals: &Arrivals) -> io::Result<Self> {
+        crate::socket::configure(&stream)?;
+        let (reader, writer) = stream.into_split();
+        let connection = Connection { reader: FrameReader::new(reader, arrivals), writer };
+        Ok(Exchange { connection, transcript: Transcript::new(), keys, side })
+    }
+
+    /// Sends bytes that are not a frame.
+    pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), HandshakeError> {
+        Ok(self.connection.writer.write_all(bytes).await?)
+    }
+
+    /// Receives the peer's preamble. The inner error is a refusal of its version.
+    pub(crate) async fn receive_preamble(&mut self) -> Result<Result<(), Refusal>, HandshakeError> {
+        let mut bytes = [0; PREAMBLE_BYTES];
+        self.connection.reader.read_exact(&mut bytes).await?;
+        let [magic @ .., low, high] = bytes;
+        if magic != MAGIC {
+            return Err(HandshakeError::Stranger);
+        }
+        match u16::from_le_bytes([low, high]) {
+            WIRE_VERSION => Ok(Ok(())),
+            theirs => Ok(Err(Refusal::Version { theirs, ours: WIRE_VERSION })),
+        }
+    }
+
+    /// Sends a message without a proof.
+    pub(crate) async fn say(&mut self, kind: FrameKind, value: &impl Serialize) -> Result<(), HandshakeError> {
+        let frame = said(kind, value, &mut self.transcript)?;
+        self.send(frame).await
+    }
+
+    /// Sends a message with a proof that a member sent it.
+    pub(crate) async fn prove(&mut self, kind: FrameKind, value: &impl Serialize) -> Result<(), HandshakeError> {
+        let frame = proved(kind, value, &mut self.transcript, &self.keys, self.side)?;
+        self.send(frame).await
+    }
+
+    /// Refuses an unauthenticated peer. This refusal cannot have a proof.
+    pub(crate) async fn refuse_key(&mut self, mismatch: KeyMismatch) -> Result<(), HandshakeError> {
+        let value = sealed(&Refusal::Key(mismatch))?;
+        self.send(Frame { kind: FrameKind::Refused, number: 0, payload: [&[0; PROOF_BYTES][..], &value].concat().into() }).await
+    }
+
+    /// Receives a message without a proof.
+    pub(crate) async fn receive(&mut self, kind: FrameKind) -> Result<Message, HandshakeError> {
+        let frame = self.read_frame().await?;
+        if frame.kind != kind {
+            return Err(crate::frame::FrameError::UnexpectedKind(frame.kind).into());
+        }
+        self.transcript.note(kind, &frame.payload);
+        Ok(Message { kind, value: frame.payload })
+    }
+
+    /// Receives a message with a proof. The inner error: the peer is not a member, has another key, or says that this node
+    /// has another key.
+    pub(crate) async fn receive_proved(&mut self) -> Result<Result<Message, KeyMismatch>, HandshakeError> {
+        let frame = self.read_frame().await?;
+        let mut payload = frame.payload;
+        let Some(proof) = payload.first_chunk::<PROOF_BYTES>().copied() else {
+            return Err(HandshakeError::Unproved);
+        };
+        let value = payload.split_off(PROOF_BYTES);
+        self.transcript.note(frame.kind, &value);
+        let by = self.side.other();
+        if self.keys.verify(&proof, by, &self.transcript) {
+            return Ok(Ok(Message { kind: frame.kind, value }));
+        }
+        // A node with another key cannot prove this refusal.
+        if frame.kind == FrameKind::Refused
+            && let Ok(Refusal::Key(mismatch)) = unsealed(&value)
+        {
+            return Ok(Err(mismatch));
+        }
+        Ok(Err(self.mismatch(&proof, by)))
+    }
+
+    fn mismatch(&self, proof: &Proof, by: Side) -> KeyMismatch {
+        let has_none = |side: Side| match side {
+            Side::Dialler => KeyMismatch::DiallerHasNone,
+            Side::Acceptor => KeyMismatch::AcceptorHasNone,
+        };
+        if self.keys.is_none() {
+            has_none(self.side)
+        } else if Keys::is_of_none(proof, by, &self.transcript) {
+            has_none(by)
+        } else {
+            KeyMismatch::Differ
+        }
+    }
+
+    /// Ends the handshake: requests may follow.
+    pub(crate) fn admit(mut self) -> Connection {
+        self.connection.reader.admit();
+        self.connection
+    }
+
+    async fn read_frame(&mut self) -> Result<Frame, HandshakeError> {
+        self.connection.reader.next().await?.ok_or(HandshakeError::Closed)
+    }
+
+    async fn send(&mut self, frame: Frame) -> Result<(), HandshakeError> {
+        let mut bytes = BytesMut::new();
+        FrameCodec::for_handshake().encode(frame, &mut bytes)?;
+        self.write(&bytes).await
+    }
+
+    /// Closes a connection so that the last message arrives. A socket closed with unread bytes sends a reset, which can
+    /// overtake the message. The wait for a peer that continues to send, or does not close, is short.
+    pub(crate) async fn part(mut self) -> Result<(), HandshakeError> {
+        self.connection.writer.shutdown().await?;
+        let mut rest = self.connection.reader.into_socket().take(HANDSHAKE_BYTES_MAX as u64);
+        match timeout(PARTING_MAX, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await {
+            Ok(Ok(_)) | Err(_) => Ok(()),
+            // The peer has read the message and closed.
+            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
+            Ok(Err(error)) => Err(error.into()),
+        }
+    }
+}
+
+/// Adds a frame without a proof to the transcript.
+pub(crate) fn said(kind: FrameKind, value: &impl Serialize, transcript: &mut Transcript) -> Result<Frame, HandshakeError> {
+    let payload = sealed(value)?;
+    transcript.note(kind, &payload);
+    Ok(Frame { kind, number: 0, payload })
+}
+
+/// Adds a frame to the transcript, then its proof.
+pub(crate) fn proved(
+    kind: FrameKind,
+    value: &impl Serialize,
+    transcript: &mut Transcript,
+    keys: &Keys,
+    side: Side,
+) -> Result<Frame, HandshakeError> {
+    let value = sealed(value)?;
+    transcript.note(kind, &value);
+    let proof = keys.own().prove(side, transcript);
+    Ok(Frame { kind, number: 0, payload: [&proof[..], &value].concat().into() })
+}
+
+fn sealed(value: &impl Serialize) -> Result<Bytes, HandshakeError> {
+    Ok(fairhold_codec::encode(VALUE_VERSION, value)?.into())
+}
+
+pub(crate) fn unsealed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, HandshakeError> {
+    Ok(fairhold_codec::decode(VALUE_VERSION, bytes)?)
+}

@@ -1,0 +1,6 @@
+//! Tasks that run for as long as the replica does.
+
+pub(crate) mod disk_reports;
+pub(crate) mod leader_log;
+pub(crate) mod round_trip_watch;
+pub(crate) mod snapshots;

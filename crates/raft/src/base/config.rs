@@ -1,0 +1,120 @@
+//! The configuration of a replica, and openraft's configuration derived from it.
+
+use fairhold_types::{Incarnation, NodeId, duration, limits::PROPOSALS_BYTES_MAX};
+use openraft::{Config, ConfigError, SnapshotPolicy};
+use std::{collections::BTreeMap, time::Duration};
+
+/// Minimum number of commands between two snapshots. A restart applies about that many again.
+const SNAPSHOT_EVERY: u64 = 10_000;
+/// Entries kept behind a snapshot: a follower that was away for a moment gets these instead of a whole snapshot.
+const LOG_KEPT: u64 = 1_000;
+/// Approximate bytes of entries kept behind a snapshot. A thousand entries can exceed a gigabyte.
+const LOG_KEPT_BYTES: u64 = 32 * 1024 * 1024;
+/// Maximum bytes of entries between two snapshots, unless the state is larger. Large commands fill the log before there
+/// are enough of them.
+const SNAPSHOT_EVERY_BYTES: u64 = 32 * 1024 * 1024;
+/// Minimum number of entries purged at once, but never more than lie between two snapshots. Each purge is a disk write.
+const PURGE_BATCH: u64 = 512;
+/// Entries in one append request. An entry can exceed a megabyte: an oversized request is split, but that should be
+/// rare.
+const APPEND_ENTRIES_MAX: u64 = 64;
+/// Time limit for one part of a snapshot, and for installing it. It is generous because a large state takes long to
+/// read.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Backoff for a dead peer: short at first, so that a restarted peer catches up at once.
+const BACKOFF: &str = "20ms 40ms 80ms ...500ms";
+
+/// The addresses of a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberAddress {
+    /// Its address for clients: `http://host:port`.
+    pub url: String,
+    /// Its address for peers: `host:port`.
+    pub address: String,
+}
+
+/// The configuration of a replica.
+#[derive(Debug, Clone)]
+pub struct ReplicaConfig {
+    /// This node.
+    pub id: NodeId,
+    /// All nodes with which the cluster is formed, including this one. After formation, the replicated membership
+    /// defines the members, and this map only their addresses.
+    pub members: BTreeMap<NodeId, MemberAddress>,
+    /// This node's data directory.
+    pub incarnation: Incarnation,
+    /// The two election timeouts. A follower that hears nothing for the longer one plus a random time between the two
+    /// starts an election.
+    pub election_timeout_ms: (u64, u64),
+    /// Heartbeat interval of the leader. Several must fit into an election timeout.
+    pub heartbeat_ms: u64,
+    /// Minimum number of commands between two snapshots. A larger state raises it, so that the state is not written too
+    /// often.
+    pub snapshot_every: u64,
+    /// Maximum bytes of log entries between two snapshots. A larger last snapshot raises it.
+    pub snapshot_every_bytes: u64,
+    /// Entries kept behind a snapshot.
+    pub log_kept: u64,
+    /// Bytes of entries kept behind a snapshot, accurate to about a MiB.
+    pub log_kept_bytes: u64,
+    /// Maximum bytes of the commands that wait here to be proposed.
+    pub proposal_bytes: usize,
+}
+
+impl ReplicaConfig {
+    /// Values for nodes in one data centre: a new leader about half a second after the old one falls silent, and much
+    /// sooner if its process is seen to have died.
+    #[must_use]
+    pub fn new(id: NodeId, members: BTreeMap<NodeId, MemberAddress>, incarnation: Incarnation) -> ReplicaConfig {
+        ReplicaConfig {
+            id,
+            members,
+            incarnation,
+            election_timeout_ms: (150, 300),
+            heartbeat_ms: 50,
+            snapshot_every: SNAPSHOT_EVERY,
+            snapshot_every_bytes: SNAPSHOT_EVERY_BYTES,
+            log_kept: LOG_KEPT,
+            log_kept_bytes: LOG_KEPT_BYTES,
+            proposal_bytes: PROPOSALS_BYTES_MAX,
+        }
+    }
+
+    /// The longer election timeout, which is also the leader's lease.
+    pub(crate) fn lease(&self) -> Duration {
+        Duration::from_millis(self.election_timeout_ms.1)
+    }
+
+    pub(crate) fn openraft(&self) -> Result<Config, ConfigError> {
+        let (election_timeout_min, election_timeout_max) = self.election_timeout_ms;
+        let config = Config {
+            cluster_name: "fairhold".to_owned(),
+            election_timeout_min,
+            election_timeout_max,
+            heartbeat_interval: self.heartbeat_ms,
+            max_payload_entries: APPEND_ENTRIES_MAX,
+            // Entries hold any number of commands of any size, so openraft cannot tell when a snapshot is due:
+            // `snapshot_schedule` decides.
+            snapshot_policy: SnapshotPolicy::Never,
+            // `background::snapshots` also purges by size.
+            max_in_snapshot_log_to_keep: self.log_kept,
+            purge_batch_size: PURGE_BATCH.min(self.snapshot_every),
+            // More than the snapshot interval: otherwise a follower could fall behind a new snapshot as soon as it has
+            // installed one.
+            replication_lag_threshold: self.snapshot_every * 2,
+            install_snapshot_timeout: duration::millis(SNAPSHOT_TIMEOUT),
+            backoff: BACKOFF.to_owned(),
+            // A node that was cut off must not depose a healthy leader on its return.
+            enable_pre_vote: Some(true),
+            // A leader without a majority pauses its heartbeats in turns, so that the nodes it still reaches can elect
+            // another leader.
+            quorum_loss_probe_interval: Some(election_timeout_max * 4),
+            // `leadership::elections` decides when this node starts an election.
+            enable_elect: false,
+            // The state is in memory: a restarted leader must win an election before it serves anything.
+            enable_leader_restore: Some(false),
+            ..Config::default()
+        };
+        config.validate()
+    }
+}

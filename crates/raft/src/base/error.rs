@@ -1,0 +1,208 @@
+//! How a replica can fail. A caller can always tell whether a command may have taken effect.
+//!
+//! A storage failure is not among these errors: it stops the node.
+
+use crate::base::{lost_entries::LostEntries, peer::Refusal};
+use fairhold_types::{Incarnation, NodeId};
+use std::io;
+
+/// A proposal without an answer from the state machine.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
+pub enum ProposeError {
+    /// Definitely not in the log: retrying is safe.
+    #[error("not proposed: {0}")]
+    NotProposed(#[from] NotProposed),
+    /// May have been committed, or may still be: retry with the same idempotency key.
+    #[error("the outcome is unknown: {0}")]
+    Unknown(#[from] UnknownReason),
+}
+
+/// Why a command definitely did not enter the log, or a read was not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
+pub enum NotProposed {
+    /// No leader was known or reachable within the time limit.
+    #[error("there is no known leader: a majority of the nodes must be able to reach each other")]
+    NoLeader,
+    /// Too many commands are waiting to be proposed.
+    #[error("too many commands are waiting: try again after a pause, or try another node")]
+    Overloaded,
+    /// Too few nodes have free disk space, and the command would need more of it.
+    #[error("too few nodes have space on their disks: the leader refuses writes that need more")]
+    DiskLow,
+    /// The node is shutting down.
+    #[error("the node is shutting down")]
+    ShuttingDown,
+    /// The leadership that was to propose it has ended.
+    #[error("this node no longer leads")]
+    Deposed,
+}
+
+/// Why the outcome of a command is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
+pub enum UnknownReason {
+    /// The deadline passed after the command was handed over.
+    #[error("no answer within the time given")]
+    Deadline,
+    /// The connection to the leader broke after the command was handed over.
+    #[error("the connection to the leader broke")]
+    ConnectionLost,
+    /// The leader lost its leadership with the command in its log.
+    #[error("the leader was deposed")]
+    Deposed,
+}
+
+/// A read that could not be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
+pub enum ReadError {
+    /// No leader proved its leadership within the time limit.
+    #[error("{0}")]
+    NotServed(#[from] NotProposed),
+    /// The local state did not catch up within the time limit.
+    #[error("this node did not catch up within the time given")]
+    Deadline,
+}
+
+/// Why a replica cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The newest snapshot cannot be read.
+    #[error("the snapshot cannot be read: {0}")]
+    Snapshot(#[source] io::Error),
+    /// The recorded defects cannot be read.
+    #[error("the recorded defects cannot be read: {0}")]
+    Defects(#[source] io::Error),
+    /// The configuration is inconsistent.
+    #[error("the configuration is not valid: {0}")]
+    Config(String),
+    /// The log cannot be read, or is inconsistent.
+    #[error("the log cannot be read: {0}")]
+    Log(String),
+    /// The state is inconsistent: no answer may be based on it.
+    #[error("{0}")]
+    Broken(String),
+    /// This data directory is not the one that the cluster knows.
+    #[error(transparent)]
+    Formation(#[from] FormationError),
+}
+
+/// Why a replica has stopped.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FatalReason {
+    /// It was shut down.
+    #[error("the node was shut down")]
+    Stopped,
+    /// It cannot join its cluster.
+    #[error(transparent)]
+    Formation(#[from] FormationError),
+    /// The state is inconsistent: no answer may be based on it.
+    #[error("{0}")]
+    Broken(String),
+    /// Its storage lost entries that it had acknowledged.
+    #[error(transparent)]
+    LostEntries(#[from] LostEntries),
+    /// The disk or the state machine failed: nothing more may be acknowledged.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Why a node cannot join the cluster that it is configured for. The text says what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FormationError {
+    /// The cluster knows this node with another data directory.
+    #[error(
+        "node {id} is a member of the cluster with data directory {expected}, but this one is {found}: its log and its votes are \
+         gone, and letting it vote could lose acknowledged writes. Start it with its old data directory, or remove node {id} \
+         from the cluster and add it again under a new id"
+    )]
+    Wiped {
+        /// This node.
+        id: NodeId,
+        /// The data directory that the cluster knows.
+        expected: Incarnation,
+        /// The data directory that it has.
+        found: Incarnation,
+    },
+    /// The cluster formed without this node.
+    #[error(
+        "node {by} is in a cluster that formed without node {id}: add node {id} to that cluster, or check the --member lists"
+    )]
+    NotAMember {
+        /// This node.
+        id: NodeId,
+        /// The node that reported it.
+        by: NodeId,
+    },
+    /// Another node refuses this one.
+    #[error("nodes {by} and {id} refuse each other: {refusal}")]
+    Refused {
+        /// This node.
+        id: NodeId,
+        /// The other one.
+        by: NodeId,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The members cannot form a cluster.
+    #[error("the cluster cannot be formed: {0}")]
+    Impossible(String),
+}
+
+/// Why a handover failed. Except for `Unfinished`, nothing was tried.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
+pub enum HandoverError {
+    /// No such member.
+    #[error("node {to} is not a member of the cluster: the members are {}", list(members))]
+    NotMember {
+        /// The requested node.
+        to: NodeId,
+        /// The members.
+        members: Vec<NodeId>,
+    },
+    /// A learner cannot lead.
+    #[error("node {to} has no vote and cannot lead: the voters are {}", list(voters))]
+    NoVote {
+        /// The requested node.
+        to: NodeId,
+        /// The voters.
+        voters: Vec<NodeId>,
+    },
+    /// The target leads already.
+    #[error("node {to} is already the leader")]
+    LeadsAlready {
+        /// The requested node.
+        to: NodeId,
+    },
+    /// It does not answer the leader.
+    #[error("node {to} does not answer the leader: check that it runs and can be reached, then try again")]
+    Silent {
+        /// The requested node.
+        to: NodeId,
+    },
+    /// It lacks too much of the log.
+    #[error("node {to} is {lag} log entries behind the leader: try again when it has caught up")]
+    Behind {
+        /// The requested node.
+        to: NodeId,
+        /// The number of missing entries.
+        lag: u64,
+    },
+    /// No leader is known or reachable.
+    #[error("there is no known leader: a majority of the nodes must be able to reach each other")]
+    NoLeader,
+    /// The idempotency key was used before, with another request.
+    #[error("the idempotency key was already used with another request")]
+    OtherRequest,
+    /// The cluster keeps as many idempotency keys as it can.
+    #[error("too many idempotency keys are remembered: try again in a minute")]
+    Full,
+    /// The handover began, but the target did not lead in time. Another node may lead.
+    #[error("node {to} did not become the leader in time; /v1/cluster names the current leader")]
+    Unfinished {
+        /// The requested node.
+        to: NodeId,
+    },
+}
+
+fn list(ids: &[NodeId]) -> String {
+    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,218 @@
+//! This node's last contact with leaders and its last vote, and so how long it waits before it starts an election.
+
+use crate::base::aliases::LeaderId;
+use openraft::{Instant, Vote};
+use parking_lot::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Maximum election delay.
+const ELECTION_DELAY_MAX: Duration = Duration::from_secs(5);
+/// A leadership that lasted this long settles its term: elections after it start with the shortest delays again.
+const SETTLED_AFTER: Duration = Duration::from_secs(3);
+/// Maximum number of times the random time is doubled.
+const DOUBLINGS_MAX: u32 = 5;
+/// A requested vote is written twice before its answer: by the candidate and by the voter.
+const WRITES_OF_A_VOTE: u32 = 2;
+
+/// The leader that was last heard from.
+struct LastHeard<I> {
+    vote: Vote<LeaderId>,
+    first: I,
+    last: I,
+}
+
+struct ContactInner<I> {
+    /// The highest vote seen. A message with a lower vote comes from a deposed leader.
+    highest: Option<Vote<LeaderId>>,
+    leader: Option<LastHeard<I>>,
+    /// This leader seems dead, and has sent nothing since.
+    suspected: Option<Vote<LeaderId>>,
+    /// When this node last granted a vote.
+    voted_at: Option<I>,
+    /// How long writing a vote takes.
+    write_time: Duration,
+    /// The last settled term.
+    settled: u64,
+}
+
+impl<I> ContactInner<I> {
+    fn is_older(&self, vote: Vote<LeaderId>) -> bool {
+        self.highest.is_some_and(|highest| vote < highest)
+    }
+}
+
+/// The contact with leaders. `I` is the type of the clock's instants.
+pub(crate) struct Contact<I>(Mutex<ContactInner<I>>);
+
+impl<I: Instant> Contact<I> {
+    /// No contact yet. `term` is the term in which the node starts.
+    pub(crate) fn new(term: u64) -> Self {
+        Contact(Mutex::new(ContactInner {
+            highest: None,
+            leader: None,
+            suspected: None,
+            voted_at: None,
+            write_time: Duration::ZERO,
+            settled: term,
+        }))
+    }
+
+    /// Records a message from a leader when it arrives, even if Raft handles it later because it is writing to the
+    /// disk.
+    pub(crate) fn heard(&self, vote: Vote<LeaderId>, now: I) {
+        let mut inner = self.locked();
+        if inner.is_older(vote) {
+            return;
+        }
+        inner.highest = Some(vote);
+        inner.suspected = None;
+        let first = inner.leader.as_ref().filter(|heard| heard.vote == vote).map_or(now, |heard| heard.first);
+        if now.saturating_duration_since(first) >= SETTLED_AFTER {
+            inner.settled = vote.leader_id.term;
+        }
+        inner.leader = Some(LastHeard { vote, first, last: now });
+    }
+
+    /// Marks this leader as seemingly dead, until it sends something.
+    pub(crate) fn suspect(&self, vote: Vote<LeaderId>) {
+        self.locked().suspected = Some(vote);
+    }
+
+    /// Whether this node hears a leader. If so, it votes for no other node.
+    pub(crate) fn hears_leader(&self, lease: Duration, now: I) -> bool {
+        let inner = self.locked();
+        let is_current = |heard: &&LastHeard<I>| Some(heard.vote) == inner.highest && Some(heard.vote) != inner.suspected;
+        inner.leader.as_ref().filter(is_current).is_some_and(|heard| now < heard.last + lease)
+    }
+
+    /// Records that this node granted its vote, requested at `requested_at`.
+    pub(crate) fn voted(&self, vote: Vote<LeaderId>, requested_at: I, now: I) {
+        let mut inner = self.locked();
+        if !inner.is_older(vote) {
+            inner.highest = Some(vote);
+        }
+        inner.voted_at = Some(now);
+        drop(inner);
+        self.wrote_within(now.saturating_duration_since(requested_at));
+    }
+
+    /// Records how long writing a vote took, or another write that Raft waits for.
+    pub(crate) fn wrote_within(&self, within: Duration) {
+        let mut inner = self.locked();
+        inner.write_time = within.max(inner.write_time / 2);
+    }
+
+    /// Records that this node led in a term for this long.
+    pub(crate) fn led(&self, term: u64, lasted: Duration) {
+        if lasted >= SETTLED_AFTER {
+            let mut inner = self.locked();
+            inner.settled = inner.settled.max(term);
+        }
+    }
+
+    /// The time from which nothing prevents an election: the end of a leader's lease, or this node's last vote.
+    pub(crate) fn quiet_since(&self, lease: Duration) -> Option<I> {
+        let inner = self.locked();
+        inner.leader.as_ref().map(|heard| heard.last + lease).max(inner.voted_at)
+    }
+
+    /// How long this node waits after that, given a random time.
+    pub(crate) fn election_delay(&self, random: Duration, term: u64) -> Duration {
+        let inner = self.locked();
+        election_delay(random, term.saturating_sub(inner.settled), inner.write_time)
+    }
+
+    /// The last settled term.
+    pub(crate) fn settled_term(&self) -> u64 {
+        self.locked().settled
+    }
+
+    /// How long writing a vote takes.
+    pub(crate) fn write_time(&self) -> Duration {
+        self.locked().write_time
+    }
+
+    fn locked(&self) -> MutexGuard<'_, ContactInner<I>> {
+        self.0.lock()
+    }
+}
+
+/// The random time, doubled with each failed term but the first, plus the time to write a vote.
+fn election_delay(random: Duration, failed_terms: u64, write_time: Duration) -> Duration {
+    let doublings = u32::try_from(failed_terms.saturating_sub(1)).unwrap_or(DOUBLINGS_MAX).min(DOUBLINGS_MAX);
+    (random * (1 << doublings) + write_time * WRITES_OF_A_VOTE).min(ELECTION_DELAY_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openraft::AsyncRuntime;
+    use openraft_rt_tokio::TokioRuntime;
+
+    const LEASE: Duration = Duration::from_millis(300);
+
+    fn vote(term: u64, node_id: u64) -> Vote<LeaderId> {
+        Vote { leader_id: LeaderId { term, node_id }, committed: true }
+    }
+
+    fn start() -> <TokioRuntime as AsyncRuntime>::Instant {
+        Instant::now()
+    }
+
+    #[test]
+    fn each_failed_term_doubles_the_delay_up_to_a_limit() {
+        let random = Duration::from_millis(200);
+        let of = |failed_terms| election_delay(random, failed_terms, Duration::ZERO).as_millis();
+        assert_eq!([0, 1, 2, 3, 4, 9].map(of), [200, 200, 400, 800, 1_600, 5_000]);
+        assert_eq!(election_delay(random, u64::MAX, Duration::ZERO), ELECTION_DELAY_MAX);
+        assert_eq!(election_delay(random, 1, Duration::from_millis(250)), Duration::from_millis(700));
+    }
+
+    #[test]
+    fn messages_of_a_deposed_leader_do_not_count() {
+        let contact = Contact::new(0);
+        let start = start();
+        assert_eq!(contact.quiet_since(LEASE), None);
+        contact.heard(vote(2, 1), start);
+        contact.heard(vote(1, 3), start + LEASE);
+        assert_eq!(contact.quiet_since(LEASE), Some(start + LEASE), "an older term");
+        contact.heard(vote(2, 1), start + LEASE);
+        assert_eq!(contact.quiet_since(LEASE), Some(start + LEASE * 2));
+        let successor = Vote { committed: false, ..vote(3, 2) };
+        contact.voted(successor, start + LEASE, start + LEASE * 4);
+        contact.heard(vote(2, 1), start + LEASE * 4);
+        assert_eq!(contact.quiet_since(LEASE), Some(start + LEASE * 4), "its successor has this node's vote");
+        assert_eq!(contact.write_time(), LEASE * 3);
+    }
+
+    #[test]
+    fn a_leader_is_heard_for_its_lease_unless_it_seems_dead_or_has_a_successor() {
+        let contact = Contact::new(0);
+        let start = start();
+        assert!(!contact.hears_leader(LEASE, start));
+        contact.heard(vote(2, 1), start);
+        assert!(contact.hears_leader(LEASE, start + LEASE / 2) && !contact.hears_leader(LEASE, start + LEASE));
+        contact.suspect(vote(2, 1));
+        assert!(!contact.hears_leader(LEASE, start));
+        contact.heard(vote(2, 1), start);
+        assert!(contact.hears_leader(LEASE, start), "it was a false alarm");
+        contact.voted(Vote { committed: false, ..vote(3, 2) }, start, start);
+        assert!(!contact.hears_leader(LEASE, start), "this node has voted for another one");
+    }
+
+    #[test]
+    fn only_a_leader_that_lasts_settles_a_term() {
+        let contact = Contact::new(4);
+        let start = start();
+        contact.heard(vote(5, 1), start);
+        contact.heard(vote(6, 2), start + SETTLED_AFTER / 2);
+        contact.heard(vote(6, 2), start + SETTLED_AFTER);
+        assert_eq!(contact.settled_term(), 4);
+        contact.heard(vote(6, 2), start + SETTLED_AFTER * 2);
+        assert_eq!(contact.settled_term(), 6);
+        contact.led(7, SETTLED_AFTER / 2);
+        assert_eq!(contact.settled_term(), 6);
+        contact.led(7, SETTLED_AFTER);
+        assert_eq!(contact.settled_term(), 7);
+    }
+}

@@ -1,0 +1,50 @@
+//! Which nodes have reported that their storage lost log entries.
+
+use crate::base::{lost_entries::LostEntries, peer::Refusal};
+use fairhold_types::NodeId;
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The reported losses, by node. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Losses(Arc<Mutex<BTreeMap<NodeId, LostEntries>>>);
+
+impl Losses {
+    /// Records the loss that a refusal reports, and logs it once.
+    pub(crate) fn note(&self, refusal: &Refusal) {
+        let Refusal::LostEntries(lost) = refusal else { return };
+        if self.locked().insert(lost.node, lost.clone()).as_ref() != Some(lost) {
+            tracing::error!(node = lost.node, "{lost}");
+        }
+    }
+
+    /// Forgets a node's loss: it takes part again, with its newest data directory.
+    pub(crate) fn forget(&self, node: NodeId) {
+        self.locked().remove(&node);
+    }
+
+    /// What a node has lost, if anything.
+    pub(crate) fn of(&self, node: NodeId) -> Option<LostEntries> {
+        self.locked().get(&node).cloned()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<NodeId, LostEntries>> {
+        self.0.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_is_known_until_the_node_takes_part_again() {
+        let losses = Losses::default();
+        let lost = LostEntries { node: 2, leader: 1, acknowledged: 57, has: Some(40) };
+        losses.note(&Refusal::Starting);
+        losses.note(&Refusal::LostEntries(lost.clone()));
+        assert_eq!((losses.of(1), losses.of(2)), (None, Some(lost)));
+        losses.forget(2);
+        assert_eq!(losses.of(2), None);
+    }
+}

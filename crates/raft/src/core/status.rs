@@ -1,0 +1,158 @@
+//! What a node knows about itself and its cluster, for people and for metrics.
+
+use crate::{
+    base::{
+        aliases::LogId,
+        member_addresses::MemberAddresses,
+        types::{Member, Types},
+    },
+    core::{losses::Losses, round_trips::RoundTrips},
+};
+use fairhold_types::{
+    ClusterId, Incarnation, NodeId, Revision,
+    planted::{self, Bug},
+};
+use openraft::{AsyncRuntime, Instant, RaftMetrics, ServerState};
+use std::{collections::BTreeMap, time::Duration};
+
+/// A member that has acknowledged nothing for this many leases counts as down.
+pub(crate) const SILENT_LEASES: u32 = 4;
+
+/// A node's role in its cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The leader.
+    Leader,
+    /// It follows a leader, or waits for one.
+    Follower,
+    /// It is a candidate in an election.
+    Candidate,
+    /// It has no vote, or no cluster yet.
+    Learner,
+    /// It has stopped.
+    Stopped,
+}
+
+/// What a node knows about itself and its cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaStatus {
+    /// This node.
+    pub id: NodeId,
+    /// The cluster, once it has formed and this node knows it.
+    pub cluster: Option<ClusterId>,
+    /// Its term.
+    pub term: u64,
+    /// The leader, as far as it knows.
+    pub leader: Option<NodeId>,
+    /// Its role.
+    pub role: Role,
+    /// The last entry of its log.
+    pub last_log_index: Option<u64>,
+    /// The last entry in its state.
+    pub applied: Option<u64>,
+    /// The last entry in its newest snapshot.
+    pub snapshot: Option<u64>,
+    /// The last purged entry of its log.
+    pub purged: Option<u64>,
+    /// The revision of its state.
+    pub revision: Revision,
+    /// The members; empty before the cluster has formed.
+    pub members: Vec<MemberStatus>,
+}
+
+/// A member, as a node knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// The member.
+    pub id: NodeId,
+    /// Its addresses, as this node uses them, and its data directory.
+    pub member: Member,
+    /// Whether it votes.
+    pub voter: bool,
+    /// The last entry that it is known to have, or that it reported after losing entries. Known only to the leader.
+    pub matched: Option<u64>,
+    /// How many entries it is behind the leader. Known only to the leader.
+    pub lag: Option<u64>,
+    /// How many acknowledged entries its storage has lost. It takes no part until it has them again.
+    pub lost_entries: Option<u64>,
+    /// How long it has acknowledged nothing. Known only to the leader, about other members.
+    pub silent: Option<Duration>,
+    /// Its mean round trip of heartbeats, in milliseconds, rounded up. Known only to the leader, about other members.
+    pub round_trip: Option<Duration>,
+}
+
+pub(crate) fn status<RT: AsyncRuntime>(
+    metrics: &RaftMetrics<Types<RT>>,
+    (losses, addresses, round_trips): (&Losses, &MemberAddresses, &RoundTrips),
+    cluster: Option<ClusterId>,
+    revision: Revision,
+) -> ReplicaStatus {
+    let index = |id: &Option<LogId>| id.map(|id| id.index);
+    let membership = &metrics.membership_config;
+    let member = |(&id, member): (&NodeId, &Member)| {
+        let known = metrics.replication.as_ref().and_then(|replication| replication.get(&id));
+        let lost = losses.of(id);
+        // openraft never lowers what was once acknowledged.
+        let matched = lost.as_ref().map_or_else(|| known.and_then(index), |lost| lost.has);
+        MemberStatus {
+            id,
+            member: addresses.of(id, member),
+            voter: membership.voter_ids().any(|voter| voter == id),
+            matched,
+            // Entries count from 0: a node without entries is behind by the last index plus 1.
+            silent: silent_for(metrics, id),
+            round_trip: round_trips.of(id).filter(|_| metrics.state == ServerState::Leader),
+            lag: known.map(|_| next(metrics.last_log_index).saturating_sub(next(matched))),
+            lost_entries: lost.map(|lost| lost.count()),
+        }
+    };
+    let (role, leader) = match (&metrics.running_state, metrics.state) {
+        (Err(_), _) | (Ok(()), ServerState::Shutdown) => (Role::Stopped, None),
+        (Ok(()), ServerState::Leader) => (Role::Leader, metrics.current_leader),
+        (Ok(()), ServerState::Follower) => (Role::Follower, metrics.current_leader),
+        (Ok(()), ServerState::Candidate) => (Role::Candidate, metrics.current_leader),
+        (Ok(()), ServerState::Learner) => (Role::Learner, metrics.current_leader),
+    };
+    ReplicaStatus {
+        id: metrics.id,
+        cluster,
+        term: metrics.current_term,
+        leader,
+        role,
+        last_log_index: metrics.last_log_index,
+        applied: index(&metrics.last_applied),
+        snapshot: index(&metrics.snapshot),
+        purged: index(&metrics.purged),
+        revision,
+        members: membership.nodes().map(member).collect(),
+    }
+}
+
+/// How long a member has acknowledged nothing; `None` if unknown, for example because it never has.
+pub(crate) fn silent_for<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> Option<Duration> {
+    let heard = metrics.heartbeat.as_ref().filter(|_| id != metrics.id)?.get(&id)?.as_ref()?;
+    Some(RT::Instant::now().saturating_duration_since(**heard))
+}
+
+pub(crate) fn is_silent<RT: AsyncRuntime>(lease: Duration, metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> bool {
+    silent_for(metrics, id).is_none_or(|silent| silent > lease * SILENT_LEASES)
+}
+
+/// The data directory of each member; empty before the cluster has formed.
+pub(crate) fn incarnations<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>) -> BTreeMap<NodeId, Incarnation> {
+    metrics.membership_config.nodes().map(|(id, member)| (*id, member.incarnation)).collect()
+}
+
+/// Whether nothing was ever written, not even a vote.
+pub(crate) fn is_empty<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>) -> bool {
+    metrics.last_log_index.is_none() && metrics.current_term == 0 && metrics.membership_config.nodes().next().is_none()
+}
+
+fn next(index: Option<u64>) -> u64 {
+    index.map_or(0, |index| index + 1)
+}
+
+/// Whether a member's data directory is not the one that the cluster knows.
+pub(crate) fn is_wiped(expected: Incarnation, found: Incarnation) -> bool {
+    expected != found && !planted::has(Bug::AdmitsWipedMember)
+}

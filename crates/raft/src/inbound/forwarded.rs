@@ -1,0 +1,95 @@
+//! Serves commands that another node forwards to the leader.
+
+use crate::{
+    core::Core,
+    propose::queue::{ProposalOutcome, ProposalQueue},
+};
+use fairhold_state::command::{Command, Rejection};
+use fairhold_types::{
+    NodeId,
+    planted::{self, Bug},
+};
+use futures_util::future::join_all;
+use openraft::{AsyncRuntime, Instant};
+use std::time::Duration;
+
+/// Why node `from` may not forward a command; `None` if it may. Only the leader proposes verdicts, each node reports
+/// only its own capacity, and all other commands must respect the limits for clients.
+pub(crate) fn refusal(from: NodeId, command: &Command) -> Option<Rejection> {
+    if is_verdict(command) {
+        return Some(Rejection::Unsupported { what: "a verdict of the leader from a node that does not lead".to_owned() });
+    }
+    if let Command::NoteCapacity { node, .. } = command
+        && *node != from
+    {
+        return Some(Rejection::Unsupported { what: format!("the capacity of node {node}, reported by node {from},") });
+    }
+    command.validate().err()
+}
+
+/// Serves forwarded commands: batches each with this node's own, and does not forward it again.
+pub(super) async fn serve<RT: AsyncRuntime>(
+    core: &Core<RT>,
+    proposals: &ProposalQueue,
+    from: NodeId,
+    commands: Vec<Command>,
+    within: Duration,
+) -> Vec<ProposalOutcome> {
+    let deadline = RT::Instant::now() + within;
+    let submit = |command: Command| match refusal(from, &command) {
+        Some(rejection) => Err(Ok(core.shared.rejected(rejection))),
+        None => proposals.submit(command, true).map_err(Err),
+    };
+    let submitted: Vec<_> = commands.into_iter().map(submit).collect();
+    join_all(submitted.into_iter().map(|submitted| async move {
+        match submitted {
+            Ok(submitted) => {
+                let outcome = submitted.outcome::<RT>(deadline).await;
+                core.shared.metrics.note(&outcome);
+                outcome
+            }
+            Err(Ok(answer)) => Ok(answer),
+            Err(Err(reason)) => {
+                core.shared.metrics.refused(reason).inc();
+                Err(reason.into())
+            }
+        }
+    }))
+    .await
+}
+
+/// Whether only the leader may propose this command.
+fn is_verdict(command: &Command) -> bool {
+    command.is_leader_only() && !planted::has(Bug::ExpiresByOldLeader)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_types::{LockName, Revision, time::WallMillis};
+
+    #[test]
+    fn verdicts_and_commands_over_the_limits_may_not_be_forwarded() {
+        let order = |name: &str| {
+            let lock = LockName::parse(name).unwrap();
+            let reason = String::new();
+            let key = fairhold_state::command::WriteKey { key: fairhold_types::GrantId::from_ulid(1), fingerprint: [0; 16] };
+            Command::Break(fairhold_state::command::Break {
+                key,
+                lock,
+                token: None,
+                by: "root".to_owned(),
+                reason,
+                at: WallMillis(0),
+            })
+        };
+        assert_eq!(refusal(2, &order("printer")), None);
+        assert!(refusal(2, &order("2-lock-0000000000")).unwrap().to_string().contains("a contender's name"));
+        let verdict = Command::Forget { through: Revision(7) };
+        assert!(refusal(2, &verdict).unwrap().to_string().contains("a verdict of the leader"));
+        let capacity = |bytes| Command::NoteCapacity { node: 2, bytes };
+        assert_eq!(refusal(2, &capacity(1_000_000)), None);
+        assert!(refusal(3, &capacity(1_000_000)).unwrap().to_string().contains("the capacity of node 2, reported by node 3"));
+        assert!(refusal(2, &capacity(0)).unwrap().to_string().contains("without room"));
+    }
+}

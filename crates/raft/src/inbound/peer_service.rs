@@ -1,0 +1,363 @@
+//! The receiving side of the transport: admits nodes, and serves their requests.
+
+use crate::{
+    base::{
+        config::ReplicaConfig,
+        log_limit::LogLimit,
+        peer::{Introduction, Lane, Refusal, Service},
+        types::Types,
+        wire::{self, Declined, PeerReply, PeerRequest},
+    },
+    core::{
+        Core, ForwardRoute,
+        ballots::grants,
+        status::{incarnations, is_empty, is_wiped},
+    },
+    inbound::{
+        append::Appenders, forwarded, heartbeat, incoming_snapshot::IncomingSnapshot, refusal_log::RefusalLog, term_limit,
+    },
+    leadership::{fast_election, handover},
+    propose::queue::ProposalQueue,
+    queues::Queues,
+};
+use bytes::Bytes;
+use fairhold_state::command::Command;
+use fairhold_types::{Incarnation, NodeId, failpoint};
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
+use openraft::{AsyncRuntime, Instant, raft::VoteRequest};
+use parking_lot::Mutex;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Arc, OnceLock, Weak},
+    time::Duration,
+};
+
+/// Serves the requests of other nodes. It exists before the replica, because the transport needs it; it serves requests
+/// once the replica has started.
+pub struct PeerService<RT: AsyncRuntime>(Arc<ServiceInner<RT>>);
+
+struct ServiceInner<RT: AsyncRuntime> {
+    id: NodeId,
+    incarnation: Incarnation,
+    /// The nodes that may connect until this node knows a membership.
+    configured: BTreeSet<NodeId>,
+    /// The replica, once it has started.
+    replica: OnceLock<StartedReplica<RT>>,
+    /// The data directory with which each node last introduced itself.
+    introduced: Mutex<BTreeMap<NodeId, Incarnation>>,
+    refused: RefusalLog,
+    appenders: Appenders<RT>,
+    incoming: IncomingSnapshot,
+    far_term_log: LogLimit<RT>,
+    improper_log: LogLimit<RT>,
+}
+
+/// What the service needs of a started replica.
+struct StartedReplica<RT: AsyncRuntime> {
+    /// Weak, because the core owns the transport, and the transport this.
+    core: Weak<Core<RT>>,
+    queues: Queues,
+}
+
+/// The data directories of the known members; empty before the cluster has formed.
+type Incarnations = BTreeMap<NodeId, Incarnation>;
+
+impl<RT: AsyncRuntime> PeerService<RT> {
+    /// Admits no node until a replica has started with this service.
+    #[must_use]
+    pub fn new(config: &ReplicaConfig) -> PeerService<RT> {
+        PeerService(Arc::new(ServiceInner {
+            id: config.id,
+            incarnation: config.incarnation,
+            configured: config.members.keys().copied().collect(),
+            replica: OnceLock::new(),
+            introduced: Mutex::new(BTreeMap::new()),
+            refused: RefusalLog::default(),
+            appenders: Appenders::default(),
+            incoming: IncomingSnapshot::default(),
+            far_term_log: LogLimit::default(),
+            improper_log: LogLimit::default(),
+        }))
+    }
+
+    /// The service that a transport's server and client need.
+    #[must_use]
+    pub fn service(&self) -> Arc<dyn Service> {
+        Arc::new(self.clone())
+    }
+
+    /// Serves requests from now on. openraft must have published its first metrics, because they name the members.
+    pub(crate) fn open(&self, core: &Arc<Core<RT>>, queues: Queues) -> bool {
+        self.0.replica.set(StartedReplica { core: Arc::downgrade(core), queues }).is_ok()
+    }
+
+    fn replica(&self) -> Option<(Arc<Core<RT>>, &Queues)> {
+        let StartedReplica { core, queues } = self.0.replica.get()?;
+        Some((core.upgrade()?, queues))
+    }
+
+    fn core(&self) -> Option<Arc<Core<RT>>> {
+        self.replica().map(|(core, _)| core)
+    }
+
+    fn decide(&self, core: &Core<RT>, other: &Introduction) -> Result<(), Refusal> {
+        if let (Some(ours), Some(theirs)) = (core.shared.read().cluster(), other.cluster)
+            && ours != theirs
+        {
+            return Err(Refusal::Cluster { theirs, ours });
+        }
+        self.decide_on(&core.with_metrics(incarnations), other.id, other.incarnation)
+    }
+
+    fn decide_on(&self, known: &Incarnations, id: NodeId, found: Incarnation) -> Result<(), Refusal> {
+        match known.get(&id) {
+            Some(&expected) if is_wiped(expected, found) => Err(Refusal::Incarnation { id, expected, found }),
+            Some(_) => Ok(()),
+            None if known.is_empty() && self.0.configured.contains(&id) => Ok(()),
+            None => Err(Refusal::Stranger { id }),
+        }
+    }
+
+    /// Checks a sender again: its connection may be older than this node's knowledge of the members.
+    fn still_admitted(&self, core: &Core<RT>, from: NodeId) -> Result<(), Refusal> {
+        let introduced = self.0.introduced.lock().get(&from).copied().ok_or(Refusal::Stranger { id: from })?;
+        core.with_metrics(|metrics| {
+            let mut nodes = metrics.membership_config.nodes().peekable();
+            if nodes.peek().is_none() {
+                return Ok(());
+            }
+            match metrics.membership_config.get_node(&from) {
+                Some(member) if is_wiped(member.incarnation, introduced) => {
+                    Err(Refusal::Incarnation { id: from, expected: member.incarnation, found: introduced })
+                }
+                Some(_) => Ok(()),
+                None => Err(Refusal::Stranger { id: from }),
+            }
+        })
+    }
+
+    fn log_refusal(&self, other: NodeId, refusal: &Refusal) {
+        if self.0.refused.is_news(&self.0.configured, other, refusal) {
+            tracing::warn!(node = other, "node {other} is refused: {refusal}");
+        }
+    }
+}
+
+impl<RT: AsyncRuntime> Service for PeerService<RT> {
+    fn introduction(&self) -> Introduction {
+        let ServiceInner { id, incarnation, .. } = *self.0;
+        match self.core() {
+            // Not `empty`: that is unknown yet, and a cluster must not form on a guess.
+            None => Introduction { id, cluster: None, incarnation, empty: false, members: Vec::new() },
+            Some(core) => Introduction {
+                id,
+                cluster: core.shared.read().cluster(),
+                incarnation,
+                empty: core.with_metrics(is_empty),
+                members: core.with_metrics(incarnations).into_iter().collect(),
+            },
+        }
+    }
+
+    fn admit(&self, other: &Introduction) -> Result<(), Refusal> {
+        let decision = match self.core() {
+            Some(core) => takes_part(&core).and_then(|()| self.decide(&core, other)),
+            None => Err(Refusal::Starting),
+        };
+        match &decision {
+            Ok(()) => {
+                self.0.introduced.lock().insert(other.id, other.incarnation);
+                self.0.refused.forget(other.id);
+            }
+            Err(refusal) => self.log_refusal(other.id, refusal),
+        }
+        decision
+    }
+
+    fn serve(&self, from: NodeId, lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes> {
+        let Some((core, queues)) = self.replica() else {
+            return ready(reply::<RT>(&PeerReply::Declined(Declined::NotRunning))).boxed();
+        };
+        if let Err(refusal) = takes_part(&core).and_then(|()| self.still_admitted(&core, from)) {
+            self.log_refusal(from, &refusal);
+            return ready(reply::<RT>(&PeerReply::Declined(Declined::Refused(refusal)))).boxed();
+        }
+        let request = match wire::decode::<PeerRequest<RT>>(&request) {
+            Ok(request) => request,
+            Err(error) => {
+                tracing::warn!(node = from, %error, "a request of node {from} cannot be decoded");
+                return ready(reply::<RT>(&PeerReply::Declined(Declined::Malformed))).boxed();
+            }
+        };
+        let own = core.with_metrics(|metrics| metrics.current_term);
+        if let Some(term) = term_limit::too_far(&request, own) {
+            let declined = Declined::TermTooFar { term, own };
+            if self.0.far_term_log.is_due() {
+                tracing::error!(
+                    node = from,
+                    "refused a request from node {from}: {declined}. Check that it belongs to this cluster and that its \
+                     memory is sound"
+                );
+            }
+            return ready(reply::<RT>(&PeerReply::Declined(declined))).boxed();
+        }
+        let answer = self.0.answer(core, queues.clone(), from, lane, request);
+        async move { reply(&answer.await) }.boxed()
+    }
+
+    fn hung_up(&self, from: NodeId, lane: Lane) {
+        // A leader keeps one heartbeat connection to each of its followers; other connections come and go.
+        if lane == Lane::Heartbeat
+            && let Some(core) = self.core()
+        {
+            drop(RT::spawn(fast_election::on_leader_dead(core, from)));
+        } else if lane == Lane::Snapshot
+            && let Some(core) = self.core()
+        {
+            self.0.incoming.hung_up(&*core.snapshots, from);
+        }
+    }
+}
+
+impl<RT: AsyncRuntime> ServiceInner<RT> {
+    /// Starts serving a request. Ordered requests enter their queue during this call; the future does the rest.
+    fn answer(
+        &self,
+        core: Arc<Core<RT>>,
+        queues: Queues,
+        from: NodeId,
+        lane: Lane,
+        request: PeerRequest<RT>,
+    ) -> BoxFuture<'static, PeerReply<RT>> {
+        if let PeerRequest::Append(rpc) = &request {
+            core.contact.heard(rpc.vote, RT::Instant::now());
+            self.incoming.on_leader_vote(&*core.snapshots, rpc.vote);
+        }
+        match request {
+            PeerRequest::Append(rpc) if lane == Lane::Append => self.appenders.append(&core, from, rpc),
+            PeerRequest::Append(rpc) => heartbeat::answer(core, rpc).boxed(),
+            PeerRequest::Vote(rpc) => async move { vote(&core, rpc).await }.boxed(),
+            PeerRequest::PreVote(rpc) => async move { pre_vote(&core, rpc).await }.boxed(),
+            PeerRequest::TransferLeader(rpc) => async move {
+                if failpoint!(RaftTransferReceive, RT).is_err() {
+                    return PeerReply::Declined(Declined::Busy);
+                }
+                answer(core.raft.handle_transfer_leader(rpc).await.map(PeerReply::TransferLeader))
+            }
+            .boxed(),
+            PeerRequest::SnapshotBegin(begin) => ready(self.incoming.begin(&*core.snapshots, from, begin)).boxed(),
+            PeerRequest::SnapshotBlock { index, block } => self.incoming.block(&*core.snapshots, from, index, block),
+            PeerRequest::SnapshotEnd => match self.incoming.end::<RT>(&*core.snapshots, from) {
+                Ok((vote, snapshot)) => async move {
+                    if failpoint!(RaftInstallReceive, RT).is_err() {
+                        return PeerReply::Declined(Declined::Busy);
+                    }
+                    answer(core.raft.install_full_snapshot(vote, snapshot).await.map(PeerReply::SnapshotInstalled))
+                }
+                .boxed(),
+                Err(declined) => ready(PeerReply::Declined(declined)).boxed(),
+            },
+            PeerRequest::Propose { commands, within_ms } => self.propose(core, queues.proposals, from, commands, within_ms),
+            PeerRequest::HandOver { to, key, within_ms } => async move {
+                let deadline = RT::Instant::now() + Duration::from_millis(within_ms);
+                PeerReply::HandedOver(handover::serve(&core, &queues, to, key, deadline).await)
+            }
+            .boxed(),
+            PeerRequest::DiskLow => {
+                core.disk_room.note_low(from, RT::Instant::now());
+                ready(PeerReply::Noted).boxed()
+            }
+            PeerRequest::ReadIndex => async move { PeerReply::ReadIndex(queues.barriers.next(true).await) }.boxed(),
+            PeerRequest::CallLeader(message) => async move {
+                match (core.route(), core.leader_handler.get()) {
+                    (ForwardRoute::Here, Some(leader_handler)) => {
+                        PeerReply::LeaderReply(leader_handler.handle(message, from).await)
+                    }
+                    (ForwardRoute::Here | ForwardRoute::There(_) | ForwardRoute::Unknown, _) => {
+                        PeerReply::Declined(Declined::NotLeader)
+                    }
+                }
+            }
+            .boxed(),
+        }
+    }
+
+    fn propose(
+        &self,
+        core: Arc<Core<RT>>,
+        proposals: ProposalQueue,
+        from: NodeId,
+        commands: Vec<Command>,
+        within_ms: u64,
+    ) -> BoxFuture<'static, PeerReply<RT>> {
+        if let Some(refusal) = commands.iter().find_map(|command| forwarded::refusal(from, command))
+            && self.improper_log.is_due()
+        {
+            tracing::error!(node = from, "node {from} forwarded a command that no node may forward: {refusal}");
+        }
+        async move {
+            if !matches!(core.route(), ForwardRoute::Here) {
+                return PeerReply::Declined(Declined::NotLeader);
+            }
+            PeerReply::Proposed(forwarded::serve(&core, &proposals, from, commands, Duration::from_millis(within_ms)).await)
+        }
+        .boxed()
+    }
+}
+
+/// A node that has lost log entries refuses every node, and reports the loss.
+fn takes_part<RT: AsyncRuntime>(core: &Core<RT>) -> Result<(), Refusal> {
+    core.lost.get().map_or(Ok(()), |lost| Err(Refusal::LostEntries(lost.clone())))
+}
+
+async fn vote<RT: AsyncRuntime>(core: &Core<RT>, rpc: VoteRequest<Types<RT>>) -> PeerReply<RT> {
+    if failpoint!(RaftVoteReceive, RT).is_err() {
+        return PeerReply::Declined(Declined::Busy);
+    }
+    let vote = rpc.vote;
+    let requested_at = RT::Instant::now();
+    let response = core.raft.vote(rpc).await;
+    if response.as_ref().is_ok_and(|response| grants(response, vote)) {
+        core.contact.voted(vote, requested_at, RT::Instant::now());
+    }
+    let reply = answer(response.map(PeerReply::Vote));
+    if failpoint!(RaftVoteAnswer, RT).is_ok() { reply } else { PeerReply::Declined(Declined::Busy) }
+}
+
+async fn pre_vote<RT: AsyncRuntime>(core: &Core<RT>, rpc: VoteRequest<Types<RT>>) -> PeerReply<RT> {
+    let mut response = core.raft.pre_vote(rpc).await;
+    // openraft does not restore a lease that `fast_election` has waived, even after a false alarm.
+    if let Ok(response) = &mut response {
+        response.vote_granted &= !core.contact.hears_leader(core.lease, RT::Instant::now());
+    }
+    answer(response.map(PeerReply::Vote))
+}
+
+/// openraft answers every request until it has stopped.
+fn answer<RT: AsyncRuntime, E>(result: Result<PeerReply<RT>, E>) -> PeerReply<RT> {
+    result.unwrap_or(PeerReply::Declined(Declined::NotRunning))
+}
+
+fn reply<RT: AsyncRuntime>(reply: &PeerReply<RT>) -> Bytes {
+    wire::encode(reply).unwrap_or_else(|error| {
+        tracing::error!(%error, "an answer to another node cannot be encoded");
+        // The other node cannot decode an empty answer, and treats it as an unknown outcome, which is right.
+        Bytes::new()
+    })
+}
+
+impl<RT: AsyncRuntime> Clone for PeerService<RT> {
+    fn clone(&self) -> Self {
+        PeerService(self.0.clone())
+    }
+}
+
+impl<RT: AsyncRuntime> fmt::Debug for PeerService<RT> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PeerService").field("id", &self.0.id).finish_non_exhaustive()
+    }
+}

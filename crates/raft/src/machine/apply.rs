@@ -1,0 +1,338 @@
+//! openraft's state machine over `fairhold_state::State`: applies entries, notifies the observer, writes and installs
+//! snapshots.
+
+use crate::{
+    base::{
+        aliases::{LogId, Members},
+        types::{Batch, BatchResults, Types},
+    },
+    machine::{
+        defect::{DefectAction, Defects, catch_panic},
+        shared::{Progress, Shared},
+        snapshot::{SnapshotStore, run_blocking},
+        snapshot_writer::{Builder, SnapshotData, SnapshotWriter, state_of},
+    },
+};
+use fairhold_state::{
+    State,
+    command::{Answer, Applied, Command, Event, Rejection},
+};
+use fairhold_types::{
+    Revision, failpoint, limits,
+    planted::{self, Bug},
+};
+use futures_util::{Stream, StreamExt};
+use openraft::{
+    AsyncRuntime, EntryPayload, OptionalSend,
+    alias::{SnapshotMetaOf, SnapshotOf},
+    storage::{EntryResponder, RaftStateMachine},
+};
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::task::yield_now;
+
+/// Steps after which an entry's commands pause, so that readers get the state, and heartbeats and votes the thread: an
+/// entry may have a thousand commands, and each may take this many steps.
+const SLICE_STEPS: u64 = limits::PIECE_STEPS;
+
+/// Receives every change, on every node, in the same order.
+///
+/// It is called while the state is locked for writing, so that a caller that registers first and then reads the state
+/// misses nothing. It must be quick, and must not read the state through the replica.
+pub trait ApplyObserver: Send + Sync + 'static {
+    /// A command changed the state and its revision. `state` is the state after the change. Some changes have no event,
+    /// such as an id that is remembered or forgotten: `events` is empty then.
+    fn applied(&self, state: &State, revision: Revision, events: &[Event]);
+
+    /// A snapshot replaced the state. The changes in between are unknown here.
+    fn replaced(&self, state: &State);
+
+    /// How long the given steps take in addition to the time that passes. Only a simulation returns more than zero: no
+    /// time passes there while the state machine works.
+    fn pace(&self, steps: u64) -> Duration {
+        let _: u64 = steps;
+        Duration::ZERO
+    }
+}
+
+/// The state machine as openraft drives it: one call at a time, so its own fields always agree with the state.
+pub(crate) struct Machine<RT: AsyncRuntime> {
+    shared: Arc<Shared<RT>>,
+    observer: Arc<dyn ApplyObserver>,
+    writer: Arc<SnapshotWriter>,
+    last_applied: Option<LogId>,
+    members: Members,
+    /// The work applied since the start.
+    work: u64,
+    /// Whether the last due snapshot found no disk space.
+    has_no_room: bool,
+}
+
+impl<RT: AsyncRuntime> Machine<RT> {
+    /// Starts with the newest snapshot, or with an empty state.
+    pub(crate) async fn load(
+        snapshots: Arc<dyn SnapshotStore>,
+        observer: Arc<dyn ApplyObserver>,
+        defects: Defects,
+        log_kept_bytes: u64,
+    ) -> io::Result<Machine<RT>> {
+        failpoint!(RaftStartLoad, RT)?;
+        let writer = SnapshotWriter { store: snapshots, newest: tokio::sync::Mutex::new(None) };
+        let (state, bytes, meta) = match writer.load::<RT>().await? {
+            // Not through `run_blocking`: nothing else runs yet that this could delay.
+            Some(snapshot) => (state_of(&*snapshot.snapshot)?, snapshot.snapshot.bytes(), snapshot.meta),
+            None => (State::default(), 0, SnapshotMetaOf::<Types<RT>>::default()),
+        };
+        *writer.newest.lock().await = meta.last_log_id;
+        let applied = meta.last_log_id.map(|id| id.index);
+        let shared = Shared::new(state, applied, bytes, log_kept_bytes, defects);
+        observer.replaced(&shared.read());
+        Ok(Machine {
+            shared: Arc::new(shared),
+            observer,
+            writer: Arc::new(writer),
+            last_applied: meta.last_log_id,
+            members: meta.last_membership,
+            work: 0,
+            has_no_room: false,
+        })
+    }
+
+    /// The state that this machine writes.
+    pub(crate) fn shared(&self) -> Arc<Shared<RT>> {
+        self.shared.clone()
+    }
+
+    /// Applies one entry's commands. Each gets its own answer, and the observer gets its events before any reader can
+    /// see the change.
+    async fn apply_batch(&self, index: u64, batch: Batch) -> io::Result<BatchResults> {
+        let mut answers = Vec::with_capacity(batch.0.len());
+        let mut suspects = self.shared.defects.in_entry(index);
+        let mut retried = Vec::new();
+        let mut commands = batch.0.into_iter();
+        loop {
+            let steps = self.apply_slice(index, &suspects, &mut commands, &mut answers)?;
+            let pace = self.observer.pace(steps);
+            if !pace.is_zero() {
+                RT::sleep(pace).await;
+            }
+            let Some(next) = commands.as_slice().first() else { break };
+            let position = answers.len() as u64;
+            if suspects.contains(&position) {
+                match self.shared.defects.decide(index, position, next) {
+                    DefectAction::Skip { fingerprint, checked } => {
+                        commands.next();
+                        answers.push(self.skip(index, position, fingerprint, checked).await?);
+                    }
+                    DefectAction::Try => {
+                        suspects.retain(|other| *other != position);
+                        retried.push(position);
+                    }
+                }
+            }
+            yield_now().await;
+        }
+        retried.into_iter().try_for_each(|position| self.shared.defects.note_passed(index, position))?;
+        Ok(BatchResults(answers))
+    }
+
+    /// Applies the next commands, until they have taken `SLICE_STEPS` or a command has a recorded defect. Returns the
+    /// steps.
+    fn apply_slice(
+        &self,
+        index: u64,
+        suspects: &[u64],
+        commands: &mut std::vec::IntoIter<Command>,
+        answers: &mut Vec<Answer>,
+    ) -> io::Result<u64> {
+        let mut done = 0;
+        let slice = || {
+            let mut state = self.shared.write();
+            while done < SLICE_STEPS && !suspects.contains(&(answers.len() as u64)) {
+                let Some(command) = commands.next() else { break };
+                let before = state.revision();
+                match catch_panic(|| state.apply(command)) {
+                    Ok(Applied { answer, events, steps }) => {
+                        // Some changes have no events, for example forgetting an id.
+                        if answer.revision != before {
+                            self.observer.applied(&state, answer.revision, &events);
+                        }
+                        done += steps;
+                        answers.push(answer);
+                    }
+                    Err(panic) => {
+                        let error = self.shared.defects.note_panic(index, answers.len() as u64, &*panic);
+                        tracing::error!(%error, "this node cannot restart itself, so it ends");
+                        // With the state locked, so that no reader sees half a change.
+                        resume_unwind(panic)
+                    }
+                }
+            }
+        };
+        // A panic must stop the node; without this, it would only stop this task. It poisons the state's lock on its
+        // way.
+        let applied = catch_unwind(AssertUnwindSafe(slice));
+        self.shared.metrics.steps.inc_by(done);
+        applied.map_err(|_| io::Error::other(format!("a command panicked in log entry {index}")))?;
+        Ok(done)
+    }
+
+    /// The answer to a skipped command. Checks once that the state is consistent without it: if it is not, the command
+    /// was not to blame, and the node must stop.
+    async fn skip(&self, index: u64, position: u64, fingerprint: u64, checked: bool) -> io::Result<Answer> {
+        let (state, revision) = {
+            let state = self.shared.read();
+            ((!checked).then(|| state.clone()), state.revision())
+        };
+        if let Some(state) = state {
+            if let Err(what) = run_blocking(&*self.writer.store, move || state.check()).await? {
+                let text = format!("the state before log entry {index} is inconsistent: {what}");
+                // Only the first reason is reported.
+                let _already_reported = self.shared.broken.set(text.clone());
+                return Err(io::Error::other(text));
+            }
+            self.shared.defects.note_checked(index, position)?;
+        }
+        Ok(Answer { result: Err(Rejection::Defect { fingerprint }), revision })
+    }
+
+    fn advance(&mut self, log_id: LogId) {
+        self.last_applied = Some(log_id);
+        let (revision, weight) = {
+            let state = self.shared.read();
+            (state.revision(), state.snapshot_weight())
+        };
+        let log_bytes = self.shared.log_bytes().total();
+        self.shared.publish(Progress { applied: Some(log_id.index), revision, work: self.work, weight, log_bytes });
+    }
+}
+
+impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
+    type SnapshotData = SnapshotData;
+    type SnapshotBuilder = Builder<RT>;
+
+    async fn applied_state(&mut self) -> io::Result<(Option<LogId>, Members)> {
+        Ok((self.last_applied, self.members.clone()))
+    }
+
+    async fn apply<Entries>(&mut self, mut entries: Entries) -> io::Result<()>
+    where
+        Entries: Stream<Item = io::Result<EntryResponder<Types<RT>>>> + Unpin + OptionalSend,
+    {
+        while let Some(item) = entries.next().await {
+            let (entry, responder) = item?;
+            failpoint!(RaftApplyBegin, RT)?;
+            let log_id = entry.log_id;
+            let answers = match entry.payload {
+                EntryPayload::Blank => BatchResults(Vec::new()),
+                EntryPayload::Normal(batch) => {
+                    let batch = with_planted_bugs(batch, log_id.index, responder.is_none());
+                    let written = batch.0.iter().map(Command::snapshot_weight).sum::<u64>();
+                    let before = self.shared.read().snapshot_weight();
+                    self.shared.log_bytes().note(log_id.index, batch.0.iter().map(Command::size).sum::<usize>() as u64);
+                    let answers = self.apply_batch(log_id.index, batch).await?;
+                    // Removals count as well: they make the next snapshot smaller.
+                    let removed = before.saturating_sub(self.shared.read().snapshot_weight());
+                    self.work += written.max(removed);
+                    answers
+                }
+                EntryPayload::Membership(membership) => {
+                    failpoint!(RaftMembersApply, RT)?;
+                    self.members = Members::new(Some(log_id), membership);
+                    BatchResults(Vec::new())
+                }
+            };
+            self.advance(log_id);
+            failpoint!(RaftApplyDone, RT)?;
+            if let Some(responder) = responder {
+                responder.send(answers);
+            }
+        }
+        Ok(())
+    }
+
+    async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Builder<RT>> {
+        let builder = self.builder();
+        let bytes = builder.state.snapshot_bytes();
+        let had_none = std::mem::replace(&mut self.has_no_room, !self.writer.store.has_room_for(bytes));
+        if self.has_no_room {
+            if !had_none {
+                tracing::warn!(bytes, "the disk has no space for a snapshot: the log grows until there is space");
+            }
+            return None;
+        }
+        Some(builder)
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Builder<RT> {
+        self.builder()
+    }
+
+    async fn install_snapshot(&mut self, meta: &SnapshotMetaOf<Types<RT>>, snapshot: SnapshotData) -> io::Result<()> {
+        failpoint!(RaftInstallBegin, RT)?;
+        let snapshot = self.writer.stored(snapshot).await?;
+        let state = self.writer.state(&snapshot).await?;
+        // Stored first: the log behind it is purged as soon as this returns.
+        self.writer.keep::<RT>(meta, &snapshot).await?;
+        failpoint!(RaftInstallSaved, RT)?;
+        let replaced = {
+            let mut current = self.shared.write();
+            let replaced = replace_state(&mut current, state);
+            self.observer.replaced(&current);
+            replaced
+        };
+        self.shared.metrics.note_snapshot(&self.shared.metrics.snapshots_installed, snapshot.bytes());
+        tracing::info!(index = meta.last_log_id.map(|id| id.index), "installed a snapshot from the leader");
+        self.members = meta.last_membership.clone();
+        match meta.last_log_id {
+            Some(log_id) => self.advance(log_id),
+            None => self.last_applied = None,
+        }
+        self.shared.note_snapshot(self.shared.now(), snapshot.bytes());
+        // Freeing a large state takes a while, and nothing needs to wait for it.
+        let freed = self.writer.store.run_blocking(Box::new(move || drop(replaced)));
+        drop(RT::spawn(async move { drop(freed.await) }));
+        failpoint!(RaftInstallDone, RT)
+    }
+
+    async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<Types<RT>, SnapshotData>>> {
+        let newest = self.writer.load::<RT>().await?;
+        Ok(newest.map(|newest| openraft::Snapshot { meta: newest.meta, snapshot: SnapshotData::Stored(newest.snapshot) }))
+    }
+}
+
+impl<RT: AsyncRuntime> Machine<RT> {
+    fn builder(&self) -> Builder<RT> {
+        Builder {
+            state: self.shared.read().clone(),
+            last_applied: self.last_applied,
+            members: self.members.clone(),
+            writer: self.writer.clone(),
+            shared: self.shared.clone(),
+            made_at: self.shared.now(),
+        }
+    }
+}
+
+/// Puts the snapshot's state in place of the current one, and returns the old state.
+fn replace_state(current: &mut State, state: State) -> State {
+    if planted::has(Bug::SnapshotIgnored) {
+        return state;
+    }
+    std::mem::replace(current, state)
+}
+
+/// The batch as it is, unless a planted bug changes it on the nodes that do not answer its callers.
+fn with_planted_bugs(mut batch: Batch, index: u64, has_no_caller: bool) -> Batch {
+    if planted::has(Bug::LosesAnEntry) && has_no_caller && index.is_multiple_of(16) {
+        return Batch(Vec::new());
+    }
+    if planted::has(Bug::AppliesOutOfOrder) && has_no_caller {
+        batch.0.reverse();
+    }
+    batch
+}

@@ -1,0 +1,362 @@
+//! Commands at which the state machine panicked. A node retries such a command once after a restart, and then skips it.
+//!
+//! A panic in the middle of a command leaves half a change in memory, so the process restarts from the newest snapshot
+//! and the log. Before it goes down, it records the command's position in the log. After the second panic at the same
+//! position it skips the command: the command answers `Rejection::Defect` and changes nothing. All nodes have the same
+//! state and the same command at that position, so all of them reach the same decision. A panic that does not recur was
+//! not the command's fault: the machine's memory may be failing.
+//!
+//! None of this costs anything while nothing panics. `docs/internals/decisions/0025-a-defect-in-a-command.md` says
+//! which panics it covers, and why.
+
+use fairhold_metrics::Gauge;
+use fairhold_state::command::{Command, LOG_FORMAT};
+use parking_lot::{Mutex, MutexGuard};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::{
+    any::Any,
+    cell::Cell,
+    fmt, io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// Panics at one position in the log after which a command is skipped.
+const PANICS_MAX: u8 = 2;
+/// Maximum number of recorded defects. The oldest are dropped first, but none that a restart meets again: without its
+/// record, the command would panic once more, its record would replace another, and so on for ever.
+const RECORDED_MAX: usize = 64;
+/// After this many defects in verdicts of one kind, the leader's clock proposes no more of that kind: each verdict is a
+/// different command, and the next one would panic too.
+const VERDICTS_MAX: usize = 3;
+/// Recorded bytes of a panic's message.
+const MESSAGE_BYTES_MAX: usize = 512;
+
+/// The version of this program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+thread_local! {
+    static CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a panic on this thread, right now, comes from a command. Such a panic is caught, and a panic hook must not
+/// end the process.
+#[must_use]
+pub fn is_caught_here() -> bool {
+    CAUGHT.get()
+}
+
+/// A command at which the state machine panicked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Defect {
+    /// The log entry.
+    pub index: u64,
+    /// The command's position in the entry, from 0.
+    pub position: u64,
+    /// How often it panicked there, at most 2.
+    pub panics: u8,
+    /// Whether the retry succeeded.
+    pub passed: bool,
+    /// Whether the state was checked after the command was skipped.
+    pub checked: bool,
+    /// The kind of the command; empty until the retry.
+    pub kind: String,
+    /// A hash of the request: equal for equal requests. 0 until the retry.
+    pub fingerprint: u64,
+    /// The panic message.
+    pub message: String,
+    /// The version of this program in which it panicked.
+    pub version: String,
+}
+
+impl Defect {
+    /// Whether the command is skipped.
+    #[must_use]
+    pub fn is_left_out(&self) -> bool {
+        self.panics >= PANICS_MAX
+    }
+}
+
+/// Stores a node's defects, so that they outlast the process, and restarts the process.
+pub trait DefectBook: Send + Sync + 'static {
+    /// The recorded defects; empty if nothing was ever recorded.
+    fn load(&self) -> io::Result<Vec<Defect>>;
+
+    /// Replaces the recorded defects. Once it returns, they survive a power loss.
+    fn save(&self, defects: &[Defect]) -> io::Result<()>;
+
+    /// Restarts the process and does not return. An error says why the replica just ends instead.
+    fn start_again(&self) -> io::Error;
+}
+
+/// Records nothing. For replicas that live no longer than their process: a panic ends them.
+#[derive(Debug, Clone, Copy)]
+pub struct NoDefectBook;
+
+impl DefectBook for NoDefectBook {
+    fn load(&self) -> io::Result<Vec<Defect>> {
+        Ok(Vec::new())
+    }
+
+    fn save(&self, _: &[Defect]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn start_again(&self) -> io::Error {
+        io::Error::other("a command panicked, and this replica records no defects")
+    }
+}
+
+/// The defects that this node knows.
+pub(crate) struct Defects {
+    book: Arc<dyn DefectBook>,
+    recorded: Mutex<Vec<Defect>>,
+    /// The last log entry of the snapshot with which the state machine started. Later entries are applied again at each
+    /// start.
+    snapshot_index: AtomicU64,
+    /// The number of skipped commands.
+    pub(crate) left_out: Gauge,
+}
+
+/// What to do with the command at a position in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum DefectAction {
+    /// Try the command again, or for the first time.
+    Try,
+    /// Skip the command. If `checked` is false, check the state.
+    Skip { fingerprint: u64, checked: bool },
+}
+
+impl Defects {
+    pub(crate) fn load(book: Arc<dyn DefectBook>) -> io::Result<Defects> {
+        let recorded = book.load()?;
+        let left_out = Gauge::default();
+        left_out.set(count(&recorded));
+        Ok(Defects { book, recorded: Mutex::new(recorded), snapshot_index: AtomicU64::new(0), left_out })
+    }
+
+    /// Sets the last log entry of the snapshot with which the state machine started.
+    pub(crate) fn set_snapshot_index(&self, index: u64) {
+        self.snapshot_index.store(index, Ordering::Relaxed);
+    }
+
+    /// All recorded defects, oldest first.
+    pub(crate) fn recorded(&self) -> Vec<Defect> {
+        self.locked().clone()
+    }
+
+    /// The positions in an entry that have a recorded defect: almost always none.
+    pub(crate) fn in_entry(&self, index: u64) -> Vec<u64> {
+        self.locked().iter().filter(|defect| defect.index == index && !defect.passed).map(|defect| defect.position).collect()
+    }
+
+    /// What to do with the command at a position that has a recorded defect.
+    pub(crate) fn decide(&self, index: u64, position: u64, command: &Command) -> DefectAction {
+        let mut recorded = self.locked();
+        let Some(defect) = recorded.iter_mut().find(|defect| defect.is_at(index, position)) else { return DefectAction::Try };
+        if defect.is_left_out() {
+            return DefectAction::Skip { fingerprint: defect.fingerprint, checked: defect.checked };
+        }
+        defect.kind = kind(command);
+        defect.fingerprint = fingerprint(command);
+        let kind = &defect.kind;
+        let fingerprint = Hex(defect.fingerprint);
+        tracing::warn!(index, position, kind, %fingerprint, "retrying a command at which this node panicked");
+        DefectAction::Try
+    }
+
+    /// Records that the retry succeeded.
+    pub(crate) fn note_passed(&self, index: u64, position: u64) -> io::Result<()> {
+        tracing::error!(
+            index,
+            position,
+            "a command panicked once, but not when it was retried: the memory of this machine may be failing. Test it, and \
+             compare this node's state with that of the others (fairhold doctor)"
+        );
+        self.change(index, position, |defect| defect.passed = true)
+    }
+
+    /// Records that the state is consistent without the command.
+    pub(crate) fn note_checked(&self, index: u64, position: u64) -> io::Result<()> {
+        self.change(index, position, |defect| defect.checked = true)
+    }
+
+    /// Records a panic and restarts the process, because half a change is in memory. Returns only if the restart fails.
+    pub(crate) fn note_panic(&self, index: u64, position: u64, panic: &(dyn Any + Send)) -> io::Error {
+        let message = message(panic);
+        let saved = {
+            let mut recorded = self.locked();
+            match recorded.iter_mut().find(|defect| defect.is_at(index, position)) {
+                Some(defect) => {
+                    // The retry once succeeded here, as on the other nodes: count from the beginning.
+                    defect.panics = if defect.passed { 1 } else { PANICS_MAX.min(defect.panics + 1) };
+                    defect.passed = false;
+                    defect.message = message.clone();
+                    defect.version = VERSION.to_owned();
+                }
+                None => recorded.push(Defect {
+                    index,
+                    position,
+                    panics: 1,
+                    passed: false,
+                    checked: false,
+                    kind: String::new(),
+                    fingerprint: 0,
+                    message: message.clone(),
+                    version: VERSION.to_owned(),
+                }),
+            }
+            let snapshot_index = self.snapshot_index.load(Ordering::Relaxed);
+            let mut surplus = recorded.len().saturating_sub(RECORDED_MAX);
+            recorded.retain(|defect| {
+                let goes = surplus > 0 && (defect.passed || defect.index <= snapshot_index);
+                surplus -= usize::from(goes);
+                !goes
+            });
+            self.book.save(&recorded)
+        };
+        tracing::error!(index, position, message, "a defect in fairhold: a command panicked. This node restarts");
+        match saved {
+            Ok(()) => self.book.start_again(),
+            // Without the record it would panic at the same position for ever.
+            Err(error) => {
+                io::Error::new(error.kind(), format!("a command panicked ({message}), which cannot be recorded: {error}"))
+            }
+        }
+    }
+
+    /// Whether any command was ever skipped.
+    pub(crate) fn has_left_out(&self) -> bool {
+        self.left_out.get() > 0
+    }
+
+    /// The fingerprint of the command if it would panic, as far as this node knows. The leader does not propose such a
+    /// command: a client that retries must not bring all nodes down each time.
+    pub(crate) fn refuses(&self, command: &Command) -> Option<u64> {
+        if !self.has_left_out() {
+            return None;
+        }
+        let recorded = self.locked();
+        let kind = kind(command);
+        let ours = |defect: &&Defect| defect.is_left_out() && defect.version == VERSION && defect.kind == kind;
+        // Computing a fingerprint takes time proportional to the command.
+        recorded.iter().find(ours)?;
+        let fingerprint = fingerprint(command);
+        let (same, alike): (Vec<_>, Vec<_>) = recorded.iter().filter(ours).partition(|defect| defect.fingerprint == fingerprint);
+        let too_many = is_verdict(command) && alike.len() >= VERDICTS_MAX;
+        (!same.is_empty() || too_many).then_some(fingerprint)
+    }
+
+    /// Updates a record, except for its number of panics: the number of skipped commands does not change.
+    fn change(&self, index: u64, position: u64, change: impl FnOnce(&mut Defect)) -> io::Result<()> {
+        let mut recorded = self.locked();
+        if let Some(defect) = recorded.iter_mut().find(|defect| defect.is_at(index, position)) {
+            change(defect);
+        }
+        self.book.save(&recorded)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Vec<Defect>> {
+        self.recorded.lock()
+    }
+}
+
+impl Defect {
+    fn is_at(&self, index: u64, position: u64) -> bool {
+        self.index == index && self.position == position
+    }
+}
+
+/// Runs work on a command, and catches its panic.
+pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
+    CAUGHT.set(true);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    CAUGHT.set(false);
+    done
+}
+
+/// A fingerprint as shown to people.
+pub(crate) struct Hex(pub(crate) u64);
+
+impl fmt::Display for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+fn count(recorded: &[Defect]) -> i64 {
+    i64::try_from(recorded.iter().filter(|defect| defect.is_left_out()).count()).unwrap_or(i64::MAX)
+}
+
+/// The command's variant, as the code names it.
+fn kind(command: &Command) -> String {
+    let mut word = FirstWord(String::new());
+    // It returns an error at the end of the word: a command can be long.
+    fmt::write(&mut word, format_args!("{command:?}")).ok();
+    word.0
+}
+
+/// Takes the first word that is written to it.
+struct FirstWord(String);
+
+impl fmt::Write for FirstWord {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let word = text.split(|char: char| !char.is_ascii_alphanumeric()).next().unwrap_or_default();
+        self.0.push_str(word);
+        if word.len() == text.len() { Ok(()) } else { Err(fmt::Error) }
+    }
+}
+
+/// The first bytes of a hash over the command without its time, which differs at each attempt.
+fn fingerprint(command: &Command) -> u64 {
+    // A command from the log can always be encoded.
+    let bytes = fairhold_codec::encode(LOG_FORMAT, &command.clone().without_time()).unwrap_or_default();
+    Sha256::digest(&bytes).iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// Whether a command comes from the leader's clock and not from a client, and is a different one each time.
+fn is_verdict(command: &Command) -> bool {
+    match command {
+        Command::EndCooling { .. }
+        | Command::EndHolds { .. }
+        | Command::Forget { .. }
+        | Command::ForgetHistory { .. }
+        | Command::ForgetLocks { .. }
+        | Command::Sweep { .. }
+        | Command::Continue { .. } => true,
+        Command::FormCluster { .. }
+        | Command::OpenSession(_)
+        | Command::CloseSession { .. }
+        | Command::ExpireSession { .. }
+        | Command::Acquire(_)
+        | Command::Withdraw { .. }
+        | Command::Abandon { .. }
+        | Command::Release { .. }
+        | Command::SetGrantTimeout { .. }
+        | Command::Transact(_)
+        | Command::Break(_)
+        | Command::EndSession { .. }
+        | Command::Downgrade { .. }
+        | Command::Upgrade { .. }
+        | Command::EndUpgrade { .. }
+        | Command::Proclaim(_)
+        | Command::SetLock(_)
+        | Command::Revoke(_)
+        | Command::NoteKey { .. }
+        | Command::NoteCapacity { .. } => false,
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = text.unwrap_or("a panic without a message");
+    let end = text.floor_char_boundary(MESSAGE_BYTES_MAX.min(text.len()));
+    text[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests;

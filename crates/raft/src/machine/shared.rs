@@ -1,0 +1,155 @@
+//! The state of this node, shared by all parts that read it, and its progress.
+
+use crate::{
+    base::types::Types,
+    machine::{counters::ReplicaMetrics, defect::Defects, log_bytes::LogBytes},
+};
+use fairhold_state::{
+    State,
+    command::{Answer, Rejection},
+};
+use fairhold_types::Revision;
+use openraft::{
+    AsyncRuntime,
+    alias::{WatchReceiverOf, WatchSenderOf},
+    async_runtime::watch::{WatchReceiver, WatchSender},
+    type_config::TypeConfigExt,
+};
+use parking_lot::{Mutex, MutexGuard};
+use std::{
+    fmt,
+    sync::{OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+/// The progress of this node's state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// The index of the last applied log entry.
+    pub(crate) applied: Option<u64>,
+    /// Its revision.
+    pub(crate) revision: Revision,
+    /// The work applied since the start, including rejected commands, in the units of `weight`.
+    pub(crate) work: u64,
+    /// The weight of a snapshot of this state.
+    pub(crate) weight: u64,
+    /// Approximate bytes of the log entries applied since the start.
+    pub(crate) log_bytes: u64,
+}
+
+/// The newest snapshot on disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct NewestSnapshot {
+    /// The index of the last log entry that it covers.
+    pub(crate) index: Option<u64>,
+    /// Its size in bytes.
+    pub(crate) bytes: u64,
+    /// The progress of the state from which it was made.
+    pub(crate) made_at: Progress,
+}
+
+/// The state and its progress.
+pub(crate) struct Shared<RT: AsyncRuntime> {
+    state: RwLock<State>,
+    // A sender need not be `Sync`.
+    publish: Mutex<WatchSenderOf<Types<RT>, Progress>>,
+    progress: WatchReceiverOf<Types<RT>, Progress>,
+    publish_newest: Mutex<WatchSenderOf<Types<RT>, NewestSnapshot>>,
+    newest: WatchReceiverOf<Types<RT>, NewestSnapshot>,
+    log_bytes: Mutex<LogBytes>,
+    /// The counters of the replica.
+    pub(crate) metrics: ReplicaMetrics,
+    /// The commands at which the state machine panicked.
+    pub(crate) defects: Defects,
+    /// Why the replica cannot continue, if its state is inconsistent.
+    pub(crate) broken: OnceLock<String>,
+}
+
+impl<RT: AsyncRuntime> fmt::Debug for Shared<RT> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("progress", &*self.progress.borrow_watched()).finish_non_exhaustive()
+    }
+}
+
+impl<RT: AsyncRuntime> Shared<RT> {
+    /// The state with which a node starts: that of its snapshot, or empty.
+    pub(crate) fn new(state: State, applied: Option<u64>, snapshot_bytes: u64, log_kept_bytes: u64, defects: Defects) -> Self {
+        let log_bytes = LogBytes::begin(applied, log_kept_bytes);
+        let revision = state.revision();
+        let weight = state.snapshot_weight();
+        let progress = Progress { applied, revision, work: 0, weight, log_bytes: log_bytes.total() };
+        let newest = NewestSnapshot { index: applied, bytes: snapshot_bytes, made_at: progress };
+        let (publish, progress) = Types::<RT>::watch_channel(progress);
+        let (publish_newest, newest) = Types::<RT>::watch_channel(newest);
+        defects.set_snapshot_index(applied.unwrap_or(0));
+        Shared {
+            state: RwLock::new(state),
+            publish: Mutex::new(publish),
+            progress,
+            publish_newest: Mutex::new(publish_newest),
+            newest,
+            log_bytes: Mutex::new(log_bytes),
+            metrics: ReplicaMetrics::default(),
+            defects,
+            broken: OnceLock::new(),
+        }
+    }
+
+    /// Locks the state for reading. Never hold the lock across an await.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
+        // Only a panic in the middle of a change poisons the lock, and the node is stopping then: half a change must
+        // not be served.
+        self.state.read().expect("a command panicked in the middle of a change; the node is stopping")
+    }
+
+    /// Locks the state for writing. Only the state machine does so.
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().expect("a command panicked in the middle of a change; the node is stopping")
+    }
+
+    /// A receiver that reports progress.
+    pub(crate) fn progress(&self) -> WatchReceiverOf<Types<RT>, Progress> {
+        self.progress.clone()
+    }
+
+    /// The current progress.
+    pub(crate) fn now(&self) -> Progress {
+        *self.progress.borrow_watched()
+    }
+
+    /// A receiver that reports new snapshots.
+    pub(crate) fn newest(&self) -> WatchReceiverOf<Types<RT>, NewestSnapshot> {
+        self.newest.clone()
+    }
+
+    /// The newest snapshot.
+    pub(crate) fn newest_now(&self) -> NewestSnapshot {
+        *self.newest.borrow_watched()
+    }
+
+    /// Records that a snapshot is on disk.
+    pub(crate) fn note_snapshot(&self, made_at: Progress, bytes: u64) {
+        let publish = self.publish_newest.lock();
+        publish.send_if_different(NewestSnapshot { index: made_at.applied, bytes, made_at });
+    }
+
+    /// The byte count of the log.
+    pub(crate) fn log_bytes(&self) -> MutexGuard<'_, LogBytes> {
+        self.log_bytes.lock()
+    }
+
+    /// The answer to a command that is not proposed because the state machine would panic at it.
+    pub(crate) fn defect_answer(&self, fingerprint: u64) -> Answer {
+        self.rejected(Rejection::Defect { fingerprint })
+    }
+
+    /// The answer to a command that is not proposed because every node would reject it for this reason.
+    pub(crate) fn rejected(&self, rejection: Rejection) -> Answer {
+        Answer { result: Err(rejection), revision: self.read().revision() }
+    }
+
+    /// Publishes progress.
+    pub(crate) fn publish(&self, progress: Progress) {
+        let publish = self.publish.lock();
+        publish.send_if_different(progress);
+    }
+}

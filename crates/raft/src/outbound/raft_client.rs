@@ -1,0 +1,174 @@
+//! Sends requests to one node on one lane, and translates failures for openraft.
+
+use crate::{
+    base::{
+        aliases::LogId,
+        peer::{Lane, Peer, PeerError, Target},
+        types::Types,
+        wire::{self, Declined, PeerReply, PeerRequest, SnapshotBegin},
+    },
+    core::{ballots::Ballots, losses::Losses, outgoing_snapshots::OutgoingSnapshots, round_trips::RoundTrips},
+    machine::snapshot_writer::SnapshotData,
+};
+use bytes::Bytes;
+use fairhold_types::{NodeId, failpoint};
+use futures_util::{StreamExt, stream};
+use openraft::{
+    AsyncRuntime, RPCTypes,
+    alias::{SnapshotOf, VoteOf},
+    errors::{NetworkError, RPCError, Timeout, Unreachable},
+    raft::{AppendEntriesRequest, SnapshotResponse},
+};
+use std::{future::Future, sync::Arc, time::Duration};
+
+/// Maximum number of snapshot blocks in flight to one peer.
+const SNAPSHOT_BLOCKS_IN_FLIGHT: usize = 4;
+
+pub(super) type RpcError<RT> = RPCError<Types<RT>>;
+
+/// Sends requests to one node on one lane.
+pub(crate) struct RaftClient<RT: AsyncRuntime> {
+    pub(super) from: NodeId,
+    pub(super) to: Target,
+    pub(super) lane: Lane,
+    pub(super) peer: Arc<dyn Peer>,
+    pub(super) ballots: Ballots<RT::Instant>,
+    pub(super) losses: Losses,
+    pub(super) round_trips: RoundTrips,
+    pub(super) outgoing_snapshots: OutgoingSnapshots,
+}
+
+impl<RT: AsyncRuntime> RaftClient<RT> {
+    /// Sends the request during this call, so requests keep the order of the calls; the future only waits for the
+    /// answer.
+    pub(super) fn send(
+        &self,
+        lane: Lane,
+        request: Bytes,
+        action: RPCTypes,
+        limit: Duration,
+    ) -> impl Future<Output = Result<PeerReply<RT>, RpcError<RT>>> + Send + 'static {
+        let timer = self.round_trips.timer::<RT::Instant>(self.to.id, lane, &action);
+        let answer = self.peer.call(&self.to, lane, request);
+        let to = self.to.id;
+        let losses = self.losses.clone();
+        let timeout = Timeout { action, id: self.from, target: to, timeout: limit };
+        async move {
+            let bytes = match RT::timeout(limit, answer).await {
+                Ok(Ok(bytes)) => {
+                    drop(timer);
+                    bytes
+                }
+                Ok(Err(error)) => {
+                    if let Some(timer) = timer {
+                        timer.fail();
+                    }
+                    if let PeerError::Refused(refusal) = &error {
+                        losses.note(refusal);
+                    }
+                    return Err(peer_error(error));
+                }
+                Err(_) => return Err(RPCError::Timeout(timeout)),
+            };
+            match wire::decode(&bytes) {
+                Ok(PeerReply::Declined(declined)) => {
+                    if let Declined::Refused(refusal) = &declined {
+                        losses.note(refusal);
+                    }
+                    Err(declined_error(declined))
+                }
+                Ok(reply) => {
+                    if lane == Lane::Heartbeat {
+                        losses.forget(to);
+                    }
+                    Ok(reply)
+                }
+                Err(error) => Err(unreadable(&error)),
+            }
+        }
+    }
+
+    pub(super) async fn call(
+        &self,
+        lane: Lane,
+        request: PeerRequest<RT>,
+        action: RPCTypes,
+        limit: Duration,
+    ) -> Result<PeerReply<RT>, RpcError<RT>> {
+        let request = wire::encode(&request).map_err(|error| unreadable(&error))?;
+        self.send(lane, request, action, limit).await
+    }
+
+    pub(super) async fn send_snapshot(
+        &self,
+        vote: VoteOf<Types<RT>>,
+        snapshot: SnapshotOf<Types<RT>, SnapshotData>,
+        limit: Duration,
+    ) -> Result<SnapshotResponse<Types<RT>>, RpcError<RT>> {
+        failpoint!(RaftSnapshotSend, RT).map_err(|error| unreadable(&error))?;
+        let _sending = self.outgoing_snapshots.begin();
+        let SnapshotData::Stored(stored) = snapshot.snapshot else {
+            return Err(unexpected());
+        };
+        let count = stored.blocks();
+        let begin = PeerRequest::SnapshotBegin(SnapshotBegin {
+            vote,
+            last_log_id: snapshot.meta.last_log_id,
+            members: snapshot.meta.last_membership,
+            blocks: count,
+        });
+        expect_taken(self.call(Lane::Snapshot, begin, RPCTypes::InstallSnapshot, limit).await?)?;
+        // Reads one block after the other. `buffered` calls `send` in the order of the blocks, so they arrive in that
+        // order.
+        let read = stream::iter(0..count).then(move |index| {
+            let block = stored.clone().fetch(index);
+            async move { (index, block.await) }
+        });
+        let sent = read.boxed().map(|(index, block)| {
+            let request = block.map_err(|error| unreadable(&error)).and_then(|block| {
+                wire::encode(&PeerRequest::<RT>::SnapshotBlock { index, block: block.into() }).map_err(|error| unreadable(&error))
+            });
+            let answer = request.map(|request| self.send(Lane::Snapshot, request, RPCTypes::InstallSnapshot, limit));
+            async move { expect_taken(answer?.await?) }
+        });
+        let mut sent = std::pin::pin!(sent.buffered(SNAPSHOT_BLOCKS_IN_FLIGHT));
+        while let Some(result) = sent.next().await {
+            result?;
+        }
+        let PeerReply::SnapshotInstalled(response) =
+            self.call(Lane::Snapshot, PeerRequest::SnapshotEnd, RPCTypes::InstallSnapshot, limit).await?
+        else {
+            return Err(unexpected());
+        };
+        Ok(response)
+    }
+}
+
+/// The last log entry of an append request, or the entry before it if the request has none.
+pub(super) fn last_of<RT: AsyncRuntime>(rpc: &AppendEntriesRequest<Types<RT>>) -> Option<LogId> {
+    rpc.entries.last().map(|entry| entry.log_id).or(rpc.prev_log_id)
+}
+
+pub(super) fn peer_error<RT: AsyncRuntime>(error: PeerError) -> RpcError<RT> {
+    match error {
+        PeerError::Unreachable(_) | PeerError::Refused(_) => RPCError::Unreachable(Unreachable::new(&error)),
+        // The peer was connected a moment ago: one more attempt shows whether it still is.
+        PeerError::Lost(_) => RPCError::Network(NetworkError::new(&error)),
+    }
+}
+
+pub(super) fn declined_error<RT: AsyncRuntime>(declined: Declined) -> RpcError<RT> {
+    RPCError::Unreachable(Unreachable::new(&declined))
+}
+
+pub(super) fn unreadable<RT: AsyncRuntime>(error: &(impl std::error::Error + 'static)) -> RpcError<RT> {
+    RPCError::Unreachable(Unreachable::new(error))
+}
+
+pub(super) fn unexpected<RT: AsyncRuntime>() -> RpcError<RT> {
+    RPCError::Unreachable(Unreachable::from_string("the answer does not match the request"))
+}
+
+pub(super) fn expect_taken<RT: AsyncRuntime>(reply: PeerReply<RT>) -> Result<(), RpcError<RT>> {
+    if let PeerReply::SnapshotTaken = reply { Ok(()) } else { Err(unexpected()) }
+}

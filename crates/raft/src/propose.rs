@@ -1,0 +1,6 @@
+//! Commands on their way into the log: queued, gathered into batches, and handed to the leader.
+
+pub(crate) mod batcher;
+pub(crate) mod linger;
+pub(crate) mod priority;
+pub(crate) mod queue;

@@ -1,0 +1,220 @@
+//! Hands over batches of commands: into a log entry on the leader, into one request to the leader elsewhere.
+
+use crate::{
+    base::{
+        error::{NotProposed, ProposeError, UnknownReason},
+        peer::Target,
+        types::{Batch, BatchResults, Types},
+        wire::{PeerReply, PeerRequest},
+    },
+    core::{CallError, Core, ForwardRoute, snapshot_schedule::LogRoom},
+    propose::{
+        priority::needs_room,
+        queue::{Proposal, ProposalBatcher, ProposalOutcome},
+    },
+};
+use fairhold_state::command::Command;
+use fairhold_types::{duration, failpoint};
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use openraft::{AsyncRuntime, Instant, errors::ClientWriteError, impls::ProgressResponder, raft::ClientWriteResult};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::oneshot;
+
+/// Maximum number of entries, or of batches to the leader, in flight. More made the slowest answers slower and nothing
+/// faster.
+const BATCHES_IN_FLIGHT: usize = 2;
+/// Time limit for a batch sent to the leader. Callers have deadlines of their own; this one frees the slot in flight.
+const FORWARD_LIMIT: Duration = Duration::from_secs(10);
+
+/// Runs until Raft stops. All commands that still wait then are definitely not proposed.
+pub(crate) async fn run<RT: AsyncRuntime>(mut batcher: ProposalBatcher, core: Arc<Core<RT>>) {
+    let mut in_flight: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
+    let mut stopped = std::pin::pin!(core.stopped());
+    let mut last_batch = 0;
+    // The first command of a batch that lingers.
+    let mut lingering = None;
+    let linger = Arc::clone(&batcher.linger);
+    let mut gathered = std::pin::pin!(linger.wait_for::<RT>(0));
+    loop {
+        let batch = tokio::select! {
+            biased;
+            () = &mut stopped => break,
+            Some(()) = in_flight.next(), if !in_flight.is_empty() => continue,
+            () = &mut gathered, if lingering.is_some() => match lingering.take() {
+                Some(first) => batcher.gather(first),
+                None => continue,
+            },
+            Some(first) = batcher.first(), if lingering.is_none() && in_flight.len() < BATCHES_IN_FLIGHT => {
+                if let Some(target) = linger.target(last_batch) {
+                    lingering = Some(first);
+                    gathered.set(linger.wait_for::<RT>(target));
+                    continue;
+                }
+                batcher.gather(first)
+            }
+        };
+        last_batch = batch.len();
+        if !batch.is_empty() {
+            core.shared.metrics.batch.observe_size(batch.len());
+            in_flight.push(hand_over(core.clone(), batch).boxed());
+        }
+    }
+    if let Some(first) = lingering {
+        first.resolve(Err(NotProposed::ShuttingDown.into()));
+    }
+    batcher.close();
+    while let Some(proposal) = batcher.first().await {
+        proposal.resolve(Err(NotProposed::ShuttingDown.into()));
+    }
+    // Raft has dropped the batches in flight, or the leader answers them: either way each caller gets an outcome.
+    while let Some(()) = in_flight.next().await {}
+}
+
+async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) {
+    match core.route() {
+        ForwardRoute::Here => {
+            let (ready, early) = if core.shared.read().cluster().is_some() {
+                (batch, Vec::new())
+            } else {
+                // Naming the cluster is its first change. After a start, this state may also just lag behind the log.
+                batch.into_iter().partition(|proposal| matches!(proposal.command, Command::FormCluster { .. }))
+            };
+            fail_all(early, NotProposed::NoLeader.into());
+            let ready = refuse_for_room(&core, ready);
+            let ready = refuse_defects(&core, ready);
+            if !ready.is_empty() {
+                write(&core, ready).await;
+            }
+        }
+        ForwardRoute::There(leader) => {
+            let (forwarded, own): (Vec<_>, Vec<_>) = batch.into_iter().partition(|proposal| proposal.forwarded);
+            fail_all(forwarded, NotProposed::NoLeader.into());
+            if !own.is_empty() {
+                forward(&core, &leader, own).await;
+            }
+        }
+        ForwardRoute::Unknown => fail_all(batch, NotProposed::NoLeader.into()),
+    }
+}
+
+/// Refuses commands that need disk space while too few nodes have it, and large commands while the log grows faster
+/// than snapshots free it; returns the others.
+fn refuse_for_room<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Vec<Proposal> {
+    let disks_short = core.too_few_disks_have_room();
+    let log_room = core.log_room();
+    if !disks_short && log_room == LogRoom::All {
+        return batch;
+    }
+    let refusal = |proposal: &Proposal| {
+        if !needs_room(&proposal.command, proposal.bytes) {
+            None
+        } else if disks_short {
+            Some(NotProposed::DiskLow)
+        } else {
+            (!log_room.takes(proposal.bytes)).then_some(NotProposed::Overloaded)
+        }
+    };
+    let mut others = Vec::with_capacity(batch.len());
+    for proposal in batch {
+        match refusal(&proposal) {
+            Some(reason) => proposal.resolve(Err(reason.into())),
+            None => others.push(proposal),
+        }
+    }
+    others
+}
+
+/// Answers the commands at which the state machine is known to panic; returns the others.
+fn refuse_defects<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Vec<Proposal> {
+    if !core.shared.defects.has_left_out() {
+        return batch;
+    }
+    let (others, refused): (Vec<_>, Vec<_>) = batch
+        .into_iter()
+        .map(|proposal| (core.shared.defects.refuses(&proposal.command), proposal))
+        .partition(|(fingerprint, _)| fingerprint.is_none());
+    for (fingerprint, proposal) in refused {
+        proposal.resolve(Ok(core.shared.defect_answer(fingerprint.unwrap_or_default())));
+    }
+    others.into_iter().map(|(_, proposal)| proposal).collect()
+}
+
+/// Appends one entry with all commands, and answers each caller.
+async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) {
+    let (commands, callers) = split(batch);
+    let started_at = RT::Instant::now();
+    if failpoint!(RaftProposeWrite, RT).is_err() {
+        return answer_all(callers, Err(NotProposed::Overloaded.into()));
+    }
+    let (responder, completed) = ProgressResponder::<Types<RT>, ClientWriteResult<Types<RT>>>::complete_only();
+    if core.raft.client_write_ff(Batch(commands), Some(responder)).await.is_err() {
+        return answer_all(callers, Err(NotProposed::ShuttingDown.into()));
+    }
+    match core.while_led(completed).await {
+        Some(Ok(Ok(_))) if failpoint!(RaftProposeDone, RT).is_err() => answer_all(callers, Err(UnknownReason::Deposed.into())),
+        Some(Ok(Ok(response))) => {
+            core.shared.metrics.commit.observe(started_at.elapsed());
+            answer_each(callers, response.data);
+        }
+        Some(Ok(Err(error))) => answer_all(callers, Err(write_error(&error))),
+        // Raft stopped, or another node leads and the fate of the entry is unknown.
+        Some(Err(_)) | None => answer_all(callers, Err(UnknownReason::Deposed.into())),
+    }
+}
+
+/// What the failure of an entry means for its commands.
+pub(crate) fn write_error<RT: AsyncRuntime>(error: &ClientWriteError<Types<RT>>) -> ProposeError {
+    match error {
+        // The entry was in the log when another leader's log replaced it; another copy of it may have been committed.
+        ClientWriteError::LogEntryDiscarded(_) => UnknownReason::Deposed.into(),
+        ClientWriteError::ForwardToLeader(_)
+        | ClientWriteError::ChangeMembershipError(_)
+        | ClientWriteError::PreconditionFailed(_) => NotProposed::NoLeader.into(),
+    }
+}
+
+/// Forwards commands to the leader, which batches them with its own.
+async fn forward<RT: AsyncRuntime>(core: &Core<RT>, leader: &Target, batch: Vec<Proposal>) {
+    let (commands, callers) = split(batch);
+    if failpoint!(RaftProposeForward, RT).is_err() {
+        return answer_all(callers, Err(NotProposed::NoLeader.into()));
+    }
+    let count = commands.len();
+    let request = PeerRequest::Propose { commands, within_ms: duration::millis(FORWARD_LIMIT) };
+    let outcomes = match core.while_led(RT::timeout(FORWARD_LIMIT, core.call(leader, &request))).await {
+        Some(Ok(Ok(PeerReply::Proposed(outcomes)))) if outcomes.len() == count => Ok(outcomes),
+        Some(Ok(Err(CallError::NotDelivered(reason)))) => Err(reason.into()),
+        Some(Ok(Ok(_) | Err(CallError::Lost))) => Err(UnknownReason::ConnectionLost.into()),
+        Some(Err(_)) => Err(UnknownReason::Deadline.into()),
+        None => Err(UnknownReason::Deposed.into()),
+    };
+    match outcomes {
+        Ok(outcomes) => callers.into_iter().zip(outcomes).for_each(|(caller, outcome)| drop(caller.send(outcome))),
+        Err(error) => answer_all(callers, Err(error)),
+    }
+}
+
+type Caller = oneshot::Sender<ProposalOutcome>;
+
+fn split(batch: Vec<Proposal>) -> (Vec<Command>, Vec<Caller>) {
+    batch.into_iter().map(|proposal| (proposal.command, proposal.answer)).unzip()
+}
+
+fn fail_all(batch: Vec<Proposal>, error: ProposeError) {
+    for proposal in batch {
+        proposal.resolve(Err(error.clone()));
+    }
+}
+
+fn answer_all(callers: Vec<Caller>, outcome: ProposalOutcome) {
+    for caller in callers {
+        caller.send(outcome.clone()).ok();
+    }
+}
+
+fn answer_each(callers: Vec<Caller>, BatchResults(answers): BatchResults) {
+    debug_assert_eq!(callers.len(), answers.len(), "each command has an answer");
+    for (caller, answer) in callers.into_iter().zip(answers) {
+        caller.send(Ok(answer)).ok();
+    }
+}

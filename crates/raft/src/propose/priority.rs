@@ -1,0 +1,74 @@
+//! Which commands are urgent, and which need disk space.
+
+use fairhold_state::command::Command;
+
+/// Size up to which a command that only removes or checks needs no disk space. A larger one could fill the log with its
+/// own text.
+const FREEING_BYTES_MAX: usize = 64 * 1024;
+
+/// Whether a command is urgent: it ends something, or sets how long something lives. All other commands begin or write
+/// something.
+pub(crate) fn is_urgent(command: &Command) -> bool {
+    match command {
+        Command::Release { .. }
+        | Command::Withdraw { .. }
+        | Command::Abandon { .. }
+        | Command::CloseSession { .. }
+        | Command::ExpireSession { .. }
+        | Command::EndCooling { .. }
+        | Command::SetGrantTimeout { .. }
+        | Command::Break(_)
+        | Command::EndSession { .. }
+        | Command::Downgrade { .. }
+        | Command::EndUpgrade { .. }
+        | Command::EndHolds { .. }
+        | Command::Continue { .. }
+        | Command::SetLock(_)
+        | Command::Revoke(_)
+        | Command::NoteCapacity { .. }
+        | Command::FormCluster { .. } => true,
+        Command::OpenSession(_)
+        | Command::Acquire(_)
+        | Command::Upgrade { .. }
+        | Command::Transact(_)
+        | Command::Proclaim(_)
+        | Command::Forget { .. }
+        | Command::ForgetHistory { .. }
+        | Command::ForgetLocks { .. }
+        | Command::NoteKey { .. }
+        | Command::Sweep { .. } => false,
+    }
+}
+
+/// Whether a command needs disk space: it makes the state larger, or is large itself. It is refused while the disk is
+/// nearly full. A small command that ends or removes something frees space, once a snapshot without it replaces the
+/// log.
+pub(crate) fn needs_room(command: &Command, bytes: usize) -> bool {
+    command.creates() || matches!(command, Command::Upgrade { .. } | Command::Proclaim(_)) || bytes > FREEING_BYTES_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairhold_state::command::{Operation, Transact};
+    use fairhold_types::{Path, time::WallMillis};
+
+    /// Transactions that only check once filled the disks of all nodes, because they were treated as deletes.
+    #[test]
+    fn a_large_transaction_needs_space_even_if_it_only_checks_or_removes() {
+        let path = Path::parse(&format!("/{}", "p".repeat(1_000))).unwrap();
+        let transact = |count| {
+            let command = Command::Transact(Transact {
+                key: None,
+                conditions: Vec::new(),
+                then: vec![Operation::Check { path: path.clone(), version: None }; count],
+                otherwise: None,
+                at: WallMillis(0),
+            });
+            let bytes = command.size();
+            needs_room(&command, bytes)
+        };
+        assert!(!transact(1) && !transact(50));
+        assert!(transact(100) && transact(1_000));
+    }
+}

@@ -1,0 +1,199 @@
+//! The queues of commands that wait to be proposed. Commands that wait while others are in flight share a log entry; if
+//! many arrive at a time, a batch lingers for more (`linger`).
+//!
+//! On a follower the same queues gather the commands to forward to the leader. Each command keeps its own answer, and
+//! its caller can withdraw it until it is handed over: so a deadline that passes in the queue means "definitely not
+//! proposed".
+//!
+//! There are two queues. Commands that end something or keep it alive go before those that begin or write something,
+//! and have room of their own: a flood of writes delays no release.
+
+use crate::{
+    base::error::{NotProposed, ProposeError, UnknownReason},
+    propose::{linger::BatchLinger, priority::is_urgent},
+};
+use fairhold_state::command::{Answer, Command};
+use openraft::AsyncRuntime;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, AtomicUsize, Ordering},
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// Maximum number of commands in one entry.
+const BATCH_COMMANDS_MAX: usize = 1_024;
+/// Bytes of an entry's commands above which no more are added.
+const BATCH_BYTES_MAX: usize = 512 * 1024;
+/// Maximum number of urgent commands in one entry: they must not starve the others.
+const BATCH_URGENT_MAX: usize = BATCH_COMMANDS_MAX / 4 * 3;
+/// Maximum number of commands in each of the two queues of a node.
+const QUEUE_COMMANDS_MAX: usize = 16_384;
+
+pub(crate) type ProposalOutcome = Result<Answer, ProposeError>;
+
+const WAITING: u8 = 0;
+const HANDED_OVER: u8 = 1;
+const WITHDRAWN: u8 = 2;
+
+/// Decides between a command's caller and the batcher: the command is either handed over or withdrawn.
+#[derive(Debug, Default)]
+struct HandOff(AtomicU8);
+
+impl HandOff {
+    fn settle(&self, state: u8) -> bool {
+        self.0.compare_exchange(WAITING, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+/// A command in the queue.
+pub(crate) struct Proposal {
+    pub(crate) command: Command,
+    pub(crate) bytes: usize,
+    /// Forwarded by another node: it is not forwarded again.
+    pub(crate) forwarded: bool,
+    hand_off: Arc<HandOff>,
+    pub(crate) answer: oneshot::Sender<ProposalOutcome>,
+}
+
+impl Proposal {
+    pub(crate) fn resolve(self, outcome: ProposalOutcome) {
+        // The caller may be gone; then the answer is dropped.
+        self.answer.send(outcome).ok();
+    }
+}
+
+/// The sending side of the queues.
+#[derive(Clone)]
+pub(crate) struct ProposalQueue {
+    urgent: mpsc::Sender<Proposal>,
+    ordinary: mpsc::Sender<Proposal>,
+    bytes: Arc<AtomicUsize>,
+    bytes_max: usize,
+    linger: Arc<BatchLinger>,
+}
+
+/// The receiving side of the queues.
+pub(crate) struct ProposalBatcher {
+    urgent: mpsc::Receiver<Proposal>,
+    ordinary: mpsc::Receiver<Proposal>,
+    bytes: Arc<AtomicUsize>,
+    pub(crate) linger: Arc<BatchLinger>,
+}
+
+/// A submitted command. Dropping it withdraws the command, if it was not handed over yet.
+pub(crate) struct Submitted {
+    hand_off: Arc<HandOff>,
+    answer: oneshot::Receiver<ProposalOutcome>,
+}
+
+/// Creates the queues. They hold at most `bytes_max` bytes of commands. Urgent commands are small, so this limit does
+/// not apply to them.
+pub(crate) fn new(bytes_max: usize) -> (ProposalQueue, ProposalBatcher) {
+    let (urgent_sender, urgent) = mpsc::channel(QUEUE_COMMANDS_MAX);
+    let (ordinary_sender, ordinary) = mpsc::channel(QUEUE_COMMANDS_MAX);
+    let bytes = Arc::new(AtomicUsize::new(0));
+    let linger = Arc::new(BatchLinger::default());
+    let queue = ProposalQueue {
+        urgent: urgent_sender,
+        ordinary: ordinary_sender,
+        bytes: bytes.clone(),
+        bytes_max,
+        linger: linger.clone(),
+    };
+    (queue, ProposalBatcher { urgent, ordinary, bytes, linger })
+}
+
+impl ProposalQueue {
+    pub(crate) fn submit(&self, command: Command, forwarded: bool) -> Result<Submitted, NotProposed> {
+        let bytes = command.size();
+        let hand_off = Arc::new(HandOff::default());
+        let (answer, receiver) = oneshot::channel();
+        let urgent = is_urgent(&command);
+        // Concurrent submissions may exceed the limit a little, which is harmless.
+        if !urgent && self.bytes.load(Ordering::Relaxed) >= self.bytes_max {
+            return Err(NotProposed::Overloaded);
+        }
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let proposal = Proposal { command, bytes, forwarded, hand_off: hand_off.clone(), answer };
+        let queue = if urgent { &self.urgent } else { &self.ordinary };
+        self.linger.enqueued();
+        queue.try_send(proposal).map_err(|error| {
+            self.linger.dequeued();
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            match error {
+                mpsc::error::TrySendError::Full(_) => NotProposed::Overloaded,
+                mpsc::error::TrySendError::Closed(_) => NotProposed::ShuttingDown,
+            }
+        })?;
+        Ok(Submitted { hand_off, answer: receiver })
+    }
+}
+
+impl Submitted {
+    /// Waits for the outcome of the command.
+    pub(crate) async fn outcome<RT: AsyncRuntime>(mut self, deadline: RT::Instant) -> ProposalOutcome {
+        let (answered, if_withdrawn, if_handed_over) = match RT::timeout_at(deadline, &mut self.answer).await {
+            Ok(Ok(outcome)) => return outcome,
+            Ok(Err(_)) => (None, NotProposed::ShuttingDown, UnknownReason::Deposed),
+            // The answer may have arrived at the last moment.
+            Err(_) => (self.answer.try_recv().ok(), NotProposed::NoLeader, UnknownReason::Deadline),
+        };
+        match answered {
+            Some(outcome) => outcome,
+            None if self.hand_off.settle(WITHDRAWN) => Err(if_withdrawn.into()),
+            None => Err(if_handed_over.into()),
+        }
+    }
+}
+
+impl Drop for Submitted {
+    fn drop(&mut self) {
+        self.hand_off.settle(WITHDRAWN);
+    }
+}
+
+impl ProposalBatcher {
+    /// Waits for a command.
+    pub(crate) async fn first(&mut self) -> Option<Proposal> {
+        tokio::select! {
+            biased;
+            Some(urgent) = self.urgent.recv() => Some(urgent),
+            Some(ordinary) = self.ordinary.recv() => Some(ordinary),
+            else => None,
+        }
+    }
+
+    /// The next command that is already waiting, if any: urgent ones first, up to their share of a batch that has
+    /// `gathered` commands.
+    fn next(&mut self, gathered: usize) -> Option<Proposal> {
+        let urgent = if gathered < BATCH_URGENT_MAX { self.urgent.try_recv().ok() } else { None };
+        urgent.or_else(|| self.ordinary.try_recv().ok())
+    }
+
+    /// Takes no more commands.
+    pub(crate) fn close(&mut self) {
+        self.urgent.close();
+        self.ordinary.close();
+    }
+
+    /// Takes the waiting commands that fit into one batch, without waiting for more.
+    pub(crate) fn gather(&mut self, first: Proposal) -> Vec<Proposal> {
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        let mut next = Some(first);
+        while let Some(proposal) = next {
+            self.bytes.fetch_sub(proposal.bytes, Ordering::Relaxed);
+            self.linger.dequeued();
+            if proposal.hand_off.settle(HANDED_OVER) {
+                bytes += proposal.bytes;
+                batch.push(proposal);
+            }
+            let full = batch.len() >= BATCH_COMMANDS_MAX || bytes >= BATCH_BYTES_MAX;
+            next = if full { None } else { self.next(batch.len()) };
+        }
+        batch
+    }
+}
+
+#[cfg(test)]
+mod tests;

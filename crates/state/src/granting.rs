@@ -1,0 +1,175 @@
+//! Granting: gives a lock to its waiters, in order.
+
+use crate::{
+    State,
+    change::Change,
+    command::Event,
+    pending::Pending,
+    record::{Contender, LockSettings},
+    service_rank::ServiceRank,
+};
+use fairhold_types::{
+    FencingToken, GrantNumber, LockName, Revision,
+    planted::{self, Bug},
+};
+use imbl::OrdSet;
+
+/// The cost of granting one lock of a grant, in steps.
+const GRANT_STEPS: u64 = 8;
+
+impl Change<'_> {
+    /// Grants waiters in order while they are compatible with the holders: one exclusive contender, a batch of readers,
+    /// or as many as have permits. A multi-lock grant takes all its locks together, and then the contenders behind it
+    /// in its other locks may be granted too. What exceeds the steps of one command is left to later ones.
+    pub(crate) fn grant_waiters(&mut self, locks: impl IntoIterator<Item = LockName>) {
+        // Sorted in reverse, so that `pop` returns the next lock. A set costs more for one lock, the usual case.
+        let mut locks: Vec<LockName> = locks.into_iter().collect();
+        locks.sort_unstable_by(|one, other| other.cmp(one));
+        locks.dedup();
+        while let Some(lock) = locks.pop() {
+            if self.is_being_broken(&lock) {
+                continue;
+            }
+            self.finish_upgrade(&lock);
+            loop {
+                if !self.has_room() {
+                    self.defer_granting(lock);
+                    locks.into_iter().rev().for_each(|lock| self.defer_granting(lock));
+                    return;
+                }
+                if let Some(dead) = self.state.first_dead(&lock) {
+                    add_others(&mut locks, self.end_dead(dead), &lock);
+                    self.finish_upgrade(&lock);
+                } else if let Some(number) = self.state.first_grantable(&lock) {
+                    add_others(&mut locks, self.grant(number), &lock);
+                } else {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Whether a lock that is being broken still has holders. The last of them may have ended with their sessions. Then
+    /// the break is complete, and newcomers find the lock free.
+    fn is_being_broken(&mut self, lock: &LockName) -> bool {
+        let Some(number) = self.state.index.breaking.get(lock).copied() else { return false };
+        let held = self.state.index.queues.get(lock).is_some_and(|queue| !queue.holders.is_empty());
+        if !held {
+            self.finish_pending(number);
+        }
+        held
+    }
+
+    /// Leaves the granting of a lock to later commands.
+    fn defer_granting(&mut self, lock: LockName) {
+        if self.is_being_broken(&lock) {
+            return;
+        }
+        let granting = self.state.index.granting.contains(&lock);
+        if !granting && self.state.index.queues.contains_key(&lock) {
+            self.defer(Pending::Grant { lock });
+        }
+    }
+
+    pub(crate) fn grant_waiters_of(&mut self, lock: &LockName) {
+        self.grant_waiters([lock.clone()]);
+    }
+
+    /// Grants all locks of a grant. Returns those locks.
+    fn grant(&mut self, number: GrantNumber) -> Vec<LockName> {
+        let revision = self.revision;
+        let at = self.at;
+        self.update_contenders(number, |contender| {
+            assert!(contender.granted_at.is_none(), "grant #{number} was granted twice");
+            contender.granted_at = Some(revision);
+            contender.held_since = Some(at);
+        });
+        let locks = self.state.locks_of(number);
+        self.bound_hold(number);
+        for lock in &locks {
+            self.step(GRANT_STEPS);
+            let granted = self.contender_in(lock, number).clone();
+            self.count_granted(&granted);
+            let holders = self.state.index.grant(&granted);
+            self.state.index_holder(&granted, holders);
+            self.note_token(lock, number);
+            self.emit_proclaimed(lock);
+        }
+        locks
+    }
+
+    /// Records this revision as the last token of the lock, and emits the event.
+    pub(crate) fn note_token(&mut self, lock: &LockName, number: GrantNumber) {
+        let token = token_of_grant(self.revision, number);
+        let settings = self.state.settings_mut(lock);
+        assert!(settings.last_token <= Some(token), "the fencing token of {lock} went back to {token}");
+        settings.last_token = Some(token);
+        self.events.push(Event::Granted { lock: lock.clone(), grant: number, token });
+    }
+}
+
+/// Inserts locks that are not yet in the list, which is sorted in reverse.
+fn add_others(locks: &mut Vec<LockName>, more: Vec<LockName>, but: &LockName) {
+    for lock in more {
+        if lock != *but
+            && let Err(at) = locks.binary_search_by(|known| lock.cmp(known))
+        {
+            locks.insert(at, lock);
+        }
+    }
+}
+
+impl State {
+    /// The first holder or the first waiter whose session has ended: it must not block others. A grant that lost
+    /// another of its locks is left to the pieces of that break.
+    fn first_dead(&self, lock: &LockName) -> Option<GrantNumber> {
+        if self.index.ending.is_empty() {
+            return None;
+        }
+        let queue = self.index.queues.get(lock)?;
+        let first = [queue.holders.get_min().copied(), queue.waiting.get_min().map(|rank| rank.number())];
+        let session_ended = |first: &Contender| !first.cooling && self.is_ending(first.session);
+        first.into_iter().flatten().find(|number| self.contender_in(lock, *number).is_some_and(session_ended))
+    }
+
+    /// The first waiter, if it can be granted now.
+    fn first_grantable(&self, lock: &LockName) -> Option<GrantNumber> {
+        let waiting = &self.index.queues.get(lock)?.waiting;
+        let number = next_waiter(waiting)?.number();
+        if !self.can_be_granted(lock, number) {
+            return None;
+        }
+        let single_lock = self.contender_in(lock, number).is_some_and(|contender| !contender.is_multi_lock());
+        let all_ready = || self.locks_of(number).iter().all(|other| other == lock || self.can_be_granted(other, number));
+        (single_lock || all_ready()).then_some(number)
+    }
+
+    /// Whether it is the first waiter and compatible with the holders. A multi-lock contender for which this holds in
+    /// some of its locks only is reserved there.
+    pub(crate) fn can_be_granted(&self, lock: &LockName, number: GrantNumber) -> bool {
+        let Some(queue) = self.index.queues.get(lock) else { return false };
+        let Some(contender) = self.contender_in(lock, number) else { return false };
+        if self.index.breaking.contains_key(lock) || self.is_dead(contender) {
+            return false;
+        }
+        let limit = self.settings(lock).and_then(LockSettings::limit_in_force).unwrap_or(1);
+        let first = queue.waiting.get_min().is_some_and(|rank| rank.number() == number);
+        (first || may_overtake()) && self.is_compatible(queue, contender.mode, contender.permits, limit)
+    }
+}
+
+/// The token of a grant: its revision. With the planted bug, the revision at which it queued.
+fn token_of_grant(revision: Revision, number: GrantNumber) -> FencingToken {
+    FencingToken(if planted::has(Bug::TokenOfTheQueue) { number.0 } else { revision.0 })
+}
+
+/// The first waiter; with the planted bug, the last.
+fn next_waiter(waiting: &OrdSet<ServiceRank>) -> Option<ServiceRank> {
+    let next = if may_overtake() { waiting.get_max() } else { waiting.get_min() };
+    next.copied()
+}
+
+/// Always false, except with the planted bug.
+pub(crate) fn may_overtake() -> bool {
+    planted::has(Bug::OvertakesWaiters)
+}

@@ -1,0 +1,100 @@
+//! Tombstones of ended grants, sessions and writes, so that a late retry receives the right answer.
+//!
+//! A named session remembers its own ended grants (`SessionRecord::ended`). The table here has all others, for at least
+//! `REMEMBERED_FOR` by the leader's clock, which then proposes `Forget`. A full table refuses new work; it never
+//! forgets earlier.
+
+use crate::{command::OperationResult, weighed::Weighed};
+use fairhold_types::{EndReason, GrantId, Revision, SessionNumber, limits::FORGOTTEN_MAX};
+use imbl::OrdMap;
+use serde::{Deserialize, Serialize};
+
+/// What an id or a key was used for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Tombstone {
+    /// The id of a grant.
+    Grant(EndReason),
+    /// The key of a session.
+    Session,
+    /// The key of a write, with its results unless they exceed `RESULTS_REMEMBERED_BYTES`.
+    Write { fingerprint: [u8; 16], succeeded: bool, results: Option<Vec<OperationResult>> },
+    /// The id of a grant that an administrator broke, with the reason. If the grant had a named session, that session
+    /// remembers it too.
+    Broken { note: String },
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Tombstones {
+    /// The tombstones outside sessions, each with its revision.
+    table: Weighed<GrantId, (Revision, Tombstone)>,
+    /// The same by age: a cache.
+    by_age: OrdMap<(Revision, GrantId), ()>,
+    /// Which session remembers an ended grant: a cache of `SessionRecord::ended`.
+    pub(crate) in_session: OrdMap<GrantId, SessionNumber>,
+}
+
+impl Tombstones {
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The bytes that the whole table counts.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.table.bytes()
+    }
+
+    /// The same, recounted by a walk over the table.
+    pub(crate) fn recounted(&self) -> u64 {
+        self.table.recounted()
+    }
+
+    /// The tombstone of an id.
+    pub(crate) fn get(&self, id: &GrantId) -> Option<&Tombstone> {
+        self.table.get(id).map(|(_, remembered)| remembered)
+    }
+
+    /// The tombstone of an id, with its revision.
+    pub(crate) fn get_with_revision(&self, id: &GrantId) -> Option<&(Revision, Tombstone)> {
+        self.table.get(id)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&GrantId, &(Revision, Tombstone))> {
+        self.table.iter()
+    }
+
+    pub(crate) fn remember(&mut self, id: GrantId, at: Revision, what: Tombstone) {
+        if let Some((earlier, _)) = self.table.insert(id, (at, what)) {
+            self.by_age.remove(&(earlier, id));
+        }
+        self.by_age.insert((at, id), ());
+    }
+
+    /// Forgets tombstones up to this revision, the oldest first and `FORGOTTEN_MAX` at most. Returns how many.
+    pub(crate) fn forget(&mut self, through: Revision) -> usize {
+        let mut forgotten = 0;
+        while forgotten < FORGOTTEN_MAX
+            && let Some((oldest, ())) = self.by_age.get_min()
+        {
+            let (at, id) = *oldest;
+            if at > through {
+                break;
+            }
+            self.by_age.remove(&(at, id));
+            self.table.remove(&id);
+            forgotten += 1;
+        }
+        forgotten
+    }
+
+    /// The revisions of the oldest and the newest tombstone.
+    pub(crate) fn span(&self) -> Option<(Revision, Revision)> {
+        let ((oldest, _), ()) = self.by_age.get_min()?;
+        let ((newest, _), ()) = self.by_age.get_max()?;
+        Some((*oldest, *newest))
+    }
+
+    /// Whether the cache by age equals the table.
+    pub(crate) fn is_consistent(&self) -> bool {
+        self.table.len() == self.by_age.len() && self.table.iter().all(|(id, (at, _))| self.by_age.contains_key(&(*at, *id)))
+    }
+}

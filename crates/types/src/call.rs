@@ -1,0 +1,39 @@
+//! The requests of the API: one type for each call's parameters.
+//!
+//! The client fills and writes them, the server reads them from a query or a JSON body, and the API's description is made of
+//! them: their doc comments are its texts. A new option of a call is one field here, and the rule that follows it.
+
+mod acquire;
+mod batch;
+mod bounded;
+mod bounds;
+mod cluster;
+mod election;
+mod hold;
+mod lock;
+mod node;
+mod read;
+#[cfg(feature = "schema")]
+mod schema;
+mod session;
+mod watch;
+
+pub use acquire::{Acquire, AcquireMany, BatchAcquire, HoldMode, Stand};
+pub use batch::{BatchCall, BatchCalls, BatchRelease, BatchRenew};
+pub use bounded::{
+    BoundedCount, BoundedDuration, BoundedInteger, BoundedList, BoundedText, INTEGER_MAX, ListItem, LockList, MetaPairs,
+    OutOfBounds, PlainText, SignedInteger,
+};
+pub use bounds::{
+    ElectionValue, Empty, HistoryCursor, LockCursor, LockDelay, LockPrefix, MaxHold, MaxHoldSetting, MaxWaiters, MomentText,
+    NodeTtl, Number, OwnedCursor, OwnerName, PageLimit, PermitLimit, Permits, PositiveNumber, Priority, QueueCursor, Reason, Ttl,
+    Wait,
+};
+pub use cluster::{HandOver, Ready, ShowCluster};
+pub use election::{GetLeader, Proclaim};
+pub use hold::{GetGrant, Release, Renew, Upgrade};
+pub use lock::{BreakLock, CheckFence, History, ListLocks, LockFilter, LockOrder, RevokeLock, SetLock, ShowLock, ShowQueue};
+pub use node::{CreateNode, DeleteNode, GetNode, PutNode};
+pub use read::Consistency;
+pub use session::{CloseSession, KeepAliveMany, ListSessions, OpenSession, ShowSession};
+pub use watch::Watch;

@@ -1,0 +1,70 @@
+//! The bounds of the API's parameters: each name is what a parameter means, and its type says what is accepted.
+
+use super::bounded::{BoundedCount, BoundedDuration, BoundedInteger, BoundedText, INTEGER_MAX, PlainText, SignedInteger};
+use crate::limits::{
+    ELECTION_VALUE_BYTES_MAX, LOCK_DELAY_MAX, LOCK_NAME_BYTES_MAX, MAX_HOLD_MAX, MAX_HOLD_MIN, NODE_TTL_MAX, NODE_TTL_MIN,
+    OWNER_BYTES_MAX, PAGE_MAX, PATH_BYTES_MAX, PERMITS_MAX, REASON_BYTES_MAX, SESSION_TIMEOUT_MAX, SESSION_TIMEOUT_MIN, WAIT_MAX,
+    WAITERS_MAX,
+};
+use std::time::Duration;
+
+/// How long a request may wait.
+pub type Wait = BoundedDuration<0, { millis(WAIT_MAX) }>;
+/// How long a session lives without a keepalive, or a grant without a renewal.
+pub type Ttl = BoundedDuration<{ millis(SESSION_TIMEOUT_MIN) }, { millis(SESSION_TIMEOUT_MAX) }>;
+/// How long a lock stays blocked after its holder's session expired.
+pub type LockDelay = BoundedDuration<0, { millis(LOCK_DELAY_MAX) }>;
+/// The longest time that a grant may be held.
+pub type MaxHold = BoundedDuration<{ millis(MAX_HOLD_MIN) }, { millis(MAX_HOLD_MAX) }>;
+/// The same as a setting of a lock, where zero means no limit.
+pub type MaxHoldSetting = BoundedDuration<0, { millis(MAX_HOLD_MAX) }>;
+/// How long a node of the tree lives without a change.
+pub type NodeTtl = BoundedDuration<{ millis(NODE_TTL_MIN) }, { millis(NODE_TTL_MAX) }>;
+/// How many permits a lock has.
+pub type PermitLimit = BoundedCount<1, PERMITS_MAX>;
+/// How many permits a grant takes.
+pub type Permits = BoundedCount<1, PERMITS_MAX>;
+/// How many contenders may wait for a lock.
+pub type MaxWaiters = BoundedInteger<0, { WAITERS_MAX as u64 }>;
+/// How many entries a page has.
+pub type PageLimit = BoundedInteger<1, { PAGE_MAX as u64 }>;
+/// A number of the API: a revision, a token, a session's or a grant's number.
+pub type Number = BoundedInteger<0, INTEGER_MAX>;
+/// A number that is at least 1.
+pub type PositiveNumber = BoundedInteger<1, INTEGER_MAX>;
+/// A waiter's priority.
+pub type Priority = SignedInteger<{ i32::MIN }, { i32::MAX }>;
+/// The owner of a grant, or the name of a session, for people to read.
+pub type OwnerName = PlainText<OWNER_BYTES_MAX>;
+/// The reason that an administrator gives.
+pub type Reason = PlainText<REASON_BYTES_MAX>;
+/// The value of an election's leader.
+pub type ElectionValue = BoundedText<ELECTION_VALUE_BYTES_MAX>;
+
+/// The prefix of the names of listed locks.
+pub type LockPrefix = BoundedText<LOCK_NAME_BYTES_MAX>;
+/// A cursor among locks: the order's letter, a rank and a name, two digits a byte.
+pub type LockCursor = BoundedText<{ 2 * (1 + 20 + 1 + LOCK_NAME_BYTES_MAX) }>;
+/// A cursor in a queue: a word, a priority and a number.
+pub type QueueCursor = BoundedText<{ 7 + 11 + 1 + 20 }>;
+/// A cursor in a history: two numbers of 64 bits.
+pub type HistoryCursor = BoundedText<41>;
+/// A cursor among what a session owns: a number, the place of a lock, and a path, two digits a byte.
+pub type OwnedCursor = BoundedText<{ 2 * (20 + 1 + 20 + 1 + PATH_BYTES_MAX) }>;
+/// A revision or a time.
+pub type MomentText = BoundedText<64>;
+
+/// A call without parameters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Empty {}
+
+const fn millis(duration: Duration) -> u64 {
+    duration.as_secs() * 1_000 + duration.subsec_millis() as u64
+}
+
+/// Whether an option was not given.
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

@@ -1,0 +1,33 @@
+//! The calls about the cluster and about one server.
+
+use super::bounds::{PositiveNumber, is_default};
+use serde::{Deserialize, Serialize};
+
+/// `GET /v1/cluster`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ShowCluster {
+    /// Add a digest of this server's whole state. The server reads all of its state for it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub digest: bool,
+}
+
+/// `POST /v1/cluster/leader`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct HandOver {
+    /// The voter to become the leader.
+    pub to: PositiveNumber,
+}
+
+/// `GET /readyz`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Ready {
+    /// Answer as JSON, with the reason if it cannot serve.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub verbose: bool,
+}

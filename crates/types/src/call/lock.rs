@@ -1,0 +1,212 @@
+//! The calls on locks: list, show, check, set, revoke and break.
+
+use super::{
+    bounds::{
+        HistoryCursor, LockCursor, LockPrefix, MaxHoldSetting, MaxWaiters, MomentText, Number, PageLimit, PermitLimit,
+        QueueCursor, Reason, Wait, is_default,
+    },
+    read::Consistency,
+};
+use crate::GrantId;
+use serde::{Deserialize, Serialize};
+
+/// Which locks a list has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum LockFilter {
+    /// Those that are held.
+    Held,
+    /// Those that have waiters.
+    Queued,
+    /// Those whose lock delay is running.
+    Cooling,
+    /// Those that nobody holds or waits for.
+    Idle,
+}
+
+/// The order of a list of locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum LockOrder {
+    /// By name.
+    Name,
+    /// The locks with the most waiters first.
+    Waiters,
+    /// The locks with the longest current wait first.
+    LongestWait,
+    /// The locks with the most total wait time first.
+    Wait,
+    /// The locks with the most total hold time first.
+    Hold,
+    /// The locks with the most grants that had to wait first.
+    Contention,
+}
+
+/// `GET /v1/locks`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ListLocks {
+    /// Only locks whose name has this prefix.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub prefix: Option<LockPrefix>,
+    /// Only locks that are held, that have waiters, that are cooling, or that are idle.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub state: Option<LockFilter>,
+    /// By name; or first the locks with the most waiters, the longest current wait, the most total wait time, the most
+    /// total hold time, or the most grants that had to wait.
+    #[cfg_attr(feature = "schema", schemars(extend("default" = "name")))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub sort: Option<LockOrder>,
+    /// The number of locks on a page.
+    #[cfg_attr(feature = "schema", schemars(extend("default" = crate::limits::PAGE_DEFAULT)))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub limit: Option<PageLimit>,
+    /// The `next_cursor` of the previous page of the same listing.
+    #[cfg_attr(feature = "schema", schemars(extend("pattern" = crate::pattern::HEX_CURSOR, "example" = "6e303a6465706c6f79")))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cursor: Option<LockCursor>,
+    /// `linearizable`: the answer reflects everything acknowledged before the request. `local`: this server's own
+    /// state, which may be out of date.
+    #[cfg_attr(feature = "schema", schemars(extend("default" = "linearizable")))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub consistency: Option<Consistency>,
+}
+
+/// `GET /v1/locks/{name}`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ShowLock {
+    /// The number of holders on a page.
+    #[cfg_attr(feature = "schema", schemars(extend("default" = crate::limits::PAGE_DEFAULT)))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub limit: Option<PageLimit>,
+    /// The `next_cursor` of the previous page.
+    #[cfg_attr(feature = "schema", schemars(extend("example" = 41)))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cursor: Option<Number>,
+    /// How long to wait for a change; `304` if there is none.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub wait: Option<Wait>,
+    /// Wait for a change after this revision, the `Fairhold-Revision` of an earlier answer; without it, for a change
+    /// after the current revision.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub after: Option<Number>,
+    /// `linearizable`: the answer reflects everything acknowledged before the request. `local`: this server's own
+    /// state, which may be out of date.
+    #[cfg_attr(feature = "schema", schemars(extend("default" = "linearizable")))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub consistency: Option<Consistency>,
+}
+
+/// `GET /v1/locks/{name}/queue`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ShowQueue {
+    /// The number of entries on a page.
+    #[cfg_attr(feature = "schema", schemars(extend("default" = crate::limits::PAGE_DEFAULT)))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub limit: Option<PageLimit>,
+    /// The `next_cursor` of the previous page.
+    #[cfg_attr(feature = "schema", schemars(extend("pattern" = crate::pattern::QUEUE_CURSOR, "example" = "queued-0-57")))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cursor: Option<QueueCursor>,
+    /// How long to wait for a change; `304` if there is none.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub wait: Option<Wait>,
+    /// Wait for a change after this revision, the `Fairhold-Revision` of an earlier answer; without it, for a change
+    /// after the current revision.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub after: Option<Number>,
+    /// `linearizable`: the answer reflects everything acknowledged before the request. `local`: this server's own
+    /// state, which may be out of date.
+    #[cfg_attr(feature = "schema", schemars(extend("default" = "linearizable")))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub consistency: Option<Consistency>,
+}
+
+/// `GET /v1/locks/{name}/history`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct History {
+    /// Only the holders at this moment: a revision, or an RFC 3339 time.
+    #[cfg_attr(feature = "schema", schemars(extend("pattern" = crate::pattern::MOMENT)))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub at: Option<MomentText>,
+    /// The number of entries on a page.
+    #[cfg_attr(feature = "schema", schemars(extend("default" = crate::limits::PAGE_DEFAULT)))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub limit: Option<PageLimit>,
+    /// The `next_cursor` of the previous page of the same history.
+    #[cfg_attr(feature = "schema", schemars(extend("pattern" = crate::pattern::HISTORY_CURSOR, "example" = "57-41")))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cursor: Option<HistoryCursor>,
+    /// `linearizable`: the answer reflects everything acknowledged before the request. `local`: this server's own
+    /// state, which may be out of date.
+    #[cfg_attr(feature = "schema", schemars(extend("default" = "linearizable")))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub consistency: Option<Consistency>,
+}
+
+/// `GET /v1/locks/{name}/fence`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CheckFence {
+    /// The token to check.
+    pub token: Number,
+    /// The grant that must have it, to tell readers apart.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub grant: Option<GrantId>,
+    /// `linearizable`: the answer reflects everything acknowledged before the request. `local`: this server's own
+    /// state, which may be out of date.
+    #[cfg_attr(feature = "schema", schemars(extend("default" = "linearizable")))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub consistency: Option<Consistency>,
+}
+
+/// `PATCH /v1/locks/{name}`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SetLock {
+    /// How many permits it has.
+    #[cfg_attr(feature = "schema", schemars(extend("example" = 5)))]
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub limit: Option<PermitLimit>,
+    /// How many may wait for it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub max_waiters: Option<MaxWaiters>,
+    /// How long new grants may hold it; 0 for no limit.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub max_hold: Option<MaxHoldSetting>,
+}
+
+/// `POST /v1/locks/{name}/holders/revoke`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RevokeLock {
+    /// The reason, for the holders.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reason: Option<Reason>,
+}
+
+/// `DELETE /v1/locks/{name}/holders`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct BreakLock {
+    /// The reason, for the holders and the history.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reason: Option<Reason>,
+    /// Break the lock only while a holder has this fencing token: a later holder keeps it. Otherwise the answer is `412
+    /// stale_token`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub token: Option<Number>,
+}
