@@ -4,13 +4,13 @@
 //! 'e' + index, big endian  → an entry                       'm' + name → vote, committed, purged, first, last, format
 //! ```
 //!
-//! Every value is sealed by `fairhold_codec` with its own checksum, and an entry must have the index of its key. One column
-//! family, so that one write-ahead log and one memtable hold all, and a flush frees the log whatever is in it.
+//! `fairhold_codec` seals every value with a checksum, and an entry must have the index of its key. There is one column family,
+//! so that one write-ahead log and one memtable hold everything, and a flush frees the whole log.
 //!
-//! **Recovery.** `record_file` verifies every write-ahead log and the manifest and cuts an incomplete tail; then RocksDB opens
-//! in `AbsoluteConsistency` mode, which tolerates nothing. Then all that the log must have is read: the entries from `first`
-//! through `last`, without a hole, each with its checksum. `last` is written in the same batch as the entries, so
-//! a table file that is missing, or is older than the rest, does not go unnoticed.
+//! **Recovery.** `record_file` verifies every write-ahead log and the manifest and cuts an incomplete tail. Then RocksDB opens in
+//! `AbsoluteConsistency` mode, which tolerates nothing. Then the whole log is read: the entries from `first` through `last`,
+//! without a hole, each with its checksum. `last` is written in the same batch as the entries, so recovery detects a table file
+//! that is missing, or older than the rest.
 
 mod failure;
 
@@ -41,7 +41,7 @@ type Entry = EntryOf<TypeConfig>;
 type LogId = LogIdOf<TypeConfig>;
 type Vote = VoteOf<TypeConfig>;
 
-/// The version byte of all values in the log store, and of how they are laid out.
+/// The version byte of all values in the log store, and of their layout.
 pub const LOG_STORE_FORMAT: u8 = 2;
 
 const ENTRY_PREFIX: u8 = b'e';
@@ -183,13 +183,14 @@ impl LogDb {
     /// Writes a batch, and syncs it if it must be durable.
     pub(crate) fn write(&self, batch: Batch) -> io::Result<()> {
         let mut options = WriteOptions::default();
-        // Without a sync, the kernel has the write: it survives the process, not a power loss. Only `committed` alone is written so.
+        // Without a sync, the kernel has the write: it survives the process, not a power loss. Only `committed` alone is
+        // written so.
         options.set_sync(batch.sync);
         self.db.write_opt(batch.writes, &options).map_err(|error| failed(&self.path, &error))
     }
 
-    /// Removes the table files that have only purged entries. The range deletion hides the entries, and compaction would free them
-    /// later. Older versions that reappear below them are before `first`, and never read.
+    /// Removes the table files that have only purged entries. The range deletion hides the entries, and compaction would free
+    /// them later. Older versions that reappear below them are before `first`, and never read.
     pub(crate) fn remove_purged_tables(&self, end: u64) -> io::Result<()> {
         failpoint!(StoragePurgeFiles)?;
         self.db.delete_file_in_range(entry_key(0), entry_key(end.saturating_sub(1))).map_err(|error| failed(&self.path, &error))
@@ -352,29 +353,28 @@ fn options(exists: bool) -> Options {
     options.set_track_and_verify_wals_in_manifest(true);
     // In a reused log, old records behind the new ones would look like damage.
     options.set_recycle_log_file_num(0);
-    // Every write reaches the kernel at once: it survives the end of the process even without a sync.
+    // Every write reaches the kernel immediately, and survives the end of the process even without a sync.
     options.set_manual_wal_flush(false);
 
-    // Entries are written once, read rarely and soon purged: a small memtable means a short recovery; a few of them,
-    // so that a flush does not stop the writer.
+    // Entries are written once, read rarely and soon purged. A small memtable means a short recovery; a few of them mean that a
+    // flush does not stop the writer.
     options.set_write_buffer_size(MEMTABLE_BYTES);
     options.set_max_write_buffer_number(4);
     options.set_max_total_wal_size(4 * MEMTABLE_BYTES as u64);
-    // Commands are small and the values in them are the clients' business: compression would cost the writer more than it
-    // saves.
+    // Commands are small, and clients may compress their values: compression would cost the writer more than it saves.
     options.set_compression_type(DBCompressionType::None);
     // Indexes only grow, so tables of one size move down without being rewritten, and a purge drops them whole.
     options.set_level_zero_file_num_compaction_trigger(4);
     options.set_target_file_size_base(MEMTABLE_BYTES as u64);
     options.set_max_bytes_for_level_base(8 * MEMTABLE_BYTES as u64);
     options.set_max_background_jobs(2);
-    // A table is made durable as it is written: one sync of all of it would hold up those of the write-ahead log.
+    // A table is synced while it is written: one sync at its end would delay those of the write-ahead log.
     options.set_bytes_per_sync(MIB as u64);
 
     options.set_block_based_table_factory(&tables);
     // The log has a few dozen tables; sockets need descriptors more.
     options.set_max_open_files(128);
-    // RocksDB's own diary and manifest, which would grow for ever.
+    // RocksDB's own info log and manifest, which would otherwise grow without bound.
     options.set_log_level(LogLevel::Warn);
     options.set_max_log_file_size(MIB);
     options.set_keep_log_file_num(2);
