@@ -14,11 +14,11 @@
 //! after an error: a failed fsync may have dropped the pages that it should have written, and a second fsync succeeds without
 //! them.
 
-mod aside;
 pub mod data_dir;
 pub mod defect_file;
 mod durable;
 pub mod fault;
+pub mod free_space;
 mod log_db;
 pub mod log_store;
 mod log_sweeper;
@@ -27,8 +27,8 @@ mod log_writer;
 pub mod make_room;
 mod metrics;
 pub mod record_file;
-pub mod room;
 pub mod snapshot_files;
+mod snapshot_thread;
 #[cfg(test)]
 mod tests;
 mod type_config;

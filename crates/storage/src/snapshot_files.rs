@@ -15,7 +15,7 @@ pub use layout::{Damage, SNAPSHOT_FILE_FORMAT, bytes_of, parse};
 
 use crate::{
     fault::Faults,
-    room::{START_ROOM_BYTES, free_bytes},
+    free_space::{START_ROOM_BYTES, free_bytes},
 };
 use bytes::Bytes;
 use directory::Directory;
@@ -40,7 +40,7 @@ impl SnapshotFiles {
     /// Sets the function that the snapshot thread calls when it becomes idle, after it has freed its memory. Only the first call
     /// counts.
     pub fn when_idle(&self, idle: fn()) {
-        self.directory.aside.when_idle(idle);
+        self.directory.snapshot_thread.when_idle(idle);
     }
 
     /// The metadata of the newest snapshot, after the whole file was verified.
@@ -66,12 +66,14 @@ impl SnapshotStore for SnapshotFiles {
 
     fn newest(&self) -> BoxFuture<'static, io::Result<Option<Arc<dyn StoredSnapshot>>>> {
         let directory = Arc::clone(&self.directory);
-        let opened =
-            self.directory.aside.run(move || Stored::newest(&directory).inspect_err(|error| directory.faults.note(error)));
+        let opened = self
+            .directory
+            .snapshot_thread
+            .run(move || Stored::newest(&directory).inspect_err(|error| directory.faults.note(error)));
         Box::pin(async move { Ok(opened.await??.map(|stored| stored as Arc<dyn StoredSnapshot>)) })
     }
 
     fn run_blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, io::Result<()>> {
-        self.directory.aside.run(work)
+        self.directory.snapshot_thread.run(work)
     }
 }

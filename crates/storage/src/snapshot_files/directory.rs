@@ -1,6 +1,6 @@
 //! The directory of the snapshots: their names, the newest one, and the open readers.
 
-use crate::{aside::SnapshotThread, durable, fault::Faults};
+use crate::{durable, fault::Faults, snapshot_thread::SnapshotThread};
 use fairhold_types::failpoint;
 use parking_lot::Mutex;
 use std::{
@@ -21,7 +21,7 @@ const OLD_SUFFIX: &str = ".snap.old";
 pub(super) struct Directory {
     pub(super) path: PathBuf,
     /// The thread for all work, one job at a time: a new snapshot removes files that another job could be opening.
-    pub(super) aside: SnapshotThread,
+    pub(super) snapshot_thread: SnapshotThread,
     pub(super) faults: Faults,
     /// The number of drafts so far, for their names.
     drafts: AtomicU64,
@@ -42,9 +42,9 @@ impl Directory {
         // A name whose directory could not be synced is visible after a start, but may be gone after a power loss. The log behind
         // the newest snapshot is purged, so its name must be durable.
         durable::sync_directory(path)?;
-        let (path, aside) = (path.to_owned(), SnapshotThread::start()?);
+        let (path, snapshot_thread) = (path.to_owned(), SnapshotThread::start()?);
         let (drafts, readers) = (AtomicU64::new(0), Mutex::default());
-        Ok(Directory { path, aside, faults, drafts, readers })
+        Ok(Directory { path, snapshot_thread, faults, drafts, readers })
     }
 
     /// The newest snapshot's number and file.
@@ -109,7 +109,7 @@ impl Directory {
 
     /// Removes the file of an abandoned snapshot on the snapshot thread, because it may be large.
     pub(super) fn give_up(&self, path: PathBuf) {
-        let removed = self.aside.run(move || {
+        let removed = self.snapshot_thread.run(move || {
             // Its name does not count. The next start removes what is left of it.
             if let Err(error) = durable::remove(&path, &path) {
                 tracing::debug!(%error, "an incomplete snapshot could not be removed: it stays until the next start");

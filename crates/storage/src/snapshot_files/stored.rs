@@ -117,8 +117,8 @@ impl StoredSnapshot for Stored {
     }
 
     fn keep(self: Arc<Self>) -> BoxFuture<'static, io::Result<()>> {
-        let aside = self.directory.aside.clone();
-        let kept = aside.run(move || self.make_newest().inspect_err(|error| self.directory.faults.note(error)));
+        let snapshot_thread = self.directory.snapshot_thread.clone();
+        let kept = snapshot_thread.run(move || self.make_newest().inspect_err(|error| self.directory.faults.note(error)));
         Box::pin(async move { kept.await? })
     }
 }

@@ -84,10 +84,10 @@ mod tests {
 
     #[tokio::test]
     async fn work_is_done_in_the_order_in_which_it_was_asked_for_also_after_a_panic_and_gives_way() {
-        let aside = SnapshotThread::start().unwrap();
-        let niceness = aside.run(|| getpriority_process(None).unwrap());
-        let panics = aside.run(|| assert!(std::thread::current().name().is_none(), "planted"));
-        let after = aside.run(|| 3);
+        let snapshot_thread = SnapshotThread::start().unwrap();
+        let niceness = snapshot_thread.run(|| getpriority_process(None).unwrap());
+        let panics = snapshot_thread.run(|| assert!(std::thread::current().name().is_none(), "planted"));
+        let after = snapshot_thread.run(|| 3);
         assert!(niceness.await.unwrap() >= NICENESS);
         assert_eq!(panics.await.unwrap_err().to_string(), "it was interrupted by a panic");
         assert_eq!(after.await.unwrap(), 3);
@@ -98,12 +98,12 @@ mod tests {
         static GIVEN_BACK: OnceLock<mpsc::Sender<std::thread::ThreadId>> = OnceLock::new();
         let (told, given_back) = mpsc::channel();
         GIVEN_BACK.set(told).unwrap();
-        let aside = SnapshotThread::start().unwrap();
-        aside.when_idle(|| GIVEN_BACK.get().unwrap().send(std::thread::current().id()).unwrap());
+        let snapshot_thread = SnapshotThread::start().unwrap();
+        snapshot_thread.when_idle(|| GIVEN_BACK.get().unwrap().send(std::thread::current().id()).unwrap());
         let (done, threads) = mpsc::channel();
         for _ in 0..3 {
             let done = done.clone();
-            drop(aside.run(move || done.send(std::thread::current().id())));
+            drop(snapshot_thread.run(move || done.send(std::thread::current().id())));
         }
         let thread = given_back.recv().unwrap();
         assert_eq!(threads.try_iter().collect::<Vec<_>>(), [thread; 3], "after all of them, on their thread");
@@ -112,15 +112,15 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_too_much_is_refused_and_nothing_else_is_lost() {
-        let aside = SnapshotThread::start().unwrap();
+        let snapshot_thread = SnapshotThread::start().unwrap();
         let ((began, begun), (go, gone)) = (mpsc::channel(), mpsc::channel::<()>());
-        let first = aside.run(move || {
+        let first = snapshot_thread.run(move || {
             began.send(()).unwrap();
             gone.recv()
         });
         begun.recv().unwrap();
-        let waiting: Vec<_> = (0..WAITING_MAX).map(|number| aside.run(move || number)).collect();
-        let refused = aside.run(|| 0).await.unwrap_err();
+        let waiting: Vec<_> = (0..WAITING_MAX).map(|number| snapshot_thread.run(move || number)).collect();
+        let refused = snapshot_thread.run(|| 0).await.unwrap_err();
         assert!(refused.to_string().contains("too many"), "{refused}");
         go.send(()).unwrap();
         first.await.unwrap().unwrap();
