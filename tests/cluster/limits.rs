@@ -299,7 +299,7 @@ async fn bodies(address: &str) -> Row {
     Row { limit: "bodies over 4 KiB from one address, together", value: format!("{BODIES_BYTES_PER_ADDRESS_MAX} bytes"), seen }
 }
 
-/// The state machine's answer as the API shows it: `crates/http/src/error.rs` tests that.
+/// The state machine's answer as the API shows it: `crates/http/src/edge/error.rs` tests that.
 fn code(result: Result<(), Rejection>) -> String {
     match result {
         Ok(()) => "taken".to_owned(),

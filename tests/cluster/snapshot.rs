@@ -140,7 +140,7 @@ fn a_node_that_missed_many_changes_catches_up_by_a_snapshot_and_has_the_same_dig
 }
 
 /// The start and the end of a snapshot transfer in a node's log.
-const BEGINS: &str = "a snapshot from the leader begins to arrive";
+const BEGINS: &str = "receiving a snapshot from the leader";
 const ARRIVED: &str = "installed a snapshot from the leader";
 
 /// The id of the node whose snapshot transfer started last.

@@ -1,4 +1,4 @@
-//! Failpoints that are armed in a story.
+//! The armed failpoints of a scenario.
 
 use fairhold_types::{NodeId, failpoint::Point};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};

@@ -1,4 +1,4 @@
-//! How long the world has been without faults. From then on each call is answered soon, and no new term begins.
+//! Tracks how long the cluster has been without faults: from then on, each call is answered soon, and no new term begins.
 
 use crate::{host::TRUE_RATE, plan::StoryPlan, trace};
 use fairhold_types::limits::PIECE_STEPS;

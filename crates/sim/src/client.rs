@@ -1,4 +1,5 @@
-//! What every client does: ask any node by HTTP, ask again with the same key until the outcome is known, and tell the oracle.
+//! The common part of every client: it calls any node by HTTP, retries with the same key until the outcome is known, and
+//! reports to the oracle.
 
 use crate::{
     facts::Fact,

@@ -1,4 +1,4 @@
-//! The conditions of a story: its network and its disks.
+//! The conditions of a scenario: its network and its disks.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A machine's disk: what is flushed survives a crash, what is not may survive up to any entry, as the tail of a torn log does.
+//! A machine's disk: flushed data survives a crash. Unflushed data may survive up to any entry, like the tail of a torn log.
 
 mod kept;
 mod snapshots;

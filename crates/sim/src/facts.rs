@@ -1,4 +1,4 @@
-//! What the oracle hears of: what was applied, what clients were told, and the physics of the story.
+//! The facts that the oracle receives: applied changes, answers to clients, and the conditions of the scenario.
 
 use crate::tidings::Watched;
 use fairhold_state::{State, command::Event};

@@ -1,4 +1,4 @@
-//! A fault of a story: what strikes whom, when, and for how long.
+//! A fault of a scenario: its kind, target, time and duration.
 
 use fairhold_types::NodeId;
 use std::{fmt, time::Duration};

@@ -1,7 +1,7 @@
-//! A machine of the simulated world: its own clock, its pauses, and its end. Tasks run on the host on which they were spawned.
+//! A simulated machine: its clock, its pauses, and its end. A task runs on the host that spawned it.
 //!
 //! `HostRuntime` is the runtime that the product's code is compiled for. It leaves scheduling and virtual time to openraft's
-//! simulated runtime and adds what that does not have: which machine a task runs on.
+//! simulated runtime, and adds the machine of each task.
 
 use openraft_rt::{AsyncRuntime, Instant as _, OptionalSend};
 use openraft_rt_sim::{Elapsed, SimInstant, SimJoinError, SimJoinHandle, SimRuntime, SimSleep, SimWatch};

@@ -1,4 +1,4 @@
-//! Plants each bug in turn, and tells which seed finds it, if one does: an oracle that finds nothing has proved nothing.
+//! Plants each bug in turn, and reports the first seed that finds it. An oracle that finds no bug has proved nothing.
 
 use crate::{plan::StoryPlan, story};
 use fairhold_types::planted::{self, Bug};

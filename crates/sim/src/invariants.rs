@@ -1,4 +1,4 @@
-//! What must always hold, one file each. `plants` shows each of them a violation: one that cannot fail is none.
+//! The invariants, one file each. `plants` shows each of them a violation: an invariant that cannot fail is worthless.
 
 mod agreement;
 mod beliefs;

@@ -1,14 +1,17 @@
-//! A whole cluster under virtual time: machines, disks and a net that fail as a seed says, and what must hold all the same.
+//! A whole cluster in virtual time: a seed decides how machines, disks and the network fail, and invariants must hold all the
+//! same.
 //!
 //! `docs/internals/testing.md` says what is simulated and what is not. The product's own code runs here: `raft`, `node`,
 //! `http`'s router.
 //!
-//! - `host`: a machine's clock, pauses and end. `net`, `disk`: what connects machines and what outlives them. `world`: all of it.
-//! - `client`, `clients`: who asks. `stream`, `tidings`: an answer that goes on, and what a watch tells.
-//! - `plan`: what a seed decides. `story`: one run of it. `strike`: a fault in it. `shrink`: the shortest one that fails.
-//! - `points`: what fails at named places of the product. `hunt`: bugs that are planted, and which seed finds them.
-//! - `oracle`, `invariants`: what must hold after every change and every answer. `tally`: what a run did and met.
-//! - `calm`: since when nothing has been wrong.
+//! - `host`: a machine's clock, pauses and end. `net`, `disk`: the network, and the disks, which survive a crash. `world`:
+//!   the cluster.
+//! - `client`, `clients`: the clients. `stream`, `tidings`: streamed answers, and watch events.
+//! - `plan`: the decisions of a seed. `story`: one run. `strike`: the injection of a fault. `shrink`: the shortest failing
+//!   scenario.
+//! - `points`: failpoints. `hunt`: planted bugs, and the seeds that find them. `tales`: regressions.
+//! - `oracle`, `invariants`: the checks after every change and every answer. `tally`: coverage.
+//! - `calm`: how long the cluster has been without faults.
 
 #[cfg(feature = "failpoints")]
 mod armed_point;

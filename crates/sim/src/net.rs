@@ -1,8 +1,9 @@
-//! The net between machines: connections with lanes, delays, breaks, cuts in one direction or both.
+//! The network between machines: connections with lanes, delays, breaks, and partitions in one direction or both.
 //!
-//! A connection keeps the order of its lane, as TCP does; lanes overtake one another. What a cut holds up arrives late, where the
-//! cut ends before the connection breaks. Answers about log entries can be held at the door of the machine that waits for them,
-//! and let in one by one.
+//! A connection keeps the order of its lane, as TCP does; lanes overtake one another. Messages that a partition holds up
+//! arrive late if the partition ends before the connection breaks. Answers to log entries can be held in front of their
+//! receiver, and released
+//! one by one.
 
 use crate::{
     conditions::Weather,

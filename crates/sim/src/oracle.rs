@@ -1,4 +1,4 @@
-//! Hears of every applied change on every node and of every answer that a client got, and asks every invariant about it.
+//! The oracle: it receives every applied change of every node and every answer to a client, and checks all invariants.
 
 use crate::{
     facts::{Applied, Fact, Physics},

@@ -1,4 +1,4 @@
-//! What a seed decides before the world begins: the machines, the weather, the clients, and the faults with their times.
+//! The decisions of a seed before a run: the machines, the conditions, the clients, and the faults with their times.
 
 mod additions;
 

@@ -1,5 +1,6 @@
-//! Failpoints in a story: which of them fail when, on which machine, and how. An error is returned there, a crash takes the
-//! machine's power at exactly that step, and a delay passes in virtual time. Where nothing can wait, the machine is paused.
+//! Failpoints in a scenario: which of them fail, when, on which machine, and how. An error is returned; a crash cuts the
+//! machine's power at exactly that step; a delay passes in virtual time. Outside of a task, where nothing can wait, the
+//! machine is paused.
 
 use crate::{
     armed_point::{Act, ArmedPoint},

@@ -1,4 +1,4 @@
-//! A story for each failpoint, until one reaches it.
+//! Runs scenarios for each failpoint until one reaches it.
 
 use crate::{
     armed_point::{Act, ArmedPoint, SALT, here},

@@ -1,4 +1,4 @@
-//! The shortest story that still fails: faults and clients are left out one by one while the same thing goes wrong.
+//! Shrinks a failing scenario: removes faults and clients one by one while the same failure remains.
 
 use crate::{plan::StoryPlan, story};
 

@@ -1,4 +1,4 @@
-//! One run of one plan: the cluster forms, clients work while faults strike, everything heals, and then everything must end.
+//! One run of a plan: the cluster forms, clients work while faults are injected, everything heals, and then everything must end.
 
 use crate::{client::SimClient, clients, host::HostRuntime, plan::StoryPlan, strike::strike, tally::Tally, trace, world::World};
 use futures_util::future::join_all;

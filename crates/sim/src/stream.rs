@@ -1,4 +1,4 @@
-//! An answer that goes on: its body comes piece by piece, for as long as its connection lasts.
+//! A streamed answer: its body arrives in parts for as long as its connection lasts.
 
 use crate::{
     net::{CLIENTS, Net},

@@ -1,4 +1,4 @@
-//! A fault, from its beginning to its end.
+//! The injection of a fault, from its beginning to its end.
 
 mod becomes;
 mod cut_log;

@@ -1,4 +1,4 @@
-//! Stories that are told on purpose, not by a seed: each is of a fault that was found once.
+//! Regressions: fixed scenarios instead of seeds. Each is of a fault that was found once.
 
 #[cfg(feature = "failpoints")]
 mod failpoints;

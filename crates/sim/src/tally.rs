@@ -1,4 +1,4 @@
-//! What a run did and met, counted: a fault that never struck and a rare path that was never taken have tested nothing.
+//! Coverage: counts the faults and paths of a run. A fault that never struck, or a path that was never taken, tested nothing.
 
 use crate::fault::FaultKind;
 use parking_lot::Mutex;

@@ -1,4 +1,4 @@
-//! What a watch tells, as text: the same from an event that was applied and from a line that a client read.
+//! Watch events as text: an applied event and the line that a client reads have the same text.
 
 use fairhold_state::command::Event;
 use fairhold_types::{LockName, duration};

@@ -1,4 +1,4 @@
-//! What happened, as one number: two runs that differ anywhere have different traces. Also the virtual time since the start.
+//! The trace of a run, as one number: two runs that differ anywhere have different traces. Also the virtual time since the start.
 
 use openraft_rt_sim::SimInstant;
 use std::{cell::Cell, time::Duration};

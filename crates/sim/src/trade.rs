@@ -1,4 +1,4 @@
-//! What a client of a story does.
+//! The behaviour of a client in a scenario.
 
 use rand::{RngExt, rngs::SmallRng};
 

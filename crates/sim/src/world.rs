@@ -1,4 +1,4 @@
-//! A cluster of simulated machines: each with a disk, a life at a time, and the product's own node and router on it.
+//! A cluster of simulated machines: each has a disk, runs one process at a time, and runs the product's own node and router.
 
 mod calls;
 

@@ -23,61 +23,61 @@ const LOST_ENTRIES_TEMPORARY: &str = "LOST-ENTRIES.new";
 const LOG: &str = "log";
 const SNAPSHOT: &str = "snapshot";
 
-/// What may stand in a directory that was never used: our own first steps, and what a fresh file system brings along.
+/// The files allowed in an unused directory: our own first steps, and those of a fresh file system.
 const HARMLESS_NAMES: [&str; 3] = [LOCK, IDENTITY_TEMPORARY, "lost+found"];
 
-/// A directory that this process alone uses, and whose it is.
+/// A data directory that this process uses exclusively, and its identity.
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
     identity: Identity,
     is_new: bool,
-    /// The lock lasts as long as the file is open.
+    /// The lock is held while the file is open.
     _lock: File,
 }
 
-/// What `IDENTITY` says.
+/// The content of `IDENTITY`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub(crate) node: NodeId,
     pub(crate) incarnation: Incarnation,
     pub(crate) cluster: Option<ClusterId>,
-    /// Whether there must be a log. It makes the difference between a log not made yet and a log lost.
+    /// Whether the log must exist. This distinguishes a log that was not created yet from a lost one.
     pub(crate) has_log: bool,
 }
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
-    /// Another process has it open.
+    /// Another process has the directory open.
     #[error("{path} is in use by another fairhold process{}: stop that one first", by_pid(*pid))]
     InUse {
         /// The directory.
         path: String,
-        /// The other process, where it is known.
+        /// The other process, if known.
         pid: Option<u32>,
     },
-    /// It belongs to another node.
+    /// The directory belongs to another node.
     #[error("{path} belongs to node {recorded}, but this is node {asked}: start the node with its own data directory")]
     OtherNode {
         /// The directory.
         path: String,
-        /// The node that made it.
+        /// The node that created it.
         recorded: NodeId,
-        /// The node that asked.
+        /// The node that tried to open it.
         asked: NodeId,
     },
-    /// It belongs to another cluster.
+    /// The directory belongs to another cluster.
     #[error("{path} belongs to cluster {recorded}, not to {asked}")]
     OtherCluster {
         /// The directory.
         path: String,
         /// The cluster that it belongs to.
         recorded: ClusterId,
-        /// The cluster that asked.
+        /// The cluster of the node that tried to open it.
         asked: ClusterId,
     },
-    /// There are files, but nothing says whose.
+    /// The directory has files but no identity.
     #[error(
         "{path} is not empty ({found}) and has no IDENTITY file. If it was this node's, the file was lost: restore it, or remove \
          the node from the cluster and add it again with an empty directory. If it was not, give fairhold a directory of its own"
@@ -88,7 +88,7 @@ pub enum DataDirError {
         /// A file that is in it.
         found: String,
     },
-    /// It was found to have lost what its node had acknowledged.
+    /// The directory has lost entries that its node had acknowledged.
     #[error(
         "{path} must not be used any more: {why}. Remove the file {LOST_ENTRIES} from it only when you have put the newest files \
          of this node back"
@@ -99,7 +99,7 @@ pub enum DataDirError {
         /// What was lost, and what to do.
         why: String,
     },
-    /// The `IDENTITY` file is not what was written.
+    /// The `IDENTITY` file is damaged.
     #[error("{path} is damaged: {source}")]
     Damaged {
         /// The file.
@@ -107,13 +107,13 @@ pub enum DataDirError {
         /// What is wrong with it.
         source: DecodeError,
     },
-    /// The operating system refused.
+    /// An operation of the operating system failed.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
 
 impl DataDir {
-    /// Opens a directory for one node, or makes it where there is none.
+    /// Opens a directory for one node, or creates it.
     pub fn open(path: &Path, node: NodeId) -> Result<DataDir, DataDirError> {
         create_directory(path)?;
         let lock = lock(path)?;
@@ -141,12 +141,12 @@ impl DataDir {
         Ok(directory)
     }
 
-    /// Whether there is one that belongs to somebody.
+    /// Whether the directory exists and has an owner.
     pub(crate) fn is_made(path: &Path) -> bool {
         path.join(IDENTITY).is_file()
     }
 
-    /// The random identity of this directory, made when it was.
+    /// The random identity of this directory, made when it was created.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
         self.identity.incarnation
@@ -158,25 +158,25 @@ impl DataDir {
         self.identity.node
     }
 
-    /// The cluster it belongs to, once it does.
+    /// The cluster it belongs to, if any yet.
     #[must_use]
     pub fn cluster(&self) -> Option<ClusterId> {
         self.identity.cluster
     }
 
-    /// Whether this very opening made it. A directory that was opened before may be empty of everything else nonetheless.
+    /// Whether this call created it. A directory that was opened before may still have no other files.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Binds the directory to a cluster, durably and for ever.
+    /// Binds the directory to a cluster, durably and permanently.
     pub fn set_cluster(&mut self, cluster: ClusterId) -> Result<(), DataDirError> {
         match self.identity.cluster {
             Some(recorded) if recorded == cluster => Ok(()),
@@ -200,7 +200,7 @@ impl DataDir {
         self.identity.has_log
     }
 
-    /// Records that from now on a missing log is a lost log.
+    /// Records durably that the log exists: from now on, a missing log is a lost log.
     pub(crate) fn set_has_log(&mut self) -> Result<(), DataDirError> {
         if self.identity.has_log {
             return Ok(());
@@ -222,8 +222,8 @@ impl DataDir {
     }
 }
 
-/// Marks a directory, durably, as one that must not be used any more, because its node had acknowledged what is not in it. `why`
-/// is for people. The caller holds the directory's lock.
+/// Marks a directory durably as unusable, because it lacks entries that its node had acknowledged. `why` is for people. The
+/// caller holds the directory's lock.
 pub fn mark_lost_entries(path: &Path, why: &str) -> io::Result<()> {
     durable::write(&path.join(LOST_ENTRIES_TEMPORARY), &path.join(LOST_ENTRIES), &[why.as_bytes(), b"\n"])
 }
@@ -250,7 +250,7 @@ fn decode(file: &Path, bytes: &[u8]) -> Result<Identity, DataDirError> {
         .map_err(|source| DataDirError::Damaged { path: file.display().to_string(), source })
 }
 
-/// Nobody but the owner reads the log: it has ids that are secrets.
+/// Only the owner may read the log: it contains ids, which are secrets.
 fn create_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -263,7 +263,7 @@ fn create_directory(path: &Path) -> io::Result<()> {
     {
         create_directory(parent)?;
     }
-    // Recursive only so that it may be there by now.
+    // Recursive, so that an existing directory is no error.
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| durable::naming(path, error))?;
     durable::sync_parent(path)
 }
@@ -287,7 +287,7 @@ fn lock(directory: &Path) -> Result<File, DataDirError> {
         }
         Err(error) => return Err(durable::naming(&path, error.into()).into()),
     }
-    // The pid is for people; the lock itself is the kernel's, and ends with the process however it ends.
+    // The pid is for people. The kernel holds the lock itself, and releases it however the process ends.
     file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(|error| durable::naming(&path, error))?;
     Ok(file)
 }

@@ -1,4 +1,5 @@
-//! The file `DEFECTS`: the commands at which the machine panicked (`fairhold_raft::defect`). There is none where none ever did.
+//! The file `DEFECTS`: the commands at which the state machine panicked (`fairhold_raft::defect`). Without panics, it does not
+//! exist.
 
 use crate::durable;
 use fairhold_raft::defect::{Defect, DefectBook};
@@ -13,7 +14,7 @@ pub const DEFECTS_FORMAT: u8 = 1;
 const DEFECTS: &str = "DEFECTS";
 const DEFECTS_TEMPORARY: &str = "DEFECTS.new";
 
-/// The file, and how the process starts again.
+/// The file, and how the process restarts.
 #[derive(Debug)]
 pub struct DefectFile {
     directory: PathBuf,
@@ -21,7 +22,7 @@ pub struct DefectFile {
 }
 
 impl DefectFile {
-    /// That of a data directory. `start_again` does not return where it can start the process again.
+    /// The file of a data directory. `start_again` returns only if it cannot restart the process.
     #[must_use]
     pub fn new(directory: &Path, start_again: fn() -> io::Error) -> DefectFile {
         DefectFile { directory: directory.to_owned(), start_again }

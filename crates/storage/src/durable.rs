@@ -1,4 +1,4 @@
-//! Files that appear whole or not at all, also after a loss of power.
+//! Files that appear atomically, even after a power loss.
 
 use fairhold_types::failpoint;
 use rustix::fs::OFlags;
@@ -10,31 +10,29 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How much of a file goes to the disk at a time. One sync of all of a large file would hold up the log's own syncs for as
-/// long as it takes.
+/// Bytes of a file written to the disk at a time. One sync of a large file would delay the log's syncs for as long as it takes.
 const PIECE_BYTES: usize = 512 * 1024;
 
-/// What a disk reads and writes at once, or a multiple of it.
+/// The block size of a disk, or a multiple of it.
 const BLOCK_BYTES: usize = 4096;
 
-/// How much of a file is freed at a time.
+/// Bytes of a file freed at a time.
 const REMOVED_BYTES: u64 = 4 * 1024 * 1024;
 
-/// How long the log has the disk to itself between two such steps, at most: a large file on a slow disk must still come to its
-/// end.
+/// The longest pause between two such steps, which leaves the disk to the log. A large file on a slow disk must still get done.
 const REST_MAX: Duration = Duration::from_millis(20);
 
-/// Writes a file under a temporary name, makes it durable, and only then gives it its name.
+/// Writes a file under a temporary name, syncs it, and only then renames it.
 pub(crate) fn write(temporary: &Path, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     if let Err(error) = NewFile::create(temporary).and_then(|file| write_all(file, parts)) {
-        // It is no file of ours yet; what matters to the caller is why it could not be written.
+        // The file does not count yet. The caller needs the reason why it could not be written.
         std::fs::remove_file(temporary).ok();
         return Err(error);
     }
     name(temporary, path)
 }
 
-/// Gives a file that is durable the name under which it counts.
+/// Renames a durable file to its final name.
 pub(crate) fn name(temporary: &Path, path: &Path) -> io::Result<()> {
     failpoint!(StorageFileRename)?;
     std::fs::rename(temporary, path).map_err(|error| naming(path, error))?;
@@ -42,14 +40,14 @@ pub(crate) fn name(temporary: &Path, path: &Path) -> io::Result<()> {
     sync_parent(path)
 }
 
-/// Removes a file of any size, a piece after the other: the file system frees a large one in one go, for which the log's syncs
-/// would wait. `temporary` is its name meanwhile, which an interrupted removal leaves behind.
+/// Removes a file of any size in steps. The file system would free a large file in one step, and the log's syncs would wait for
+/// it. An interrupted removal leaves the file under the name `temporary`.
 pub(crate) fn remove(temporary: &Path, path: &Path) -> io::Result<()> {
     std::fs::rename(path, temporary).map_err(|error| naming(path, error))?;
     shorten(temporary).and_then(|()| std::fs::remove_file(temporary)).map_err(|error| naming(temporary, error))
 }
 
-/// Makes the names in the directory of `path` durable.
+/// Syncs the directory of `path`.
 pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -58,17 +56,17 @@ pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
     sync_directory(parent)
 }
 
-/// Makes the names in a directory durable.
+/// Syncs a directory.
 pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory).and_then(|directory| directory.sync_all()).map_err(|error| naming(directory, error))
 }
 
-/// The error, with the file's name before it.
+/// The error, prefixed with the file's name.
 pub(crate) fn naming(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// Damage: the file is not what was written.
+/// An error for damage: the content of the file is not what was written.
 pub(crate) fn damaged(path: &Path, what: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{} is damaged: {what}", path.display()))
 }
@@ -85,28 +83,28 @@ fn shorten(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// How the pieces of a new file get to the disk.
+/// How the parts of a new file reach the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Past the page cache, so that neither a sync of all of it nor its removal keeps the file system busy for long.
+    /// Bypass the page cache, so that neither a sync nor the removal of the file keeps the file system busy for long.
     Direct,
-    /// For file systems that cannot do that: each piece is synced.
+    /// Sync each part, for file systems that cannot bypass the page cache.
     Cached,
 }
 
-/// A file that is written from its beginning to its end, under a temporary name. Nothing of it counts before `finish`.
+/// A file written sequentially under a temporary name. It does not count before `finish`.
 pub(crate) struct NewFile {
     path: PathBuf,
     file: File,
     way: Way,
     piece: Piece,
     length: u64,
-    /// Whether a piece has reached the disk.
+    /// Whether a part has reached the disk.
     begun: bool,
 }
 
 impl NewFile {
-    /// Makes an empty file, in place of one that is there.
+    /// Creates an empty file, replacing an existing one.
     pub(crate) fn create(path: &Path) -> io::Result<NewFile> {
         NewFile::create_for(path, Way::Direct)
     }
@@ -120,7 +118,7 @@ impl NewFile {
         Ok(NewFile { path: path.to_owned(), file, way, piece: Piece::new(), length: 0, begun: false })
     }
 
-    /// Writes what follows. It reaches the disk a piece at a time.
+    /// Appends bytes. They reach the disk in parts.
     pub(crate) fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         self.length += bytes.len() as u64;
         while !bytes.is_empty() {
@@ -132,17 +130,17 @@ impl NewFile {
         Ok(())
     }
 
-    /// Makes all of it durable. Its name is another matter.
+    /// Syncs the whole file, but not its name.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.flush()?;
-        // The last piece was written up to the end of its block.
+        // The last part was padded to the end of its block.
         let whole = self.file.set_len(self.length).and_then(|()| failpoint!(StorageFileSync)).and_then(|()| self.file.sync_all());
         whole.map_err(|error| naming(&self.path, error))
     }
 
     fn flush(&mut self) -> io::Result<()> {
         let written = match self.piece.write(&mut self.file, self.way) {
-            // The answer to a flag or an alignment that the file system does not take. Nothing is written yet.
+            // The file system does not support the flag or the alignment. Nothing is written yet.
             Err(error) if !self.begun && self.way == Way::Direct && is_not_taken(&error) => {
                 self.way = Way::Cached;
                 open_for(&self.path, self.way).and_then(|file| {
@@ -174,7 +172,7 @@ fn write_all(mut file: NewFile, parts: &[&[u8]]) -> io::Result<()> {
     file.finish()
 }
 
-/// What is written at once: a buffer whose address and length fit a disk's blocks.
+/// A write buffer whose address and length are aligned to a disk's blocks.
 struct Piece {
     bytes: Vec<u8>,
     start: usize,
@@ -188,7 +186,7 @@ impl Piece {
         Piece { bytes, start, length: 0 }
     }
 
-    /// Takes what fits, and gives back the rest.
+    /// Takes the bytes that fit, and returns the rest.
     fn fill<'a>(&mut self, part: &'a [u8]) -> &'a [u8] {
         let (taken, rest) = part.split_at(part.len().min(PIECE_BYTES - self.length));
         let from = self.start + self.length;
@@ -199,14 +197,14 @@ impl Piece {
 
     fn write(&mut self, file: &mut File, way: Way) -> io::Result<()> {
         let begun = Instant::now();
-        // Where it fails, all of it is still there.
+        // After a failure, all bytes are still in the buffer.
         file.write_all(&self.bytes[self.start..self.start + self.length.next_multiple_of(BLOCK_BYTES)])?;
         match way {
             Way::Direct => {}
             Way::Cached => file.sync_data()?,
         }
         if std::mem::take(&mut self.length) == PIECE_BYTES {
-            // The disk is the log's for as long as it was this file's.
+            // The log gets the disk for as long as this file used it.
             std::thread::sleep(begun.elapsed().min(REST_MAX));
         }
         Ok(())
@@ -219,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_file_has_what_was_written_whatever_its_length_and_the_way_to_the_disk() {
-        // Where the tests are built, and where temporary files are: one may be in memory alone.
+        // The build folder and the folder for temporary files: one of them may be in memory only.
         for home in [tempfile::tempdir().unwrap(), tempfile::tempdir_in(".").unwrap()] {
             let (temporary, path) = (home.path().join("new"), home.path().join("whole"));
             for length in [0, 1, BLOCK_BYTES, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + BLOCK_BYTES + 7] {

@@ -1,20 +1,20 @@
-//! The first error that ended the storage, kept for the one message that a person reads.
+//! The first error that ended the storage, kept for the one message for people.
 
 use std::{
     io,
     sync::{Arc, OnceLock},
 };
 
-/// What kind of error it was, by what a person has to do.
+/// The kind of an error, by the action that it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
     /// The file system, or the quota on it, is full.
     NoRoom,
-    /// A file is not what was written.
+    /// A file is damaged.
     Damage,
     /// The process or the machine has too many open files and sockets.
     OpenFiles,
-    /// The disk, or what stands for it, failed.
+    /// The disk or its driver failed.
     Failed,
 }
 
@@ -22,13 +22,13 @@ pub enum FaultKind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Fault {
-    /// What kind it was.
+    /// Its kind.
     pub kind: FaultKind,
-    /// What happened, and to which file.
+    /// The message, which names the file.
     pub message: String,
 }
 
-/// Where the first error is noted. Clones share it.
+/// Records the first error. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Faults(Arc<OnceLock<Fault>>);
 
@@ -47,7 +47,7 @@ impl FaultKind {
 }
 
 impl Faults {
-    /// The error that ended the storage, if one did. What came after it is its consequence.
+    /// The error that ended the storage, if any. Later errors are its consequences.
     #[must_use]
     pub fn first(&self) -> Option<Fault> {
         self.0.get().cloned()
@@ -58,7 +58,7 @@ impl Faults {
     }
 }
 
-/// Whether more room would have prevented it.
+/// Whether more free space would have prevented it.
 pub(crate) fn is_no_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

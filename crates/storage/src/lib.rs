@@ -10,15 +10,15 @@
 //!   snapshot/     the newest snapshot, one checksummed file
 //! ```
 //!
-//! What was acknowledged survives a loss of power, or the node refuses to start and says which file is damaged. Nothing here
-//! tries again after an error: a failed fsync may have dropped the pages that it should have written, and a second one succeeds
-//! without them.
+//! Acknowledged writes survive a power loss, or the node refuses to start and names the damaged file. This crate never retries
+//! after an error: a failed fsync may have dropped the pages that it should have written, and a second fsync succeeds without
+//! them.
 
-mod aside;
 pub mod data_dir;
 pub mod defect_file;
 mod durable;
 pub mod fault;
+pub mod free_space;
 mod log_db;
 pub mod log_store;
 mod log_sweeper;
@@ -27,8 +27,8 @@ mod log_writer;
 pub mod make_room;
 mod metrics;
 pub mod record_file;
-pub mod room;
 pub mod snapshot_files;
+mod snapshot_thread;
 #[cfg(test)]
 mod tests;
 mod type_config;
@@ -46,7 +46,7 @@ use fairhold_metrics::Registry;
 use fairhold_types::NodeId;
 use std::{io, path::Path};
 
-/// All that a node keeps on disk.
+/// Everything that a node keeps on disk.
 #[derive(Debug)]
 pub struct Storage {
     /// The directory and its identity. It holds the lock: keep it as long as the others.
@@ -55,11 +55,11 @@ pub struct Storage {
     pub log: LogStore,
     /// The snapshots.
     pub snapshots: SnapshotFiles,
-    /// What ends the storage, should anything.
+    /// The first error that ended the storage, if any.
     pub faults: Faults,
 }
 
-/// What a person does about a damaged file, to follow what is damaged.
+/// The advice for a damaged file, to append to its error.
 pub const DAMAGE_ADVICE: &str = "Leave the files as they are. A node with a damaged file takes no part, because it may have \
      forgotten what it had promised; the others have all that was acknowledged. Look for a failing disk or memory, then remove \
      this node from the cluster and add it again with an empty directory";
@@ -71,16 +71,16 @@ fn advised(error: &io::Error) -> String {
 /// Why a node's storage cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
-    /// The directory itself.
+    /// The directory cannot be used.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
-    /// The log in it.
+    /// The log cannot be used.
     #[error("the log cannot be used: {}", advised(.0))]
     Log(#[source] io::Error),
-    /// The snapshots in it.
+    /// The snapshots cannot be used.
     #[error("the snapshots cannot be used: {}", advised(.0))]
     Snapshots(#[source] io::Error),
-    /// The log goes on from a snapshot that is not there.
+    /// The log continues from a missing snapshot.
     #[error(
         "{directory} has no snapshot, but the log's entries through {purged} were removed because a snapshot had them. \
          Files were lost: remove this node from the cluster, then add it again with an empty directory"
@@ -88,13 +88,13 @@ pub enum StorageError {
     SnapshotLost {
         /// Where the snapshot should be.
         directory: String,
-        /// The index of the last entry that is gone.
+        /// The index of the last purged entry.
         purged: u64,
     },
 }
 
 impl StorageError {
-    /// Whether it may be tried again once there is more room on the file system.
+    /// Whether a retry may succeed once the file system has more free space.
     #[must_use]
     pub fn is_no_room(&self) -> bool {
         match self {
@@ -107,13 +107,12 @@ impl StorageError {
 }
 
 impl Storage {
-    /// Registers what the storage measures.
+    /// Registers the metrics of the storage.
     pub fn register_metrics(&self, registry: &mut Registry) {
         self.log.metrics().register(registry, self.data_dir.log_path(), self.data_dir.snapshot_path());
     }
 
-    /// Opens the directory, or makes it where there is none, and verifies all of it. It blocks: call it before the runtime has
-    /// work to do.
+    /// Opens or creates the directory, and verifies all of it. It blocks: call it before the runtime has work to do.
     pub fn open(path: &Path, node: NodeId) -> Result<Storage, StorageError> {
         let mut data_dir = DataDir::open(path, node)?;
         let log = LogStore::open(&data_dir.log_path(), data_dir.has_log()).map_err(StorageError::Log)?;

@@ -4,13 +4,13 @@
 //! 'e' + index, big endian  → an entry                       'm' + name → vote, committed, purged, first, last, format
 //! ```
 //!
-//! Every value is sealed by `fairhold_codec` with its own checksum, and an entry must have the index of its key. One column
-//! family, so that one write-ahead log and one memtable hold all, and a flush frees the log whatever is in it.
+//! `fairhold_codec` seals every value with a checksum, and an entry must have the index of its key. There is one column family,
+//! so that one write-ahead log and one memtable hold everything, and a flush frees the whole log.
 //!
-//! **Recovery.** `record_file` verifies every write-ahead log and the manifest and cuts an incomplete tail; then RocksDB opens
-//! in `AbsoluteConsistency` mode, which tolerates nothing. Then all that the log must have is read: the entries from `first`
-//! through `last`, without a hole, each with its checksum. `last` is written in the same batch as the entries, so
-//! a table file that is missing, or is older than the rest, does not go unnoticed.
+//! **Recovery.** `record_file` verifies every write-ahead log and the manifest and cuts an incomplete tail. Then RocksDB opens in
+//! `AbsoluteConsistency` mode, which tolerates nothing. Then the whole log is read: the entries from `first` through `last`,
+//! without a hole, each with its checksum. `last` is written in the same batch as the entries, so recovery detects a table file
+//! that is missing, or older than the rest.
 
 mod failure;
 
@@ -41,7 +41,7 @@ type Entry = EntryOf<TypeConfig>;
 type LogId = LogIdOf<TypeConfig>;
 type Vote = VoteOf<TypeConfig>;
 
-/// The version byte of all values in the log store, and of how they are laid out.
+/// The version byte of all values in the log store, and of their layout.
 pub const LOG_STORE_FORMAT: u8 = 2;
 
 const ENTRY_PREFIX: u8 = b'e';
@@ -54,13 +54,13 @@ const FORMAT: &[u8] = b"mformat";
 
 const MIB: usize = 1024 * 1024;
 
-/// One memtable, and the write-ahead log with it: what a start reads again at most, about.
+/// The size of a memtable and of its write-ahead log: about as much as a start replays at most.
 const MEMTABLE_BYTES: usize = 16 * MIB;
 
-/// More than the write-ahead logs hold at a time.
+/// More than all write-ahead logs hold at a time.
 const RECOVERED_BYTES_MAX: usize = 16 * MEMTABLE_BYTES;
 
-/// Writes a batch. A value of its own, so that a test can make it fail.
+/// Writes a batch. It is a value, so that a test can make it fail.
 pub(crate) type WriteBatchFn = Box<dyn FnMut(Batch) -> io::Result<()> + Send>;
 
 /// The open database.
@@ -69,18 +69,18 @@ pub(crate) struct LogDb {
     path: PathBuf,
 }
 
-/// What is written at once.
+/// A batch.
 #[derive(Default)]
 pub(crate) struct Batch {
     writes: WriteBatch,
-    /// Whether somebody waits for it to be on disk.
+    /// Whether a caller waits until it is on disk.
     sync: bool,
-    /// No reader needs the entries before this index any more.
+    /// No reader needs entries before this index.
     purged_end: Option<u64>,
 }
 
 impl LogDb {
-    /// Opens the database, where `exists` says that there must be one, or makes it.
+    /// Opens the database if `exists` says that it must exist, or creates it.
     pub(crate) fn open(path: &Path, exists: bool) -> io::Result<LogDb> {
         if exists && !path.join("CURRENT").is_file() {
             return Err(durable::damaged(path, "the log is missing: there is no CURRENT file"));
@@ -101,27 +101,27 @@ impl LogDb {
         Ok(log)
     }
 
-    /// Opens a database that is there, to purge what is not needed where there is too little room to open it otherwise: what the
-    /// write-ahead log holds stays in it, and is written to a table by the start that follows.
+    /// Opens an existing database to purge it, if there is too little space to open it otherwise. The content of the write-ahead
+    /// log stays there, and the next start writes it to a table.
     pub(crate) fn open_to_purge(path: &Path) -> io::Result<LogDb> {
         record_file::verify_directory(path)?;
         let mut options =
             options(true).get_options_from_string("avoid_flush_during_recovery=true").map_err(|error| failed(path, &error))?;
-        // All of the write-ahead log fits: else a table would be written for it.
+        // The whole write-ahead log fits. Otherwise RocksDB would write a table for it.
         options.set_write_buffer_size(RECOVERED_BYTES_MAX);
         options.set_disable_auto_compactions(true);
         let db = DB::open(&options, path).map_err(|error| failed(path, &error))?;
         Ok(LogDb { db, path: path.to_owned() })
     }
 
-    /// Purges the entries through this one, and removes the files of nothing else; `false` where they had gone before.
+    /// Purges the entries through this one and removes their files, but no others. `false` if they were purged before.
     pub(crate) fn purge_through(&self, through: LogId) -> io::Result<bool> {
         let LogPointers { purged, first, last, .. } = self.pointers()?;
         let is_news = purged.is_none_or(|purged| purged.index < through.index);
         if is_news {
             let mut batch = Batch::default();
             batch.purge_entries(&(first..through.index + 1));
-            // By the index: what lies behind it may be of an earlier term, until a leader says so.
+            // Compares by index: later entries may be of an earlier term until a leader replaces them.
             let last = last.filter(|last| last.index > through.index).unwrap_or(through);
             batch.put_bounds(through.index + 1, Some(&last))?;
             batch.put_purged(&through)?;
@@ -171,7 +171,7 @@ impl LogDb {
         Ok(tail)
     }
 
-    /// The entries of these indexes as they are now, whatever is written while they are read.
+    /// A consistent view of the entries at these indexes, whatever is written meanwhile.
     pub(crate) fn entries(&self, range: Range<u64>) -> Entries<'_> {
         let mut options = ReadOptions::default();
         options.set_iterate_upper_bound(entry_key(range.end));
@@ -180,16 +180,17 @@ impl LogDb {
         Entries { iterator, range, path: &self.path }
     }
 
-    /// Writes, and where it must last, makes it last before it returns.
+    /// Writes a batch, and syncs it if it must be durable.
     pub(crate) fn write(&self, batch: Batch) -> io::Result<()> {
         let mut options = WriteOptions::default();
-        // Without a sync it is in the kernel's hands: it survives the process, not the power. Only `committed` alone goes so.
+        // Without a sync, the kernel has the write: it survives the process, not a power loss. Only `committed` alone is
+        // written so.
         options.set_sync(batch.sync);
         self.db.write_opt(batch.writes, &options).map_err(|error| failed(&self.path, &error))
     }
 
-    /// Removes the table files of nothing but purged entries. The range deletion hides the entries, and compaction would free
-    /// them in its own time; what may come back of older ones below them is under `first`, which nobody reads.
+    /// Removes the table files that have only purged entries. The range deletion hides the entries, and compaction would free
+    /// them later. Older versions that reappear below them are before `first`, and never read.
     pub(crate) fn remove_purged_tables(&self, end: u64) -> io::Result<()> {
         failpoint!(StoragePurgeFiles)?;
         self.db.delete_file_in_range(entry_key(0), entry_key(end.saturating_sub(1))).map_err(|error| failed(&self.path, &error))
@@ -202,7 +203,7 @@ impl LogDb {
     }
 }
 
-/// Entries on disk, at one moment.
+/// A consistent view of entries on disk.
 pub(crate) struct Entries<'a> {
     iterator: DBRawIterator<'a>,
     range: Range<u64>,
@@ -210,7 +211,7 @@ pub(crate) struct Entries<'a> {
 }
 
 impl Entries<'_> {
-    /// The entries, all of which must be there; up to about so many bytes, but at least one. Their bytes come with them.
+    /// The entries with their bytes, up to about this many bytes, but at least one. All of them must exist.
     pub(crate) fn read(self, bytes_max: usize) -> io::Result<(Vec<Entry>, usize)> {
         let mut entries = Vec::new();
         let mut total = 0;
@@ -225,7 +226,7 @@ impl Entries<'_> {
         Ok((entries, total))
     }
 
-    /// Feeds entries in order until `take` wants no more.
+    /// Passes entries in order to `take` until it declines.
     fn for_each(mut self, mut take: impl FnMut(Entry, usize) -> bool) -> io::Result<()> {
         for index in self.range.clone() {
             let value = match self.iterator.item() {
@@ -256,17 +257,17 @@ impl Entries<'_> {
 }
 
 impl Batch {
-    /// About how many bytes it writes.
+    /// About how many bytes the batch has.
     pub(crate) fn bytes(&self) -> usize {
         self.writes.size_in_bytes()
     }
 
-    /// Whether somebody waits for it to be on disk.
+    /// Whether a caller waits until it is on disk.
     pub(crate) fn is_synced(&self) -> bool {
         self.sync
     }
 
-    /// Where it purges entries: no reader needs those before this index any more.
+    /// For a purge: no reader needs entries before this index.
     pub(crate) fn purged_end(&self) -> Option<u64> {
         self.purged_end
     }
@@ -290,7 +291,7 @@ impl Batch {
         self.purged_end = Some(removed.end);
     }
 
-    /// Records that the log begins and ends there.
+    /// Records the first and last index of the log.
     pub(crate) fn put_bounds(&mut self, first: u64, last: Option<&LogId>) -> io::Result<()> {
         self.put(FIRST, &first)?;
         self.put_last(last)
@@ -309,9 +310,9 @@ impl Batch {
         self.put(VOTE, vote)
     }
 
-    /// Alone, this needs no sync: it says only how far the machine may apply right after a start. An older value is as safe,
-    /// the leader tells the newer one; and it can never name an entry that is not there, since it is written after the entry,
-    /// in the same log, whose tail alone can be lost.
+    /// Alone, this needs no sync: it says only how far the state machine may apply right after a start. An older value is also
+    /// safe, because the leader sends the newer one. It never names a missing entry: it is written after the entry, in the same
+    /// log, of which only the tail can be lost.
     pub(crate) fn put_committed(&mut self, committed: Option<&LogId>) -> io::Result<()> {
         self.put(COMMITTED, &committed)
     }
@@ -339,43 +340,41 @@ fn entry_key(index: u64) -> [u8; 9] {
 
 fn options(exists: bool) -> Options {
     let mut tables = BlockBasedOptions::default();
-    // The newest entries are in memory already; the cache serves a follower that lags.
+    // The newest entries are in memory already. The cache serves a lagging follower.
     tables.set_block_cache(&Cache::new_lru_cache(8 * MIB));
 
     let mut options = Options::default();
-    // A log that was there and is gone must not be taken for a new one.
+    // A lost log must not be mistaken for a new one.
     options.create_if_missing(!exists);
-    // `record_file` has cut what a crash may leave: anything else is damage. Point-in-time recovery would drop acknowledged
-    // writes.
+    // `record_file` has cut an incomplete tail: anything else is damage. Point-in-time recovery would drop acknowledged writes.
     options.set_wal_recovery_mode(DBRecoveryMode::AbsoluteConsistency);
     options.set_paranoid_checks(true);
-    // A write-ahead log that is missing, or is shorter than it was when it was closed, is noticed.
+    // RocksDB detects a write-ahead log that is missing, or shorter than when it was closed.
     options.set_track_and_verify_wals_in_manifest(true);
-    // In a reused log, old records behind the new ones could not be told from damage.
+    // In a reused log, old records behind the new ones would look like damage.
     options.set_recycle_log_file_num(0);
-    // Every write reaches the kernel at once: it survives the end of the process even without a sync.
+    // Every write reaches the kernel immediately, and survives the end of the process even without a sync.
     options.set_manual_wal_flush(false);
 
-    // Entries are written once, read rarely and soon purged: a small memtable means a short recovery; a few of them,
-    // so that a flush does not stop the writer.
+    // Entries are written once, read rarely and soon purged. A small memtable means a short recovery; a few of them mean that a
+    // flush does not stop the writer.
     options.set_write_buffer_size(MEMTABLE_BYTES);
     options.set_max_write_buffer_number(4);
     options.set_max_total_wal_size(4 * MEMTABLE_BYTES as u64);
-    // Commands are small and the values in them are the clients' business: compression would cost the writer more than it
-    // saves.
+    // Commands are small, and clients may compress their values: compression would cost the writer more than it saves.
     options.set_compression_type(DBCompressionType::None);
     // Indexes only grow, so tables of one size move down without being rewritten, and a purge drops them whole.
     options.set_level_zero_file_num_compaction_trigger(4);
     options.set_target_file_size_base(MEMTABLE_BYTES as u64);
     options.set_max_bytes_for_level_base(8 * MEMTABLE_BYTES as u64);
     options.set_max_background_jobs(2);
-    // A table is made durable as it is written: one sync of all of it would hold up those of the write-ahead log.
+    // A table is synced while it is written: one sync at its end would delay those of the write-ahead log.
     options.set_bytes_per_sync(MIB as u64);
 
     options.set_block_based_table_factory(&tables);
     // The log has a few dozen tables; sockets need descriptors more.
     options.set_max_open_files(128);
-    // RocksDB's own diary and manifest, which would grow for ever.
+    // RocksDB's own info log and manifest, which would otherwise grow without bound.
     options.set_log_level(LogLevel::Warn);
     options.set_max_log_file_size(MIB);
     options.set_keep_log_file_num(2);

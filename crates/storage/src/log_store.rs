@@ -1,10 +1,10 @@
-//! The replicated log and the vote, as openraft wants them: `append` returns as soon as the entries can be read, and their
-//! callback comes when they are on disk.
+//! The replicated log and the vote, for openraft: `append` returns when the entries are readable, and their callback is called
+//! when they are on disk.
 //!
-//! All writes go through one queue to one thread (`log_writer`), so they happen in the order of asking, and what waits while a
-//! sync runs shares the next one. The newest entries are in memory (`log_tail`), older ones are read from disk.
+//! All writes go through one queue to one thread (`log_writer`), so they happen in the order of the calls. Writes that arrive
+//! during a sync share the next one (group commit). The newest entries are in memory (`log_tail`), older ones are on disk.
 //!
-//! After an error every later request fails with the same one: openraft stops, and with it the process.
+//! After an error, every later request fails with the same error: openraft stops, and with it the process.
 
 use crate::{
     TypeConfig,
@@ -37,14 +37,14 @@ type Entry = EntryOf<TypeConfig>;
 type LogId = LogIdOf<TypeConfig>;
 type Vote = VoteOf<TypeConfig>;
 
-/// A read that may be cut short returns about this much, so that a follower that lags does not fill the leader's memory.
+/// A read that may be cut short returns about this many bytes, so that a lagging follower does not fill the leader's memory.
 pub const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The log store. Dropping it writes what waits and ends its threads.
+/// The log store. Dropping it writes all pending batches and ends its threads.
 #[derive(Debug)]
 pub struct LogStore {
     shared: Arc<LogStoreInner>,
-    /// `None` only while it is being dropped.
+    /// `None` only during the drop.
     requests: Option<mpsc::Sender<WriteRequest>>,
     room: Arc<Semaphore>,
     writer: Option<JoinHandle<()>>,
@@ -52,7 +52,7 @@ pub struct LogStore {
     metrics: StorageMetrics,
 }
 
-/// Reads the log, beside its store.
+/// A reader of the log.
 #[derive(Debug, Clone)]
 pub struct LogReader {
     shared: Arc<LogStoreInner>,
@@ -66,14 +66,14 @@ struct LogStoreInner {
 }
 
 impl LogStore {
-    /// Opens the log in a directory and verifies it; where `exists` says that there was one, it must be there.
+    /// Opens the log in a directory and verifies it. If `exists`, the log must be there.
     pub(crate) fn open(path: &Path, exists: bool) -> io::Result<LogStore> {
         let db = Arc::new(LogDb::open(path, exists)?);
         let target = Arc::clone(&db);
         LogStore::start(db, Box::new(move |batch: Batch| target.write(batch)))
     }
 
-    /// Starts the writer's thread, which writes with `write`.
+    /// Starts the writer thread, which writes with `write`.
     pub(crate) fn start(db: Arc<LogDb>, write: WriteBatchFn) -> io::Result<LogStore> {
         let tail = Arc::new(Mutex::new(db.recover()?));
         let faults = Faults::default();
@@ -95,17 +95,17 @@ impl LogStore {
         })
     }
 
-    /// What its writer counts.
+    /// The metrics of its writer.
     pub(crate) fn metrics(&self) -> &StorageMetrics {
         &self.metrics
     }
 
-    /// The index of the last entry that was purged, if one was.
+    /// The index of the last purged entry, if any.
     pub(crate) fn purged_index(&self) -> io::Result<Option<u64>> {
         Ok(self.shared.tail()?.state.purged.as_ref().map(|purged| purged.index))
     }
 
-    /// Where the first error is noted.
+    /// The record of the first error.
     pub(crate) fn faults(&self) -> Faults {
         self.shared.faults.clone()
     }
@@ -119,7 +119,7 @@ impl LogStore {
 impl Drop for LogStore {
     fn drop(&mut self) {
         self.requests = None;
-        // The sweeper ends when the writer is gone.
+        // The sweeper ends after the writer.
         for (thread, name) in [(self.writer.take(), "writer"), (self.sweeper.take(), "sweeper")] {
             if thread.is_some_and(|thread| thread.join().is_err()) {
                 tracing::error!("the log's {name} panicked");
@@ -174,7 +174,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             sized.push((entry, bytes.len()));
             sealed.push((sized[sized.len() - 1].0.index(), bytes));
         }
-        // An append larger than all the room there is gets all of it.
+        // An append larger than the whole limit uses all of it.
         let wanted = u32::try_from(total).unwrap_or(u32::MAX).min(WAITING_BYTES_MAX);
         let room = Arc::clone(&self.room).acquire_many_owned(wanted).await.map_err(|_| writer_is_gone())?;
         let (change, first, last) = {
@@ -192,8 +192,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             let (change, removed) = tail.truncate_after(last_log_id)?;
             (change, removed, tail.state.last)
         };
-        // Not awaited: until it is on disk the old entries may come back after a crash, which harms nobody, because whatever is
-        // appended later gets on disk later.
+        // Not awaited: until the truncation is on disk, a crash may bring the old entries back. This is harmless, because later
+        // appends also reach the disk later.
         self.ask(WriteRequest::Truncate { change, removed, last }).await?;
         failpoint!(StorageTruncateDone)
     }
@@ -229,7 +229,7 @@ impl RaftLogReader<TypeConfig> for LogReader {
     where
         RB: RangeBounds<u64> + Clone + Debug + OptionalSend,
     {
-        // In pieces: after a start, all entries behind the snapshot are applied through this.
+        // In parts: after a start, openraft applies all entries behind the snapshot through this.
         let start = (self.clone(), indexes(&range), false);
         let pieces = stream::try_unfold(start, |(reader, range, goes_on)| async move {
             let entries = if range.is_empty() { Vec::new() } else { reader.read(range.clone(), READ_BYTES_MAX).await? };
@@ -278,7 +278,7 @@ impl LogStoreInner {
         let (View { on_disk, in_memory, in_memory_bytes }, stored) = {
             let tail = self.tail()?;
             let view = tail.view(range, bytes_max);
-            // Opened under the lock: a purge or truncation that the view does not know reaches the disk after this.
+            // Opened under the lock: a purge or truncation that the view does not show reaches the disk later.
             let stored = self.db.entries(view.on_disk.clone());
             (view, stored)
         };

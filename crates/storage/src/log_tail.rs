@@ -11,12 +11,10 @@ type Entry = EntryOf<TypeConfig>;
 type LogId = LogIdOf<TypeConfig>;
 type Vote = VoteOf<TypeConfig>;
 
-/// Entries in memory beyond this many bytes leave it again, as soon as they are on disk. The bytes are those of the disk: as
-/// values they take more.
+/// Beyond this many bytes, entries leave memory when they are on disk. The bytes are encoded sizes; the values take more memory.
 pub(crate) const TAIL_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// What is true of the log now, whether it is on disk yet or not. Only openraft's core changes it, the writer's thread tells it
-/// what has been written.
+/// The current log, on disk or not. Only openraft's core changes it, and the writer thread reports the written changes.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
     pub(crate) state: LogPointers,
@@ -29,20 +27,19 @@ pub(crate) struct Tail {
     failure: Option<TailFailure>,
 }
 
-/// What stands in the store beside the entries.
+/// The values in the store besides the entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LogPointers {
     pub(crate) vote: Option<Vote>,
     pub(crate) committed: Option<LogId>,
     pub(crate) purged: Option<LogId>,
-    /// The index of the first entry, where there is one: the one after `purged`, or, where nothing was purged, the first
-    /// appended.
+    /// The index of the first entry, if any: the one after `purged`, or the first appended one if nothing was purged.
     pub(crate) first: u64,
-    /// The last entry, or where there is none, the last purged.
+    /// The last entry, or the last purged one if there is none.
     pub(crate) last: Option<LogId>,
 }
 
-/// Entries that left memory. Freeing many small pieces takes long: so a thread that others wait for does not do it.
+/// Entries that left memory. Freeing many small allocations takes long, so a thread that others wait for must not do it.
 #[derive(Debug, Default)]
 pub(crate) struct Forgotten(Vec<TailEntry>);
 
@@ -53,7 +50,7 @@ struct TailEntry {
     change: u64,
 }
 
-/// What a read finds: first what only the disk has, then what is in memory.
+/// The result of a read: first the entries that are only on disk, then those in memory.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) on_disk: Range<u64>,
@@ -79,7 +76,7 @@ impl TailFailure {
 }
 
 impl LogPointers {
-    /// The index that the next entry gets.
+    /// The index of the next entry.
     pub(crate) fn next_index(&self) -> u64 {
         self.last.as_ref().map_or(0, |last| last.index + 1)
     }
@@ -94,17 +91,17 @@ impl Tail {
         Tail { state, ..Tail::default() }
     }
 
-    /// An error where the store has failed.
+    /// The error, if the store has failed.
     pub(crate) fn check(&self) -> io::Result<()> {
         self.failure.as_ref().map_or(Ok(()), |failure| Err(failure.to_error()))
     }
 
-    /// The first failure stays: what follows are its consequences.
+    /// The first failure stays. Later ones are its consequences.
     pub(crate) fn fail(&mut self, failure: TailFailure) {
         self.failure.get_or_insert(failure);
     }
 
-    /// Takes entries of these encoded sizes. The number is this change's.
+    /// Appends entries of these encoded sizes. Returns the number of this change.
     pub(crate) fn append(&mut self, entries: Vec<(Entry, usize)>) -> io::Result<u64> {
         self.check()?;
         let mut next = self.state.next_index();
@@ -127,7 +124,7 @@ impl Tail {
         Ok(self.change)
     }
 
-    /// Removes the entries after this one. The indexes are those that were removed.
+    /// Removes the entries after this one. Returns their indexes.
     pub(crate) fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<(u64, Range<u64>)> {
         self.check()?;
         if last.as_ref() < self.state.purged.as_ref() {
@@ -145,8 +142,7 @@ impl Tail {
         Ok((self.change, removed))
     }
 
-    /// Removes the entries through this one. The indexes are those that were removed; they are empty where that was done
-    /// before.
+    /// Removes the entries through this one. Returns their indexes, or an empty range if that was done before.
     pub(crate) fn purge(&mut self, through: LogId) -> io::Result<(Range<u64>, Forgotten)> {
         self.check()?;
         if self.state.purged.as_ref().is_some_and(|purged| through.index <= purged.index) {
@@ -164,7 +160,7 @@ impl Tail {
         Ok((removed, forgotten))
     }
 
-    /// The changes through this number are on disk: their entries may leave memory.
+    /// Records that the changes through this number are on disk: their entries may leave memory.
     pub(crate) fn written(&mut self, change: u64) {
         self.written = self.written.max(change);
         while self.bytes > TAIL_BYTES_MAX && self.entries.front().is_some_and(|oldest| oldest.change <= self.written) {
@@ -172,14 +168,14 @@ impl Tail {
         }
     }
 
-    /// Takes an entry that was on disk when the store was opened.
+    /// Adds an entry that was on disk when the store was opened.
     pub(crate) fn recovered(&mut self, entry: Entry, bytes: usize) {
         self.bytes += bytes;
         self.entries.push_back(TailEntry { entry, bytes, change: 0 });
         self.written(0);
     }
 
-    /// What the log has of these indexes. What is in memory is read up to about this many bytes, but at least one entry.
+    /// Reads the entries at these indexes: those in memory up to about this many bytes, but at least one.
     pub(crate) fn view(&self, range: Range<u64>, bytes_max: usize) -> View {
         let start = range.start.max(self.state.first);
         let end = range.end.min(self.state.next_index());

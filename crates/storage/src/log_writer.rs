@@ -1,5 +1,5 @@
-//! The one thread that writes the log: it takes all that waits, writes it in one batch with one sync, and then says so in
-//! order.
+//! The thread that writes the log: it takes all queued requests, writes them in one batch with one sync, and notifies their
+//! callers in order.
 
 use crate::{
     TypeConfig,
@@ -27,21 +27,21 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 type LogId = LogIdOf<TypeConfig>;
 type Vote = VoteOf<TypeConfig>;
 
-/// Requests that may wait for the writer. Further callers wait for space.
+/// Requests in the writer's queue. Further callers wait for space.
 pub(crate) const REQUESTS_MAX: usize = 1024;
 
-/// Bytes of entries that may wait for the writer.
+/// Bytes of entries in the writer's queue.
 pub(crate) const WAITING_BYTES_MAX: u32 = 64 * 1024 * 1024;
 
-/// A batch takes no further request beyond this many bytes, so that the first of those that wait is not held up without end.
+/// A batch takes no further request beyond this many bytes, so that its first request does not wait without bound.
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// What the writer is asked for, in the order of asking.
+/// A request to the writer. Requests are handled in order.
 pub(crate) enum WriteRequest {
     Append {
         change: u64,
         entries: Vec<(u64, Vec<u8>)>,
-        /// The log's first index and last entry from this on.
+        /// The log's first index and last entry after this request.
         first: u64,
         last: Option<LogId>,
         flushed: IOFlushed<TypeConfig>,
@@ -76,12 +76,12 @@ pub(crate) struct Writer {
     pub(crate) tail: Arc<Mutex<Tail>>,
     pub(crate) faults: Faults,
     pub(crate) write: WriteBatchFn,
-    /// Where the sweeper is told what was purged.
+    /// The queue of the sweeper.
     pub(crate) purged: std::sync::mpsc::SyncSender<u64>,
     pub(crate) metrics: StorageMetrics,
 }
 
-/// One batch in the making.
+/// A batch that is being assembled.
 #[derive(Default)]
 struct Round {
     batch: Batch,
@@ -90,7 +90,7 @@ struct Round {
 }
 
 impl Writer {
-    /// Runs until nobody can ask for anything any more, and all that was asked for is done.
+    /// Runs until all senders are gone and all requests are done.
     pub(crate) fn run(mut self) {
         while let Some(request) = self.requests.blocking_recv() {
             let mut round = Round::default();
@@ -115,7 +115,7 @@ impl Writer {
                     drop(room);
                     flushed.io_completed(result);
                 }
-                // Who asked may be gone: then nobody relies on the answer.
+                // The caller may be gone. Then the answer is not needed.
                 WriteWaiter::Vote(_, done) => drop(done.send(result)),
             }
         }
@@ -129,19 +129,19 @@ impl Writer {
         (self.write)(batch)?;
         self.metrics.note(Written { bytes, synced, took: begun.elapsed() });
         if let Some(end) = purged_end {
-            // Where it has more to do than fits, the next purge takes these files along; where it has ended, nothing is written
-            // again.
+            // If the sweeper's queue is full, the next purge covers these files too. If the sweeper has ended, nothing is
+            // written any more.
             self.purged.try_send(end).ok();
         }
         Ok(())
     }
 
-    /// After the first error nothing is written any more: what is on disk is unknown, and only a new start finds out.
+    /// After the first error, nothing is written any more: the content of the disk is unknown until the next start.
     fn check(&self) -> io::Result<()> {
         self.tail.lock().map_err(|_| poisoned())?.check()
     }
 
-    /// Makes the result visible before anybody is told of it.
+    /// Makes the result visible before any caller is notified.
     fn record(&self, result: &io::Result<()>, change: u64, waiters: &[WriteWaiter]) -> Result<(), TailFailure> {
         let Ok(mut tail) = self.tail.lock() else { return Err(TailFailure::new(&poisoned())) };
         if let Err(error) = result {

@@ -1,4 +1,4 @@
-//! What a node's storage measures: how long the disk takes, how much it is given, how much of it is left.
+//! The metrics of a node's storage: sync latency, bytes written, free space.
 
 use fairhold_metrics::{Counter, Histogram, LATENCY_SECONDS, Registry, collect};
 use std::{
@@ -7,16 +7,16 @@ use std::{
     time::Duration,
 };
 
-/// What the log's writer counts. Clones are handles of the same.
+/// The metrics of the log writer. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct StorageMetrics {
-    /// Batches that somebody waited for, each with one sync.
+    /// Batches with a sync.
     sync: Histogram,
     batches: Counter,
     bytes: Counter,
 }
 
-/// One batch, as the writer measured it.
+/// The measurements of one batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Written {
     pub(crate) bytes: usize,
@@ -32,7 +32,7 @@ impl Default for StorageMetrics {
 }
 
 impl StorageMetrics {
-    /// Notes a batch that was written.
+    /// Records a written batch.
     pub(crate) fn note(&self, written: Written) {
         self.batches.inc();
         self.bytes.inc_by(written.bytes as u64);
@@ -41,7 +41,7 @@ impl StorageMetrics {
         }
     }
 
-    /// Registers what is counted, and the sizes of these directories, read at a scrape.
+    /// Registers the metrics, and the sizes of these directories, which are read at a scrape.
     pub(crate) fn register(&self, registry: &mut Registry, log: PathBuf, snapshots: PathBuf) {
         let help = "Time to write a batch of the log and sync it to the disk";
         registry.register("storage_sync_seconds", help, self.sync.clone());
@@ -64,13 +64,13 @@ impl StorageMetrics {
     }
 }
 
-/// Bytes of the files in a directory. A file that goes away meanwhile counts nothing.
+/// Bytes of the files in a directory. A file that disappears meanwhile does not count.
 fn directory_bytes(path: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(path) else { return 0 };
     entries.filter_map(|entry| entry.ok()?.metadata().ok()).filter(fs::Metadata::is_file).map(|file| file.len()).sum()
 }
 
-/// What this process may still use, and all there is.
+/// The bytes that this process may still use, and the total size.
 fn space(path: &Path) -> io::Result<(u64, u64)> {
     let system = rustix::fs::statvfs(path)?;
     Ok((system.f_bavail.saturating_mul(system.f_frsize), system.f_blocks.saturating_mul(system.f_frsize)))

@@ -1,10 +1,10 @@
 //! Snapshots, one checksummed file each. Only the newest is kept.
 //!
-//! A file gets its name, `snapshot/<number>.snap`, only when it is whole and durable, and the ones before it go only then. So
-//! the one with the highest number is the newest, and it is whole. If it is not, the disk has damaged it, and that is an
-//! error even where an older one is left: the log in between may be gone.
+//! A file gets its name, `snapshot/<number>.snap`, only when it is complete and durable, and only then are older files removed.
+//! So the file with the highest number is the newest, and complete. If it is not, the disk has damaged it. That is an error even
+//! if an older one is left, because the log in between may be purged.
 //!
-//! While it is written it is called `<number>.snap.new`, and while it is removed `<number>.snap.old`. A start removes both.
+//! While it is written, its name is `<number>.snap.new`; while it is removed, `<number>.snap.old`. A start removes both.
 
 mod directory;
 mod draft;
@@ -15,7 +15,7 @@ pub use layout::{Damage, SNAPSHOT_FILE_FORMAT, bytes_of, parse};
 
 use crate::{
     fault::Faults,
-    room::{START_ROOM_BYTES, free_bytes},
+    free_space::{START_ROOM_BYTES, free_bytes},
 };
 use bytes::Bytes;
 use directory::Directory;
@@ -32,23 +32,23 @@ pub struct SnapshotFiles {
 }
 
 impl SnapshotFiles {
-    /// Opens a directory that exists, and removes what an interrupted save left there. The first error is noted in `faults`.
+    /// Opens an existing directory, and removes the leftovers of an interrupted save. `faults` records the first error.
     pub(crate) fn open(path: &Path, faults: Faults) -> io::Result<SnapshotFiles> {
         Ok(SnapshotFiles { directory: Arc::new(Directory::open(path, faults)?) })
     }
 
-    /// From now on this is called on the thread that makes and reads snapshots when it has been without work for a moment: what
-    /// it had allocated is free then. The first one stays.
+    /// Sets the function that the snapshot thread calls when it becomes idle, after it has freed its memory. Only the first call
+    /// counts.
     pub fn when_idle(&self, idle: fn()) {
-        self.directory.aside.when_idle(idle);
+        self.directory.snapshot_thread.when_idle(idle);
     }
 
-    /// What the newest snapshot says that it covers, after all of it was verified.
+    /// The metadata of the newest snapshot, after the whole file was verified.
     pub(crate) fn newest_meta(&self) -> io::Result<Option<Bytes>> {
         Ok(Stored::newest(&self.directory)?.map(|stored| stored.meta()))
     }
 
-    /// Whether there is none.
+    /// Whether there is no snapshot.
     pub(crate) fn is_empty(&self) -> io::Result<bool> {
         Ok(self.directory.numbers()?.is_empty())
     }
@@ -60,18 +60,20 @@ impl SnapshotStore for SnapshotFiles {
     }
 
     fn has_room_for(&self, bytes: u64) -> bool {
-        // What cannot be looked at is not guessed: a write that fails says it all.
+        // If the free space is unknown, try: a failed write reports the error.
         free_bytes(&self.directory.path).map_or(true, |free| free >= bytes.saturating_add(START_ROOM_BYTES))
     }
 
     fn newest(&self) -> BoxFuture<'static, io::Result<Option<Arc<dyn StoredSnapshot>>>> {
         let directory = Arc::clone(&self.directory);
-        let opened =
-            self.directory.aside.run(move || Stored::newest(&directory).inspect_err(|error| directory.faults.note(error)));
+        let opened = self
+            .directory
+            .snapshot_thread
+            .run(move || Stored::newest(&directory).inspect_err(|error| directory.faults.note(error)));
         Box::pin(async move { Ok(opened.await??.map(|stored| stored as Arc<dyn StoredSnapshot>)) })
     }
 
     fn run_blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, io::Result<()>> {
-        self.directory.aside.run(work)
+        self.directory.snapshot_thread.run(work)
     }
 }

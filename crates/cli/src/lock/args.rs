@@ -100,7 +100,7 @@ pub(crate) struct LockArgs {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     pub(crate) ttl: Duration,
 
-    /// Show this name to people who look at the queue [default: USER@HOST:PID]
+    /// Show this name to people who look at the queue (default: USER@HOST:PID)
     #[arg(long, value_name = "TEXT")]
     pub(crate) owner: Option<String>,
 

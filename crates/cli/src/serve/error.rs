@@ -6,7 +6,7 @@ use fairhold_storage::{
     DAMAGE_ADVICE, StorageError,
     data_dir::DataDirError,
     fault::{Fault, FaultKind},
-    room::START_ROOM_BYTES,
+    free_space::START_ROOM_BYTES,
 };
 use std::io;
 

@@ -14,8 +14,8 @@ use fairhold_node::{Node, node::Concern};
 use fairhold_raft::Replica;
 use fairhold_storage::{
     Storage,
+    free_space::{START_ROOM_BYTES, WRITE_ROOM_BYTES, free_bytes},
     make_room::free_covered_log,
-    room::{START_ROOM_BYTES, WRITE_ROOM_BYTES, free_bytes},
 };
 use fairhold_types::NodeId;
 use openraft_rt_tokio::TokioRuntime;

@@ -21,26 +21,26 @@ impl std::fmt::Debug for Admin {
 }
 
 impl Admin {
-    /// Administrators' calls are open to all who reach the port.
+    /// Administrators' calls are open to anyone who can reach the port.
     #[must_use]
     pub fn open() -> Admin {
         Admin(None)
     }
 
-    /// They need this token.
+    /// Administrators' calls need this token.
     #[must_use]
     pub fn guarded(token: String) -> Admin {
         Admin(Some(Arc::new(RwLock::new(token))))
     }
 
-    /// From now on they need this one. Calls that were open stay so.
+    /// Replaces the token. Without a token before, calls stay open.
     pub fn replace_token(&self, token: String) {
         if let Some(current) = &self.0 {
             *current.write() = token;
         }
     }
 
-    /// Passes where the request shows the token, or none is needed. The comparison takes as long however much of it is right.
+    /// Accepts a request that has the token, or any request if no token is set. The comparison takes constant time.
     pub(crate) fn check(&self, request: &HeaderMap) -> Result<(), Problem> {
         let Some(token) = &self.0 else { return Ok(()) };
         let missing = || {

@@ -20,11 +20,11 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// An answer with a JSON body.
 pub(crate) fn json<T: Serialize>(status: StatusCode, revision: Revision, body: &T) -> Result<Response, Problem> {
-    // Most answers fit, so that it does not grow step by step.
+    // Most answers fit into this, so the buffer does not grow step by step.
     let mut bytes = Vec::with_capacity(512);
     serde_json::to_writer(&mut bytes, body)
         .map_err(|error| Problem::new(Code::Internal, format!("the answer could not be encoded as JSON: {error}")))?;
-    // So that the prompt of a shell begins on a line of its own.
+    // The prompt of a shell then begins on its own line.
     bytes.push(b'\n');
     let mut response = Response::new(Bytes::from(bytes).into());
     *response.status_mut() = status;
@@ -35,7 +35,7 @@ pub(crate) fn json<T: Serialize>(status: StatusCode, revision: Revision, body: &
     Ok(response)
 }
 
-/// An answer that says all by its status.
+/// An answer without a body.
 pub(crate) fn empty(status: StatusCode, revision: Revision) -> Response {
     let mut response = Response::default();
     *response.status_mut() = status;
@@ -43,12 +43,12 @@ pub(crate) fn empty(status: StatusCode, revision: Revision) -> Response {
     response
 }
 
-/// Says which revision the answer reflects.
+/// Sets the revision that the answer reflects.
 pub(crate) fn stamp(response: &mut Response, revision: Revision) {
     response.headers_mut().insert(crate::edge::headers::REVISION, HeaderValue::from(revision.0));
 }
 
-/// A header's value from what is known to be visible ASCII.
+/// A header value from text that must be visible ASCII.
 pub(crate) fn header_value(text: String) -> Result<HeaderValue, Problem> {
     HeaderValue::try_from(text)
         .map_err(|error| Problem::new(Code::Internal, format!("an answer's header could not be written: {error}")))
@@ -93,19 +93,19 @@ pub(crate) fn grant(view: GrantView, now: WallMillis) -> dto::Grant {
     }
 }
 
-/// A grant that was renewed right now.
+/// A grant that was just renewed.
 pub(crate) fn renewed_grant(id: GrantId, ttl: Duration, now: WallMillis) -> dto::RenewedGrant {
     let text = duration::format(ttl);
     dto::RenewedGrant { id, expires_in: text.clone(), ttl: text, expires_at: after(now, ttl) }
 }
 
-/// A session that was kept alive right now.
+/// A session that was just kept alive.
 pub(crate) fn renewed_session(id: SessionId, ttl: Duration, now: WallMillis) -> dto::RenewedSession {
     let text = duration::format(ttl);
     dto::RenewedSession { id, expires_in: text.clone(), ttl: text, expires_at: after(now, ttl) }
 }
 
-/// One who holds a lock or stands in a caller's way; for how long it has held where the time is known.
+/// A grant that holds a lock or is ahead of the caller, with its holding time if that is known.
 pub(crate) fn contender(holder: HolderFacts, now: Option<WallMillis>) -> Contender {
     Contender {
         number: holder.number,
@@ -117,7 +117,7 @@ pub(crate) fn contender(holder: HolderFacts, now: Option<WallMillis>) -> Contend
     }
 }
 
-/// The first of those ahead of a caller, as many as `AHEAD_BYTES_MAX` has room for, and one in any case.
+/// The first grants ahead of a caller: as many as fit into `AHEAD_BYTES_MAX`, but at least one.
 pub(crate) fn ahead(ahead: Vec<Ahead>, now: Option<WallMillis>) -> Vec<Contender> {
     let mut bytes = 0;
     let fits = |(index, one): &(usize, Ahead)| {
@@ -128,7 +128,7 @@ pub(crate) fn ahead(ahead: Vec<Ahead>, now: Option<WallMillis>) -> Vec<Contender
     named.map(|(_, one)| Contender { meta: one.meta, ..contender(one.facts, now) }).collect()
 }
 
-/// One who stands in a queue.
+/// A grant in a queue.
 pub(crate) fn queue_item(item: QueueItem, now: WallMillis) -> dto::QueueItem {
     let state = match (item.cooling, item.token) {
         (true, _) => GrantState::Cooling,
@@ -209,7 +209,7 @@ pub(crate) fn session(view: SessionView, next_cursor: Option<String>) -> dto::Se
     }
 }
 
-/// The time from `since` to `now`, as text; nothing where the clocks of two nodes make it negative.
+/// The time from `since` to `now`, as text. Zero if the clocks of two nodes make it negative.
 pub(crate) fn span(since: WallMillis, now: WallMillis) -> String {
     duration::format(Duration::from_millis(now.0.saturating_sub(since.0)))
 }

@@ -1,4 +1,4 @@
-//! `Fairhold-Cluster`: by its id a client tells a node of its cluster from everything else that answers at an address.
+//! `Fairhold-Cluster`: the id by which a client recognises a node of its cluster, whatever answers at an address.
 
 use fairhold_node::Node;
 use fairhold_types::ClusterId;
@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// What every answer says of the cluster, as soon as this node knows it. Clones share what is known.
+/// The cluster's id for every answer, once this node knows it. Clones share it.
 #[derive(Clone)]
 pub struct ClusterHeader(Arc<ClusterHeaderInner>);
 
@@ -26,14 +26,14 @@ impl fmt::Debug for ClusterHeader {
 }
 
 impl ClusterHeader {
-    /// That of a node's cluster.
+    /// The header of a node's cluster.
     #[must_use]
     pub fn of<RT: AsyncRuntime>(node: &Node<RT>) -> ClusterHeader {
         let node = node.clone();
         ClusterHeader::asking(move || node.cluster_id())
     }
 
-    /// Asks again until there is an id.
+    /// Reads the node's status until it has an id.
     pub(crate) fn asking(ask: impl Fn() -> Option<ClusterId> + Send + Sync + 'static) -> ClusterHeader {
         ClusterHeader(Arc::new(ClusterHeaderInner { ask: Box::new(ask), known: OnceLock::new() }))
     }
@@ -42,7 +42,7 @@ impl ClusterHeader {
     pub(crate) fn value(&self) -> Option<&HeaderValue> {
         let ClusterHeaderInner { ask, known } = &*self.0;
         if known.get().is_none() {
-            // Hexadecimal digits can stand in a header.
+            // Hexadecimal digits are valid in a header.
             let value = HeaderValue::try_from(ask()?.to_hex()).ok()?;
             known.get_or_init(|| value);
         }

@@ -1,20 +1,19 @@
-//! What is done where an answer did not reach its caller: a grant that was given to nobody must not block its lock for its
-//! whole ttl.
+//! The clean-up of an answer that did not reach its caller: an undelivered grant must not block its lock for its whole ttl.
 
 use std::sync::Arc;
 
-/// An extension of an answer that gives a grant to its caller. The listener takes it out of the answer, and runs it when the
-/// connection tells that the client had gone before it got the answer.
+/// An extension of an answer with a grant. The listener removes it from the answer, and runs it if the connection shows that the
+/// client was gone before it got the answer.
 #[derive(Clone)]
 pub struct Undelivered(Arc<dyn Fn() + Send + Sync>);
 
 impl Undelivered {
-    /// Does that where the answer is lost.
+    /// Runs the action if the answer is lost.
     pub(crate) fn then(act: impl Fn() + Send + Sync + 'static) -> Undelivered {
         Undelivered(Arc::new(act))
     }
 
-    /// The answer is lost: what it gave is taken back, in the background.
+    /// The answer is lost: undoes the grant in the background.
     pub fn act(&self) {
         (self.0)();
     }

@@ -48,7 +48,7 @@ pub(crate) fn problem_of(error: CallError, asked: RequestKind) -> Problem {
         CallError::WaitTimeout { holder, in_the_way } => {
             let holder = holder.map(|holder| answer::contender(holder, asked.now()));
             let facts = blocked(Facts { holder, ..Facts::default() }, *in_the_way, asked);
-            // The grant has ended: only a request that gets a new id may still succeed.
+            // The grant has ended: only a request with a new id may still succeed.
             Problem::new(Code::WaitTimeout, detail).retryable(!asked.key_given()).facts(facts)
         }
         CallError::Superseded => Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::Unknown, asked.key())),
@@ -61,7 +61,7 @@ pub(crate) fn problem_of(error: CallError, asked: RequestKind) -> Problem {
         CallError::FutureRevision { .. } => Problem::bad_request(detail),
         CallError::ShuttingDown => Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::None, None)),
         CallError::Detached => {
-            // The one 503 that is not "surely nothing": the place in the queue is kept for a retry with the key.
+            // The only 503 whose outcome is unknown: the place in the queue is kept for a retry with the key.
             let problem = Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::Unknown, asked.key()));
             match retry(asked, " at another node") {
                 Some(advice) => problem.advice(advice),
@@ -71,7 +71,7 @@ pub(crate) fn problem_of(error: CallError, asked: RequestKind) -> Problem {
     }
 }
 
-/// The same, with what the caller can do about it.
+/// The same, with advice for the caller.
 fn advised(problem: Problem, asked: RequestKind) -> Problem {
     match what_to_do(problem.code(), asked) {
         Some(advice) => problem.advice(advice),
@@ -93,7 +93,7 @@ fn of_handover(error: &HandoverError, detail: String) -> Problem {
     Problem::new(code, detail).facts(Facts { outcome: effect, ..Facts::default() })
 }
 
-/// Surely nothing was done.
+/// The problem of a request that certainly did nothing.
 fn not_done(reason: NotProposed, detail: String) -> Problem {
     let code = match reason {
         NotProposed::NoLeader | NotProposed::Deposed => Code::NoQuorum,
@@ -104,7 +104,7 @@ fn not_done(reason: NotProposed, detail: String) -> Problem {
     Problem::new(code, detail).facts(outcome(Effect::None, None))
 }
 
-/// Adds who is in the caller's way. Where the holder is known, its pairs of text are the first one's.
+/// Adds the grants ahead of the caller. If the holder is known, its pairs of text go to the first of them.
 fn blocked(facts: Facts, in_the_way: InTheWay, asked: RequestKind) -> Facts {
     let InTheWay { position, ahead, estimate } = in_the_way;
     let ahead = answer::ahead(ahead, asked.now());

@@ -1,4 +1,4 @@
-//! A watch as frames of bounded length: however much one revision changed, a reader that takes nothing pins little memory.
+//! A watch as frames of bounded length: however large one revision is, a reader that reads nothing pins little memory.
 
 use crate::{
     edge::memory_quota::{Room, with_room},
@@ -13,30 +13,30 @@ use fairhold_types::{
 };
 use std::sync::Arc;
 
-/// No line is longer. So much is left free at the end of a frame, and the next line begins another one.
+/// The maximum length of a line. A frame with less space than this is complete, and the next line begins another one.
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
-/// Lines, each with the revision from whose end on a reader may resume behind it.
+/// Lines, each with the revision after which a reader may resume, if it is the last line of that revision.
 pub(crate) type Lines = Box<dyn Iterator<Item = (WatchLine, Option<Revision>)> + Send>;
 
-/// What is still to be sent of a watch.
+/// The unsent part of a watch.
 pub(crate) struct Frames {
     form: StreamFormat,
-    /// Where bytes find room that wait for their socket; under a simulator nothing waits.
+    /// The memory of bytes that wait for their socket; none in the simulator.
     room: Option<Arc<Room>>,
     left: Lines,
-    /// The revision of the last line that was sent.
+    /// The revision of the last sent line.
     last: Revision,
     ended: bool,
 }
 
 impl Frames {
-    /// Nothing is to be sent yet.
+    /// No lines are pending yet.
     pub(crate) fn new(form: StreamFormat, room: Option<Arc<Room>>, begun: Revision) -> Frames {
         Frames { form, room, left: Box::new(std::iter::empty()), last: begun, ended: false }
     }
 
-    /// These lines come next. What was left must have been sent.
+    /// Sets the next lines. All previous lines must have been sent.
     pub(crate) fn add(&mut self, lines: Lines) {
         self.left = lines;
     }
@@ -46,8 +46,8 @@ impl Frames {
         self.ended
     }
 
-    /// The next frame, with its room; none where more lines are needed. A reader that leaves so much untaken that there is no
-    /// room is told that it is cut off, and where: at the last line that it was sent.
+    /// The next frame, with its share of memory; `None` if it needs more lines. If a slow reader has used up its memory, the
+    /// stream ends with a line that says so and names the last revision that was sent.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
         let most = self.room.as_ref().map_or(FRAME_BYTES_MAX, |room| room.frame_bytes());
         let (mut out, mut last) = (Vec::new(), self.last);
@@ -93,7 +93,7 @@ mod tests {
         What::NodeCreated { path: Path::parse(path).unwrap() }
     }
 
-    /// So many lines of one revision.
+    /// This many lines of one revision.
     fn lines(revision: u64, paths: Vec<String>) -> Lines {
         let (revision, last) = (Revision(revision), paths.len() - 1);
         let line = move |(index, path): (usize, String)| {
@@ -106,7 +106,7 @@ mod tests {
         std::str::from_utf8(frame).unwrap()
     }
 
-    /// A connection's room, and what others have taken.
+    /// A connection's memory, and the share that others have taken.
     fn room(others: usize) -> (Arc<Room>, Option<Share>) {
         let answers = Shares::new(FRAME_BYTES_MAX, FRAME_BYTES_MAX);
         let taken = Shares::take(&answers, IpAddr::from([10, 0, 0, 2]), others);

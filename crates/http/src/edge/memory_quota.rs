@@ -1,5 +1,5 @@
-//! The memory that one connection may pin: for bodies that arrive, and for answers that its socket has not taken yet. A little of
-//! it each connection has for itself; the rest is taken from what all connections share.
+//! The memory that one connection may pin: for bodies that arrive, and for answers that wait for its socket. Each connection has
+//! a small part for itself, and takes the rest from the quota that all connections share.
 
 use crate::edge::quota::{Share, Shares};
 use bytes::Bytes;
@@ -12,27 +12,27 @@ use std::{
     },
 };
 
-/// What one connection may pin. The listener hangs it on every request; a simulator has no sockets, and leaves it out.
+/// The memory of one connection. The listener attaches it to every request; the simulator has no sockets and omits it.
 #[derive(Debug)]
 pub(crate) struct Room {
     /// Bytes of bodies.
     bodies: Arc<Shares>,
-    /// Bytes of answers that sockets have not taken yet.
+    /// Bytes of answers that wait for sockets.
     answers: Arc<Shares>,
     address: IpAddr,
-    /// Bytes of answers that this connection's socket has not taken yet.
+    /// Bytes of answers that wait for this connection's socket.
     unwritten: AtomicUsize,
 }
 
-/// On an answer that brings the room for its bytes along.
+/// Marks an answer whose bytes are already counted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HasRoom;
 
-/// Too much waits for its readers.
+/// Too many bytes wait for their readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
-/// Bytes with their room, which is given back when the last of them is written.
+/// Bytes with their share of the quota, which is returned when the last of them is written.
 struct Roomed {
     bytes: Bytes,
     _room: Share,
@@ -44,7 +44,7 @@ impl AsRef<[u8]> for Roomed {
     }
 }
 
-/// The same bytes, which hold their room until they are dropped.
+/// The same bytes, which keep their share until they are dropped.
 pub(crate) fn with_room(bytes: Bytes, room: Share) -> Bytes {
     Bytes::from_owner(Roomed { bytes, _room: room })
 }
@@ -55,27 +55,27 @@ impl Room {
         Arc::new(Room { bodies, answers, address, unwritten: AtomicUsize::new(0) })
     }
 
-    /// Room for a body that has no bytes yet.
+    /// A share for a body that has no bytes yet.
     pub(crate) fn body(&self) -> Option<Share> {
         Shares::take(&self.bodies, self.address, 0)
     }
 
-    /// Room for so many bytes of an answer; `Ok(None)` where they fit into what the connection has for itself.
+    /// A share for this many bytes of an answer; `Ok(None)` if they fit into the connection's own part.
     pub(crate) fn answer(&self, bytes: usize) -> Result<Option<Share>, NoRoom> {
         if bytes <= self.free() { Ok(None) } else { Shares::take(&self.answers, self.address, bytes).map(Some).ok_or(NoRoom) }
     }
 
-    /// How long the next frame of a stream may be: long where there is room for it, else what the connection has for itself.
+    /// The size limit of a stream's next frame: large if the quota allows it, otherwise the connection's own part.
     pub(crate) fn frame_bytes(&self) -> usize {
         if self.answers.fits(self.address, FRAME_BYTES_MAX) { FRAME_BYTES_MAX } else { self.free() }
     }
 
-    /// Bytes of an answer were taken over to be written.
+    /// Counts bytes of an answer that wait to be written.
     pub(crate) fn took(&self, bytes: usize) {
         self.unwritten.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The socket has taken everything.
+    /// The socket has accepted everything.
     pub(crate) fn flushed(&self) {
         self.unwritten.store(0, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What every answer has: the cluster, the revision, the leader, the request's id; and the redirect, if requested.
+//! The headers of every answer: the cluster, the revision, the leader, the request's id; and the redirect, if requested.
 
 use crate::{
     edge::answer,
@@ -25,7 +25,7 @@ use tracing::Instrument;
 /// The methods that calls have.
 const METHODS: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
-/// The node, and the requests that were taken so far.
+/// The node, and the number of requests so far.
 pub(crate) struct Envelope<RT: AsyncRuntime> {
     node: Node<RT>,
     cluster: ClusterHeader,
@@ -33,7 +33,7 @@ pub(crate) struct Envelope<RT: AsyncRuntime> {
     metrics: HttpMetrics,
 }
 
-/// Names requests: the node, when it began to take requests, and a number of the request's own.
+/// Makes request ids: the node, its start time, and the request's number.
 struct Requests {
     prefix: String,
     taken: AtomicU64,
@@ -59,7 +59,7 @@ impl<RT: AsyncRuntime> Envelope<RT> {
 }
 
 impl Requests {
-    /// The caller's own name for its request, else a new one.
+    /// The caller's own id for its request, or a new one.
     fn name(&self, headers: &HeaderMap) -> Result<HeaderValue, Problem> {
         if let Some(given) = headers::request_id(headers) {
             return Ok(given.clone());
@@ -80,7 +80,7 @@ pub(crate) async fn wrap<RT: AsyncRuntime>(State(envelope): State<Envelope<RT>>,
     response
 }
 
-/// Whether the answer goes on for as long as its caller listens.
+/// Whether the answer is a stream.
 fn is_stream(response: &Response) -> bool {
     let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     kind.is_some_and(|kind| kind == b"application/x-ndjson" || kind.starts_with(b"text/event-stream"))
@@ -91,7 +91,7 @@ async fn serve<RT: AsyncRuntime>(envelope: &Envelope<RT>, request: Request, next
         Ok(id) => id,
         Err(problem) => return problem.into_response(),
     };
-    // The path itself may hold a secret, so only its pattern is logged.
+    // The path may contain a secret, so only its pattern is logged.
     let span = tracing::debug_span!(
         "request",
         id = ?id,
@@ -119,8 +119,8 @@ async fn serve<RT: AsyncRuntime>(envelope: &Envelope<RT>, request: Request, next
     response
 }
 
-/// `Fairhold-Cluster`: a request that names another cluster is refused before anything of it is done. What a node says of itself
-/// it says to everybody, and before the cluster has formed nothing can be done.
+/// `Fairhold-Cluster`: the server refuses a request for another cluster before it does anything. The status of the node itself is
+/// open to everyone, and before the cluster has formed, no request can succeed.
 fn is_for(request: &Request, cluster: Option<&HeaderValue>) -> Result<(), Problem> {
     match (request.headers().get(headers::CLUSTER), cluster) {
         (Some(wanted), Some(cluster)) if wanted != cluster && asks_the_cluster(request) => {
@@ -131,12 +131,12 @@ fn is_for(request: &Request, cluster: Option<&HeaderValue>) -> Result<(), Proble
     }
 }
 
-/// What a node alone can say of itself it says itself.
+/// The status of a node comes from the node itself, never by a redirect.
 fn asks_the_cluster(request: &Request) -> bool {
     request.uri().path().starts_with("/v1/") && request.uri().path() != "/v1/cluster"
 }
 
-/// `Fairhold-Route: redirect`: where the leader has the same resource, if another node is known to lead.
+/// `Fairhold-Route: redirect`: the same resource at the leader, if another node is known to lead.
 fn redirect<RT: AsyncRuntime>(node: &Node<RT>, request: &Request) -> Result<Option<Response>, Problem> {
     if !wants_redirect(request)? || is_served_here(request) || node.is_leader() {
         return Ok(None);
@@ -147,7 +147,7 @@ fn redirect<RT: AsyncRuntime>(node: &Node<RT>, request: &Request) -> Result<Opti
     Ok(Some(response))
 }
 
-/// What needs no other node: that there is nothing at a path, and a read of what this one has.
+/// Requests that need no other node: unknown paths, and reads of this node's own state.
 fn is_served_here(request: &Request) -> bool {
     let mut query = request.uri().query().unwrap_or_default().split('&');
     request.extensions().get::<MatchedPath>().is_none() || query.any(|parameter| parameter == "consistency=local")
@@ -156,7 +156,7 @@ fn is_served_here(request: &Request) -> bool {
 fn wants_redirect(request: &Request) -> Result<bool, Problem> {
     match headers::text(request.headers(), headers::ROUTE)? {
         None => Ok(false),
-        // What no call has is refused here: `405`, and not by way of the leader.
+        // An unsupported method is refused here with `405`, without the leader.
         Some("redirect") if !METHODS.contains(request.method()) => Ok(false),
         Some("redirect") => Ok(asks_the_cluster(request)),
         Some(_) => Err(Problem::bad_request("the header Fairhold-Route: expected redirect")),

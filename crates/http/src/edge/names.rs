@@ -3,12 +3,12 @@
 use crate::edge::problem::Problem;
 use fairhold_types::LockName;
 
-/// A lock's name is wrong.
+/// The problem of an invalid lock name.
 pub(crate) fn bad_lock_name(error: &fairhold_types::ParsePathError) -> Problem {
     Problem::bad_request(format!("the lock's name: {error}"))
 }
 
-/// Reads a lock's name, or says what is wrong with it.
+/// Parses a lock's name.
 pub(crate) fn lock_name(text: &str) -> Result<LockName, Problem> {
     let name = LockName::parse(text).map_err(|error| bad_lock_name(&error))?;
     refuse_reserved(&name)?;

@@ -1,7 +1,7 @@
 //! Which web pages may call: a browser inside the network also runs other sites' pages, and sends their requests.
 //!
-//! With every call except a plain read, a browser names the page's site in `Origin`; over TLS and to its own machine it sends
-//! `Sec-Fetch-Site` too. Programs send neither. So a program may call anything, and a page must be this server's own; see
+//! With every call except a plain read, a browser names the page's site in `Origin`. Over TLS and to its own machine, it also
+//! sends `Sec-Fetch-Site`. Programs send neither. So a program may call anything, and a page must be this server's own. See
 //! `docs/internals/decisions/0032-web-pages-and-names.md`.
 
 use crate::{edge::headers, edge::problem::Problem};
@@ -92,12 +92,13 @@ impl Hosts {
     }
 }
 
-/// What a page of another site may request: a link that a person follows, and `/livez`.
+/// The requests that a page of another site may make: a link that a person follows, and `/livez`.
 fn is_for_everybody(uri: &Uri, headers: &HeaderMap) -> bool {
     uri.path() == "/livez" || headers.get(SEC_FETCH_MODE).is_some_and(|mode| mode.as_bytes() == b"navigate")
 }
 
-/// The host of `HOST` or `HOST:PORT`, an IPv6 address without its brackets; what is neither, as it is: that is no name of ours.
+/// The host of `HOST` or `HOST:PORT`, and an IPv6 address without its brackets. Any other text stays as it is, and matches no
+/// known host.
 fn host_of(authority: &str) -> &str {
     let (host, port) = match authority.strip_prefix('[') {
         Some(bracketed) => bracketed.split_once(']').unwrap_or((authority, "")),
@@ -177,7 +178,7 @@ mod tests {
             // An attacker's name that points here.
             ("rebound.example:7171", "http://rebound.example:7171", false),
             ("n1.example.evil:7171", "http://n1.example.evil:7171", false),
-            // What begins as an address, and is none.
+            // A name that begins like an address.
             ("127.0.0.1:7171.evil.example", "http://127.0.0.1:7171.evil.example", false),
             ("[::1].evil.example:7171", "http://[::1].evil.example:7171", false),
             ("[::1]evil.example", "http://[::1]evil.example", false),

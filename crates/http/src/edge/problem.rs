@@ -9,9 +9,9 @@ use fairhold_types::{
 use http::{HeaderValue, StatusCode, header};
 use std::borrow::Cow;
 
-/// After how many seconds a caller that was turned away should ask again.
+/// The value of `Retry-After`, in seconds.
 pub(crate) const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
-/// Answers may hold secrets, and are old the moment they are sent.
+/// Answers may contain secrets, and are outdated when they are sent.
 pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
@@ -23,12 +23,12 @@ pub(crate) struct Problem {
     code: Code,
     retryable: bool,
     detail: Cow<'static, str>,
-    /// What the caller can do about it.
+    /// The advice for the caller.
     advice: Option<Cow<'static, str>>,
     facts: Box<Facts>,
 }
 
-/// Status, title, and whether the same request may succeed if it is simply repeated, for each code.
+/// Status, title, and whether the same request may succeed when it is repeated, for each code.
 pub(crate) fn standing(code: Code) -> (StatusCode, &'static str, bool) {
     match code {
         Code::BadRequest => (StatusCode::BAD_REQUEST, "The request is not valid", false),
@@ -85,7 +85,7 @@ impl Problem {
         Problem { status, code, retryable, detail: detail.into(), advice: None, facts: Box::default() }
     }
 
-    /// The request itself is wrong.
+    /// The problem of an invalid request.
     pub(crate) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Problem {
         Problem::new(Code::BadRequest, detail)
     }
@@ -95,7 +95,7 @@ impl Problem {
         self
     }
 
-    /// The same, with other facts, made from the ones that it has.
+    /// The same, with changed facts.
     pub(crate) fn map_facts(mut self, change: impl FnOnce(Facts) -> Facts) -> Problem {
         *self.facts = change(*self.facts);
         self
@@ -105,13 +105,13 @@ impl Problem {
         self.code
     }
 
-    /// The same, with the place in the request where it was found.
+    /// The same, with its place in the request.
     pub(crate) fn at(mut self, place: &str) -> Problem {
         self.detail = format!("{place}: {}", self.detail).into();
         self
     }
 
-    /// The same to a caller whose condition was that the node does not exist.
+    /// The same for a caller whose condition was that the node does not exist.
     pub(crate) fn of_new_node(self) -> Problem {
         if self.code == Code::VersionMismatch {
             let detail = "the node already exists, but the request is only for a new node (If-None-Match: *)";

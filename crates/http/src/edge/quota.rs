@@ -1,10 +1,10 @@
-//! A scarce resource that all connections share: memory for bodies and for answers. No address can take all of it.
+//! A limited resource that all connections share: memory for bodies and for answers. No address can take all of it.
 
 use fairhold_types::address::share_key;
 use parking_lot::{Mutex, MutexGuard};
 use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
-/// Something scarce, in units.
+/// A limited resource, in units.
 #[derive(Debug)]
 pub(crate) struct Shares {
     most: usize,
@@ -18,7 +18,7 @@ struct Taken {
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// What one connection has of it; given back when dropped.
+/// The share of one connection. Dropping it returns the units.
 #[derive(Debug)]
 pub(crate) struct Share {
     shares: Arc<Shares>,
@@ -27,18 +27,18 @@ pub(crate) struct Share {
 }
 
 impl Shares {
-    /// So many units in all, and so many for one address at most.
+    /// A resource with this many units in total, and at most this many for one address.
     pub(crate) fn new(most: usize, most_per_address: usize) -> Arc<Shares> {
         Arc::new(Shares { most, most_per_address, taken: Mutex::default() })
     }
 
-    /// Takes an amount, if there is that much left.
+    /// Takes an amount, if it is available.
     pub(crate) fn take(shares: &Arc<Shares>, address: IpAddr, amount: usize) -> Option<Share> {
         let mut share = Share { shares: Arc::clone(shares), address: share_key(address), amount: 0 };
         share.grow_to(amount).then_some(share)
     }
 
-    /// Whether that much is left for an address.
+    /// Whether that amount is available for an address.
     pub(crate) fn fits(&self, address: IpAddr, amount: usize) -> bool {
         let taken = self.taken();
         let here = taken.by_address.get(&share_key(address)).copied().unwrap_or(0);
@@ -49,20 +49,20 @@ impl Shares {
         taken.all.saturating_add(more) <= self.most && here.saturating_add(more) <= self.most_per_address
     }
 
-    /// Whether all is taken.
+    /// Whether nothing is available.
     #[cfg(test)]
     pub(crate) fn is_full(&self) -> bool {
         self.taken().all >= self.most
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
-        // What it guards is whole after every statement that can panic.
+        // The guarded value is consistent after every statement that can panic.
         self.taken.lock()
     }
 }
 
 impl Share {
-    /// Makes it at least so large, if there is that much left; else it stays as it is.
+    /// Grows the share to at least this size, if that is available. Otherwise the share does not change.
     pub(crate) fn grow_to(&mut self, amount: usize) -> bool {
         let more = amount.saturating_sub(self.amount);
         let mut taken = self.shares.taken();
@@ -78,7 +78,7 @@ impl Share {
 }
 
 impl Share {
-    /// Gives back what is over that amount.
+    /// Shrinks the share to this size.
     pub(crate) fn shrink_to(&mut self, amount: usize) {
         let less = self.amount.saturating_sub(amount);
         if less == 0 {

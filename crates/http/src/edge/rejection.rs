@@ -14,7 +14,7 @@ use fairhold_types::{
 };
 use http::StatusCode;
 
-/// What it is answered with, in the words of `detail` unless the caller needs others.
+/// The problem of a rejection, with `detail` as its text unless the caller needs another.
 pub(crate) fn of_rejection(rejection: Rejection, detail: String, asked: RequestKind) -> Problem {
     let (code, facts) = match rejection {
         Rejection::NoSession => (Code::SessionNotFound, Facts::default()),
@@ -43,7 +43,7 @@ pub(crate) fn of_rejection(rejection: Rejection, detail: String, asked: RequestK
         Rejection::StaleToken { current } => {
             let problem =
                 Problem::new(Code::StaleToken, detail).facts(Facts { current_token: Some(current), ..Facts::default() });
-            // The check answers what the caller asked for; a write failed because its condition does not hold.
+            // A check answers what the caller asked; a write fails because its condition does not hold.
             return if asked.is_write() { problem.status(StatusCode::PRECONDITION_FAILED) } else { problem };
         }
         Rejection::VersionMismatch { current } => {
@@ -57,7 +57,7 @@ pub(crate) fn of_rejection(rejection: Rejection, detail: String, asked: RequestK
             };
             return Problem::new(Code::Denied, format!("{detail}: {why}")).facts(about(path));
         }
-        // What a grant of several locks cannot do, lies in the grant and not in the request.
+        // A multi-lock grant cannot do this: the cause is the grant, not the request.
         Rejection::Unsupported { what: _ } if matches!(asked, RequestKind::Change) => (Code::KindMismatch, Facts::default()),
         Rejection::Unsupported { what: _ } => (Code::BadRequest, Facts::default()),
         Rejection::Step { part, index, reason } => {

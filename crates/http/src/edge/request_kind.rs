@@ -1,29 +1,29 @@
-//! What kind of request failed, as far as the meaning of an error depends on it.
+//! The kind of a failed request, as far as the meaning of an error depends on it.
 
 use fairhold_types::{GrantId, time::WallMillis};
 
-/// What was asked, as far as an error's meaning depends on it.
+/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestKind {
-    /// A grant, with this id.
+    /// An acquire with this id.
     Acquire {
         /// The grant's id.
         id: GrantId,
         /// Whether the caller chose it, so that a repeated request names the same grant.
         given: bool,
-        /// When the answer is given, so that "held for" can be said.
+        /// The time of the answer, from which holding times are computed.
         now: WallMillis,
     },
-    /// The same in a batch, where a call has no `wait` and its id is no header.
+    /// An acquire in a batch, where a call has no `wait` and its id is not in a header.
     AcquireInBatch {
         /// The grant's id, which the caller chose.
         id: GrantId,
-        /// When the answer is given.
+        /// The time of the answer.
         now: WallMillis,
     },
     /// A change that is safe to repeat: a release, a renewal, a keepalive, the end of a session.
     Change,
-    /// A write that happens once more if it is repeated without its key.
+    /// A write that is done again if it is repeated without its key.
     Write {
         /// The caller's key, or the one that the server made for it.
         key: GrantId,
@@ -33,7 +33,7 @@ pub(crate) enum RequestKind {
 }
 
 impl RequestKind {
-    /// The key with which the caller can ask again for the same thing.
+    /// The key with which the caller can repeat the request.
     pub(crate) fn key(self) -> Option<GrantId> {
         match self {
             RequestKind::Acquire { id, .. } | RequestKind::AcquireInBatch { id, .. } => Some(id),
@@ -46,7 +46,7 @@ impl RequestKind {
         matches!(self, RequestKind::Write { .. })
     }
 
-    /// When a grant was asked for.
+    /// The time of the answer to an acquire.
     pub(crate) fn now(self) -> Option<WallMillis> {
         match self {
             RequestKind::Acquire { now, .. } | RequestKind::AcquireInBatch { now, .. } => Some(now),

@@ -1,4 +1,4 @@
-//! How the lines of a stream are written: one JSON object each, as lines or as server-sent events.
+//! The format of a stream's lines: JSON objects, one a line or as server-sent events.
 
 use crate::{edge::headers, edge::problem::Problem};
 use fairhold_types::Revision;
@@ -8,7 +8,7 @@ use serde::Serialize;
 const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// How lines are written.
+/// The format of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamFormat {
     /// One JSON object a line.
@@ -18,7 +18,7 @@ pub(crate) enum StreamFormat {
 }
 
 impl StreamFormat {
-    /// The form of what is a stream in any case: lines where nothing else is asked for.
+    /// The format of an answer that is always a stream. The default is one JSON object a line.
     pub(crate) fn wanted(headers: &HeaderMap) -> Result<StreamFormat, Problem> {
         Ok(match StreamFormat::asked_for(headers)? {
             Some(StreamFormat::Events) => StreamFormat::Events,
@@ -26,7 +26,7 @@ impl StreamFormat {
         })
     }
 
-    /// The form of a stream, where one is asked for by name.
+    /// The format of a stream, if the request asks for a stream.
     pub(crate) fn asked_for(headers: &HeaderMap) -> Result<Option<StreamFormat>, Problem> {
         let accepted = headers::text(headers, header::ACCEPT.as_str())?.unwrap_or_default();
         let types = accepted.split(',').map(|kind| kind.split(';').next().unwrap_or_default().trim());
@@ -46,8 +46,7 @@ impl StreamFormat {
         }
     }
 
-    /// Writes one line. A browser goes on after the newest id, so only a line after which nothing of its revision is left to
-    /// be told has one.
+    /// Writes one line. A browser resumes after the newest id, so only the last line of a revision has an id.
     pub(crate) fn write(self, line: &impl Serialize, id: Option<Revision>, out: &mut Vec<u8>) {
         if self == StreamFormat::Events {
             if let Some(id) = id {

@@ -1,7 +1,7 @@
-//! Places for connections: so many in all, so many for one address, and a few that only an address with few connections gets.
+//! Slots for connections: a limit in total, a limit per address, and a reserve for addresses with few connections.
 //!
-//! Where the places run short, the address that has most of them loses its youngest connection that only idles or reads, so that
-//! nobody shuts out all others by connecting first.
+//! When slots run short, the address with the most connections loses its youngest one that is idle or only reads, so that no
+//! address can shut out all others by connecting first.
 
 use fairhold_types::{address::share_key, limits::FEW_CONNECTIONS};
 use parking_lot::{Mutex, MutexGuard};
@@ -15,10 +15,10 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// One part in so many of all places is kept for addresses with few connections.
+/// The fraction (1/N) of all slots that is reserved for addresses with few connections.
 const RESERVED_PART: usize = 20;
 
-/// All places.
+/// All slots.
 #[derive(Debug)]
 pub(crate) struct Places {
     most: usize,
@@ -30,40 +30,40 @@ pub(crate) struct Places {
 struct Taken {
     next: u64,
     all: usize,
-    /// The places of each address, the youngest last.
+    /// The slots of each address, youngest last.
     by_address: HashMap<IpAddr, BTreeMap<u64, Arc<Seat>>>,
 }
 
-/// What a connection does, as far as its place may be taken from it.
+/// The activity of a connection, which decides whether its slot may be taken.
 #[derive(Debug, Default)]
 pub(crate) struct Seat {
     state: AtomicU8,
     given_up: Notify,
 }
 
-/// It idles, or what it asked for changes nothing.
+/// It is idle, or its request changes nothing.
 const IDLE: u8 = 0;
-/// It does something that must be answered.
+/// Its request must be answered.
 const WRITES: u8 = 1;
-/// Its place belongs to another.
+/// Another connection has its slot.
 const GIVEN_UP: u8 = 2;
 
 impl Seat {
-    /// A request begins; false where the place is another's, and nothing may be begun.
+    /// Begins a request. `false` if another connection has the slot: the request must not begin.
     pub(crate) fn begin(&self, is_read: bool) -> bool {
         let state = if is_read { IDLE } else { WRITES };
         self.state.compare_exchange(IDLE, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
-            // The request before it, sent ahead, has been answered, but not written.
+            // The previous pipelined request has been answered, but the answer is not written yet.
             || self.state.load(Ordering::Acquire) == WRITES
     }
 
-    /// Its answer is written.
+    /// The answer is written.
     pub(crate) fn end(&self) {
-        // The place may be another's by now.
+        // Another connection may have the slot by now.
         let _was = self.state.compare_exchange(WRITES, IDLE, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Resolves when the place is another's.
+    /// Resolves when another connection gets the slot.
     pub(crate) async fn given_up(&self) {
         self.given_up.notified().await;
     }
@@ -77,23 +77,23 @@ impl Seat {
     }
 }
 
-/// A connection's place; given back when dropped.
+/// A connection's slot, freed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionPlace {
     places: Arc<Places>,
     address: IpAddr,
     number: u64,
-    /// What the connection does.
+    /// The activity of the connection.
     pub(crate) seat: Arc<Seat>,
 }
 
 impl Places {
-    /// So many in all, and so many for one address at most.
+    /// Slots with a limit in total and a limit per address.
     pub(crate) fn new(most: usize, most_per_address: usize) -> Arc<Places> {
         Arc::new(Places { most, most_per_address, taken: Mutex::default() })
     }
 
-    /// Takes a place, if there is one for that address.
+    /// Takes a slot, if one is available for that address.
     pub(crate) fn take(places: &Arc<Places>, address: IpAddr) -> Option<ConnectionPlace> {
         let address = share_key(address);
         let mut taken = places.taken();
@@ -123,7 +123,7 @@ impl Places {
         self.taken().all > self.most / 4 * 3
     }
 
-    /// Whether nobody but an address with few connections gets a place.
+    /// Whether only addresses with few connections still get a slot.
     pub(crate) fn is_full(&self) -> bool {
         self.taken().all >= self.most - self.reserved()
     }
@@ -133,13 +133,13 @@ impl Places {
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
-        // What it guards is whole after every statement that can panic.
+        // The guarded value is consistent after every statement that can panic.
         self.taken.lock()
     }
 }
 
 impl Taken {
-    /// Takes a place from the address that has most, if that has more than a few and is not the one for which it is.
+    /// Takes a slot from the address with the most connections, if it has more than a few and is another address.
     fn make_room(&mut self, address: IpAddr) {
         let most = self.by_address.iter().max_by_key(|(_, places)| places.len());
         let Some((greediest, places)) = most.filter(|(other, places)| **other != address && places.len() > FEW_CONNECTIONS)
@@ -152,7 +152,7 @@ impl Taken {
         }
     }
 
-    /// Frees a place; nothing where it was freed before.
+    /// Frees a slot, unless it was freed before.
     fn remove(&mut self, address: IpAddr, number: u64) {
         let Some(places) = self.by_address.get_mut(&address) else { return };
         if places.remove(&number).is_some() {

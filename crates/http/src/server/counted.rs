@@ -1,4 +1,4 @@
-//! A connection whose bytes are counted, and which is counted itself as long as it lives.
+//! A connection that is counted while it is open, and whose bytes are counted.
 
 use crate::edge::metrics::HttpMetrics;
 use std::{

@@ -1,6 +1,6 @@
 //! Sockets: accepts connections, bounds what they may cost, and hands their requests to the router.
 //!
-//! The one place of this crate with tasks and a clock that are not the runtime's: a simulator calls the router without it.
+//! This is the only part of the crate with tasks and a clock outside the runtime: the simulator calls the router without it.
 #![expect(clippy::disallowed_methods, reason = "real sockets need real tasks and real time")]
 
 mod calls;
@@ -29,17 +29,16 @@ use tokio::{
     task::JoinSet,
 };
 
-/// How many connections a server takes, and how much memory they may pin.
+/// The limits on connections and on the memory that they may pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections in all.
+    /// Connections in total.
     pub connections: usize,
     /// Connections from one address.
     pub per_address: usize,
-    /// Bytes of all bodies over 4 KiB that are in work. One address has half of them at most.
+    /// Bytes of all bodies over 4 KiB in progress. One address may use half of them.
     pub body_bytes: usize,
-    /// Bytes of all answers, beyond what each connection has for itself, that their sockets have not taken yet. One address has
-    /// half of them at most.
+    /// Bytes of all answers waiting for their sockets, beyond each connection's own part. One address may use half of them.
     pub answer_bytes: usize,
 }
 
@@ -54,11 +53,11 @@ impl Default for Limits {
     }
 }
 
-/// Connections that the kernel may keep ready.
+/// The backlog: connections that the kernel may keep ready.
 const BACKLOG: i32 = 4_096;
-/// Connections too many that are told so and may take a moment to read it; any more are just closed.
+/// Excess connections that get an answer and some time to read it. Further ones are closed without an answer.
 const TURNED_AWAY_MAX: usize = 256;
-/// How long to wait when the system has no more sockets.
+/// The pause when the system has no more sockets.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that listens for clients.
@@ -75,7 +74,7 @@ impl Listener {
     /// Listens at an address. Must be called within a tokio runtime.
     pub fn bind(address: SocketAddr) -> io::Result<Listener> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        // A restarted server must not wait for the connections of the one before.
+        // A restarted server must not wait for the connections of its predecessor.
         socket.set_reuse_address(true)?;
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
@@ -89,37 +88,37 @@ impl Listener {
         })
     }
 
-    /// Takes so many connections instead.
+    /// Sets the limits.
     #[must_use]
     pub fn with_limits(self, limits: Limits) -> Listener {
         Listener { limits, ..self }
     }
 
-    /// Names the cluster in its own refusals too, which never get as far as the router.
+    /// Adds the cluster's id to the listener's own refusals, which do not reach the router.
     #[must_use]
     pub fn with_cluster(self, cluster: ClusterHeader) -> Listener {
         Listener { cluster, ..self }
     }
 
-    /// Counts into these.
+    /// Sets the metrics.
     #[must_use]
     pub fn with_metrics(mut self, metrics: HttpMetrics) -> Listener {
         self.metrics = metrics;
         self
     }
 
-    /// Knows these names as the server's own.
+    /// Sets the server's own host names.
     #[must_use]
     pub fn with_hosts(self, hosts: Hosts) -> Listener {
         Listener { hosts, ..self }
     }
 
-    /// The address that it listens at.
+    /// The address that it listens on.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Serves until `shutdown` is done, then accepts no more, lets what runs end within a bound, and closes.
+    /// Serves until `shutdown` resolves. Then it accepts no more connections, gives running requests a bounded time, and closes.
     pub async fn serve(self, router: Router, shutdown: impl Future<Output = ()>) {
         self.serve_with(TIMEOUTS, router, shutdown).await;
     }
@@ -184,7 +183,7 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
     }
 }
 
-/// Tells one connection too many that there are too many.
+/// Answers an excess connection with a refusal.
 async fn turn_away(stream: TcpStream, peer: SocketAddr, cluster: ClusterHeader, _place: Share) {
     tracing::debug!(%peer, "too many connections");
     match stream.try_write(&refusal::too_many_connections(&cluster)) {

@@ -1,4 +1,4 @@
-//! An administrator: sets limits up and down and how long a lock may be held, asks for locks, breaks them, and ends sessions.
+//! An administrator: changes limits and maximum hold times, revokes and breaks grants, and ends sessions.
 
 use super::grip::TRIES;
 use crate::{

@@ -1,4 +1,4 @@
-//! A client that queues without an open request (`Prefer: respond-async`), asks how its grant stands, and holds it then.
+//! A client that queues without an open request (`Prefer: respond-async`), polls its grant, and then holds it.
 
 use super::grip::{Grip, GripWish, TRIES, give_back, refused};
 use crate::{

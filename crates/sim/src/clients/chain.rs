@@ -1,5 +1,4 @@
-//! A client that holds two locks and writes under both in one transaction: all of it at one revision, or what stands
-//! under `else`.
+//! A client that holds two locks and writes under both in one transaction: everything at one revision, or the `else` branch.
 
 use super::grip::{Grip, GripWish, TRIES, give_back};
 use crate::{

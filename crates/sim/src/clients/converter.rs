@@ -1,4 +1,4 @@
-//! A client that changes what it holds: shared, alone, shared again, with a longer and a shorter time to live.
+//! A client that changes its grant: shared, exclusive, shared again, with a longer and a shorter ttl.
 
 use super::grip::{Grip, GripWish, TRIES, give_back};
 use crate::{

@@ -1,4 +1,4 @@
-//! A client that works in the tree: it makes nodes with numbers in their names, lists them, and removes them again.
+//! A client that works in the tree: it creates sequential nodes, lists them, and removes them.
 
 use super::grip::{REMEMBERED_MIN, TRIES};
 use crate::{

@@ -1,4 +1,4 @@
-//! A grant that a client asks for, and that it holds as far as it knows: it renews it, writes with its fence, gives it back.
+//! A client's grant, from the client's view: it acquires the grant, renews it, writes with its fence, and releases it.
 
 use crate::{
     client::{Ask, ClientReply, SimClient},

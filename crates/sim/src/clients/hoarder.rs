@@ -1,5 +1,5 @@
-//! A client that takes hundreds of locks and ephemeral nodes with one session, and ends the session: much work at once, which
-//! must hold up nobody else.
+//! A client that takes hundreds of locks and ephemeral nodes with one session, and then ends the session: much work at once,
+//! which must not delay others.
 
 use super::grip::TRIES;
 use crate::{

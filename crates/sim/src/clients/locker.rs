@@ -1,4 +1,4 @@
-//! A client that takes locks without a session: it asks, waits, renews, writes with its fence, pauses, gives back.
+//! A client that takes locks without a session: it acquires, waits, renews, writes with its fence, pauses, releases.
 
 use super::grip::{GripWish, LIMIT, give_back};
 use crate::client::SimClient;

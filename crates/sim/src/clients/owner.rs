@@ -1,4 +1,4 @@
-//! A client with a session: it keeps it alive, owns an ephemeral node and a lock by it, closes it, or just vanishes.
+//! A client with a session: it keeps the session alive, owns an ephemeral node and a lock, and closes the session or vanishes.
 
 use super::grip;
 use crate::{

@@ -1,4 +1,4 @@
-//! A client that takes several locks in one step, those of other clients, and holds all of them or none.
+//! A client that acquires several locks of other clients in one step: it holds all of them or none.
 
 use super::grip::{Grip, GripWish, give_back, lock};
 use crate::{client::SimClient, tally::Probe};

@@ -1,5 +1,5 @@
-//! A client that lets servers choose the ids of its grants, and often hangs up before it is told one. Nobody can ever give back
-//! such a grant: the server that made it must.
+//! A client that lets servers choose the ids of its grants, and often disconnects before it learns one. Only the server that made
+//! such a grant can release it.
 
 use super::grip::give_back;
 use crate::client::{Ask, SimClient};

@@ -1,4 +1,4 @@
-//! A client that changes nothing: it looks at locks, queues, histories and sessions, at any node, and never back in time.
+//! A client that only reads locks, queues, histories and sessions, at any node, and never goes back in time.
 
 use crate::client::{Ask, SimClient};
 use fairhold_types::Revision;

@@ -1,4 +1,4 @@
-//! A client that watches: through broken connections it goes on where it was, as the documentation says, and tells what it had.
+//! A client that watches: it resumes after broken connections, as the documentation says, and reports what it received.
 
 use crate::{
     client::{Ask, SimClient},

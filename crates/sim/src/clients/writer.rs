@@ -1,4 +1,4 @@
-//! A client that writes and reads nodes, and tells what it wrote and read.
+//! A client that writes and reads nodes, and reports what it wrote and read.
 
 use crate::{
     client::{Ask, SimClient},

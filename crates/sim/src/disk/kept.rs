@@ -1,4 +1,4 @@
-//! What a log consists of, and the writes that change it.
+//! The content of a log, and the writes that change it.
 
 use crate::host::HostRuntime;
 use fairhold_raft::types::Types;

@@ -1,6 +1,7 @@
-//! Two clients never both believe, each by its own clock and from its own renewals, that they hold a lock which excludes the
-//! other; and no more permits of a semaphore are believed to be held than it has. It holds only where clocks run at their true
-//! rate; where they do not, the fence protects.
+//! Two clients never both believe that they hold a lock exclusively, each by its own clock and its own renewals; and clients
+//! never believe that they hold more permits than a semaphore has. This holds only while clocks run at their true rate.
+//! Otherwise, the
+//! fence protects.
 
 use super::{bounds::ended_by_a_bound, invariant::Invariant};
 use crate::{

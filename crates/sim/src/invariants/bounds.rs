@@ -1,4 +1,4 @@
-//! A grant that ends although its session lives was held for as long as it may be held, and no shorter.
+//! A grant that expires while its session is alive was held for its full maximum time.
 
 use super::invariant::Invariant;
 use crate::facts::{Applied, Physics};

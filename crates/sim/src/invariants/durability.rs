@@ -1,4 +1,4 @@
-//! Nothing acknowledged is lost: what a client was told at a revision is what that revision is, on every node, for ever.
+//! Nothing acknowledged is lost: the content of a revision that a client has seen never changes, on any node.
 
 use super::invariant::Invariant;
 use crate::facts::{Applied, Fact};

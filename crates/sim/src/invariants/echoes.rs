@@ -1,4 +1,4 @@
-//! A request takes effect once, however late it arrives again: what it did, and its client has undone since, stays undone.
+//! A request takes effect once, however late it arrives again: if its client has undone it since, it stays undone.
 
 use super::invariant::Invariant;
 use crate::facts::{Applied, Conversion, Fact};

@@ -1,4 +1,4 @@
-//! Every grant ends, and every session: when nobody renews any more, nothing is left.
+//! Every grant and every session ends: when all renewals stop, nothing is left.
 
 use super::invariant::Invariant;
 use fairhold_state::State;

@@ -1,5 +1,5 @@
-//! A fence passes only while a grant with its token is held; and after a write with a token of an exclusive holder was accepted,
-//! no write with an older such token of that lock is.
+//! A fence passes only while a grant with its token is held. After a write with the token of an exclusive holder, no write
+//! with an older exclusive token of that lock is accepted.
 
 use super::invariant::Invariant;
 use crate::facts::{Applied, Fact};

@@ -1,5 +1,5 @@
-//! No linearizable answer is older than what any client had been told before it was asked for: an answer without proof of
-//! leadership would be.
+//! No linearizable answer is older than any answer that a client received before the request. Without confirmed leadership, one
+//! would be.
 
 use super::invariant::Invariant;
 use crate::facts::Fact;

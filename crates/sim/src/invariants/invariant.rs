@@ -1,4 +1,4 @@
-//! What every invariant is.
+//! The interface of an invariant.
 
 use crate::facts::{Applied, Fact};
 use fairhold_state::State;

@@ -1,7 +1,7 @@
-//! A session never ends sooner than its full timeout after an acknowledged renewal, unless its client lets go of it.
+//! A session never ends before its full timeout after an acknowledged renewal, unless its client closes it.
 //!
-//! The timeout runs on the leader's clock. Where that may be fast, as much less true time has to pass. And the time in which the
-//! leader was paused, and so deaf to renewals, does not count, where it goes on to lead.
+//! The timeout runs on the leader's clock. If that clock may be fast, correspondingly less true time must pass. The time of a
+//! pause, in which the leader receives no renewals, does not count if it still leads afterwards.
 
 use super::{bounds::ended_by_a_bound, invariant::Invariant};
 use crate::{

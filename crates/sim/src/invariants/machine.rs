@@ -1,4 +1,4 @@
-//! The state is sound after every change: every index equals what the tree says, and an ephemeral node exists only while its
+//! The state is consistent after every change: every index agrees with the tree, and an ephemeral node exists only while its
 //! session does.
 
 use super::invariant::Invariant;

@@ -1,4 +1,4 @@
-//! Each invariant hears a history that is right, as the simulator tells it, and then a violation of it.
+//! Shows each invariant a correct history, and then a violation of it.
 
 use super::{all, invariant::Invariant};
 use crate::{

@@ -1,4 +1,4 @@
-//! A hold that may last no longer and a lock delay that is over end soon, once all is well. A new leader counts their time anew.
+//! Without faults, a hold past its maximum and a lock delay past its end are ended soon. A new leader restarts their timers.
 
 use super::invariant::Invariant;
 use crate::facts::{Applied, Fact};

@@ -1,5 +1,5 @@
-//! A version of a node has one value for every reader at every node; a value that was written once stands at one version, also
-//! where its request was repeated; and a read has the value of the revision that it names.
+//! A version of a node has the same value for every reader at every server. A value that was written once has one version,
+//! even if its request was repeated. A read returns the value at its revision.
 
 use super::invariant::Invariant;
 use crate::{

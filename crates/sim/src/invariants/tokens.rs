@@ -1,4 +1,4 @@
-//! The tokens of a lock grow in the order of holding, strictly wherever an exclusive holder is one of the two.
+//! The tokens of a lock grow from holder to holder, strictly if one of the two is exclusive.
 
 use super::invariant::Invariant;
 use crate::facts::Applied;

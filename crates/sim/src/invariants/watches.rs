@@ -1,5 +1,5 @@
-//! A watcher gets every event once and in order, up to where it was told that all was; and first, where it asked so,
-//! exactly what was there.
+//! A watcher receives every event once and in order, up to its last bookmark. If it asked for the initial state, it first
+//! receives exactly that state.
 
 use super::invariant::Invariant;
 use crate::{

@@ -1,4 +1,4 @@
-//! What some stories have in addition: each is drawn from the seed by itself, so that the rest of a story stays as it was.
+//! Optional parts of a scenario. Each is drawn from the seed independently, so that it does not change the rest of the scenario.
 
 use crate::{conditions::Weather, host::TRUE_RATE, trade::Trade};
 use crate::{

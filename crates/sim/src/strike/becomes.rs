@@ -1,4 +1,4 @@
-//! Waits until something is so.
+//! Waits until a condition holds.
 
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;

@@ -1,5 +1,5 @@
-//! A leader that is cut off with entries that no other node has. Other entries take their place when it is reached again, and it
-//! loses its power while its log is cut for them, or right after.
+//! A partitioned leader with entries that no other node has. When the partition heals, other entries replace them, and the
+//! machine loses power while its log is truncated, or right after.
 
 use super::{
     becomes::{ELECTED_WITHIN, becomes},

@@ -1,7 +1,7 @@
-//! Answers that reach a leader when another one has long been elected, one by one, with clients that ask it in between.
+//! Late answers: they reach a deposed leader one by one, long after the next election, while clients call it.
 //!
-//! A leader sends an entry, all others accept it, and all their answers are under way when it is cut off. Each answer is true,
-//! and is proof that it led when that entry was sent. It must not be taken for proof of anything later.
+//! A leader sends an entry, all others accept it, and all their answers are in flight when it is partitioned. Each answer proves
+//! that it led when the entry was sent. The leader must not take it as proof of anything later.
 
 use super::becomes::becomes;
 use crate::{

@@ -1,4 +1,4 @@
-//! A follower whose disk is as it was some seconds ago: it must notice, and take no part.
+//! A follower whose disk returns to an older state: it must detect this, and take no part.
 
 use super::becomes::becomes;
 use crate::{

@@ -1,4 +1,4 @@
-//! The same and more where an acquire is slow, or its outcome is lost.
+//! The same, and more, with a slow acquire or a lost outcome.
 
 use super::untold::{TIMEOUT, ask, ask_meanwhile, call, live, on_three_nodes, open_session, until};
 use crate::{

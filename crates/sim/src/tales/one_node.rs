@@ -1,4 +1,4 @@
-//! What one node does for its callers, with nothing in the way: how long each thing takes, and what is told of it.
+//! One node without faults: how long each call takes, and its answers.
 
 use super::{
     on_one_node, put,

@@ -1,4 +1,4 @@
-//! Streams that hold a grant (`hold=stream`) at one node, with nothing in the way.
+//! Streams that hold a grant (`hold=stream`) at one node without faults.
 
 use super::{
     on_one_node,

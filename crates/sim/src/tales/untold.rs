@@ -1,4 +1,4 @@
-//! Callers that go away before they are told what came of their acquire, while others ask with the same id.
+//! Callers that disconnect before they learn the outcome of their acquire, while others use the same id.
 
 use crate::{host::HostRuntime, plan::StoryPlan, tally::Tally, world::World};
 use fairhold_node::api::{AcquireCall, Acquired, At, CallError, GrantView, HoldCall, HoldEvent};

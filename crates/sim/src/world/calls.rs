@@ -1,4 +1,4 @@
-//! What clients ask of the machines.
+//! The calls that clients make to the machines.
 
 use super::World;
 use crate::{

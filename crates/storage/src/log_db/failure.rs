@@ -1,4 +1,4 @@
-//! What goes wrong in the log store, as errors that a person can act on.
+//! The errors of the log store, with advice for people.
 
 use crate::durable;
 use fairhold_codec::DecodeError;
@@ -17,7 +17,7 @@ pub(super) fn damaged_value(path: &Path, key: &[u8], error: &DecodeError) -> io:
     durable::damaged(path, format_args!("{}: {error}", String::from_utf8_lossy(key)))
 }
 
-/// RocksDB names the file where it knows it; where it does not, the candidates are named.
+/// RocksDB names the file if it knows it. If it does not, the error lists the candidates.
 pub(super) fn failed(path: &Path, error: &rocksdb::Error) -> io::Error {
     use rocksdb::ErrorKind;
     let kind = match error.kind() {
@@ -38,7 +38,7 @@ pub(super) fn failed(path: &Path, error: &rocksdb::Error) -> io::Error {
         | ErrorKind::Unknown => io::ErrorKind::Other,
     };
     let text = error.to_string();
-    // The binding does not pass on RocksDB's subcodes; its text has the system's own words.
+    // The binding does not expose RocksDB's subcodes, but its text has the system's message.
     let kind = if text.contains("No space left on device") {
         io::ErrorKind::StorageFull
     } else if text.contains("Disk quota exceeded") {

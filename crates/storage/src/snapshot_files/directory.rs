@@ -1,6 +1,6 @@
-//! The directory of the snapshots: their names, which of them is the newest, and who reads which.
+//! The directory of the snapshots: their names, the newest one, and the open readers.
 
-use crate::{aside::SnapshotThread, durable, fault::Faults};
+use crate::{durable, fault::Faults, snapshot_thread::SnapshotThread};
 use fairhold_types::failpoint;
 use parking_lot::Mutex;
 use std::{
@@ -16,21 +16,21 @@ const SUFFIX: &str = ".snap";
 const NEW_SUFFIX: &str = ".snap.new";
 const OLD_SUFFIX: &str = ".snap.old";
 
-/// The directory, and what all that work in it share.
+/// The directory, and the state shared by its users.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) path: PathBuf,
-    /// Where all is done, one thing at a time: a new snapshot removes what somebody could be opening.
-    pub(super) aside: SnapshotThread,
+    /// The thread for all work, one job at a time: a new snapshot removes files that another job could be opening.
+    pub(super) snapshot_thread: SnapshotThread,
     pub(super) faults: Faults,
-    /// Drafts that were begun, for their names.
+    /// The number of drafts so far, for their names.
     drafts: AtomicU64,
-    /// Who may be reading which snapshot, by its number.
+    /// The open readers of each snapshot, by its number.
     readers: Mutex<Vec<(u64, Weak<()>)>>,
 }
 
 impl Directory {
-    /// A directory that exists, without what an interrupted save left there. The first error is noted in `faults`.
+    /// Opens an existing directory, and removes the leftovers of an interrupted save. `faults` records the first error.
     pub(super) fn open(path: &Path, faults: Faults) -> io::Result<Directory> {
         failpoint!(StorageSnapshotClean)?;
         for name in names(path)? {
@@ -39,12 +39,12 @@ impl Directory {
                 fs::remove_file(&leftover).map_err(|error| durable::naming(&leftover, error))?;
             }
         }
-        // A name whose directory could not be synced is seen again after a start, and may be gone after a loss of power. The
-        // log behind the newest snapshot is purged, so that its name must last.
+        // A name whose directory could not be synced is visible after a start, but may be gone after a power loss. The log behind
+        // the newest snapshot is purged, so its name must be durable.
         durable::sync_directory(path)?;
-        let (path, aside) = (path.to_owned(), SnapshotThread::start()?);
+        let (path, snapshot_thread) = (path.to_owned(), SnapshotThread::start()?);
         let (drafts, readers) = (AtomicU64::new(0), Mutex::default());
-        Ok(Directory { path, aside, faults, drafts, readers })
+        Ok(Directory { path, snapshot_thread, faults, drafts, readers })
     }
 
     /// The newest snapshot's number and file.
@@ -52,8 +52,8 @@ impl Directory {
         Ok(self.numbers()?.pop().map(|number| (number, self.file(number))))
     }
 
-    /// Makes a file the newest snapshot; returns the numbers of those before it, which are to be removed. It is being read for
-    /// as long as `reader` lives.
+    /// Makes a file the newest snapshot. Returns the numbers of the older ones, which the caller removes. `reader` keeps the file
+    /// open for reading.
     pub(super) fn publish(&self, snapshot: &Path, reader: &Arc<()>) -> io::Result<Vec<u64>> {
         let older = self.numbers()?;
         let number = older.last().map_or(1, |newest| newest + 1);
@@ -71,20 +71,20 @@ impl Directory {
     fn remove(&self, number: u64) -> io::Result<()> {
         let (path, old) = (self.file(number), self.path.join(format!("{number:020}{OLD_SUFFIX}")));
         if self.readers.lock().iter().any(|(read, reader)| *read == number && reader.strong_count() > 0) {
-            // Somebody reads it, or sends it to another node: its bytes stay until they are done.
+            // A reader, or a transfer to another node, still uses it: its bytes stay until they are done.
             return fs::remove_file(&path).map_err(|error| durable::naming(&path, error));
         }
         durable::remove(&old, &path)
     }
 
-    /// Somebody reads a snapshot for as long as `reader` lives.
+    /// Records a reader of a snapshot, for as long as `reader` lives.
     pub(super) fn note_reader(&self, number: u64, reader: &Arc<()>) {
         let mut readers = self.readers.lock();
         readers.retain(|(_, reader)| reader.strong_count() > 0);
         readers.push((number, Arc::downgrade(reader)));
     }
 
-    /// The numbers of the files that are there, in order.
+    /// The numbers of the existing files, in order.
     pub(super) fn numbers(&self) -> io::Result<Vec<u64>> {
         let mut numbers = Vec::new();
         for name in names(&self.path)? {
@@ -97,7 +97,7 @@ impl Directory {
         Ok(numbers)
     }
 
-    /// A name under which nothing is yet.
+    /// An unused name.
     pub(super) fn temporary(&self) -> PathBuf {
         let number = self.drafts.fetch_add(1, Ordering::Relaxed);
         self.path.join(format!("{number:020}{NEW_SUFFIX}"))
@@ -107,10 +107,10 @@ impl Directory {
         self.path.join(format!("{number:020}{SUFFIX}"))
     }
 
-    /// Removes the file of a snapshot that was given up, aside: it may be large.
+    /// Removes the file of an abandoned snapshot on the snapshot thread, because it may be large.
     pub(super) fn give_up(&self, path: PathBuf) {
-        let removed = self.aside.run(move || {
-            // It has no name that counts; what is left of it, the next start removes.
+        let removed = self.snapshot_thread.run(move || {
+            // Its name does not count. The next start removes what is left of it.
             if let Err(error) = durable::remove(&path, &path) {
                 tracing::debug!(%error, "an incomplete snapshot could not be removed: it stays until the next start");
             }

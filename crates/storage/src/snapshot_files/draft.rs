@@ -7,7 +7,7 @@ use fairhold_raft::snapshot::{SnapshotDraft, StoredSnapshot};
 use fairhold_types::failpoint;
 use std::{io, path::PathBuf, sync::Arc};
 
-/// A snapshot of which nothing is written yet, or some blocks.
+/// An incomplete snapshot.
 pub(super) struct Draft {
     directory: Arc<Directory>,
     meta: Bytes,
@@ -15,7 +15,7 @@ pub(super) struct Draft {
 }
 
 struct Writing {
-    /// Taken when it is whole.
+    /// Taken when it is complete.
     path: Option<PathBuf>,
     /// The same.
     file: Option<NewFile>,
@@ -54,7 +54,7 @@ impl Draft {
         let (footer, layout) = std::mem::take(&mut writing.composer).end()?;
         writing.write(&[&footer])?;
         writing.file.take().ok_or_else(gone)?.finish()?;
-        // From here on it is the other's to remove.
+        // From here on, the stored snapshot removes the file.
         let path = writing.path.take().ok_or_else(gone)?;
         Ok(Arc::new(Stored::written(&self.directory, path, self.meta, layout)?))
     }

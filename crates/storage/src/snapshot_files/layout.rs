@@ -18,33 +18,33 @@ const HEADER_BYTES: usize = MAGIC.len() + 1;
 const FOOTER_BYTES: u64 = 4 + CHECKSUM_BYTES;
 const CHECKSUM_BYTES: u64 = 4;
 
-/// How much is read at a time where all of a file is read.
+/// Bytes per read when a whole file is read.
 const READ_BYTES: usize = 256 * 1024;
 
-/// What is wrong with a snapshot file.
+/// An error in a snapshot file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// Something is missing.
+    /// The file is too short.
     #[error("it is truncated, or a length in it is wrong")]
     Length,
-    /// It begins otherwise.
+    /// The file does not begin with the magic.
     #[error("it is not a snapshot file")]
     Magic,
     /// Another version of the program wrote it.
     #[error("its format version is {found}, but this program supports {SNAPSHOT_FILE_FORMAT}")]
     Version {
-        /// The version that it says.
+        /// The version in the file.
         found: u8,
     },
-    /// Its bytes are not those that were written.
+    /// The checksum is wrong.
     #[error("wrong checksum")]
     Checksum,
-    /// It has more blocks than it says, or fewer.
+    /// The block count is wrong.
     #[error("its block count is wrong")]
     Count,
 }
 
-/// Where everything is in a file.
+/// The positions of all parts of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) meta: Range<u64>,
@@ -71,7 +71,7 @@ impl From<io::Error> for Unreadable {
 }
 
 impl Layout {
-    /// Verifies all of a file of that length. `read` fills a buffer from a position.
+    /// Verifies a whole file of that length. `read` fills a buffer from a position.
     pub(super) fn verified(length: u64, read: impl Fn(&mut [u8], u64) -> io::Result<()>) -> Result<Layout, Unreadable> {
         let mut header = [0; HEADER_BYTES];
         if length < HEADER_BYTES as u64 + CHECKSUM_BYTES {
@@ -126,7 +126,7 @@ fn checksum(length: u64, read: &impl Fn(&mut [u8], u64) -> io::Result<()>) -> io
     Ok(checksum.value())
 }
 
-/// Makes the bytes of a file, a part after the other, and knows where they are.
+/// Encodes a file part by part, and tracks the positions.
 #[derive(Debug, Default)]
 pub(super) struct Composer {
     layout: Layout,
@@ -135,14 +135,14 @@ pub(super) struct Composer {
 }
 
 impl Composer {
-    /// What stands before the meta's own bytes.
+    /// The bytes before those of the meta.
     pub(super) fn begin(&mut self, meta: &[u8]) -> io::Result<Vec<u8>> {
         let header = [MAGIC.as_slice(), &[SNAPSHOT_FILE_FORMAT], &length(meta)?].concat();
         self.layout.meta = self.add(&header, meta);
         Ok(header)
     }
 
-    /// What stands before a block's own bytes.
+    /// The bytes before those of a block.
     pub(super) fn block(&mut self, block: &[u8]) -> io::Result<[u8; 4]> {
         let length = length(block)?;
         let range = self.add(&length, block);
@@ -150,7 +150,7 @@ impl Composer {
         Ok(length)
     }
 
-    /// What stands behind all blocks, where everything is, and how long the file is.
+    /// The bytes after all blocks, the positions of all parts, and the length of the file.
     pub(super) fn end(mut self) -> io::Result<(Vec<u8>, Layout)> {
         let too_many = |_| io::Error::other("a snapshot of too many blocks");
         let count = u32::try_from(self.layout.blocks.len()).map_err(too_many)?.to_le_bytes();
@@ -185,7 +185,7 @@ pub fn bytes_of(image: &SnapshotImage) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads the bytes of a snapshot file, all of them.
+/// Decodes a whole snapshot file.
 pub fn parse(bytes: &Bytes) -> Result<SnapshotImage, Damage> {
     let slice = |start: u64, end: u64| Some(bytes.slice(usize::try_from(start).ok()?..usize::try_from(end).ok()?));
     let read = |buffer: &mut [u8], at: u64| {

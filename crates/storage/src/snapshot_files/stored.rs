@@ -1,4 +1,4 @@
-//! A snapshot file that is whole.
+//! A complete snapshot file.
 
 use super::{
     directory::Directory,
@@ -22,7 +22,7 @@ use std::{
 };
 use tokio::task::spawn_blocking;
 
-/// A whole snapshot, open for reading.
+/// A complete snapshot, open for reading.
 #[derive(Debug)]
 pub(super) struct Stored {
     directory: Arc<Directory>,
@@ -30,14 +30,14 @@ pub(super) struct Stored {
     file: File,
     meta: Bytes,
     blocks: Vec<Range<u64>>,
-    /// Whether it is, or was, the newest: then another one's `keep` removes it.
+    /// Whether it is, or was, the newest. Then the `keep` of a newer one removes it.
     kept: AtomicBool,
-    /// It lives as long as this is read.
+    /// Kept for as long as this is read.
     reader: Arc<()>,
 }
 
 impl Stored {
-    /// Opens a file, and verifies all of it.
+    /// Opens a file and verifies it.
     pub(super) fn open(directory: &Arc<Directory>, path: PathBuf) -> io::Result<Stored> {
         let named = |error| durable::naming(&path, error);
         let file = File::open(&path).map_err(named)?;
@@ -62,7 +62,7 @@ impl Stored {
         Stored { directory, path, file, meta, blocks: layout.blocks, kept, reader }
     }
 
-    /// The newest snapshot of a directory, all of it read and verified.
+    /// The newest snapshot of a directory, read and verified.
     pub(super) fn newest(directory: &Arc<Directory>) -> io::Result<Option<Arc<Stored>>> {
         failpoint!(StorageSnapshotLoad)?;
         let Some((number, path)) = directory.newest()? else { return Ok(None) };
@@ -72,7 +72,7 @@ impl Stored {
         Ok(Some(Arc::new(stored)))
     }
 
-    /// Makes it the newest, and removes those before it.
+    /// Makes it the newest, and removes the older ones.
     fn make_newest(&self) -> io::Result<()> {
         let older = self.directory.publish(&self.path, &self.reader)?;
         self.set_kept();
@@ -98,7 +98,7 @@ impl StoredSnapshot for Stored {
     }
 
     fn blocks(&self) -> u32 {
-        // The file says how many there are in four bytes.
+        // The file format has four bytes for the number of blocks.
         u32::try_from(self.blocks.len()).unwrap_or(u32::MAX)
     }
 
@@ -117,8 +117,8 @@ impl StoredSnapshot for Stored {
     }
 
     fn keep(self: Arc<Self>) -> BoxFuture<'static, io::Result<()>> {
-        let aside = self.directory.aside.clone();
-        let kept = aside.run(move || self.make_newest().inspect_err(|error| self.directory.faults.note(error)));
+        let snapshot_thread = self.directory.snapshot_thread.clone();
+        let kept = snapshot_thread.run(move || self.make_newest().inspect_err(|error| self.directory.faults.note(error)));
         Box::pin(async move { kept.await? })
     }
 }

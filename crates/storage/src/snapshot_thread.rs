@@ -1,8 +1,8 @@
-//! The one thread for what takes as long as the state is large: to make a snapshot of it, to write and to read one, to free it.
-//! When it is idle, it returns its freed memory to the system: no later call of its own would do so.
+//! The snapshot thread: it does all work that takes time in proportion to the state, such as building, writing, reading and
+//! freeing a snapshot. When it is idle, it returns its freed memory to the system, because no later call would.
 //!
-//! It gives way to all others. A snapshot may take a while longer; but all nodes take theirs after about the same command, and
-//! where they share processors, as on one machine, their other threads would have stood still until all of them were done.
+//! It has the lowest priority. A snapshot may take longer; but all nodes build theirs after about the same command, and on one
+//! machine, where they share processors, their other threads would otherwise stall until all snapshots were done.
 
 use futures_util::future::BoxFuture;
 use rustix::process::{getpriority_process, setpriority_process};
@@ -17,16 +17,16 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// Pieces of work that may wait for the thread. A node has a handful of them at a time.
+/// Jobs in the thread's queue. A node has a handful of them at a time.
 const WAITING_MAX: usize = 64;
-/// How far it gives way, on the scale of nice(1): to a tenth of what another thread gets, where both want all.
+/// Its niceness, as in nice(1): a tenth of the processor time of another busy thread.
 const NICENESS: i32 = 10;
-/// After this time without work it is idle: the blocks of an incoming snapshot come faster.
+/// The thread counts as idle after this time without work. The blocks of an incoming snapshot arrive faster.
 const IDLE_AFTER: Duration = Duration::from_millis(100);
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// The way to the thread, which ends with the last of these.
+/// A handle to the thread, which ends when the last handle is dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct SnapshotThread {
     work: mpsc::SyncSender<Work>,
@@ -42,15 +42,15 @@ impl SnapshotThread {
         Ok(SnapshotThread { work: sender, idle })
     }
 
-    /// What is called there after work, when nothing follows for a moment.
+    /// The function to call when the thread becomes idle.
     pub(crate) fn when_idle(&self, idle: fn()) {
         self.idle.get_or_init(|| idle);
     }
 
-    /// Does work there, after what was asked for before, and gives back what came of it.
+    /// Runs a job on the thread, after the jobs queued before it, and returns its result.
     pub(crate) fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> BoxFuture<'static, io::Result<T>> {
         let (done, result) = oneshot::channel();
-        // The caller may be gone: then nobody needs the result.
+        // The caller may be gone. Then the result is not needed.
         let asked = self.work.try_send(Box::new(move || drop(done.send(work()))));
         Box::pin(async move {
             asked.map_err(|_| io::Error::other("too many tasks wait for the snapshot thread"))?;
@@ -60,7 +60,7 @@ impl SnapshotThread {
 }
 
 fn run(waiting: &mpsc::Receiver<Work>, idle: &OnceLock<fn()>) {
-    // Of this thread alone, on Linux.
+    // On Linux, this applies to this thread alone.
     let given_way = getpriority_process(None).and_then(|now| setpriority_process(None, now.max(NICENESS)));
     if let Err(error) = given_way {
         tracing::debug!(%error, "snapshots do not give way to other work");
@@ -68,7 +68,7 @@ fn run(waiting: &mpsc::Receiver<Work>, idle: &OnceLock<fn()>) {
     while let Ok(first) = waiting.recv() {
         let mut next = Ok(first);
         while let Ok(work) = next {
-            // The caller learns of it from the closed channel; the thread goes on for others.
+            // The closed channel tells the caller. The thread continues for others.
             drop(catch_unwind(AssertUnwindSafe(work)));
             next = waiting.recv_timeout(IDLE_AFTER);
         }
@@ -84,10 +84,10 @@ mod tests {
 
     #[tokio::test]
     async fn work_is_done_in_the_order_in_which_it_was_asked_for_also_after_a_panic_and_gives_way() {
-        let aside = SnapshotThread::start().unwrap();
-        let niceness = aside.run(|| getpriority_process(None).unwrap());
-        let panics = aside.run(|| assert!(std::thread::current().name().is_none(), "planted"));
-        let after = aside.run(|| 3);
+        let snapshot_thread = SnapshotThread::start().unwrap();
+        let niceness = snapshot_thread.run(|| getpriority_process(None).unwrap());
+        let panics = snapshot_thread.run(|| assert!(std::thread::current().name().is_none(), "planted"));
+        let after = snapshot_thread.run(|| 3);
         assert!(niceness.await.unwrap() >= NICENESS);
         assert_eq!(panics.await.unwrap_err().to_string(), "it was interrupted by a panic");
         assert_eq!(after.await.unwrap(), 3);
@@ -98,12 +98,12 @@ mod tests {
         static GIVEN_BACK: OnceLock<mpsc::Sender<std::thread::ThreadId>> = OnceLock::new();
         let (told, given_back) = mpsc::channel();
         GIVEN_BACK.set(told).unwrap();
-        let aside = SnapshotThread::start().unwrap();
-        aside.when_idle(|| GIVEN_BACK.get().unwrap().send(std::thread::current().id()).unwrap());
+        let snapshot_thread = SnapshotThread::start().unwrap();
+        snapshot_thread.when_idle(|| GIVEN_BACK.get().unwrap().send(std::thread::current().id()).unwrap());
         let (done, threads) = mpsc::channel();
         for _ in 0..3 {
             let done = done.clone();
-            drop(aside.run(move || done.send(std::thread::current().id())));
+            drop(snapshot_thread.run(move || done.send(std::thread::current().id())));
         }
         let thread = given_back.recv().unwrap();
         assert_eq!(threads.try_iter().collect::<Vec<_>>(), [thread; 3], "after all of them, on their thread");
@@ -112,15 +112,15 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_too_much_is_refused_and_nothing_else_is_lost() {
-        let aside = SnapshotThread::start().unwrap();
+        let snapshot_thread = SnapshotThread::start().unwrap();
         let ((began, begun), (go, gone)) = (mpsc::channel(), mpsc::channel::<()>());
-        let first = aside.run(move || {
+        let first = snapshot_thread.run(move || {
             began.send(()).unwrap();
             gone.recv()
         });
         begun.recv().unwrap();
-        let waiting: Vec<_> = (0..WAITING_MAX).map(|number| aside.run(move || number)).collect();
-        let refused = aside.run(|| 0).await.unwrap_err();
+        let waiting: Vec<_> = (0..WAITING_MAX).map(|number| snapshot_thread.run(move || number)).collect();
+        let refused = snapshot_thread.run(|| 0).await.unwrap_err();
         assert!(refused.to_string().contains("too many"), "{refused}");
         go.send(()).unwrap();
         first.await.unwrap().unwrap();
