@@ -30,8 +30,8 @@ const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 /// The limit on silence applies to the whole connection, so the connection ends with its stream.
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
-/// The length of a keepalive line. A client that never reads can only be detected by what it leaves unread, and until
-/// its socket fills it looks like a client that reads. A keepalive is therefore longer than necessary. It consists of
+/// The length of a sign of life. A client that never reads can only be detected by what it leaves unread, and until its
+/// socket fills it looks like a client that reads. A sign of life is therefore longer than necessary. It is padded with
 /// tabs: they are white space in JSON, and a terminal neither shows nor wraps them.
 const ALIVE_BYTES: usize = 1024;
 
@@ -74,7 +74,7 @@ pub(crate) async fn answer<RT: AsyncRuntime>(node: Node<RT>, call: AcquireCall, 
     Ok(response)
 }
 
-/// The server notices a vanished peer within the grant's timeout: it sends a keepalive at least every third of the
+/// The server notices a vanished peer within the grant's timeout: it sends a sign of life at least every third of the
 /// timeout, and allows half of it for the acknowledgement.
 fn silence_max(claimant: &Claimant) -> Duration {
     match claimant {
