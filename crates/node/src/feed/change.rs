@@ -1,5 +1,5 @@
 //! Changes as the ring keeps them for watches: numbers and versions, but no secret ids, and no values except those that
-//! leaders procontender.
+//! leaders proclaim.
 
 use fairhold_state::{State, command::Event, record::Contender, value::Value};
 use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName, Path, Revision, SessionNumber, watch::SessionEnd};
