@@ -289,8 +289,8 @@ impl Node {
         stat.rsplit_once(") ")?.1.chars().next()
     }
 
-    /// Whether none of its threads does anything until it is told to go on: each is stopped, or will be when the kernel is done
-    /// with what it was asked for.
+    /// Whether none of its threads does anything until it is told to go on: each is stopped, or will be when the kernel
+    /// is done with what it was asked for.
     pub(crate) fn stands_still(&self) -> bool {
         let Some(pid) = self.pid() else { return true };
         let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
@@ -312,7 +312,8 @@ impl ChaosCluster {
     pub(crate) fn end(&mut self) {
         for node in &mut self.nodes {
             let Some(child) = node.child.as_mut() else { continue };
-            // A process that is frozen or stopped dies of this too. It may have ended by itself: then there is nothing to kill.
+            // A process that is frozen or stopped dies of this too. It may have ended by itself: then there is nothing
+            // to kill.
             drop(child.start_kill());
             let started = Instant::now();
             while matches!(child.try_wait(), Ok(None)) && started.elapsed() < GONE_WITHIN {

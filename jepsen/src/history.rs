@@ -1,7 +1,7 @@
 //! What the clients asked and were told, with times: the only thing that the checkers believe.
 //!
-//! An operation succeeded, failed, or nobody knows. What nobody knows is never guessed: the process that asked is never heard of
-//! again, and its client goes on as a new one.
+//! An operation succeeded, failed, or nobody knows. What nobody knows is never guessed: the process that asked is never
+//! heard of again, and its client goes on as a new one.
 
 mod export;
 mod recorder;
@@ -310,7 +310,8 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Whether clocks ran at a wrong rate between two moments, or so shortly before that leases may have been counted by them.
+    /// Whether clocks ran at a wrong rate between two moments, or so shortly before that leases may have been counted
+    /// by them.
     pub(crate) fn time_was_bent(&self, from: u64, to: u64) -> bool {
         let echo = 2 * u64::try_from(TTL.as_micros()).unwrap_or(u64::MAX);
         self.faults.iter().any(|span| span.bends_time && span.start <= to && from <= span.end.saturating_add(echo))

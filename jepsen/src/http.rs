@@ -1,4 +1,5 @@
-//! Asks one node once, and says what is known of the effect. Nothing is tried again here: a retry would blur what happened.
+//! Asks one node once, and says what is known of the effect. Nothing is tried again here: a retry would blur what
+//! happened.
 
 use crate::history::Outcome;
 use reqwest::{Method, header::HeaderMap};

@@ -1,10 +1,12 @@
-//! Chaos on real processes: a cluster in network namespaces of its own, clients, faults, and checkers that judge the history.
+//! Chaos on real processes: a cluster in network namespaces of its own, clients, faults, and checkers that judge the
+//! history.
 //!
 //! `docs/internals/chaos.md` says what is done and what was found.
 //!
 //! - `net`: namespaces and the switch between them. `cluster`: the processes. `nemesis`: what is done to them.
 //! - `workload`, `client`, `http`, `resource`: the clients, and the outcomes of their calls. `history`: the record.
-//! - `campaign`: many runs, with figures. `check`: the judges. `report`: what a person gets to see. `run`: one run of all that.
+//! - `campaign`: many runs, with figures. `check`: the judges. `report`: what a person gets to see. `run`: one run of
+//!   all that.
 
 mod campaign;
 mod check;
@@ -52,8 +54,8 @@ struct ChaosArgs {
     /// What the clients do; several, separated by commas, at once
     #[arg(long, value_enum, value_delimiter = ',', default_value = "fenced-mutex")]
     workload: Vec<Workload>,
-    /// The faults: names, groups (kill, pause, partition, one-way, wall-clock, clock-rate), classes (process, network, clock,
-    /// disk, squeeze), all, or none; separated by commas
+    /// The faults: names, groups (kill, pause, partition, one-way, wall-clock, clock-rate), classes (process, network,
+    /// clock, disk, squeeze), all, or none; separated by commas
     #[arg(long, value_name = "NAMES", default_value = "kill-leader")]
     nemesis: String,
     /// How long faults are done

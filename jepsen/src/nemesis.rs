@@ -62,7 +62,8 @@ struct Active {
 }
 
 impl Active {
-    /// Whether leases may be judged wrongly since its start: the guarantee supposes that the leader's clock runs at its rate.
+    /// Whether leases may be judged wrongly since its start: the guarantee supposes that the leader's clock runs at its
+    /// rate.
     fn bends_time(&self, recorder: &Recorder) -> bool {
         let Undo::Clock(skewed) = &self.undo else { return false };
         self.fault.changes_rate() && recorder.led_since(&skewed.nodes, self.start)
@@ -172,8 +173,8 @@ impl World {
         }
     }
 
-    /// For so long, faults and quiet take turns: each fault alone first, for which there is more time if need be, then also
-    /// pairs.
+    /// For so long, faults and quiet take turns: each fault alone first, for which there is more time if need be, then
+    /// also pairs.
     pub(crate) async fn torment(&mut self, faults: &[Fault], length: Duration, rhythm: Rhythm) {
         let (start, length) = (self.recorder.now(), micros(length));
         let mut pending: VecDeque<Fault> = faults.iter().copied().collect();
@@ -251,7 +252,8 @@ impl World {
         took_effect
     }
 
-    /// A fault lasts, and longer where clients should have success and had too little yet: on a busy machine all takes longer.
+    /// A fault lasts, and longer where clients should have success and had too little yet: on a busy machine all takes
+    /// longer.
     async fn hold(&mut self, length: Duration, active: &[Active]) {
         let start = self.recorder.now();
         let alone = active.len() == 1 && active[0].fault.leaves_majority();

@@ -1,5 +1,5 @@
-//! A network of our own: each node in a namespace, the clients in that of the machine, and between them a switch that this
-//! program is, so that it can lose, hold and swap packets as it likes.
+//! A network of our own: each node in a namespace, the clients in that of the machine, and between them a switch that
+//! this program is, so that it can lose, hold and swap packets as it likes.
 
 mod link;
 mod packet;
@@ -25,7 +25,8 @@ const CLIENTS_HOST: usize = 250;
 /// Packets that a device holds before it drops: enough that only faults lose some.
 const DEVICE_QUEUE: usize = 5_000;
 
-/// How many networks this process has made: the names of one are not used again, because the kernel removes them when it likes.
+/// How many networks this process has made: the names of one are not used again, because the kernel removes them when
+/// it likes.
 static MADE: AtomicUsize = AtomicUsize::new(0);
 
 /// The namespaces and the switch; removed when dropped.

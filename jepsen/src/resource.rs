@@ -1,5 +1,5 @@
-//! A resource outside of the cluster, as a database would be one: it refuses a token that is older than one it has seen. Beside
-//! it the same without a comparison: what is lost there shows that there was something to be refused.
+//! A resource outside of the cluster, as a database would be one: it refuses a token that is older than one it has
+//! seen. Beside it the same without a comparison: what is lost there shows that there was something to be refused.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -35,8 +35,8 @@ impl Resource {
         (place.value, place.unfenced)
     }
 
-    /// Writes a value; whether the token let it in. Where nothing is compared it is written in any case: `unfenced` is what the
-    /// writer had read there.
+    /// Writes a value; whether the token let it in. Where nothing is compared it is written in any case: `unfenced` is
+    /// what the writer had read there.
     pub(crate) fn write(&self, key: &str, token: u64, value: u64, unfenced: u64) -> bool {
         let mut places = self.places();
         let place = places.entry(key.to_owned()).or_default();

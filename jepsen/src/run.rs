@@ -28,7 +28,8 @@ use tokio::task::JoinHandle;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A client that was told to end has ended by then: after its last request, and a sleep.
 const CLIENTS_END_WITHIN: Duration = Duration::from_secs(30);
-/// Sessions and grants that clients have left have ended by then, after the longest ttl and what the checker of ends allows.
+/// Sessions and grants that clients have left have ended by then, after the longest ttl and what the checker of ends
+/// allows.
 const ALL_ENDS_WITHIN: Duration = Duration::from_secs(8);
 /// The watches have told everything by then.
 const WATCHES_END_WITHIN: Duration = Duration::from_secs(30);
@@ -185,7 +186,8 @@ async fn come_to_rest(world: &mut World, recorder: &Recorder) -> Result<Rest, St
     Ok(Rest { clients_ended, calm, until, revision })
 }
 
-/// Writes a node. The last change of the clients may be one that no watch tells, such as the release of an id without a grant.
+/// Writes a node. The last change of the clients may be one that no watch tells, such as the release of an id without a
+/// grant.
 async fn tell_the_end(http: &Http) {
     for node in 1..=http.nodes() {
         let reply = http.ask(node, &Request::put("/v1/nodes/end-of-the-run", &crate::new_key(), "over")).await;

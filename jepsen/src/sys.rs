@@ -1,5 +1,5 @@
-//! The two calls into the kernel for which no safe function exists: a network device of our own, and the power switch of a
-//! file system.
+//! The two calls into the kernel for which no safe function exists: a network device of our own, and the power switch
+//! of a file system.
 
 use rustix::ioctl::{Setter, Updater, ioctl};
 use std::{

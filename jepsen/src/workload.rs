@@ -45,7 +45,8 @@ pub(crate) fn is_limited(lock: &str) -> bool {
 pub(crate) enum Workload {
     /// Exclusive locks, waited for
     Mutex,
-    /// The same, with a resource outside that compares tokens, a node that is written under the fence, and holders that sleep
+    /// The same, with a resource outside that compares tokens, a node that is written under the fence, and holders that
+    /// sleep
     FencedMutex,
     /// Readers and writers
     RwLock,

@@ -1,6 +1,6 @@
-//! Short runs of the chaos harness itself: real processes, with faults and without, judged by all checkers. They need root,
-//! network namespaces, and the program `fairhold` beside the harness. The tests of the checkers themselves need nothing: they are
-//! beside the checkers.
+//! Short runs of the chaos harness itself: real processes, with faults and without, judged by all checkers. They need
+//! root, network namespaces, and the program `fairhold` beside the harness. The tests of the checkers themselves need
+//! nothing: they are beside the checkers.
 
 #[path = "chaos/harness.rs"]
 mod harness;
@@ -18,8 +18,8 @@ const SECONDS: &str = "6";
 const WORKLOADS: &str =
     "fenced-mutex,rw-lock,semaphore,fair-order,election,session-expiry,registers,watches,convert,txn,batch,administer";
 
-/// A run with these clients and faults is valid: nothing was broken, and the faults were done. The report; none where no run can
-/// be made here.
+/// A run with these clients and faults is valid: nothing was broken, and the faults were done. The report; none where
+/// no run can be made here.
 fn holds(name: &str, arguments: &[&str]) -> Option<String> {
     let mut run = start(name, arguments)?;
     let ended = run.wait();

@@ -277,7 +277,7 @@ impl SimLog {
             let begun = failpoint!(StorageLogWrite);
             SimRuntime::sleep(self.disk.flush_time()).await;
             let result = begun.and_then(|()| self.disk.outcome());
-            let mut told = Vec::new();
+            let mut flushed_waiters = Vec::new();
             let mut inner = self.disk.locked();
             if inner.life != self.life {
                 return;
@@ -290,12 +290,14 @@ impl SimLog {
                 let Some((writes, waiter)) = flushed else { break };
                 inner.truncations += u64::from(writes.iter().any(|write| matches!(write, Write::Truncate(_))));
                 writes.iter().filter(|write| write.is_kept()).for_each(|write| inner.durable.apply(write));
-                told.push(waiter);
+                flushed_waiters.push(waiter);
             }
             drop(inner);
             let result = result.and_then(|()| failpoint!(StorageLogSynced));
             trace::bytes(&[u8::from(result.is_ok())]);
-            told.into_iter().for_each(|waiter| waiter.complete(result.as_ref().copied().map_err(|error| error.kind().into())));
+            flushed_waiters
+                .into_iter()
+                .for_each(|waiter| waiter.complete(result.as_ref().copied().map_err(|error| error.kind().into())));
             if result.is_err() {
                 // Even if nobody waited for the failed write.
                 self.disk.locked().failed.get_or_insert(io::ErrorKind::Other);

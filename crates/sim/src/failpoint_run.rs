@@ -82,14 +82,14 @@ pub(crate) fn each(out: &mut impl Write) -> io::Result<bool> {
     ];
     let mut held = true;
     for (point, (name, action)) in here().flat_map(|point| acts.map(|action| (point, action))) {
-        let told = (0..SCENARIOS_MAX).find_map(|seed| {
+        let outcome = (0..SCENARIOS_MAX).find_map(|seed| {
             let outcome = scenario::run(&short_scenario(seed, point, action), false);
             if !outcome.violations.is_empty() {
                 return Some((false, format!("FAILED in scenario {seed}: {}", outcome.violations.join("; "))));
             }
             (outcome.coverage.failed(point.name()) > 0).then(|| (true, format!("ok in scenario {seed}")))
         });
-        let (holds, what) = told.unwrap_or((false, "never".to_owned()));
+        let (holds, what) = outcome.unwrap_or((false, "never".to_owned()));
         held &= holds;
         writeln!(out, "failpoint {} {name} {what}", point.name())?;
         out.flush()?;

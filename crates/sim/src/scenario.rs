@@ -53,10 +53,10 @@ pub(crate) fn run(plan: &ScenarioPlan, loud: bool) -> ScenarioOutcome {
     drop(take_panics());
     let mut runtime = HostRuntime::with_seed(plan.seed);
     let coverage = Coverage::default();
-    let told = coverage.clone();
+    let run_coverage = coverage.clone();
     let ran = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(async {
-            let world = World::new(plan, told);
+            let world = World::new(plan, run_coverage);
             #[cfg(feature = "failpoints")]
             crate::failpoint_judge::judge(&world, plan);
             drop(SimRuntime::spawn(world.clone().count_elections()));

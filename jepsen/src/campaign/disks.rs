@@ -1,4 +1,4 @@
-//! The leader's disk is slow, or hangs; and one slow follower, in turns with none.
+//! The leader's disk is slow, or hangs; and one slow follower alternates with none.
 
 use super::{
     Crowd, Ended, Setting,
@@ -15,9 +15,9 @@ use crate::{
 use std::fmt::Write;
 
 const CLIENTS: u64 = 8;
-/// How many more turns are taken where tails are compared.
+/// How many times more turns are taken if tails are compared.
 const TURNS: usize = 5;
-/// What a slow follower may change of the p99 of an acquire at most, in percent.
+/// The most by which a slow follower may change the p99 of an acquire, in percent.
 const CHANGE_MAX: u64 = 20;
 
 pub(super) fn run(setting: &Setting, times: usize, seconds: u64) -> Result<Ended, NotRun> {
@@ -41,10 +41,10 @@ pub(super) fn run(setting: &Setting, times: usize, seconds: u64) -> Result<Ended
         row(&made.history, slow, &mut own);
         let (before, after) = (Measured::of(&made.history, none), Measured::of(&made.history, slow));
         let (before, after) = (before.acquire(99), after.acquire(99));
-        writeln!(own, "p99 of acquire with a slow follower: {} % of that with none", after * 100 / before.max(1))
+        writeln!(own, "p99 of acquire with a slow follower: {} % of that without one", after * 100 / before.max(1))
             .expect("writing to a String cannot fail");
         if after * 100 > before * (100 + CHANGE_MAX) {
-            // A busy machine does that too.
+            // A busy machine has the same effect.
             sum.too_little(format!("one slow follower changes the p99 of an acquire from {before} to {after} us"));
         }
     }
@@ -75,7 +75,7 @@ fn row(history: &History, name: &str, out: &mut String) {
     .expect("writing to a String cannot fail");
 }
 
-/// Whether an operation was asked at a node that had a fault then.
+/// Whether an operation was sent to a node with a fault at that time.
 fn at_sick_node(history: &History, op: &Op) -> bool {
     let node = format!("node {}", op.node);
     history.faults.iter().any(|span| span.detail == node && (span.start..=span.end).contains(&op.start))

@@ -14,9 +14,9 @@ use std::{
     fmt::{self, Write},
 };
 
-/// Rounds of one part: as many as one history of all its operations stays small.
+/// Rounds of one part: few enough that the history of all its operations stays small.
 const ROUNDS: usize = 15;
-/// More parts are not made, however few operations they had.
+/// The most parts, however few operations they had.
 const PARTS_MAX: usize = 120;
 /// One in this many parts of pairs has five nodes.
 const FIVE_NODES_EVERY: usize = 3;
@@ -41,7 +41,7 @@ pub(super) fn run(setting: &Setting, operations: usize, clients: u64) -> Result<
         sum.make(&setting.part(&name, &crowd(nodes), rounds, rhythm(2_500, 2_000)))?;
     }
     if sum.totals.operations < operations {
-        sum.too_little(format!("{} operations were checked, and {operations} were to be", sum.totals.operations));
+        sum.too_little(format!("{} operations were checked, but {operations} were requested", sum.totals.operations));
     }
     for fault in FAULTS.iter().filter(|fault| !sum.lacks(**fault) && !sum.alone.contains_key(*fault)).collect::<Vec<_>>() {
         sum.too_little(format!("{} never took effect alone", fault.name()));
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_pairs_of_different_classes_are_there_once() {
+    fn all_pairs_of_different_classes_occur_once() {
         let pairs = pairs(&Sum::default(), 1);
         let distinct: BTreeSet<_> = pairs.iter().map(|(a, b)| (*a.min(b), *a.max(b))).collect();
         assert_eq!(distinct.len(), pairs.len());

@@ -1,26 +1,26 @@
-//! A checker that saw nothing proves nothing. Each workload names the checkers that must look at something of its own, and at how
-//! much: less than what six seconds with a fault give on a machine with ten times too much to do.
+//! A checker that saw nothing proves nothing. Each workload names the checkers that must check some of it, and how
+//! much: less than what six seconds with a fault give on a machine with a tenfold load.
 
 use super::Check;
 use crate::workload::Workload;
 
-/// What every use of locks gives much of.
+/// For checks that every use of locks feeds often.
 const MUCH: usize = 5;
-/// What only some of the operations give.
+/// For checks that only some operations feed.
 const SOME: usize = 2;
 
 type Wanted = (&'static str, usize);
 
-/// Of every workload.
+/// For every workload.
 const ALL: &[Wanted] = &[("order", MUCH), ("watches", MUCH)];
-/// Of locks that clients hold for a lease of their own.
+/// For locks that clients hold with their own lease.
 const HOLDS: &[Wanted] = &[("exclusion", MUCH), ("locks, without revisions", MUCH)];
-/// Of locks that clients wait for.
+/// For locks that clients wait for.
 const LINE: &[Wanted] = &[("fair order", 1)];
-/// Of writes under a fence, with the token of a lock.
+/// For writes under a fence, with the token of a lock.
 const FENCED: &[Wanted] = &[("fences", SOME), ("durability", SOME)];
 
-/// What a checker must have looked at for a run to prove anything, by its name.
+/// How much each checker must have checked, by its name.
 fn wanted(workload: Workload) -> impl Iterator<Item = Wanted> {
     let own: &[&[Wanted]] = match workload {
         Workload::Mutex | Workload::RwLock | Workload::Semaphore | Workload::Election => &[HOLDS, LINE],
@@ -38,7 +38,7 @@ fn wanted(workload: Workload) -> impl Iterator<Item = Wanted> {
     ALL.iter().chain(own.iter().copied().flatten()).copied()
 }
 
-/// The checkers that looked at too little of a workload, each in a sentence.
+/// The checkers that checked too little of a workload, one sentence each.
 pub(crate) fn blind(workloads: &[Workload], checks: &[Check]) -> Vec<String> {
     let mut lacks = Vec::new();
     for workload in workloads {
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_workload_shows_says_nothing_of_another() {
+    fn checks_of_one_workload_do_not_count_for_another() {
         let write = |number: u64| op(Call::Write, "chaos/registers-0-0").with(|op| op.version = i64::try_from(number).ok());
         let history = (0..10).fold(Planted::new(), |planted, number| planted.op(write(number))).done();
         let names = |workload| {

@@ -1,5 +1,5 @@
-//! Faults of disks. Each node has a small file system of its own where one is wanted: then a disk can be really full, frozen,
-//! or lose what was not synced.
+//! Faults of disks. Each node has a small file system of its own where one is wanted: then a disk can be really full,
+//! frozen, or lose what was not synced.
 
 use super::{Fault, Injected, Skipped, Undo, World, clock::Control, process};
 use crate::{
@@ -40,7 +40,8 @@ pub(super) enum Damaged {
         node: usize,
         mount: PathBuf,
     },
-    /// The process is gone, and something was done to its files; they are put back where the node then refuses to start.
+    /// The process is gone, and something was done to its files; they are put back where the node then refuses to
+    /// start.
     Spoilt {
         node: usize,
         saved: PathBuf,
@@ -104,8 +105,8 @@ fn mount_new(disk: &Path) -> Result<(), String> {
     mount(disk)
 }
 
-/// By a block device of its own each time: another mount namespace of the machine may have kept the old one, and with it the file
-/// system as it was when its power was cut.
+/// By a block device of its own each time: another mount namespace of the machine may have kept the old one, and with
+/// it the file system as it was when its power was cut.
 pub(super) fn mount(disk: &Path) -> Result<(), String> {
     let device = run("losetup", &["-f", "--show", &disk.with_extension("image").to_string_lossy()])?;
     let mounted = run("mount", &["-t", "ext4", device.trim(), &disk.to_string_lossy()]);
@@ -302,8 +303,8 @@ pub(super) async fn heal(world: &mut World, damaged: Damaged) -> Result<String, 
     }
 }
 
-/// A node with damaged files either leaves out what surely was never acknowledged, or refuses to start and says why: then it gets
-/// its files back. Whether it served something wrong, the checkers see.
+/// A node with damaged files either leaves out what surely was never acknowledged, or refuses to start and says why:
+/// then it gets its files back. Whether it served something wrong, the checkers see.
 async fn unspoil(world: &mut World, node: usize, saved: &Path, what: &str) -> Result<String, String> {
     let data = world.cluster.node(node).data.clone();
     world.cluster.start(node)?;
@@ -325,7 +326,8 @@ async fn unspoil(world: &mut World, node: usize, saved: &Path, what: &str) -> Re
     Ok(seen)
 }
 
-/// Puts files back so that they stay, whatever happens to the power afterwards: what is lost later is to be the node's doing.
+/// Puts files back so that they stay, whatever happens to the power afterwards: what is lost later is to be the node's
+/// doing.
 fn put_back(saved: &Path, data: &Path) -> Result<(), String> {
     fs::rename(saved, data).map_err(|error| error.to_string())?;
     run("sync", &["-f", &data.to_string_lossy()]).map(|_| ())

@@ -158,7 +158,8 @@ impl Fault {
         matches!(self, Fault::KillAll | Fault::SplitAll | Fault::PowerLossAll)
     }
 
-    /// Whether a clock runs at a wrong rate while it is in effect. Where that is the leader's, leases may end too early or late.
+    /// Whether a clock runs at a wrong rate while it is in effect. Where that is the leader's, leases may end too early
+    /// or late.
     pub(crate) fn changes_rate(self) -> bool {
         matches!(self, Fault::FastClock | Fault::SlowClock | Fault::FastFollowerClock | Fault::SlowFollowerClock)
     }

@@ -21,8 +21,8 @@ pub(super) async fn power_loss_all(world: &mut World) -> Injected {
     power_loss(world, world.cluster.running()).await
 }
 
-/// The processes stand still before the disks go: the kernel may tell a sync that is under way at that moment that it succeeded,
-/// though nothing of it is kept, and where the power goes nobody is left to act on that.
+/// The processes stand still before the disks go: the kernel may tell a sync that is under way at that moment that it
+/// succeeded, though nothing of it is kept, and where the power goes nobody is left to act on that.
 async fn power_loss(world: &mut World, ids: Vec<usize>) -> Injected {
     if let Err(why) = stand_still(world, &ids).await {
         go_on(world, &ids);

@@ -1,5 +1,5 @@
-//! The report as one page of HTML, with a picture: the holders, the calls and their answers, the violations, the leaders. It
-//! needs nothing from elsewhere.
+//! The report as one page of HTML, with a picture: the holders, the calls and their answers, the violations, the
+//! leaders. It needs nothing from elsewhere.
 
 use super::{Report, text};
 use crate::history::{Call, History, Op, Outcome};

@@ -1,4 +1,5 @@
-//! An administrator beside clients that lock: it changes limits and bounds, asks for locks, breaks them and ends sessions.
+//! An administrator beside clients that lock: it changes limits and bounds, asks for locks, breaks them and ends
+//! sessions.
 //!
 //! Clients go on with what they lost: their renewals have to be refused, and their tokens too.
 

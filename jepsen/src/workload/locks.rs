@@ -57,8 +57,8 @@ pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>, workload: Work
     }
 }
 
-/// Renews a grant of whose lease half is over: it counts from when the grant was asked for, which may be long ago. Whether the
-/// lease is good then.
+/// Renews a grant of whose lease half is over: it counts from when the grant was asked for, which may be long ago.
+/// Whether the lease is good then.
 pub(super) async fn renewed_if_late(client: &mut ChaosClient, held: &mut HeldLock) -> bool {
     let late = client.shared.recorder.now() + u64::try_from(TTL.as_micros() / 2).unwrap_or(u64::MAX) > held.good_until;
     !late || client.renew(held).await

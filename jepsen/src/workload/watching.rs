@@ -35,8 +35,8 @@ enum WatchEnd {
     Compacted,
 }
 
-/// Watches everything at one server, until it has told the revision at which all has come to rest. What that server has not kept,
-/// because it came back by another one's snapshot, is watched at the others, as the contract says.
+/// Watches everything at one server, until it has told the revision at which all has come to rest. What that server has
+/// not kept, because it came back by another one's snapshot, is watched at the others, as the contract says.
 pub(crate) async fn follow(node: usize, http: Http, shared: Arc<ClientShared>, mut rest: tokio::sync::watch::Receiver<u64>) {
     let (mut from, mut at) = (None, node);
     loop {
@@ -62,8 +62,8 @@ pub(crate) async fn follow(node: usize, http: Http, shared: Arc<ClientShared>, m
     }
 }
 
-/// One answer of a server that goes on: what it tells is written down for the watch of a node. Afterwards `from` says where to go
-/// on.
+/// One answer of a server that goes on: what it tells is written down for the watch of a node. Afterwards `from` says
+/// where to go on.
 async fn one_stream(node: usize, at: usize, http: &Http, shared: &ClientShared, from: &mut Option<u64>) -> WatchEnd {
     let begin = from.unwrap_or(1);
     let request = Request::get(format!("/v1/watch?from={begin}"));

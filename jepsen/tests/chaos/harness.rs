@@ -47,7 +47,8 @@ pub(crate) struct Ended {
     pub(crate) said: String,
 }
 
-/// Starts the harness, with the program of the nodes that lies beside it; none where this machine cannot run it, which is said.
+/// Starts the harness, with the program of the nodes that lies beside it; none where this machine cannot run it, which
+/// is said.
 pub(crate) fn start(name: &str, arguments: &[&str]) -> Option<Harness> {
     let turn = TURN.lock();
     if !rustix::process::geteuid().is_root() {
