@@ -84,7 +84,7 @@ pub(crate) struct Ended {
 
 /// The clients of a part of a campaign.
 #[derive(Debug, Clone)]
-struct Crowd {
+struct ClientGroup {
     nodes: usize,
     workloads: Vec<Workload>,
     /// The number for each workload.
@@ -109,20 +109,20 @@ pub(crate) fn run(campaign: &Campaign, setting: &Setting) -> Result<Ended, NotRu
 
 impl Setting {
     /// The plan of a part of a campaign: these rounds of faults, in its own folder.
-    fn part(&self, name: &str, crowd: &Crowd, rounds: Vec<Vec<Fault>>, rhythm: Rhythm) -> Plan {
+    fn part(&self, name: &str, group: &ClientGroup, rounds: Vec<Vec<Fault>>, rhythm: Rhythm) -> Plan {
         let mut faults: Vec<Fault> = rounds.iter().flatten().copied().collect();
         faults.sort_unstable();
         faults.dedup();
         let length = (rhythm.fault + rhythm.quiet) * u32::try_from(rounds.len()).unwrap_or(u32::MAX);
         Plan {
-            workloads: crowd.workloads.clone(),
+            workloads: group.workloads.clone(),
             faults,
             nemesis: name.to_owned(),
             course: Course::Rounds(rounds, rhythm),
             length,
-            nodes: crowd.nodes,
-            clients: crowd.clients,
-            sleepers: crowd.sleepers,
+            nodes: group.nodes,
+            clients: group.clients,
+            sleepers: group.sleepers,
             seed: self.seed,
             folder: self.folder.join(name),
             fairhold: self.fairhold.clone(),

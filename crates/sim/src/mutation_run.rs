@@ -5,7 +5,7 @@ use fairhold_types::planted::{self, Bug};
 use std::io::{self, Write};
 
 /// Looks for the bug of that name, or for all bugs, with these seeds. Returns whether each was found.
-pub(crate) fn hunt(wanted: &str, seeds: (u64, u64), out: &mut impl Write) -> io::Result<bool> {
+pub(crate) fn run(wanted: &str, seeds: (u64, u64), out: &mut impl Write) -> io::Result<bool> {
     let bugs: Vec<Bug> = Bug::ALL.into_iter().filter(|bug| wanted == "all" || wanted == format!("{bug:?}")).collect();
     let mut found = 0;
     for bug in &bugs {

@@ -5,10 +5,10 @@ use super::{Ended, Setting, sum::Sum};
 use crate::{
     cluster::{self, ChaosCluster, NodeState},
     http::Request,
+    log_line,
     net::Network,
     new_key,
     run::NotRun,
-    say,
     shell::run as run_program,
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
@@ -57,7 +57,7 @@ struct Count {
 }
 
 /// The result of one change.
-enum Fate {
+enum FlipResult {
     Ended(ExitStatus),
     /// The state that the node reports, without the other nodes.
     Started(NodeState),
@@ -80,7 +80,7 @@ pub(super) fn run(setting: &Setting, flips: usize) -> Result<Ended, NotRun> {
         let ended = trial.all(setting, flips).await;
         trial.cluster.end();
         if let Err(error) = fs::remove_dir_all(cluster::data_of(&setting.folder)) {
-            say(&format!("{}: cannot remove the data: {error}", setting.folder.display()));
+            log_line(&format!("{}: cannot remove the data: {error}", setting.folder.display()));
         }
         Ok(ended?)
     })
@@ -90,8 +90,8 @@ impl Trial {
     async fn all(&mut self, setting: &Setting, flips: usize) -> Result<Ended, String> {
         self.fill().await?;
         let whole = match self.look(None).await? {
-            Fate::Started(seen) => seen,
-            Fate::Ended(_) | Fate::Hangs => return Err("the node does not start with unchanged files".to_owned()),
+            FlipResult::Started(seen) => seen,
+            FlipResult::Ended(_) | FlipResult::Hangs => return Err("the node does not start with unchanged files".to_owned()),
         };
         let last_record = self.last_record()?;
         let (mut sum, mut counts) = (Sum::default(), BTreeMap::<&str, Count>::new());
@@ -102,32 +102,32 @@ impl Trial {
             let count = counts.entry(sort).or_default();
             count.flips += 1;
             match self.look(Some((&file, at, mask))).await? {
-                Fate::Hangs => sum.broke(format!("{what}: the node neither answers nor exits")),
-                Fate::Ended(status) if status.code() != Some(REFUSED) => {
-                    sum.broke(format!("{what}: the node exited, but not by a refusal: {status}"));
+                FlipResult::Hangs => sum.add_violation(format!("{what}: the node neither answers nor exits")),
+                FlipResult::Ended(status) if status.code() != Some(REFUSED) => {
+                    sum.add_violation(format!("{what}: the node exited, but not by a refusal: {status}"));
                 }
-                Fate::Ended(_) => {
+                FlipResult::Ended(_) => {
                     count.refused += 1;
                     if !self.said_since_start().contains(&*file.file_name().unwrap_or_default().to_string_lossy()) {
-                        sum.broke(format!("{what}: the node refused to start, but did not name the file"));
+                        sum.add_violation(format!("{what}: the node refused to start, but did not name the file"));
                     }
                 }
-                Fate::Started(seen) => {
+                FlipResult::Started(seen) => {
                     let in_last_record = file == last_record.0 && last_record.1.contains(&at);
                     let least = whole.last_log_index - LAST_ENTRIES_MAX;
                     match seen.last_log_index {
                         _ if seen == whole => count.harmless += 1,
                         index if in_last_record && (least..whole.last_log_index).contains(&index) => count.torn += 1,
-                        _ => sum.broke(format!("{what}: the node serves {seen:?}, but had {whole:?}")),
+                        _ => sum.add_violation(format!("{what}: the node serves {seen:?}, but had {whole:?}")),
                     }
                     // With the other nodes, it must reach their state.
                     if let Err(why) = self.joins(&whole).await {
-                        sum.broke(format!("{what}: {why}"));
+                        sum.add_violation(format!("{what}: {why}"));
                     }
                 }
             }
             if flip % TELL_EVERY == 0 {
-                say(&format!("{flip} of {flips} flips: {counts:?}"));
+                log_line(&format!("{flip} of {flips} flips: {counts:?}"));
             }
         }
         Ok(sum.end(&format!("fairhold-jepsen bytes --flips {flips} --seed {}", setting.seed), &table(&counts)))
@@ -229,7 +229,7 @@ impl Trial {
     }
 
     /// Starts the node alone with the saved files, except for one byte, until it exits or answers.
-    async fn look(&mut self, flip: Option<(&Path, usize, u8)>) -> Result<Fate, String> {
+    async fn look(&mut self, flip: Option<(&Path, usize, u8)>) -> Result<FlipResult, String> {
         self.cluster.end();
         self.put_back(VICTIM)?;
         if let Some((file, at, mask)) = flip {
@@ -243,13 +243,13 @@ impl Trial {
         let started = Instant::now();
         loop {
             if let Some(status) = self.cluster.node(VICTIM).end_seen() {
-                return Ok(Fate::Ended(status));
+                return Ok(FlipResult::Ended(status));
             }
             if let Some(seen) = self.cluster.state_of(VICTIM).await {
-                return Ok(Fate::Started(seen));
+                return Ok(FlipResult::Started(seen));
             }
             if started.elapsed() > ANSWERS_WITHIN {
-                return Ok(Fate::Hangs);
+                return Ok(FlipResult::Hangs);
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }

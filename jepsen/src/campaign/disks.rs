@@ -1,7 +1,7 @@
 //! The leader's disk is slow, or hangs; and one slow follower alternates with none.
 
 use super::{
-    Crowd, Ended, Setting,
+    ClientGroup, Ended, Setting,
     measure::{Measured, range},
     rhythm,
     sum::Sum,
@@ -21,21 +21,21 @@ const TURNS: usize = 5;
 const CHANGE_MAX: u64 = 20;
 
 pub(super) fn run(setting: &Setting, times: usize, seconds: u64) -> Result<Ended, NotRun> {
-    let crowd = Crowd { nodes: 3, workloads: vec![Workload::OwnLock], clients: CLIENTS, sleepers: 0 };
+    let group = ClientGroup { nodes: 3, workloads: vec![Workload::OwnLock], clients: CLIENTS, sleepers: 0 };
     let mut sum = Sum::default();
     let mut own = String::new();
     let turns = |faults: &[Fault], times: usize| -> Vec<Vec<Fault>> {
         (0..times).flat_map(|_| std::iter::once(vec![]).chain(faults.iter().map(|fault| vec![*fault]))).collect()
     };
     let rounds = turns(&[Fault::SlowSync, Fault::HungDisk], times);
-    if let Some(made) = sum.make(&setting.part("leader", &crowd, rounds, rhythm(seconds * 1_000, 2_000)))? {
+    if let Some(made) = sum.make(&setting.part("leader", &group, rounds, rhythm(seconds * 1_000, 2_000)))? {
         for name in [NO_FAULT, Fault::SlowSync.name(), Fault::HungDisk.name()] {
             row(&made.history, name, &mut own);
         }
     }
     own.push('\n');
     let rounds = turns(&[Fault::SlowFollowerSync], times * TURNS);
-    if let Some(made) = sum.make(&setting.part("follower", &crowd, rounds, rhythm(3_000, 500)))? {
+    if let Some(made) = sum.make(&setting.part("follower", &group, rounds, rhythm(3_000, 500)))? {
         let (none, slow) = (NO_FAULT, Fault::SlowFollowerSync.name());
         row(&made.history, none, &mut own);
         row(&made.history, slow, &mut own);
@@ -45,7 +45,7 @@ pub(super) fn run(setting: &Setting, times: usize, seconds: u64) -> Result<Ended
             .expect("writing to a String cannot fail");
         if after * 100 > before * (100 + CHANGE_MAX) {
             // A busy machine has the same effect.
-            sum.too_little(format!("one slow follower changes the p99 of an acquire from {before} to {after} us"));
+            sum.add_missing(format!("one slow follower changes the p99 of an acquire from {before} to {after} us"));
         }
     }
     Ok(sum.end(&format!("fairhold-jepsen disks --times {times} --seconds {seconds} --seed {}", setting.seed), &own))

@@ -1,6 +1,6 @@
 //! Holders pause for longer than their lease, and write afterwards: the external resource must refuse them.
 
-use super::{Crowd, Ended, Setting, rhythm, sum::Sum};
+use super::{ClientGroup, Ended, Setting, rhythm, sum::Sum};
 use crate::{
     history::{Call, History},
     nemesis::Fault,
@@ -31,7 +31,7 @@ struct Late {
 }
 
 pub(super) fn run(setting: &Setting, pauses: usize) -> Result<Ended, NotRun> {
-    let crowd = Crowd { nodes: 3, workloads: vec![Workload::FencedMutex], clients: CLIENTS, sleepers: SLEEPERS };
+    let group = ClientGroup { nodes: 3, workloads: vec![Workload::FencedMutex], clients: CLIENTS, sleepers: SLEEPERS };
     let faults = [Fault::KillLeader, Fault::CutLeader, Fault::PauseLeader, Fault::OneWayOut];
     let (mut sum, mut late) = (Sum::default(), Late::default());
     for part in 1..=PARTS_MAX {
@@ -39,20 +39,20 @@ pub(super) fn run(setting: &Setting, pauses: usize) -> Result<Ended, NotRun> {
             break;
         }
         let rounds = faults.iter().flat_map(|fault| [vec![], vec![*fault]]).collect();
-        if let Some(made) = sum.make(&setting.part(&format!("pauses-{part}"), &crowd, rounds, rhythm(4_000, 500)))? {
+        if let Some(made) = sum.make(&setting.part(&format!("pauses-{part}"), &group, rounds, rhythm(4_000, 500)))? {
             count(&made.history, &mut late);
         }
     }
     if late.pauses < pauses {
-        sum.too_little(format!("there were {} pauses, but {pauses} were requested", late.pauses));
+        sum.add_missing(format!("there were {} pauses, but {pauses} were requested", late.pauses));
     }
     if late.unfenced_lost == 0 {
-        sum.too_little(
+        sum.add_missing(
             "nothing was lost without a comparison of tokens, so nothing shows that there was something to lose".to_owned(),
         );
     }
     if late.stale > 0 {
-        sum.broke(format!("{} writes with an old token were accepted", late.stale));
+        sum.add_violation(format!("{} writes with an old token were accepted", late.stale));
     }
     let own = format!(
         "{} writes after a pause of 2,600 ms with a lease of 2,000 ms: {} refused for an old token, {} let in because nobody had \

@@ -3,10 +3,10 @@
 use super::Ended;
 use crate::{
     check::Cover,
+    log_line,
     nemesis::{FAULTS, Fault},
     report::{Totals, Verdict},
     run::{self, Done, NotRun, Plan},
-    say,
 };
 use std::{
     collections::BTreeMap,
@@ -54,14 +54,14 @@ impl Sum {
             plan.seed = plan.seed.wrapping_add(attempt);
             let done = match run::run(&plan) {
                 Err(NotRun::Failed(failed)) => {
-                    say(&format!("{}: {failed}", plan.nemesis));
+                    log_line(&format!("{}: {failed}", plan.nemesis));
                     why = vec![format!("{}: {failed}", plan.nemesis)];
                     continue;
                 }
                 done => done?,
             };
             let line = part_line(&plan, &done);
-            say(&format!("{line}; {} operations before", self.totals.operations));
+            log_line(&format!("{line}; {} operations before", self.totals.operations));
             self.parts.push(line);
             if done.verdict == Verdict::Invalid {
                 why = findings(&plan, &done);
@@ -126,17 +126,17 @@ impl Sum {
     }
 
     /// Faults that this machine cannot do.
-    pub(super) fn lacks(&self, fault: Fault) -> bool {
+    pub(super) fn cannot_do(&self, fault: Fault) -> bool {
         self.not_covered.contains_key(fault.name())
     }
 
     /// Adds another reason why it proves too little.
-    pub(super) fn too_little(&mut self, what: String) {
+    pub(super) fn add_missing(&mut self, what: String) {
         self.findings.push(format!("INVALID: {what}"));
     }
 
     /// Adds another violation.
-    pub(super) fn broke(&mut self, what: String) {
+    pub(super) fn add_violation(&mut self, what: String) {
         self.broken = true;
         self.findings.push(format!("BROKEN: {what}"));
     }

@@ -136,7 +136,7 @@ fn overlaps(history: &History, check: &mut Check) {
         let session_until = op.session.and_then(|session| alive.get(&session)).copied().unwrap_or(0);
         let released = op.value.as_deref().and_then(|owner| given_up.get(owner)).copied().unwrap_or(u64::MAX);
         let until = session_until.min(released);
-        if op.end < until && !history.time_was_bent(op.end, until) {
+        if op.end < until && !history.clocks_were_skewed(op.end, until) {
             held.push((&op.key, op.end, until, op.index));
         }
     }

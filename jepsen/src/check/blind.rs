@@ -40,12 +40,12 @@ fn wanted(workload: Workload) -> impl Iterator<Item = Wanted> {
 
 /// The checkers that checked too little of a workload, one sentence each.
 pub(crate) fn blind(workloads: &[Workload], checks: &[Check]) -> Vec<String> {
-    let mut lacks = Vec::new();
+    let mut missing = Vec::new();
     for workload in workloads {
         for (name, least) in wanted(*workload) {
             let seen = checks.iter().find(|check| check.name == name).map_or(0, |check| check.looked_at_of(*workload));
             if seen < least {
-                lacks.push(format!(
+                missing.push(format!(
                     "the checker `{name}` looked at {seen} things of {}, and {least} are the least: run longer (--seconds), or \
                      with more clients (--clients)",
                     workload.name(),
@@ -53,7 +53,7 @@ pub(crate) fn blind(workloads: &[Workload], checks: &[Check]) -> Vec<String> {
             }
         }
     }
-    lacks
+    missing
 }
 
 #[cfg(test)]
@@ -68,9 +68,9 @@ mod tests {
 
     #[test]
     fn a_checker_that_saw_nothing_is_named_with_its_workload_and_what_to_do() {
-        let lacks = blind(&[Workload::SessionExpiry], &all(&History::default()));
-        assert_eq!(lacks.len(), wanted(Workload::SessionExpiry).count());
-        let leases = lacks.iter().find(|lack| lack.contains("`leases`")).unwrap();
+        let missing = blind(&[Workload::SessionExpiry], &all(&History::default()));
+        assert_eq!(missing.len(), wanted(Workload::SessionExpiry).count());
+        let leases = missing.iter().find(|lack| lack.contains("`leases`")).unwrap();
         assert!(leases.contains("session-expiry") && leases.contains("--seconds") && leases.contains("--clients"), "{leases}");
     }
 
@@ -79,8 +79,8 @@ mod tests {
         let write = |number: u64| op(Call::Write, "chaos/registers-0-0").with(|op| op.version = i64::try_from(number).ok());
         let history = (0..10).fold(Planted::new(), |planted, number| planted.op(write(number))).done();
         let names = |workload| {
-            let lacks = blind(&[workload], &all(&history));
-            lacks.iter().filter(|lack| lack.contains("`durability`")).count()
+            let missing = blind(&[workload], &all(&history));
+            missing.iter().filter(|lack| lack.contains("`durability`")).count()
         };
         assert_eq!((names(Workload::Registers), names(Workload::Watches)), (0, 1));
     }

@@ -43,11 +43,11 @@ const AFTER_FAULT: u64 = 5_000_000;
 
 /// The coverage of each fault, and the reasons why the run proves nothing.
 pub(crate) fn coverage(history: &History, demands: &Demands<'_>) -> (Vec<Cover>, Vec<String>) {
-    let mut lacks = Vec::new();
+    let mut missing = Vec::new();
     let mut successes: Vec<u64> = history.ops.iter().filter(|op| op.is_ok()).map(|op| op.end).collect();
     successes.sort_unstable();
     if successes.len() < demands.successes {
-        lacks.push(format!("only {} operations succeeded; at least {} are required", successes.len(), demands.successes));
+        missing.push(format!("only {} operations succeeded; at least {} are required", successes.len(), demands.successes));
     }
     let mut covers = Vec::new();
     for fault in FAULTS.iter().filter(|fault| demands.faults.contains(fault) && !demands.not_covered.contains_key(fault.name())) {
@@ -55,10 +55,10 @@ pub(crate) fn coverage(history: &History, demands: &Demands<'_>) -> (Vec<Cover>,
         // In a pair, the other fault may prevent its effect, or any success.
         let alone = demands.alone.contains(fault);
         if alone && cover.times == 0 {
-            lacks.push(format!("{} never took effect", fault.name()));
+            missing.push(format!("{} never took effect", fault.name()));
         } else if alone && fault.leaves_majority() && cover.succeeded < demands.successes_each {
             let least = demands.successes_each;
-            lacks.push(format!(
+            missing.push(format!(
                 "{}: only {} operations succeeded meanwhile; at least {least} are required",
                 fault.name(),
                 cover.succeeded
@@ -67,9 +67,9 @@ pub(crate) fn coverage(history: &History, demands: &Demands<'_>) -> (Vec<Cover>,
         covers.push(cover);
     }
     if !demands.faults.is_empty() && demands.faults.iter().all(|fault| demands.not_covered.contains_key(fault.name())) {
-        lacks.push("this machine can do none of the requested faults".to_owned());
+        missing.push("this machine can do none of the requested faults".to_owned());
     }
-    (covers, lacks)
+    (covers, missing)
 }
 
 fn cover(history: &History, fault: Fault, successes: &[u64]) -> Cover {

@@ -26,7 +26,7 @@ pub(crate) fn check(history: &History) -> Check {
                 });
             }
             (*newest, *value) = (write.token, write.value);
-        } else if write.believed && !history.time_was_bent(write.at, write.at) {
+        } else if write.believed && !history.clocks_were_skewed(write.at, write.at) {
             check.broken(|| format!("{}: token {} was refused while its lease was good", write.key, write.token));
         }
     }
@@ -58,7 +58,7 @@ fn refused_too_early(history: &History, check: &mut Check) {
             check.look(&op.key);
             let good = good_until.get(&grant).is_some_and(|until| op.end < *until);
             let current = tokens.get(&grant).is_none_or(|token| *token == op.token && op.token.is_some());
-            if good && current && !given_back.contains(&grant) && !history.time_was_bent(op.start, op.end) {
+            if good && current && !given_back.contains(&grant) && !history.clocks_were_skewed(op.start, op.end) {
                 check.broken(|| format!("{}: operation {} was refused while its lease was good", op.key, op.index));
             }
         }

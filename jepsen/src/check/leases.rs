@@ -26,7 +26,7 @@ pub(crate) fn check(history: &History) -> Check {
         if let Some((last, until)) =
             last_before(ops, end.at).map(|last| (last, surely_until(last, unknown).min(acquire.map_or(u64::MAX, bound))))
             && end.at < until
-            && !history.time_was_bent(last.start, end.at)
+            && !history.clocks_were_skewed(last.start, end.at)
         {
             let early = until - end.at;
             check.broken(|| {

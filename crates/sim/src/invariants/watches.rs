@@ -47,8 +47,8 @@ impl Watches {
         }
         match expected.next() {
             Some((revision, line)) if revision <= through => Err(format!(
-                "{watched:?} after revision {after}: the bookmark says that everything up to revision {through} was sent, but not {line} of \
-                 revision {revision}"
+                "{watched:?} after revision {after}: the bookmark covers revision {through}, but {line} of revision {revision} \
+                 was not sent"
             )),
             Some(_) | None => Ok(()),
         }

@@ -93,7 +93,7 @@ pub(crate) fn check(history: &History) -> Check {
         let later = of_grant.get(&op.index).map_or(&[][..], Vec::as_slice);
         items.extend(later.iter().filter_map(|later| change(later)));
         let (mut start, mut end) = end_of(op, later);
-        if history.time_was_bent(op.start, start) {
+        if history.clocks_were_skewed(op.start, start) {
             (start, end) = (op.start, end.map(|end| end.max(op.end)));
         }
         items.push(Item { start, end, action: LockAction::End(op.index) });
