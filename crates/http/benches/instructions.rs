@@ -1,10 +1,11 @@
-//! The work whose instructions are counted: `bench/instructions`, which runs this under valgrind's callgrind.
+//! The work whose instructions `bench/instructions` counts, under valgrind's callgrind.
 //!
-//! Each case does its steps one by one within `measured`, and what has to be done before a step outside of it; callgrind counts
-//! what happens within, and `case_done` has it write the sum of a case. What is printed is the name and the number of steps of
-//! each case, in the order of those sums. Run alone it measures nothing.
+//! Each case runs its steps one by one within `measured`, and prepares each step outside it. Callgrind counts only what
+//! runs within `measured`, and `case_done` makes it write the sum of a case. The program prints the name and the number
+//! of steps of each case, in the order of those sums. Run alone, it measures nothing.
 //!
-//! The allocator is the server's. Nothing here depends on time or on randomness, so two runs of a build count nearly the same.
+//! The allocator is the server's. Nothing here depends on time or randomness, so two runs of a build count nearly the
+//! same.
 
 mod calls;
 #[path = "../../state/benches/world/mod.rs"]
@@ -27,10 +28,10 @@ use world::{AT, WARM_UP, World, end, opening};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How often a case does what it counts.
+/// The number of counted steps in a case.
 const STEPS: usize = 500;
 
-/// How many commands share an entry of the log in a cluster at work.
+/// The number of commands in one log entry of a busy cluster.
 const TOGETHER: usize = 32;
 
 fn main() -> io::Result<()> {
@@ -47,7 +48,7 @@ fn measured(step: &mut dyn FnMut()) {
     step();
 }
 
-/// Callgrind writes what it counted since the last call.
+/// Makes callgrind write what it counted since the last call.
 #[inline(never)]
 fn case_done(name: &str) -> io::Result<()> {
     writeln!(io::stdout(), "{name}\t{STEPS}")
@@ -62,13 +63,13 @@ fn case<T, R>(name: &str, warm_up: usize, mut prepare: impl FnMut() -> T, mut st
         let mut input = Some(prepare());
         let mut result = None;
         measured(&mut || result = input.take().map(&mut step));
-        // What came of it is dropped here: in the server others do that too.
+        // The result is dropped here, uncounted: in the server other code drops it.
         black_box(result);
     }
     case_done(name)
 }
 
-/// A command that the machine applies, again and again: `next` makes it, and puts the world back before.
+/// Applies a command to the state machine repeatedly. `next` makes the command, and first restores the world.
 fn applied(name: &str, world: World, mut next: impl FnMut(&mut World) -> Command) -> io::Result<()> {
     let world = RefCell::new(world);
     case(name, WARM_UP, || next(&mut world.borrow_mut()), |command| world.borrow_mut().state.apply(command))

@@ -1,4 +1,4 @@
-//! What the hot routes cost beside the node's work and the sockets: `cargo bench --workspace --bench routes`.
+//! The cost of the hot routes without the node's work and the sockets: `cargo bench --workspace --bench routes`.
 
 mod calls;
 

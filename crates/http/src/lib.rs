@@ -1,13 +1,13 @@
 //! The HTTP/JSON API: routes, parameters, and the one mapping from error to status.
 //!
-//! - `router`, `routes`: which path is which call.
-//! - `api`: the calls, a file for each area. `api::hold` is the answer that lasts as long as its grant; `api::watch` streams as
-//!   long as the client reads; `api::waiting` answers in place of a node that cannot start yet.
-//! - `edge`: the edge of the API. `edge::params` and `edge::request` read a request into its type of `fairhold_types::call`,
-//!   once; `edge::error` maps the node's errors to problems, `edge::answer` its values to JSON; `edge::middleware` wraps
-//!   every answer;
-//!   `edge::quota` and `edge::memory_quota` bound the memory that one client may pin.
-//! - `server`: the sockets. The rest of the crate runs under a simulator too.
+//! - `router`, `routes`: map each path to its call.
+//! - `api`: the calls, one file for each area. `api::hold` answers for as long as its grant lasts. `api::watch` streams
+//!   for as long as the client reads. `api::waiting` answers in place of a node that cannot start yet.
+//! - `edge`: the edge of the API. `edge::params` and `edge::request` read a request once, into its type from
+//!   `fairhold_types::call`. `edge::error` maps the node's errors to problems, and `edge::answer` its values to JSON.
+//!   `edge::middleware` wraps every answer. `edge::quota` and `edge::memory_quota` bound the memory that one client may
+//!   pin.
+//! - `server`: the sockets. The rest of the crate also runs under a simulator.
 //! - `openapi`: the description of the API.
 //! - `workbench`: the hot routes, for benchmarks.
 

@@ -1,4 +1,4 @@
-//! Which path and method is which call.
+//! Maps each path and method to its call.
 
 use crate::{
     api::batch,
@@ -63,7 +63,7 @@ fn state_routes<RT: AsyncRuntime>(routes: Routes<Node<RT>>, info: ServerInfo) ->
     routes.route("/livez", get(cluster::live)).route("/readyz", get(show_ready)).route("/metrics", get(show_metrics))
 }
 
-/// Every path, as the description of the API has them too.
+/// Every path. The description of the API lists the same ones.
 pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
     let show_cluster = move |node: State<Node<RT>>, query: RawQuery| cluster::cluster(node, info, query);
     let show_version = move |node: State<Node<RT>>| cluster::version(node, info);

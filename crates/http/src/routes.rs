@@ -1,4 +1,4 @@
-//! The table of routes: what axum is told, and a list of it, with which the description of the API is compared.
+//! The table of routes: axum's router, and a list of its paths to compare with the description of the API.
 
 use axum::{Router, handler::Handler, routing};
 use http::Method;
@@ -9,7 +9,7 @@ pub(crate) struct Methods<S> {
     methods: Vec<Method>,
 }
 
-/// All paths, each with its methods.
+/// All paths with their methods.
 pub(crate) struct Routes<S> {
     router: Router<S>,
     list: Vec<(&'static str, Vec<Method>)>,
@@ -18,7 +18,7 @@ pub(crate) struct Routes<S> {
 macro_rules! methods {
     (first: $($first:ident $first_method:ident),*; further: $($name:ident $method:ident),*) => {
         $(
-            /// A path with that method.
+            /// Routes a path with this method.
             pub(crate) fn $first<H: Handler<T, S>, T: 'static, S: Clone + Send + Sync + 'static>(handler: H) -> Methods<S> {
                 Methods { router: routing::$first(handler), methods: vec![Method::$first_method] }
             }
@@ -26,7 +26,7 @@ macro_rules! methods {
 
         impl<S: Clone + Send + Sync + 'static> Methods<S> {
             $(
-                /// The same path with that method too.
+                /// Adds this method to the same path.
                 pub(crate) fn $name<H: Handler<T, S>, T: 'static>(mut self, handler: H) -> Self {
                     self.methods.push(Method::$method);
                     Methods { router: self.router.$name(handler), methods: self.methods }

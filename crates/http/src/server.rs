@@ -1,4 +1,4 @@
-//! The sockets: what listens, accepts, limits and times connections. The rest of the crate runs under a simulator too.
+//! The sockets: listens for, accepts, limits and times connections. The rest of the crate also runs under a simulator.
 
 pub(crate) mod connection_slots;
 pub(crate) mod counted;

@@ -1,4 +1,4 @@
-//! Requests as callers send them and values as the node has them, for the benchmarks of this crate.
+//! Requests as callers send them and values as the node returns them, for the benchmarks of this crate.
 
 use axum::{body::Body, extract::Request};
 use fairhold_http::PeerAddress;
@@ -10,15 +10,15 @@ use fairhold_state::{
 use fairhold_types::{FencingToken, GrantId, GrantNumber, LockName, Mode, Revision, SessionNumber, dto::Meta, time::WallMillis};
 use std::{net::Ipv4Addr, time::Duration};
 
-/// What a body that has arrived is read in: its time to arrive is on the runtime's clock.
+/// The runtime for reading a body: the timeout for its arrival uses the runtime's clock.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime")
 }
 
-/// When all of it is asked.
+/// The time of every request.
 pub(crate) const NOW: WallMillis = WallMillis(1_763_700_840_120);
 
-/// The grant's id where the caller gave no key.
+/// The grant's id if the caller gave no key.
 pub(crate) fn new_id() -> GrantId {
     GrantId::from_ulid(0x0193_5d2a_7f3c_0123_4567_89ab_cdef_0123)
 }

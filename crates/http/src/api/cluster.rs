@@ -116,7 +116,7 @@ pub(crate) async fn hand_over<RT: AsyncRuntime>(State(node): State<Node<RT>>, re
     let key = received.key()?;
     node.hand_over(to, key, received.timeout).await.map_err(|error| problem_of(error, RequestKind::Change))?;
     let view = node.cluster();
-    // If the same request came before, another node may lead by now.
+    // If this request is a repeat, another node may lead by now.
     let leader = view.raft.leader.unwrap_or(to);
     answer::json(StatusCode::OK, view.revision, &dto::Leader { leader, leader_url: node.leader_url(), term: view.raft.term })
 }

@@ -1,5 +1,5 @@
-//! `GET /`: a page for the person who opens the address of a node in a browser, or asks for it with curl. It says what this is,
-//! whether the cluster is well, and where to go on. It needs no script and no quorum.
+//! `GET /`: a page for a person who opens a node's address in a browser or with curl. It says what this is, whether the
+//! cluster is well, and where to continue. It needs no script and no quorum.
 
 use crate::{edge::problem::NO_STORE, edge::server_info::ServerInfo};
 use axum::{
@@ -13,12 +13,12 @@ use std::fmt::Write as _;
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-/// The page runs nothing, and no other page may frame it.
+/// The page runs no code, and no other page may frame it.
 const POLICY: HeaderValue =
     HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'");
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:44em;margin:3em auto;padding:0 1em}dt{font-weight:600}";
 
-/// Where a person goes on, and what is there.
+/// Links to continue with, and what each one offers.
 const LINKS: [(&str, &str); 6] = [
     ("/v1/locks", "all locks: who holds them, how many wait"),
     ("/v1/sessions", "all sessions"),
@@ -28,7 +28,7 @@ const LINKS: [(&str, &str); 6] = [
     ("/openapi.json", "the description of every call (OpenAPI 3.1)"),
 ];
 
-/// What the page says of the node.
+/// The facts about the node that the page shows.
 struct PageFacts {
     version: &'static str,
     node: u64,
@@ -64,14 +64,14 @@ pub(crate) async fn front_page<RT: AsyncRuntime>(State(node): State<Node<RT>>, i
     (headers, body).into_response()
 }
 
-/// Browsers name HTML; curl and most programs accept anything.
+/// Browsers accept HTML by name; curl and most programs accept anything.
 fn wants_html(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     accepted.flat_map(|value| value.split(',')).any(|kind| kind.trim().starts_with("text/html"))
 }
 
 impl PageFacts {
-    /// How the cluster is, in one sentence.
+    /// The state of the cluster in one sentence.
     fn health(&self) -> String {
         match (&self.trouble, &self.leader, &self.cluster) {
             (_, _, None) => "This node belongs to no cluster yet: the cluster forms when all members have started.".to_owned(),
@@ -117,7 +117,7 @@ impl PageFacts {
     }
 }
 
-/// A text as HTML shows it.
+/// Escapes a text for HTML.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

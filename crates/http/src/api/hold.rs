@@ -1,5 +1,5 @@
-//! `hold=stream`: the answer that lasts as long as its grant, one JSON object a line. Whoever stops listening gives the grant
-//! back.
+//! `hold=stream`: an answer that lasts as long as its grant, one JSON object a line. A client that stops listening
+//! gives the grant back.
 
 use crate::{
     edge::answer,
@@ -27,35 +27,35 @@ use std::{
 use tokio::sync::mpsc;
 
 const NDJSON: HeaderValue = HeaderValue::from_static("application/x-ndjson");
-/// The listener's bound on silence is the connection's own, so it ends with its stream.
+/// The limit on silence applies to the whole connection, so the connection ends with its stream.
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
-/// The length of a sign of life. A client that lives and never reads is known by what it leaves unread only, and until that
-/// fills its socket it looks like one that reads: so a sign of life is longer than it had to be. Tabs are white space in JSON,
-/// and neither seen on a terminal nor wrapped by it.
+/// The length of a sign of life. A client that never reads can only be detected by what it leaves unread, and until its
+/// socket fills it looks like a client that reads. A sign of life is therefore longer than necessary. It is padded with
+/// tabs: they are white space in JSON, and a terminal neither shows nor wraps them.
 const ALIVE_BYTES: usize = 1024;
 
-/// What the system may keep of a stream that is not read. Only the newest line is worth anything.
+/// What the system may buffer of an unread stream. Only the newest line matters.
 const SEND_BYTES: usize = 8 * 1024;
 
-/// Hangs on an answer that is a stream.
+/// Marks an answer as a stream.
 #[derive(Debug, Clone)]
 pub(crate) struct Streamed {
-    /// What is sent from now on must be acknowledged within this, else the connection is over.
+    /// The client must acknowledge sent bytes within this time. Otherwise the connection ends.
     pub(crate) silence_max: Duration,
-    /// To be noted when that was why.
+    /// Noted if silence ended the connection.
     pub(crate) silence: Silence,
 }
 
 impl Streamed {
-    /// Little is kept here for a client that does not read.
+    /// Keeps the send buffer small for a client that does not read.
     pub(crate) fn keep_little(&self, socket: &socket2::Socket) -> std::io::Result<()> {
         socket.set_send_buffer_size(SEND_BYTES)
     }
 }
 
-/// Takes the grant, and tells what becomes of it for as long as the caller listens. What fails before the first line is an
-/// answer as without a stream.
+/// Takes the grant, and reports its events for as long as the caller listens. A failure before the first line gets the
+/// same answer as without a stream.
 pub(crate) async fn answer<RT: AsyncRuntime>(node: Node<RT>, call: AcquireCall, given: bool) -> Result<Response, Problem> {
     let id = call.acquire.grant;
     let silence_max = silence_max(&call.acquire.claimant);
@@ -74,8 +74,8 @@ pub(crate) async fn answer<RT: AsyncRuntime>(node: Node<RT>, call: AcquireCall, 
     Ok(response)
 }
 
-/// A peer that vanished without a word is noticed within the grant's timeout: a sign of life is sent every third of it at least,
-/// and half of it may pass until that is acknowledged.
+/// The server notices a vanished peer within the grant's timeout: it sends a sign of life at least every third of the
+/// timeout, and allows half of it for the acknowledgement.
 fn silence_max(claimant: &Claimant) -> Duration {
     match claimant {
         Claimant::Anonymous { timeout_ms } => Duration::from_millis(timeout_ms / 2),

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The longest number at the end of a sequential name: it follows 2147483647.
 const WIDEST_NUMBER: &str = "-2147483648";
 
-/// The lifetime that the fields of a transaction's operation ask for.
+/// The lifetime given by the fields of a transaction's operation.
 pub(crate) fn from_fields(session: Option<SessionId>, ttl: Option<Span>, container: bool) -> Result<Lifetime, Problem> {
     let span = |span| match span {
         Span::Seconds(seconds) => Some(Duration::from_secs(seconds)),
@@ -31,7 +31,7 @@ pub(crate) fn from_fields(session: Option<SessionId>, ttl: Option<Span>, contain
     of(session, ttl, container)
 }
 
-/// The lifetime that `session`, `ttl` and `container` ask for; at most one of them may be given.
+/// The lifetime given by `session`, `ttl` and `container`. At most one of them is allowed.
 pub(crate) fn of(session: Option<SessionId>, ttl: Option<NodeTtl>, container: bool) -> Result<Lifetime, Problem> {
     match (session, ttl, container) {
         (None, None, false) => Ok(Lifetime::Persistent),
@@ -45,7 +45,7 @@ pub(crate) fn of(session: Option<SessionId>, ttl: Option<NodeTtl>, container: bo
     }
 }
 
-/// The value of a node in JSON: a text, or base64 if it is not UTF-8.
+/// The value of a node in JSON: text, or base64 if it is not UTF-8.
 pub(crate) fn value(text: Option<String>, base64: Option<String>) -> Result<Value, Problem> {
     let bytes = match (text, base64) {
         (None, None) => Vec::new(),

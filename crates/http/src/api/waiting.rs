@@ -1,4 +1,5 @@
-//! The answers of a server that has opened its port but cannot run as a node yet: it is alive, it is not ready, and why.
+//! Answers for a server that has opened its port but cannot run as a node yet. They say that it is alive but not ready,
+//! and why.
 
 use crate::{
     edge::answer,
@@ -15,7 +16,7 @@ use fairhold_types::{Code, Revision, call, dto};
 use http::{StatusCode, header};
 use std::sync::Arc;
 
-/// Answers instead of a node. The reason is for people: what the server waits for, and what they can do.
+/// Answers in place of a node. The reason is for people: what the server waits for, and what they can do.
 pub fn waiting_router(reason: &str) -> Router {
     let reason: Arc<str> = reason.into();
     let (of_ready, of_all) = (Arc::clone(&reason), reason);

@@ -1,9 +1,9 @@
-//! Advice for refused callers, in words that fit a request, a command and a program alike.
+//! Advice for refused callers, in words that suit an HTTP request, a command and a program.
 
 use crate::edge::request_kind::RequestKind;
 use fairhold_types::{Code, limits::DETAIL_BYTES_MAX};
 
-/// A text with names from others, truncated if it is too long.
+/// A text with names from outside, truncated if it is too long.
 pub(crate) fn bounded(mut detail: String) -> String {
     if detail.len() > DETAIL_BYTES_MAX {
         detail.truncate(detail.floor_char_boundary(DETAIL_BYTES_MAX));
@@ -12,7 +12,7 @@ pub(crate) fn bounded(mut detail: String) -> String {
     detail
 }
 
-/// The advice for a refusal, if there is any that fits every such refusal.
+/// The advice for a refusal, if the same advice fits every refusal of this kind.
 pub(crate) fn what_to_do(code: Code, asked: RequestKind) -> Option<&'static str> {
     let is_in_batch = matches!(asked, RequestKind::AcquireInBatch { .. });
     match code {
@@ -69,7 +69,7 @@ pub(crate) fn what_to_do(code: Code, asked: RequestKind) -> Option<&'static str>
     }
 }
 
-/// How to repeat a request that may have been carried out; `place` says where, or is empty.
+/// How to repeat a request that may have been carried out. `place` says where, or is empty.
 pub(crate) fn retry(asked: RequestKind, place: &str) -> Option<String> {
     match asked {
         RequestKind::Acquire { id, .. } | RequestKind::Write { key: id } => {

@@ -74,7 +74,7 @@ pub(crate) fn min_revision(headers: &HeaderMap) -> Result<Option<Revision>, Prob
     Ok(Some(Revision(revision)))
 }
 
-/// Whether the caller prefers an answer while its grant still waits.
+/// Whether the caller prefers an immediate answer while its grant still waits.
 pub(crate) fn respond_async(headers: &HeaderMap) -> bool {
     let values = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|preference| preference.trim().eq_ignore_ascii_case("respond-async"))

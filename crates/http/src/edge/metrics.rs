@@ -1,4 +1,4 @@
-//! The metrics of the API: requests by route, connections, bytes; and `/metrics`, which shows all metrics of a node.
+//! The metrics of the API (requests by route, connections, bytes), and `/metrics`, which shows all metrics of a node.
 
 use crate::edge::problem::{NO_STORE, Problem};
 use axum::response::{IntoResponse, Response};
@@ -16,16 +16,16 @@ use std::{
     time::Duration,
 };
 
-/// Routes that are measured apart; the router has far fewer. What does not fit is measured together.
+/// The most routes that are measured separately. The router has far fewer. Any others are measured together.
 const ROUTES_MAX: usize = 128;
-/// The route of a request that has none.
+/// The route of a request that matches none.
 const NO_ROUTE: &str = "none";
-/// The route of what does not fit.
+/// The route of all requests beyond that limit.
 const OTHER_ROUTES: &str = "other";
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "other"];
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// The metrics of one node's API. Clones are handles of the same.
+/// The metrics of one node's API. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct HttpMetrics(Arc<HttpMetricsInner>);
 
@@ -42,7 +42,7 @@ struct HttpMetricsInner {
     sent: Counter,
 }
 
-/// A table from a route's template to its metrics that is read without a lock: an entry, once made, stays.
+/// A table from a route's template to its metrics. Reads need no lock: an entry never changes or leaves.
 #[derive(Debug)]
 struct RouteTable {
     slots: Box<[OnceLock<RouteMetrics>]>,
@@ -65,7 +65,7 @@ impl Default for RouteTable {
 
 impl RouteTable {
     fn find(&self, template: &str) -> &RouteMetrics {
-        // FNV-1a: a template is short, and nobody outside chooses it.
+        // FNV-1a: a template is short, and no client chooses it.
         let hash = template
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325_usize, |hash, byte| (hash ^ usize::from(byte)).wrapping_mul(0x0100_0000_01b3));
@@ -93,7 +93,7 @@ impl RouteMetrics {
     }
 }
 
-/// Hangs on a request; set where its caller asked to wait, because such a request takes as long as its caller likes.
+/// Attached to a request. Set if its caller asked to wait, because the caller then decides how long the request takes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Waits(Arc<AtomicBool>);
 
@@ -107,7 +107,7 @@ impl Waits {
     }
 }
 
-/// A request that is being worked on. Dropped before it is answered, its caller has gone.
+/// A request in progress. If it is dropped before it is answered, its caller has gone.
 pub(crate) struct RequestInFlight {
     metrics: HttpMetrics,
     answered: bool,
@@ -150,7 +150,7 @@ impl HttpMetrics {
         self.0.connections.dec();
     }
 
-    /// A connection was one too many: in all, or of its address.
+    /// Counts a connection beyond the limit: the total one, or its address's.
     pub(crate) fn turn_away(&self, in_all: bool) {
         if in_all { &self.0.turned_away_all } else { &self.0.turned_away_address }.inc();
     }
@@ -200,14 +200,14 @@ impl RouteTable {
     }
 }
 
-/// All that a node measures, as `GET /metrics` serves it. Clones are handles of the same.
+/// All metrics of a node, as `GET /metrics` serves them. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Exposition {
     registry: Arc<Registry>,
     pub(crate) http: HttpMetrics,
 }
 
-/// Of the API alone.
+/// The metrics of the API alone.
 impl Default for Exposition {
     fn default() -> Self {
         Exposition::new(fairhold_metrics::registry())

@@ -20,7 +20,7 @@ use fairhold_types::{
 use http::{Uri, header};
 use std::fmt::Write;
 
-/// How many entries a page may have.
+/// The most entries of a page.
 pub(crate) fn limit(limit: Option<PageLimit>) -> usize {
     limit.and_then(|limit| usize::try_from(limit.get()).ok()).unwrap_or(PAGE_DEFAULT)
 }
@@ -30,7 +30,7 @@ pub(crate) fn page<K>(limit: Option<PageLimit>, after: Option<K>) -> PageQuery<K
     PageQuery { after, limit: self::limit(limit) }
 }
 
-/// Converts a cursor back to the position that it was made from.
+/// Converts a cursor back to its position.
 fn cursor<K, const MAX: usize>(
     cursor: Option<BoundedText<MAX>>,
     read: impl FnOnce(&str) -> Option<K>,
@@ -53,12 +53,12 @@ pub(crate) fn link_next(response: &mut Response, uri: &Uri, cursor: Option<&str>
     Ok(())
 }
 
-/// A position among the locks as text. It is valid for that order only.
+/// A position among the locks as text. It is valid for this order only.
 pub(crate) fn lock_cursor(sort: LockSort, key: &LockKey) -> String {
     to_hex(&format!("{}{}:{}", letter(sort), key.rank, key.name.as_str()))
 }
 
-/// The position of a cursor among the locks in that order.
+/// The position of a cursor among the locks in this order.
 pub(crate) fn lock_key(given: Option<LockCursor>, sort: LockSort) -> Result<Option<LockKey>, Problem> {
     cursor(given, |cursor| read_lock_cursor(cursor, sort))
 }
@@ -95,13 +95,13 @@ fn read_queue_cursor(cursor: &str) -> Option<QueueKey> {
     }
 }
 
-/// A position among what a session owns, as text.
+/// A position among a session's grants and nodes, as text.
 pub(crate) fn owned_cursor(after: &OwnedAfter) -> String {
     let grant = after.grant.map_or_else(String::new, |key| format!("{}-{}", key.number, key.lock));
     to_hex(&format!("{grant}:{}", after.node.as_ref().map_or("", Path::as_str)))
 }
 
-/// The position of a cursor among what a session owns.
+/// The position of a cursor among a session's grants and nodes.
 pub(crate) fn owned_after(given: Option<OwnedCursor>) -> Result<Option<OwnedAfter>, Problem> {
     cursor(given, read_owned_cursor)
 }

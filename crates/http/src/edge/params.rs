@@ -1,8 +1,8 @@
-//! A request's parameters, read into its type: from the query and, for a POST, from a JSON body. Unknown ones are refused and
-//! named.
+//! A request's parameters, read into its type from the query and, for a POST, from a JSON body. An unknown parameter is
+//! refused by name.
 //!
-//! The types are those of `fairhold_types::call`. They read themselves: a value of the query is a text, which becomes a number, a
-//! flag or an object if its type wants one.
+//! The types are those of `fairhold_types::call`, which deserialize themselves. A value in the query is text. It
+//! becomes a number, a flag or an object if its type requires one.
 
 mod body;
 mod refusal;
@@ -24,10 +24,10 @@ use std::{borrow::Cow, str::Split, vec};
 use text::{decode_form, percent_decoded};
 use value::ParamValue;
 
-/// What a request says.
+/// The parameters of a request.
 #[derive(Debug)]
 pub(crate) struct Given<T> {
-    /// Its parameters.
+    /// The parameters themselves.
     pub(crate) params: T,
     /// Whether `wait` is one of them.
     pub(crate) has_wait: bool,
@@ -51,16 +51,16 @@ pub(crate) fn read_fields<T: DeserializeOwned>(fields: BodyFields<'_>) -> Result
     Ok(T::deserialize(&mut Pairs::new("", fields))?)
 }
 
-/// Decodes `%` and two digits to a byte, and refuses what is broken: half an escape, and bytes that are not UTF-8.
+/// Decodes `%` and two digits to a byte. Refuses half an escape, and bytes that are not UTF-8.
 pub(crate) fn decode(text: &str) -> Result<Cow<'_, str>, Problem> {
     percent_decoded(text).map_err(Problem::bad_request)
 }
 
-/// Names and values, one after the other: those of the query, then those of the body.
+/// Names and values in order: first those of the query, then those of the body.
 struct Pairs<'a> {
     query: Split<'a, char>,
     body: vec::IntoIter<(Cow<'a, str>, ParamValue<'a>)>,
-    /// The pair whose name was read.
+    /// The pair whose name was just read.
     current: Option<(Cow<'a, str>, ParamValue<'a>)>,
     has_wait: bool,
 }
@@ -103,7 +103,7 @@ impl<'de> MapAccess<'de> for Pairs<'de> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Refusal> {
-        // Asked for only after a name.
+        // serde requests a value only after its name.
         let (name, value) = self.current.take().unwrap_or((Cow::Borrowed(""), ParamValue::Null));
         seed.deserialize(value).map_err(|refusal| refusal.of(&name))
     }

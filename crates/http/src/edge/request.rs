@@ -1,4 +1,4 @@
-//! A request as the calls read it: its sender, its parameters, its body, the id in its path.
+//! A request as the calls read it: its sender, parameters, body, and the id in its path.
 
 use crate::{
     edge::admin::Admin,
@@ -34,23 +34,23 @@ use std::{borrow::Cow, net::IpAddr, sync::Arc, time::Duration};
 
 /// How long a body may take to arrive.
 const BODY_ARRIVES_MAX: Duration = Duration::from_secs(30);
-/// A body that is too large is read up to this size, so that its sender receives the refusal; a larger one is cut off.
+/// A body that is too large is read up to this size, so that its sender receives the refusal. A larger one is cut off.
 const BODY_DRAINED_MAX: usize = 64 * 1024 * 1024;
 /// The index of the name or id in a path that is split at its slashes: `/v1/locks/{x}`.
 const ID_SEGMENT: usize = 3;
 
-/// The address of the client; the listener attaches it to every request.
+/// The address of the client. The listener attaches it to every request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddress(pub IpAddr);
 
 /// A request whose body has arrived.
 pub(crate) struct Received {
     parts: Parts,
-    /// How long the server may work on it.
+    /// How long the server may work on the request.
     pub(crate) timeout: Duration,
 }
 
-/// The body of a request, with its share of memory. Drop it after reading: a request may wait for minutes.
+/// The body of a request, with its share of memory. Drop it after reading, because a request may wait for minutes.
 #[derive(Debug, Default)]
 pub(crate) struct ReceivedBody {
     /// Empty if the request has no body.
@@ -61,14 +61,14 @@ pub(crate) struct ReceivedBody {
 /// A read that waits for something newer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LongPoll {
-    /// How long it waits; zero to check without waiting.
+    /// How long it waits. Zero checks without waiting.
     wait: Duration,
-    /// The revision that the caller has; `None` for the current one.
+    /// The revision that the caller has; `None` means the current one.
     after: Option<Revision>,
 }
 
 impl LongPoll {
-    /// The long poll that `wait` and `after` ask for, if either is given.
+    /// The long poll that `wait` and `after` request, if either is given.
     pub(crate) fn of(wait: Option<Wait>, after: Option<Number>) -> Option<LongPoll> {
         if wait.is_none() && after.is_none() {
             return None;
@@ -77,8 +77,8 @@ impl LongPoll {
         Some(LongPoll { wait, after: after.map(|revision| Revision(revision.get())) })
     }
 
-    /// Waits for something newer. Returns the revision up to which nothing is newer, if the wait ran out. A read after it may be
-    /// local and is still as fresh as the caller wants.
+    /// Waits for something newer. If the wait runs out, returns the revision up to which nothing is newer. A later
+    /// local read is then still as fresh as the caller requires.
     pub(crate) async fn nothing_newer<RT: AsyncRuntime>(
         poll: Option<LongPoll>,
         node: &Node<RT>,
@@ -148,19 +148,19 @@ impl Received {
         &self.parts.headers
     }
 
-    /// The parameters of this call. The body and its share of memory are dropped here.
+    /// The parameters of this call. Drops the body and its share of memory.
     pub(crate) fn params<T: DeserializeOwned>(&self, body: ReceivedBody) -> Result<T, Problem> {
         self.read(&body.bytes)
     }
 
-    /// The parameters of a call that are in the query alone.
+    /// The parameters of a call that takes them from the query alone.
     pub(crate) fn query<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         self.read(&[])
     }
 
     fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Problem> {
         let Given { params, has_wait } = params::read(self.parts.uri.query(), body)?;
-        // The time that a caller waits says nothing about the server.
+        // The time that a caller waits says nothing about the server's speed.
         if has_wait && let Some(waits) = self.parts.extensions.get::<Waits>() {
             waits.set();
         }
@@ -230,7 +230,7 @@ impl Received {
     }
 }
 
-/// Reads a body to its end, even if it is too large to keep: otherwise its sender would not receive the answer.
+/// Reads a body to its end, even if it is too large to keep. Otherwise its sender would not receive the answer.
 async fn read(mut body: axum::body::Body, bytes_max: usize, mut room: Option<&mut Share>) -> Result<Bytes, Problem> {
     let mut first = Bytes::new();
     let mut more = BytesMut::new();
@@ -252,7 +252,7 @@ async fn read(mut body: axum::body::Body, bytes_max: usize, mut room: Option<&mu
             (first, more) = (Bytes::new(), BytesMut::new());
             continue;
         }
-        // Nearly every body is one frame: use it without a copy.
+        // Nearly every body is one frame. It is used without a copy.
         if first.is_empty() && more.is_empty() {
             first = data;
         } else {

@@ -1,12 +1,12 @@
-//! What the server says of itself.
+//! Facts about this server and its machine.
 
 use fairhold_types::dto::Host;
 
-/// What the server says of itself.
+/// Facts about this server and its machine.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerInfo {
     /// The program's version.
     pub version: &'static str,
-    /// Looks at the machine; it is called for each `/readyz?verbose`.
+    /// Checks the machine. Called for each `/readyz?verbose`.
     pub host: fn() -> Host,
 }

@@ -90,6 +90,6 @@ mod tests {
         let capacity = |bytes| Command::NoteCapacity { node: 2, bytes };
         assert_eq!(refusal(2, &capacity(1_000_000)), None);
         assert!(refusal(3, &capacity(1_000_000)).unwrap().to_string().contains("the capacity of node 2, reported by node 3"));
-        assert!(refusal(2, &capacity(0)).unwrap().to_string().contains("without room"));
+        assert!(refusal(2, &capacity(0)).unwrap().to_string().contains("a capacity of 0"));
     }
 }

@@ -34,7 +34,7 @@ fn holder(token: Option<u64>) -> HolderFacts {
     HolderFacts { number: GrantNumber(41), owner: "ci-7".to_owned(), token: token.map(FencingToken), since: WallMillis(60_000) }
 }
 
-/// A refusal, what was asked, and the answer: status, code, retryable, and the facts besides.
+/// A refusal, the request, and the answer: status, code, retryable, and the other facts.
 type Case = (Rejection, RequestKind, u16, &'static str, bool, serde_json::Value);
 
 fn refused_grants() -> Vec<Case> {
@@ -188,7 +188,7 @@ fn check(error: CallError, asked: RequestKind, status: u16, code: &str, retryabl
     for name in ["type", "title", "status", "detail", "code", "retryable"] {
         assert!(object.remove(name).is_some(), "{shown}: {name} is missing");
     }
-    // What to do is for people, and is not repeated in the message.
+    // The advice is for people; the message does not repeat it.
     if let Some(advice) = object.remove("advice") {
         assert!(advice.as_str().is_some_and(|advice| !advice.is_empty()), "{shown}");
     }
@@ -237,7 +237,7 @@ fn a_caller_can_tell_nothing_happened_from_it_may_have() {
 fn a_wait_timeout_names_the_holder() {
     use serde_json::json;
     let facts = json!({"holder": {"number": 41, "owner": "ci-7", "since": "1970-01-01T00:01:00.000Z"}});
-    // With a key of the caller's own the same request would name the ended grant.
+    // With the caller's own key, the same request would name the ended grant.
     check(
         CallError::WaitTimeout { holder: Some(holder(None)), in_the_way: Box::default() },
         acquire(true),

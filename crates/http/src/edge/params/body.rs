@@ -7,7 +7,7 @@ use serde::{
 };
 use std::{borrow::Cow, fmt};
 
-/// The fields of a JSON object in order, repeated names included, so that they can be refused.
+/// The fields of a JSON object in order. Repeated names are kept, so that they can be refused.
 #[derive(Debug, Default)]
 pub(crate) struct BodyFields<'a>(pub(super) Vec<(Cow<'a, str>, ParamValue<'a>)>);
 
@@ -35,7 +35,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
     }
 }
 
-/// The name of a field, without a copy of one that has no escapes.
+/// The name of a field. It borrows a name without escapes.
 struct Name<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Name<'de> {

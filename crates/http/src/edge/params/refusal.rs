@@ -1,17 +1,17 @@
-//! Why parameters are refused. A refusal names the parameter and what is expected. It does not repeat the value: that may be a
-//! secret.
+//! Why parameters are refused. A refusal names the parameter and the expected value. It does not repeat the given
+//! value, which may be a secret.
 
 use crate::edge::problem::Problem;
 use serde::de::{self, Expected, Unexpected};
 use std::{borrow::Cow, fmt};
 use strsim::levenshtein;
 
-/// Two names are close when this many changes of a character make one out of the other.
+/// Two names are similar if at most this many single-character edits turn one into the other.
 const SUGGESTION_DISTANCE_MAX: usize = 2;
-/// Longer names are not compared with the known ones, nor repeated in full.
+/// A longer name is not compared with the known ones, and not repeated in full.
 const NAME_BYTES_MAX: usize = 64;
 
-/// What a call cannot do without, by the parameter's name.
+/// Required parameters of calls, by name.
 const REQUIRED: &[(&str, &str)] = &[
     ("grant", "expected the id of the leader's grant"),
     ("id", "expected the grant's id, a ULID or a UUIDv7"),
@@ -28,7 +28,7 @@ const REQUIRED: &[(&str, &str)] = &[
 #[derive(Debug)]
 pub(super) struct Refusal {
     detail: Cow<'static, str>,
-    /// It says which parameter it is about, or is about none.
+    /// Whether the message already names its parameter, or concerns none.
     is_complete: bool,
 }
 
@@ -41,7 +41,7 @@ impl Refusal {
         Refusal { detail: detail.into(), is_complete: false }
     }
 
-    /// The same, with the name of the parameter whose value it is about.
+    /// The same refusal, with the name of its parameter.
     pub(super) fn of(self, name: &str) -> Refusal {
         if self.is_complete { self } else { Refusal::complete(format!("the parameter \"{name}\": {}", self.detail)) }
     }

@@ -1,9 +1,9 @@
-//! Texts as they stand in a URL.
+//! Decodes text in a URL.
 
 use percent_encoding::percent_decode;
 use std::borrow::Cow;
 
-/// The digits of a whole number, with neither a sign nor spaces.
+/// The digits of a whole number, without a sign or spaces.
 pub(crate) fn digits(text: &str) -> Option<u64> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }

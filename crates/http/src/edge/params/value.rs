@@ -1,4 +1,4 @@
-//! The value of one parameter, which reads itself as what its type wants.
+//! The value of one parameter. It deserializes as its type requires.
 
 use super::{refusal::Refusal, text::digits};
 use serde::{
@@ -15,11 +15,11 @@ use std::{borrow::Cow, fmt};
 /// The value of one parameter.
 #[derive(Debug)]
 pub(super) enum ParamValue<'a> {
-    /// None: a bare name in the query.
+    /// No value: a bare name in the query.
     Bare,
     /// A value in the query.
     Query(Cow<'a, str>),
-    /// A text in the body.
+    /// A string in the body.
     Text(Cow<'a, str>),
     /// `null` in the body: the parameter is not given.
     Null,
@@ -68,7 +68,7 @@ impl<'de> Deserializer<'de> for ParamValue<'de> {
         if matches!(self, ParamValue::Null) { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
-    /// A flag is bare, or says `true` or `false`.
+    /// A flag is a bare name, or has the value `true` or `false`.
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
         match self {
             ParamValue::Bare => visitor.visit_bool(true),
@@ -106,7 +106,7 @@ impl<'de> Deserializer<'de> for ParamValue<'de> {
         }
     }
 
-    /// In a query an object is JSON.
+    /// An object in a query is JSON.
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
         match self {
             ParamValue::Query(text) => visit_json(serde_json::from_str(&text).map_err(Refusal::custom)?, visitor),
@@ -139,7 +139,7 @@ impl<'de> Deserializer<'de> for ParamValue<'de> {
         visitor: V,
     ) -> Result<V::Value, Refusal> {
         match self {
-            // Its fields have names of their own, which are not those of parameters.
+            // The object's fields have their own names, which are not names of parameters.
             ParamValue::Json(json) => json.deserialize_struct(name, fields, visitor).map_err(Refusal::custom),
             value @ (ParamValue::Bare | ParamValue::Query(_) | ParamValue::Text(_) | ParamValue::Null) => {
                 value.deserialize_any(visitor)
@@ -171,7 +171,7 @@ impl From<Value> for ParamValue<'_> {
     }
 }
 
-/// From JSON, without a copy of a text that has no escapes.
+/// Reads JSON, and borrows a string without escapes.
 impl<'de> Deserialize<'de> for ParamValue<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(JsonVisitor)

@@ -1,4 +1,4 @@
-//! The requests of one connection, one after the other, and how far their answers are.
+//! The requests of one connection, one at a time, and the progress of their answers.
 
 use crate::{edge::delivery::Undelivered, edge::memory_quota::Room, server::connection_slots::Seat};
 use fairhold_node::api::Silence;
@@ -13,29 +13,29 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// How long after an answer the end of its connection can mean that it was not read.
+/// How long after an answer a closed connection can mean that the client did not read it.
 const DELIVERY_OPEN_MAX: Duration = Duration::from_millis(500);
 
 /// The requests of one connection.
 #[derive(Debug)]
 pub(super) struct ConnectionCalls {
-    /// The memory that they may pin.
+    /// The memory that the requests may pin.
     pub(super) room: Arc<Room>,
-    /// What they do, as far as their place may be given to another.
+    /// Whether the connection's place may be given to another one.
     pub(super) seat: Arc<Seat>,
     /// Requests that have begun.
     pub(super) begun: AtomicU64,
     /// Requests whose whole answer was handed over for writing.
     pub(super) sent: AtomicU64,
-    /// Whether bytes of an answer may still be written: from the beginning of its request until all of them are.
+    /// Whether bytes of an answer may still be written: from the start of its request until the last byte is out.
     pub(super) answering: AtomicBool,
     /// Whether reading or writing failed.
     pub(super) broken: AtomicBool,
-    /// Whether the news that there is something to read was taken from the one who reads.
+    /// Whether another task consumed the socket's readiness event.
     pub(super) readiness_taken: AtomicBool,
-    /// What to do if the last answer turns out not to have arrived.
+    /// What to do if the last answer did not arrive.
     undelivered: Mutex<Option<(Instant, Undelivered)>>,
-    /// Of the stream that is under way, where it is one.
+    /// The hold stream in progress, if any.
     stream: Mutex<Option<Silence>>,
 }
 
@@ -57,19 +57,20 @@ impl ConnectionCalls {
     /// Reading or writing failed.
     pub(super) fn note_broken(&self, error: &io::Error) {
         self.broken.store(true, Ordering::Relaxed);
-        // Whoever closes or resets a connection has gone away. Of everybody else nothing is known, but that no more is heard.
+        // A client that closes or resets its connection has gone away. Any other error only means that the server
+        // receives nothing more from it.
         let went_away = matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe);
         if let (false, Some(silence)) = (went_away, &*self.stream.lock()) {
             silence.note();
         }
     }
 
-    /// The answer under way is a stream, whose end by silence is to be noted here.
+    /// The current answer is a hold stream. If silence ends it, that is noted here.
     pub(super) fn stream(&self, silence: Silence) {
         *self.stream.lock() = Some(silence);
     }
 
-    /// A request came, so its sender has had the answer to the one before.
+    /// A new request shows that the client received the previous answer.
     pub(super) fn begin(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.answering.store(true, Ordering::Relaxed);
@@ -81,7 +82,7 @@ impl ConnectionCalls {
         *self.undelivered.lock() = undelivered;
     }
 
-    /// What to do if the last answer did not arrive, while that is open.
+    /// What to do if the last answer did not arrive, while delivery is still uncertain.
     pub(super) fn unsettled(&self) -> Option<Undelivered> {
         let (answered, undelivered) = self.undelivered.lock().take()?;
         (answered.elapsed() < DELIVERY_OPEN_MAX).then_some(undelivered)

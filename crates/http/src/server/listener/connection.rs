@@ -1,4 +1,4 @@
-//! One connection: its requests go to the router one after the other, and end when its client goes away.
+//! One connection: passes its requests to the router one at a time, and drops them when the client goes away.
 
 use super::{
     calls::ConnectionCalls,
@@ -46,16 +46,16 @@ use std::{
 use tokio::{io::Interest, net::TcpStream};
 use tower::Service as _;
 
-/// A peer that went away without a word is noticed after this, and three probes.
+/// A silent connection is probed after this time. It is closed after `PROBES` unanswered probes.
 const PROBE_AFTER: Duration = Duration::from_secs(10);
-/// Between two probes.
+/// The time between two probes.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 const PROBES: u32 = 3;
-/// How long what was sent may stay without acknowledgement.
+/// How long sent bytes may stay unacknowledged.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(25);
-/// Bytes of answers that the system takes over before it can send them.
+/// Bytes of answers that the system buffers before it can send them.
 const UNSENT_BYTES_MAX: u32 = 64 * 1024;
-/// How long the news may take that the client had closed its socket before an answer arrived.
+/// How long the server waits for a reset from a client that closed its socket before the answer arrived.
 const RESET_ARRIVES_MAX: Duration = Duration::from_millis(100);
 
 /// Serves one connection to its end, or until its place is given to another.
@@ -75,8 +75,8 @@ pub(super) async fn talk(
     let metered = CountedStream::new(paced, context.metrics.clone());
     let client = ClientConnection { peer, stream: Arc::clone(&stream), calls: Arc::clone(&calls), context };
     let service = service_fn(move |request| client.clone().serve(request));
-    // A client that shuts its side of the connection has gone away: hyper then drops its request, unless half-closing is
-    // allowed. The times of heads and idleness are in `TimedStream`.
+    // A client that shuts its side of the connection has gone away: hyper then drops its request, because half-closing
+    // is off. `TimedStream` bounds heads and idle time.
     let connection = http1::Builder::new()
         .half_close(false)
         .timer(TokioTimer::new())
@@ -87,7 +87,7 @@ pub(super) async fn talk(
         .serve_connection(TokioIo::new(metered), service);
     tokio::select! {
         biased;
-        // Clients that go away, time out or send nonsense are their own affair.
+        // A client that goes away, times out or sends nonsense is no error of the server.
         ended = watcher.watch(connection) => {
             if let Err(error) = ended {
                 tracing::trace!(%peer, %error, "a connection ended");
@@ -98,8 +98,8 @@ pub(super) async fn talk(
         }
     }
     if let Some(undelivered) = calls.unsettled() {
-        // A client that closed its socket before the answer came, or without reading it, resets the connection; one that has
-        // read the answer closes it in good order. What breaks later says nothing about the answer, and belongs to the ttl.
+        // A client that closes its socket without reading the answer resets the connection. A client that has read the
+        // answer closes cleanly. A later failure says nothing about the answer; the ttl covers it.
         tokio::time::sleep(RESET_ARRIVES_MAX).await;
         if calls.broken.load(Ordering::Relaxed) || !matches!(stream.take_error(), Ok(None)) {
             undelivered.act();
@@ -110,7 +110,7 @@ pub(super) async fn talk(
     }
 }
 
-/// Who sends requests.
+/// One client's connection.
 #[derive(Clone)]
 struct ClientConnection {
     peer: SocketAddr,
@@ -153,7 +153,7 @@ impl ClientConnection {
                 (response, room)
             }
             Err(NoRoom) => {
-                // Its answer is lost, as if the connection had broken.
+                // The answer is lost, as if the connection had broken.
                 undelivered.iter().for_each(Undelivered::act);
                 self.calls.end(None);
                 (without_room(&response, is_read), None)
@@ -165,13 +165,14 @@ impl ClientConnection {
 }
 
 impl ClientConnection {
-    /// What is looked at before anything of a request's body is read.
+    /// Checks that run before the server reads the body.
     fn passes(&self, request: &http::Request<Incoming>) -> Result<(), Problem> {
         head::check(request.version(), request.method(), request.headers())?;
         self.context.hosts.check(request.method(), request.uri(), request.headers())
     }
 
-    /// Refuses a request in front of the router. Its body stays unread, so nothing can follow it.
+    /// Refuses a request before it reaches the router. The body stays unread, so no request can follow on this
+    /// connection.
     fn refuse(&self, problem: Problem) -> Response {
         let mut response = problem.into_response();
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -182,7 +183,8 @@ impl ClientConnection {
     }
 }
 
-/// Room for an answer until its socket has taken it. What a stream sends has no length yet, and finds room as it is written.
+/// Reserves room for an answer until its socket has taken it. A stream has no known length, so it reserves room as it
+/// writes.
 fn find_room(response: &Response, room: &Room) -> Result<Option<Share>, NoRoom> {
     if response.extensions().get::<HasRoom>().is_some() {
         return Ok(None);
@@ -212,18 +214,19 @@ fn without_room(response: &Response, is_read: bool) -> Response {
     refused
 }
 
-/// Resolves when the client has closed its side. The HTTP library notices that too, but not behind bytes that the client has sent
+/// Resolves when the client has closed its side. hyper notices that too, but not behind bytes that the client has sent
 /// ahead of its next request.
 async fn gone(stream: &TcpStream, calls: &ConnectionCalls) {
     while let Ok(ready) = stream.ready(Interest::READABLE).await {
         if ready.is_read_closed() {
-            // The error is told once only, and says whether it was the client that ended the connection.
+            // The socket reports an error only once. The error shows whether the client ended the connection.
             if let Ok(Some(error)) = stream.take_error() {
                 calls.note_broken(&error);
             }
             return;
         }
-        // There is something to read, which is not read here; the news is taken, so that the next can be waited for.
+        // Bytes are waiting, but they are not read here. The readiness event is consumed, so that the loop can wait for
+        // the next one.
         calls.readiness_taken.store(true, Ordering::Relaxed);
         let taken: io::Result<()> = stream.try_io(Interest::READABLE, || Err(io::ErrorKind::WouldBlock.into()));
         drop(taken);
@@ -239,8 +242,8 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
     bound_silence(stream, UNACKNOWLEDGED_MAX)
 }
 
-/// How much of an answer the system may hold that the client has no room for: without it that is up to 4 MiB a connection, in
-/// memory that counts as this process's where it runs in a cgroup. Only Linux has it.
+/// Bounds the part of an answer that the system buffers while the client has no room for it. The default is up to 4 MiB
+/// a connection, and a cgroup charges that to this process. Linux only.
 fn bound_unsent(stream: &TcpStream) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
@@ -249,7 +252,7 @@ fn bound_unsent(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// How long what was sent may stay without acknowledgement. Only Linux has it.
+/// Bounds how long sent bytes may stay unacknowledged. Linux only.
 fn bound_silence(stream: &TcpStream, limit: Duration) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     SockRef::from(stream).set_tcp_user_timeout(Some(limit.min(UNACKNOWLEDGED_MAX)))?;
@@ -258,18 +261,19 @@ fn bound_silence(stream: &TcpStream, limit: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// An answer's body, which says when all of it was taken over, gives its room to its bytes, and ends with its client.
+/// An answer's body. It notes when all of it is handed over, attaches its room to the bytes, and ends when the client
+/// goes away.
 struct Tracked {
     body: axum::body::Body,
     stream: Arc<TcpStream>,
     calls: Arc<ConnectionCalls>,
-    /// The client's going away, once the body was waited for.
+    /// Resolves when the client goes away. Set on the first poll of the body.
     end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     room: Option<Share>,
 }
 
 impl Tracked {
-    /// Counts what is taken over to be written. The room goes along with the bytes, and comes back when they are written.
+    /// Counts the bytes handed over for writing. The room travels with the bytes and is released when they are written.
     fn taken_over(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
         self.calls.room.took(frame.data_ref().map_or(0, Bytes::len));
         match self.room.take() {
@@ -316,7 +320,7 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    /// A connection, and its other end, which nobody reads.
+    /// A connection and its other end, which is never read.
     async fn unread() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (reader, accepted) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
@@ -329,8 +333,8 @@ mod tests {
         std::iter::from_fn(|| stream.try_write(&block).ok()).sum()
     }
 
-    /// Both connections get all that the system takes, in turns, until one of them has a lot. Without its bound the other would
-    /// have as much by then.
+    /// Fills both connections in turns until one of them has buffered a lot. Without its bound the other would have
+    /// buffered as much.
     #[tokio::test]
     async fn the_system_holds_little_of_what_a_client_does_not_read() {
         let ((tuned, _reader), (untuned, _other)) = (unread().await, unread().await);

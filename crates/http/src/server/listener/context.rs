@@ -12,16 +12,16 @@ use std::{sync::Arc, time::Duration};
 pub(super) struct Timeouts {
     /// How long a request's head may take to arrive, from its first byte.
     pub(super) head: Duration,
-    /// How long after connecting the first byte of the first request may come.
+    /// How long after connecting the first byte of the first request may take to arrive.
     pub(super) first: Duration,
-    /// How long a connection may be idle between two requests: longer than clients keep theirs (90 s is common), since a
-    /// request that meets a closing connection is one whose fate its sender does not know.
+    /// How long a connection may be idle between two requests. Clients commonly keep theirs for 90 s. The server waits
+    /// longer, because a client cannot know the outcome of a request that meets a closing connection.
     pub(super) idle: Duration,
-    /// The same while more than three quarters of all places are taken.
+    /// The idle timeout while more than three quarters of all places are taken.
     pub(super) idle_in_a_crowd: Duration,
-    /// How long the client of an answer may take nothing, or next to nothing, of it.
+    /// How long a client may take nothing, or almost nothing, of an answer.
     pub(super) answer: Duration,
-    /// How long requests that run may go on when the server stops.
+    /// How long running requests may continue when the server stops.
     pub(super) drain: Duration,
 }
 
@@ -34,7 +34,7 @@ pub(super) const TIMEOUTS: Timeouts = Timeouts {
     drain: Duration::from_secs(10),
 };
 
-/// What all connections have in common.
+/// What all connections of a listener share.
 #[derive(Clone)]
 pub(super) struct ConnectionContext {
     pub(super) router: Router,
@@ -43,10 +43,10 @@ pub(super) struct ConnectionContext {
     pub(super) cluster: ClusterHeader,
     /// The names by which clients reach this server.
     pub(super) hosts: Hosts,
-    /// Connections.
+    /// Places for connections.
     pub(super) places: Arc<Places>,
-    /// Bytes of bodies that are in work.
+    /// Memory for request bodies in progress.
     pub(super) bodies: Arc<Shares>,
-    /// Bytes of answers that are not yet taken.
+    /// Memory for answers that their sockets have not taken yet.
     pub(super) answers: Arc<Shares>,
 }

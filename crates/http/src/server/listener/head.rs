@@ -1,5 +1,5 @@
-//! Checks of a request's head beyond those of the HTTP library. If two servers can read a head in two ways, an attacker can
-//! smuggle a request past one of them: so an ambiguous head is refused, and its connection closed.
+//! Checks of a request's head beyond those of hyper. If two servers can read a head in two ways, an attacker can
+//! smuggle a request past one of them. The server therefore refuses an ambiguous head and closes the connection.
 
 use crate::edge::problem::Problem;
 use fairhold_types::Code;

@@ -1,8 +1,8 @@
-//! A connection's bytes, which must come and go in time: a request's head once it has begun, the next request while nothing runs,
-//! and the client's reading of an answer.
+//! A connection's bytes with deadlines: for the rest of a head that has begun, for the next request while nothing runs,
+//! and for the client to read an answer.
 //!
-//! The HTTP library has one bound for a head and for the idle time before it, which would have to be either too long for the one
-//! or too short for the other, and none for answers.
+//! hyper has a single timeout for a head and the idle time before it, too long for one or too short for the other. It
+//! has none for answers.
 
 use super::{
     calls::ConnectionCalls,
@@ -26,20 +26,20 @@ use tokio::{
     time::{Instant, Sleep},
 };
 
-/// What a client must take of an answer within the timeout for answers, in bytes: 1 KiB in a second.
+/// The bytes of an answer that a client must take within the answer timeout: 1 KiB a second.
 const ANSWER_BYTES_LEAST: usize = 30 * 1024;
 
-/// A connection's bytes.
+/// A connection's bytes, with deadlines.
 pub(super) struct TimedStream {
     stream: Arc<TcpStream>,
     timeouts: Timeouts,
-    /// All connections: where they are many, none may idle for long.
+    /// All places. If many are taken, the idle timeout is shorter.
     places: Arc<Places>,
     calls: Arc<ConnectionCalls>,
     cluster: ClusterHeader,
-    /// What reading waits for.
+    /// The deadline for reading.
     reading: ReadDeadline,
-    /// The requests that had begun when `reading` was decided.
+    /// The number of requests begun when `reading` was set.
     seen: u64,
     read_alarm: Option<Pin<Box<Sleep>>>,
     write_alarm: Option<Pin<Box<Sleep>>>,
@@ -47,12 +47,12 @@ pub(super) struct TimedStream {
     written: usize,
 }
 
-/// What reading waits for.
+/// A deadline for reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReadDeadline {
-    /// The first byte of a request, or of the first one on this connection.
+    /// For the first byte of a request.
     Idle { until: Instant },
-    /// The end of a head.
+    /// For the end of a head.
     Head { until: Instant },
 }
 
@@ -75,7 +75,7 @@ impl TimedStream {
         }
     }
 
-    /// While a request runs, or its answer, reading has no bound of its own.
+    /// Returns true while a request runs or its answer is being written: reading then has no deadline.
     fn look_at_calls(&mut self) -> bool {
         let begun = self.calls.begun.load(Ordering::Relaxed);
         if begun != self.calls.sent.load(Ordering::Relaxed) {
@@ -96,7 +96,7 @@ impl TimedStream {
         alarm.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// Notes what came of a write, and gives up on a client that does not read.
+    /// Records the result of a write, and gives up on a client that does not read.
     fn written(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match done {
             Poll::Ready(Ok(bytes)) => {
@@ -124,14 +124,15 @@ impl TimedStream {
         }
     }
 
-    /// The HTTP library answers what it cannot read with a bare status. Puts it into words, and says how much was so replaced.
+    /// hyper answers unreadable input with a bare status. This writes a whole problem instead, and returns the number
+    /// of bytes it replaces.
     fn replace(&mut self, bare: &[u8], length: usize) -> Option<usize> {
-        // What is written while no answer is due comes from the library itself.
+        // Bytes written while no answer is due come from hyper itself.
         if self.calls.answering.load(Ordering::Relaxed) {
             return None;
         }
         let words = refusal::in_words(bare, &self.cluster)?;
-        // Nothing else is on its way, so there is room; where there is not, the bare status has to do.
+        // Nothing else is being sent, so the socket has room. If it has none, the bare status is sent.
         match self.stream.try_write(&words) {
             Ok(bytes) if bytes == words.len() => Some(length),
             Ok(_) => {
@@ -168,19 +169,19 @@ impl AsyncRead for TimedStream {
     }
 }
 
-/// Reads from a shared socket, of which this connection is the only reader.
+/// Reads from a shared socket. This connection is its only reader.
 fn poll_read(
     stream: &TcpStream,
     calls: &ConnectionCalls,
     cx: &mut Context<'_>,
     buffer: &mut ReadBuf<'_>,
 ) -> Poll<io::Result<()>> {
-    // Whoever watched for the client's going away may have taken the news that there is something to read.
+    // The task that watches for the client's departure may have consumed the readiness event.
     if calls.readiness_taken.swap(false, Ordering::Relaxed) {
         match (&*SockRef::from(stream)).read(buffer.initialize_unfilled()) {
             Ok(length) => {
                 buffer.advance(length);
-                // There may be more.
+                // More bytes may be waiting.
                 calls.readiness_taken.store(length > 0, Ordering::Relaxed);
                 return Poll::Ready(Ok(()));
             }
@@ -201,8 +202,8 @@ fn poll_read(
     }
 }
 
-/// Reads. Where less came than there is room for, the socket is empty: what comes next will be told, so nobody needs to ask in
-/// vain for it. Without this each request costs a system call more.
+/// Reads. A short read means that the socket is empty, so readiness is cleared and the next poll needs no extra system
+/// call.
 fn read_what_is_there(stream: &TcpStream, room: &mut [u8]) -> io::Result<usize> {
     let mut read = 0;
     let done = stream.try_io(Interest::READABLE, || {
@@ -215,7 +216,7 @@ fn read_what_is_there(stream: &TcpStream, room: &mut [u8]) -> io::Result<usize> 
     }
 }
 
-/// Writes to a shared socket, of which this connection is the only writer.
+/// Writes to a shared socket. This connection is its only writer.
 fn poll_write<T>(stream: &TcpStream, cx: &mut Context<'_>, write: impl Fn() -> io::Result<T>) -> Poll<io::Result<T>> {
     loop {
         ready!(stream.poll_write_ready(cx))?;
@@ -250,7 +251,7 @@ impl AsyncWrite for TimedStream {
         true
     }
 
-    /// The client has taken all that was to be written so far.
+    /// The client has taken everything written so far.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         let paced = self.get_mut();
         paced.write_alarm = None;
@@ -267,8 +268,8 @@ impl AsyncWrite for TimedStream {
     }
 }
 
-/// Reads what a client still sends after all was said to it, for a moment: closing a socket with something unread would take the
-/// answer back from its reader.
+/// After the last answer, briefly reads what the client still sends. If a socket closes with unread bytes, the client
+/// can lose the answer.
 pub(super) async fn part(stream: &TcpStream) {
     if SockRef::from(stream).shutdown(Shutdown::Write).is_err() {
         return;
@@ -289,7 +290,7 @@ pub(super) async fn part(stream: &TcpStream) {
     drop(tokio::time::timeout(PARTING_MAX, to_the_end).await);
 }
 
-/// How long a client may take to hang up after all was said to it.
+/// How long a client may take to close its side after the last answer.
 const PARTING_MAX: Duration = Duration::from_secs(1);
-/// What is read of it meanwhile.
+/// The most bytes to read in that time.
 const PARTING_BYTES_MAX: usize = 1024 * 1024;

@@ -1,4 +1,4 @@
-//! What a client is told that never gets as far as the router: the bytes of a whole answer.
+//! Answers to clients whose request never reaches the router, as the bytes of a whole answer.
 
 use crate::{edge::cluster_header::ClusterHeader, edge::problem::Problem};
 use fairhold_types::{
@@ -8,13 +8,13 @@ use fairhold_types::{
 };
 use http::StatusCode;
 
-/// The answer to one connection too many.
+/// The answer to a connection beyond the limit.
 pub(super) fn too_many_connections(cluster: &ClusterHeader) -> Vec<u8> {
     let problem = Problem::new(Code::Overloaded, "this node has reached its limit of connections, in total or from this address");
     bytes(problem, cluster)
 }
 
-/// What takes the place of the HTTP library's own answer, which has a status and no body.
+/// Replaces hyper's own answer, which has a status and no body.
 pub(super) fn in_words(bare: &[u8], cluster: &ClusterHeader) -> Option<Vec<u8>> {
     let status = bare.strip_prefix(b"HTTP/1.1 ").or_else(|| bare.strip_prefix(b"HTTP/1.0 "))?.get(..3)?;
     let problem = match StatusCode::from_bytes(status).ok()? {

@@ -1,5 +1,5 @@
-//! A spare descriptor for the moment in which the process has no other left: with it, the listener can accept a connection
-//! and close it, so that the client notices and the next connection can be handled.
+//! A spare descriptor for when the process has no other left. The listener frees it to accept a connection and close
+//! it, so that the client notices and the next connection can be handled.
 
 use futures_util::FutureExt as _;
 use std::{
@@ -9,12 +9,12 @@ use std::{
 };
 use tokio::net::TcpListener;
 
-/// The kernel's errors if this process or the machine has too many files open: EMFILE, ENFILE.
+/// The kernel's errors if this process or the machine has too many open files: EMFILE, ENFILE.
 const TOO_MANY_OPEN: [i32; 2] = [24, 23];
-/// The shortest time between two log lines about it.
+/// The shortest time between two log lines about a lack of descriptors.
 const SAID_EVERY: Duration = Duration::from_secs(10);
 
-/// The descriptor.
+/// The spare descriptor.
 #[derive(Debug)]
 pub(super) struct Spare {
     file: Option<File>,
@@ -27,7 +27,7 @@ impl Spare {
         Spare { file: open(), said: None, shed: 0 }
     }
 
-    /// Closes the next waiting connection if the error is that there are no more descriptors. Returns whether it did.
+    /// If the error means that no descriptors are left, closes the next waiting connection. Returns whether it did.
     pub(super) fn shed(&mut self, error: &io::Error, socket: &TcpListener) -> bool {
         if !error.raw_os_error().is_some_and(|number| TOO_MANY_OPEN.contains(&number)) {
             return false;

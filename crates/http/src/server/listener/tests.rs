@@ -11,7 +11,7 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-/// A test that would wait for ever fails instead.
+/// Fails a test that would otherwise wait forever.
 const PATIENCE_OF_A_TEST: Duration = Duration::from_secs(20);
 
 struct Server {
@@ -47,7 +47,7 @@ async fn read_all(client: &mut TcpStream) -> String {
     String::from_utf8(text).unwrap()
 }
 
-/// Says when it is dropped.
+/// Reports when it is dropped.
 struct Said(mpsc::UnboundedSender<&'static str>);
 
 impl Drop for Said {
@@ -72,7 +72,7 @@ async fn a_request_is_dropped_when_its_client_goes_away() {
     assert_eq!(in_time(heard.recv()).await, Some("dropped"));
 }
 
-/// Answers, and says when it learns that the answer was lost.
+/// Answers, and reports when it learns that the answer was lost.
 fn answers_that_matter(news: mpsc::UnboundedSender<&'static str>) -> Router {
     let handler = move || async move {
         let lost = Undelivered::then(move || news.send("lost").unwrap());
@@ -99,7 +99,7 @@ async fn an_answer_that_was_read_is_not_lost() {
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(read_all(&mut client).await.ends_with("the answer"));
     drop(client);
-    // All connections have been looked after when the server has ended, and with them everything that could say so.
+    // When the server has ended, it has handled every connection and dropped everything that could report a loss.
     server.stop.send(()).unwrap();
     in_time(server.task).await.unwrap();
     assert_eq!(in_time(heard.recv()).await, None);
@@ -118,7 +118,7 @@ async fn at_the_end_what_runs_is_answered_and_nothing_more_is_taken() {
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     in_time(gone.notified()).await;
     server.stop.send(()).unwrap();
-    // The listening socket is closed first: from then on nobody can connect.
+    // The listening socket closes first: from then on no client can connect.
     in_time(async { while TcpStream::connect(server.address).await.is_ok() {} }).await;
     go.notify_one();
     assert!(read_all(&mut client).await.ends_with("the answer"));
@@ -144,7 +144,7 @@ async fn a_head_that_does_not_end_is_not_waited_for() {
     let server = serve(timeouts, Router::new().route("/", get(|| async { "ok" })));
     let mut first = send(&server, "GET / HTTP/1.1\r\nHost:").await;
     assert_eq!(in_time(first.read(&mut [0; 1])).await.unwrap_or(0), 0);
-    // The same on a connection that has had a request before.
+    // The same on a connection that has already served a request.
     let mut second = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(in_time(second.read(&mut [0; 1024])).await.unwrap() > 0);
     second.write_all(b"GET").await.unwrap();
@@ -255,7 +255,8 @@ async fn an_address_that_comes_late_gets_a_place_from_the_one_that_has_most() {
         assert_eq!(status(&mut client).await, "200");
         late.push(client);
     }
-    // The youngest that only reads or idles had to go; what may have done something goes on.
+    // The youngest connection that only reads or idles was dropped. A connection that may have changed something
+    // continues.
     assert_eq!(in_time(heard.recv()).await, Some("dropped"));
     for number in [37, 35, 34] {
         assert_eq!(read_all(&mut first[number]).await, "", "{number}");
@@ -312,7 +313,7 @@ async fn a_page_of_another_site_is_refused_before_its_body_is_read() {
     }
 }
 
-/// More than the system keeps for a socket.
+/// More than the system buffers for a socket.
 static LARGE: [u8; 16 * 1024 * 1024] = [b'x'; 16 * 1024 * 1024];
 
 async fn status(client: &mut TcpStream) -> String {
@@ -339,7 +340,8 @@ async fn answers_that_wait_for_a_socket_are_bounded_for_every_call() {
     }
     let read = read_all(&mut send(&server, &ask("GET")).await).await;
     assert!(read.starts_with("HTTP/1.1 503 ") && read.contains("\"code\":\"overloaded\""), "{read:.200}");
-    // It was called, so nobody may take it for not done; and what hangs on its arrival hears that it was lost.
+    // The call ran, so the answer must not say that nothing was done. The code that depends on delivery learns of the
+    // loss.
     let written = read_all(&mut send(&server, &ask("PUT")).await).await;
     assert!(written.starts_with("HTTP/1.1 504 ") && written.contains("\"outcome\":\"unknown\""), "{written:.200}");
     assert_eq!(in_time(heard.recv()).await, Some("lost"));
@@ -405,10 +407,10 @@ async fn what_is_no_http_is_refused_in_words() {
         let answer = read_all(&mut send(&server, nonsense).await).await;
         assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("\"code\":\"bad_request\""), "{nonsense:?}: {answer}");
     }
-    // An answer of the same status that is not the library's own stays as it is.
+    // An answer with the same status that hyper did not write stays as it is.
     let mut own = send(&server, "GET /own HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
     assert!(read_all(&mut own).await.ends_with("my own words"));
-    // The same behind a request that was answered.
+    // The same after a request that was answered.
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\nNONSENSE\r\n\r\n").await;
     let answers = read_all(&mut client).await;
     assert!(answers.starts_with("HTTP/1.1 200 ") && answers.contains("HTTP/1.1 400 "), "{answers}");
