@@ -1,5 +1,5 @@
-//! etcd over gRPC. A lock of its own is a key that is created where it is not there, on a lease, and deleted; a lock that all
-//! want is that of etcd's lock service, which queues. Each client has a connection and a lease of its own.
+//! etcd over gRPC. An uncontended lock is a key that is created if it does not exist, with a lease, and deleted. A
+//! contended lock uses etcd's lock service, which queues. Each client has its own connection and lease.
 
 use crate::{Args, Failure, PATIENCE, RunOutcome, Steps, VALUE, Work, Workload, drive, live, unique, words};
 use etcd_client::{
@@ -7,15 +7,15 @@ use etcd_client::{
 };
 use std::time::{Duration, Instant};
 
-/// What a lease lives beyond the run: nobody renews it.
+/// How long a lease outlives the run: nothing renews it.
 const LEASE_BEYOND_SECONDS: i64 = 120;
-/// Of a session that does nothing but live.
+/// The ttl of an idle session.
 const IDLE_LEASE_SECONDS: i64 = 30;
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
-/// How often, and after which pauses, a lease that is not known yet is asked for again.
+/// How often, and after which pauses, a lease that a member does not know yet is renewed again.
 const LEASE_TRIES: u32 = 20;
 const LEASE_RETRY_AFTER: Duration = Duration::from_millis(50);
-/// Leases whose keepalives go over one stream.
+/// The leases per keepalive stream.
 const LEASES_A_STREAM: usize = 100;
 
 /// Runs a load.
@@ -24,7 +24,7 @@ pub(crate) async fn run(args: &Args) -> Result<RunOutcome, Failure> {
     let seconds = i64::try_from(args.plan()?.time.as_secs())? + LEASE_BEYOND_SECONDS;
     let mut works = Vec::new();
     for index in 0..args.clients {
-        // For reads and locks a client keeps to one server; only where one is killed it needs the others.
+        // For reads and locks a client uses one server. It needs the others only if a server is killed.
         let endpoints = args.endpoints(index);
         let used = if args.workload == Workload::Failover { &endpoints[..] } else { &endpoints[..1] };
         let mut client = Client::connect(used, None).await?;
@@ -70,7 +70,7 @@ async fn keep(mut streams: Vec<(LeaseKeeper, LeaseKeepAliveStream)>) -> Result<(
     }
 }
 
-/// A stream that renews a lease. The member that is asked may not know of a lease that was granted a moment ago.
+/// Opens a stream that renews a lease. The member may not know a lease that was just granted.
 async fn kept_alive(client: &mut Client, lease: i64) -> Result<(LeaseKeeper, LeaseKeepAliveStream), etcd_client::Error> {
     let mut tries = 0;
     loop {

@@ -1,8 +1,8 @@
-//! The loads of `fairhold bench` on ZooKeeper, etcd and Redis, each by the Rust client that people use for it. They are driven
-//! and measured by the same code, and write the same JSON.
+//! The loads of `fairhold bench` on ZooKeeper, etcd and Redis, each with its usual Rust client. The same code drives
+//! and measures them, and writes the same JSON.
 
 mod etcd;
-// The very file of `fairhold bench`.
+// The same file as in `fairhold bench`.
 #[path = "../../crates/cli/src/bench/measure.rs"]
 mod measure;
 mod redis;
@@ -14,21 +14,21 @@ use std::{error::Error, fmt::Display, process::ExitCode, time::Duration};
 
 /// Bytes of each value.
 const VALUE: [u8; 100] = [b'v'; 100];
-/// How long a client waits for an answer where a server is killed, before it asks again. A server that was asked while none led
-/// may never answer, so a longer time would be part of the gap.
+/// The timeout of a client before it retries while a server is killed. A server without a leader may never answer, so a
+/// longer time would be part of the gap.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// What was asked for.
+/// The arguments.
 #[derive(Debug, Parser)]
 #[command(about = "The loads of `fairhold bench` on ZooKeeper, etcd and Redis.")]
 struct Args {
-    /// Whom to load
+    /// The product under load
     #[arg(value_enum)]
     system: System,
-    /// With what
+    /// The workload
     #[arg(value_enum)]
     workload: Workload,
-    /// The servers: HOST:PORT, with commas in between
+    /// The servers: HOST:PORT, separated by commas
     #[arg(short, long, value_delimiter = ',', required = true)]
     endpoint: Vec<String>,
     /// Concurrent clients, each with its own connection
@@ -47,7 +47,7 @@ struct Args {
     warmup: f64,
 }
 
-/// Whom to load.
+/// The product under load.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum System {
     /// Apache ZooKeeper
@@ -68,22 +68,22 @@ impl System {
     }
 }
 
-/// With what.
+/// The workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Workload {
-    /// Each client takes a lock of its own and gives it back
+    /// Each client acquires and releases its own lock
     Lock,
-    /// All take one lock in turn
+    /// All clients take turns on one lock
     Contended,
-    /// Small writes, each client its own key
+    /// Small writes, each client to its own key
     KvWrite,
     /// Linearizable reads
     KvRead,
-    /// Reads of what the server that was asked has
+    /// Local reads
     KvLocalRead,
-    /// Small writes while a server is killed: the longest time in which none was done
+    /// Small writes while a server is killed: the longest time without a success
     Failover,
-    /// Sessions that do nothing but live; a line says when they are open
+    /// Idle sessions; a line is printed when they are open
     Sessions,
 }
 
@@ -101,7 +101,7 @@ impl Workload {
     }
 }
 
-/// Why a load could not begin.
+/// Why a load could not start.
 type Failure = Box<dyn Error + Send + Sync>;
 
 impl Args {
@@ -113,7 +113,7 @@ impl Args {
         Ok(LoadPlan { clients: self.clients, warmup: Duration::try_from_secs_f64(self.warmup)?, time, rate: None })
     }
 
-    /// The servers, beginning with another one for each client.
+    /// The servers, starting with a different one for each client.
     fn endpoints(&self, client: usize) -> Vec<String> {
         let mut endpoints = self.endpoint.clone();
         endpoints.rotate_left(client % self.endpoint.len());
@@ -155,12 +155,12 @@ async fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Lets the clients work.
+/// Runs the clients.
 async fn drive<W: Work>(args: &Args, works: Vec<W>) -> Result<RunOutcome, Failure> {
     Ok(measure::drive(args.plan()?, works, cpu, async |_, _| {}).await)
 }
 
-/// Sessions are open: whoever measures what they cost can begin. They live for the rest of the time.
+/// Prints that the sessions are open, so that their cost can be measured. They stay open for the rest of the time.
 async fn live(args: &Args) -> Result<(), Failure> {
     println!("open {}", args.clients);
     tokio::time::sleep(args.plan()?.time).await;
@@ -177,7 +177,7 @@ fn words(error: impl Display) -> String {
     error.to_string()
 }
 
-/// A name that no other run has.
+/// A name that is unique to this run.
 fn unique() -> String {
     format!("bench-{:016x}", rand::random::<u64>())
 }

@@ -1,13 +1,14 @@
-//! Redis: `SET NX PX` with a token, and a script that deletes the key only where the token is its own, as its documentation has
-//! it. There is no queue: who finds the lock taken asks again after a while, so a lock that many want is not fair.
+//! Redis: `SET NX PX` with a token, and a script that deletes the key only if the token is its own, as in its
+//! documentation. There is no queue: a client that finds the lock held retries after a while, so a contended lock is
+//! not fair.
 
 use crate::{Args, Failure, RunOutcome, Steps, VALUE, Work, Workload, drive, live, unique, words};
 use redis::{Client, Script, aio::MultiplexedConnection, cmd};
 use std::time::{Duration, Instant};
 
-/// How long a lock lives whose holder is gone, in milliseconds.
+/// The ttl of a lock, in milliseconds.
 const TTL_MILLIS: u64 = 30_000;
-/// A client that found the lock taken asks again after a random time up to this.
+/// A client that found the lock held retries after a random time up to this.
 const RETRY_MAX: Duration = Duration::from_millis(10);
 const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
 
@@ -26,7 +27,7 @@ pub(crate) async fn run(args: &Args) -> Result<RunOutcome, Failure> {
     drive(args, works).await
 }
 
-/// Connections that do nothing, each with a key that lives for a while.
+/// Idle connections, each with a key that has a ttl.
 pub(crate) async fn sessions(args: &Args) -> Result<(), Failure> {
     let root = unique();
     let mut connections = Vec::new();

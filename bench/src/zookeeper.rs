@@ -1,4 +1,4 @@
-//! ZooKeeper: the recipe of its documentation for locks. Each client has a session and a connection of its own.
+//! ZooKeeper: the lock recipe of its documentation. Each client has its own session and connection.
 
 use crate::{Args, Failure, PATIENCE, RunOutcome, Steps, VALUE, Work, Workload, drive, live, unique, words};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ pub(crate) async fn run(args: &Args) -> Result<RunOutcome, Failure> {
     let mut works = Vec::new();
     for index in 0..args.clients {
         let client = connect(args, index).await?;
-        // A lock's node stands before it is taken the first time, as a program leaves it.
+        // The node of a lock exists before the first acquire, as in a real program.
         let path = if args.workload == Workload::Contended { format!("{root}/one") } else { format!("{root}/{index}") };
         if args.workload != Workload::Contended || index == 0 {
             client.create(&path, &VALUE, &LASTING).await?;
@@ -26,7 +26,7 @@ pub(crate) async fn run(args: &Args) -> Result<RunOutcome, Failure> {
     drive(args, works).await
 }
 
-/// Opens sessions and lets them live: the client keeps them alive.
+/// Opens sessions and keeps them open: the client library keeps them alive.
 pub(crate) async fn sessions(args: &Args) -> Result<(), Failure> {
     let mut clients = Vec::new();
     for index in 0..args.clients {
@@ -47,7 +47,7 @@ struct Load {
 }
 
 impl Load {
-    /// Stands in the queue until it is first: the name of its node, to be deleted.
+    /// Queues until it is first. Returns the name of its node, to delete later.
     async fn acquire(&self) -> Result<String, zookeeper_client::Error> {
         let prefix = format!("{}/lock-", self.path);
         let (_, sequence) = self.client.create(&prefix, &[], &CONTENDER).await?;

@@ -1,4 +1,4 @@
-//! libFuzzer's door to `fairhold_fuzz::frames`.
+//! The libFuzzer target of `fairhold_fuzz::frames`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fairhold_fuzz::frames::run(bytes));

@@ -1,4 +1,4 @@
-//! libFuzzer's door to `fairhold_fuzz::requests`.
+//! The libFuzzer target of `fairhold_fuzz::requests`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fairhold_fuzz::requests::run(bytes));

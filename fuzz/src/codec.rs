@@ -1,4 +1,4 @@
-//! The codec, and what is written with it: commands of the log, answers, snapshots.
+//! The codec, and the values that it encodes: log commands, answers, snapshots.
 
 use fairhold_codec::{checksum, decode, encode};
 use fairhold_state::{
@@ -9,7 +9,8 @@ use fairhold_state::{
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt::Debug;
 
-/// The bytes as they are, which end at the envelope, and then sealed in a right one, so that they reach the values.
+/// Decodes the bytes as they are, which fails at the envelope, and then in a valid envelope, so that they reach the
+/// values.
 pub fn run(bytes: &[u8]) {
     read::<Command>(LOG_FORMAT, bytes);
     read::<Command>(LOG_FORMAT, &sealed(LOG_FORMAT, bytes));

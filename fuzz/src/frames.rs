@@ -1,4 +1,4 @@
-//! The peer port: bytes to frames, before and after the other side was admitted.
+//! The peer port: bytes to frames, before and after the other side is admitted.
 
 use bytes::BytesMut;
 use fairhold_peer::{
@@ -7,10 +7,10 @@ use fairhold_peer::{
 };
 use tokio_util::codec::{Decoder, Encoder};
 
-/// A decoder may not reserve more than this, and three times what has come, whatever length was announced.
+/// A decoder may reserve at most this, plus three times the received bytes, whatever length is announced.
 const RESERVE_MAX: usize = 128 * 1024;
 
-/// The first byte says how the rest arrives: whether the other side is admitted, and in pieces of what size.
+/// The first byte decides how the rest arrives: whether the other side is admitted, and the size of the pieces.
 pub fn run(bytes: &[u8]) {
     let Some((manner, bytes)) = bytes.split_first() else { return };
     let mut codec = FrameCodec::for_handshake();

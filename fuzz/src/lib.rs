@@ -1,8 +1,8 @@
-//! What must hold for any bytes at all, wherever Fairhold reads bytes of strangers: no panic, no allocation that the bytes do not
-//! pay for, and an answer that says what was wrong.
+//! What must hold for any bytes, wherever Fairhold reads untrusted bytes: no panic, no allocation out of proportion to
+//! the bytes, and an answer that describes the problem.
 //!
-//! Each module is one target: `run` takes bytes and panics where something does not hold. libFuzzer drives them from
-//! `fuzz_targets/`; `tests/corpus.rs` replays what it found, in every run of the tests.
+//! Each module is one target: `run` takes bytes and panics if a property does not hold. libFuzzer drives the targets
+//! from `fuzz_targets/`; `tests/corpus.rs` replays their corpus in every run of the tests.
 
 pub mod codec;
 pub mod frames;

@@ -1,7 +1,7 @@
-//! The machine under commands that bytes choose: few names, ids and numbers, so that they meet.
+//! The state machine under commands that bytes choose: few names, ids and numbers, so that they collide.
 //!
-//! What must hold after each command: the revision never goes back, no token is ahead of it, and the state is sound
-//! (`State::check`). At the end: a copy through a snapshot goes on as the state does.
+//! After each command: the revision never decreases, no token is greater than it, and the state is consistent
+//! (`State::check`). At the end: a copy through a snapshot behaves like the original.
 
 use fairhold_state::{
     State,
@@ -18,7 +18,7 @@ use fairhold_types::{
 const LOCKS: [&str; 4] = ["a", "a/b", "a/b/c", "d"];
 const PATHS: [&str; 8] = ["/x", "/x/y", "/x/y/z", "/w", "/x!", "/locks/a", "/", "/v"];
 
-/// Commands in one run, at most.
+/// The most commands of one run.
 const COMMANDS_MAX: usize = 400;
 
 /// Runs the commands that the bytes choose.
@@ -52,7 +52,7 @@ fn sound(state: &State, after: &str) {
     }
 }
 
-/// What the bytes choose, one after the other; nothing but noughts when they are used up.
+/// The choices of the bytes, one after the other; zeros when they are used up.
 struct Choices<'a> {
     bytes: &'a [u8],
     made: usize,

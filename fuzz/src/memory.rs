@@ -40,7 +40,7 @@ pub(crate) async fn start_node() -> (Node<TokioRuntime>, Replica<TokioRuntime>) 
     (Node::start(parts, replica.clone()), replica)
 }
 
-/// Nobody else is there.
+/// There are no other nodes.
 struct NoPeer;
 
 impl Peer for NoPeer {

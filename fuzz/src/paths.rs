@@ -5,7 +5,7 @@ use fairhold_types::{
     limits::{LOCK_NAME_BYTES_MAX, PATH_BYTES_MAX, PATH_LEVELS_MAX},
 };
 
-/// What is taken has the form that it must have, and is the same text again.
+/// An accepted text has the required form, and is formatted as the same text.
 pub fn run(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     if let Ok(path) = Path::parse(&text) {

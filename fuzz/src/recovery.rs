@@ -1,8 +1,9 @@
-//! What a start reads of the disk: RocksDB's record files, which are verified before it reads them, and snapshot files.
+//! The files that a start reads: RocksDB's record files, which are verified before RocksDB reads them, and snapshot
+//! files.
 //!
-//! What must hold: a file is refused, or is whole up to where it says; what is whole up to there is whole by itself, and any
-//! first part of it is what a crash may leave. One flipped bit in a record that is not the last is damage. A snapshot file
-//! that is taken is the one file that its image has.
+//! A file is refused, or is intact up to the reported end; that prefix is intact by itself, and each of its prefixes is
+//! what a crash may leave. One flipped bit in a record that is not the last is damage. An accepted snapshot file is the
+//! only file of its image.
 
 use bytes::Bytes;
 use fairhold_storage::{
@@ -10,12 +11,12 @@ use fairhold_storage::{
     snapshot_files,
 };
 
-/// A record that stands alone.
+/// The type of a record in one part.
 const FULL: u8 = 1;
-/// All in one block of RocksDB's.
+/// Everything in one block of RocksDB.
 const FILE_BYTES_MAX: usize = 30_000;
 
-/// The bytes as they are, and then as what a file of right records has.
+/// Reads the bytes as they are, and then as the content of a file of valid records.
 pub fn run(bytes: &[u8]) {
     any(bytes);
     written(bytes);
@@ -28,7 +29,7 @@ fn any(bytes: &[u8]) {
     assert_eq!(scan(&bytes[..found.end]), Ok(Scan { torn: false, ..found }), "what is whole is whole by itself");
 }
 
-/// The first byte of each record is how long it is; the last two bytes choose a bit.
+/// The first byte of each record is its length; the last two bytes choose a bit.
 fn written(bytes: &[u8]) {
     let Some((mut rest, [high, low])) = bytes.split_last_chunk() else { return };
     let (mut file, mut starts) = (Vec::new(), Vec::new());
@@ -70,7 +71,7 @@ fn crc32c<'a>(bytes: impl Iterator<Item = &'a u8>) -> u32 {
     })
 }
 
-/// The bytes as they are, and sealed, so that they reach the blocks.
+/// Reads the bytes as they are, and sealed, so that they reach the blocks.
 fn snapshot(bytes: &[u8]) {
     let checksum = fairhold_codec::checksum(bytes);
     let sealed = [bytes, &checksum.to_le_bytes()].concat();

@@ -1,7 +1,8 @@
-//! HTTP requests to a whole node, from the router to the machine: any request gets an answer that the contract knows, and the
-//! node serves as before after it.
+//! HTTP requests to a whole node, from the router to the state machine: any request gets an answer that the contract
+//! allows, and the node still works afterwards.
 //!
-//! A `$` and a letter stand for something that an answer told before, `$a` for the newest: requests name what is there.
+//! A `$` and a letter stand for a value from an earlier answer, `$a` for the newest, so that requests name existing
+//! things.
 
 use crate::memory::start_node;
 use axum::{Router, body::Body, response::Response};
@@ -21,19 +22,19 @@ use std::{
 use tokio::runtime::{Builder, Runtime};
 use tower::ServiceExt;
 
-/// A node that has served so many is replaced by a new one: what a request does must not depend on all that ever came.
+/// A node is replaced after this many requests, so that results do not depend on everything before.
 const REQUESTS_PER_NODE: usize = 2_000;
-/// A request that waits is given up after this, as by a client that goes away.
+/// A waiting request is dropped after this, like a client that disconnects.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Any other request is answered within this time, however busy the machine is.
+/// Any other request is answered within this time, even on a busy machine.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(20);
-/// What a request has in its target, its headers or its body if its answer may wait, or may go on for ever.
+/// Texts in the target, the headers or the body of requests whose answers may wait, or never end.
 const WAITS: [&str; 6] = ["wait", "stream", "watch", "after", "min-revision", "leader"];
-/// An answer is shorter, unless it goes on.
+/// The longest answer that is not a stream.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How much of what answers told is kept.
+/// How many values from answers are kept.
 const TOLD_MAX: usize = 26;
-/// Longer texts are explanations.
+/// The longest value: longer texts are explanations.
 const TOLD_BYTES_MAX: usize = 200;
 
 struct Server {
@@ -49,10 +50,10 @@ thread_local! {
     static SERVER: RefCell<Option<Server>> = const { RefCell::new(None) };
 }
 
-/// The bytes are a request as HTTP/1.1 writes it, more or less: `POST /v1/locks/a?wait=1s`, header lines, an empty line, a body.
+/// The bytes are roughly a request in HTTP/1.1: `POST /v1/locks/a?wait=1s`, header lines, an empty line, a body.
 pub fn run(bytes: &[u8]) {
     SERVER.with_borrow_mut(|slot| {
-        // A server whose request has failed is not used again.
+        // A server is not used again after a failed request.
         let mut server = slot.take().unwrap_or_else(Server::start);
         server.take(bytes);
         if server.served < REQUESTS_PER_NODE {
@@ -91,7 +92,7 @@ impl Server {
         self.probe(&shown);
     }
 
-    /// The bytes with what was told in the place of each `$` and its letter.
+    /// Replaces each `$` and its letter by a value from an answer.
     fn named(&self, bytes: &[u8]) -> Vec<u8> {
         let mut named = Vec::with_capacity(bytes.len());
         let mut rest = bytes.iter();
@@ -121,7 +122,7 @@ impl Server {
         }
     }
 
-    /// The node lives, writes and reads what it wrote, and its state is sound.
+    /// Checks that the node writes, reads its write, and has a consistent state.
     fn probe(&self, after: &str) {
         let ask = |method: Method, target: &str| {
             let request = Request::builder().method(method).uri(target).extension(from_here());
@@ -143,14 +144,14 @@ fn from_here() -> PeerAddress {
     PeerAddress(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// Whether there may be no answer soon, or one that goes on. A word that means nothing where it stands makes this true as well.
+/// Whether the answer may take long, or be a stream. A meaningless word makes this true as well.
 fn may_wait(bytes: &[u8]) -> bool {
-    // As the router reads a target.
+    // As the router decodes a target.
     let text = String::from_utf8_lossy(bytes).to_ascii_lowercase();
     WAITS.iter().any(|word| text.contains(word)) || text.contains('%') || text.contains("\\u")
 }
 
-/// A head that is none of HTTP's never gets as far as the router: `None`.
+/// Parses a head; `None` if it is not HTTP: then it never reaches the router.
 fn request(bytes: &[u8]) -> Option<Request<Body>> {
     let (head, body) = match bytes.windows(2).position(|pair| pair == b"\n\n") {
         Some(end) => (&bytes[..end], &bytes[end + 2..]),
@@ -167,7 +168,7 @@ fn request(bytes: &[u8]) -> Option<Request<Body>> {
     request.extension(from_here()).body(Body::from(body.to_vec())).ok()
 }
 
-/// Looks at an answer, and returns its body if it is JSON.
+/// Checks an answer, and returns its body if it is JSON.
 async fn check(request: &str, answer: Response) -> Value {
     let status = answer.status();
     assert!(answer.headers().contains_key("fairhold-request-id"), "{request}: {status} without a request id");

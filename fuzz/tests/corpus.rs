@@ -1,4 +1,4 @@
-//! Replays what the fuzzer found worth keeping, each target's corpus, and the same with bytes changed at random.
+//! Replays the corpus of each target, and its inputs with bytes changed at random.
 
 #![cfg(test)]
 
@@ -11,7 +11,7 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
     files.iter().map(|file| fs::read(file).unwrap()).collect()
 }
 
-/// Marsaglia's xorshift: the same bytes in every run.
+/// Marsaglia's xorshift: the same numbers in every run.
 struct Changes(u64);
 
 impl Changes {

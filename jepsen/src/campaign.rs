@@ -17,65 +17,65 @@ use crate::{
 };
 use std::{fs, path::PathBuf, time::Duration};
 
-/// What can be asked for in this way.
+/// The campaigns.
 #[derive(Debug, Clone, clap::Subcommand)]
 pub(crate) enum Campaign {
-    /// All faults, each alone and then in pairs, with three and with five nodes, until enough operations were checked
+    /// All faults, each alone and then in pairs, with three and with five nodes, until enough operations are checked
     Faults {
-        /// How many operations are to be checked at least
+        /// The least number of operations to check
         #[arg(long, default_value_t = 1_000_000)]
         operations: usize,
-        /// How many clients each workload has
+        /// Clients per workload
         #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=100))]
         clients: u64,
     },
-    /// The power is cut, at the leader and at all nodes in turn: what was acknowledged must be there
+    /// Cuts the power, at the leader and at all nodes in turn: acknowledged writes must survive
     Power {
-        /// How often
+        /// Number of power cuts
         #[arg(long, default_value_t = 200)]
         cuts: usize,
     },
-    /// Single bytes of a node's log and snapshot are changed: none may be served
+    /// Changes single bytes of a node's log and snapshot: no changed byte may be served
     Bytes {
-        /// How many, each in files as they were
+        /// Number of changes, each in undamaged files
         #[arg(long, default_value_t = 1_000)]
         flips: usize,
     },
-    /// Holders stand still for longer than their lease, and then write
+    /// Holders pause for longer than their lease, and then write
     Pauses {
-        /// How often at least
+        /// The least number of pauses
         #[arg(long, default_value_t = 300)]
         pauses: usize,
     },
     /// Clocks run at half and at five times their rate, at a follower and at the leader
     Clocks {
-        /// How often each
+        /// How often each case runs
         #[arg(long, default_value_t = 4)]
         times: usize,
     },
     /// The leader's disk is slow, or hangs; a follower's disk is slow
     Disks {
-        /// How often each; a slow follower and none take turns five times as often
+        /// How often each case runs; a slow follower and no fault alternate five times as often
         #[arg(long, default_value_t = 6)]
         times: usize,
-        /// How many seconds the leader's disk is slow, or hangs, each time
+        /// Seconds for which the leader's disk is slow, or hangs, each time
         #[arg(long, default_value_t = 6)]
         seconds: u64,
     },
 }
 
-/// What all campaigns have in common.
+/// The options of every campaign.
 #[derive(Debug, Clone)]
 pub(crate) struct Setting {
-    /// Decides which faults come when and what clients do.
+    /// Decides the faults and what clients do.
     pub(crate) seed: u64,
-    /// Where everything goes.
+    /// The output folder.
     pub(crate) folder: PathBuf,
-    /// The program of the nodes.
+    /// The `fairhold` program.
     pub(crate) fairhold: PathBuf,
 }
 
-/// What came out.
+/// The result of a campaign.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) verdict: Verdict,
@@ -84,15 +84,15 @@ pub(crate) struct Ended {
 
 /// The clients of a part of a campaign.
 #[derive(Debug, Clone)]
-struct Crowd {
+struct ClientGroup {
     nodes: usize,
     workloads: Vec<Workload>,
-    /// Of each workload.
+    /// The number for each workload.
     clients: u64,
     sleepers: u32,
 }
 
-/// Makes a campaign, and writes what came out into its folder.
+/// Runs a campaign, and writes its result into its folder.
 pub(crate) fn run(campaign: &Campaign, setting: &Setting) -> Result<Ended, NotRun> {
     let ended = match campaign {
         Campaign::Faults { operations, clients } => faults::run(setting, *operations, *clients),
@@ -108,21 +108,21 @@ pub(crate) fn run(campaign: &Campaign, setting: &Setting) -> Result<Ended, NotRu
 }
 
 impl Setting {
-    /// A part of a campaign: these rounds of faults, in a folder of its own.
-    fn part(&self, name: &str, crowd: &Crowd, rounds: Vec<Vec<Fault>>, rhythm: Rhythm) -> Plan {
+    /// The plan of a part of a campaign: these rounds of faults, in its own folder.
+    fn part(&self, name: &str, group: &ClientGroup, rounds: Vec<Vec<Fault>>, rhythm: Rhythm) -> Plan {
         let mut faults: Vec<Fault> = rounds.iter().flatten().copied().collect();
         faults.sort_unstable();
         faults.dedup();
         let length = (rhythm.fault + rhythm.quiet) * u32::try_from(rounds.len()).unwrap_or(u32::MAX);
         Plan {
-            workloads: crowd.workloads.clone(),
+            workloads: group.workloads.clone(),
             faults,
             nemesis: name.to_owned(),
             course: Course::Rounds(rounds, rhythm),
             length,
-            nodes: crowd.nodes,
-            clients: crowd.clients,
-            sleepers: crowd.sleepers,
+            nodes: group.nodes,
+            clients: group.clients,
+            sleepers: group.sleepers,
             seed: self.seed,
             folder: self.folder.join(name),
             fairhold: self.fairhold.clone(),

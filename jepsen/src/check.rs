@@ -1,4 +1,5 @@
-//! Judges a history. Each checker looks at one promise of docs/guarantees.md; `wing_gong` believes no revision, the others do.
+//! Judges a history. Each checker checks one promise of docs/guarantees.md. `wing_gong` trusts no revision; the others
+//! do.
 
 mod administration;
 mod batches;
@@ -26,23 +27,23 @@ pub(crate) use leases::lives;
 use crate::{history::History, workload::Workload};
 use std::collections::BTreeMap;
 
-/// Findings that a report shows of one checker: the rest is more of the same.
+/// The most findings that a report shows of one checker.
 const FINDINGS_MAX: usize = 20;
 
-/// What a checker found.
+/// The result of a checker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Check {
     /// Its name.
     pub(crate) name: &'static str,
-    /// What it makes sure of, in words.
+    /// The promise, as text.
     pub(crate) promise: &'static str,
-    /// How many things it looked at.
+    /// How many things it checked.
     pub(crate) looked_at: usize,
-    /// Of those, how many belong to each workload.
+    /// How many of them belong to each workload.
     of_workload: BTreeMap<&'static str, usize>,
-    /// What broke the promise.
+    /// The violations.
     pub(crate) broken: Vec<String>,
-    /// What it could not decide.
+    /// The undecided cases.
     pub(crate) undecided: Vec<String>,
 }
 
@@ -52,7 +53,7 @@ impl Check {
         Check { name, promise, looked_at: 0, of_workload: BTreeMap::new(), broken, undecided }
     }
 
-    /// Looks at one more thing, which is about this key.
+    /// Counts one more checked thing, with this key.
     fn look(&mut self, key: &str) {
         self.looked_at += 1;
         if let Some(workload) = Workload::of(key) {
@@ -60,7 +61,7 @@ impl Check {
         }
     }
 
-    /// How many things of this workload it looked at.
+    /// How many things of this workload it checked.
     fn looked_at_of(&self, workload: Workload) -> usize {
         self.of_workload.get(workload.name()).copied().unwrap_or(0)
     }
@@ -74,7 +75,7 @@ impl Check {
     }
 }
 
-/// What all checkers found. `blind` says which of them must have looked at something.
+/// The results of all checkers. `blind` says which of them must have checked something.
 pub(crate) fn all(history: &History) -> Vec<Check> {
     vec![
         order::check(history),

@@ -1,4 +1,4 @@
-//! One client: asks, one thing at a time, and writes down what it asked and what it was told.
+//! One client: it sends one operation at a time, and records each call and its answer.
 
 mod administer;
 mod batch;
@@ -22,27 +22,27 @@ use std::{
     time::Duration,
 };
 
-/// The lease of a grant or a session that is asked for.
+/// The ttl of a grant or a session.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 /// How long the server may work on a request.
 const WORK: Duration = Duration::from_secs(2);
-/// How often a release is tried: each try is an operation of its own.
+/// How often a release is tried. Each try is its own operation.
 const RELEASES_MAX: usize = 4;
-/// A client that had no success waits so long, or it would do nothing but ask a cluster that is down.
+/// The pause of a client after a failure, so that it does not flood a cluster that is down.
 const AFTER_FAILURE: Duration = Duration::from_millis(30);
 
-/// What all clients share.
+/// The state that all clients share.
 #[derive(Debug)]
 pub(crate) struct ClientShared {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) resource: Resource,
-    /// Set when the clients are to come to an end.
+    /// Set when the clients must stop.
     pub(crate) over: AtomicBool,
-    /// The next process.
+    /// The number of the next process.
     pub(crate) processes: AtomicU64,
-    /// The next owner of a grant.
+    /// The number of the next owner of a grant.
     pub(crate) attempts: AtomicU64,
-    /// Of a thousand holders of fenced locks, how many sleep for longer than their lease.
+    /// How many of a thousand holders of fenced locks sleep for longer than their lease.
     pub(crate) sleepers: u32,
 }
 
@@ -55,37 +55,37 @@ pub(crate) struct ChaosClient {
     process: u64,
 }
 
-/// How a lock is asked for.
+/// The options of an acquire.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AcquireOptions {
     pub(crate) key: String,
-    /// Of an election; its value is made here.
+    /// An election; its value is generated.
     pub(crate) election: bool,
     pub(crate) shared: bool,
-    /// How many permits.
+    /// The permits of the grant.
     pub(crate) permits: Option<u32>,
-    /// How many permits the lock has; none where an administrator sets it.
+    /// The limit of the lock; `None` if an administrator sets it.
     pub(crate) limit: Option<u32>,
     pub(crate) wait: Duration,
-    /// A session that owns it.
+    /// The session that owns the grant.
     pub(crate) session: Option<Opened>,
 }
 
-/// A grant that was given.
+/// A held grant.
 #[derive(Debug, Clone)]
 pub(crate) struct HeldLock {
-    /// The acquire's place in the history.
+    /// The index of its acquire in the history.
     pub(crate) grant: usize,
     pub(crate) key: String,
     pub(crate) token: u64,
     id: String,
-    /// Until when it may be believed in, in microseconds since the run began.
+    /// Until when its client may believe that it holds it, in microseconds since the start of the run.
     pub(crate) good_until: u64,
-    /// The values read at the resource that compares tokens, and at the one that does not.
+    /// The values read at the resource that compares tokens, and at the other one.
     read: (u64, u64),
 }
 
-/// A session that is open.
+/// An open session.
 #[derive(Debug, Clone)]
 pub(crate) struct Opened {
     pub(crate) id: String,
@@ -93,13 +93,13 @@ pub(crate) struct Opened {
 }
 
 impl ChaosClient {
-    /// The client of that number.
+    /// A client.
     pub(crate) fn new(http: Http, shared: Arc<ClientShared>, seed: u64) -> ChaosClient {
         let process = shared.processes.fetch_add(1, Ordering::SeqCst);
         ChaosClient { shared, random: SmallRng::seed_from_u64(seed), http, process }
     }
 
-    /// Whether it is to come to an end.
+    /// Whether it must stop.
     pub(crate) fn is_over(&self) -> bool {
         self.shared.over.load(Ordering::SeqCst)
     }
@@ -108,7 +108,7 @@ impl ChaosClient {
         self.random.random_range(1..=self.http.nodes())
     }
 
-    /// Asks a random node once, and writes it down.
+    /// Calls a random node once, and records it.
     async fn ask(
         &mut self,
         call: Call,
@@ -134,10 +134,10 @@ impl ChaosClient {
         (running, reply)
     }
 
-    /// Asks for a grant. Where nobody knows whether it was given, it is given back.
+    /// Acquires a grant. If the outcome is unknown, releases it.
     pub(crate) async fn acquire(&mut self, wish: &AcquireOptions) -> Option<HeldLock> {
         let id = new_key();
-        // The watch tells of an owner: so each request has one of its own.
+        // The watch shows the owner, so each request has its own.
         let owner = format!("a{}", self.shared.attempts.fetch_add(1, Ordering::SeqCst));
         let collection = if wish.election { "elections" } else { "locks" };
         let mut path = format!("/v1/{collection}/{}?wait={}ms&owner={owner}", wish.key, wish.wait.as_millis());
@@ -184,12 +184,12 @@ impl ChaosClient {
         }
     }
 
-    /// Gives a grant more time: whether it did.
+    /// Renews a grant. Returns whether it succeeded.
     pub(crate) async fn renew(&mut self, held: &mut HeldLock) -> bool {
         self.renew_for(held, TTL).await == Outcome::Ok
     }
 
-    /// Gives a grant back; tries several nodes, or its lock would be blocked for the rest of the lease.
+    /// Releases a grant. Tries several nodes, or its lock would be blocked for the rest of the lease.
     pub(crate) async fn release(&mut self, held: &HeldLock) {
         for _ in 0..RELEASES_MAX {
             let request = Request::delete(format!("/v1/grants/{}", held.id)).within(WORK, Duration::ZERO);
@@ -201,17 +201,17 @@ impl ChaosClient {
         }
     }
 
-    /// Whether a grant may still be believed in.
+    /// Whether its client may still believe that it holds a grant.
     pub(crate) fn believes_in(&self, held: &HeldLock) -> bool {
         self.shared.recorder.now() < held.good_until
     }
 
-    /// Reads at the resource outside, which thereby knows the token.
+    /// Reads the external resource, which learns the token from it.
     pub(crate) fn read_resource(&self, held: &mut HeldLock) {
         held.read = self.shared.resource.read(&held.key, held.token);
     }
 
-    /// Writes there one more than it has read.
+    /// Writes the value that it read, plus one.
     pub(crate) fn write_resource(&self, held: &mut HeldLock) {
         let (based_on, unfenced) = held.read;
         let value = based_on + 1;
@@ -225,7 +225,7 @@ impl ChaosClient {
         }
     }
 
-    /// Writes a node under the protection of the grant's token.
+    /// Writes a node with the grant's token as the fence.
     pub(crate) async fn write_fenced(&mut self, held: &HeldLock) {
         let value = new_key();
         let request = Request::put(format!("/v1/nodes/chaos/{}?parents", held.key), &new_key(), value.clone());
@@ -247,7 +247,7 @@ impl ChaosClient {
                 request,
                 |reply, op| {
                     if reply.code() == "no_node" {
-                        // That there is none is what was read.
+                        // The read found no node.
                         (op.outcome, op.error) = (Outcome::Ok, None);
                     }
                     if op.outcome == Outcome::Ok && reply.status == 200 {
@@ -259,7 +259,7 @@ impl ChaosClient {
         (reply.outcome == Outcome::Ok || reply.code() == "no_node").then(|| (reply.version(), reply.text.clone()))
     }
 
-    /// Writes a node, or only where it has that version.
+    /// Writes a node, with `version` only if it has that version.
     pub(crate) async fn write(&mut self, key: &str, version: Option<i64>) -> Outcome {
         let value = new_key();
         let request = Request::put(format!("/v1/nodes/{key}?parents"), &new_key(), value.clone()).within(WORK, Duration::ZERO);
@@ -267,7 +267,7 @@ impl ChaosClient {
             Some(version) => (Call::Cas, request.header("if-match", format!("\"{version}\""))),
             None => (Call::Write, request),
         };
-        // `number` is the version that is asked for.
+        // `number` is the expected version.
         let describe =
             |op: &mut Op| (op.value, op.number) = (Some(value), version.and_then(|version| u64::try_from(version).ok()));
         self.ask(call, key, describe, request, learn_write).await.1.outcome
@@ -283,14 +283,14 @@ impl ChaosClient {
         (reply.outcome == Outcome::Ok).then_some(Opened { id, number })
     }
 
-    /// Keeps a session alive: what is known of it.
+    /// Sends a keepalive.
     pub(crate) async fn keepalive(&mut self, key: &str, session: &Opened) -> Outcome {
         let request = Request::post(format!("/v1/sessions/{}/keepalive", session.id), &new_key()).within(WORK, Duration::ZERO);
         let describe = |op: &mut Op| (op.number, op.ttl) = (Some(session.number), Some(micros(TTL)));
         self.ask(Call::Keepalive, key, describe, request, |_, _| {}).await.1.outcome
     }
 
-    /// Makes a node that goes with a session.
+    /// Creates an ephemeral node.
     pub(crate) async fn ephemeral(&mut self, key: &str, session: &Opened) -> Outcome {
         let path = format!("/v1/nodes/chaos/{key}?session={}&parents", session.id);
         let request = Request::put(path, &new_key(), "here").within(WORK, Duration::ZERO);
@@ -298,13 +298,13 @@ impl ChaosClient {
         self.ask(Call::Ephemeral, key, describe, request, learn_write).await.1.outcome
     }
 
-    /// Ends a session.
+    /// Closes a session.
     pub(crate) async fn close(&mut self, key: &str, session: &Opened) {
         let request = Request::delete(format!("/v1/sessions/{}", session.id)).within(WORK, Duration::ZERO);
         self.ask(Call::Close, key, |op| op.number = Some(session.number), request, |_, _| {}).await;
     }
 
-    /// Proclaims another value as an election's leader.
+    /// Proclaims another value as the leader of an election.
     pub(crate) async fn proclaim(&mut self, held: &HeldLock) {
         let value = new_key();
         let path = format!("/v1/elections/{}?grant={}&value={value}", held.key, held.id);

@@ -1,6 +1,6 @@
-//! The nodes: real processes, each in its namespace, started and stopped by this program alone.
+//! The nodes: real processes, each in its own network namespace. Only this program starts and stops them.
 
-use crate::{http::Http, http::Request, net::Network, say};
+use crate::{http::Http, http::Request, log_line, net::Network};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     ffi::OsString,
@@ -16,21 +16,21 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Where a node takes clients, in its own namespace.
+/// The port for clients, in the namespace of the node.
 const CLIENT_PORT: u16 = 7171;
-/// Where a node takes the other nodes.
+/// The port for peers.
 const PEER_PORT: u16 = 7271;
-/// A node that is not ready by then will not be.
+/// How long a node may take to become ready.
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(60);
-/// A process that was killed is gone by then.
+/// How long a killed process may take to be gone.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
 /// How often to check for something that no event announces.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Characters of a log that are shown.
+/// How many characters of a log are shown.
 const LOG_CHARS_MAX: usize = 240;
-/// How the nodes authenticate. Nobody else is in their network.
+/// The key of the nodes. Their network is private.
 const PEER_KEY: &str = "the peer key of the nodes of a chaos run";
-/// What a watch may have to go back to: all events of a run.
+/// The size of the event ring: large enough for all events of a run.
 const EVENT_RING_BYTES: &str = "536870912";
 
 /// One node.
@@ -40,9 +40,9 @@ pub(crate) struct Node {
     pub(crate) id: usize,
     /// Its data directory.
     pub(crate) data: PathBuf,
-    /// What it has logged.
+    /// Its log file.
     pub(crate) log: PathBuf,
-    /// Variables of its process.
+    /// The environment of its process.
     pub(crate) environment: Vec<(&'static str, OsString)>,
     child: Option<Child>,
     leash: Option<ChildStdin>,
@@ -51,9 +51,9 @@ pub(crate) struct Node {
 /// All nodes.
 #[derive(Debug)]
 pub(crate) struct ChaosCluster {
-    /// By id less one.
+    /// The nodes, by id minus 1.
     pub(crate) nodes: Vec<Node>,
-    /// Asks nodes for what is not part of the history.
+    /// For requests that are not part of the history.
     pub(crate) http: Http,
     program: PathBuf,
     namespaces: Vec<String>,
@@ -61,28 +61,28 @@ pub(crate) struct ChaosCluster {
     peer_key_file: PathBuf,
 }
 
-/// What a node says of its state.
+/// The state that a node reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NodeState {
     pub(crate) last_log_index: u64,
     pub(crate) snapshot_index: u64,
-    /// The revision that the digest is of.
+    /// The revision of the digest.
     pub(crate) revision: u64,
     pub(crate) digest: String,
 }
 
-/// Where all nodes' data is. The name has this process's number, so that a later run knows what was left behind.
+/// The data of all nodes. The name contains the number of this process, so that a later run can find leftovers.
 pub(crate) fn data_of(folder: &Path) -> PathBuf {
     folder.join(format!("fairhold-chaos-{}", std::process::id()))
 }
 
-/// Where a node's disk is: its data directory is within.
+/// The disk of a node, which contains its data directory.
 pub(crate) fn disk_of(folder: &Path, id: usize) -> PathBuf {
     data_of(folder).join(format!("node-{id}"))
 }
 
 impl ChaosCluster {
-    /// Nodes that do not run yet, with their files in a folder.
+    /// Stopped nodes, with their files in a folder.
     pub(crate) fn plan(network: &Network, program: &Path, folder: &Path) -> Result<ChaosCluster, String> {
         let ids = 1..=network.nodes();
         let url = |id: usize| format!("http://{}:{CLIENT_PORT}", network.address(id));
@@ -110,7 +110,7 @@ impl ChaosCluster {
         })
     }
 
-    /// Starts a node that does not run.
+    /// Starts a stopped node.
     pub(crate) fn start(&mut self, id: usize) -> Result<(), String> {
         let namespace = &self.namespaces[id - 1];
         let node = &mut self.nodes[id - 1];
@@ -125,7 +125,7 @@ impl ChaosCluster {
         command.args(["--event-ring-bytes", EVENT_RING_BYTES, "--exit-with-parent"]);
         command.envs(node.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::piped()).stdout(log.try_clone().map_err(|error| error.to_string())?).stderr(log);
-        // What a person sends to this program is not for the nodes.
+        // Signals from the terminal must not reach the nodes.
         command.kill_on_drop(true).process_group(0);
         let mut child = command.spawn().map_err(|error| format!("nsenter: {error}"))?;
         node.leash = child.stdin.take();
@@ -133,7 +133,7 @@ impl ChaosCluster {
         Ok(())
     }
 
-    /// Starts all, and waits until each is ready.
+    /// Starts all nodes, and waits until each is ready.
     pub(crate) async fn start_all(&mut self) -> Result<(), String> {
         for id in 1..=self.nodes.len() {
             self.start(id)?;
@@ -163,7 +163,7 @@ impl ChaosCluster {
         }
     }
 
-    /// What a node says of its state; none where it does not answer.
+    /// The state that a node reports; `None` if it does not answer.
     pub(crate) async fn state_of(&self, id: usize) -> Option<NodeState> {
         let look = Request::get("/v1/cluster?digest").within(Duration::from_secs(2), Duration::ZERO);
         let cluster = self.http.ask(id, &look).await.json;
@@ -175,7 +175,7 @@ impl ChaosCluster {
         })
     }
 
-    /// Waits until all nodes are ready and have the same state: that of the first one.
+    /// Waits until all nodes are ready and have the same state. Returns it.
     pub(crate) async fn come_to_rest(&mut self) -> Result<NodeState, String> {
         let ids = 1..=self.nodes.len();
         for id in ids.clone() {
@@ -195,7 +195,7 @@ impl ChaosCluster {
                 return Err(format!("the nodes differ at the same revision: {all:?}"));
             }
             if started.elapsed() > READY_WITHIN {
-                return Err(format!("the nodes do not come to the same state: {all:?}"));
+                return Err(format!("the nodes do not reach the same state: {all:?}"));
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
@@ -211,13 +211,13 @@ impl ChaosCluster {
         self.nodes.iter().filter(|node| node.child.is_some()).map(|node| node.id).collect()
     }
 
-    /// The node that says of itself that it leads, with the newest term; none where nobody does.
+    /// The node that reports itself as the leader with the newest term; `None` if no node does.
     pub(crate) async fn leader(&self) -> Option<usize> {
         leader_of(&self.http).await.map(|(node, _)| node)
     }
 }
 
-/// The node that says of itself that it leads, and its term: of several the one with the newest.
+/// The node that reports itself as the leader with the newest term, and that term.
 pub(crate) async fn leader_of(http: &Http) -> Option<(usize, u64)> {
     let look = Request::get("/v1/cluster").within(Duration::from_millis(300), Duration::ZERO);
     let mut asked = JoinSet::new();
@@ -236,12 +236,12 @@ pub(crate) async fn leader_of(http: &Http) -> Option<(usize, u64)> {
 }
 
 impl Node {
-    /// The number of its process, while it runs.
+    /// The id of its process, while it runs.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.child.as_ref().and_then(Child::id)
     }
 
-    /// Sends its process a signal; in words why not.
+    /// Sends its process a signal.
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), String> {
         let pid = self.pid().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         let pid = pid.ok_or_else(|| format!("node {} does not run", self.id))?;
@@ -254,7 +254,7 @@ impl Node {
         self.exited().await
     }
 
-    /// Waits for the end of its process.
+    /// Waits until its process has exited.
     pub(crate) async fn exited(&mut self) -> Result<(), String> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         self.leash = None;
@@ -262,12 +262,12 @@ impl Node {
         ended.map(|_| ()).map_err(|_| format!("node {} still runs after {GONE_WITHIN:?}", self.id))
     }
 
-    /// Whether its process has ended by itself.
+    /// Whether its process has exited by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.end_seen().is_some()
     }
 
-    /// How its process has ended by itself, once.
+    /// The status with which its process exited by itself, reported once.
     pub(crate) fn end_seen(&mut self) -> Option<ExitStatus> {
         match self.child.as_mut().map(Child::try_wait) {
             Some(Ok(Some(status))) => {
@@ -289,9 +289,8 @@ impl Node {
         stat.rsplit_once(") ")?.1.chars().next()
     }
 
-    /// Whether none of its threads does anything until it is told to go on: each is stopped, or will be when the kernel is done
-    /// with what it was asked for.
-    pub(crate) fn stands_still(&self) -> bool {
+    /// Whether none of its threads runs: each is stopped, or will be when its current system call returns.
+    pub(crate) fn is_stopped(&self) -> bool {
         let Some(pid) = self.pid() else { return true };
         let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
         threads.filter_map(Result::ok).all(|thread| {
@@ -308,18 +307,19 @@ impl Node {
 }
 
 impl ChaosCluster {
-    /// `kill -9` to all that run, and waits until they are gone.
+    /// Kills all running nodes, and waits until they are gone.
     pub(crate) fn end(&mut self) {
         for node in &mut self.nodes {
             let Some(child) = node.child.as_mut() else { continue };
-            // A process that is frozen or stopped dies of this too. It may have ended by itself: then there is nothing to kill.
+            // This also kills a frozen or stopped process. If it has exited by itself, there is nothing to kill.
+            // to kill.
             drop(child.start_kill());
             let started = Instant::now();
             while matches!(child.try_wait(), Ok(None)) && started.elapsed() < GONE_WITHIN {
                 std::thread::yield_now();
             }
             if matches!(child.try_wait(), Ok(None)) {
-                say(&format!("node {} could not be ended", node.id));
+                log_line(&format!("node {} could not be killed", node.id));
             }
             node.child = None;
         }
@@ -337,12 +337,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_process_stands_still_from_when_it_was_told_to_stop() {
+    async fn a_process_is_stopped_after_sigstop() {
         let mut busy = Command::new("sh");
         let child = busy.args(["-c", "while :; do :; done"]).kill_on_drop(true).spawn().unwrap();
         let (data, log) = (PathBuf::new(), PathBuf::new());
         let mut node = Node { id: 1, data, log, environment: Vec::new(), child: Some(child), leash: None };
-        while node.stands_still() {
+        while node.is_stopped() {
             tokio::task::yield_now().await;
         }
         node.signal(Signal::STOP).unwrap();
@@ -350,7 +350,7 @@ mod tests {
         while node.state() != Some('T') {
             tokio::task::yield_now().await;
         }
-        assert!(node.stands_still());
+        assert!(node.is_stopped());
         node.kill().await.unwrap();
     }
 }

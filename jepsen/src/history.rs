@@ -1,7 +1,7 @@
-//! What the clients asked and were told, with times: the only thing that the checkers believe.
+//! The calls of the clients and their answers, with times: the only input of the checkers.
 //!
-//! An operation succeeded, failed, or nobody knows. What nobody knows is never guessed: the process that asked is never heard of
-//! again, and its client goes on as a new one.
+//! An operation succeeded, failed, or has an unknown outcome. An unknown outcome is never guessed: its process sends
+//! nothing more, and its client continues as a new process.
 
 mod export;
 mod recorder;
@@ -13,97 +13,97 @@ use crate::client::TTL;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// What was asked.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Call {
-    /// A grant.
+    /// Acquire a grant.
     Acquire,
-    /// The end of a grant.
+    /// Release a grant.
     Release,
-    /// A grant's further life.
+    /// Renew a grant.
     Renew,
-    /// A shared grant becomes exclusive.
+    /// Upgrade a shared grant.
     Upgrade,
-    /// An exclusive grant becomes shared.
+    /// Downgrade an exclusive grant.
     Downgrade,
-    /// A write to a node, with the token of a grant.
+    /// Write a node with the token of a grant.
     FencedWrite,
-    /// A read of a node.
+    /// Read a node.
     Read,
-    /// A write of a node, whatever it has.
+    /// Write a node, whatever its version.
     Write,
-    /// A write of a node that has a certain version.
+    /// Write a node at a version.
     Cas,
-    /// A session.
+    /// Open a session.
     Open,
-    /// A session's further life.
+    /// Keep a session alive.
     Keepalive,
-    /// The end of a session.
+    /// Close a session.
     Close,
-    /// A node that lives and dies with a session.
+    /// Create an ephemeral node.
     Ephemeral,
-    /// Another value of an election's leader.
+    /// Proclaim another value as a leader.
     Proclaim,
     /// Read the leader of an election.
     Leader,
-    /// An acquire with an id that was used before.
+    /// Acquire with an id that was used before.
     Again,
-    /// A transaction that writes a pair of nodes under two fences.
+    /// Write a pair of nodes in a transaction under two fences.
     Txn,
-    /// The versions of a pair of nodes, at one revision.
+    /// Read the versions of a pair of nodes at one revision.
     ReadPair,
-    /// Another limit of a lock.
+    /// Set the limit of a lock.
     SetLimit,
-    /// Another bound for how long a lock may be held.
+    /// Set the maximum hold time of a lock.
     SetMaxHold,
-    /// The end of all holds of a lock.
+    /// Break a lock.
     Break,
-    /// A request to the holders to release a lock.
+    /// Revoke a lock.
     Revoke,
-    /// The end of a session, by an administrator.
+    /// End a session as an administrator.
     EndSession,
 }
 
 impl Call {
-    /// Whether it writes a node that nothing here removes again.
+    /// Whether it writes a node that no client deletes.
     pub(crate) fn writes_for_good(self) -> bool {
         matches!(self, Call::FencedWrite | Call::Write | Call::Cas)
     }
 }
 
-/// What is known of an operation's effect.
+/// The outcome of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Outcome {
     /// It happened.
     Ok,
-    /// It surely did not.
+    /// It certainly did not.
     Fail,
     /// It may have happened, or may still happen.
     Unknown,
 }
 
-/// One operation. What does not apply is left out.
+/// One operation. Fields that do not apply are left out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Op {
-    /// Its place in the history.
+    /// Its index in the history.
     pub(crate) index: usize,
     /// The process that made the call: it has one operation at a time.
     pub(crate) process: u64,
-    /// The node that was asked.
+    /// The node that received it.
     pub(crate) node: usize,
-    /// What was asked.
+    /// Its kind.
     pub(crate) call: Call,
-    /// The lock, node, election or session that it is about.
+    /// Its lock, node, election or session.
     pub(crate) key: String,
-    /// When it was asked, in microseconds since the run began.
+    /// When it was sent, in microseconds since the start of the run.
     pub(crate) start: u64,
-    /// When the answer came, or was given up.
+    /// When the answer arrived, or the client gave up.
     pub(crate) end: u64,
-    /// What is known of it.
+    /// Its outcome.
     pub(crate) outcome: Outcome,
-    /// Which grant: the operation that asked for it.
+    /// Its grant: the index of the acquire.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) grant: Option<usize>,
     /// Whether others may share it.
@@ -112,10 +112,10 @@ pub(crate) struct Op {
     /// The number of permits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) permits: Option<u32>,
-    /// How many permits the lock has, as the request names it.
+    /// The limit that the request passes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<u32>,
-    /// The lease that was asked for, in microseconds.
+    /// The requested ttl, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ttl: Option<u64>,
     /// The public number of a grant or a session.
@@ -124,16 +124,16 @@ pub(crate) struct Op {
     /// The fencing token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<u64>,
-    /// The revision that the answer names.
+    /// The revision in the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) revision: Option<u64>,
-    /// A node's version: the one written, read, or asked for.
+    /// A node's version: written, read, or expected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<i64>,
-    /// What was written or read.
+    /// The value written or read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) value: Option<String>,
-    /// The first operation of the batch that it came with.
+    /// The first operation of its batch.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) batch: Option<usize>,
     /// The session that owns a grant, by its public number.
@@ -145,12 +145,12 @@ pub(crate) struct Op {
     /// Whether the conditions of a transaction held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) succeeded: Option<bool>,
-    /// Why it failed or is not known.
+    /// Why it failed or its outcome is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
 }
 
-/// A token with which a transaction wants to write.
+/// A fence of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct FenceEvent {
     /// The lock.
@@ -162,17 +162,17 @@ pub(crate) struct FenceEvent {
 }
 
 impl Op {
-    /// Whether it happened for sure.
+    /// Whether it certainly happened.
     pub(crate) fn is_ok(&self) -> bool {
         self.outcome == Outcome::Ok
     }
 
-    /// Whether it gave somebody a lock alone: the acquire of an exclusive grant, or an upgrade.
+    /// Whether it granted a lock exclusively: an exclusive acquire, or an upgrade.
     pub(crate) fn is_exclusive_grant(&self) -> bool {
         matches!(self.call, Call::Acquire | Call::Upgrade) && self.is_ok() && !self.shared && self.permits.is_none()
     }
 
-    /// Whether it surely found its grant ended.
+    /// Whether its grant had certainly ended.
     pub(crate) fn is_gone(&self) -> bool {
         self.error.as_deref().is_some_and(|error| error.starts_with("410"))
     }
@@ -183,14 +183,14 @@ pub(crate) fn pair(key: &str) -> [String; 2] {
     [format!("{key}/left"), format!("{key}/right")]
 }
 
-/// What was told by a watch, and when it came.
+/// An event of a watch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Event {
-    /// When it came, in microseconds since the run began.
+    /// When it arrived, in microseconds since the start of the run.
     pub(crate) at: u64,
     /// The revision of the change.
     pub(crate) revision: u64,
-    /// The line, as it came.
+    /// The line as received.
     pub(crate) line: Arc<serde_json::Value>,
 }
 
@@ -211,61 +211,61 @@ impl Event {
     }
 }
 
-/// A write at the resource outside, which compares tokens.
+/// A write at the external resource, which compares tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ResourceWrite {
-    /// When, in microseconds since the run began.
+    /// When, in microseconds since the start of the run.
     pub(crate) at: u64,
     /// The lock that guards it.
     pub(crate) key: String,
     /// The acquire that it belongs to, by its place in the history.
     pub(crate) grant: usize,
-    /// The token that came with it.
+    /// Its token.
     pub(crate) token: u64,
-    /// The value that the writer had read before.
+    /// The value that its writer had read before.
     pub(crate) based_on: u64,
-    /// The value that it wrote.
+    /// The written value.
     pub(crate) value: u64,
-    /// Whether it was let in.
+    /// Whether it was accepted.
     pub(crate) accepted: bool,
-    /// Whether its writer's lease, by its own count, was still good.
+    /// Whether its writer believed that its lease was still good.
     pub(crate) believed: bool,
 }
 
-/// What a node was found to have when all was over.
+/// A node of the tree at the end of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Found {
     /// The key, as in the calls that wrote it.
     pub(crate) key: String,
-    /// Whether it could be read; also true if there is no such node.
+    /// Whether it could be read; also true if it does not exist.
     pub(crate) known: bool,
-    /// Its version; none where there is no such node.
+    /// Its version; `None` if it does not exist.
     pub(crate) version: Option<i64>,
     /// Its value.
     pub(crate) value: String,
 }
 
-/// A time in which something was wrong on purpose.
+/// A period with a fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct FaultSpan {
     /// The fault.
     pub(crate) fault: &'static str,
-    /// Where and how.
+    /// Its target and details.
     pub(crate) detail: String,
-    /// From when, in microseconds since the run began.
+    /// Its start, in microseconds since the start of the run.
     pub(crate) start: u64,
-    /// Until when all that was done was undone.
+    /// When it was completely healed.
     pub(crate) end: u64,
-    /// Whether clocks ran at a wrong rate: then nothing is promised of leases.
+    /// Whether clocks ran at a wrong rate: then leases promise nothing.
     pub(crate) bends_time: bool,
-    /// Whether it was seen to take effect; in words why not.
+    /// Its observed effect, or why there was none.
     pub(crate) effect: Result<String, String>,
 }
 
-/// A node was seen to lead.
+/// A leader, as observed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Leadership {
-    /// Since when, in microseconds since the run began.
+    /// Since when, in microseconds since the start of the run.
     pub(crate) at: u64,
     /// Which node.
     pub(crate) node: usize,
@@ -273,50 +273,51 @@ pub(crate) struct Leadership {
     pub(crate) term: u64,
 }
 
-/// The end of a run, when clients ask no more and nothing is wrong.
+/// The end of a run, without clients and faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Rest {
-    /// When the last client came to its end, in microseconds since the run began.
+    /// When the last client stopped, in microseconds since the start of the run.
     pub(crate) clients_ended: u64,
     /// Since when all nodes were ready, with the same state.
     pub(crate) calm: u64,
-    /// What happened until then was told by the watches.
+    /// The watches have shown everything up to this time.
     pub(crate) until: u64,
-    /// The revision of all nodes in the end.
+    /// The final revision of all nodes.
     pub(crate) revision: u64,
 }
 
-/// All that a run has seen.
+/// Everything that a run has observed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct History {
-    /// Operations, in the order in which they were asked.
+    /// Operations, in order of sending.
     pub(crate) ops: Vec<Op>,
-    /// What the watch at each node told, in the order in which it came.
+    /// The events of the watch at each node, in order of arrival.
     pub(crate) told: Vec<Vec<Event>>,
-    /// Writes at the resource outside, in the order in which they came there.
+    /// Writes at the external resource, in order of arrival.
     pub(crate) resource: Vec<ResourceWrite>,
-    /// The same writes at a resource that compares nothing: how many were lost there.
+    /// How many of these writes were lost at the resource that does not compare tokens.
     pub(crate) lost_without_fence: u64,
     /// The faults.
     pub(crate) faults: Vec<FaultSpan>,
-    /// What nodes had when all was over.
+    /// The nodes of the tree at the end.
     pub(crate) found: Vec<Found>,
     /// The leader.
     pub(crate) leaders: Vec<Leadership>,
-    /// None where the nodes did not come to rest.
+    /// `None` if the nodes did not converge.
     pub(crate) rest: Option<Rest>,
     /// How long the run took, in microseconds.
     pub(crate) length: u64,
 }
 
 impl History {
-    /// Whether clocks ran at a wrong rate between two moments, or so shortly before that leases may have been counted by them.
-    pub(crate) fn time_was_bent(&self, from: u64, to: u64) -> bool {
+    /// Whether clocks ran at a wrong rate between two moments, or so shortly before that leases may depend on them.
+    /// by them.
+    pub(crate) fn clocks_were_skewed(&self, from: u64, to: u64) -> bool {
         let echo = 2 * u64::try_from(TTL.as_micros()).unwrap_or(u64::MAX);
         self.faults.iter().any(|span| span.bends_time && span.start <= to && from <= span.end.saturating_add(echo))
     }
 
-    /// What was told by the watch that told most.
+    /// The events of the watch that got furthest.
     pub(crate) fn longest_told(&self) -> &[Event] {
         self.told.iter().max_by_key(|told| told.len()).map_or(&[], Vec::as_slice)
     }

@@ -1,14 +1,15 @@
-//! Asks one node once, and says what is known of the effect. Nothing is tried again here: a retry would blur what happened.
+//! Sends one request to one node once, and reports its outcome. Nothing is retried here: a retry would hide what
+//! happened. happened.
 
 use crate::history::Outcome;
 use reqwest::{Method, header::HeaderMap};
 use serde_json::Value;
 use std::time::Duration;
 
-/// A node that does not take a connection by then is not there.
+/// The timeout of a connection attempt.
 const CONNECT_WITHIN: Duration = Duration::from_millis(500);
 
-/// Asks nodes.
+/// An HTTP client for all nodes.
 #[derive(Debug, Clone)]
 pub(crate) struct Http {
     client: reqwest::Client,
@@ -25,19 +26,19 @@ pub(crate) struct Request {
     limit: Duration,
 }
 
-/// What is known after a request.
+/// The result of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     /// Whether it happened.
     pub(crate) outcome: Outcome,
-    /// The status; 0 where there was no answer.
+    /// The status; 0 without an answer.
     pub(crate) status: u16,
-    /// The body, where it is JSON; else null.
+    /// The body if it is JSON, else null.
     pub(crate) json: Value,
-    /// The body as it came.
+    /// The body as received.
     pub(crate) text: String,
     headers: HeaderMap,
-    /// In a few words, where it did not happen for sure.
+    /// A short description, unless it certainly happened.
     pub(crate) error: Option<String>,
 }
 
@@ -50,7 +51,7 @@ impl Request {
         Request::new(Method::GET, path)
     }
 
-    /// A POST with a key, so that the server knows the same request again.
+    /// A POST with a key, so that the server recognizes a repetition.
     pub(crate) fn post(path: impl Into<String>, key: &str) -> Request {
         Request::new(Method::POST, path).header("idempotency-key", key)
     }
@@ -80,7 +81,7 @@ impl Request {
         Request { body: Some(body.to_string()), ..self.header("content-type", "application/json") }
     }
 
-    /// How long the server may work on it and, a little longer, how long the answer is waited for.
+    /// The timeout of the server; the client waits a little longer for the answer.
     pub(crate) fn within(self, work: Duration, wait: Duration) -> Request {
         let request = self.header("fairhold-timeout", format!("{}ms", work.as_millis()));
         Request { limit: work + wait + Duration::from_millis(500), ..request }
@@ -88,7 +89,7 @@ impl Request {
 }
 
 impl Reply {
-    /// The stable code of an error; empty where there is none.
+    /// The stable code of an error; empty if there is none.
     pub(crate) fn code(&self) -> &str {
         self.json["code"].as_str().unwrap_or_default()
     }
@@ -107,7 +108,7 @@ impl Reply {
         self.header("etag")?.trim_matches('"').parse().ok()
     }
 
-    /// What is known of one call of a batch.
+    /// The result of one call of a batch.
     pub(crate) fn of_part(answer: &Value) -> Reply {
         let status = answer["status"].as_u64().and_then(|status| u16::try_from(status).ok()).unwrap_or(0);
         let text = answer.get("body").map(Value::to_string).unwrap_or_default();
@@ -121,7 +122,7 @@ impl Reply {
 }
 
 impl Http {
-    /// A client with connections of its own to nodes at these addresses, the first of which is node 1.
+    /// A client with its own connections to the nodes at these addresses, node 1 first.
     pub(crate) fn new(urls: Vec<String>) -> Result<Http, String> {
         let client = reqwest::Client::builder().connect_timeout(CONNECT_WITHIN).tcp_nodelay(true).no_proxy().build();
         Ok(Http { client: client.map_err(|error| format!("no HTTP client: {error}"))?, urls })
@@ -144,7 +145,7 @@ impl Http {
         }
     }
 
-    /// Asks a node once.
+    /// Sends a request to a node once.
     pub(crate) async fn ask(&self, node: usize, request: &Request) -> Reply {
         let asked = async {
             let mut response = self.open(node, request).await?;
@@ -160,7 +161,7 @@ impl Http {
     }
 }
 
-/// What the contract says of an answer: docs/guarantees.md, "What an error means for you".
+/// The outcome of an answer by the contract: docs/guarantees.md, "What an error means for you".
 fn meaning(status: u16, headers: HeaderMap, text: String) -> Reply {
     let json: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
     let outcome = match (status, json["outcome"].as_str()) {
@@ -178,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_leaves_it_open_is_never_taken_for_a_failure() {
+    fn an_answer_with_an_unknown_outcome_never_counts_as_a_failure() {
         let outcome = |status, text: &str| meaning(status, HeaderMap::new(), text.to_owned()).outcome;
         assert_eq!(outcome(200, "{}"), Outcome::Ok);
         assert_eq!(outcome(204, ""), Outcome::Ok);

@@ -1,10 +1,12 @@
-//! Chaos on real processes: a cluster in network namespaces of its own, clients, faults, and checkers that judge the history.
+//! Chaos on real processes: a cluster in network namespaces of its own, clients, faults, and checkers that judge the
+//! history.
 //!
-//! `docs/internals/chaos.md` says what is done and what was found.
+//! `docs/internals/chaos.md` describes the faults and the findings.
 //!
 //! - `net`: namespaces and the switch between them. `cluster`: the processes. `nemesis`: what is done to them.
 //! - `workload`, `client`, `http`, `resource`: the clients, and the outcomes of their calls. `history`: the record.
-//! - `campaign`: many runs, with figures. `check`: the judges. `report`: what a person gets to see. `run`: one run of all that.
+//! - `campaign`: many runs, with figures. `check`: the judges. `report`: what a person gets to see. `run`: one run of
+//!   all that.
 
 mod campaign;
 mod check;
@@ -34,54 +36,54 @@ use std::{
 };
 use workload::Workload;
 
-/// Of a thousand holders of fenced locks, how many sleep for longer than their lease.
+/// How many of a thousand holders of fenced locks sleep for longer than their lease.
 const SLEEPERS: u32 = 40;
-/// The exit code where a promise was broken.
+/// The exit code if a promise was broken.
 const EXIT_BROKEN: u8 = 1;
-/// The exit code where the run proves nothing, or could not be made.
+/// The exit code if the run proves nothing, or failed.
 const EXIT_INVALID: u8 = 2;
-/// The exit code where this machine cannot make any run.
+/// The exit code if this machine cannot run it.
 const EXIT_NOT_HERE: u8 = 3;
 
-/// Runs a cluster of real processes under faults, and judges what its clients were told. Needs root.
+/// Runs a cluster of real processes under faults, and judges what its clients observed. Needs root.
 #[derive(Debug, Parser)]
 #[command(name = "fairhold-jepsen", args_override_self = true, subcommand_negates_reqs = true)]
 struct ChaosArgs {
     #[command(subcommand)]
     campaign: Option<Campaign>,
-    /// What the clients do; several, separated by commas, at once
+    /// The workloads of the clients, separated by commas; several run at the same time
     #[arg(long, value_enum, value_delimiter = ',', default_value = "fenced-mutex")]
     workload: Vec<Workload>,
-    /// The faults: names, groups (kill, pause, partition, one-way, wall-clock, clock-rate), classes (process, network, clock,
-    /// disk, squeeze), all, or none; separated by commas
+    /// The faults: names, groups (kill, pause, partition, one-way, wall-clock, clock-rate), classes (process, network,
+    /// clock, disk, squeeze), all, or none; separated by commas
     #[arg(long, value_name = "NAMES", default_value = "kill-leader")]
     nemesis: String,
-    /// How long faults are done
+    /// How long faults are injected, in seconds
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// How many nodes: 3 or 5
+    /// The number of nodes: 3 or 5
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(3..=5))]
     nodes: u64,
-    /// How many clients each workload has
+    /// Clients per workload
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=100))]
     clients: u64,
-    /// Decides which faults come when and what clients do; the processes have a will of their own all the same
+    /// Decides the faults and what clients do; the timing of the processes still varies
     #[arg(long, default_value_t = 1, global = true)]
     seed: u64,
-    /// Where the report and the history go [default: a new folder for temporary files]
+    /// The folder for the report and the history [default: a new temporary folder]
     #[arg(long, value_name = "FOLDER", global = true)]
     out: Option<PathBuf>,
-    /// The program of the nodes [default: the one beside this program]
+    /// The fairhold program [default: the one next to this program]
     #[arg(long, value_name = "PATH", global = true)]
     fairhold: Option<PathBuf>,
-    /// Say which faults there are, and end
+    /// List the faults, and exit
     #[arg(long)]
     list: bool,
 }
 
 /// Prints progress.
-fn say(text: &str) {
-    // A closed pipe is no reason to stop.
+fn log_line(text: &str) {
+    // A closed pipe must not stop the run.
     drop(writeln!(io::stderr().lock(), "{text}"));
 }
 
@@ -111,7 +113,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(ended) => {
             print(&ended.text);
-            say(&format!("report: {}", plan.folder.display()));
+            log_line(&format!("report: {}", plan.folder.display()));
             match ended.verdict {
                 Verdict::Valid => ExitCode::SUCCESS,
                 Verdict::Broken => ExitCode::from(EXIT_BROKEN),
@@ -120,7 +122,7 @@ fn main() -> ExitCode {
         }
         Err(NotRun::Failed(why)) => fail(&why),
         Err(NotRun::NotHere(why)) => {
-            say(&format!("fairhold-jepsen: not covered here, which needs root and `ip netns`: {why}"));
+            log_line(&format!("fairhold-jepsen: not covered here, which needs root and `ip netns`: {why}"));
             ExitCode::from(EXIT_NOT_HERE)
         }
     }
@@ -133,7 +135,7 @@ fn plan(args: ChaosArgs) -> Result<run::Plan, String> {
     };
     if !fairhold.is_file() {
         let build = "cargo build --release -p fairhold-cli";
-        return Err(format!("there is no program {}: make it with `{build}`, or name it by --fairhold", fairhold.display()));
+        return Err(format!("there is no program {}: build it with `{build}`, or pass --fairhold", fairhold.display()));
     }
     let folder = args.out.unwrap_or_else(|| std::env::temp_dir().join(format!("fairhold-chaos-{}", std::process::id())));
     let nodes = usize::try_from(args.nodes).map_err(|error| error.to_string())?;
@@ -161,6 +163,6 @@ fn print(text: &str) -> ExitCode {
 }
 
 fn fail(why: &str) -> ExitCode {
-    say(&format!("fairhold-jepsen: {why}"));
+    log_line(&format!("fairhold-jepsen: {why}"));
     ExitCode::from(EXIT_INVALID)
 }

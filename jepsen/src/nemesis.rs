@@ -1,13 +1,13 @@
-//! Does the damage: chooses faults by the seed, one or two at a time, looks whether they took effect, and heals them.
+//! Injects faults: chooses them by the seed, one or two at a time, checks that they took effect, and heals them.
 
 mod clock;
 mod disk;
 mod network;
 mod plan;
 mod power;
+mod pressure;
 mod process;
 mod rounds;
-mod squeeze;
 
 pub(crate) use clock::{FAST, SLOW};
 pub(crate) use plan::{Class, FAULTS, Fault, parse};
@@ -16,8 +16,8 @@ pub(crate) use rounds::NO_FAULT;
 use crate::{
     cluster::{ChaosCluster, READY_WITHIN},
     history::{FaultSpan, Recorder},
+    log_line,
     net::Network,
-    say,
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
@@ -27,18 +27,18 @@ use std::{
     time::Duration,
 };
 
-/// After everything is healed a client must succeed by then.
+/// After everything is healed, a client must succeed within this time.
 const RECOVERED_WITHIN: Duration = Duration::from_secs(30);
-/// The least number of successes while a fault lasts that leaves a majority.
+/// The least number of successes during a fault that leaves a majority.
 pub(crate) const SUCCESSES_PER_FAULT: usize = 10;
-/// A fault may last up to this many times its length, until there were enough successes.
+/// A fault lasts up to this many times its length until there are enough successes.
 const PATIENCE: u64 = 4;
-/// How often to check whether a node has ended by itself.
+/// How often to check whether a node has exited by itself.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A node that has ended is started again after that, as a supervisor does it.
+/// A node that has exited is restarted after this time, as by a supervisor.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
-/// All that faults work on.
+/// Everything that faults act on.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) cluster: ChaosCluster,
@@ -47,9 +47,9 @@ pub(crate) struct World {
     pub(crate) random: SmallRng,
     /// Faults that this machine cannot do, and why.
     pub(crate) not_covered: BTreeMap<&'static str, String>,
-    /// What must not have happened, and did.
+    /// The violations outside the history.
     pub(crate) complaints: Vec<String>,
-    /// Where files for the faults are.
+    /// The folder for the files of the faults.
     pub(crate) folder: PathBuf,
 }
 
@@ -62,59 +62,59 @@ struct Active {
 }
 
 impl Active {
-    /// Whether leases may be judged wrongly since its start: the guarantee supposes that the leader's clock runs at its rate.
+    /// Whether leases cannot be judged since its start: their guarantee requires a correct clock rate of the leader.
     fn bends_time(&self, recorder: &Recorder) -> bool {
         let Undo::Clock(skewed) = &self.undo else { return false };
         self.fault.changes_rate() && recorder.led_since(&skewed.nodes, self.start)
     }
 }
 
-/// What is to be done at its end.
+/// How to heal a fault.
 enum Undo {
     /// Start these nodes.
     Start(Vec<usize>),
-    /// Let these go on.
+    /// Resume these nodes.
     Continue(Vec<usize>),
-    /// Lift the faults of the network; this many packets had been touched before.
+    /// Remove the faults of the network; this many packets had been affected before.
     Lift {
         overlay: u64,
         touched: u64,
     },
-    /// A task that goes on doing it until it is told to end.
+    /// Stop a task that repeats the fault.
     Stop(tokio::task::JoinHandle<u64>, tokio::sync::oneshot::Sender<()>),
-    /// What the clock, disk and squeeze modules know.
+    /// The state of the clock, disk and pressure modules.
     Clock(clock::Skewed),
     Disk(disk::Damaged),
-    Squeeze(squeeze::Squeezed),
-    /// It was over at once; what was seen.
+    Pressure(pressure::Pressure),
+    /// Nothing: the fault ended at once, with this effect.
     Nothing(String),
 }
 
-/// What was done, in words, and what is to be done at its end.
+/// A description of the injected fault, and how to heal it.
 type Injected = Result<(String, Undo), Skipped>;
 
-/// Why a fault was not done.
+/// Why a fault was not injected.
 enum Skipped {
-    /// This machine cannot.
+    /// This machine cannot do it.
     NotHere(String),
-    /// Not in this moment: there was no leader, for example.
+    /// It was not possible at this moment: for example, there was no leader.
     NotNow(String),
 }
 
 impl World {
-    /// Prepares what a run with these faults needs.
+    /// Prepares a run.
     pub(crate) fn new(cluster: ChaosCluster, network: Network, recorder: Arc<Recorder>, seed: u64, folder: PathBuf) -> World {
         let random = SmallRng::seed_from_u64(seed);
         World { cluster, network, recorder, random, not_covered: BTreeMap::new(), complaints: Vec::new(), folder }
     }
 
-    /// Gets the nodes ready for these faults, before their first start.
+    /// Prepares the nodes for these faults, before their first start.
     pub(crate) fn prepare(&mut self, faults: &[Fault]) {
         disk::prepare(self, faults);
         clock::prepare(self, faults);
     }
 
-    /// Ends the nodes, and removes what faults have left on this machine, and the nodes' data.
+    /// Stops the nodes, and removes the leftovers of faults and the nodes' data.
     pub(crate) fn tidy(&mut self) {
         disk::thaw(&self.folder, self.cluster.nodes.len());
         self.cluster.end();
@@ -125,7 +125,7 @@ impl World {
         (1..=self.cluster.nodes.len()).collect()
     }
 
-    /// The leader; none if there is no leader within a while.
+    /// Waits a while for a leader.
     async fn leader(&mut self) -> Result<usize, Skipped> {
         for _ in 0..20 {
             if let Some(leader) = self.cluster.leader().await {
@@ -133,7 +133,7 @@ impl World {
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
-        Err(Skipped::NotNow("nobody leads".to_owned()))
+        Err(Skipped::NotNow("there is no leader".to_owned()))
     }
 
     /// A node that does not lead.
@@ -146,7 +146,7 @@ impl World {
         Ok(others[self.random.random_range(0..others.len())])
     }
 
-    /// Starts nodes that do not run.
+    /// Starts stopped nodes.
     fn start(&mut self, ids: &[usize]) {
         for id in ids {
             if !self.cluster.node(*id).runs() {
@@ -172,9 +172,8 @@ impl World {
         }
     }
 
-    /// For so long, faults and quiet take turns: each fault alone first, for which there is more time if need be, then also
-    /// pairs.
-    pub(crate) async fn torment(&mut self, faults: &[Fault], length: Duration, rhythm: Rhythm) {
+    /// Alternates faults and quiet for `length`: first each fault alone, with more time if necessary, then also pairs.
+    pub(crate) async fn inject_mixed(&mut self, faults: &[Fault], length: Duration, rhythm: Rhythm) {
         let (start, length) = (self.recorder.now(), micros(length));
         let mut pending: VecDeque<Fault> = faults.iter().copied().collect();
         self.quiet(rhythm.quiet).await;
@@ -186,7 +185,7 @@ impl World {
                 break self.quiet(Duration::from_micros(left)).await;
             }
             match pending.pop_front() {
-                // What could not be done now is tried again later.
+                // A fault that was not possible now is tried again later.
                 Some(fault) => {
                     if !self.round(&[fault], rhythm).await && !self.not_covered.contains_key(fault.name()) {
                         pending.push_back(fault);
@@ -203,21 +202,21 @@ impl World {
         }
     }
 
-    /// Does faults together, and heals them: whether any took effect.
+    /// Injects faults together, and heals them. Returns whether any took effect.
     async fn round(&mut self, chosen: &[Fault], rhythm: Rhythm) -> bool {
         let mut active = Vec::new();
         for fault in chosen {
             let start = self.recorder.now();
             match self.inject(*fault).await {
                 Ok((detail, undo)) => {
-                    say(&format!("{:7.1} s  {}: {detail}", seconds(start), fault.name()));
+                    log_line(&format!("{:7.1} s  {}: {detail}", seconds(start), fault.name()));
                     active.push(Active { fault: *fault, detail, start, undo });
                 }
                 Err(Skipped::NotHere(why)) => {
-                    say(&format!("not covered here: {}: {why}", fault.name()));
+                    log_line(&format!("not covered here: {}: {why}", fault.name()));
                     self.not_covered.insert(fault.name(), why);
                 }
-                Err(Skipped::NotNow(why)) => say(&format!("{:7.1} s  {} left out: {why}", seconds(start), fault.name())),
+                Err(Skipped::NotNow(why)) => log_line(&format!("{:7.1} s  {} left out: {why}", seconds(start), fault.name())),
             }
         }
         self.hold(rhythm.fault, &active).await;
@@ -234,7 +233,7 @@ impl World {
                 Ok(what) => format!("healed ({what})"),
                 Err(why) => format!("healed; it had no effect: {why}"),
             };
-            say(&format!("{:7.1} s  {}: {told}", seconds(end), one.fault.name()));
+            log_line(&format!("{:7.1} s  {}: {told}", seconds(end), one.fault.name()));
             self.recorder.fault(FaultSpan {
                 fault: one.fault.name(),
                 detail: one.detail,
@@ -251,7 +250,8 @@ impl World {
         took_effect
     }
 
-    /// A fault lasts, and longer where clients should have success and had too little yet: on a busy machine all takes longer.
+    /// Keeps faults in effect, for longer if clients have had too few successes: on a busy machine everything takes
+    /// longer. longer.
     async fn hold(&mut self, length: Duration, active: &[Active]) {
         let start = self.recorder.now();
         let alone = active.len() == 1 && active[0].fault.leaves_majority();
@@ -265,16 +265,16 @@ impl World {
                     let explained = active.iter().any(|one| one.fault.may_end_nodes());
                     let log = self.cluster.node(id).last_line();
                     if explained {
-                        say(&format!("          node {id} has ended: {log}"));
+                        log_line(&format!("          node {id} has ended: {log}"));
                     } else {
-                        self.complaints.push(format!("node {id} has ended by itself: {log}"));
+                        self.complaints.push(format!("node {id} has exited by itself: {log}"));
                     }
                 }
             }
         }
     }
 
-    /// Nothing is wrong: no node may end.
+    /// Waits without faults: no node may exit.
     async fn quiet(&mut self, length: Duration) {
         let until = self.recorder.now() + micros(length);
         while self.recorder.now() < until {
@@ -282,7 +282,7 @@ impl World {
             for id in self.nodes() {
                 if self.cluster.node(id).has_ended() {
                     let log = self.cluster.node(id).last_line();
-                    self.complaints.push(format!("node {id} has ended by itself, with nothing wrong: {log}"));
+                    self.complaints.push(format!("node {id} has exited by itself without a fault: {log}"));
                     tokio::time::sleep(RESTART_AFTER).await;
                     self.restart(&[id]).await;
                 }
@@ -290,14 +290,14 @@ impl World {
         }
     }
 
-    /// Everything runs again, and a client has success.
+    /// Waits until everything runs again and a client succeeds.
     async fn recovered(&mut self) {
         let healed = self.recorder.now();
         let all = self.nodes();
         self.restart(&all).await;
         while self.recorder.successes_since(healed) == 0 {
             if self.recorder.now() - healed > micros(RECOVERED_WITHIN) {
-                self.complaints.push(format!("no client had success within {RECOVERED_WITHIN:?} after everything was healed"));
+                self.complaints.push(format!("no client succeeded within {RECOVERED_WITHIN:?} after everything was healed"));
                 return;
             }
             tokio::time::sleep(LOOK_EVERY).await;
@@ -348,18 +348,18 @@ impl World {
             Fault::FlippedLog => disk::flipped_log(self).await,
             Fault::FlippedSnapshot => disk::flipped_snapshot(self).await,
             Fault::WipedData => disk::wiped_data(self).await,
-            Fault::CpuSqueeze => squeeze::cpu(self).await,
-            Fault::MemorySqueeze => squeeze::memory(self).await,
-            Fault::SlowClients => squeeze::slow_clients(self).await,
+            Fault::CpuSqueeze => pressure::cpu(self).await,
+            Fault::MemorySqueeze => pressure::memory(self).await,
+            Fault::SlowClients => pressure::slow_clients(self).await,
         }
     }
 
-    /// Undoes it: what was seen of its effect, or why it had none.
+    /// Heals a fault. Returns its observed effect, or why it had none.
     async fn heal(&mut self, undo: Undo) -> Result<String, String> {
         match undo {
             Undo::Start(ids) => {
                 let seen = ids.iter().filter(|id| !self.cluster.nodes[**id - 1].runs()).count();
-                // Ready they are when all is healed.
+                // They are ready when everything is healed.
                 self.start(&ids);
                 if seen == 0 { Err("the process was still there".to_owned()) } else { Ok(format!("{seen} were gone")) }
             }
@@ -374,17 +374,17 @@ impl World {
             }
             Undo::Clock(skewed) => clock::heal(self, skewed).await,
             Undo::Disk(damaged) => disk::heal(self, damaged).await,
-            Undo::Squeeze(squeezed) => squeeze::heal(self, squeezed).await,
+            Undo::Pressure(pressure) => pressure::heal(self, pressure).await,
             Undo::Nothing(seen) => Ok(seen),
         }
     }
 }
 
 fn packets(touched: u64) -> Result<String, String> {
-    if touched == 0 { Err("no packet came by".to_owned()) } else { Ok(format!("{touched} packets")) }
+    if touched == 0 { Err("no packet was affected".to_owned()) } else { Ok(format!("{touched} packets")) }
 }
 
-/// How long a fault lasts, and how long it is quiet between two.
+/// How long a fault lasts, and how long the quiet between two.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rhythm {
     pub(crate) fault: Duration,

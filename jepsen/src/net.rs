@@ -1,5 +1,5 @@
-//! A network of our own: each node in a namespace, the clients in that of the machine, and between them a switch that this
-//! program is, so that it can lose, hold and swap packets as it likes.
+//! A private network: each node is in its own namespace, the clients are in that of the machine. This program is the
+//! switch between them, so that it can lose, delay and reorder packets.
 
 mod link;
 mod packet;
@@ -18,20 +18,21 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// Where the clients are, among the places of the network; the nodes follow, by their ids.
+/// The place of the clients in the network. The nodes follow, by id.
 pub(crate) const CLIENTS: usize = 0;
 /// The last byte of the clients' address.
 const CLIENTS_HOST: usize = 250;
-/// Packets that a device holds before it drops: enough that only faults lose some.
+/// The queue of a device: long enough that only faults lose packets.
 const DEVICE_QUEUE: usize = 5_000;
 
-/// How many networks this process has made: the names of one are not used again, because the kernel removes them when it likes.
+/// How many networks this process has created. Names are never reused, because the kernel removes them late.
+/// it likes.
 static MADE: AtomicUsize = AtomicUsize::new(0);
 
 /// The namespaces and the switch; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Network {
-    /// Which one of this process.
+    /// Its number in this process.
     number: usize,
     subnet: u8,
     nodes: usize,
@@ -39,7 +40,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Makes a namespace for each node; in words why that is not possible.
+    /// Creates a namespace for each node.
     pub(crate) fn create(nodes: usize) -> Result<Network, String> {
         remove_leftovers();
         let subnet = free_subnet()?;
@@ -73,9 +74,9 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // The switch waits for a packet of each device, until there is none any more.
+        // The switch reads each device until the device is gone.
         if let Err(why) = run_line(&format!("ip link del {}", device(self.number, CLIENTS))) {
-            crate::say(&format!("left behind: {why}"));
+            crate::log_line(&format!("left behind: {why}"));
         }
         remove_namespaces(process::id());
     }
@@ -93,7 +94,7 @@ fn devices(number: usize, subnet: u8, nodes: usize) -> Result<Vec<File>, String>
     let mut tuns = Vec::with_capacity(nodes + 1);
     for place in 0..=nodes {
         let device = device(number, place);
-        let tun = sys::open_tun(&device).map_err(|error| format!("no network device of our own (/dev/net/tun): {error}"))?;
+        let tun = sys::open_tun(&device).map_err(|error| format!("cannot create a network device (/dev/net/tun): {error}"))?;
         if place == CLIENTS {
             run_line(&format!("ip addr add 10.77.{subnet}.{CLIENTS_HOST}/24 dev {device}"))?;
             run_line(&format!("ip link set {device} txqueuelen {DEVICE_QUEUE} up"))?;
@@ -110,7 +111,7 @@ fn devices(number: usize, subnet: u8, nodes: usize) -> Result<Vec<File>, String>
     Ok(tuns)
 }
 
-/// The place that an address of the network belongs to.
+/// The place of an address.
 fn place_of(last_byte: u8, nodes: usize) -> Option<usize> {
     match usize::from(last_byte) {
         CLIENTS_HOST => Some(CLIENTS),
@@ -132,12 +133,12 @@ fn remove_namespaces(of: u32) {
     let begin = format!("fhc-{of}-");
     for name in names.lines().filter_map(|line| line.split_whitespace().next()).filter(|name| name.starts_with(&begin)) {
         if let Err(why) = run_line(&format!("ip netns del {name}")) {
-            crate::say(&format!("left behind: {why}"));
+            crate::log_line(&format!("left behind: {why}"));
         }
     }
 }
 
-/// Removes what runs that were killed have left.
+/// Removes the leftovers of killed runs.
 fn remove_leftovers() {
     let names = run_line("ip netns list").unwrap_or_default();
     let pids = names.lines().filter_map(|line| line.strip_prefix("fhc-")?.split('-').next()?.parse().ok());
@@ -151,16 +152,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_can_make_a_network_after_another_one_of_its_own_is_gone() {
+    fn a_process_can_create_a_network_after_removing_an_earlier_one() {
         match Network::create(1) {
             Ok(network) => drop(network),
-            // Without the rights to make one there is none to be in the way.
+            // Without the rights to create a network, none can be in the way.
             Err(why) => {
                 let without = std::env::var("FAIRHOLD_WITHOUT").unwrap_or_default();
                 let excused = without.split(',').any(|name| name.trim() == "networks");
                 assert!(excused || !rustix::process::geteuid().is_root(), "FAIRHOLD_WITHOUT=networks lets this pass: {why}");
-                // Past the output of tests, which is kept back where they pass.
-                return crate::say(&format!("not covered here: a second network of one process: {why}"));
+                // The test harness hides normal output of passing tests.
+                return crate::log_line(&format!("not covered here: a second network of one process: {why}"));
             }
         }
         drop(Network::create(1).expect("what the first one left is in the way of the second"));

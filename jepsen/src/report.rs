@@ -1,4 +1,4 @@
-//! What a run has shown, as text and as a page with a picture.
+//! The report of a run, as text and as a page with a picture.
 
 mod lines;
 mod page;
@@ -14,10 +14,10 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// What comes out of a run.
+/// The verdict of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Nothing that was promised was broken, and the run proves it.
+    /// No promise was broken, and the run proves it.
     Valid,
     /// The run proves nothing.
     Invalid,
@@ -36,17 +36,17 @@ impl Verdict {
     }
 }
 
-/// All that a report says.
+/// The content of a report.
 #[derive(Debug)]
 pub(crate) struct Report<'a> {
-    /// The command that makes such a run again.
+    /// The command that repeats the run.
     pub(crate) command: String,
     pub(crate) history: &'a History,
     pub(crate) checks: &'a [Check],
     pub(crate) covers: &'a [Cover],
-    /// What makes the run prove nothing.
-    pub(crate) lacks: &'a [String],
-    /// What went wrong besides.
+    /// Why the run proves nothing.
+    pub(crate) missing: &'a [String],
+    /// Other violations.
     pub(crate) complaints: &'a [String],
     pub(crate) not_covered: &'a BTreeMap<&'static str, String>,
     /// How long the checkers took, in milliseconds.
@@ -54,11 +54,11 @@ pub(crate) struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// What comes out of it.
+    /// The verdict.
     pub(crate) fn verdict(&self) -> Verdict {
         if !self.complaints.is_empty() || self.checks.iter().any(|check| !check.broken.is_empty()) {
             Verdict::Broken
-        } else if !self.lacks.is_empty() || self.checks.iter().any(|check| !check.undecided.is_empty()) {
+        } else if !self.missing.is_empty() || self.checks.iter().any(|check| !check.undecided.is_empty()) {
             Verdict::Invalid
         } else {
             Verdict::Valid

@@ -1,5 +1,5 @@
-//! A resource outside of the cluster, as a database would be one: it refuses a token that is older than one it has seen. Beside
-//! it the same without a comparison: what is lost there shows that there was something to be refused.
+//! An external resource, like a database: it refuses a token that is older than the newest one it has seen. Next to it
+//! is the same resource without a comparison: what is lost there shows that there was something to refuse.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// What all writers share.
+/// The resource that all writers share.
 #[derive(Debug, Default)]
 pub(crate) struct Resource {
     places: Mutex<HashMap<String, LinkPlace>>,
@@ -27,7 +27,7 @@ impl Resource {
         self.places.lock()
     }
 
-    /// The values there; the token is known from now on.
+    /// Reads both values. The resource learns the token.
     pub(crate) fn read(&self, key: &str, token: u64) -> (u64, u64) {
         let mut places = self.places();
         let place = places.entry(key.to_owned()).or_default();
@@ -35,8 +35,8 @@ impl Resource {
         (place.value, place.unfenced)
     }
 
-    /// Writes a value; whether the token let it in. Where nothing is compared it is written in any case: `unfenced` is what the
-    /// writer had read there.
+    /// Writes a value. Returns whether the token was accepted. Without a comparison the value is always written:
+    /// `unfenced` is the value that the writer had read there.
     pub(crate) fn write(&self, key: &str, token: u64, value: u64, unfenced: u64) -> bool {
         let mut places = self.places();
         let place = places.entry(key.to_owned()).or_default();
@@ -51,7 +51,7 @@ impl Resource {
         accepted
     }
 
-    /// How many writes were lost where nothing was compared.
+    /// How many writes were lost without a comparison.
     pub(crate) fn lost_without_fence(&self) -> u64 {
         self.lost_without_fence.load(Ordering::Relaxed)
     }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_older_token_is_refused_and_lost_where_nothing_is_compared() {
+    fn an_older_token_is_refused_and_overwrites_without_a_comparison() {
         let resource = Resource::default();
         let slept = resource.read("a", 5);
         let newer = resource.read("a", 9);

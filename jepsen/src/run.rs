@@ -1,4 +1,4 @@
-//! One run: start, torment, heal, come to rest, judge, report.
+//! One run: start, inject faults, heal, converge, judge, report.
 
 use crate::{
     check::{self, Check, Cover, Demands},
@@ -26,46 +26,47 @@ use tokio::task::JoinHandle;
 
 /// How often to check for the leader.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A client that was told to end has ended by then: after its last request, and a sleep.
+/// How long a client may take to stop: its last request, and a sleep.
 const CLIENTS_END_WITHIN: Duration = Duration::from_secs(30);
-/// Sessions and grants that clients have left have ended by then, after the longest ttl and what the checker of ends allows.
+/// How long the sessions and grants that clients left may take to end: the longest ttl, and the tolerance of the
+/// checker of ends. allows.
 const ALL_ENDS_WITHIN: Duration = Duration::from_secs(8);
-/// The watches have told everything by then.
+/// How long the watches may take to show everything.
 const WATCHES_END_WITHIN: Duration = Duration::from_secs(30);
-/// How long a read may take that looks at the end what is there.
+/// The timeout of the reads at the end.
 const READ_WITHIN: Duration = Duration::from_secs(5);
 /// The least number of successes in each second of a run, whatever the faults.
 const SUCCESSES_PER_SECOND: u64 = 5;
 
-/// What is done to the nodes.
+/// The course of the faults.
 #[derive(Debug, Clone)]
 pub(crate) enum Course {
-    /// Each fault alone, and then singly and in pairs, as the seed says.
+    /// Each fault alone, and then single faults and pairs by the seed.
     Mixed,
-    /// These, one round after the other.
+    /// These rounds, one after the other.
     Rounds(Vec<Vec<Fault>>, Rhythm),
 }
 
-/// What a run is to do.
+/// The plan of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) workloads: Vec<Workload>,
     pub(crate) faults: Vec<Fault>,
-    /// The faults as they were asked for.
+    /// The faults as requested.
     pub(crate) nemesis: String,
     pub(crate) course: Course,
-    /// Of a course of rounds: about how long they take.
+    /// The length of the faults; for fixed rounds, an estimate.
     pub(crate) length: Duration,
     pub(crate) nodes: usize,
     pub(crate) clients: u64,
-    /// Of a thousand holders of fenced locks, how many sleep for longer than their lease.
+    /// How many of a thousand holders of fenced locks sleep for longer than their lease.
     pub(crate) sleepers: u32,
     pub(crate) seed: u64,
     pub(crate) folder: PathBuf,
     pub(crate) fairhold: PathBuf,
 }
 
-/// What came out.
+/// The judged result of a run.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) verdict: Verdict,
@@ -76,8 +77,8 @@ pub(crate) struct Done {
     pub(crate) not_covered: BTreeMap<&'static str, String>,
 }
 
-/// What a run has left.
-struct Left {
+/// The result of a run, before it is judged.
+struct RunResult {
     history: History,
     not_covered: BTreeMap<&'static str, String>,
     complaints: Vec<String>,
@@ -86,9 +87,9 @@ struct Left {
 /// Why there was no run.
 #[derive(Debug)]
 pub(crate) enum NotRun {
-    /// This machine cannot: no root, no namespaces.
+    /// This machine cannot run it: no root, no namespaces.
     NotHere(String),
-    /// Something went wrong.
+    /// It failed.
     Failed(String),
 }
 
@@ -98,7 +99,7 @@ impl From<String> for NotRun {
     }
 }
 
-/// Makes a run; in words why none could be made.
+/// Makes a run.
 pub(crate) fn run(plan: &Plan) -> Result<Done, NotRun> {
     fs::create_dir_all(&plan.folder).map_err(|error| format!("{}: {error}", plan.folder.display()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
@@ -107,7 +108,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Done, NotRun> {
     Ok(judge(plan, outcome)?)
 }
 
-async fn live(plan: &Plan) -> Result<Left, NotRun> {
+async fn live(plan: &Plan) -> Result<RunResult, NotRun> {
     let network = Network::create(plan.nodes).map_err(NotRun::NotHere)?;
     let cluster = ChaosCluster::plan(&network, &plan.fairhold, &plan.folder)?;
     for node in &cluster.nodes {
@@ -119,14 +120,14 @@ async fn live(plan: &Plan) -> Result<Left, NotRun> {
     world.prepare(&plan.faults);
     let started = world.cluster.start_all().await;
     let outcome = match started {
-        Ok(()) => Ok(torment(plan, &mut world, &recorder).await),
+        Ok(()) => Ok(run_with_faults(plan, &mut world, &recorder).await),
         Err(why) => Err(why.into()),
     };
     world.tidy();
     outcome
 }
 
-async fn torment(plan: &Plan, world: &mut World, recorder: &Arc<Recorder>) -> Left {
+async fn run_with_faults(plan: &Plan, world: &mut World, recorder: &Arc<Recorder>) -> RunResult {
     let shared = Arc::new(ClientShared {
         recorder: Arc::clone(recorder),
         resource: Resource::default(),
@@ -140,13 +141,13 @@ async fn torment(plan: &Plan, world: &mut World, recorder: &Arc<Recorder>) -> Le
     let watches: Vec<JoinHandle<()>> = (1..=plan.nodes)
         .map(|node| tokio::spawn(workload::follow(node, http.clone(), Arc::clone(&shared), rest.clone())))
         .collect();
-    let lookout = tokio::spawn(look_out(http.clone(), Arc::clone(recorder)));
+    let leader_poll = tokio::spawn(poll_leader(http.clone(), Arc::clone(recorder)));
     let mut clients = Vec::new();
     for workload in &plan.workloads {
         clients.extend(workload::start(*workload, plan.clients, &http, &shared, plan.seed));
     }
     match &plan.course {
-        Course::Mixed => world.torment(&plan.faults, plan.length, rhythm(plan)).await,
+        Course::Mixed => world.inject_mixed(&plan.faults, plan.length, rhythm(plan)).await,
         Course::Rounds(rounds, rhythm) => world.rounds(rounds, *rhythm).await,
     }
     shared.over.store(true, Ordering::SeqCst);
@@ -157,20 +158,21 @@ async fn torment(plan: &Plan, world: &mut World, recorder: &Arc<Recorder>) -> Le
     match come_to_rest(world, recorder).await {
         Ok(rest) => {
             at_rest.send_replace(rest.revision);
-            // What a watch has not told by then is left to its checker.
+            // If a watch has not shown everything by then, its checker reports it.
             all_end(watches, WATCHES_END_WITHIN).await;
             recorder.rests(rest);
             read_again(&http, recorder).await;
         }
         Err(why) => complaints.push(why),
     }
-    lookout.abort();
+    leader_poll.abort();
     complaints.append(&mut world.complaints);
     let history = recorder.finish(shared.resource.lost_without_fence());
-    Left { history, not_covered: std::mem::take(&mut world.not_covered), complaints }
+    RunResult { history, not_covered: std::mem::take(&mut world.not_covered), complaints }
 }
 
-/// Waits until the nodes have the same state, and then until what clients have left has ended, or should have.
+/// Waits until the nodes have the same state, and then until the sessions and grants that clients left have ended, or
+/// should have.
 async fn come_to_rest(world: &mut World, recorder: &Recorder) -> Result<Rest, String> {
     let clients_ended = recorder.now();
     world.cluster.come_to_rest().await?;
@@ -180,13 +182,14 @@ async fn come_to_rest(world: &mut World, recorder: &Recorder) -> Result<Rest, St
         tokio::time::sleep(LOOK_EVERY).await;
     }
     let until = recorder.now();
-    tell_the_end(&world.cluster.http).await;
+    write_end_marker(&world.cluster.http).await;
     let revision = world.cluster.come_to_rest().await?.revision;
     Ok(Rest { clients_ended, calm, until, revision })
 }
 
-/// Writes a node. The last change of the clients may be one that no watch tells, such as the release of an id without a grant.
-async fn tell_the_end(http: &Http) {
+/// Writes a node: watches may not show the last change of the clients, such as the release of an id without a grant.
+/// grant.
+async fn write_end_marker(http: &Http) {
     for node in 1..=http.nodes() {
         let reply = http.ask(node, &Request::put("/v1/nodes/end-of-the-run", &crate::new_key(), "over")).await;
         if reply.outcome == Outcome::Ok {
@@ -195,7 +198,7 @@ async fn tell_the_end(http: &Http) {
     }
 }
 
-/// Reads all nodes that somebody was told to have written, each at one of the servers in turn.
+/// Reads all nodes with an acknowledged write, each at one of the servers in turn.
 async fn read_again(http: &Http, recorder: &Arc<Recorder>) {
     let keys = recorder.written();
     for (turn, key) in keys.into_iter().enumerate() {
@@ -207,7 +210,7 @@ async fn read_again(http: &Http, recorder: &Arc<Recorder>) {
     }
 }
 
-/// In short runs faults are short, so that each comes, and quiet is as well.
+/// In short runs the faults and the quiet are short, so that each fault has its turn.
 fn rhythm(plan: &Plan) -> Rhythm {
     let rounds = u32::try_from(plan.faults.len().max(1)).unwrap_or(u32::MAX);
     let each = plan.length / rounds;
@@ -215,7 +218,7 @@ fn rhythm(plan: &Plan) -> Rhythm {
     Rhythm { fault, quiet: (each / 5).clamp(Duration::from_millis(500), Duration::from_secs(3)) }
 }
 
-async fn look_out(http: Http, recorder: Arc<Recorder>) {
+async fn poll_leader(http: Http, recorder: Arc<Recorder>) {
     loop {
         if let Some((node, term)) = leader_of(&http).await {
             recorder.leads(node, term);
@@ -224,7 +227,7 @@ async fn look_out(http: Http, recorder: Arc<Recorder>) {
     }
 }
 
-/// Whether all have ended by then. It ends the others.
+/// Waits for all tasks, and aborts the rest. Returns whether all ended in time.
 async fn all_end(tasks: Vec<JoinHandle<()>>, within: Duration) -> bool {
     let until = tokio::time::Instant::now() + within;
     let mut all = true;
@@ -237,9 +240,9 @@ async fn all_end(tasks: Vec<JoinHandle<()>>, within: Duration) -> bool {
     all
 }
 
-fn judge(plan: &Plan, outcome: Left) -> Result<Done, String> {
+fn judge(plan: &Plan, outcome: RunResult) -> Result<Done, String> {
     let began = Instant::now();
-    let Left { history, not_covered, complaints } = outcome;
+    let RunResult { history, not_covered, complaints } = outcome;
     let checks = check::all(&history);
     let successes = usize::try_from(plan.length.as_secs() * SUCCESSES_PER_SECOND).unwrap_or(usize::MAX);
     let alone: Vec<Fault> = match &plan.course {
@@ -253,14 +256,14 @@ fn judge(plan: &Plan, outcome: Left) -> Result<Done, String> {
         successes,
         successes_each: SUCCESSES_PER_FAULT,
     };
-    let (covers, mut lacks) = check::coverage(&history, &demands);
-    lacks.extend(check::blind(&plan.workloads, &checks));
+    let (covers, mut missing) = check::coverage(&history, &demands);
+    missing.extend(check::blind(&plan.workloads, &checks));
     let report = Report {
         command: command(plan),
         history: &history,
         checks: &checks,
         covers: &covers,
-        lacks: &lacks,
+        missing: &missing,
         complaints: &complaints,
         not_covered: &not_covered,
         check_millis: began.elapsed().as_millis(),
@@ -273,7 +276,7 @@ fn judge(plan: &Plan, outcome: Left) -> Result<Done, String> {
     Ok(Done { verdict, text, history, checks, covers, not_covered })
 }
 
-/// The command that makes such a run again; of a part of a campaign, what it was.
+/// The command that repeats the run; for a part of a campaign, its description.
 fn command(plan: &Plan) -> String {
     let workloads: Vec<&str> = plan.workloads.iter().map(|workload| workload.name()).collect();
     format!(

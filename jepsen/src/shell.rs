@@ -1,8 +1,8 @@
-//! Runs programs of the machine, and says what they complained about.
+//! Runs programs of the machine, and reports their errors.
 
 use std::process::Command;
 
-/// Runs a program to its end: its standard output, or why it failed.
+/// Runs a program. Returns its standard output, or why it failed.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
     if output.status.success() {
@@ -22,7 +22,7 @@ pub(crate) fn run_line(line: &str) -> Result<String, String> {
     }
 }
 
-/// Whether a process of that number is there.
+/// Whether a process with that id exists.
 pub(crate) fn is_alive(pid: u32) -> bool {
     std::path::Path::new(&format!("/proc/{pid}/stat")).exists()
 }

@@ -1,9 +1,9 @@
-// A clock that is wrong and a disk that is slow or broken: loaded before the C library into one node's process.
+// A wrong clock, and a slow or broken disk. This library is loaded before the C library into a node's process.
 //
 // FAIRHOLD_CHAOS_CONTROL   a file with a struct control, written by the harness while the node runs; all else is as always
 //
-// The wall clock is shifted. The monotonic clocks go at another rate, from a base that keeps them without a jump; whatever waits
-// for a time is told the true one, so that a timer of 50 ms takes 25 ms where the clock runs twice as fast.
+// The wall clock is shifted. The monotonic clocks run at another rate, from a base that avoids a jump. Timed waits get the true
+// time: a timer of 50 ms takes 25 ms if the clock runs twice as fast.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -71,7 +71,7 @@ static int is_monotonic(clockid_t clock) {
     return clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_RAW || clock == CLOCK_MONOTONIC_COARSE || clock == CLOCK_BOOTTIME;
 }
 
-// Every monotonic clock is that of CLOCK_MONOTONIC here: machines that sleep are not what this is for.
+// All monotonic clocks count as CLOCK_MONOTONIC here: suspended machines are not simulated.
 static int64_t shown(const struct control *now, int64_t true_time) {
     if (now->base_true == 0) return true_time;
     return now->base_shown + (int64_t)((__int128)(true_time - now->base_true) * now->rate / 1000000);
@@ -116,7 +116,7 @@ int epoll_wait(int epoll, struct epoll_event *events, int count, int timeout) {
     return real(epoll, events, count, timeout);
 }
 
-// A time that is shown, as the true one of the same clock.
+// Converts a shown deadline to the true time of the same clock.
 static struct timespec true_deadline(clockid_t clock, const struct timespec *time) {
     struct control now = look();
     if (is_wall(clock)) return timespec_of(nanoseconds(time) - now.wall_shift);
@@ -139,7 +139,7 @@ int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, cl
     return real(condition, mutex, clock, &deadline);
 }
 
-// Rust's own locks wait by futexes, until a time.
+// Rust's own locks wait on futexes with a deadline.
 long syscall(long number, ...) {
     va_list rest;
     va_start(rest, number);
@@ -158,7 +158,7 @@ static int sync_by(long number, int fd) {
     struct control now = look();
     if (now.sync_delay > 0) {
         seen();
-        // The true clock: what is slow here is the disk.
+        // By the true clock: only the disk is slow.
         struct timespec wait = timespec_of((int64_t)now.sync_delay * 1000);
         nanosleep(&wait, NULL);
     }

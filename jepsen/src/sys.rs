@@ -1,5 +1,4 @@
-//! The two calls into the kernel for which no safe function exists: a network device of our own, and the power switch of a
-//! file system.
+//! The two system calls without a safe function: creating a network device, and cutting the power of a file system.
 
 use rustix::ioctl::{Setter, Updater, ioctl};
 use std::{
@@ -14,14 +13,14 @@ const TUNSETIFF: u32 = 0x4004_54ca;
 const TUN_WITHOUT_HEADER: u16 = 0x1001;
 /// The size of `struct ifreq` on 64 bits.
 const IFREQ_BYTES: usize = 40;
-/// `IFNAMSIZ`, the zero at the end counted.
+/// `IFNAMSIZ`, including the final zero.
 const DEVICE_NAME_BYTES_MAX: usize = 16;
 /// `EXT4_IOC_SHUTDOWN`.
 const SHUTDOWN: u32 = 0x8004_587d;
 /// `EXT4_GOING_FLAGS_NOLOGFLUSH`: nothing more reaches the disk, not even the file system's journal.
 const NO_LOG_FLUSH: u32 = 2;
 
-/// A network device whose packets are read from, and written to, the file. It is gone when the file is closed.
+/// Creates a network device whose packets are read from, and written to, the file. Closing the file removes it.
 #[expect(unsafe_code, reason = "rustix has no TUNSETIFF; the kernel reads and writes the 40 bytes of a struct ifreq, no more")]
 pub(crate) fn open_tun(name: &str) -> io::Result<File> {
     assert!(name.len() < DEVICE_NAME_BYTES_MAX, "{name} is too long for a device");
@@ -34,7 +33,7 @@ pub(crate) fn open_tun(name: &str) -> io::Result<File> {
     Ok(file)
 }
 
-/// Cuts the power of a mounted ext4: what was not synced is gone, and every later access fails.
+/// Cuts the power of a mounted ext4: unsynced data is lost, and every later access fails.
 #[expect(unsafe_code, reason = "rustix has no EXT4_IOC_SHUTDOWN; the kernel reads four bytes")]
 pub(crate) fn cut_power(mount: &Path) -> io::Result<()> {
     let folder = File::open(mount)?;

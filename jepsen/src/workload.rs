@@ -1,4 +1,4 @@
-//! What the clients do: one sort of use each.
+//! The workloads of the clients.
 
 mod administered;
 mod batches;
@@ -22,15 +22,15 @@ use std::{
 };
 use tokio::task::JoinHandle;
 
-/// Where there are more clients, there are more keys.
+/// One more key for this many clients.
 const CLIENTS_OF_A_KEY: u64 = 3;
-/// Acquires, or writes, of one key before another is taken: the checker that tries all orders is given short histories.
+/// The acquires or writes of one key before the next key, so that the searching checkers get short histories.
 const USES_OF_A_KEY: u64 = 120;
 
-/// How long a lock may be held where an administrator bounds it.
+/// The maximum hold time that an administrator sets.
 pub(crate) const MAX_HOLD: Duration = Duration::from_millis(1_500);
 
-/// Whether an administrator has a say in this lock.
+/// Whether an administrator changes this lock.
 pub(crate) fn is_administered(lock: &str) -> bool {
     lock.starts_with(Workload::Administer.name())
 }
@@ -40,43 +40,44 @@ pub(crate) fn is_limited(lock: &str) -> bool {
     is_administered(lock) && lock.ends_with("-pool")
 }
 
-/// A sort of use.
+/// A workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Workload {
-    /// Exclusive locks, waited for
+    /// Exclusive locks, with waiting
     Mutex,
-    /// The same, with a resource outside that compares tokens, a node that is written under the fence, and holders that sleep
+    /// The same, with an external resource that compares tokens, a node that is written under the fence, and holders
+    /// that sleep sleep
     FencedMutex,
     /// Readers and writers
     RwLock,
-    /// Permits, one or two of two to four
+    /// Semaphores with two to four permits; grants take one or two
     Semaphore,
-    /// Many that wait for one lock
+    /// Many waiters for one lock
     FairOrder,
-    /// Locks that are not waited for, or not for long
+    /// Locks without waiting, or with a short wait
     TryLock,
     /// Candidates, a leader that proclaims values, and clients that read the leader
     Election,
-    /// Locks that nobody else wants: how long it takes where there is nobody to wait for
+    /// A lock per client: how long an acquire takes without contention
     OwnLock,
-    /// Sessions that are kept alive, forgotten or closed, with a node and a lock each
+    /// Sessions that are kept alive, abandoned or closed, with a node and a lock each
     SessionExpiry,
-    /// Nodes that are read, written, and written where they have a version
+    /// Nodes that are read, written, and written at a version
     Registers,
-    /// Many nodes written at once, and a watch at each server that must tell all of it
+    /// Many writes at once, and a watch at each server that must show all of them
     Watches,
-    /// Grants that change their mode and their ttl while they are held
+    /// Held grants that change their mode and their ttl
     Convert,
     /// Pairs of nodes, each written in one transaction under two fences
     Txn,
     /// Acquires, releases and renewals in one request, some of them with the same id
     Batch,
-    /// An administrator that sets limits, breaks locks and ends sessions, beside clients that hold them
+    /// An administrator that sets limits, breaks locks and ends sessions, next to clients that hold them
     Administer,
 }
 
 impl Workload {
-    /// Its name on the command line, which its keys begin with.
+    /// Its name on the command line, and the prefix of its keys.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Workload::Mutex => "mutex",
@@ -97,7 +98,7 @@ impl Workload {
         }
     }
 
-    /// The workload that a lock, a node or a session belongs to, by its key or its path.
+    /// The workload of a lock, a node or a session, by its key or its path.
     pub(crate) fn of(key: &str) -> Option<Workload> {
         let key = key.trim_start_matches('/');
         let key = key.strip_prefix("chaos/").unwrap_or(key);
@@ -106,7 +107,7 @@ impl Workload {
         Workload::value_variants().iter().find(is_of).copied()
     }
 
-    /// How many keys this many clients use at a time.
+    /// The number of keys in use for this number of clients.
     fn keys(self, clients: u64) -> u64 {
         match self {
             Workload::FairOrder | Workload::Semaphore | Workload::Election | Workload::OwnLock => 1,
@@ -118,10 +119,10 @@ impl Workload {
     }
 }
 
-/// Gives out keys: a few at a time, each for a while.
+/// Generates keys: a few at a time, each for a while.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    /// What they begin with.
+    /// The prefix of the keys.
     name: String,
     /// How many are in use at a time.
     of: u64,
@@ -148,7 +149,7 @@ impl Keys {
     }
 }
 
-/// Starts this many clients, which run until they are told to end.
+/// Starts this number of clients, which run until they are stopped.
 pub(crate) fn start(workload: Workload, count: u64, http: &Http, shared: &Arc<ClientShared>, seed: u64) -> Vec<JoinHandle<()>> {
     let keys = Arc::new(Keys::new(workload.name().to_owned(), workload.keys(count)));
     let sessions = Arc::new(administered::Sessions::default());

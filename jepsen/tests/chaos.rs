@@ -1,6 +1,6 @@
-//! Short runs of the chaos harness itself: real processes, with faults and without, judged by all checkers. They need root,
-//! network namespaces, and the program `fairhold` beside the harness. The tests of the checkers themselves need nothing: they are
-//! beside the checkers.
+//! Short runs of the chaos harness: real processes, with and without faults, judged by all checkers. They need root,
+//! network namespaces, and the program `fairhold` next to the harness. The unit tests of the checkers are next to the
+//! checkers.
 
 #[path = "chaos/harness.rs"]
 mod harness;
@@ -14,12 +14,12 @@ use std::{
 
 /// How long a run with faults takes.
 const SECONDS: &str = "6";
-/// What clients do in the run without faults: together they give each checker something to judge.
+/// The workloads of the run without faults: together they give each checker something to judge.
 const WORKLOADS: &str =
     "fenced-mutex,rw-lock,semaphore,fair-order,election,session-expiry,registers,watches,convert,txn,batch,administer";
 
-/// A run with these clients and faults is valid: nothing was broken, and the faults were done. The report; none where no run can
-/// be made here.
+/// Makes a run with these clients and faults, which must be valid. Returns the report; `None` if no run is possible
+/// here.
 fn holds(name: &str, arguments: &[&str]) -> Option<String> {
     let mut run = start(name, arguments)?;
     let ended = run.wait();
@@ -57,7 +57,7 @@ fn in_ten_seconds_without_faults_nothing_is_broken_and_every_checker_sees_someth
 }
 
 #[test]
-fn a_harness_that_is_killed_leaves_something_behind_which_is_found_and_removed() {
+fn the_leftovers_of_a_killed_harness_are_found_and_removed() {
     let arguments = ["--workload", "mutex", "--nemesis", "transfer-leader", "--seconds", "60"];
     let Some(mut run) = start("killed", &arguments) else { return };
     let mut said = String::new();
@@ -68,7 +68,7 @@ fn a_harness_that_is_killed_leaves_something_behind_which_is_found_and_removed()
             break;
         }
     }
-    // Where no run can be made the other tests say so.
+    // If no run is possible, the other tests report it.
     if said.contains("not covered here") {
         fs::remove_dir_all(&run.folder).expect("the folder of the run can be removed");
         return;

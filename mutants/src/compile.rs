@@ -1,4 +1,4 @@
-//! Compiles the tests of the changed copy, and leaves out the mutants that do not compile.
+//! Compiles the tests of the changed copy, and drops the mutants that do not compile.
 
 use crate::{
     find::Mutant,
@@ -13,7 +13,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// An error may hide another one, so it takes several attempts.
+/// An error may hide another one, so several attempts may be needed.
 const ATTEMPTS_MAX: usize = 30;
 
 /// A test program.
@@ -23,11 +23,11 @@ pub(crate) struct Program {
     pub(crate) name: String,
     /// The program.
     pub(crate) path: PathBuf,
-    /// Where its tests expect to run: the folder of its package.
+    /// The working folder of its tests: the folder of its package.
     pub(crate) folder: PathBuf,
 }
 
-/// Test programs with mutants in them.
+/// Test programs that contain mutants.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     /// The programs.
@@ -36,10 +36,10 @@ pub(crate) struct Compiled {
     pub(crate) refused: BTreeSet<usize>,
 }
 
-/// Compiles the tests that judge a crate.
+/// Compiles the tests that judge the mutants of a crate.
 ///
 /// # Errors
-/// The copy does not compile for a reason that is in no mutant.
+/// The copy does not compile, and no mutant is the cause.
 pub(crate) fn tests(root: &Path, target: &Path, plan: &Plan, mutants: &[Mutant]) -> Result<Compiled, String> {
     let folder = target.join("mutants");
     let (copy, own_target) = (folder.join("checkout"), folder.join("target"));
@@ -63,7 +63,7 @@ pub(crate) fn tests(root: &Path, target: &Path, plan: &Plan, mutants: &[Mutant])
     Err(format!("after {ATTEMPTS_MAX} attempts there are still mutants that do not compile"))
 }
 
-/// Copies what is compiled of other crates, above all RocksDB. What the copy compiles stays in a folder of its own.
+/// Copies the compiled artifacts of other crates, above all RocksDB. The copy compiles into its own folder.
 fn take_compiled(target: &Path, own: &Path) -> Result<(), String> {
     if own.exists() {
         return Ok(());
@@ -85,7 +85,7 @@ fn take_compiled(target: &Path, own: &Path) -> Result<(), String> {
 /// An error of the compiler.
 #[derive(Debug)]
 struct CompileError {
-    /// Where: file and bytes.
+    /// Its place: file and bytes.
     spans: Vec<(PathBuf, Range<usize>)>,
     rendered: String,
 }
@@ -102,7 +102,8 @@ impl CompileError {
         Some(CompileError { spans: spans.collect(), rendered: message["rendered"].as_str().unwrap_or_default().to_owned() })
     }
 
-    /// The mutants that it is about: those in whose own text it is, else at whose place, else in whose function.
+    /// The mutants that cause it: those whose own text contains it, else those at its place, else those in its
+    /// function.
     fn guilty(&self, planted: &[Planted]) -> Vec<usize> {
         let meets = |of: fn(&Planted) -> &Range<usize>| -> Vec<usize> {
             let is_there = |planted: &&Planted| {
@@ -120,7 +121,7 @@ impl CompileError {
 fn build(copy: &Path, target: &Path, plan: &Plan) -> Result<(Vec<Program>, Vec<CompileError>), String> {
     let mut command = Command::new("cargo");
     command.args(["test", "--release", "--locked", "--no-run", "--lib", "--tests", "--message-format=json"]);
-    // With fairhold-state the features of other crates are those of the workspace, and nothing is compiled again.
+    // With fairhold-state, the features of other crates are those of the workspace, and nothing is compiled again.
     command.args(["-p", "fairhold-state"]);
     for judge in plan.judges.iter().filter(|judge| **judge != "state") {
         command.args(["-p", &format!("fairhold-{judge}")]);

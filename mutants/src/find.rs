@@ -1,7 +1,7 @@
-//! Finds the small changes that a source file has.
+//! Finds the possible small changes of a source file.
 //!
-//! Constants, patterns, types, macros and code of tests stay as they are: a change there cannot be turned on at run time, or is
-//! no change to the product.
+//! Constants, patterns, types, macros and test code are not changed: such a change cannot be switched on at run time,
+//! or does not change the product.
 
 mod visit;
 
@@ -17,14 +17,14 @@ use std::{
 /// The longest piece of source text in a description, in characters.
 const SHOWN_MAX: usize = 70;
 
-/// What kind of text a change replaces.
+/// The kind of text that a change replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// An expression.
     Expression,
-    /// A statement with its semicolon; the change leaves it out.
+    /// A statement with its semicolon; the change removes it.
     Statement,
-    /// The beginning of a function's body; the change returns at once.
+    /// The start of a function's body; the change returns at once.
     Body,
 }
 
@@ -35,18 +35,18 @@ pub(crate) struct Mutant {
     pub(crate) file: PathBuf,
     /// The bytes of the file that it replaces; empty for `Kind::Body`.
     pub(crate) range: Range<usize>,
-    /// What these bytes are.
+    /// The kind of these bytes.
     pub(crate) kind: Kind,
-    /// What stands there instead.
+    /// The replacement.
     pub(crate) text: String,
     /// The bytes of the function around it.
     pub(crate) function: Range<usize>,
-    /// File, function and change in words: it stays the same when the source changes elsewhere.
+    /// File, function and change as text: stable when the source changes elsewhere.
     pub(crate) identity: String,
 }
 
 impl Mutant {
-    /// A number that has nothing to do with its place.
+    /// A number that does not depend on its place.
     pub(crate) fn hash(&self) -> [u8; 32] {
         Sha256::digest(&self.identity).into()
     }
@@ -60,7 +60,7 @@ impl Mutant {
 /// All mutants of a crate, in the order of its source.
 ///
 /// # Errors
-/// A file that cannot be read, or is no Rust.
+/// A file cannot be read, or is not Rust.
 pub(crate) fn in_crate(root: &Path, plan: &Plan) -> Result<Vec<Mutant>, String> {
     let folder = PathBuf::from("crates").join(plan.name).join("src");
     let (mut files, mut tests, mut mutants) = (Vec::new(), Vec::new(), Vec::new());
@@ -82,7 +82,7 @@ pub(crate) fn in_crate(root: &Path, plan: &Plan) -> Result<Vec<Mutant>, String> 
     Ok(mutants)
 }
 
-/// The folder in which the modules of a file are.
+/// The folder of a file's modules.
 fn module_folder(file: &Path) -> PathBuf {
     match file.file_stem().and_then(|stem| stem.to_str()) {
         Some("lib" | "main" | "mod") | None => file.parent().unwrap_or(file).to_owned(),

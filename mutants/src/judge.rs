@@ -19,17 +19,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A test program that uses so much more of the processor than it takes without a mutant does not end. The clock on the wall
-/// would also count what other programs use.
+/// If a test program uses this many times its processor time without a mutant, it counts as endless. Wall-clock time
+/// would also count other programs.
 const CPU_PER_RUN: u32 = 5;
 const CPU_MIN: Duration = Duration::from_secs(20);
-/// One that waits for so much longer waits for something that does not come.
+/// If it waits this many times longer, it waits for something that never happens.
 const WAIT_PER_RUN: u32 = 20;
 const WAIT_MIN: Duration = Duration::from_secs(120);
-/// The address space of a test program, in bytes: a mutant may ask for memory without end.
+/// The address space of a test program, in bytes: a mutant may allocate without end.
 const MEMORY_MAX: &str = "--as=12884901888";
 
-/// How long a test program may take.
+/// The time limits of a test program.
 #[derive(Debug)]
 struct Patience {
     cpu: Duration,
@@ -44,13 +44,13 @@ const LONG: Duration = Duration::from_secs(3_600);
 /// Whether a test noticed a mutant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MutantVerdict {
-    /// The test that failed, or what else happened.
+    /// The test that failed, or another failure.
     Killed(String),
     /// All tests passed.
     Survived,
 }
 
-/// Judges all these mutants. Tells each verdict when it is there.
+/// Judges these mutants. Reports each verdict as it arrives.
 ///
 /// # Errors
 /// The tests fail without a mutant, or cannot be started.
@@ -72,7 +72,7 @@ pub(crate) fn all(
     if timed.is_empty() {
         return Err(format!("{}: there are no test programs", plan.name));
     }
-    // What is quick comes first.
+    // The quickest programs come first.
     timed.sort_by_key(|(took, _)| *took);
     let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || -> Result<(), String> {
@@ -103,7 +103,7 @@ fn one(timed: &[(Duration, &Program)], number: usize) -> Result<MutantVerdict, S
     Ok(MutantVerdict::Survived)
 }
 
-/// Runs a test program with the mutant of this number. Returns what failed.
+/// Runs a test program with the mutant of this number. Returns the failure, if there is one.
 fn run(program: &Program, number: usize, patience: &Patience) -> Result<Option<String>, String> {
     let mut command = Command::new("prlimit");
     command
@@ -112,20 +112,20 @@ fn run(program: &Program, number: usize, patience: &Patience) -> Result<Option<S
         .arg(&program.path)
         .arg("--test-threads=1")
         .current_dir(&program.folder);
-    // Programs that it starts end with it.
+    // Its child processes end with it.
     command.process_group(0);
     command.env(VARIABLE, number.to_string()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| format!("prlimit (package util-linux): {error}"))?;
     let failed = follow(&mut child, patience.wait);
     if failed.is_some() {
-        // It may have ended already.
+        // It may have exited already.
         kill_process_group(Pid::from_child(&child), Signal::KILL).ok();
     }
     let status = child.wait().map_err(|error| format!("{}: {error}", program.name))?;
     Ok(match failed {
         Some(what) => Some(format!("{}: {what}", program.name)),
         None if status.success() => None,
-        // Nothing else ends it so: the limit on its processor time is one that it cannot catch.
+        // Only the limit on processor time kills it with this signal.
         None if status.signal() == Some(SIGKILL) => {
             Some(format!("{}: does not end within {:.0?} of processor time", program.name, patience.cpu))
         }
@@ -133,7 +133,7 @@ fn run(program: &Program, number: usize, patience: &Patience) -> Result<Option<S
     })
 }
 
-/// Reads what it prints, until a test fails, or time is over, or it has ended.
+/// Reads its output until a test fails, the time is over, or it ends.
 fn follow(child: &mut Child, wait: Duration) -> Option<String> {
     let output = child.stdout.take()?;
     let (send, lines) = mpsc::channel();

@@ -1,9 +1,11 @@
 //! Small wrong changes to the product, one at a time: the tests should notice each of them.
 //!
-//! All changes of a crate ("mutants") are compiled into one copy of it, and the environment variable `FAIRHOLD_MUTANT` turns one
-//! of them on. So a crate is compiled once, and not once for each mutant. `docs/internals/testing.md` says how to use it.
+//! All changes of a crate ("mutants") are compiled into one copy, and the environment variable `FAIRHOLD_MUTANT`
+//! switches one of them on. So a crate is compiled once, not once per mutant. `docs/internals/testing.md` says how to
+//! use it.
 //!
-//! - `find`: which changes a source file has. `plant`: the copy with the changes in it. `compile`: its tests, without the changes
+//! - `find`: the possible changes of a source file. `plant`: the copy with the changes. `compile`: its tests, without
+//!   the changes
 //!   that do not compile. `judge`: which tests notice a mutant. `survivors`: the mutants that no test notices, with reasons.
 
 mod compile;
@@ -25,29 +27,29 @@ use std::{
 };
 use survivors::Survivors;
 
-/// Changes the product in small wrong ways, one at a time, and reports the changes that no test notices.
+/// Makes small wrong changes to the product, one at a time, and reports the changes that no test notices.
 #[derive(Debug, Parser)]
 #[command(name = "fairhold-mutants")]
 struct MutantsArgs {
     /// The crates to change, without `fairhold-`
     #[arg(default_values_t = plan::names())]
     crates: Vec<String>,
-    /// How many mutants of each crate, chosen by the hash of what they change; 0 for all
+    /// The number of mutants per crate, chosen by the hash of their description; 0: all
     #[arg(long, default_value_t = 100)]
     sample: usize,
     /// Only mutants with this text in their description
     #[arg(long, default_value = "")]
     only: String,
-    /// How many mutants run at once
+    /// The number of mutants that run in parallel
     #[arg(long, default_value_t = 2)]
     jobs: usize,
-    /// Lists the mutants, and runs nothing
+    /// List the mutants, and run nothing
     #[arg(long)]
     list: bool,
     /// The checkout
     #[arg(long, default_value = ".")]
     root: PathBuf,
-    /// The target folder of the checkout: what is compiled of other crates is copied from there
+    /// The target folder of the checkout: compiled artifacts of other crates are copied from there
     #[arg(long, env = "CARGO_TARGET_DIR", default_value = "target")]
     target: PathBuf,
 }
@@ -63,12 +65,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a line. Nobody needs it where standard output is closed.
+/// Prints a line. If standard output is closed, nobody needs it.
 fn say(line: &str) {
     writeln!(io::stdout(), "{line}").ok();
 }
 
-/// Whether all survivors are known, and all known survivors survive.
+/// Returns whether all survivors are known, and all known survivors survive.
 fn run(args: &MutantsArgs) -> Result<bool, String> {
     let root = fs::canonicalize(&args.root).map_err(|error| format!("{}: {error}", args.root.display()))?;
     let target = fs::canonicalize(&args.target).map_err(|error| format!("{}: {error}", args.target.display()))?;
@@ -85,7 +87,7 @@ fn run(args: &MutantsArgs) -> Result<bool, String> {
     Ok(is_fine)
 }
 
-/// The mutants of a crate that this run is about, in the order of the source.
+/// The mutants of a crate in this run, in source order.
 fn chosen(root: &Path, plan: &Plan, args: &MutantsArgs) -> Result<Vec<Mutant>, String> {
     let mut mutants = find::in_crate(root, plan)?;
     mutants.retain(|mutant| mutant.identity.contains(&args.only));

@@ -1,18 +1,18 @@
 //! The crates that can be changed, and the tests that should notice it.
 
-/// A crate, and who judges its mutants.
+/// A crate, and the tests that judge its mutants.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// Its name without `fairhold-`; its folder is `crates/NAME`.
     pub(crate) name: &'static str,
     /// The packages whose tests run, without `fairhold-`: the quickest test program first.
     pub(crate) judges: &'static [&'static str],
-    /// Files that are left out, with the reason in the comment beside them.
+    /// Excluded files, each with the reason in a comment.
     pub(crate) left_out: &'static [&'static str],
 }
 
 const PLANS: &[Plan] = &[
-    // The self-check of the state is a judge of its own: no product code calls it.
+    // The self-check of the state is itself a judge: no product code calls it.
     Plan { name: "state", judges: &["state"], left_out: &["check.rs"] },
     Plan { name: "node", judges: &["node", "sim"], left_out: &[] },
     Plan { name: "raft", judges: &["raft", "sim"], left_out: &[] },

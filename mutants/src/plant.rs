@@ -1,4 +1,4 @@
-//! A copy of the checkout in which the environment turns on one mutant at a time.
+//! A copy of the checkout in which an environment variable switches on one mutant at a time.
 
 use crate::{
     find::{Kind, Mutant},
@@ -15,10 +15,10 @@ use std::{
 /// The environment variable with the number of the mutant, counted from 1.
 pub(crate) const VARIABLE: &str = "FAIRHOLD_MUTANT";
 
-/// What the changed crate asks at each place.
+/// The function that the changed crate calls at each place.
 const SWITCH: &str = r#"
 
-/// The number of the mutant that is turned on; 0 for none.
+/// The number of the active mutant; 0: none.
 pub(crate) fn fairhold_mutant() -> u32 {
     static NUMBER: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
     *NUMBER.get_or_init(|| std::env::var("FAIRHOLD_MUTANT").ok().and_then(|number| number.parse().ok()).unwrap_or(0))
@@ -32,18 +32,18 @@ pub(crate) struct Planted {
     pub(crate) number: usize,
     /// The file, below the checkout.
     pub(crate) file: PathBuf,
-    /// What it alone has.
+    /// Its own text.
     pub(crate) own: Range<usize>,
-    /// That, and the original.
+    /// Its own text and the original.
     pub(crate) place: Range<usize>,
     /// The function around it.
     pub(crate) function: Range<usize>,
 }
 
-/// Makes the copy, or brings it up to date.
+/// Creates or updates the copy.
 ///
 /// # Errors
-/// A file that cannot be read or written.
+/// A file cannot be read or written.
 pub(crate) fn copy(root: &Path, to: &Path, plan: &Plan, mutants: &[(usize, &Mutant)]) -> Result<Vec<Planted>, String> {
     let mut changed: BTreeMap<PathBuf, String> = BTreeMap::new();
     let mut planted = Vec::new();
@@ -61,7 +61,7 @@ pub(crate) fn copy(root: &Path, to: &Path, plan: &Plan, mutants: &[(usize, &Muta
     let (library, manifest) = (folder.join("src/lib.rs"), folder.join("Cargo.toml"));
     let text = changed.remove(&library).map_or_else(|| read(&root.join(&library)), Ok)?;
     changed.insert(library, text + SWITCH);
-    // The changes are not written as the lints of the workspace want it.
+    // The changes do not satisfy the lints of the workspace.
     changed.insert(manifest.clone(), read(&root.join(manifest))?.replace("[lints]\nworkspace = true\n", ""));
     sync(root, to, Path::new(""), &changed)?;
     Ok(planted)
@@ -71,8 +71,8 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Makes a folder the same as the one in the checkout, but for the changed files. Files that are the same already are left
-/// alone, so that cargo compiles only what is new.
+/// Makes a folder equal to the one in the checkout, except for the changed files. Equal files stay untouched, so that
+/// cargo compiles only what is new.
 fn sync(root: &Path, to: &Path, folder: &Path, changed: &BTreeMap<PathBuf, String>) -> Result<(), String> {
     let failed = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
     let (from, into) = (root.join(folder), to.join(folder));
@@ -115,7 +115,7 @@ struct CodePlace<'a> {
     mutants: Vec<(usize, &'a Mutant)>,
 }
 
-/// The text of a file with all its mutants, and where they are in it.
+/// The text of a file with all its mutants, and their places in it.
 fn render(text: &str, mutants: &[(usize, &Mutant)]) -> (String, Vec<Planted>) {
     let mut places: Vec<CodePlace> = Vec::new();
     for (number, mutant) in mutants {
@@ -124,7 +124,7 @@ fn render(text: &str, mutants: &[(usize, &Mutant)]) -> (String, Vec<Planted>) {
             None => places.push(CodePlace { range: mutant.range.clone(), kind: mutant.kind, mutants: vec![(*number, mutant)] }),
         }
     }
-    // Outer places first; a statement is around the expression that it consists of.
+    // Outer places first. A statement contains its expression.
     let rank = |kind: Kind| match kind {
         Kind::Body => 0,
         Kind::Statement => 1,
@@ -147,11 +147,11 @@ struct Rendering<'a> {
     text: &'a str,
     out: String,
     planted: Vec<Planted>,
-    /// What is the same in both, in order.
+    /// The text that is the same in both, in order.
     pieces: Vec<Piece>,
 }
 
-/// A piece of text: where it begins in the old and in the new text.
+/// A piece of text: its start in the old and in the new text.
 struct Piece {
     old: usize,
     new: usize,

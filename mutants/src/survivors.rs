@@ -9,10 +9,10 @@ use std::{collections::BTreeMap, fs, io, path::Path};
 pub(crate) struct Survivors(BTreeMap<String, String>);
 
 impl Survivors {
-    /// Reads the list. A crate without a file has none.
+    /// Reads the list. A crate without a file has no known survivors.
     ///
     /// # Errors
-    /// A file that cannot be read, or a mutant without a reason.
+    /// A file cannot be read, or a mutant has no reason.
     pub(crate) fn read(path: &Path) -> Result<Survivors, String> {
         match fs::read_to_string(path) {
             Ok(text) => Survivors::parse(&text).map_err(|why| format!("{}: {why}", path.display())),
@@ -43,7 +43,7 @@ impl Survivors {
         self.0.contains_key(identity)
     }
 
-    /// What is new, and what is no longer true.
+    /// The new survivors, and the known ones that a test notices now.
     pub(crate) fn complaints(&self, survived: &[&str], killed: &[&str]) -> Vec<String> {
         let new =
             survived.iter().filter(|identity| !self.has(identity)).map(|identity| format!("new: no test notices: {identity}"));

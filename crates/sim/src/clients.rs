@@ -1,41 +1,41 @@
 //! The kinds of clients.
 
 mod administrator;
-mod asker;
+mod async_acquirer;
 mod batcher;
 mod candidate;
-mod chain;
 mod converter;
-mod gardener;
-mod grip;
+mod disconnecter;
+mod held_grant;
 mod hoarder;
+mod inspector;
 mod locker;
+mod multi_lock;
 mod owner;
-mod several;
-mod stranger;
-mod visitor;
+mod sequencer;
+mod transactor;
 mod watcher;
 mod writer;
 
-use crate::{client::SimClient, trade::Trade};
+use crate::{client::SimClient, client_kind::ClientKind};
 
-/// Works until its rounds are done.
-pub(crate) async fn work(trade: Trade, client: SimClient, rounds: u32) {
-    match trade {
-        Trade::Locker | Trade::Reader | Trade::Permits => locker::work(trade, client, rounds).await,
-        Trade::Owner => owner::work(client, rounds).await,
-        Trade::Writer => writer::work(client, rounds).await,
-        Trade::Watcher => watcher::work(client, rounds).await,
-        Trade::Converter => converter::work(client, rounds).await,
-        Trade::Batcher => batcher::work(client, rounds).await,
-        Trade::Several => several::work(client, rounds).await,
-        Trade::Administrator => administrator::work(client, rounds).await,
-        Trade::Candidate => candidate::work(client, rounds).await,
-        Trade::Asker => asker::work(client, rounds).await,
-        Trade::Chain => chain::work(client, rounds).await,
-        Trade::Gardener => gardener::work(client, rounds).await,
-        Trade::Visitor => visitor::work(client, rounds).await,
-        Trade::Stranger => stranger::work(client, rounds).await,
-        Trade::Hoarder => hoarder::work(client, rounds).await,
+/// Runs a client for its rounds.
+pub(crate) async fn work(kind: ClientKind, client: SimClient, rounds: u32) {
+    match kind {
+        ClientKind::Locker | ClientKind::Reader | ClientKind::Permits => locker::work(kind, client, rounds).await,
+        ClientKind::Owner => owner::work(client, rounds).await,
+        ClientKind::Writer => writer::work(client, rounds).await,
+        ClientKind::Watcher => watcher::work(client, rounds).await,
+        ClientKind::Converter => converter::work(client, rounds).await,
+        ClientKind::Batcher => batcher::work(client, rounds).await,
+        ClientKind::MultiLock => multi_lock::work(client, rounds).await,
+        ClientKind::Administrator => administrator::work(client, rounds).await,
+        ClientKind::Candidate => candidate::work(client, rounds).await,
+        ClientKind::AsyncAcquirer => async_acquirer::work(client, rounds).await,
+        ClientKind::Transactor => transactor::work(client, rounds).await,
+        ClientKind::Sequencer => sequencer::work(client, rounds).await,
+        ClientKind::Inspector => inspector::work(client, rounds).await,
+        ClientKind::Disconnecter => disconnecter::work(client, rounds).await,
+        ClientKind::Hoarder => hoarder::work(client, rounds).await,
     }
 }

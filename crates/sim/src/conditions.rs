@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-/// How the net behaves while nothing is cut.
+/// How the network behaves while nothing is partitioned.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Weather {
-    /// A message takes up to so many microseconds.
+pub(crate) struct NetworkConditions {
+    /// The longest delay of a message, in microseconds.
     pub(crate) delay_micros: u64,
-    /// One message in so many breaks its connection; 0: none does.
+    /// One in this many messages breaks its connection; 0: none.
     pub(crate) break_one_in: u32,
-    /// One heartbeat or vote in so many arrives twice; 0: none does.
+    /// One in this many heartbeats or votes arrives twice; 0: none.
     pub(crate) twice_one_in: u32,
 }
 
 /// How long a flush takes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flushes {
-    /// Each takes so long at least.
+    /// The least time of each.
     pub(crate) at_least: Duration,
-    /// And up to so many microseconds more.
+    /// Up to this many microseconds more.
     pub(crate) micros: u64,
 }

@@ -1,12 +1,13 @@
-//! A machine's disk: flushed data survives a crash. Unflushed data may survive up to any entry, like the tail of a torn log.
+//! A machine's disk: flushed data survives a crash. Unflushed data may survive up to any entry, like the tail of a torn
+//! log.
 
-mod kept;
+mod log_content;
 mod snapshots;
 
 use crate::{
     conditions::Flushes,
+    coverage::{Coverage, Probe},
     host::Host,
-    tally::{Probe, Tally},
     trace,
 };
 use fairhold_raft::snapshot::SnapshotImage;
@@ -14,7 +15,7 @@ use fairhold_types::{
     Incarnation, failpoint,
     planted::{self, Bug},
 };
-use kept::{C, LogContent, Write};
+use log_content::{C, LogContent, Write};
 use openraft::{
     LogState, OptionalSend,
     alias::{EntryOf, LogIdOf, VoteOf},
@@ -27,7 +28,7 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{collections::VecDeque, fmt::Debug, io, ops::RangeBounds, sync::Arc, time::Duration};
 use tokio::sync::{Notify, oneshot};
 
-/// One flush in so many takes ten times as long.
+/// One flush in this many takes ten times as long.
 const SLOW_FLUSH_ONE_IN: u32 = 50;
 
 enum FlushWaiter {
@@ -37,7 +38,7 @@ enum FlushWaiter {
 }
 
 impl FlushWaiter {
-    fn tell(self, result: io::Result<()>) {
+    fn complete(self, result: io::Result<()>) {
         match self {
             FlushWaiter::Nobody => {}
             FlushWaiter::Append(flushed) => flushed.io_completed(result),
@@ -46,48 +47,53 @@ impl FlushWaiter {
         }
     }
 
-    /// The callers to answer at once, and after the flush.
-    fn unless_planted(self) -> (FlushWaiter, FlushWaiter) {
-        let early = match &self {
+    /// The callers to answer at once, and those to answer after the flush. Without a planted bug nobody is answered
+    /// before the flush.
+    fn before_and_after_flush(self) -> (FlushWaiter, FlushWaiter) {
+        if self.is_answered_early() { (self, FlushWaiter::Nobody) } else { (FlushWaiter::Nobody, self) }
+    }
+
+    /// Only with a planted bug.
+    fn is_answered_early(&self) -> bool {
+        match self {
             FlushWaiter::Nobody => false,
             FlushWaiter::Append(_) => planted::has(Bug::AcknowledgesUnflushed),
             FlushWaiter::Vote(_) => planted::has(Bug::VotesUnflushed),
-        };
-        if early { (self, FlushWaiter::Nobody) } else { (FlushWaiter::Nobody, self) }
+        }
     }
 }
 
 #[derive(Default)]
-struct Platter {
+struct DiskInner {
     durable: LogContent,
     snapshot: Option<SnapshotImage>,
-    /// The one before, for a disk that lies.
+    /// The previous one, for a disk that does not flush it.
     snapshot_before: Option<SnapshotImage>,
-    /// As this life of the machine sees it.
+    /// The content as the running process sees it.
     seen: LogContent,
     pending: VecDeque<(Vec<Write>, FlushWaiter)>,
-    /// How often a cut of the log was flushed.
-    cuts: u64,
-    /// Which life writes; an earlier one's writes are refused.
+    /// How many truncations of the log were flushed.
+    truncations: u64,
+    /// The number of this start of the machine. Writes of an earlier start are refused.
     life: u64,
     slow: Duration,
-    /// No write succeeds, also after the machine was started again.
+    /// No write succeeds, even after a restart.
     full: bool,
     fails: Option<io::ErrorKind>,
     failed: Option<io::ErrorKind>,
 }
 
-/// The callers that wait for pending writes.
-fn unheard(pending: &mut (Vec<Write>, FlushWaiter)) -> (Vec<Write>, FlushWaiter) {
+/// Takes the waiter of a pending write, which stays pending.
+fn take_waiter(pending: &mut (Vec<Write>, FlushWaiter)) -> (Vec<Write>, FlushWaiter) {
     (Vec::new(), std::mem::replace(&mut pending.1, FlushWaiter::Nobody))
 }
 
-/// A disk, which outlives its machine's lives. Clones are the same disk.
+/// A disk, which survives restarts of its machine. Clones are the same disk.
 #[derive(Clone)]
 pub(crate) struct Disk {
-    platter: Arc<Mutex<Platter>>,
-    chance: Arc<Mutex<SmallRng>>,
-    tally: Tally,
+    inner: Arc<Mutex<DiskInner>>,
+    rng: Arc<Mutex<SmallRng>>,
+    coverage: Coverage,
     written: Arc<Notify>,
     flushes: Flushes,
     /// The identity of the data directory.
@@ -96,138 +102,146 @@ pub(crate) struct Disk {
 
 impl Disk {
     /// An empty disk.
-    pub(crate) fn new(incarnation: Incarnation, flushes: Flushes, seed: u64, tally: Tally) -> Disk {
-        let chance = Arc::new(Mutex::new(SmallRng::seed_from_u64(seed)));
-        Disk { platter: Arc::default(), chance, tally, written: Arc::default(), flushes, incarnation }
+    pub(crate) fn new(incarnation: Incarnation, flushes: Flushes, seed: u64, coverage: Coverage) -> Disk {
+        let rng = Arc::new(Mutex::new(SmallRng::seed_from_u64(seed)));
+        Disk { inner: Arc::default(), rng, coverage, written: Arc::default(), flushes, incarnation }
     }
 
-    /// Another disk with what is flushed on this one now: a backup of its data directory.
+    /// A copy of what is flushed now: a backup of the data directory.
     pub(crate) fn backup(&self) -> Disk {
-        let platter = self.locked();
-        let (durable, snapshot) = (platter.durable.clone(), platter.snapshot.clone());
-        drop(platter);
-        let seed = self.draw(|chance| chance.random());
-        let backup = Disk::new(self.incarnation, self.flushes, seed, self.tally.clone());
-        let mut platter = backup.locked();
-        (platter.durable, platter.snapshot) = (durable, snapshot);
-        drop(platter);
+        let inner = self.locked();
+        let durable = inner.durable.clone();
+        let snapshot = inner.snapshot.clone();
+        drop(inner);
+        let seed = self.draw(|rng| rng.random());
+        let backup = Disk::new(self.incarnation, self.flushes, seed, self.coverage.clone());
+        let mut inner = backup.locked();
+        inner.durable = durable;
+        inner.snapshot = snapshot;
+        drop(inner);
         backup
     }
 
     /// The index of the last log entry that is flushed.
     pub(crate) fn last_flushed(&self) -> Option<u64> {
-        let platter = self.locked();
-        platter.durable.entries.keys().next_back().copied().or(platter.durable.purged.map(|purged| purged.index))
+        let inner = self.locked();
+        inner.durable.entries.keys().next_back().copied().or(inner.durable.purged.map(|purged| purged.index))
     }
 
-    /// The machine lost its power: any first part of what was not flushed is there, the rest is not.
+    /// The machine loses power: a random prefix of the unflushed writes survives, the rest is lost.
     pub(crate) fn crash(&self) {
-        let mut platter = self.locked();
-        let mut pending: Vec<Write> = platter.pending.drain(..).flat_map(|(writes, _)| writes).collect();
+        let mut inner = self.locked();
+        let mut pending: Vec<Write> = inner.pending.drain(..).flat_map(|(writes, _)| writes).collect();
+        self.apply_planted_bugs(&mut inner, &mut pending);
+        if !pending.is_empty() {
+            let kept = self.draw(|rng| rng.random_range(0..=pending.len()));
+            self.coverage.probe(if kept < pending.len() { Probe::UnflushedLost } else { Probe::UnflushedKept });
+            pending[..kept].iter().filter(|write| write.is_kept()).for_each(|write| inner.durable.apply(write));
+        }
+        inner.life += 1;
+        inner.slow = Duration::ZERO;
+        inner.fails = None;
+        inner.failed = None;
+    }
+
+    /// Without a planted bug this does nothing.
+    fn apply_planted_bugs(&self, inner: &mut DiskInner, pending: &mut Vec<Write>) {
         if planted::has(Bug::TailWithHoles) {
             pending.reverse();
         }
         if planted::has(Bug::VotesUnflushed) {
             pending.retain(|write| !matches!(write, Write::Vote(_)));
         }
-        if planted::has(Bug::SnapshotUnflushed) && self.draw(|chance| chance.random_range(0..2)) == 0 {
-            platter.snapshot = platter.snapshot_before.take();
+        if planted::has(Bug::SnapshotUnflushed) && self.draw(|rng| rng.random_range(0..2)) == 0 {
+            inner.snapshot = inner.snapshot_before.take();
         }
-        if !pending.is_empty() {
-            let kept = self.draw(|chance| chance.random_range(0..=pending.len()));
-            self.tally.probe(if kept < pending.len() { Probe::UnflushedLost } else { Probe::UnflushedKept });
-            pending[..kept].iter().filter(|write| write.is_kept()).for_each(|write| platter.durable.apply(write));
-        }
-        platter.life += 1;
-        platter.slow = Duration::ZERO;
-        (platter.fails, platter.failed) = (None, None);
     }
 
-    /// The log and the snapshots for one life of the machine.
+    /// The log and the snapshots for one start of the machine.
     pub(crate) fn mount(&self, host: &Arc<Host>) -> SimLog {
-        let mut platter = self.locked();
-        platter.seen = platter.durable.clone();
-        let life = platter.life;
-        drop(platter);
+        let mut inner = self.locked();
+        inner.seen = inner.durable.clone();
+        let life = inner.life;
+        drop(inner);
         let log = SimLog { disk: self.clone(), life };
         drop(host.spawn(log.clone().flush()));
         log
     }
 
-    /// Every flush takes this much longer, until told otherwise.
+    /// Every flush takes this much longer until the next call.
     pub(crate) fn slow_down(&self, by: Duration) {
         self.locked().slow = by;
     }
 
-    /// The next flush fails, and after it all others until the machine is started again.
+    /// The next flush fails, and then all others until the machine restarts.
     pub(crate) fn fail(&self) {
         self.locked().fails = Some(io::ErrorKind::Other);
     }
 
-    /// No flush succeeds, until told otherwise.
+    /// While the disk is full, no flush succeeds.
     pub(crate) fn fill(&self, full: bool) {
         self.locked().full = full;
     }
 
-    /// Whether something is written and not flushed.
+    /// Whether there are unflushed writes.
     pub(crate) fn is_dirty(&self) -> bool {
         !self.locked().pending.is_empty()
     }
 
-    /// Whether a vote is.
+    /// Whether one of them is a vote.
     pub(crate) fn has_unflushed_vote(&self) -> bool {
         self.locked().pending.iter().flat_map(|(writes, _)| writes).any(|write| matches!(write, Write::Vote(_)))
     }
 
-    /// Whether a cut of the log is, and an entry after it.
-    pub(crate) fn has_unflushed_cut(&self) -> bool {
-        let platter = self.locked();
-        let mut writes = platter.pending.iter().flat_map(|(writes, _)| writes);
+    /// Whether one of them is a truncation of the log, with an entry after it.
+    pub(crate) fn has_unflushed_truncation(&self) -> bool {
+        let inner = self.locked();
+        let mut writes = inner.pending.iter().flat_map(|(writes, _)| writes);
         writes.any(|write| matches!(write, Write::Truncate(_))) && writes.any(|write| matches!(write, Write::Entry(_)))
     }
 
-    /// How often a cut of the log was flushed.
-    pub(crate) fn cuts(&self) -> u64 {
-        self.locked().cuts
+    /// How many truncations of the log were flushed.
+    pub(crate) fn truncations(&self) -> u64 {
+        self.locked().truncations
     }
 
-    /// Whether each entry that a start finds is of the term of the one before it, or of a later one.
-    pub(crate) fn has_growing_terms(&self) -> bool {
-        self.locked().durable.has_growing_terms()
+    /// Whether the terms of the flushed log entries never decrease.
+    pub(crate) fn has_monotonic_terms(&self) -> bool {
+        self.locked().durable.has_monotonic_terms()
     }
 
-    /// Whether it failed in this life.
+    /// Whether it failed since the last start.
     pub(crate) fn has_failed(&self) -> bool {
         self.locked().failed.is_some()
     }
 
-    fn locked(&self) -> MutexGuard<'_, Platter> {
-        self.platter.lock()
+    fn locked(&self) -> MutexGuard<'_, DiskInner> {
+        self.inner.lock()
     }
 
     fn draw<T>(&self, draw: impl FnOnce(&mut SmallRng) -> T) -> T {
-        draw(&mut self.chance.lock())
+        draw(&mut self.rng.lock())
     }
 
     fn flush_time(&self) -> Duration {
         let slow = self.locked().slow;
-        let micros = self.draw(|chance| {
-            let micros = chance.random_range(20..self.flushes.micros);
-            if chance.random_range(0..SLOW_FLUSH_ONE_IN) == 0 { micros * 10 } else { micros }
+        let micros = self.draw(|rng| {
+            let micros = rng.random_range(20..self.flushes.micros);
+            if rng.random_range(0..SLOW_FLUSH_ONE_IN) == 0 { micros * 10 } else { micros }
         });
         self.flushes.at_least + Duration::from_micros(micros) + slow
     }
 
-    /// Takes the error that is due, and fails for good from then on.
+    /// Takes the error that is due. From then on every flush fails.
     fn outcome(&self) -> io::Result<()> {
-        let mut platter = self.locked();
-        let due = if platter.full { Some(io::ErrorKind::StorageFull) } else { platter.fails.take() };
-        platter.failed = platter.failed.or(due);
-        platter.failed.map_or(Ok(()), |kind| Err(kind.into()))
+        let mut inner = self.locked();
+        let due = if inner.full { Some(io::ErrorKind::StorageFull) } else { inner.fails.take() };
+        inner.failed = inner.failed.or(due);
+        inner.failed.map_or(Ok(()), |kind| Err(kind.into()))
     }
 }
 
-/// One life's view of the log.
+/// The log as one start of the machine sees it.
 #[derive(Clone)]
 pub(crate) struct SimLog {
     disk: Disk,
@@ -236,23 +250,23 @@ pub(crate) struct SimLog {
 
 impl SimLog {
     fn write(&self, writes: Vec<Write>, waiter: FlushWaiter) -> io::Result<()> {
-        let mut platter = self.disk.locked();
-        if platter.life != self.life {
-            return Err(io::Error::other("an earlier life of the machine wrote"));
+        let mut inner = self.disk.locked();
+        if inner.life != self.life {
+            return Err(io::Error::other("the machine has restarted since"));
         }
-        if let Some(kind) = platter.failed {
+        if let Some(kind) = inner.failed {
             return Err(kind.into());
         }
-        writes.iter().for_each(|write| platter.seen.apply(write));
-        let (told, waiter) = waiter.unless_planted();
-        platter.pending.push_back((writes, waiter));
-        drop(platter);
-        told.tell(Ok(()));
+        writes.iter().for_each(|write| inner.seen.apply(write));
+        let (early, waiter) = waiter.before_and_after_flush();
+        inner.pending.push_back((writes, waiter));
+        drop(inner);
+        early.complete(Ok(()));
         self.disk.written.notify_one();
         Ok(())
     }
 
-    /// Writes what is pending, all of it with one flush, and tells those who wait.
+    /// Flushes all pending writes together and answers their waiters.
     async fn flush(self) {
         loop {
             let count = self.disk.locked().pending.len();
@@ -263,27 +277,29 @@ impl SimLog {
             let begun = failpoint!(StorageLogWrite);
             SimRuntime::sleep(self.disk.flush_time()).await;
             let result = begun.and_then(|()| self.disk.outcome());
-            let mut told = Vec::new();
-            let mut platter = self.disk.locked();
-            if platter.life != self.life {
+            let mut flushed_waiters = Vec::new();
+            let mut inner = self.disk.locked();
+            if inner.life != self.life {
                 return;
             }
-            // After a failure nothing is written any more, and any first part of it may be there.
-            let count = if result.is_ok() { count } else { platter.pending.len() };
+            // After a failure nothing more is written. A prefix of the failed writes may be on the disk.
+            let count = if result.is_ok() { count } else { inner.pending.len() };
             for index in 0..count {
                 let flushed =
-                    if result.is_ok() { platter.pending.pop_front() } else { platter.pending.get_mut(index).map(unheard) };
+                    if result.is_ok() { inner.pending.pop_front() } else { inner.pending.get_mut(index).map(take_waiter) };
                 let Some((writes, waiter)) = flushed else { break };
-                platter.cuts += u64::from(writes.iter().any(|write| matches!(write, Write::Truncate(_))));
-                writes.iter().filter(|write| write.is_kept()).for_each(|write| platter.durable.apply(write));
-                told.push(waiter);
+                inner.truncations += u64::from(writes.iter().any(|write| matches!(write, Write::Truncate(_))));
+                writes.iter().filter(|write| write.is_kept()).for_each(|write| inner.durable.apply(write));
+                flushed_waiters.push(waiter);
             }
-            drop(platter);
+            drop(inner);
             let result = result.and_then(|()| failpoint!(StorageLogSynced));
             trace::bytes(&[u8::from(result.is_ok())]);
-            told.into_iter().for_each(|waiter| waiter.tell(result.as_ref().copied().map_err(|error| error.kind().into())));
+            flushed_waiters
+                .into_iter()
+                .for_each(|waiter| waiter.complete(result.as_ref().copied().map_err(|error| error.kind().into())));
             if result.is_err() {
-                // Also where nobody waited for what failed.
+                // Even if nobody waited for the failed write.
                 self.disk.locked().failed.get_or_insert(io::ErrorKind::Other);
                 return;
             }
@@ -312,9 +328,9 @@ impl RaftLogStorage<C> for SimLog {
     type LogReader = SimLog;
 
     async fn get_log_state(&mut self) -> io::Result<LogState<C>> {
-        let platter = self.disk.locked();
-        let last = platter.seen.entries.values().next_back().map(|entry| entry.log_id).or(platter.seen.purged);
-        Ok(LogState { last_purged_log_id: platter.seen.purged, last_log_id: last })
+        let inner = self.disk.locked();
+        let last = inner.seen.entries.values().next_back().map(|entry| entry.log_id).or(inner.seen.purged);
+        Ok(LogState { last_purged_log_id: inner.seen.purged, last_log_id: last })
     }
 
     async fn get_log_reader(&mut self) -> SimLog {
@@ -350,14 +366,14 @@ impl RaftLogStorage<C> for SimLog {
 
     async fn truncate_after(&mut self, last: Option<LogIdOf<C>>) -> io::Result<()> {
         failpoint!(StorageTruncateBegin)?;
-        self.disk.tally.probe(Probe::LogTruncated);
+        self.disk.coverage.probe(Probe::LogTruncated);
         self.write(vec![Write::Truncate(last.map_or(0, |last| last.index + 1))], FlushWaiter::Nobody)?;
         failpoint!(StorageTruncateDone)
     }
 
     async fn purge(&mut self, through: LogIdOf<C>) -> io::Result<()> {
         failpoint!(StoragePurgeBegin)?;
-        self.disk.tally.probe(Probe::LogPurged);
+        self.disk.coverage.probe(Probe::LogPurged);
         self.write(vec![Write::Purge(through)], FlushWaiter::Nobody)?;
         failpoint!(StoragePurgeDone)
     }

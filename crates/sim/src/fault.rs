@@ -3,94 +3,95 @@
 use fairhold_types::NodeId;
 use std::{fmt, time::Duration};
 
-/// Whom a fault strikes: known when it strikes.
+/// The target of a fault, resolved when the fault begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Whom {
-    /// The leader at that time; the first node if there is none.
+pub(crate) enum FaultTarget {
+    /// The leader at that time; node 1 if there is none.
     Leader,
     /// This node.
     Node(NodeId),
 }
 
-/// What goes wrong.
+/// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FaultKind {
-    /// The machine loses its power.
+    /// The machine loses power.
     Crash,
-    /// The machine loses its power while something is written and not flushed yet.
+    /// The machine loses power while a write is not flushed.
     CrashWriting,
-    /// While a new leader is elected, a machine loses its power before a vote that it gives is flushed.
+    /// During an election, a machine loses power before its vote is flushed.
     CrashVoting,
-    /// A leader that was cut off with entries of its own loses its power while its log is cut, or right after.
+    /// A partitioned leader with its own entries loses power while its log is truncated, or right after.
     CrashTruncating,
-    /// All machines do, at the same moment.
+    /// All machines lose power at the same moment.
     CrashAll,
-    /// The node ends in good order, as at an upgrade.
+    /// The node shuts down gracefully, as for an upgrade.
     Stop,
-    /// The machine stops in the middle of whatever it does, and goes on later.
+    /// The machine stops wherever it is, and continues later.
     Pause,
-    /// All machines do, as when what they run on is suspended.
+    /// All machines pause, as when their host is suspended.
     PauseAll,
-    /// Nothing passes from and to the machine, clients' requests included.
+    /// The machine is partitioned from everything, clients included.
     Isolate,
-    /// Nothing passes between the machine and the others, but clients reach it.
-    Apart,
-    /// The machine is heard and hears nothing.
-    Deaf,
-    /// The machine hears and is not heard.
-    Mute,
-    /// Nothing passes between the machine and one other: a bridge of the third is left.
-    Bridge,
+    /// The machine is partitioned from the other machines. Clients reach it.
+    IsolateFromPeers,
+    /// Messages from the machine arrive, messages to it do not.
+    CutInbound,
+    /// Messages to the machine arrive, messages from it do not.
+    CutOutbound,
+    /// The machine and one other are partitioned. A third connects both.
+    CutPair,
     /// All connections between the machine and the others break once.
-    Breaks,
-    /// Every flush takes long.
+    BreakConnections,
+    /// Every flush is slow.
     SlowDisk,
     /// A flush fails.
     DiskError,
-    /// A flush fails for want of space.
+    /// Every flush fails: the disk is full.
     DiskFull,
-    /// The leadership is handed to another node.
+    /// The leader hands over to another node.
     HandOver,
-    /// The machine starts with an empty disk in place of its own.
+    /// The machine starts with an empty disk instead of its own.
     WrongDisk,
-    /// A follower's disk is as it was some seconds ago, as somebody makes it who puts a backup back.
+    /// A follower restarts with its disk of some seconds ago, as if somebody restored a backup.
     OlderDisk,
-    /// A leader is cut off with all answers about a log entry under way; they arrive after an election, one by one.
+    /// A leader is partitioned while all answers to a log entry are in flight. They arrive after an election, one by
+    /// one.
     LateAnswers,
-    /// All machines lose their power, and start with other addresses, of which every node is told.
-    Moved,
+    /// All machines lose power and restart with new addresses, which every node receives.
+    ChangeAddresses,
 }
 
 impl FaultKind {
-    /// As it is counted.
+    /// Its name in the report.
     pub(crate) fn name(self) -> &'static str {
         match self {
             FaultKind::Crash => "crash",
-            FaultKind::CrashWriting => "crash in the middle of a flush",
-            FaultKind::CrashVoting => "crash in the middle of a vote",
-            FaultKind::CrashTruncating => "crash at a cut of the log",
+            FaultKind::CrashWriting => "crash during a flush",
+            FaultKind::CrashVoting => "crash during a vote",
+            FaultKind::CrashTruncating => "crash at a log truncation",
             FaultKind::CrashAll => "crash of all",
-            FaultKind::Stop => "stop in good order",
+            FaultKind::Stop => "graceful stop",
             FaultKind::Pause => "pause",
             FaultKind::PauseAll => "pause of all",
             FaultKind::Isolate => "isolation",
-            FaultKind::Apart => "isolation from the other nodes alone",
-            FaultKind::Deaf => "one-way cut, deaf",
-            FaultKind::Mute => "one-way cut, mute",
-            FaultKind::Bridge => "cut of a pair",
-            FaultKind::Breaks => "broken connections",
+            FaultKind::IsolateFromPeers => "isolation from the other nodes only",
+            FaultKind::CutInbound => "one-way partition, inbound",
+            FaultKind::CutOutbound => "one-way partition, outbound",
+            FaultKind::CutPair => "partition of a pair",
+            FaultKind::BreakConnections => "broken connections",
             FaultKind::SlowDisk => "slow disk",
             FaultKind::DiskError => "disk error",
             FaultKind::DiskFull => "disk full",
             FaultKind::HandOver => "hand-over of the leadership",
             FaultKind::WrongDisk => "start with an empty disk",
-            FaultKind::OlderDisk => "a backup in place of the disk",
-            FaultKind::LateAnswers => "answers after an election",
-            FaultKind::Moved => "other addresses",
+            FaultKind::OlderDisk => "start with a backup of the disk",
+            FaultKind::LateAnswers => "late answers",
+            FaultKind::ChangeAddresses => "changed addresses",
         }
     }
 
-    /// All that a story's faults are drawn from: `Moved` comes in addition.
+    /// The kinds that a plan draws from. `ChangeAddresses` comes in addition.
     pub(crate) const DRAWN: [FaultKind; 21] = [
         FaultKind::Crash,
         FaultKind::CrashWriting,
@@ -101,11 +102,11 @@ impl FaultKind {
         FaultKind::Pause,
         FaultKind::PauseAll,
         FaultKind::Isolate,
-        FaultKind::Apart,
-        FaultKind::Deaf,
-        FaultKind::Mute,
-        FaultKind::Bridge,
-        FaultKind::Breaks,
+        FaultKind::IsolateFromPeers,
+        FaultKind::CutInbound,
+        FaultKind::CutOutbound,
+        FaultKind::CutPair,
+        FaultKind::BreakConnections,
         FaultKind::SlowDisk,
         FaultKind::DiskError,
         FaultKind::DiskFull,
@@ -116,17 +117,17 @@ impl FaultKind {
     ];
 }
 
-/// A fault: what, whom, from when, and for how long.
+/// A fault: its kind, target, start and duration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fault {
     pub(crate) kind: FaultKind,
-    pub(crate) whom: Whom,
+    pub(crate) target: FaultTarget,
     pub(crate) at: Duration,
     pub(crate) lasts: Duration,
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "at {:?} for {:?}: {} of {:?}", self.at, self.lasts, self.kind.name(), self.whom)
+        write!(f, "at {:?} for {:?}: {} of {:?}", self.at, self.lasts, self.kind.name(), self.target)
     }
 }

@@ -1,7 +1,7 @@
 //! A simulated machine: its clock, its pauses, and its end. A task runs on the host that spawned it.
 //!
-//! `HostRuntime` is the runtime that the product's code is compiled for. It leaves scheduling and virtual time to openraft's
-//! simulated runtime, and adds the machine of each task.
+//! `HostRuntime` is the runtime that the product's code is compiled for. It leaves scheduling and virtual time to
+//! openraft's simulated runtime, and adds the machine of each task.
 
 use openraft_rt::{AsyncRuntime, Instant as _, OptionalSend};
 use openraft_rt_sim::{Elapsed, SimInstant, SimJoinError, SimJoinHandle, SimRuntime, SimSleep, SimWatch};
@@ -24,9 +24,9 @@ use crate::trace;
 
 /// The true rate of a clock, in thousandths.
 pub(crate) const TRUE_RATE: u64 = 1_000;
-/// Longer sleeps end here: nothing that is simulated lasts as long.
+/// Longer sleeps end here. No simulated run lasts as long.
 const SLEEP_MAX: Duration = Duration::from_secs(365 * 86_400);
-/// One poll in so many is put off until the other runnable tasks had their turn, so that seeds explore orders of tasks.
+/// One poll in this many is deferred until the other runnable tasks had a turn, so that seeds explore task orders.
 const PUT_OFF_ONE_IN: u32 = 24;
 
 thread_local! {
@@ -43,35 +43,35 @@ enum HostCondition {
 struct HostInner {
     condition: HostCondition,
     next_task: u64,
-    /// Every unfinished task, to be woken when the condition changes.
+    /// The wakers of all unfinished tasks, woken when the condition changes.
     tasks: BTreeMap<u64, Waker>,
     order: SmallRng,
 }
 
-/// One life of a machine, from a start to a crash.
+/// A machine between one start and the next crash: one life.
 pub(crate) struct Host {
     id: u64,
     life: u64,
-    /// Thousandths of a local second in a true one.
+    /// The rate of its clock, in thousandths of the true rate.
     rate: u64,
     booted: SimInstant,
     inner: Mutex<HostInner>,
 }
 
 impl Host {
-    /// Switches a machine on. `rate` is how fast its clock runs, in thousandths of the true one.
+    /// Switches a machine on. `rate` is the rate of its clock, in thousandths of the true rate.
     pub(crate) fn boot(id: u64, life: u64, rate: u64, seed: u64) -> Arc<Host> {
         let order = SmallRng::seed_from_u64(seed);
         let inner = HostInner { condition: HostCondition::Running, next_task: 0, tasks: BTreeMap::new(), order };
         Arc::new(Host { id, life, rate, booted: SimInstant::now(), inner: Mutex::new(inner) })
     }
 
-    /// Which life of which machine it is.
+    /// The id of the machine, and the number of this life.
     pub(crate) fn name(&self) -> (u64, u64) {
         (self.id, self.life)
     }
 
-    /// Stops all tasks where they are, as SIGSTOP does. Its clock goes on.
+    /// Stops all tasks, as SIGSTOP does. The clock keeps running.
     pub(crate) fn pause(&self) {
         let mut inner = self.lock();
         if inner.condition == HostCondition::Running {
@@ -79,7 +79,7 @@ impl Host {
         }
     }
 
-    /// Lets a paused machine go on.
+    /// Resumes a paused machine.
     pub(crate) fn resume(&self) {
         let mut inner = self.lock();
         if let HostCondition::Paused(_) = inner.condition {
@@ -90,7 +90,7 @@ impl Host {
         }
     }
 
-    /// How long it has been paused, if it is.
+    /// How long it has been paused; `None` if it is not paused.
     pub(crate) fn paused_for(&self) -> Option<Duration> {
         match self.lock().condition {
             HostCondition::Paused(since) => Some(SimInstant::now() - since),
@@ -128,7 +128,7 @@ impl Host {
         SimRuntime::spawn(OnHost { host: Arc::clone(self), task, future: Some(Box::pin(future)) })
     }
 
-    /// Calls something as if it ran on this machine.
+    /// Makes a call as if it ran on this machine.
     pub(crate) fn within<T>(self: &Arc<Self>, call: impl FnOnce() -> T) -> T {
         let _entered = Entered::new(Some(Arc::clone(self)));
         call()
@@ -146,11 +146,11 @@ impl Host {
 
 impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "host {} in its life {}", self.id, self.life)
+        write!(f, "host {}, life {}", self.id, self.life)
     }
 }
 
-/// What a clock shows when its machine is switched on: code may look back before that.
+/// The reading of a clock when its machine starts: code may compute earlier instants.
 const BOOT_NANOS: u64 = 86_400 * 1_000_000_000;
 
 fn scale(duration: Duration, by: u64, of: u64) -> u64 {
@@ -177,7 +177,7 @@ impl Drop for Entered {
     }
 }
 
-/// What unwinds a task whose machine has crashed in the middle of it.
+/// The panic payload that unwinds a task when its machine crashes during a poll.
 pub(crate) struct Crashed;
 
 struct OnHost<F> {
@@ -213,7 +213,7 @@ impl<F> OnHost<F> {
     }
 
     fn forget(&mut self) {
-        // What a future does while it is dropped, it does on its own machine.
+        // The drop of a future runs on its own machine, too.
         let future = self.future.take();
         self.host.within(|| drop(future));
         self.host.lock().tasks.remove(&self.task);
@@ -311,7 +311,7 @@ impl openraft_rt::Instant for HostInstant {
 pub(crate) struct HostRuntime(SimRuntime);
 
 impl HostRuntime {
-    /// A world's runtime: all randomness that the product draws comes from the seed.
+    /// The runtime of a world: all randomness of the product comes from the seed.
     #[must_use]
     pub(crate) fn with_seed(seed: u64) -> HostRuntime {
         HostRuntime(SimRuntime::with_seed(seed))
@@ -321,7 +321,7 @@ impl HostRuntime {
 fn true_duration(local: Duration) -> Duration {
     let local = local.min(SLEEP_MAX);
     let rate = current().map_or(TRUE_RATE, |host| host.rate);
-    // Rounded up, so that nobody wakes before the time that he waits for.
+    // Rounded up, so that no sleep ends early.
     Duration::from_nanos(scale(local, TRUE_RATE, rate) + 1)
 }
 

@@ -27,7 +27,7 @@ pub(crate) use invariant::Invariant;
 
 use crate::facts::Physics;
 
-/// All of them.
+/// All invariants.
 pub(crate) fn all(physics: Physics) -> Vec<Box<dyn Invariant>> {
     vec![
         Box::new(machine::Machine),

@@ -1,90 +1,92 @@
-//! A whole cluster in virtual time: a seed decides how machines, disks and the network fail, and invariants must hold all the
-//! same.
+//! A whole cluster in virtual time: a seed decides how machines, disks and the network fail, and invariants must hold
+//! all the same.
 //!
-//! `docs/internals/testing.md` says what is simulated and what is not. The product's own code runs here: `raft`, `node`,
-//! `http`'s router.
+//! `docs/internals/testing.md` says what is simulated and what is not. The product's own code runs here: `raft`,
+//! `node`, `http`'s router.
 //!
-//! - `host`: a machine's clock, pauses and end. `net`, `disk`: the network, and the disks, which survive a crash. `world`:
+//! - `host`: a machine's clock, pauses and end. `net`, `disk`: the network, and the disks, which survive a crash.
+//!   `world`:
 //!   the cluster.
 //! - `client`, `clients`: the clients. `stream`, `tidings`: streamed answers, and watch events.
-//! - `plan`: the decisions of a seed. `story`: one run. `strike`: the injection of a fault. `shrink`: the shortest failing
+//! - `plan`: the decisions of a seed. `scenario`: one run. `strike`: the injection of a fault. `shrink`: the shortest
+//!   failing
 //!   scenario.
 //! - `points`: failpoints. `hunt`: planted bugs, and the seeds that find them. `tales`: regressions.
 //! - `oracle`, `invariants`: the checks after every change and every answer. `tally`: coverage.
 //! - `calm`: how long the cluster has been without faults.
 
 #[cfg(feature = "failpoints")]
-mod armed_point;
+mod armed_failpoint;
 mod calm;
 mod client;
+mod client_kind;
 mod clients;
 mod conditions;
+mod coverage;
 mod disk;
 mod facts;
+#[cfg(feature = "failpoints")]
+mod failpoint_judge;
+#[cfg(feature = "failpoints")]
+mod failpoint_run;
 mod fault;
 mod host;
-#[cfg(feature = "planted")]
-mod hunt;
+mod inject;
 mod invariants;
+#[cfg(feature = "planted")]
+mod mutation_run;
 mod net;
 mod oracle;
 mod plan;
-#[cfg(feature = "failpoints")]
-mod point_judge;
-#[cfg(feature = "failpoints")]
-mod points;
-mod shrink;
-mod story;
-mod stream;
-mod strike;
 #[cfg(test)]
-mod tales;
-mod tally;
-mod tidings;
+mod regressions;
+mod scenario;
+mod shrink;
+mod stream;
 mod trace;
-mod trade;
+mod watch_events;
 mod world;
 
 use clap::Parser;
+use coverage::Coverage;
 use fairhold_types::{duration, time::WallMillis};
-use plan::StoryPlan;
+use plan::ScenarioPlan;
 use std::{
     io::{self, Write},
     process::ExitCode,
     time::{Duration, Instant},
 };
-use tally::Tally;
 
 /// Seeds that failed once: they run before any others.
 const PAST_FAILURES: &str = include_str!("../past_failures.txt");
 
-/// Runs whole clusters under virtual time. The same seed always tells the same story.
+/// Runs whole clusters in virtual time. The same seed always gives the same run.
 #[derive(Debug, Parser)]
 #[command(name = "fairhold-sim")]
 struct SimArgs {
-    /// Run this seed, and nothing else.
+    /// Run only this seed.
     #[arg(long, conflicts_with_all = ["seeds", "minutes"])]
     seed: Option<u64>,
-    /// Run these seeds, the last one not included: 0..1000.
+    /// Run these seeds, end excluded: 0..1000.
     #[arg(long, value_parser = range)]
     seeds: Option<(u64, u64)>,
-    /// Run seeds for so many minutes, from the beginning of --seeds on.
+    /// Run seeds for this many minutes, starting with the first of --seeds.
     #[arg(long)]
     minutes: Option<u64>,
-    /// Tell every event on standard error.
+    /// Print every event to standard error.
     #[arg(long)]
     loud: bool,
-    /// Show what the seed decides, too.
+    /// Print the plan of the seed, too.
     #[arg(long)]
     plan: bool,
-    /// Fail also where a kind of fault never struck, or a rare path was never taken.
+    /// Fail also if a kind of fault never took effect, or a rare path was never taken.
     #[arg(long)]
     complete: bool,
-    /// Let each failpoint fail in a short story: by a crash, an error and a delay.
+    /// Make each failpoint fail in a short scenario: by a crash, an error and a delay.
     #[cfg(feature = "failpoints")]
     #[arg(long, conflicts_with_all = ["seed", "seeds", "minutes", "complete"])]
     each_failpoint: bool,
-    /// Plant the bug of this name, or all of them one after the other, and fail where the seeds do not find it.
+    /// Plant the bug of this name, or `all` bugs one after the other, and fail if the seeds do not find it.
     #[cfg(feature = "planted")]
     #[arg(long, conflicts_with_all = ["seed", "minutes", "complete"])]
     planted: Option<String>,
@@ -98,7 +100,7 @@ fn range(text: &str) -> Result<(u64, u64), String> {
 fn main() -> ExitCode {
     let args = SimArgs::parse();
     fairhold_node::clock::use_wall_clock(world_time);
-    story::gather_panics();
+    scenario::collect_panics();
     match run(&args) {
         Ok(true) => ExitCode::SUCCESS,
         // A closed pipe is the end of the output.
@@ -119,11 +121,11 @@ fn run(args: &SimArgs) -> io::Result<bool> {
     let mut out = io::stdout().lock();
     #[cfg(feature = "planted")]
     if let Some(wanted) = &args.planted {
-        return hunt::hunt(wanted, args.seeds.unwrap_or((0, 200)), &mut out);
+        return mutation_run::run(wanted, args.seeds.unwrap_or((0, 200)), &mut out);
     }
     #[cfg(feature = "failpoints")]
     if args.each_failpoint {
-        return points::each(&mut out);
+        return failpoint_run::each(&mut out);
     }
     if let Some(seed) = args.seed {
         let mut total = Total::default();
@@ -141,9 +143,9 @@ fn run(args: &SimArgs) -> io::Result<bool> {
         }
         total.seed(seed, args, &mut out)?;
     }
-    write!(out, "{}", total.tally)?;
+    write!(out, "{}", total.coverage)?;
     let hours = total.lasted.as_secs_f64() / 3_600.0;
-    let missing = if args.complete { total.tally.missing() } else { Vec::new() };
+    let missing = if args.complete { total.coverage.missing() } else { Vec::new() };
     for what in &missing {
         writeln!(out, "never: {what}")?;
     }
@@ -153,7 +155,7 @@ fn run(args: &SimArgs) -> io::Result<bool> {
     Ok(total.failed == 0 && missing.is_empty())
 }
 
-/// Real time, which decides only when no further seed is begun, and is told.
+/// Real time. It only decides when to stop, and is reported.
 fn now() -> Instant {
     Instant::now()
 }
@@ -163,22 +165,22 @@ struct Total {
     passed: u64,
     failed: u64,
     lasted: Duration,
-    tally: Tally,
+    coverage: Coverage,
 }
 
 impl Total {
     fn seed(&mut self, seed: u64, args: &SimArgs, out: &mut impl Write) -> io::Result<()> {
-        let plan = StoryPlan::of(seed);
+        let plan = ScenarioPlan::of(seed);
         if args.plan {
             write!(out, "{plan}")?;
         }
-        let outcome = story::run(&plan, args.loud);
+        let outcome = scenario::run(&plan, args.loud);
         self.lasted += outcome.lasted;
-        self.tally.add(&outcome.tally);
+        self.coverage.add(&outcome.coverage);
         if outcome.violations.is_empty() {
             self.passed += 1;
             if args.seed.is_some() {
-                write!(out, "{}", outcome.tally)?;
+                write!(out, "{}", outcome.coverage)?;
             }
             return writeln!(out, "seed {seed} ok trace={:016x}", outcome.trace);
         }
@@ -188,8 +190,8 @@ impl Total {
             writeln!(out, "  {violation}")?;
         }
         let shortest = shrink::shortest(&plan, &outcome.violations);
-        writeln!(out, "the shortest story that fails so:\n{shortest}")?;
+        writeln!(out, "the shortest scenario with the same failure:\n{shortest}")?;
         let features = if cfg!(feature = "failpoints") { " --features failpoints" } else { "" };
-        writeln!(out, "to see it again: cargo run --release -p fairhold-sim{features} -- --seed {seed} --loud")
+        writeln!(out, "to reproduce: cargo run --release -p fairhold-sim{features} -- --seed {seed} --loud")
     }
 }

@@ -1,14 +1,13 @@
 //! The network between machines: connections with lanes, delays, breaks, and partitions in one direction or both.
 //!
-//! A connection keeps the order of its lane, as TCP does; lanes overtake one another. Messages that a partition holds up
-//! arrive late if the partition ends before the connection breaks. Answers to log entries can be held in front of their
-//! receiver, and released
-//! one by one.
+//! A connection keeps the order of its lane, as TCP does; lanes overtake one another. Messages that a partition holds
+//! up arrive late if the partition ends before the connection breaks. Answers to log entries can be held in front of
+//! their receiver, and released one by one.
 
 use crate::{
-    conditions::Weather,
+    conditions::NetworkConditions,
+    coverage::{Coverage, Probe},
     host::Host,
-    tally::{Probe, Tally},
     trace,
 };
 use bytes::Bytes;
@@ -26,22 +25,22 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// Where clients stand, in cuts and delays.
+/// The place of all clients in the network.
 pub(crate) const CLIENTS: NodeId = 0;
-/// How long a cut holds a connection up before it breaks.
+/// How long a partition holds up a connection before it breaks.
 const HELD_UP_MAX: Duration = Duration::from_secs(2);
-/// How often a message that is held up tries again, as TCP does.
+/// How often a message that is held up is sent again, as by TCP.
 const TRY_AGAIN: Duration = Duration::from_millis(40);
-/// One message in so many takes far longer than the others.
+/// One message in this many takes far longer than the others.
 const STRAGGLER_ONE_IN: u32 = 100;
 
-/// Of the connections that a cut does not let through, one in so many is refused at once.
+/// One in this many connection attempts across a partition is refused at once.
 const REJECTED_ONE_IN: u32 = 2;
 
 type Answer = Result<Bytes, PeerError>;
 
-struct Plugged {
-    /// Where it is reached.
+struct Attached {
+    /// Its address.
     address: String,
     host: Arc<Host>,
     service: Arc<dyn Service>,
@@ -54,56 +53,62 @@ struct Message {
 }
 
 struct NetInner {
-    plugged: BTreeMap<NodeId, Plugged>,
-    /// From, to: nothing passes.
+    attached: BTreeMap<NodeId, Attached>,
+    /// Pairs (from, to) without a route.
     cuts: BTreeSet<(NodeId, NodeId)>,
-    /// Per sender's life, receiver and lane: the queue of the open connection.
+    /// The queue of each open connection, by the sender with its life, the receiver, and the lane.
     lanes: BTreeMap<(NodeId, u64, NodeId, Lane), mpsc::UnboundedSender<Message>>,
-    /// Machines to which answers about log entries are held, and what is held.
-    gates: BTreeMap<NodeId, Vec<HeldAnswer>>,
-    /// Every message takes so long at least.
-    distance: Duration,
-    weather: Weather,
-    chance: SmallRng,
+    /// The machines for which answers to log entries are held, with the held answers.
+    held: BTreeMap<NodeId, Vec<HeldAnswer>>,
+    /// The least delay of a message.
+    min_delay: Duration,
+    network: NetworkConditions,
+    rng: SmallRng,
 }
 
-/// An answer at the door of the machine that waits for it.
+/// An answer that is held in front of its receiver.
 struct HeldAnswer {
     from: NodeId,
-    let_in: oneshot::Sender<()>,
+    deliver_held: oneshot::Sender<()>,
 }
 
-/// The net. Clones are the same net.
+/// The network. Clones are the same network.
 #[derive(Clone)]
-pub(crate) struct Net(Arc<Mutex<NetInner>>, Tally);
+pub(crate) struct Net(Arc<Mutex<NetInner>>, Coverage);
 
 impl Net {
-    /// A net without machines.
-    pub(crate) fn new(weather: Weather, seed: u64, tally: Tally) -> Net {
-        let chance = SmallRng::seed_from_u64(seed);
-        let (plugged, cuts, lanes, gates) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
-        let distance = Duration::ZERO;
-        Net(Arc::new(Mutex::new(NetInner { plugged, cuts, lanes, gates, distance, weather, chance })), tally)
+    /// A network without machines.
+    pub(crate) fn new(network: NetworkConditions, seed: u64, coverage: Coverage) -> Net {
+        let inner = NetInner {
+            attached: BTreeMap::new(),
+            cuts: BTreeSet::new(),
+            lanes: BTreeMap::new(),
+            held: BTreeMap::new(),
+            min_delay: Duration::ZERO,
+            network,
+            rng: SmallRng::seed_from_u64(seed),
+        };
+        Net(Arc::new(Mutex::new(inner)), coverage)
     }
 
     /// The sending side of one machine.
     pub(crate) fn peer(&self, host: Arc<Host>, own: Arc<dyn Service>) -> Arc<dyn Peer> {
-        Arc::new(Cable { net: self.clone(), host, own })
+        Arc::new(SimPeer { net: self.clone(), host, own })
     }
 
-    /// From now on the machine can be reached.
-    pub(crate) fn plug_in(&self, address: String, host: Arc<Host>, service: Arc<dyn Service>) {
-        self.locked().plugged.insert(host.name().0, Plugged { address, host, service });
+    /// Makes a machine reachable.
+    pub(crate) fn attach(&self, address: String, host: Arc<Host>, service: Arc<dyn Service>) {
+        self.locked().attached.insert(host.name().0, Attached { address, host, service });
     }
 
-    /// The machine is gone. Its connections end when what is under way in them has arrived.
-    pub(crate) fn unplug(&self, id: NodeId) {
+    /// Removes a machine. Its connections end when their messages in flight have arrived.
+    pub(crate) fn detach(&self, id: NodeId) {
         let mut inner = self.locked();
-        inner.plugged.remove(&id);
+        inner.attached.remove(&id);
         inner.lanes.retain(|(from, ..), _| *from != id);
     }
 
-    /// A connection for heartbeats has ended: the one who took it learns so when that gets there.
+    /// A heartbeat connection has closed. The receiver learns it when the close arrives.
     fn hang_up(&self, from: NodeId, to: NodeId) {
         let net = self.clone();
         drop(SimRuntime::spawn(async move {
@@ -116,51 +121,51 @@ impl Net {
         }));
     }
 
-    /// Nothing passes from one to the other.
+    /// Cuts one direction between two machines.
     pub(crate) fn cut(&self, from: NodeId, to: NodeId) {
         self.locked().cuts.insert((from, to));
     }
 
-    /// All passes from one to the other.
-    pub(crate) fn mend(&self, from: NodeId, to: NodeId) {
+    /// Restores one direction between two machines.
+    pub(crate) fn heal(&self, from: NodeId, to: NodeId) {
         self.locked().cuts.remove(&(from, to));
     }
 
-    /// From now on every message takes so long at least, and what the weather adds.
-    pub(crate) fn stretch(&self, distance: Duration) {
-        self.locked().distance = distance;
+    /// Sets the least delay of every message. The network conditions add to it.
+    pub(crate) fn set_min_delay(&self, min_delay: Duration) {
+        self.locked().min_delay = min_delay;
     }
 
-    /// From now on answers about log entries are held at a machine's door.
+    /// Starts to hold answers to log entries in front of a machine.
     pub(crate) fn hold_answers(&self, to: NodeId) {
-        self.locked().gates.entry(to).or_default();
+        self.locked().held.entry(to).or_default();
     }
 
-    /// From whom the answers are that are held at a machine's door, in the order in which they came.
+    /// The senders of the answers held for a machine, in order of arrival.
     pub(crate) fn held_answers(&self, to: NodeId) -> Vec<NodeId> {
-        self.locked().gates.get(&to).into_iter().flatten().map(|held| held.from).collect()
+        self.locked().held.get(&to).into_iter().flatten().map(|held| held.from).collect()
     }
 
-    /// Lets the oldest answer of one machine in.
-    pub(crate) fn let_in(&self, to: NodeId, from: NodeId) {
+    /// Delivers the oldest held answer of one sender.
+    pub(crate) fn deliver_held(&self, to: NodeId, from: NodeId) {
         let mut inner = self.locked();
-        let Some(held) = inner.gates.get_mut(&to) else { return };
+        let Some(held) = inner.held.get_mut(&to) else { return };
         if let Some(oldest) = held.iter().position(|held| held.from == from) {
             // The caller may be gone.
-            held.remove(oldest).let_in.send(()).ok();
+            held.remove(oldest).deliver_held.send(()).ok();
         }
     }
 
-    /// Nothing is held at a machine's door any more. What was held is lost.
-    pub(crate) fn open_door(&self, to: NodeId) {
-        self.locked().gates.remove(&to);
+    /// Stops holding answers for a machine. The held answers are lost.
+    pub(crate) fn stop_holding(&self, to: NodeId) {
+        self.locked().held.remove(&to);
     }
 
-    /// Waits at a machine's door, where answers are held there; `false` where it is never let in.
-    async fn enter(&self, from: NodeId, to: NodeId) -> bool {
-        let waiting = self.locked().gates.get_mut(&to).map(|held| {
-            let (let_in, waiting) = oneshot::channel();
-            held.push(HeldAnswer { from, let_in });
+    /// Waits if answers are held for the receiver. Returns `false` if the answer is lost.
+    async fn wait_if_held(&self, from: NodeId, to: NodeId) -> bool {
+        let waiting = self.locked().held.get_mut(&to).map(|held| {
+            let (deliver_held, waiting) = oneshot::channel();
+            held.push(HeldAnswer { from, deliver_held });
             waiting
         });
         match waiting {
@@ -169,12 +174,12 @@ impl Net {
         }
     }
 
-    /// All passes everywhere, and no connection breaks any more.
+    /// Heals everything. No connection breaks from now on.
     pub(crate) fn calm(&self) {
         let mut inner = self.locked();
         inner.cuts.clear();
-        inner.gates.clear();
-        inner.weather.break_one_in = 0;
+        inner.held.clear();
+        inner.network.break_one_in = 0;
     }
 
     /// Breaks every connection between two machines.
@@ -182,13 +187,13 @@ impl Net {
         self.locked().lanes.retain(|(from, _, to, _), _| !((*from == one && *to == other) || (*from == other && *to == one)));
     }
 
-    /// Waits as long as a message takes, and says whether it got there.
+    /// Waits for the delay of a message. Returns whether it arrived.
     pub(crate) async fn pass(&self, from: NodeId, to: NodeId) -> bool {
         SimRuntime::sleep(self.delay()).await;
         self.open(from, to).await
     }
 
-    /// Waits until nothing is cut from one to the other; `false` where the connection broke before that.
+    /// Waits until the direction is not cut. Returns `false` if the connection broke first.
     async fn open(&self, from: NodeId, to: NodeId) -> bool {
         let mut held_up = Duration::ZERO;
         while self.is_cut(from, to) {
@@ -206,10 +211,10 @@ impl Net {
 
     fn delay(&self) -> Duration {
         let mut inner = self.locked();
-        let most = inner.weather.delay_micros.max(2);
-        let micros = inner.chance.random_range(most / 10..most);
-        let factor = if inner.chance.random_range(0..STRAGGLER_ONE_IN) == 0 { 20 } else { 1 };
-        inner.distance + Duration::from_micros(micros * factor)
+        let most = inner.network.delay_micros.max(2);
+        let micros = inner.rng.random_range(most / 10..most);
+        let factor = if inner.rng.random_range(0..STRAGGLER_ONE_IN) == 0 { 20 } else { 1 };
+        inner.min_delay + Duration::from_micros(micros * factor)
     }
 
     fn is_cut(&self, from: NodeId, to: NodeId) -> bool {
@@ -217,14 +222,14 @@ impl Net {
     }
 
     fn happens(&self, one_in: u32) -> bool {
-        one_in > 0 && self.locked().chance.random_range(0..one_in) == 0
+        one_in > 0 && self.locked().rng.random_range(0..one_in) == 0
     }
 
-    /// The machine that is reached at that address; without one, wherever it is.
+    /// The machine with that id, if it is at that address or no address is given.
     fn find(&self, id: NodeId, address: Option<&str>) -> Option<(Arc<Host>, Arc<dyn Service>)> {
         let inner = self.locked();
-        let plugged = inner.plugged.get(&id).filter(|plugged| address.is_none_or(|address| address == plugged.address));
-        plugged.map(|plugged| (Arc::clone(&plugged.host), Arc::clone(&plugged.service)))
+        let attached = inner.attached.get(&id).filter(|attached| address.is_none_or(|address| address == attached.address));
+        attached.map(|attached| (Arc::clone(&attached.host), Arc::clone(&attached.service)))
     }
 
     fn locked(&self) -> MutexGuard<'_, NetInner> {
@@ -232,13 +237,13 @@ impl Net {
     }
 }
 
-struct Cable {
+struct SimPeer {
     net: Net,
     host: Arc<Host>,
     own: Arc<dyn Service>,
 }
 
-impl Peer for Cable {
+impl Peer for SimPeer {
     fn call(&self, to: &Target, lane: Lane, request: Bytes) -> BoxFuture<'static, Answer> {
         let (from, life) = self.host.name();
         let key = (from, life, to.id, lane);
@@ -252,12 +257,12 @@ impl Peer for Cable {
         };
         if let Some(message) = refused {
             let (sender, receiver) = mpsc::unbounded_channel();
-            // Its receiver is right here.
+            // The receiver still exists.
             sender.send(message).ok();
             inner.lanes.insert(key, sender);
             drop(inner);
             let connection = Connection { net: self.net.clone(), from, to: to.clone(), lane, own: Arc::clone(&self.own) };
-            // The world moves what is under way, also when the sender has died.
+            // The world delivers messages in flight even if the sender has died.
             drop(SimRuntime::spawn(connection.run(receiver)));
         }
         async move { answered.await.unwrap_or_else(|_| Err(PeerError::Lost("the connection broke".to_owned()))) }.boxed()
@@ -280,7 +285,7 @@ impl Peer for Cable {
         async move {
             let to = target.id;
             if net.is_cut(from, to) {
-                // Some firewalls drop what they do not let through, and others answer for the machine behind them.
+                // Some firewalls drop packets; others answer for the machine behind them.
                 return net.happens(REJECTED_ONE_IN);
             }
             let listens = || net.find(to, Some(&target.address)).is_some();
@@ -295,9 +300,9 @@ async fn dial(net: &Net, own: &Arc<dyn Service>, from: NodeId, to: &Target) -> R
     if !(net.pass(from, to.id).await && net.open(to.id, from).await) {
         return Err(unreachable("no route"));
     }
-    let (host, service) = net.find(to.id, Some(&to.address)).ok_or_else(|| unreachable("nobody listens"))?;
+    let (host, service) = net.find(to.id, Some(&to.address)).ok_or_else(|| unreachable("connection refused"))?;
     if host.is_paused() {
-        return Err(unreachable("no answer to the greeting"));
+        return Err(unreachable("no answer to the handshake"));
     }
     let refused = |refusal| {
         net.1.probe(Probe::PeerRefused);
@@ -317,7 +322,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Carries a lane's messages in their order until the connection breaks. Messages without an answer by then are lost.
+    /// Delivers the messages of a lane in order until the connection breaks. Unanswered messages are lost.
     async fn run(self, mut messages: mpsc::UnboundedReceiver<Message>) {
         let (host, service) = match dial(&self.net, &self.own, self.from, &self.to).await {
             Ok(dialled) => dialled,
@@ -348,7 +353,7 @@ impl Connection {
             while host.is_paused() {
                 SimRuntime::sleep(TRY_AGAIN).await;
             }
-            let breaks = self.net.locked().weather.break_one_in;
+            let breaks = self.net.locked().network.break_one_in;
             if host.is_dead() || messages.is_closed() || self.net.happens(breaks) {
                 if !host.is_dead() {
                     self.net.1.fault("connection broke");
@@ -360,7 +365,7 @@ impl Connection {
     }
 
     fn deliver(&self, host: &Arc<Host>, service: &Arc<dyn Service>, message: Message) {
-        let twice = self.net.locked().weather.twice_one_in;
+        let twice = self.net.locked().network.twice_one_in;
         let again = self.lane == Lane::Heartbeat && self.net.happens(twice);
         let serving = host.within(|| service.serve(self.from, self.lane, message.request.clone()));
         let (served, done) = oneshot::channel();
@@ -376,7 +381,7 @@ impl Connection {
         let (net, from, to, lane) = (self.net.clone(), self.from, self.to.id, self.lane);
         drop(SimRuntime::spawn(async move {
             let Ok(bytes) = done.await else { return };
-            if net.pass(to, from).await && (lane != Lane::Append || net.enter(to, from).await) {
+            if net.pass(to, from).await && (lane != Lane::Append || net.wait_if_held(to, from).await) {
                 trace::bytes(&bytes);
                 // The caller may have given up.
                 message.answer.send(Ok(bytes)).ok();

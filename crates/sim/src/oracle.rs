@@ -1,9 +1,9 @@
 //! The oracle: it receives every applied change of every node and every answer to a client, and checks all invariants.
 
 use crate::{
+    coverage::{Coverage, Probe},
     facts::{Applied, Fact, Physics},
     invariants::{self, Invariant},
-    tally::{Probe, Tally},
     trace,
 };
 use fairhold_raft::ApplyObserver;
@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// A state of fewer items is looked at as a whole after every change.
+/// A state with fewer items is checked as a whole after every change.
 const SMALL_ITEMS: u64 = 200;
 
 struct OracleInner {
@@ -27,80 +27,85 @@ struct OracleInner {
     violations: Vec<String>,
     highest: Revision,
     acknowledged: Revision,
-    /// Keys of requests that are known to be done.
+    /// The keys of requests with a known outcome.
     settled: BTreeSet<String>,
 }
 
-/// The judge of one run. Clones are the same judge.
+/// The oracle of one run. Clones are the same oracle.
 #[derive(Clone)]
-pub(crate) struct Oracle(Arc<Mutex<OracleInner>>, Tally);
+pub(crate) struct Oracle(Arc<Mutex<OracleInner>>, Coverage);
 
 impl Oracle {
-    /// A judge who knows nothing yet.
-    pub(crate) fn new(physics: Physics, tally: Tally) -> Oracle {
-        let (invariants, violations) = (invariants::all(physics), Vec::new());
-        let (highest, acknowledged, settled) = (Revision(0), Revision(0), BTreeSet::new());
-        Oracle(Arc::new(Mutex::new(OracleInner { invariants, violations, highest, acknowledged, settled })), tally)
+    /// An oracle before the run.
+    pub(crate) fn new(physics: Physics, coverage: Coverage) -> Oracle {
+        let inner = OracleInner {
+            invariants: invariants::all(physics),
+            violations: Vec::new(),
+            highest: Revision(0),
+            acknowledged: Revision(0),
+            settled: BTreeSet::new(),
+        };
+        Oracle(Arc::new(Mutex::new(inner)), coverage)
     }
 
-    /// Something that must never be was seen.
+    /// Records a violation.
     pub(crate) fn violation(&self, what: String) {
         trace::event(&format!("VIOLATION {what}"));
         self.with(|inner| inner.violations.push(what));
     }
 
-    /// All that must never be and was.
+    /// All violations so far.
     pub(crate) fn violations(&self) -> Vec<String> {
         self.with(|inner| inner.violations.clone())
     }
 
-    /// The highest revision that any client has been told.
+    /// The highest revision that any client has received.
     pub(crate) fn acknowledged(&self) -> Revision {
         self.with(|inner| inner.acknowledged)
     }
 
-    /// Whether what was asked for by that key is known to be done.
+    /// Whether the outcome of the request with that key is known.
     pub(crate) fn has_settled(&self, key: &str) -> bool {
         self.with(|inner| inner.settled.contains(key))
     }
 
-    /// A client was told something.
-    pub(crate) fn told(&self, fact: &Fact) {
+    /// Checks a fact.
+    pub(crate) fn observe(&self, fact: &Fact) {
         if let Fact::Settled { key } = fact {
             self.with(|inner| inner.settled.insert(key.clone()));
         }
         if let Fact::Answered { revision, .. } = fact {
             self.with(|inner| inner.acknowledged = inner.acknowledged.max(*revision));
         }
-        self.ask(|invariant| invariant.told(fact));
+        self.check(|invariant| invariant.observe(fact));
     }
 
-    /// Everything has ended: this is the state that is left.
+    /// Checks the final state.
     pub(crate) fn finished(&self, state: &State) {
-        self.ask(|invariant| invariant.finished(state));
+        self.check(|invariant| invariant.finished(state));
     }
 
-    /// Listens to a node, before the node itself does. A node that is not a member must not learn anything.
-    /// Each step of the machine takes so long there.
-    pub(crate) fn witness(
+    /// Wraps a node's apply observer, to check each change first. A node that is not a member must not learn anything.
+    /// `pace` is the time of each step of its state machine.
+    pub(crate) fn observer(
         &self,
         node: NodeId,
         member: bool,
         pace: Duration,
-        audience: Arc<dyn ApplyObserver>,
+        inner: Arc<dyn ApplyObserver>,
     ) -> Arc<dyn ApplyObserver> {
-        Arc::new(Witness { oracle: self.clone(), node, member, pace, begun: AtomicBool::new(false), audience })
+        Arc::new(WitnessingObserver { oracle: self.clone(), node, member, pace, has_started: AtomicBool::new(false), inner })
     }
 
-    fn ask(&self, mut question: impl FnMut(&mut dyn Invariant) -> Result<(), String>) {
+    fn check(&self, mut check_one: impl FnMut(&mut dyn Invariant) -> Result<(), String>) {
         let found = self.with(|inner| {
-            let asked = inner.invariants.iter_mut().map(|invariant| (invariant.name(), question(invariant.as_mut())));
+            let asked = inner.invariants.iter_mut().map(|invariant| (invariant.name(), check_one(invariant.as_mut())));
             asked.filter_map(|(name, result)| result.err().map(|error| format!("{name}: {error}"))).collect::<Vec<_>>()
         });
         found.into_iter().for_each(|violation| self.violation(violation));
     }
 
-    fn heard(&self, node: NodeId, state: &State, revision: Revision, events: &[Event]) {
+    fn on_applied(&self, node: NodeId, state: &State, revision: Revision, events: &[Event]) {
         let first = self.with(|inner| {
             let first = revision > inner.highest;
             inner.highest = inner.highest.max(revision);
@@ -113,7 +118,7 @@ impl Oracle {
         let items = state.snapshot_weight() / ITEM_WEIGHT;
         let whole = revision.0.is_multiple_of(1 + items / SMALL_ITEMS);
         let applied = Applied { node, at: trace::since_start(), first, state, revision, events, whole };
-        self.ask(|invariant| invariant.applied(&applied));
+        self.check(|invariant| invariant.applied(&applied));
     }
 
     fn count(&self, events: &[Event]) {
@@ -131,43 +136,43 @@ impl Oracle {
         }
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut OracleInner) -> T) -> T {
-        act(&mut self.0.lock())
+    fn with<T>(&self, action: impl FnOnce(&mut OracleInner) -> T) -> T {
+        action(&mut self.0.lock())
     }
 }
 
-struct Witness {
+struct WitnessingObserver {
     oracle: Oracle,
     node: NodeId,
     member: bool,
     pace: Duration,
-    /// Whether it has been told with which state the node begins.
-    begun: AtomicBool,
-    audience: Arc<dyn ApplyObserver>,
+    /// Whether it has received the node's first state.
+    has_started: AtomicBool,
+    inner: Arc<dyn ApplyObserver>,
 }
 
-impl Witness {
-    fn is_let_in(&self, revision: Revision) {
+impl WitnessingObserver {
+    fn check_membership(&self, revision: Revision) {
         if !self.member && revision > Revision(0) {
-            self.oracle.violation(format!("node {} takes part with a disk that is not its own", self.node));
+            self.oracle.violation(format!("node {} takes part with another disk than its own", self.node));
         }
     }
 }
 
-impl ApplyObserver for Witness {
+impl ApplyObserver for WitnessingObserver {
     fn applied(&self, state: &State, revision: Revision, events: &[Event]) {
-        self.is_let_in(revision);
-        self.oracle.heard(self.node, state, revision, events);
-        self.audience.applied(state, revision, events);
+        self.check_membership(revision);
+        self.oracle.on_applied(self.node, state, revision, events);
+        self.inner.applied(state, revision, events);
     }
 
     fn replaced(&self, state: &State) {
-        self.is_let_in(state.revision());
-        let begun = self.begun.swap(true, Ordering::Relaxed);
-        if begun && state.revision() > Revision(0) {
+        self.check_membership(state.revision());
+        let has_started = self.has_started.swap(true, Ordering::Relaxed);
+        if has_started && state.revision() > Revision(0) {
             self.oracle.1.probe(Probe::StateReplaced);
         }
-        self.audience.replaced(state);
+        self.inner.replaced(state);
     }
 
     fn pace(&self, steps: u64) -> Duration {

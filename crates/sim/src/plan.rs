@@ -3,70 +3,69 @@
 mod additions;
 
 use crate::{
-    conditions::{Flushes, Weather},
-    fault::{Fault, FaultKind, Whom},
+    client_kind::{ClientKind, ClientPlan, some_of},
+    conditions::{Flushes, NetworkConditions},
+    fault::{Fault, FaultKind, FaultTarget},
     host::TRUE_RATE,
-    trade::{ClientPlan, Trade, some_of},
 };
 use fairhold_types::limits::EVENT_RING_BYTES;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{fmt, time::Duration};
 
-/// In half of the stories only so many kinds of faults strike, and the clients have so few trades: what needs two of a kind to
-/// meet hardly happens among all.
+/// Half of the scenarios have only this many kinds of faults and of clients: two of a kind hardly ever meet among all
+/// kinds.
 const FOCUS_KINDS: usize = 3;
 const FOCUS_TRADES: usize = 2;
-/// In one story of so many every disk is slow, from the beginning to the end.
+/// In one of this many scenarios, every disk is slow for the whole run.
 const SLOW_DISKS_ONE_IN: usize = 8;
-/// If a message and its answer take so long by a node's own clock, no leader lasts.
+/// If a round trip takes this long by a node's own clock, no leader lasts.
 const ROUND_TRIP_MAX: Duration = Duration::from_millis(50);
-/// In one story of so many the nodes can hold a small state only.
+/// In one of this many scenarios, the nodes can hold only a small state.
 const SMALL_STATE_ONE_IN: usize = 4;
-/// So small.
+/// The size of a small state.
 const SMALL_STATE_BYTES: u64 = 16_000;
-/// How long faults strike and clients begin new rounds, at least.
+/// For how long faults and new client rounds begin, at least.
 const LASTS: Duration = Duration::from_secs(25);
 
-/// A whole story.
+/// A scenario.
 #[derive(Debug, Clone)]
-pub(crate) struct StoryPlan {
+pub(crate) struct ScenarioPlan {
     pub(crate) seed: u64,
     pub(crate) rates: Vec<u64>,
-    pub(crate) weather: Weather,
+    pub(crate) network: NetworkConditions,
     pub(crate) faults: Vec<Fault>,
     pub(crate) clients: Vec<ClientPlan>,
     pub(crate) lasts: Duration,
-    /// How many bytes of events a node keeps for those who watch.
+    /// The size of the event ring of each node.
     pub(crate) ring_bytes: u64,
-    /// How large a state the nodes can hold, where they say so: some stories have room for a few grants only.
+    /// How large a state the nodes can hold: in some scenarios, only a few grants fit.
     pub(crate) state_bytes: Option<u64>,
-    /// How long a flush takes, on slow disks.
+    /// The time of a flush on slow disks.
     pub(crate) flushes: Flushes,
-    /// Which disks are slow. The others have the same chance of a longer flush, but no least time.
+    /// Which disks are slow. The others have no least time, but the same chance of a longer flush.
     pub(crate) slow_disks: Vec<bool>,
-    /// How long a message and its answer take at least, once the cluster has formed.
+    /// The least time of a round trip, once the cluster has formed.
     pub(crate) round_trip: Duration,
-    /// How long a step of the machine takes, at every node.
+    /// The time of a step of the state machine, at every node.
     pub(crate) pace: Duration,
-    /// Commands between two snapshots: few, so that short runs have many.
+    /// The commands between two snapshots: few, so that short runs take many snapshots.
     pub(crate) snapshot_every: u64,
-    /// What fails at named points.
+    /// The armed failpoints.
     #[cfg(feature = "failpoints")]
-    pub(crate) points: Vec<crate::armed_point::ArmedPoint>,
+    pub(crate) failpoints: Vec<crate::armed_failpoint::ArmedFailpoint>,
 }
 
-impl StoryPlan {
-    /// Nothing happens by itself in so many nodes.
+impl ScenarioPlan {
+    /// A scenario of this many nodes without faults and clients.
     #[cfg(test)]
-    pub(crate) fn quiet(size: usize) -> StoryPlan {
-        let weather = Weather { delay_micros: 200, break_one_in: 0, twice_one_in: 0 };
-        let (rates, faults, clients) = (vec![TRUE_RATE; size], Vec::new(), Vec::new());
-        StoryPlan {
+    pub(crate) fn without_faults(size: usize) -> ScenarioPlan {
+        let network = NetworkConditions { delay_micros: 200, break_one_in: 0, twice_one_in: 0 };
+        ScenarioPlan {
             seed: 0,
-            rates,
-            weather,
-            faults,
-            clients,
+            rates: vec![TRUE_RATE; size],
+            network,
+            faults: Vec::new(),
+            clients: Vec::new(),
             lasts: LASTS,
             ring_bytes: EVENT_RING_BYTES,
             state_bytes: None,
@@ -76,73 +75,73 @@ impl StoryPlan {
             pace: Duration::ZERO,
             snapshot_every: 60,
             #[cfg(feature = "failpoints")]
-            points: Vec::new(),
+            failpoints: Vec::new(),
         }
     }
 
-    /// Whether the machines are so far apart that no leader lasts. Then the story promises only that all is well again once they
-    /// are near. By a fast clock they are further apart.
+    /// Whether the machines are so far apart that no leader lasts. Then the scenario only promises that the cluster
+    /// recovers when they move closer. A fast clock makes them further apart.
     pub(crate) fn is_too_far_apart(&self) -> bool {
         let rate_max = self.rates.iter().copied().max().unwrap_or(TRUE_RATE);
         self.round_trip.as_millis() * u128::from(rate_max) >= ROUND_TRIP_MAX.as_millis() * u128::from(TRUE_RATE)
     }
 
-    /// The story that a seed tells.
-    pub(crate) fn of(seed: u64) -> StoryPlan {
-        let mut chance = SmallRng::seed_from_u64(seed);
-        let size = [1, 3, 3, 3, 5][chance.random_range(0..5_usize)];
-        let skewed = chance.random_range(0..4) == 0;
+    /// The scenario of a seed.
+    pub(crate) fn of(seed: u64) -> ScenarioPlan {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let size = [1, 3, 3, 3, 5][rng.random_range(0..5_usize)];
+        let skewed = rng.random_range(0..4) == 0;
         let rates =
-            (0..size).map(|_| if skewed { [500, 800, 1_250, 2_000, 5_000][chance.random_range(0..5_usize)] } else { TRUE_RATE });
+            (0..size).map(|_| if skewed { [500, 800, 1_250, 2_000, 5_000][rng.random_range(0..5_usize)] } else { TRUE_RATE });
         let rates: Vec<u64> = rates.collect();
-        let weather = Weather {
-            delay_micros: [200, 1_000, 5_000][chance.random_range(0..3_usize)],
-            break_one_in: [0, 2_000, 300][chance.random_range(0..3_usize)],
-            twice_one_in: [0, 20][chance.random_range(0..2_usize)],
+        let network = NetworkConditions {
+            delay_micros: [200, 1_000, 5_000][rng.random_range(0..3_usize)],
+            break_one_in: [0, 2_000, 300][rng.random_range(0..3_usize)],
+            twice_one_in: [0, 20][rng.random_range(0..2_usize)],
         };
-        let focused = chance.random_range(0..2) == 0;
-        let kinds = some_of(&mut chance, &FaultKind::DRAWN, if focused { FOCUS_KINDS } else { FaultKind::DRAWN.len() });
-        let mut faults: Vec<Fault> = (0..chance.random_range(0..9)).map(|_| fault(&mut chance, size, &kinds)).collect();
-        // A majority that has lost its disks is another cluster: nothing can be promised then.
+        let focused = rng.random_range(0..2) == 0;
+        let kinds = some_of(&mut rng, &FaultKind::DRAWN, if focused { FOCUS_KINDS } else { FaultKind::DRAWN.len() });
+        let mut faults: Vec<Fault> = (0..rng.random_range(0..9)).map(|_| fault(&mut rng, size, &kinds)).collect();
+        // A majority that lost its disks is another cluster, and nothing can be promised then.
         let mut wrong_disks = if size == 1 { 1 } else { 0 };
         faults.retain(|fault| {
             wrong_disks += u32::from(fault.kind == FaultKind::WrongDisk);
             fault.kind != FaultKind::WrongDisk || wrong_disks == 1
         });
         faults.extend(additions::moved(seed));
-        let (rates, weather) = alone_with_an_older_disk(&mut faults, rates, weather);
-        let (round_trip, weather) = additions::far_apart(seed, weather);
+        let (rates, network) = alone_with_an_older_disk(&mut faults, rates, network);
+        let (round_trip, network) = additions::far_apart(seed, network);
         let trades = [
-            Trade::Locker,
-            Trade::Locker,
-            Trade::Reader,
-            Trade::Reader,
-            Trade::Permits,
-            Trade::Owner,
-            Trade::Writer,
-            Trade::Watcher,
+            ClientKind::Locker,
+            ClientKind::Locker,
+            ClientKind::Reader,
+            ClientKind::Reader,
+            ClientKind::Permits,
+            ClientKind::Owner,
+            ClientKind::Writer,
+            ClientKind::Watcher,
         ];
-        let trades = some_of(&mut chance, &trades, if focused { FOCUS_TRADES } else { trades.len() });
-        let clients = (0..chance.random_range(3..10)).map(|number: u32| {
-            let trade = trades[chance.random_range(0..trades.len())];
-            let rounds = chance.random_range(2..7);
-            ClientPlan { trade, name: format!("c{number}"), seed: chance.random(), rounds }
+        let trades = some_of(&mut rng, &trades, if focused { FOCUS_TRADES } else { trades.len() });
+        let clients = (0..rng.random_range(3..10)).map(|number: u32| {
+            let kind = trades[rng.random_range(0..trades.len())];
+            let rounds = rng.random_range(2..7);
+            ClientPlan { kind, name: format!("c{number}"), seed: rng.random(), rounds }
         });
         let (pace, hoarders) = additions::hard_work(seed);
         let clients =
             clients.chain(additions::more_clients(seed)).chain(hoarders).chain(additions::strangers(seed, &rates)).collect();
-        let ring_bytes = [EVENT_RING_BYTES, 20_000, 2_000][chance.random_range(0..3_usize)];
-        let snapshot_every = [12, 60][chance.random_range(0..2_usize)];
-        let micros = [1_500, 1_500, 20_000][chance.random_range(0..3_usize)];
-        // With most of these a vote takes longer to be written than a candidate waits for it by itself.
-        let at_least = [120, 250, 500].get(chance.random_range(0..SLOW_DISKS_ONE_IN * 3)).copied().unwrap_or(0);
+        let ring_bytes = [EVENT_RING_BYTES, 20_000, 2_000][rng.random_range(0..3_usize)];
+        let snapshot_every = [12, 60][rng.random_range(0..2_usize)];
+        let micros = [1_500, 1_500, 20_000][rng.random_range(0..3_usize)];
+        // With most of these values, writing a vote takes longer than a candidate's first timeout.
+        let at_least = [120, 250, 500].get(rng.random_range(0..SLOW_DISKS_ONE_IN * 3)).copied().unwrap_or(0);
         let flushes = Flushes { at_least: Duration::from_millis(at_least), micros };
-        let state_bytes = (chance.random_range(0..SMALL_STATE_ONE_IN) == 0).then_some(SMALL_STATE_BYTES);
+        let state_bytes = (rng.random_range(0..SMALL_STATE_ONE_IN) == 0).then_some(SMALL_STATE_BYTES);
         let slow_disks = additions::slow_disks(seed, rates.len());
-        StoryPlan {
+        ScenarioPlan {
             seed,
             rates,
-            weather,
+            network,
             faults,
             clients,
             lasts: LASTS,
@@ -154,14 +153,14 @@ impl StoryPlan {
             pace,
             snapshot_every,
             #[cfg(feature = "failpoints")]
-            points: crate::armed_point::of(seed, size),
+            failpoints: crate::armed_failpoint::of(seed, size),
         }
     }
 }
 
-impl fmt::Display for StoryPlan {
+impl fmt::Display for ScenarioPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} nodes, clock rates {:?}, {:?}", self.rates.len(), self.rates, self.weather)?;
+        writeln!(f, "{} nodes, clock rates {:?}, {:?}", self.rates.len(), self.rates, self.network)?;
         writeln!(f, "{} bytes of events, {:?}, slow disks {:?}", self.ring_bytes, self.flushes, self.slow_disks)?;
         if !self.round_trip.is_zero() {
             writeln!(f, "a message and its answer take {:?} at least", self.round_trip)?;
@@ -177,33 +176,36 @@ impl fmt::Display for StoryPlan {
             writeln!(f, "{fault}")?;
         }
         #[cfg(feature = "failpoints")]
-        for point in &self.points {
+        for point in &self.failpoints {
             writeln!(f, "{point}")?;
         }
         for client in &self.clients {
-            writeln!(f, "{}: {:?}, {} rounds", client.name, client.trade, client.rounds)?;
+            writeln!(f, "{}: {:?}, {} rounds", client.name, client.kind, client.rounds)?;
         }
         Ok(())
     }
 }
 
-/// A node with an older disk has forgotten what it promised. Where its leader, who alone knows, was lost meanwhile, nothing could
-/// be promised any more: so it is the only fault of its story, in good weather.
-fn alone_with_an_older_disk(faults: &mut Vec<Fault>, rates: Vec<u64>, weather: Weather) -> (Vec<u64>, Weather) {
+/// A node with an older disk has forgotten its promises. Only its leader knows that: if the leader were lost too,
+/// nothing could be promised. So this is the only fault of its scenario, on a good network.
+fn alone_with_an_older_disk(
+    faults: &mut Vec<Fault>,
+    rates: Vec<u64>,
+    network: NetworkConditions,
+) -> (Vec<u64>, NetworkConditions) {
     if rates.len() == 1 {
         faults.retain(|fault| fault.kind != FaultKind::OlderDisk);
     }
-    let Some(older) = faults.iter().copied().find(|fault| fault.kind == FaultKind::OlderDisk) else { return (rates, weather) };
+    let Some(older) = faults.iter().copied().find(|fault| fault.kind == FaultKind::OlderDisk) else { return (rates, network) };
     *faults = vec![older];
-    (vec![TRUE_RATE; rates.len()], Weather { break_one_in: 0, ..weather })
+    (vec![TRUE_RATE; rates.len()], NetworkConditions { break_one_in: 0, ..network })
 }
 
-fn fault(chance: &mut SmallRng, size: u64, kinds: &[FaultKind]) -> Fault {
-    let kind = kinds[chance.random_range(0..kinds.len())];
-    let whom = if chance.random_range(0..2) == 0 { Whom::Leader } else { Whom::Node(chance.random_range(1..=size)) };
-    let at = Duration::from_millis(chance.random_range(500..20_000));
-    // Short ones end before anybody noticed, long ones after every timeout.
-    let lasts =
-        Duration::from_millis([chance.random_range(20..400), chance.random_range(400..6_000)][chance.random_range(0..2_usize)]);
-    Fault { kind, whom, at, lasts }
+fn fault(rng: &mut SmallRng, size: u64, kinds: &[FaultKind]) -> Fault {
+    let kind = kinds[rng.random_range(0..kinds.len())];
+    let target = if rng.random_range(0..2) == 0 { FaultTarget::Leader } else { FaultTarget::Node(rng.random_range(1..=size)) };
+    let at = Duration::from_millis(rng.random_range(500..20_000));
+    // Short faults end before anything notices them, long ones after every timeout.
+    let lasts = Duration::from_millis([rng.random_range(20..400), rng.random_range(400..6_000)][rng.random_range(0..2_usize)]);
+    Fault { kind, target, at, lasts }
 }

@@ -1,17 +1,17 @@
 //! Shrinks a failing scenario: removes faults and clients one by one while the same failure remains.
 
-use crate::{plan::StoryPlan, story};
+use crate::{plan::ScenarioPlan, scenario};
 
-/// How many runs a search may take.
+/// The most runs of a search.
 const RUNS_MAX: u32 = 60;
 
-/// Leaves out what is not needed. A story that fails otherwise than the first is another story.
-pub(crate) fn shortest(plan: &StoryPlan, violations: &[String]) -> StoryPlan {
+/// Removes what the failure does not need. A different failure does not count.
+pub(crate) fn shortest(plan: &ScenarioPlan, violations: &[String]) -> ScenarioPlan {
     let wanted = kind(violations);
     let mut runs = 0;
-    let mut fails = |plan: &StoryPlan| {
+    let mut fails = |plan: &ScenarioPlan| {
         runs += 1;
-        runs <= RUNS_MAX && kind(&story::run(plan, false).violations) == wanted
+        runs <= RUNS_MAX && kind(&scenario::run(plan, false).violations) == wanted
     };
     let mut shortest = plan.clone();
     let mut index = 0;
@@ -23,9 +23,9 @@ pub(crate) fn shortest(plan: &StoryPlan, violations: &[String]) -> StoryPlan {
     #[cfg(feature = "failpoints")]
     {
         index = 0;
-        while index < shortest.points.len() {
+        while index < shortest.failpoints.len() {
             let mut shorter = shortest.clone();
-            shorter.points.remove(index);
+            shorter.failpoints.remove(index);
             if fails(&shorter) { shortest = shorter } else { index += 1 }
         }
     }
@@ -38,7 +38,7 @@ pub(crate) fn shortest(plan: &StoryPlan, violations: &[String]) -> StoryPlan {
     shortest
 }
 
-/// What went wrong, without its numbers.
+/// The first violation without its numbers.
 fn kind(violations: &[String]) -> Option<String> {
     violations.first().map(|violation| {
         violation.chars().take_while(|letter| *letter != ':').filter(|letter| !letter.is_ascii_digit()).collect()
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_do_not_make_another_story() {
+    fn numbers_do_not_make_another_failure() {
         let text = |text: &str| vec![text.to_owned()];
         assert_eq!(kind(&text("tokens grow: 5 after 6")), kind(&text("tokens grow: 7 after 9")));
         assert_ne!(kind(&text("tokens grow: 5")), kind(&text("nodes agree: 5")));

@@ -12,10 +12,10 @@ use http_body_util::BodyExt;
 use tokio::sync::{mpsc, oneshot};
 use tower::ServiceExt;
 
-/// Pieces that are under way at one time: a server whose reader is slow is not asked for more.
+/// The most parts in flight: a server with a slow reader is not polled for more.
 const UNDER_WAY_MAX: usize = 2;
 
-/// The client's end of such an answer; dropping it closes the connection.
+/// The client's end of a streamed answer. Dropping it closes the connection.
 pub(crate) struct Stream {
     net: Net,
     from: NodeId,
@@ -25,7 +25,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// The next piece; `None` where the answer has ended or the connection broke.
+    /// The next part; `None` if the answer has ended or the connection broke.
     pub(crate) async fn next(&mut self) -> Option<Bytes> {
         let piece = self.pieces.recv().await?;
         self.net.pass(self.from, CLIENTS).await.then_some(piece)
@@ -33,7 +33,7 @@ impl Stream {
 }
 
 impl World {
-    /// A client's HTTP request to a node, whose answer goes on. `None` where none began.
+    /// Sends a client's HTTP request with a streamed answer. `None` if no answer began.
     pub(crate) async fn open(&self, to: NodeId, request: Request<Body>) -> Option<Stream> {
         if !self.net.pass(CLIENTS, to).await {
             return None;
@@ -56,7 +56,7 @@ impl World {
                     }
                 }
             };
-            // As a server does: nobody reads what is dropped here.
+            // Like a server: when the client is gone, the answer is dropped.
             tokio::select! {
                 biased;
                 () = closed.closed() => {}

@@ -1,4 +1,5 @@
-//! The trace of a run, as one number: two runs that differ anywhere have different traces. Also the virtual time since the start.
+//! The trace of a run, as one number: two runs that differ anywhere have different traces. Also the virtual time since
+//! the start.
 
 use openraft_rt_sim::SimInstant;
 use std::{cell::Cell, time::Duration};
@@ -11,7 +12,7 @@ thread_local! {
     static LOUD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Forgets the run before; `loud` tells every event on standard error.
+/// Starts a new trace; `loud` prints every event to standard error.
 pub(crate) fn begin(loud: bool) {
     HASH.set(FNV_START);
     LOUD.set(loud);
@@ -31,13 +32,13 @@ fn mix(word: u64) {
     HASH.set((HASH.get() ^ word).wrapping_mul(FNV_PRIME).rotate_left(23));
 }
 
-/// A task had its turn.
+/// Adds a turn of a task.
 pub(crate) fn step(host: u64, task: u64) {
     mix(u64::try_from(since_start().as_nanos()).unwrap_or(u64::MAX));
     mix(host << 48 ^ task);
 }
 
-/// Bytes that went somewhere.
+/// Adds bytes that were sent.
 pub(crate) fn bytes(bytes: &[u8]) {
     bytes.chunks(8).for_each(|chunk| {
         let mut word = [0; 8];
@@ -47,7 +48,7 @@ pub(crate) fn bytes(bytes: &[u8]) {
     mix(bytes.len() as u64);
 }
 
-/// Something worth telling.
+/// Adds an event, and prints it if the run is loud.
 pub(crate) fn event(text: &str) {
     bytes(text.as_bytes());
     if LOUD.get() {

@@ -1,4 +1,5 @@
-//! A cluster of simulated machines: each has a disk, runs one process at a time, and runs the product's own node and router.
+//! A cluster of simulated machines: each has a disk, runs one process at a time, and runs the product's own node and
+//! router.
 
 mod calls;
 
@@ -6,16 +7,16 @@ pub(crate) use calls::{AnsweredWithin, CallReply, from_client};
 
 use crate::{
     calm::Calm,
+    client_kind::ClientKind,
     conditions::Flushes,
+    coverage::{Coverage, Probe},
     disk::Disk,
     facts::{Fact, Physics},
     host::{Host, HostRuntime, TRUE_RATE},
     net::Net,
     oracle::Oracle,
-    plan::StoryPlan,
-    tally::{Probe, Tally},
+    plan::ScenarioPlan,
     trace,
-    trade::Trade,
 };
 use axum::Router;
 use fairhold_http::{Admin, Exposition, ServerInfo, router};
@@ -32,18 +33,19 @@ use std::{
     time::Duration,
 };
 
-/// How long a node that ended by itself stays down before it is started again.
+/// How long a node that ended by itself stays down.
 const DOWN_FOR: Duration = Duration::from_millis(500);
-/// How long a flush of a new disk takes.
+/// The flush times of an empty disk.
 const EMPTY_DISK_FLUSHES: Flushes = Flushes { at_least: Duration::ZERO, micros: 1_500 };
-/// How late a request may arrive once more, by the clock of the fastest machine. A server remembers ids and keys for 60 s.
+/// How late the second copy of a request may arrive, by the clock of the fastest machine. A server remembers ids and
+/// keys for 60 s.
 const ECHO_MS_MAX: u64 = 50_000;
-/// Where peers reach a node, before it gets other addresses.
+/// The peer port of every node before its address changes.
 const PORT: u16 = 7271;
 /// Entries kept behind a snapshot.
 const LOG_KEPT: u64 = 3;
 
-/// A node that runs.
+/// A running node.
 #[derive(Clone)]
 pub(crate) struct RunningNode {
     pub(crate) replica: Replica<HostRuntime>,
@@ -53,9 +55,9 @@ pub(crate) struct RunningNode {
 
 struct Slot {
     disk: Disk,
-    /// The machine's own, while another is in its place.
+    /// The machine's own disk, while another one replaces it.
     own: Option<Disk>,
-    /// Whether that other one is a backup of its own.
+    /// Whether the replacement is a backup of it.
     is_backup: bool,
     rate: u64,
     lives: u64,
@@ -65,11 +67,11 @@ struct Slot {
 
 struct WorldInner {
     slots: BTreeMap<NodeId, Slot>,
-    /// Lives of machines in which something failed on purpose: their nodes may end.
+    /// Lives of machines in which a failpoint failed: their nodes may end.
     spoiled: BTreeSet<(NodeId, u64)>,
-    /// How often all machines got other addresses.
-    moves: u16,
-    chance: SmallRng,
+    /// How often all machines got new addresses.
+    address_changes: u16,
+    rng: SmallRng,
 }
 
 /// The simulated world. Clones are the same world.
@@ -78,46 +80,46 @@ pub(crate) struct World {
     inner: Arc<Mutex<WorldInner>>,
     ring_bytes: u64,
     pace: Duration,
-    /// How large a state the nodes can hold, where they say so.
+    /// How large a state the nodes can hold, if it is limited.
     pub(crate) state_bytes: Option<u64>,
     snapshot_every: u64,
-    /// Whether one of the clients sets and ends what belongs to others.
+    /// Whether one of the clients is an administrator, which can change locks and end grants of other clients.
     pub(crate) has_administrator: bool,
     pub(crate) is_too_far_apart: bool,
-    /// How late a request may arrive once more, in milliseconds.
+    /// How late the second copy of a request may arrive, in milliseconds.
     pub(crate) echo_ms_max: u64,
     pub(crate) calm: Calm,
     pub(crate) net: Net,
     pub(crate) oracle: Oracle,
-    pub(crate) tally: Tally,
+    pub(crate) coverage: Coverage,
 }
 
 impl World {
-    /// Machines that are switched off, with empty disks.
-    pub(crate) fn new(plan: &StoryPlan, tally: Tally) -> World {
-        let mut chance = SmallRng::seed_from_u64(plan.seed);
-        let net = Net::new(plan.weather, chance.random(), tally.clone());
+    /// A world of machines that are off, with empty disks.
+    pub(crate) fn new(plan: &ScenarioPlan, coverage: Coverage) -> World {
+        let mut rng = SmallRng::seed_from_u64(plan.seed);
+        let net = Net::new(plan.network, rng.random(), coverage.clone());
         let physics = Physics { rate_max: plan.rates.iter().copied().max().unwrap_or(TRUE_RATE) };
-        let oracle = Oracle::new(physics, tally.clone());
+        let oracle = Oracle::new(physics, coverage.clone());
         let slots = (1..).zip(&plan.rates).zip(&plan.slow_disks).map(|((id, rate), is_slow)| {
             let flushes = if *is_slow { plan.flushes } else { Flushes { at_least: Duration::ZERO, ..plan.flushes } };
-            let disk = Disk::new(Incarnation(u128::from(id) * 100), flushes, chance.random(), tally.clone());
+            let disk = Disk::new(Incarnation(u128::from(id) * 100), flushes, rng.random(), coverage.clone());
             (id, Slot { disk, own: None, is_backup: false, rate: *rate, lives: 0, host: None, running: None })
         });
         let slots = slots.collect();
         World {
-            inner: Arc::new(Mutex::new(WorldInner { slots, spoiled: BTreeSet::new(), moves: 0, chance })),
+            inner: Arc::new(Mutex::new(WorldInner { slots, spoiled: BTreeSet::new(), address_changes: 0, rng })),
             ring_bytes: plan.ring_bytes,
             pace: plan.pace,
             state_bytes: plan.state_bytes,
             snapshot_every: plan.snapshot_every,
-            has_administrator: plan.clients.iter().any(|client| client.trade == Trade::Administrator),
+            has_administrator: plan.clients.iter().any(|client| client.kind == ClientKind::Administrator),
             is_too_far_apart: plan.is_too_far_apart(),
             echo_ms_max: ECHO_MS_MAX * TRUE_RATE / physics.rate_max,
             calm: Calm::new(plan),
             net,
             oracle,
-            tally,
+            coverage,
         }
     }
 
@@ -126,15 +128,15 @@ impl World {
         self.locked().slots.keys().copied().collect()
     }
 
-    /// Every node that starts from now on is told that all nodes have other addresses.
-    pub(crate) fn give_other_addresses(&self) {
-        self.locked().moves += 1;
+    /// Gives every machine a new address. Nodes learn it at their next start.
+    pub(crate) fn change_addresses(&self) {
+        self.locked().address_changes += 1;
     }
 
     /// Switches a machine on and starts its node, if it is off.
     pub(crate) fn start(&self, id: NodeId) {
         let mut inner = self.locked();
-        let seed = inner.chance.random();
+        let seed = inner.rng.random();
         let Some(slot) = inner.slots.get_mut(&id).filter(|slot| slot.host.is_none()) else { return };
         slot.lives += 1;
         let host = Host::boot(id, slot.lives, slot.rate, seed);
@@ -147,7 +149,7 @@ impl World {
         drop(host.spawn(async move { world.serve(id, on, disk).await }));
     }
 
-    /// Takes a machine's power away: what was not flushed may be lost. Whether it was on.
+    /// Cuts the power of a machine: unflushed writes may be lost. Returns whether it was on.
     pub(crate) fn crash(&self, id: NodeId) -> bool {
         let mut inner = self.locked();
         let Some(slot) = inner.slots.get_mut(&id) else { return false };
@@ -158,28 +160,28 @@ impl World {
         drop(running);
         self.calm.disturb();
         trace::event(&format!("{host:?} crashes"));
-        self.net.unplug(id);
+        self.net.detach(id);
         host.kill();
         disk.crash();
         true
     }
 
-    /// Starts a machine with an empty disk in place of its own, as somebody does who lost a volume. Its node must be refused.
-    /// Whether it had its own.
-    pub(crate) fn take_disk(&self, id: NodeId) -> bool {
+    /// Restarts a machine with an empty disk, as if it had lost a volume. Its node must be refused. Returns whether it
+    /// had its own disk before.
+    pub(crate) fn replace_disk_with_empty(&self, id: NodeId) -> bool {
         self.crash(id);
         let mut inner = self.locked();
-        let seed = inner.chance.random();
+        let seed = inner.rng.random();
         let Some(slot) = inner.slots.get_mut(&id).filter(|slot| slot.own.is_none()) else { return false };
-        let empty = Disk::new(Incarnation(u128::from(id) * 100 + 1), EMPTY_DISK_FLUSHES, seed, self.tally.clone());
+        let empty = Disk::new(Incarnation(u128::from(id) * 100 + 1), EMPTY_DISK_FLUSHES, seed, self.coverage.clone());
         slot.own = Some(std::mem::replace(&mut slot.disk, empty));
         drop(inner);
         self.start(id);
         true
     }
 
-    /// Starts a machine with a backup of its disk, as somebody does who puts an old copy of a data directory back.
-    pub(crate) fn put_backup(&self, id: NodeId, backup: Disk) {
+    /// Restarts a machine with a backup of its disk, as if somebody restored an old copy of the data directory.
+    pub(crate) fn replace_disk_with_backup(&self, id: NodeId, backup: Disk) {
         self.crash(id);
         let mut inner = self.locked();
         if let Some(slot) = inner.slots.get_mut(&id).filter(|slot| slot.own.is_none()) {
@@ -190,8 +192,8 @@ impl World {
         self.start(id);
     }
 
-    /// Gives a machine its own disk back.
-    pub(crate) fn give_disk_back(&self, id: NodeId) {
+    /// Restarts a machine with its own disk, if another one replaces it.
+    pub(crate) fn restore_disk(&self, id: NodeId) {
         if self.locked().slots.get(&id).is_none_or(|slot| slot.own.is_none()) {
             return;
         }
@@ -207,7 +209,7 @@ impl World {
         self.start(id);
     }
 
-    /// Something fails on this machine on purpose: whatever ends its node in this life is no violation.
+    /// A failpoint fails on this machine: if its node ends in this life, that is no violation.
     #[cfg(feature = "failpoints")]
     pub(crate) fn spoil(&self, life: (NodeId, u64)) {
         self.locked().spoiled.insert(life);
@@ -247,39 +249,43 @@ impl World {
         leaders.find(|(_, running)| running.node.is_leader()).map(|(id, _)| id)
     }
 
-    /// The life of one node, from its start to its end.
+    /// Runs a node from its start to its end.
     async fn serve(self, id: NodeId, host: Arc<Host>, disk: Disk) {
-        let moves = self.locked().moves;
-        let member = |id: u64| MemberAddress { url: format!("http://n{id}:7171"), address: format!("n{id}:{}", PORT + moves) };
+        let address_changes = self.locked().address_changes;
+        let member =
+            |id: u64| MemberAddress { url: format!("http://n{id}:7171"), address: format!("n{id}:{}", PORT + address_changes) };
         let members = self.ids().into_iter().map(|id| (id, member(id))).collect();
         let mut config = ReplicaConfig::new(id, members, disk.incarnation);
-        (config.snapshot_every, config.log_kept) = (self.snapshot_every, LOG_KEPT);
-        let reception = PeerService::new(&config);
+        config.snapshot_every = self.snapshot_every;
+        config.log_kept = LOG_KEPT;
+        let peer_service = PeerService::new(&config);
         let parts = NodeParts::with_event_ring(self.ring_bytes);
-        let audience = self.oracle.witness(id, self.has_own_disk(id), self.pace, parts.apply_observer());
-        let peer = self.net.peer(Arc::clone(&host), reception.service());
-        if !disk.has_growing_terms() {
-            self.oracle.violation(format!("terms grow: in the log of node {id} an entry is followed by one of an earlier term"));
+        let apply_observer = self.oracle.observer(id, self.has_own_disk(id), self.pace, parts.apply_observer());
+        let peer = self.net.peer(Arc::clone(&host), peer_service.service());
+        if !disk.has_monotonic_terms() {
+            self.oracle
+                .violation(format!("terms grow: in the log of node {id} an entry has a lower term than the one before it"));
         }
         let log = disk.mount(&host);
-        let started = Replica::start(config, reception, peer, log.clone(), Arc::new(log), audience, Arc::new(NoDefectBook)).await;
+        let started =
+            Replica::start(config, peer_service, peer, log.clone(), Arc::new(log), apply_observer, Arc::new(NoDefectBook)).await;
         let replica = match started {
             Ok(replica) => replica,
             Err(error) => {
                 if !disk.has_failed() && self.has_own_disk(id) && !self.is_spoiled(&host) {
                     self.oracle.violation(format!("node {id} cannot start: {error}"));
                 }
-                return self.down(id, &host);
+                return self.restart_later(id, &host);
             }
         };
         let node = Node::start(parts, replica.clone());
         if let Some(bytes) = self.state_bytes {
-            // The first one can hold the least, and the others have to follow it.
+            // Node 1 can hold the least, and the others have to follow it.
             node.offer_state_bytes(bytes * id);
         }
         let info = ServerInfo { version: "simulated", host: HostView::default };
         let router = router(node.clone(), info, Admin::open(), Exposition::default());
-        self.net.plug_in(member(id).address, Arc::clone(&host), replica.service());
+        self.net.attach(member(id).address, Arc::clone(&host), replica.service());
         if let Some(slot) = self.locked().slots.get_mut(&id) {
             slot.running = Some(RunningNode { replica: replica.clone(), node, router });
         }
@@ -292,23 +298,23 @@ impl World {
             FatalReason::Failed(error) | FatalReason::Broken(error) => {
                 self.oracle.violation(format!("node {id} failed: {error}"))
             }
-            FatalReason::Formation(_) if !self.has_own_disk(id) => self.tally.probe(Probe::WipedMemberGone),
+            FatalReason::Formation(_) if !self.has_own_disk(id) => self.coverage.probe(Probe::WipedMemberGone),
             FatalReason::Formation(error) => self.oracle.violation(format!("node {id} cannot take part: {error}")),
             FatalReason::LostEntries(_) if self.has_backup(id) => {
-                self.tally.probe(Probe::LostEntriesSeen);
-                // Its data directory is marked: it does not start again.
+                self.coverage.probe(Probe::LostEntriesSeen);
+                // Its data directory is marked, so it does not start again.
                 self.crash(id);
                 return;
             }
-            FatalReason::LostEntries(lost) => self.oracle.violation(format!("node {id} believes this, wrongly: {lost}")),
+            FatalReason::LostEntries(lost) => self.oracle.violation(format!("node {id} wrongly reports lost entries: {lost}")),
         }
-        self.down(id, &host);
+        self.restart_later(id, &host);
     }
 
-    /// A node has ended: its machine is switched off, and on again after a while.
-    fn down(&self, id: NodeId, host: &Arc<Host>) {
+    /// Switches off the machine of a node that has ended, and on again after a while.
+    fn restart_later(&self, id: NodeId, host: &Arc<Host>) {
         let (world, name) = (self.clone(), host.name());
-        // In the world's time: the machine itself is about to end.
+        // Spawned outside the machine, which is about to end.
         drop(SimRuntime::spawn(async move {
             if world.host(id).is_some_and(|host| host.name() == name) {
                 world.crash(id);
@@ -318,9 +324,9 @@ impl World {
         }));
     }
 
-    /// The machine loses its power now, in the middle of what it does, and is switched on again after a while.
+    /// Crashes the machine at once, and switches it on again after a while.
     #[cfg(feature = "failpoints")]
-    pub(crate) fn down_at_once(&self, id: NodeId, host: &Arc<Host>) {
+    pub(crate) fn crash_and_restart(&self, id: NodeId, host: &Arc<Host>) {
         if self.host(id).is_some_and(|current| current.name() == host.name()) {
             self.crash(id);
             let world = self.clone();
@@ -331,7 +337,7 @@ impl World {
         }
     }
 
-    /// Lets a node end in good order, as at an upgrade.
+    /// Shuts a node down gracefully, as for an upgrade.
     pub(crate) async fn stop(&self, id: NodeId) -> bool {
         let (Some(host), Some(running)) = (self.host(id), self.running(id)) else { return false };
         let stopping = host.spawn(async move {
@@ -340,12 +346,12 @@ impl World {
             running.node.shutdown().await;
             running.replica.shutdown().await;
         });
-        // A crash may come before its end.
+        // A crash may interrupt it.
         drop(SimRuntime::timeout(Duration::from_secs(10), stopping).await);
         true
     }
 
-    /// Counts leaderships as they begin, for as long as it is polled.
+    /// Counts elections, and reports terms to the oracle.
     pub(crate) async fn count_elections(self) {
         let mut last = None;
         loop {
@@ -354,10 +360,10 @@ impl World {
             let led = leader.and_then(|id| self.running(id)).and_then(|running| running.replica.leadership());
             if let Some(led) = led {
                 let calm = self.calm.since(trace::since_start());
-                self.oracle.told(&Fact::Term { term: led.term(), calm, at: trace::since_start() });
+                self.oracle.observe(&Fact::Term { term: led.term(), calm, at: trace::since_start() });
             }
             if leader.is_some() && leader != last {
-                self.tally.probe(Probe::Elected);
+                self.coverage.probe(Probe::Elected);
                 last = leader;
             }
         }

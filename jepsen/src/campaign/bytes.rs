@@ -1,14 +1,14 @@
-//! Single bytes of a node's files are changed, one at a time in files as they were: the node must refuse to take part, or have
-//! lost nothing, or lack an end of its log as after a crash, which the other nodes then give it again.
+//! Changes single bytes of a node's files, one at a time, in undamaged files. The node must refuse to start, or lose
+//! nothing, or miss an end of its log as after a crash, which it then gets back from the other nodes.
 
 use super::{Ended, Setting, sum::Sum};
 use crate::{
     cluster::{self, ChaosCluster, NodeState},
     http::Request,
+    log_line,
     net::Network,
     new_key,
     run::NotRun,
-    say,
     shell::run as run_program,
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
@@ -25,19 +25,19 @@ use std::{
 const NODES: usize = 3;
 /// The node whose files are changed.
 const VICTIM: usize = 1;
-/// Nodes written before each of the steps that leave files of different sorts.
+/// Nodes of the tree that are written before each step that leaves a different kind of file.
 const WRITES: usize = 400;
-/// A node that neither answers nor ends by then does neither.
+/// A node that neither answers nor exits within this time hangs.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How a node ends that says why.
+/// The exit code of a node that refuses to start.
 const REFUSED: i32 = 1;
-/// Entries in the last record of a log at most: they are written one after the other.
+/// The most entries in the last record of a log: they are written one after the other.
 const LAST_ENTRIES_MAX: u64 = 4;
-/// How often it is said how far it is.
+/// Progress is printed after this many changes.
 const TELL_EVERY: usize = 50;
 
-/// Of files: what they are called, how their names are known, and how many of a hundred flips they get.
+/// Kinds of files: the name, the test of a file name, and the share of a hundred changes.
 type Sort = (&'static str, fn(&str) -> bool, usize);
 
 const SORTS: [Sort; 4] = [
@@ -47,7 +47,7 @@ const SORTS: [Sort; 4] = [
     ("snapshot", |name| name.ends_with(".snap"), 30),
 ];
 
-/// What became of flips in one sort of file.
+/// The results of changes in one kind of file.
 #[derive(Debug, Clone, Copy, Default)]
 struct Count {
     flips: usize,
@@ -56,12 +56,12 @@ struct Count {
     torn: usize,
 }
 
-/// What became of one flip.
-enum Fate {
+/// The result of one change.
+enum FlipResult {
     Ended(ExitStatus),
-    /// What the node then says of itself, with nobody to ask.
+    /// The state that the node reports, without the other nodes.
     Started(NodeState),
-    /// It does neither, for long.
+    /// It neither answers nor exits.
     Hangs,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn run(setting: &Setting, flips: usize) -> Result<Ended, NotRun> {
         let ended = trial.all(setting, flips).await;
         trial.cluster.end();
         if let Err(error) = fs::remove_dir_all(cluster::data_of(&setting.folder)) {
-            say(&format!("{}: the data could not be removed: {error}", setting.folder.display()));
+            log_line(&format!("{}: cannot remove the data: {error}", setting.folder.display()));
         }
         Ok(ended?)
     })
@@ -90,8 +90,8 @@ impl Trial {
     async fn all(&mut self, setting: &Setting, flips: usize) -> Result<Ended, String> {
         self.fill().await?;
         let whole = match self.look(None).await? {
-            Fate::Started(seen) => seen,
-            Fate::Ended(_) | Fate::Hangs => return Err("the node does not start with files that nobody changed".to_owned()),
+            FlipResult::Started(seen) => seen,
+            FlipResult::Ended(_) | FlipResult::Hangs => return Err("the node does not start with unchanged files".to_owned()),
         };
         let last_record = self.last_record()?;
         let (mut sum, mut counts) = (Sum::default(), BTreeMap::<&str, Count>::new());
@@ -102,38 +102,38 @@ impl Trial {
             let count = counts.entry(sort).or_default();
             count.flips += 1;
             match self.look(Some((&file, at, mask))).await? {
-                Fate::Hangs => sum.broke(format!("{what}: the node neither answers nor ends")),
-                Fate::Ended(status) if status.code() != Some(REFUSED) => {
-                    sum.broke(format!("{what}: the node ended otherwise than by refusing: {status}"));
+                FlipResult::Hangs => sum.add_violation(format!("{what}: the node neither answers nor exits")),
+                FlipResult::Ended(status) if status.code() != Some(REFUSED) => {
+                    sum.add_violation(format!("{what}: the node exited, but not by a refusal: {status}"));
                 }
-                Fate::Ended(_) => {
+                FlipResult::Ended(_) => {
                     count.refused += 1;
                     if !self.said_since_start().contains(&*file.file_name().unwrap_or_default().to_string_lossy()) {
-                        sum.broke(format!("{what}: the node refused, and did not name the file"));
+                        sum.add_violation(format!("{what}: the node refused to start, but did not name the file"));
                     }
                 }
-                Fate::Started(seen) => {
+                FlipResult::Started(seen) => {
                     let in_last_record = file == last_record.0 && last_record.1.contains(&at);
                     let least = whole.last_log_index - LAST_ENTRIES_MAX;
                     match seen.last_log_index {
                         _ if seen == whole => count.harmless += 1,
                         index if in_last_record && (least..whole.last_log_index).contains(&index) => count.torn += 1,
-                        _ => sum.broke(format!("{what}: the node serves {seen:?}, and had {whole:?}")),
+                        _ => sum.add_violation(format!("{what}: the node serves {seen:?}, but had {whole:?}")),
                     }
-                    // What then happens: with the others it comes to the state that they have.
+                    // With the other nodes, it must reach their state.
                     if let Err(why) = self.joins(&whole).await {
-                        sum.broke(format!("{what}: {why}"));
+                        sum.add_violation(format!("{what}: {why}"));
                     }
                 }
             }
             if flip % TELL_EVERY == 0 {
-                say(&format!("{flip} of {flips} flips: {counts:?}"));
+                log_line(&format!("{flip} of {flips} flips: {counts:?}"));
             }
         }
         Ok(sum.end(&format!("fairhold-jepsen bytes --flips {flips} --seed {}", setting.seed), &table(&counts)))
     }
 
-    /// Files of all sorts, of a cluster that is stopped then, are kept.
+    /// Creates files of all kinds, stops the cluster, and saves the files.
     async fn fill(&mut self) -> Result<(), String> {
         for id in 1..=NODES {
             let disk = cluster::disk_of(&self.folder, id);
@@ -148,7 +148,7 @@ impl Trial {
             }
         }
         self.write("between").await?;
-        // A start puts the log that it finds into tables.
+        // A restart moves the log into tables.
         self.cluster.end();
         self.cluster.start_all().await?;
         self.write("after").await?;
@@ -180,8 +180,8 @@ impl Trial {
         cluster::disk_of(&self.folder, id).join("kept")
     }
 
-    /// The newest write-ahead log, and where its last record is: without it a log looks as a crash leaves it that cut its last
-    /// write off.
+    /// The newest write-ahead log, and the range of its last record. Without that record, the log looks like one whose
+    /// last write was cut off by a crash.
     fn last_record(&self) -> Result<(PathBuf, Range<usize>), String> {
         let folder = self.kept(VICTIM).join("log");
         let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -189,17 +189,17 @@ impl Trial {
         let mut logs: Vec<(u64, String)> =
             names.filter_map(|name| Some((name.strip_suffix(".log")?.parse().ok()?, name))).collect();
         logs.sort_unstable();
-        // A log file that was just created has no record yet; the file before it has the last one.
+        // A new log file has no record yet. Then the previous file has the last one.
         for (_, name) in logs.into_iter().rev() {
             let bytes = fs::read(folder.join(&name)).map_err(|error| format!("{name}: {error}"))?;
             if let Some(place) = last_record_of(&bytes) {
                 return Ok((Path::new("log").join(name), place));
             }
         }
-        Err("the node has no write-ahead log with anything in it".to_owned())
+        Err("the node has no write-ahead log with a record".to_owned())
     }
 
-    /// A byte of a file, as the node had it, and how to change it.
+    /// Chooses a byte of a saved file, and how to change it.
     fn choose(&self, random: &mut SmallRng) -> Result<(&'static str, PathBuf, usize, u8), String> {
         let mut share = random.random_range(0..100);
         let sort = SORTS.iter().find(|(_, _, of)| {
@@ -207,7 +207,7 @@ impl Trial {
             share = share.saturating_sub(*of);
             here
         });
-        let (name, is_one, _) = sort.ok_or("the shares of files do not add up")?;
+        let (name, is_one, _) = sort.ok_or("the shares of the kinds of files do not add up to 100")?;
         let mut files = Vec::new();
         for folder in ["log", "snapshot"] {
             let entries = fs::read_dir(self.kept(VICTIM).join(folder)).map_err(|error| format!("{folder}: {error}"))?;
@@ -228,8 +228,8 @@ impl Trial {
         Ok((name, file, at, mask))
     }
 
-    /// Starts the node alone with its files as they were, but for one byte, until it ends or answers.
-    async fn look(&mut self, flip: Option<(&Path, usize, u8)>) -> Result<Fate, String> {
+    /// Starts the node alone with the saved files, except for one byte, until it exits or answers.
+    async fn look(&mut self, flip: Option<(&Path, usize, u8)>) -> Result<FlipResult, String> {
         self.cluster.end();
         self.put_back(VICTIM)?;
         if let Some((file, at, mask)) = flip {
@@ -243,13 +243,13 @@ impl Trial {
         let started = Instant::now();
         loop {
             if let Some(status) = self.cluster.node(VICTIM).end_seen() {
-                return Ok(Fate::Ended(status));
+                return Ok(FlipResult::Ended(status));
             }
             if let Some(seen) = self.cluster.state_of(VICTIM).await {
-                return Ok(Fate::Started(seen));
+                return Ok(FlipResult::Started(seen));
             }
             if started.elapsed() > ANSWERS_WITHIN {
-                return Ok(Fate::Hangs);
+                return Ok(FlipResult::Hangs);
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
@@ -264,7 +264,7 @@ impl Trial {
         copy(&self.kept(id), &self.data(id))
     }
 
-    /// The others, with the files that they had, and the node come to the same state, and nothing is missing from it.
+    /// The others, with their saved files, and the node reach the same state, and nothing is missing.
     async fn joins(&mut self, whole: &NodeState) -> Result<(), String> {
         for id in (1..=NODES).filter(|id| *id != VICTIM) {
             self.put_back(id)?;
@@ -274,15 +274,15 @@ impl Trial {
         let there = self.cluster.http.ask(VICTIM, &Request::get(format!("/v1/nodes/bytes/after-{}", WRITES - 1))).await;
         self.cluster.end();
         if there.status != 200 || seen.last_log_index < whole.last_log_index {
-            return Err(format!("the cluster lacks something: {seen:?}, {} {}", there.status, there.text));
+            return Err(format!("something is missing in the cluster: {seen:?}, {} {}", there.status, there.text));
         }
         Ok(())
     }
 }
 
-/// Where the last record of a whole write-ahead log is, from the header of its first part on. A part has a checksum (4), the
-/// length of what follows the header (2) and a type (1): 1 and 2 begin a record. None crosses a block of 32 KiB, and fewer than
-/// seven bytes at a block's end are zeros.
+/// The range of the last record of an undamaged write-ahead log, from the header of its first part. A part has a
+/// checksum (4), the length after the header (2) and a type (1): types 1 and 2 begin a record. No part crosses a block
+/// of 32 KiB. Fewer than seven bytes at the end of a block are zeros.
 fn last_record_of(log: &[u8]) -> Option<Range<usize>> {
     const BLOCK_BYTES: usize = 32 * 1024;
     const HEADER_BYTES: usize = 7;
@@ -344,14 +344,14 @@ mod tests {
     }
 
     #[test]
-    fn the_last_record_is_found_with_all_its_parts_and_without_zeros_behind_it() {
+    fn the_last_record_is_found_with_all_its_parts_and_without_trailing_zeros() {
         assert_eq!(last_record_of(&[]), None);
         assert_eq!(last_record_of(&[0; 100]), None);
         assert_eq!(last_record_of(&part(1, 10)), Some(0..17));
         let two = [part(1, 10), part(1, 3)].concat();
         assert_eq!(last_record_of(&two), Some(17..27));
         assert_eq!(last_record_of(&[two, vec![0; 50]].concat()), Some(17..27));
-        // The first part ends three bytes before its block does.
+        // The first part ends three bytes before the end of its block.
         let begin = 32 * 1024 - 3;
         let parts = [part(1, 10), part(2, u16::try_from(begin - 17 - 7).unwrap()), vec![0; 3], part(3, 5), part(4, 1)].concat();
         assert_eq!(last_record_of(&parts), Some(17..begin + 3 + 12 + 8));

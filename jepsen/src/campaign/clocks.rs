@@ -1,6 +1,6 @@
-//! Clocks that run at a wrong rate, at a follower and at the leader, and what that does to leases.
+//! Clocks that run at a wrong rate, at a follower and at the leader, and their effect on leases.
 
-use super::{Crowd, Ended, Setting, measure::Measured, rhythm, sum::Sum};
+use super::{ClientGroup, Ended, Setting, measure::Measured, rhythm, sum::Sum};
 use crate::{
     nemesis::{FAST, Fault, NO_FAULT, SLOW},
     report,
@@ -15,13 +15,13 @@ const LEADERS: [Fault; 2] = [Fault::SlowClock, Fault::FastClock];
 
 pub(super) fn run(setting: &Setting, times: usize) -> Result<Ended, NotRun> {
     let workloads = vec![Workload::SessionExpiry, Workload::FencedMutex, Workload::OwnLock];
-    let crowd = Crowd { nodes: 3, workloads, clients: CLIENTS, sleepers: 100 };
+    let group = ClientGroup { nodes: 3, workloads, clients: CLIENTS, sleepers: 100 };
     let each: Vec<Vec<Fault>> =
         std::iter::once(vec![]).chain(FOLLOWERS.iter().chain(&LEADERS).map(|fault| vec![*fault])).collect();
     let rounds: Vec<Vec<Fault>> = each.iter().cycle().take(each.len() * times).cloned().collect();
     let mut sum = Sum::default();
-    // Quiet for long enough that no lease was begun by a wrong clock.
-    let made = sum.make(&setting.part("clocks", &crowd, rounds, rhythm(8_000, 5_000)))?;
+    // Quiet for long enough that no lease was started by a wrong clock.
+    let made = sum.make(&setting.part("clocks", &group, rounds, rhythm(8_000, 5_000)))?;
     let command = format!("fairhold-jepsen clocks --times {times} --seed {}", setting.seed);
     let Some(made) = made else { return Ok(sum.end(&command, "")) };
     let mut own = format!(
@@ -48,15 +48,15 @@ pub(super) fn run(setting: &Setting, times: usize) -> Result<Ended, NotRun> {
         .expect("writing to a String cannot fail");
         let is_follower = FOLLOWERS.iter().any(|fault| fault.name() == name);
         if is_follower && measured.changes > 0 {
-            let what = format!("{name}: {} times another node came to lead", measured.changes);
-            // A machine that is too slow for its leaders is not the clock's fault.
+            let what = format!("{name}: the leader changed {} times", measured.changes);
+            // If the machine is too slow, the clock is not the cause.
             match Measured::of(&made.history, NO_FAULT).changes {
-                0 => sum.broke(what),
-                quiet => sum.too_little(format!("{what}, and {quiet} times while nothing was wrong")),
+                0 => sum.add_violation(what),
+                quiet => sum.add_missing(format!("{what}, and {quiet} times without a fault")),
             }
         }
         if name == NO_FAULT && measured.lives.is_empty() {
-            sum.too_little("nothing expired while nothing was wrong".to_owned());
+            sum.add_missing("nothing expired without a fault".to_owned());
         }
     }
     writeln!(own, "\n{}", report::resource_line(&made.history)).expect("writing to a String cannot fail");

@@ -1,7 +1,7 @@
-//! The leader's disk is slow, or hangs; and one slow follower, in turns with none.
+//! The leader's disk is slow, or hangs; and one slow follower alternates with none.
 
 use super::{
-    Crowd, Ended, Setting,
+    ClientGroup, Ended, Setting,
     measure::{Measured, range},
     rhythm,
     sum::Sum,
@@ -15,37 +15,37 @@ use crate::{
 use std::fmt::Write;
 
 const CLIENTS: u64 = 8;
-/// How many more turns are taken where tails are compared.
+/// How many times more turns are taken if tails are compared.
 const TURNS: usize = 5;
-/// What a slow follower may change of the p99 of an acquire at most, in percent.
+/// The most by which a slow follower may change the p99 of an acquire, in percent.
 const CHANGE_MAX: u64 = 20;
 
 pub(super) fn run(setting: &Setting, times: usize, seconds: u64) -> Result<Ended, NotRun> {
-    let crowd = Crowd { nodes: 3, workloads: vec![Workload::OwnLock], clients: CLIENTS, sleepers: 0 };
+    let group = ClientGroup { nodes: 3, workloads: vec![Workload::OwnLock], clients: CLIENTS, sleepers: 0 };
     let mut sum = Sum::default();
     let mut own = String::new();
     let turns = |faults: &[Fault], times: usize| -> Vec<Vec<Fault>> {
         (0..times).flat_map(|_| std::iter::once(vec![]).chain(faults.iter().map(|fault| vec![*fault]))).collect()
     };
     let rounds = turns(&[Fault::SlowSync, Fault::HungDisk], times);
-    if let Some(made) = sum.make(&setting.part("leader", &crowd, rounds, rhythm(seconds * 1_000, 2_000)))? {
+    if let Some(made) = sum.make(&setting.part("leader", &group, rounds, rhythm(seconds * 1_000, 2_000)))? {
         for name in [NO_FAULT, Fault::SlowSync.name(), Fault::HungDisk.name()] {
             row(&made.history, name, &mut own);
         }
     }
     own.push('\n');
     let rounds = turns(&[Fault::SlowFollowerSync], times * TURNS);
-    if let Some(made) = sum.make(&setting.part("follower", &crowd, rounds, rhythm(3_000, 500)))? {
+    if let Some(made) = sum.make(&setting.part("follower", &group, rounds, rhythm(3_000, 500)))? {
         let (none, slow) = (NO_FAULT, Fault::SlowFollowerSync.name());
         row(&made.history, none, &mut own);
         row(&made.history, slow, &mut own);
         let (before, after) = (Measured::of(&made.history, none), Measured::of(&made.history, slow));
         let (before, after) = (before.acquire(99), after.acquire(99));
-        writeln!(own, "p99 of acquire with a slow follower: {} % of that with none", after * 100 / before.max(1))
+        writeln!(own, "p99 of acquire with a slow follower: {} % of that without one", after * 100 / before.max(1))
             .expect("writing to a String cannot fail");
         if after * 100 > before * (100 + CHANGE_MAX) {
-            // A busy machine does that too.
-            sum.too_little(format!("one slow follower changes the p99 of an acquire from {before} to {after} us"));
+            // A busy machine has the same effect.
+            sum.add_missing(format!("one slow follower changes the p99 of an acquire from {before} to {after} us"));
         }
     }
     Ok(sum.end(&format!("fairhold-jepsen disks --times {times} --seconds {seconds} --seed {}", setting.seed), &own))
@@ -75,7 +75,7 @@ fn row(history: &History, name: &str, out: &mut String) {
     .expect("writing to a String cannot fail");
 }
 
-/// Whether an operation was asked at a node that had a fault then.
+/// Whether an operation was sent to a node with a fault at that time.
 fn at_sick_node(history: &History, op: &Op) -> bool {
     let node = format!("node {}", op.node);
     history.faults.iter().any(|span| span.detail == node && (span.start..=span.end).contains(&op.start))

@@ -1,6 +1,6 @@
 //! Every fault, alone and in pairs, under every workload, with three nodes and with five.
 
-use super::{Crowd, Ended, Setting, rhythm, sum::Sum};
+use super::{ClientGroup, Ended, Setting, rhythm, sum::Sum};
 use crate::{
     nemesis::{Class, FAULTS, Fault},
     report::{COVER_HEAD, cover_row},
@@ -14,21 +14,21 @@ use std::{
     fmt::{self, Write},
 };
 
-/// Rounds of one part: as many as one history of all its operations stays small.
+/// Rounds of one part: few enough that the history of all its operations stays small.
 const ROUNDS: usize = 15;
-/// More parts are not made, however few operations they had.
+/// The most parts, however few operations they had.
 const PARTS_MAX: usize = 120;
 /// One in this many parts of pairs has five nodes.
 const FIVE_NODES_EVERY: usize = 3;
 
 pub(super) fn run(setting: &Setting, operations: usize, clients: u64) -> Result<Ended, NotRun> {
-    let crowd =
-        |nodes: usize| Crowd { nodes, workloads: Workload::value_variants().to_vec(), clients, sleepers: crate::SLEEPERS };
+    let group =
+        |nodes: usize| ClientGroup { nodes, workloads: Workload::value_variants().to_vec(), clients, sleepers: crate::SLEEPERS };
     let mut sum = Sum::default();
     for (nodes, alone) in [3, 5].into_iter().flat_map(|nodes| FAULTS.chunks(ROUNDS).map(move |alone| (nodes, alone))) {
         let name = format!("alone-{}", sum.parts_made() + 1);
         let rounds = alone.iter().map(|fault| vec![*fault]).collect();
-        sum.make(&setting.part(&name, &crowd(nodes), rounds, rhythm(3_000, 2_000)))?;
+        sum.make(&setting.part(&name, &group(nodes), rounds, rhythm(3_000, 2_000)))?;
     }
     let mut pairs = pairs(&sum, setting.seed).into_iter();
     for part in 0..PARTS_MAX {
@@ -38,13 +38,13 @@ pub(super) fn run(setting: &Setting, operations: usize, clients: u64) -> Result<
         }
         let nodes = if part % FIVE_NODES_EVERY == FIVE_NODES_EVERY - 1 { 5 } else { 3 };
         let name = format!("pairs-{}", part + 1);
-        sum.make(&setting.part(&name, &crowd(nodes), rounds, rhythm(2_500, 2_000)))?;
+        sum.make(&setting.part(&name, &group(nodes), rounds, rhythm(2_500, 2_000)))?;
     }
     if sum.totals.operations < operations {
-        sum.too_little(format!("{} operations were checked, and {operations} were to be", sum.totals.operations));
+        sum.add_missing(format!("{} operations were checked, but {operations} were requested", sum.totals.operations));
     }
-    for fault in FAULTS.iter().filter(|fault| !sum.lacks(**fault) && !sum.alone.contains_key(*fault)).collect::<Vec<_>>() {
-        sum.too_little(format!("{} never took effect alone", fault.name()));
+    for fault in FAULTS.iter().filter(|fault| !sum.cannot_do(**fault) && !sum.alone.contains_key(*fault)).collect::<Vec<_>>() {
+        sum.add_missing(format!("{} never took effect alone", fault.name()));
     }
     let mut own = String::new();
     write(&sum, &mut own).expect("writing to a String cannot fail");
@@ -57,7 +57,7 @@ const CLASS_PAIRS: usize = 10;
 
 /// All pairs of faults of different classes that this machine can do, shuffled.
 fn pairs(sum: &Sum, seed: u64) -> Vec<(Fault, Fault)> {
-    let able: Vec<Fault> = FAULTS.iter().copied().filter(|fault| !sum.lacks(*fault)).collect();
+    let able: Vec<Fault> = FAULTS.iter().copied().filter(|fault| !sum.cannot_do(*fault)).collect();
     let all = able.iter().enumerate().flat_map(|(index, one)| able[index + 1..].iter().map(move |other| (*one, *other)));
     let mut pairs: Vec<(Fault, Fault)> = all.filter(|(one, other)| one.class() != other.class()).collect();
     pairs.shuffle(&mut SmallRng::seed_from_u64(seed));
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_pairs_of_different_classes_are_there_once() {
+    fn all_pairs_of_different_classes_occur_once() {
         let pairs = pairs(&Sum::default(), 1);
         let distinct: BTreeSet<_> = pairs.iter().map(|(a, b)| (*a.min(b), *a.max(b))).collect();
         assert_eq!(distinct.len(), pairs.len());

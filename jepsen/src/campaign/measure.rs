@@ -1,4 +1,4 @@
-//! Figures of all times in which the same fault was in effect, taken from a history.
+//! Figures of all periods in which the same fault was in effect, from a history.
 
 use crate::{
     check::{lives, longest_gap},
@@ -6,35 +6,36 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// What was seen in all times of one sort.
+/// The figures of all periods of one kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Measured {
     pub(super) times: usize,
-    /// Operations that were asked meanwhile.
+    /// Operations sent in them.
     pub(super) asked: usize,
     pub(super) succeeded: usize,
     pub(super) unknown: usize,
-    /// How long acquires took that were asked meanwhile and succeeded, in microseconds, the shortest first.
+    /// The times of the successful acquires sent in them, in microseconds, sorted.
     pub(super) acquires: Vec<u64>,
-    /// The longest time without a success of anybody, of each time, in microseconds.
+    /// The longest time without any success in each period, in microseconds.
     pub(super) gaps: Vec<u64>,
-    /// How often another node was seen to lead.
+    /// How often the leader changed.
     pub(super) changes: usize,
-    /// After how long another node first led, where one did, in microseconds.
+    /// After how long another node first led, if one did, in microseconds.
     pub(super) next_leader: Vec<u64>,
-    /// What clients were told, and how often.
+    /// The errors that clients received, and how often.
     pub(super) errors: BTreeMap<String, usize>,
-    /// Of what expired meanwhile: how long it lived after its last acknowledged renewal was sent, in thousandths of its lease.
+    /// How long each lease that expired lived after its last acknowledged renewal was sent, in thousandths of the
+    /// lease.
     pub(super) lives: Vec<u64>,
 }
 
 impl Measured {
-    /// All times of that name.
+    /// The figures of all periods with that name.
     pub(super) fn of(history: &History, name: &str) -> Measured {
         Measured::of_ops(history, name, |_| true)
     }
 
-    /// The same, of some of the operations.
+    /// The same, for some of the operations.
     pub(super) fn of_ops(history: &History, name: &str, which: impl Fn(&Op) -> bool) -> Measured {
         let mut measured = Measured::default();
         let mut successes: Vec<u64> = history.ops.iter().filter(|op| op.is_ok()).map(|op| op.end).collect();
@@ -89,7 +90,7 @@ impl Measured {
         percentile(&self.acquires, percent)
     }
 
-    /// What clients were told most often, in words.
+    /// The most frequent errors, as text.
     pub(super) fn told(&self) -> String {
         let mut errors: Vec<(&String, &usize)> = self.errors.iter().collect();
         errors.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -104,7 +105,7 @@ pub(super) fn percentile(sorted: &[u64], percent: usize) -> u64 {
     sorted.get(place).copied().unwrap_or(0)
 }
 
-/// The smallest and the largest, in milliseconds; in words where there is none.
+/// The smallest and the largest, in milliseconds, as text.
 pub(super) fn range(micros: &[u64]) -> String {
     match (micros.iter().min(), micros.iter().max()) {
         (Some(least), Some(most)) => format!("{} to {} ms", least / 1_000, most / 1_000),
@@ -121,7 +122,7 @@ mod tests {
     };
 
     #[test]
-    fn what_was_asked_meanwhile_counts_and_the_next_leader_is_another_node() {
+    fn operations_sent_in_a_period_count_and_the_next_leader_is_another_node() {
         let mut history = Planted::new().op(grant("a", 1).at(10, 40)).op(grant("a", 2).at(150, 160)).done();
         history.faults.push(fault("slow-sync", false));
         let leads = |at, node, term| Leadership { at, node, term };

@@ -1,6 +1,6 @@
-//! Holders stand still for longer than their lease, and write when they go on: the resource outside has to refuse them.
+//! Holders pause for longer than their lease, and write afterwards: the external resource must refuse them.
 
-use super::{Crowd, Ended, Setting, rhythm, sum::Sum};
+use super::{ClientGroup, Ended, Setting, rhythm, sum::Sum};
 use crate::{
     history::{Call, History},
     nemesis::Fault,
@@ -9,20 +9,20 @@ use crate::{
 };
 use std::collections::HashMap;
 
-/// Of a thousand holders, how many stand still.
+/// How many of a thousand holders pause.
 const SLEEPERS: u32 = 300;
-/// This number of clients gives ten locks.
+/// The number of clients for ten locks.
 const CLIENTS: u64 = 30;
 const PARTS_MAX: usize = 12;
 
-/// What holders did after a pause that was longer than their lease.
+/// What holders did after a pause longer than their lease.
 #[derive(Debug, Clone, Copy, Default)]
 struct Late {
     pauses: usize,
     refused: usize,
-    /// Nobody had come since.
+    /// No newer holder had written since.
     still_newest: usize,
-    /// Somebody newer was there: this must not be.
+    /// A newer holder had written: this must not happen.
     stale: usize,
     unfenced_lost: u64,
     /// Writes in the cluster with an old token.
@@ -31,7 +31,7 @@ struct Late {
 }
 
 pub(super) fn run(setting: &Setting, pauses: usize) -> Result<Ended, NotRun> {
-    let crowd = Crowd { nodes: 3, workloads: vec![Workload::FencedMutex], clients: CLIENTS, sleepers: SLEEPERS };
+    let group = ClientGroup { nodes: 3, workloads: vec![Workload::FencedMutex], clients: CLIENTS, sleepers: SLEEPERS };
     let faults = [Fault::KillLeader, Fault::CutLeader, Fault::PauseLeader, Fault::OneWayOut];
     let (mut sum, mut late) = (Sum::default(), Late::default());
     for part in 1..=PARTS_MAX {
@@ -39,20 +39,20 @@ pub(super) fn run(setting: &Setting, pauses: usize) -> Result<Ended, NotRun> {
             break;
         }
         let rounds = faults.iter().flat_map(|fault| [vec![], vec![*fault]]).collect();
-        if let Some(made) = sum.make(&setting.part(&format!("pauses-{part}"), &crowd, rounds, rhythm(4_000, 500)))? {
+        if let Some(made) = sum.make(&setting.part(&format!("pauses-{part}"), &group, rounds, rhythm(4_000, 500)))? {
             count(&made.history, &mut late);
         }
     }
     if late.pauses < pauses {
-        sum.too_little(format!("there were {} pauses, and {pauses} were asked for", late.pauses));
+        sum.add_missing(format!("there were {} pauses, but {pauses} were requested", late.pauses));
     }
     if late.unfenced_lost == 0 {
-        sum.too_little(
-            "nothing was lost where no token is compared: so nothing shows that there was something to lose".to_owned(),
+        sum.add_missing(
+            "nothing was lost without a comparison of tokens, so nothing shows that there was something to lose".to_owned(),
         );
     }
     if late.stale > 0 {
-        sum.broke(format!("{} writes with an old token were let in", late.stale));
+        sum.add_violation(format!("{} writes with an old token were accepted", late.stale));
     }
     let own = format!(
         "{} writes after a pause of 2,600 ms with a lease of 2,000 ms: {} refused for an old token, {} let in because nobody had \

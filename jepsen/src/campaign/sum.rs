@@ -1,12 +1,12 @@
-//! Parts of a campaign, added up.
+//! The sum of the parts of a campaign.
 
 use super::Ended;
 use crate::{
     check::Cover,
+    log_line,
     nemesis::{FAULTS, Fault},
     report::{Totals, Verdict},
     run::{self, Done, NotRun, Plan},
-    say,
 };
 use std::{
     collections::BTreeMap,
@@ -15,10 +15,10 @@ use std::{
     time::Duration,
 };
 
-/// How often a part is made until it proves something.
+/// How often a part is repeated until it proves something.
 const TRIES: u64 = 3;
 
-/// What of one promise was looked at, and how often it was broken or not decided.
+/// How many things were checked for one promise, and how many were broken or undecided.
 #[derive(Debug, Clone, Copy, Default)]
 struct Judged {
     looked_at: usize,
@@ -32,37 +32,36 @@ pub(super) struct Sum {
     pub(super) totals: Totals,
     seconds: f64,
     checks: BTreeMap<&'static str, Judged>,
-    /// What faults met that came alone.
+    /// The coverage of faults that came alone.
     pub(super) alone: BTreeMap<Fault, Cover>,
-    /// Two faults that were in effect together, the smaller one first, and how often.
+    /// Pairs of faults in effect together, sorted, and how often.
     pub(super) pairs: BTreeMap<(Fault, Fault), usize>,
     not_covered: BTreeMap<&'static str, String>,
     parts: Vec<String>,
-    /// What makes it invalid or broken, in words.
+    /// The reasons why it is invalid or broken.
     findings: Vec<String>,
     broken: bool,
 }
 
 impl Sum {
-    /// Makes a part and adds it up: what it has left, or none where it proves nothing. Such a part is made again, and does not
-    /// count.
+    /// Runs a part and adds it. Returns `None` if it proves nothing: such a part is repeated, and does not count.
     pub(super) fn make(&mut self, plan: &Plan) -> Result<Option<Done>, NotRun> {
         let mut why = Vec::new();
         for attempt in 1..=TRIES {
             let mut plan = plan.clone();
             plan.folder.set_file_name(format!("{}.{attempt}", plan.nemesis));
-            // Other moments, not the same story again.
+            // A repetition has other moments.
             plan.seed = plan.seed.wrapping_add(attempt);
             let done = match run::run(&plan) {
                 Err(NotRun::Failed(failed)) => {
-                    say(&format!("{}: {failed}", plan.nemesis));
+                    log_line(&format!("{}: {failed}", plan.nemesis));
                     why = vec![format!("{}: {failed}", plan.nemesis)];
                     continue;
                 }
                 done => done?,
             };
             let line = part_line(&plan, &done);
-            say(&format!("{line}; {} operations before", self.totals.operations));
+            log_line(&format!("{line}; {} operations before", self.totals.operations));
             self.parts.push(line);
             if done.verdict == Verdict::Invalid {
                 why = findings(&plan, &done);
@@ -70,7 +69,7 @@ impl Sum {
             }
             self.add(&done);
             if done.verdict == Verdict::Valid {
-                // Large, and nobody will ask.
+                // It is large, and not needed.
                 for name in ["history.ndjson", "history.edn", "report.html"] {
                     drop(fs::remove_file(plan.folder.join(name)));
                 }
@@ -121,23 +120,23 @@ impl Sum {
         }
     }
 
-    /// How many parts were made.
+    /// The number of parts.
     pub(super) fn parts_made(&self) -> usize {
         self.parts.len()
     }
 
     /// Faults that this machine cannot do.
-    pub(super) fn lacks(&self, fault: Fault) -> bool {
+    pub(super) fn cannot_do(&self, fault: Fault) -> bool {
         self.not_covered.contains_key(fault.name())
     }
 
-    /// Something else that makes it prove too little.
-    pub(super) fn too_little(&mut self, what: String) {
+    /// Adds another reason why it proves too little.
+    pub(super) fn add_missing(&mut self, what: String) {
         self.findings.push(format!("INVALID: {what}"));
     }
 
-    /// Something else that must not have happened.
-    pub(super) fn broke(&mut self, what: String) {
+    /// Adds another violation.
+    pub(super) fn add_violation(&mut self, what: String) {
         self.broken = true;
         self.findings.push(format!("BROKEN: {what}"));
     }
@@ -150,7 +149,7 @@ impl Sum {
         }
     }
 
-    /// The end, with what the campaign itself has to say in the middle.
+    /// Ends the campaign. `own` is its own part of the report.
     pub(super) fn end(self, command: &str, own: &str) -> Ended {
         let mut text = String::new();
         self.write(command, own, &mut text).expect("writing to a String cannot fail");

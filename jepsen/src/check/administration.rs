@@ -1,7 +1,7 @@
-//! What an administrator does: no grant is given beyond the limit in force, and a broken grant's token never passes a fence
-//! afterwards. What has ended is not renewed, and a holder ends as `broken` only by a break or with its session.
+//! Administration: no grant is given beyond the limit in force, and the token of a broken grant never passes a fence
+//! afterwards. An ended grant is not renewed, and a holder ends as `broken` only by a break or with its session.
 //!
-//! Each request of an administrator has a name of its own. The watch tells it, so the limit of each revision is known.
+//! Each request of an administrator has its own name. The watch shows it, so the limit at each revision is known.
 
 use super::Check;
 use crate::{
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 pub(crate) fn check(history: &History) -> Check {
     let mut check =
-        Check::new("administration", "no grant is beyond the limit in force, and what was broken or ended does nothing more");
+        Check::new("administration", "no grant exceeds the limit in force, and a broken or ended grant has no effect");
     limits(history, &mut check);
     endings(history, &mut check);
     dead_tokens(history, &mut check);
@@ -20,7 +20,7 @@ pub(crate) fn check(history: &History) -> Check {
     check
 }
 
-/// Plays the events again with the limit that each `set` made.
+/// Replays the events with the limit of each `set`.
 fn limits(history: &History, check: &mut Check) {
     let limits: HashMap<&str, u32> = history
         .ops
@@ -44,19 +44,19 @@ fn limits(history: &History, check: &mut Check) {
                 let name = event.text("by").and_then(|by| by.split('@').next()).unwrap_or_default();
                 match limits.get(name) {
                     Some(limit) => drop(in_force.insert(lock, *limit)),
-                    None => {
-                        check.undecided.push(format!("{lock}: nobody is known to have set it at revision {}", event.revision))
-                    }
+                    None => check.undecided.push(format!("{lock}: no known request set it at revision {}", event.revision)),
                 }
             }
             ("granted", Some(number)) => {
                 check.look(lock);
                 let permits = wanted.get(&(lock, event.text("owner").unwrap_or_default())).copied().unwrap_or(1);
                 held.insert(number, permits);
-                // A lock has one permit until somebody sets a limit.
+                // A lock has one permit until a limit is set.
                 let (all, limit) = (held.values().sum::<u32>(), in_force.get(lock).copied().unwrap_or(1));
                 if all > limit {
-                    check.broken(|| format!("{lock}: at revision {} {all} permits are held, and {limit} exist", event.revision));
+                    check.broken(|| {
+                        format!("{lock}: at revision {} {all} permits are held, but the limit is {limit}", event.revision)
+                    });
                 }
             }
             ("ended" | "cooling", Some(number)) => drop(held.remove(&number)),
@@ -65,7 +65,8 @@ fn limits(history: &History, check: &mut Check) {
     }
 }
 
-/// A holder ends as `broken` only by a break of its lock or with its session: not by a lower limit, not by a revocation.
+/// A holder ends as `broken` only by a break of its lock or with its session: not by a lower limit, not by a
+/// revocation.
 fn endings(history: &History, check: &mut Check) {
     let told = history.longest_told();
     let breaks: HashSet<(&str, u64)> = told
@@ -90,7 +91,7 @@ fn endings(history: &History, check: &mut Check) {
                 let by_session = !anonymous.contains(&number)
                     && event.number("session").is_some_and(|session| sessions.contains(&(session, event.revision)));
                 if !breaks.contains(&(lock, event.revision)) && !by_session {
-                    check.broken(|| format!("{lock}: at revision {} {number} lost it, and nobody broke it", event.revision));
+                    check.broken(|| format!("{lock}: at revision {} {number} lost it, but no request broke it", event.revision));
                 }
             }
             _other => {}
@@ -114,7 +115,7 @@ fn dead_tokens(history: &History, check: &mut Check) {
     }
 }
 
-/// By time: what was acknowledged as ended before a renewal, a keepalive or a write was sent.
+/// By time: ends that were acknowledged before a renewal, a keepalive or a write was sent.
 fn ended(history: &History, check: &mut Check) {
     let mut breaks: HashMap<&str, Vec<&Op>> = HashMap::new();
     let mut closed: HashMap<u64, u64> = HashMap::new();
@@ -152,12 +153,12 @@ fn ended(history: &History, check: &mut Check) {
         if op.is_ok() {
             check.broken(|| format!("{}: operation {} ({:?}) was done after the end of its grant", op.key, op.index, op.call));
         } else if op.call == Call::Renew && !op.is_gone() && op.error.as_deref().is_some_and(is_definite) {
-            check.broken(|| format!("{}: operation {} was told {:?}, and its grant is gone", op.key, op.index, op.error));
+            check.broken(|| format!("{}: operation {} got {:?}, but its grant is gone", op.key, op.index, op.error));
         }
     }
 }
 
-/// Whether the answer says what became of the grant. A cluster that is full says nothing of it.
+/// Whether the error says what happened to the grant. The errors of a full cluster do not.
 fn is_definite(error: &str) -> bool {
     error.starts_with('4') && !error.starts_with("429")
 }
@@ -208,11 +209,11 @@ mod tests {
             assert_eq!((findings(two(3, outcome)), findings(two(2, outcome))), (0, 1));
         }
         let alone = Planted::new().op(wish("p", 1)).op(wish("q", 1));
-        assert_eq!(findings(granted(granted(alone, POOL, 5, "p"), POOL, 6, "q")), 1, "one permit before anything was set");
+        assert_eq!(findings(granted(granted(alone, POOL, 5, "p"), POOL, 6, "q")), 1, "one permit before a limit was set");
     }
 
     #[test]
-    fn a_lower_limit_takes_nothing_away_and_gives_nothing_before_there_is_room() {
+    fn a_lower_limit_ends_no_grant_and_allows_none_before_there_is_room() {
         let lowered = || {
             let planted = set(Planted::new().op(wish("p", 2)).op(wish("q", 1)), 4, "a1", 3, Outcome::Ok);
             set(granted(planted, POOL, 5, "p"), 6, "a2", 1, Outcome::Ok)
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_that_lost_a_lock_that_nobody_broke_is_found() {
+    fn a_holder_that_lost_an_unbroken_lock_is_found() {
         let held = || granted(Planted::new(), DOOR, 5, "p");
         let broken = held().event(0, 8, json!({"type": "broken", "lock": DOOR, "by": "a1@10.0.0.1"}));
         assert_eq!(findings(ended(broken, DOOR, 5, 8, "broken")), 0);
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_after_a_break_an_end_of_a_session_or_a_release_is_found() {
+    fn an_effect_after_a_break_an_end_of_a_session_or_a_release_is_found() {
         let about =
             |call: Call, start: u64| op(call, DOOR).at(start, start + 5).with(|op| (op.grant, op.number) = (Some(0), Some(3)));
         let acquire = || Planted::new().op(grant(DOOR, 5).at(0, 10).with(|op| op.session = Some(3)));
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_of_a_broken_grant_says_that_it_is_gone() {
+    fn a_renewal_of_a_broken_grant_must_report_that_it_is_gone() {
         let told = |error: &str| {
             let refused = |op: &mut Op| (op.grant, op.outcome, op.error) = (Some(0), Outcome::Fail, Some(error.to_owned()));
             let planted = Planted::new().op(grant(DOOR, 5).at(0, 10)).op(op(Call::Break, DOOR).at(20, 25));

@@ -1,15 +1,14 @@
-//! Batches: an id that was given back is never held later, calls with one id take effect in their order, and exclusive grants do
-//! not overlap.
+//! Batches: a released id is never held later, calls with the same id take effect in their order, and exclusive grants
+//! do not overlap.
 //!
-//! Each id has an owner of its own, so the watch tells which grant is of which id.
+//! Each id has its own owner, so the watch shows which grant belongs to which id.
 
 use super::Check;
 use crate::history::{Call, History, Op, Outcome};
 use std::collections::{BTreeMap, HashMap};
 
 pub(crate) fn check(history: &History) -> Check {
-    let mut check =
-        Check::new("batches", "an id that was given back is never held later, and calls with one id have their order");
+    let mut check = Check::new("batches", "a released id is never held later, and calls with one id take effect in their order");
     let mut ids: BTreeMap<(&str, &str), Vec<&Op>> = BTreeMap::new();
     for op in history.ops.iter().filter(|op| op.batch.is_some()) {
         if let Some(owner) = op.value.as_deref() {
@@ -27,7 +26,7 @@ pub(crate) fn check(history: &History) -> Check {
     check
 }
 
-/// Whether a call takes effect after this one: its batch was sent later, or it stands behind it in the same batch.
+/// Whether a call takes effect after this one: its batch was sent later, or it is later in the same batch.
 fn is_after(later: &Op, op: &Op) -> bool {
     if later.batch == op.batch { later.index > op.index } else { later.start > op.end }
 }
@@ -36,20 +35,19 @@ fn asks_for_it(op: &Op) -> bool {
     matches!(op.call, Call::Acquire | Call::Again)
 }
 
-/// What the answers to the calls with one id say of their order.
+/// Checks the order of the calls with one id, from their answers.
 fn answers(ops: &[&Op], check: &mut Check) {
     let is_release = |op: &&&Op| op.call == Call::Release;
     for release in ops.iter().filter(is_release).filter(|op| op.is_ok()) {
         for op in ops.iter().filter(|op| asks_for_it(op) && op.is_ok() && is_after(op, release)) {
-            check
-                .broken(|| format!("{}: operation {} was granted an id that {} had given back", op.key, op.index, release.index));
+            check.broken(|| format!("{}: operation {} was granted an id that {} had released", op.key, op.index, release.index));
         }
     }
     for op in ops.iter().filter(|op| op.call == Call::Acquire && op.is_gone()) {
-        // A grant that expired before the answer came is gone as well.
+        // A grant that expired before the answer arrived is gone as well.
         let given_back = op.error.as_deref().is_some_and(|error| error.ends_with("released") || error.ends_with("withdrawn"));
         if given_back && !ops.iter().filter(is_release).any(|release| !is_after(release, op)) {
-            check.broken(|| format!("{}: operation {} was done after a release that stands behind it", op.key, op.index));
+            check.broken(|| format!("{}: operation {} was done after a release that is later in its batch", op.key, op.index));
         }
     }
     let mut tokens = ops.iter().filter(|op| asks_for_it(op) && op.is_ok()).filter_map(|op| Some((op.token?, op.index)));
@@ -60,7 +58,7 @@ fn answers(ops: &[&Op], check: &mut Check) {
     }
 }
 
-/// When the grants of an id were given and ended, by revision.
+/// When the grants of an id were granted and ended, by revision.
 #[derive(Debug, Default)]
 struct Life {
     granted: Vec<u64>,
@@ -89,28 +87,30 @@ fn told(history: &History) -> HashMap<(&str, &str), Life> {
     lives
 }
 
-/// What the watch told of an id that was given back.
+/// Checks the events of a released id.
 fn given_back(ops: &[&Op], life: Option<&Life>, last: u64, check: &mut Check) {
     let Some(life) = life else { return };
     for release in ops.iter().filter(|op| op.call == Call::Release && op.is_ok()) {
         let Some(revision) = release.revision.filter(|revision| *revision <= last) else { continue };
         let (key, index) = (&release.key, release.index);
         if let Some(granted) = life.granted.iter().find(|granted| **granted > revision) {
-            check.broken(|| format!("{key}: operation {index} gave an id back by {revision}, and it was granted at {granted}"));
+            check.broken(|| format!("{key}: operation {index} released an id by {revision}, but it was granted at {granted}"));
         }
         let held = |granted: &&u64| **granted <= revision && !life.ended.iter().any(|end| (**granted..=revision).contains(end));
         if let Some(granted) = life.granted.iter().find(held) {
-            check.broken(|| format!("{key}: operation {index} gave an id back by {revision}, and it was held on from {granted}"));
+            check.broken(|| {
+                format!("{key}: operation {index} released an id by {revision}, but it was still held since {granted}")
+            });
         }
         let was_first = ops.iter().filter(|op| asks_for_it(op)).all(|op| is_after(op, release));
         if was_first && let Some(granted) = life.granted.first() {
-            check.broken(|| format!("{key}: operation {index} gave an id back before its acquire, and {granted} granted it"));
+            check.broken(|| format!("{key}: operation {index} released an id before its acquire, but {granted} granted it"));
         }
     }
 }
 
-/// Exclusive grants of one lock, by answers only: from when the answer came to when the release was sent or the lease of the
-/// session could be over.
+/// Exclusive grants of one lock, by answers only: from the answer to the sending of the release, or to the earliest end
+/// of the session's lease.
 fn overlaps(history: &History, check: &mut Check) {
     let mut alive: HashMap<u64, u64> = HashMap::new();
     for op in history.ops.iter().filter(|op| matches!(op.call, Call::Open | Call::Keepalive) && op.is_ok()) {
@@ -136,7 +136,7 @@ fn overlaps(history: &History, check: &mut Check) {
         let session_until = op.session.and_then(|session| alive.get(&session)).copied().unwrap_or(0);
         let released = op.value.as_deref().and_then(|owner| given_up.get(owner)).copied().unwrap_or(u64::MAX);
         let until = session_until.min(released);
-        if op.end < until && !history.time_was_bent(op.end, until) {
+        if op.end < until && !history.clocks_were_skewed(op.end, until) {
             held.push((&op.key, op.end, until, op.index));
         }
     }
@@ -191,36 +191,36 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_is_granted_after_it_was_given_back_is_found() {
+    fn an_id_granted_after_its_release_is_found() {
         let again = || part(Call::Again, 1, 50);
         let one = |again: Op| Planted::new().op(acquired(0, 0, 5)).op(part(Call::Release, 0, 0)).op(again);
         assert_eq!(findings(one(failed(again(), "410 grant_gone released"))), 0);
         assert_eq!(findings(one(again().with(|op| op.outcome = Outcome::Unknown))), 0);
         assert_eq!(findings(one(again())), 1);
-        // In one batch, by its place.
+        // In one batch, by position.
         let first = |then: Op| Planted::new().op(part(Call::Release, 0, 0)).op(then);
         assert_eq!(findings(first(failed(part(Call::Again, 0, 0), "410 grant_gone withdrawn"))), 0);
         assert_eq!(findings(first(part(Call::Again, 0, 0))), 1);
     }
 
     #[test]
-    fn a_release_that_nobody_knows_of_gives_nothing_back_for_sure() {
+    fn a_release_with_an_unknown_outcome_proves_nothing() {
         let release = part(Call::Release, 0, 0).with(|op| op.outcome = Outcome::Unknown);
         assert_eq!(findings(Planted::new().op(acquired(0, 0, 5)).op(release).op(part(Call::Again, 1, 50))), 0);
     }
 
     #[test]
-    fn what_the_watch_tells_of_an_id_that_was_given_back_is_found() {
+    fn an_event_of_a_released_id_is_found() {
         let both = || Planted::new().op(acquired(0, 0, 5)).op(part(Call::Release, 0, 0));
         assert_eq!(findings(told_more(ended(granted(both(), 5), 5, 6))), 0);
-        assert_eq!(findings(told_more(ended(granted(both(), 5), 5, 30))), 1, "held on");
+        assert_eq!(findings(told_more(ended(granted(both(), 5), 5, 30))), 1, "still held");
         assert_eq!(findings(told_more(granted(ended(granted(both(), 5), 5, 6), 30))), 1, "held again");
         let first = Planted::new().op(part(Call::Release, 0, 0)).op(failed(part(Call::Again, 0, 0), "409 lock_held"));
-        assert_eq!(findings(told_more(ended(granted(first, 5), 5, 6))), 1, "held after a release that stands before");
+        assert_eq!(findings(told_more(ended(granted(first, 5), 5, 6))), 1, "held after an earlier release");
     }
 
     #[test]
-    fn calls_with_one_id_out_of_their_order_and_two_tokens_of_one_id_are_found() {
+    fn calls_with_one_id_out_of_order_and_two_tokens_of_one_id_are_found() {
         let gone = |reason: &str| failed(part(Call::Acquire, 0, 0), &format!("410 grant_gone {reason}"));
         let then = |gone: Op| Planted::new().op(gone).op(part(Call::Release, 0, 0));
         assert_eq!((findings(then(gone("expired"))), findings(then(gone("released")))), (0, 1));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn grants_that_overlap_are_found_as_long_as_their_session_surely_lives() {
+    fn overlapping_grants_are_found_as_long_as_their_session_is_certainly_alive() {
         let session = op(Call::Open, "s").at(0, 5).with(|op| (op.number, op.ttl) = (Some(3), Some(100)));
         let second = |start| acquired(20, start, 9).with(|op| op.value = Some("q".to_owned()));
         let both = |start| Planted::new().op(session.clone()).op(acquired(1, 10, 5)).op(second(start));

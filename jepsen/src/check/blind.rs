@@ -1,26 +1,26 @@
-//! A checker that saw nothing proves nothing. Each workload names the checkers that must look at something of its own, and at how
-//! much: less than what six seconds with a fault give on a machine with ten times too much to do.
+//! A checker that saw nothing proves nothing. Each workload names the checkers that must check some of it, and how
+//! much: less than what six seconds with a fault give on a machine with a tenfold load.
 
 use super::Check;
 use crate::workload::Workload;
 
-/// What every use of locks gives much of.
+/// For checks that every use of locks feeds often.
 const MUCH: usize = 5;
-/// What only some of the operations give.
+/// For checks that only some operations feed.
 const SOME: usize = 2;
 
 type Wanted = (&'static str, usize);
 
-/// Of every workload.
+/// For every workload.
 const ALL: &[Wanted] = &[("order", MUCH), ("watches", MUCH)];
-/// Of locks that clients hold for a lease of their own.
+/// For locks that clients hold with their own lease.
 const HOLDS: &[Wanted] = &[("exclusion", MUCH), ("locks, without revisions", MUCH)];
-/// Of locks that clients wait for.
+/// For locks that clients wait for.
 const LINE: &[Wanted] = &[("fair order", 1)];
-/// Of writes under a fence, with the token of a lock.
+/// For writes under a fence, with the token of a lock.
 const FENCED: &[Wanted] = &[("fences", SOME), ("durability", SOME)];
 
-/// What a checker must have looked at for a run to prove anything, by its name.
+/// How much each checker must have checked, by its name.
 fn wanted(workload: Workload) -> impl Iterator<Item = Wanted> {
     let own: &[&[Wanted]] = match workload {
         Workload::Mutex | Workload::RwLock | Workload::Semaphore | Workload::Election => &[HOLDS, LINE],
@@ -38,14 +38,14 @@ fn wanted(workload: Workload) -> impl Iterator<Item = Wanted> {
     ALL.iter().chain(own.iter().copied().flatten()).copied()
 }
 
-/// The checkers that looked at too little of a workload, each in a sentence.
+/// The checkers that checked too little of a workload, one sentence each.
 pub(crate) fn blind(workloads: &[Workload], checks: &[Check]) -> Vec<String> {
-    let mut lacks = Vec::new();
+    let mut missing = Vec::new();
     for workload in workloads {
         for (name, least) in wanted(*workload) {
             let seen = checks.iter().find(|check| check.name == name).map_or(0, |check| check.looked_at_of(*workload));
             if seen < least {
-                lacks.push(format!(
+                missing.push(format!(
                     "the checker `{name}` looked at {seen} things of {}, and {least} are the least: run longer (--seconds), or \
                      with more clients (--clients)",
                     workload.name(),
@@ -53,7 +53,7 @@ pub(crate) fn blind(workloads: &[Workload], checks: &[Check]) -> Vec<String> {
             }
         }
     }
-    lacks
+    missing
 }
 
 #[cfg(test)]
@@ -68,19 +68,19 @@ mod tests {
 
     #[test]
     fn a_checker_that_saw_nothing_is_named_with_its_workload_and_what_to_do() {
-        let lacks = blind(&[Workload::SessionExpiry], &all(&History::default()));
-        assert_eq!(lacks.len(), wanted(Workload::SessionExpiry).count());
-        let leases = lacks.iter().find(|lack| lack.contains("`leases`")).unwrap();
+        let missing = blind(&[Workload::SessionExpiry], &all(&History::default()));
+        assert_eq!(missing.len(), wanted(Workload::SessionExpiry).count());
+        let leases = missing.iter().find(|lack| lack.contains("`leases`")).unwrap();
         assert!(leases.contains("session-expiry") && leases.contains("--seconds") && leases.contains("--clients"), "{leases}");
     }
 
     #[test]
-    fn what_one_workload_shows_says_nothing_of_another() {
+    fn checks_of_one_workload_do_not_count_for_another() {
         let write = |number: u64| op(Call::Write, "chaos/registers-0-0").with(|op| op.version = i64::try_from(number).ok());
         let history = (0..10).fold(Planted::new(), |planted, number| planted.op(write(number))).done();
         let names = |workload| {
-            let lacks = blind(&[workload], &all(&history));
-            lacks.iter().filter(|lack| lack.contains("`durability`")).count()
+            let missing = blind(&[workload], &all(&history));
+            missing.iter().filter(|lack| lack.contains("`durability`")).count()
         };
         assert_eq!((names(Workload::Registers), names(Workload::Watches)), (0, 1));
     }

@@ -1,4 +1,4 @@
-//! Whether a run proves anything: each fault was really done, and clients had success meanwhile. Else it is invalid.
+//! Whether a run proves anything: each fault took effect, and clients succeeded meanwhile. Else it is invalid.
 
 use crate::{
     history::{Call, FaultSpan, History},
@@ -6,60 +6,60 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// What is asked of a run.
+/// The requirements of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Demands<'a> {
-    /// The faults that were asked for.
+    /// The requested faults.
     pub(crate) faults: &'a [Fault],
-    /// Of those, what came alone.
+    /// The faults among them that came alone.
     pub(crate) alone: &'a [Fault],
-    /// Of those, what this machine cannot do, and why.
+    /// The faults among them that this machine cannot do, and why.
     pub(crate) not_covered: &'a BTreeMap<&'static str, String>,
-    /// Operations that must have succeeded in all.
+    /// Operations that must have succeeded in total.
     pub(crate) successes: usize,
-    /// Operations that must have succeeded while a fault was in effect that leaves a majority, all its times together.
+    /// Operations that must have succeeded during each fault that leaves a majority, all its periods together.
     pub(crate) successes_each: usize,
 }
 
-/// What a fault met in a run.
+/// The coverage of a fault in a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cover {
     /// The fault.
     pub(crate) fault: Fault,
     /// How often it took effect.
     pub(crate) times: usize,
-    /// Operations that were asked while it was in effect.
+    /// Operations sent while it was in effect.
     pub(crate) asked: usize,
-    /// Of those, how many succeeded.
+    /// How many of them succeeded.
     pub(crate) succeeded: usize,
-    /// Grants among them.
+    /// How many of those were grants.
     pub(crate) grants: usize,
-    /// The longest time without a success, from its beginning to a while after its end, in microseconds.
+    /// The longest time without a success, from its start to a while after its end, in microseconds.
     pub(crate) longest_gap: u64,
 }
 
 /// A gap that begins during a fault may last beyond its end.
 const AFTER_FAULT: u64 = 5_000_000;
 
-/// What each fault met, and what makes the run prove nothing.
+/// The coverage of each fault, and the reasons why the run proves nothing.
 pub(crate) fn coverage(history: &History, demands: &Demands<'_>) -> (Vec<Cover>, Vec<String>) {
-    let mut lacks = Vec::new();
+    let mut missing = Vec::new();
     let mut successes: Vec<u64> = history.ops.iter().filter(|op| op.is_ok()).map(|op| op.end).collect();
     successes.sort_unstable();
     if successes.len() < demands.successes {
-        lacks.push(format!("only {} operations succeeded, and {} are the least", successes.len(), demands.successes));
+        missing.push(format!("only {} operations succeeded; at least {} are required", successes.len(), demands.successes));
     }
     let mut covers = Vec::new();
     for fault in FAULTS.iter().filter(|fault| demands.faults.contains(fault) && !demands.not_covered.contains_key(fault.name())) {
         let cover = cover(history, *fault, &successes);
-        // In a pair the other one may leave it nothing to do, or nobody any success.
+        // In a pair, the other fault may prevent its effect, or any success.
         let alone = demands.alone.contains(fault);
         if alone && cover.times == 0 {
-            lacks.push(format!("{} never took effect", fault.name()));
+            missing.push(format!("{} never took effect", fault.name()));
         } else if alone && fault.leaves_majority() && cover.succeeded < demands.successes_each {
             let least = demands.successes_each;
-            lacks.push(format!(
-                "{}: only {} operations succeeded meanwhile, and {least} are the least",
+            missing.push(format!(
+                "{}: only {} operations succeeded meanwhile; at least {least} are required",
                 fault.name(),
                 cover.succeeded
             ));
@@ -67,9 +67,9 @@ pub(crate) fn coverage(history: &History, demands: &Demands<'_>) -> (Vec<Cover>,
         covers.push(cover);
     }
     if !demands.faults.is_empty() && demands.faults.iter().all(|fault| demands.not_covered.contains_key(fault.name())) {
-        lacks.push("this machine can do none of the faults that were asked for".to_owned());
+        missing.push("this machine can do none of the requested faults".to_owned());
     }
-    (covers, lacks)
+    (covers, missing)
 }
 
 fn cover(history: &History, fault: Fault, successes: &[u64]) -> Cover {
@@ -77,7 +77,7 @@ fn cover(history: &History, fault: Fault, successes: &[u64]) -> Cover {
     let within = |time: u64| spans.iter().any(|span| (span.start..=span.end).contains(&time));
     let asked: Vec<_> = history.ops.iter().filter(|op| within(op.start)).collect();
     let succeeded = || asked.iter().filter(|op| op.is_ok());
-    // When the clients have come to an end there are no successes either.
+    // After the clients have ended there are no successes either.
     let last = history.ops.last().map_or(0, |op| op.start);
     let gaps = spans.iter().map(|span| longest_gap(successes, span.start, (span.end + AFTER_FAULT).min(last)));
     Cover {
@@ -116,18 +116,18 @@ mod tests {
     }
 
     #[test]
-    fn a_run_in_which_the_fault_was_done_and_somebody_had_success_is_valid() {
+    fn a_run_with_an_effective_fault_and_successes_is_valid() {
         assert_eq!(run(Ok("1 was gone".to_owned()), 150), Vec::<String>::new());
     }
 
     #[test]
-    fn a_fault_without_effect_and_one_without_successes_make_it_invalid() {
+    fn a_fault_without_effect_or_without_successes_makes_it_invalid() {
         assert_eq!(run(Err("it was still there".to_owned()), 150).len(), 1);
         assert_eq!(run(Ok("1 was gone".to_owned()), 250).len(), 1);
     }
 
     #[test]
-    fn the_longest_gap_is_found_also_at_the_ends() {
+    fn the_longest_gap_is_found_at_the_ends_too() {
         assert_eq!(longest_gap(&[10, 20, 90], 0, 100), 70);
         assert_eq!(longest_gap(&[50], 0, 200), 150);
         assert_eq!(longest_gap(&[], 5, 10), 5);

@@ -1,31 +1,31 @@
-//! What was written and acknowledged is there when all is over, whatever was killed, cut off, or lost its power meanwhile.
+//! Every acknowledged write is there at the end, whatever was killed, partitioned, or lost its power meanwhile.
 //!
-//! Each write makes a new version of its node, one greater than the one before. So a write that is lost shows in the end: the
-//! version is too small, or somebody else was told the same one, or it has another value.
+//! Each write makes a new version of its node, one greater than the one before. So a lost write is visible at the end:
+//! the version is too small, or another client received the same one, or it has another value.
 
 use super::Check;
 use crate::history::{History, Op};
 use std::collections::BTreeMap;
 
 pub(crate) fn check(history: &History) -> Check {
-    let mut check = Check::new("durability", "what was written and acknowledged is there when all is over");
+    let mut check = Check::new("durability", "every acknowledged write is there at the end");
     let mut written: BTreeMap<&str, BTreeMap<i64, &Op>> = BTreeMap::new();
     for op in history.ops.iter().filter(|op| op.is_ok() && op.call.writes_for_good()) {
         let Some(version) = op.version else { continue };
         check.look(&op.key);
         if let Some(other) = written.entry(&op.key).or_default().insert(version, op) {
-            check.broken(|| format!("{}: operations {} and {} were both told version {version}", op.key, other.index, op.index));
+            check.broken(|| format!("{}: operations {} and {} both got version {version}", op.key, other.index, op.index));
         }
     }
     for found in &history.found {
         let Some((version, op)) = written.get(found.key.as_str()).and_then(|ops| ops.last_key_value()) else { continue };
         if !found.known {
-            check.undecided.push(format!("{} could not be read when all was over", found.key));
+            check.undecided.push(format!("{} could not be read at the end", found.key));
         } else if found.version.is_none_or(|now| now < *version) {
             check
-                .broken(|| format!("{}: operation {} wrote version {version}, and it has {:?}", op.key, op.index, found.version));
+                .broken(|| format!("{}: operation {} wrote version {version}, but it has {:?}", op.key, op.index, found.version));
         } else if found.version == Some(*version) && op.value.as_ref().is_some_and(|value| *value != found.value) {
-            check.broken(|| format!("{}: version {version} has not the value that operation {} wrote", op.key, op.index));
+            check.broken(|| format!("{}: version {version} does not have the value that operation {} wrote", op.key, op.index));
         }
     }
     check
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_or_was_written_over_is_good() {
+    fn a_write_that_is_there_or_was_overwritten_is_good() {
         for (version, value) in [(1, "b"), (2, "c")] {
             let check = end(Some(version), value, true);
             assert_eq!((check.broken.len(), check.undecided.len()), (0, 0));
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_read_is_not_judged() {
+    fn an_unreadable_node_is_not_judged() {
         let check = end(None, "", false);
         assert_eq!((check.broken.len(), check.undecided.len()), (0, 1));
     }

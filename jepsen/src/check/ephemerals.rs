@@ -1,4 +1,4 @@
-//! A session's nodes go at the revision of its end: not before, and not later. That is what reads of it see.
+//! A session's nodes disappear at the revision of its end: not before, and not later. Reads of them must agree.
 
 use super::Check;
 use crate::history::{Call, History, Op};
@@ -28,7 +28,7 @@ pub(crate) fn check(history: &History) -> Check {
             check.look(&op.key);
             let gone = deleted.get(format!("/chaos/{}", op.key).as_str());
             if gone != Some(&end) {
-                check.broken(|| format!("{}: its session ended at revision {end}, and its node went at {gone:?}", op.key));
+                check.broken(|| format!("{}: its session ended at revision {end}, but its node was deleted at {gone:?}", op.key));
             }
         }
         for read in reads.get(op.key.as_str()).into_iter().flatten() {
@@ -38,7 +38,7 @@ pub(crate) fn check(history: &History) -> Check {
     check
 }
 
-/// What a read saw of a node that was written, and whose session ended at that revision.
+/// Checks what a read saw of a node whose session ended at revision `end`.
 fn seen(written: &Op, read: &Op, end: u64, last: u64, check: &mut Check) {
     let (Some(from), Some(at)) = (written.revision, read.revision.filter(|at| *at <= last)) else { return };
     if at < from {
@@ -46,11 +46,10 @@ fn seen(written: &Op, read: &Op, end: u64, last: u64, check: &mut Check) {
     }
     check.look(&read.key);
     match (at < end, read.version) {
-        (true, None) => {
-            check.broken(|| format!("{}: operation {} saw no node at revision {at}, and its session lived", read.key, read.index))
-        }
+        (true, None) => check
+            .broken(|| format!("{}: operation {} saw no node at revision {at}, but its session was alive", read.key, read.index)),
         (false, Some(_)) => check.broken(|| {
-            format!("{}: operation {} saw it at revision {at}, and its session had ended at {end}", read.key, read.index)
+            format!("{}: operation {} saw it at revision {at}, but its session had ended at {end}", read.key, read.index)
         }),
         (true, Some(_)) | (false, None) => {}
     }
@@ -77,12 +76,12 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_goes_with_its_session_is_good_and_one_that_outlives_it_is_found() {
+    fn a_node_that_ends_with_its_session_is_good_and_one_that_outlives_it_is_found() {
         assert_eq!((session(Some(9), None), session(None, None), session(Some(10), None)), (0, 1, 1));
     }
 
     #[test]
-    fn a_read_that_sees_a_node_after_its_session_and_one_that_misses_it_before_are_found() {
+    fn a_read_of_a_node_after_its_session_and_a_read_that_misses_it_before_are_found() {
         let read = |revision, version| session(Some(9), Some((revision, version)));
         assert_eq!((read(4, None), read(8, Some(0)), read(9, None)), (0, 0, 0));
         assert_eq!((read(8, None), read(9, Some(0))), (1, 1));

@@ -1,7 +1,7 @@
-//! By revision and by time: a write under a fence happens only while a held grant has the token. A token from before an upgrade
-//! or a release never passes afterwards.
+//! By revision and by time: a write under a fence happens only while a held grant has the token. A token from before an
+//! upgrade or a release never passes afterwards.
 //!
-//! The part by revision plays the events of the watch again. The part by time believes answers only.
+//! The check by revision replays the events of the watch. The check by time trusts answers only.
 
 use super::Check;
 use crate::history::{Call, Event, FenceEvent, History, Op};
@@ -17,7 +17,7 @@ pub(crate) fn check(history: &History) -> Check {
     check
 }
 
-/// The tokens that a write came with.
+/// The tokens of a write.
 fn fences(op: &Op) -> Vec<FenceEvent> {
     match (op.call, op.grant, op.token) {
         (Call::FencedWrite, Some(grant), Some(token)) => vec![FenceEvent { lock: op.key.clone(), grant, token }],
@@ -25,7 +25,7 @@ fn fences(op: &Op) -> Vec<FenceEvent> {
     }
 }
 
-/// Whether the write passed its fences. A transaction that did its `else` did not.
+/// Whether the write passed its fences. A transaction that took its `else` did not.
 fn passed(op: &Op) -> bool {
     op.succeeded != Some(false)
 }
@@ -63,24 +63,24 @@ fn by_revision(told: &[Event], writes: &[(&Op, Vec<FenceEvent>)], check: &mut Ch
         match stale {
             Some(fence) if passed(op) => check.broken(|| {
                 let (key, index, token, lock) = (&op.key, op.index, fence.token, &fence.lock);
-                format!("{key}: operation {index} wrote at revision {revision}, and nobody held {lock} with token {token}")
+                format!("{key}: operation {index} wrote at revision {revision}, but no grant held {lock} with token {token}")
             }),
             None if !passed(op) => check.broken(|| {
-                format!("{}: operation {} was refused at revision {revision}, and all its tokens were held", op.key, op.index)
+                format!("{}: operation {} was refused at revision {revision}, but all its tokens were held", op.key, op.index)
             }),
             Some(_) | None => {}
         }
     }
 }
 
-/// What a grant was told of its tokens.
+/// The answers about the tokens of a grant.
 #[derive(Debug, Default)]
 struct Told {
-    /// The tokens that no other grant has.
+    /// Its tokens that no other grant has.
     own: Vec<u64>,
-    /// Upgrades: when the answer came, and the new token.
+    /// Its upgrades: when the answer arrived, and the new token.
     upgrades: Vec<(u64, u64)>,
-    /// When the first answer to a release came.
+    /// When the first answer to a release arrived.
     released: Option<u64>,
 }
 
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_held_writes_and_one_from_before_an_upgrade_is_found() {
+    fn a_write_with_a_held_token_is_good_and_one_with_a_token_from_before_an_upgrade_is_found() {
         assert_eq!(check(&upgraded().op(written(8, 9)).done()).broken, Vec::<String>::new());
         // Before the upgrade was answered, and by revision before it too.
         let early = written(5, 7).at(15, 60);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_of_which_nobody_knows_is_judged_by_the_watch_alone() {
+    fn an_upgrade_with_an_unknown_outcome_is_judged_by_the_watch_alone() {
         let unknown = upgrade("a", 0, 8).at(20, 30).with(|op| (op.outcome, op.token) = (crate::history::Outcome::Unknown, None));
         let reader = grant("a", 5).at(0, 10).with(|op| op.shared = true);
         let planted = || Planted::new().op(reader.clone()).op(unknown.clone()).op(written(5, 9));

@@ -8,25 +8,25 @@ use crate::{
 use std::collections::{HashMap, HashSet};
 
 pub(crate) fn check(history: &History) -> Check {
-    let mut check = Check::new("fencing", "where tokens are compared nothing is lost, and a holder is let in");
+    let mut check = Check::new("fencing", "nothing is lost if tokens are compared, and a holder is admitted");
     let mut now: HashMap<&str, (u64, u64)> = HashMap::new();
     for write in &history.resource {
         check.look(&write.key);
         let (newest, value) = now.entry(&write.key).or_default();
         if write.accepted {
             if write.token < *newest {
-                check.broken(|| format!("{}: token {} was let in after {newest}", write.key, write.token));
+                check.broken(|| format!("{}: token {} was accepted after {newest}", write.key, write.token));
             }
             if write.based_on != *value {
                 check.broken(|| {
                     format!(
-                        "{}: with token {} {} was written over {value}, which its writer had not seen",
+                        "{}: token {} overwrote {value} with {}, but its writer had not seen it",
                         write.key, write.token, write.value
                     )
                 });
             }
             (*newest, *value) = (write.token, write.value);
-        } else if write.believed && !history.time_was_bent(write.at, write.at) {
+        } else if write.believed && !history.clocks_were_skewed(write.at, write.at) {
             check.broken(|| format!("{}: token {} was refused while its lease was good", write.key, write.token));
         }
     }
@@ -34,20 +34,20 @@ pub(crate) fn check(history: &History) -> Check {
     check
 }
 
-/// A write with a token is refused by the cluster only when its grant is over.
+/// The cluster refuses a write with a token only after its grant has ended.
 fn refused_too_early(history: &History, check: &mut Check) {
     let mut good_until: HashMap<usize, u64> = HashMap::new();
     let mut given_back: HashSet<usize> = HashSet::new();
-    // An upgrade changes the token. Where nobody knows whether it did, both tokens may be refused.
+    // An upgrade changes the token. If its outcome is unknown, both tokens may be refused.
     let mut tokens: HashMap<usize, Option<u64>> = HashMap::new();
-    // In the order in which they were asked: a grant's operations are those of one process, one after the other.
+    // In the order of sending: the operations of a grant belong to one process, one after the other.
     for op in &history.ops {
         // An administrator may have ended the grant.
         let Some(grant) = op.grant.filter(|_| !is_administered(&op.key)) else { continue };
         if matches!(op.call, Call::Acquire | Call::Renew) && op.is_ok() {
             good_until.insert(grant, op.start + op.ttl.unwrap_or(0));
         } else if op.call == Call::Renew && op.outcome == Outcome::Unknown {
-            // It may have set a shorter ttl, or may still do so.
+            // It may have set a shorter ttl, or may still set it.
             let shorter = op.start + op.ttl.unwrap_or(0);
             good_until.entry(grant).and_modify(|until| *until = shorter.min(*until));
         } else if op.call == Call::Upgrade && op.outcome != Outcome::Fail {
@@ -58,7 +58,7 @@ fn refused_too_early(history: &History, check: &mut Check) {
             check.look(&op.key);
             let good = good_until.get(&grant).is_some_and(|until| op.end < *until);
             let current = tokens.get(&grant).is_none_or(|token| *token == op.token && op.token.is_some());
-            if good && current && !given_back.contains(&grant) && !history.time_was_bent(op.start, op.end) {
+            if good && current && !given_back.contains(&grant) && !history.clocks_were_skewed(op.start, op.end) {
                 check.broken(|| format!("{}: operation {} was refused while its lease was good", op.key, op.index));
             }
         }
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_that_is_refused_is_found_where_clocks_are_true() {
+    fn a_refused_holder_is_found_if_clocks_are_true() {
         let mut history = Planted::new().resource(8, 0, 1, true, true).resource(5, 0, 1, false, true).done();
         assert_eq!(check(&history).broken.len(), 1);
         history.faults.push(fault("fast-clock", true));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_that_is_closed_too_early_is_found() {
+    fn a_fence_that_refuses_too_early_is_found() {
         let refused = op(Call::FencedWrite, "a").with(|op| {
             (op.grant, op.outcome, op.error) = (Some(0), Outcome::Fail, Some("412 stale_token".to_owned()));
         });
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_from_before_an_upgrade_is_refused_and_the_new_one_is_let_in() {
+    fn the_token_from_before_an_upgrade_is_refused_and_the_new_one_is_accepted() {
         let refused = |token: u64| {
             let about = |op: &mut crate::history::Op| {
                 (op.grant, op.outcome, op.error) = (Some(0), Outcome::Fail, Some("412 stale_token".to_owned()));

@@ -1,7 +1,7 @@
-//! Sessions and grants do not end before their full time has passed since the last acknowledged keepalive was sent, and what has
-//! ended does nothing more.
+//! Sessions and grants do not end before their full ttl has passed since the last acknowledged renewal was sent, and
+//! have no effect after their end.
 //!
-//! The end is known from a watch, which tells it later than it was: so nothing is found that was not so.
+//! The end is known from a watch, which shows it later than it happened: so the checker reports no false violation.
 
 use super::Check;
 use crate::{
@@ -11,13 +11,14 @@ use crate::{
 use std::collections::HashMap;
 
 pub(crate) fn check(history: &History) -> Check {
-    let mut check = Check::new("leases", "nothing expires before its time, and what has ended does nothing more");
+    let mut check = Check::new("leases", "nothing expires early, and nothing has an effect after its end");
     let acquires = acquires(history);
     let renewed = renewals(history, &acquires, |op, told| op.is_ok() || told);
     let unknown = renewals(history, &acquires, |op, told| op.outcome == Outcome::Unknown && !told);
     for (number, end) in &first_told(history) {
         let acquire = acquires.get(number).copied();
-        // A grant of a session has the session's time. Of a session whose opening had no answer nobody knows anything.
+        // A grant of a session has the session's ttl. If the opening of the session had no answer, nothing is known of
+        // it.
         let whose = acquire.and_then(|op| op.session).unwrap_or(*number);
         let Some(ops) = renewed.get(&whose) else { continue };
         check.look(&acquire.unwrap_or(ops[0]).key);
@@ -25,7 +26,7 @@ pub(crate) fn check(history: &History) -> Check {
         if let Some((last, until)) =
             last_before(ops, end.at).map(|last| (last, surely_until(last, unknown).min(acquire.map_or(u64::MAX, bound))))
             && end.at < until
-            && !history.time_was_bent(last.start, end.at)
+            && !history.clocks_were_skewed(last.start, end.at)
         {
             let early = until - end.at;
             check.broken(|| {
@@ -39,10 +40,10 @@ pub(crate) fn check(history: &History) -> Check {
     check
 }
 
-/// What has expired is not renewed, and a session that has expired gets no node.
+/// After it expired, nothing is renewed, and a session gets no node.
 fn nothing_more(history: &History, number: u64, end: LeaseEnd, renewals: &[&Op], check: &mut Check) {
     for late in renewals.iter().filter(|op| op.is_ok() && op.start > end.at) {
-        check.broken(|| format!("{}: operation {} was acknowledged, and {number} had expired", late.key, late.index));
+        check.broken(|| format!("{}: operation {} was acknowledged, but {number} had expired", late.key, late.index));
     }
     let owned = history.ops.iter().filter(|op| op.call == Call::Ephemeral && op.is_ok() && op.number == Some(number));
     for op in owned.filter(|op| op.revision.is_some_and(|written| written > end.revision)) {
@@ -50,18 +51,19 @@ fn nothing_more(history: &History, number: u64, end: LeaseEnd, renewals: &[&Op],
     }
 }
 
-/// A session or a grant that expired: from when its last acknowledged renewal was sent to when its end was first told.
+/// The life of a session or a grant that expired: from the sending of its last acknowledged renewal to the first report
+/// of its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Life {
     /// When that renewal was sent, in microseconds since the run began.
     pub(crate) sent: u64,
-    /// When a watch first told the end.
+    /// When a watch first showed the end.
     pub(crate) ended: u64,
     /// The lease, in microseconds.
     pub(crate) ttl: u64,
 }
 
-/// All that expired and was told to live before.
+/// The lives of all that expired after an acknowledged renewal.
 pub(crate) fn lives(history: &History) -> Vec<Life> {
     let renewed = renewals(history, &acquires(history), |op, _| op.is_ok());
     let life = |(number, end): (u64, LeaseEnd)| {
@@ -71,25 +73,25 @@ pub(crate) fn lives(history: &History) -> Vec<Life> {
     first_told(history).into_iter().filter_map(life).collect()
 }
 
-/// The last renewal that surely took effect before that moment. An acquire did, as there is something that ended.
+/// The last renewal that certainly took effect before that moment. An acquire did, since its grant existed.
 fn last_before<'a>(renewals: &[&'a Op], at: u64) -> Option<&'a Op> {
     renewals.iter().copied().filter(|op| op.end <= at || op.call == Call::Acquire).max_by_key(|op| op.start)
 }
 
-/// An administrator may bound how long a lock is held: until when its grants surely live all the same.
+/// Until when a grant is certainly alive although an administrator may set a maximum hold time.
 fn bound(acquire: &Op) -> u64 {
     let most = u64::try_from(MAX_HOLD.as_micros()).unwrap_or(u64::MAX);
     if is_administered(&acquire.key) { acquire.start + most } else { u64::MAX }
 }
 
-/// Until when a session or a grant surely lives after this acknowledged renewal. A renewal of which nobody knows may come late
-/// and set a shorter ttl, but not before it was sent.
+/// Until when a session or a grant is certainly alive after this acknowledged renewal. A renewal with an unknown
+/// outcome may arrive late and set a shorter ttl, but not before it was sent.
 pub(super) fn surely_until(last: &Op, unknown: &[&Op]) -> u64 {
     let until = |from: u64, op: &Op| from + op.ttl.unwrap_or(0);
     unknown.iter().map(|op| until(op.start.max(last.start), op)).fold(until(last.start, last), u64::min)
 }
 
-/// The acquire of each grant, by the grant's number, as a watch or an answer tells it: each acquire has an owner of its own.
+/// The acquire of each grant, by the number in a watch or an answer: each acquire has its own owner.
 pub(super) fn acquires(history: &History) -> HashMap<u64, &Op> {
     let asked = || history.ops.iter().filter(|op| op.call == Call::Acquire);
     let of_owner: HashMap<(&str, &str), &Op> =
@@ -101,13 +103,13 @@ pub(super) fn acquires(history: &History) -> HashMap<u64, &Op> {
     answered.chain(told).collect()
 }
 
-/// What gave each session or grant time. An acquire that a watch told of did, though nobody knows its answer.
+/// The renewals of each session or grant. An acquire that a watch showed counts even if its answer is unknown.
 fn renewals<'a>(
     history: &'a History,
     acquires: &HashMap<u64, &Op>,
     counts: impl Fn(&Op, bool) -> bool,
 ) -> HashMap<u64, Vec<&'a Op>> {
-    // By number: a grant's and a session's come from one counter, so they do not meet.
+    // By number: grants and sessions have one counter, so numbers are unique.
     let mut renewed: HashMap<u64, Vec<&Op>> = HashMap::new();
     let number_of: HashMap<usize, u64> = acquires.iter().map(|(number, acquire)| (acquire.index, *number)).collect();
     for op in &history.ops {
@@ -124,15 +126,15 @@ fn renewals<'a>(
     renewed
 }
 
-/// An end that was told.
+/// The end of a session or a grant in a watch.
 #[derive(Debug, Clone, Copy)]
 struct LeaseEnd {
-    /// When a watch told it first.
+    /// When a watch first showed it.
     at: u64,
     revision: u64,
 }
 
-/// When the end of each session or grant that expired was first told by any watch.
+/// When any watch first showed the end of each session or grant that expired.
 fn first_told(history: &History) -> HashMap<u64, LeaseEnd> {
     let mut ended: HashMap<u64, LeaseEnd> = HashMap::new();
     for event in history.told.iter().flatten().filter(|event| event.kind() == "ended" && event.text("reason") == Some("expired"))
@@ -160,19 +162,19 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_ends_after_its_time_is_good_and_one_before_it_is_found() {
+    fn a_session_that_ends_after_its_ttl_is_good_and_an_early_end_is_found() {
         assert_eq!(check(&session(151, None)).broken, Vec::<String>::new());
         assert_eq!(check(&session(149, None)).broken.len(), 1);
     }
 
     #[test]
-    fn a_keepalive_that_is_acknowledged_after_the_end_is_found() {
+    fn a_keepalive_acknowledged_after_the_end_is_found() {
         let late = op(Call::Keepalive, "s").at(170, 180).with(|op| (op.number, op.ttl) = (Some(3), Some(100)));
         assert_eq!(check(&session(160, Some(late))).broken.len(), 1);
     }
 
     #[test]
-    fn a_shorter_ttl_counts_also_where_nobody_knows_whether_it_was_set() {
+    fn a_shorter_ttl_counts_even_if_its_outcome_is_unknown() {
         let renewed = |start, ttl, outcome| {
             let about = |op: &mut Op| (op.grant, op.ttl, op.outcome) = (Some(0), Some(ttl), outcome);
             op(Call::Renew, "a").at(start, start + 5).with(about)
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_nobody_was_told_of_lives_for_its_ttl_too() {
+    fn a_grant_without_an_answer_lives_for_its_ttl_too() {
         let findings = |ended_at| {
             let about = |op: &mut Op| {
                 (op.outcome, op.ttl, op.value, op.end) = (Outcome::Unknown, Some(100), Some("p".to_owned()), 90);

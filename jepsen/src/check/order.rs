@@ -1,14 +1,15 @@
-//! By revision, in O(n log n): what was acknowledged before something else was asked has the smaller revision.
+//! By revision, in O(n log n): an operation acknowledged before another was sent has the smaller revision.
 //!
-//! A revision is the place of a change in the one history that all nodes share. So real time and revisions must agree, over all
-//! keys at once: that is linearizability, as far as the revisions can be believed. `wing_gong` does not believe them.
+//! A revision is the position of a change in the one history that all nodes share. So real time and revisions must
+//! agree, over all keys at once: that is linearizability, as far as revisions can be trusted. `wing_gong` does not
+//! trust them.
 
 use super::Check;
 use crate::history::{Call, History, Op};
 use std::collections::BTreeMap;
 
 pub(crate) fn check(history: &History) -> Check {
-    let mut check = Check::new("order", "what was acknowledged is seen by all that is asked afterwards");
+    let mut check = Check::new("order", "every later request sees everything acknowledged before it");
     let mut acknowledged: Vec<(u64, u64, usize)> =
         history.ops.iter().filter_map(|op| Some((op.end, place(op)?.0, op.index))).collect();
     acknowledged.sort_unstable();
@@ -25,7 +26,7 @@ pub(crate) fn check(history: &History) -> Check {
         if revision < newest.0 || (is_new && revision == newest.0) {
             check.broken(|| {
                 format!(
-                    "operation {} ({:?} {}) is at revision {revision}, and operation {}, which was over before it began, at {}",
+                    "operation {} ({:?} {}) is at revision {revision}, but operation {}, which ended before it began, is at {}",
                     op.index, op.call, op.key, newest.1, newest.0
                 )
             });
@@ -35,7 +36,7 @@ pub(crate) fn check(history: &History) -> Check {
     check
 }
 
-/// The revision at which it happened, and whether nothing else can have happened at it.
+/// The revision of an operation, and whether no other operation can have the same one.
 fn place(op: &Op) -> Option<(u64, bool)> {
     if !op.is_ok() {
         return None;
@@ -47,12 +48,12 @@ fn place(op: &Op) -> Option<(u64, bool)> {
     if writes.contains(&op.call) { Some((op.revision?, true)) } else { None }
 }
 
-/// The revision that an answer reflects: not older than what was acknowledged before it was asked for.
+/// The revision of an answer: not older than anything acknowledged before its request.
 fn seen_at(op: &Op) -> Option<u64> {
     op.revision
 }
 
-/// Tokens of exclusive grants differ, and a fenced write is done before the next token of its lock is given out.
+/// Tokens of exclusive grants differ, and a fenced write happens before the next token of its lock is granted.
 fn tokens(history: &History, check: &mut Check) {
     let mut given: BTreeMap<(&str, u64), usize> = BTreeMap::new();
     for op in history.ops.iter().filter(|op| op.is_exclusive_grant()) {
@@ -83,13 +84,13 @@ mod tests {
     use crate::check::plant::{Planted, grant, op, write};
 
     #[test]
-    fn a_history_in_which_time_and_revisions_agree_is_good() {
+    fn a_history_with_time_and_revisions_in_agreement_is_good() {
         let history = Planted::new().op(grant("a", 7).at(0, 10)).op(write("x", 8).at(11, 20)).op(grant("b", 6).at(5, 12)).done();
         assert_eq!(check(&history).broken, Vec::<String>::new());
     }
 
     #[test]
-    fn a_write_that_was_acknowledged_and_is_behind_a_later_one_is_found() {
+    fn an_acknowledged_write_after_a_later_one_is_found() {
         let history = Planted::new().op(write("x", 8).at(0, 10)).op(write("y", 7).at(11, 20)).done();
         assert_eq!(check(&history).broken.len(), 1);
     }
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_that_carries_an_older_revision_than_was_acknowledged_before_is_found() {
+    fn a_renewal_with_a_revision_older_than_an_earlier_answer_is_found() {
         let renewal = |revision| op(Call::Renew, "a").at(11, 20).with(|op| op.revision = Some(revision));
         let history = |revision| Planted::new().op(write("x", 8).at(0, 10)).op(renewal(revision)).done();
         assert_eq!(check(&history(7)).broken.len(), 1);
@@ -131,7 +132,7 @@ mod tests {
             planted = planted.op(grant("a", number + 1).at(number * 2, number * 2 + 3));
         }
         let history = planted.done();
-        // What else the machine does is not its fault.
+        // Other load on the machine does not count.
         let used = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime).tv_sec;
         let began = used();
         let check = check(&history);

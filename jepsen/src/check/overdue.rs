@@ -1,7 +1,8 @@
-//! Sessions and grants end: when nothing renews them any more they are gone soon after their ttl, while nothing else is wrong.
+//! Sessions and grants end: without renewals they are gone soon after their ttl, as long as there is no fault.
 //!
-//! The time counts from the last sign of life, whatever became of it. It counts anew from all that may give a lease its full time
-//! again: a fault, another leader, a time in which no client had success. What lives on after that is surely too late.
+//! The time starts at the last possible renewal, whatever its outcome. It restarts at everything that may give a lease
+//! its full time again: a fault, another leader, a period without any success. A lease that is still alive after that
+//! is too late for certain.
 
 use super::{Check, leases::acquires};
 use crate::{
@@ -13,17 +14,17 @@ use std::{
     time::Duration,
 };
 
-/// How long after its ttl something may end: the leader has to notice, to commit it, and a watch to tell it.
+/// How long after its ttl something may end: the leader has to notice, to commit the end, and a watch to show it.
 const WITHIN: Duration = Duration::from_secs(3);
-/// A cluster in which no client has success for longer than this may be without a leader.
+/// If no client succeeds for longer than this, the cluster may have no leader.
 const GAP_MAX: Duration = Duration::from_secs(1);
 
-/// What was last heard of a session or a grant.
+/// The last possible renewal of a session or a grant.
 #[derive(Debug, Clone, Copy)]
 struct Sign {
     /// When, in microseconds since the run began.
     at: u64,
-    /// For how long it may live on, in microseconds.
+    /// How long it may live from then on, in microseconds.
     ttl: u64,
 }
 
@@ -33,18 +34,18 @@ impl Sign {
     }
 }
 
-/// Something that has to end.
+/// A session or a grant that has to end.
 #[derive(Debug)]
 struct Lease<'a> {
-    /// In words.
+    /// Its kind, as text.
     what: &'static str,
     number: u64,
-    /// Its key in the history, where one is known.
+    /// Its key in the history, if it is known.
     key: &'a str,
     sign: Sign,
 }
 
-/// An end, when a watch first told it, and whether nobody asked for it.
+/// When a watch first showed an end, and whether it was an expiry.
 #[derive(Debug, Clone, Copy)]
 struct GrantEnd {
     at: u64,
@@ -52,8 +53,8 @@ struct GrantEnd {
 }
 
 pub(crate) fn check(history: &History) -> Check {
-    let mut check = Check::new("ends", "what nobody renews ends soon after its ttl, while nothing else is wrong");
-    // A run that did not come to rest has other findings.
+    let mut check = Check::new("ends", "without renewals everything ends soon after its ttl, if there is no fault");
+    // A run whose nodes did not converge has other findings.
     let Some(rest) = history.rest else { return check };
     let disturbed = disturbances(history, rest);
     let (sessions, grants) = ends(history);
@@ -71,9 +72,7 @@ pub(crate) fn check(history: &History) -> Check {
             let (what, number, key) = (lease.what, lease.number, lease.key);
             let millis = lease.sign.ttl / 1_000;
             check.broken(|| {
-                format!(
-                    "{key}: {what} {number} did not end within its ttl of {millis} ms and {WITHIN:?} more, and nothing was wrong"
-                )
+                format!("{key}: {what} {number} did not end within its ttl of {millis} ms and {WITHIN:?} more, without a fault")
             });
         }
     }
@@ -84,7 +83,7 @@ fn micros(length: Duration) -> u64 {
     u64::try_from(length.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// By when it must have ended, with what disturbed the cluster meanwhile, in the order of time.
+/// The latest time of its end, given the disturbances in order of time.
 fn due(sign: Sign, disturbed: &[(u64, u64)]) -> u64 {
     let until = |from: u64| from.saturating_add(sign.ttl).saturating_add(micros(WITHIN));
     let mut from = sign.at;
@@ -97,7 +96,7 @@ fn due(sign: Sign, disturbed: &[(u64, u64)]) -> u64 {
     until(from)
 }
 
-/// What may keep the cluster from ending something, in the order of time.
+/// The periods in which the cluster may be unable to end anything, in order of time.
 fn disturbances(history: &History, rest: Rest) -> Vec<(u64, u64)> {
     let echo = 2 * micros(TTL);
     let faults = history.faults.iter().map(|span| (span.start, span.end + if span.bends_time { echo } else { 0 }));
@@ -112,7 +111,7 @@ fn disturbances(history: &History, rest: Rest) -> Vec<(u64, u64)> {
     all
 }
 
-/// When the ends of sessions, and of grants, were told.
+/// When the watches showed the ends of sessions, and of grants.
 fn ends(history: &History) -> (HashMap<u64, GrantEnd>, HashMap<u64, GrantEnd>) {
     let (mut sessions, mut grants) = (HashMap::new(), HashMap::new());
     for event in history.told.iter().flatten().filter(|event| matches!(event.kind(), "ended" | "cooling")) {
@@ -128,8 +127,8 @@ fn ends(history: &History) -> (HashMap<u64, GrantEnd>, HashMap<u64, GrantEnd>) {
     (sessions, grants)
 }
 
-/// The last signs of life of each session, by its number, and of each grant, by its acquire. Whatever became of a request, it may
-/// have come to the cluster by its end.
+/// The last possible renewal of each session, by its number, and of each grant, by its acquire. A request may have
+/// taken effect at any time up to its end.
 fn signs(history: &History) -> (HashMap<u64, Sign>, HashMap<usize, Sign>) {
     let (mut sessions, mut grants): (HashMap<u64, Sign>, HashMap<usize, Sign>) = (HashMap::new(), HashMap::new());
     for op in &history.ops {
@@ -145,7 +144,7 @@ fn signs(history: &History) -> (HashMap<u64, Sign>, HashMap<usize, Sign>) {
     (sessions, grants)
 }
 
-/// All sessions and grants that a watch told of.
+/// All sessions and grants that a watch showed.
 fn leases<'a>(
     history: &'a History,
     of_session: &HashMap<u64, Sign>,
@@ -155,7 +154,7 @@ fn leases<'a>(
     let acquires = acquires(history);
     let opened = history.ops.iter().filter(|op| op.call == Call::Open && op.is_ok());
     let keys: HashMap<u64, &str> = opened.filter_map(|op| Some((op.number?, op.key.as_str()))).collect();
-    // The session of a grant that names none lives and ends with it.
+    // A grant without a named session has its own session, which ends with it.
     let is_own =
         |event: &&Event| event.number("number").and_then(|number| acquires.get(&number)).is_some_and(|op| op.session.is_none());
     let queued = history.longest_told().iter().filter(|event| event.kind() == "queued");
@@ -165,7 +164,7 @@ fn leases<'a>(
         let told = Sign { at: event.at, ttl: 0 };
         let (what, number, key, sign) = match (event.kind(), event.number("number"), event.number("session")) {
             ("opened", None, Some(session)) if !anonymous.contains(&session) => {
-                // Of a session whose opening had no answer there is nothing but this.
+                // This is all that is known of a session whose opening had no answer.
                 let known = of_session.get(&session).copied().unwrap_or(Sign { at: 0, ttl: micros(TTL) });
                 ("session", session, keys.get(&session).copied().unwrap_or("a session"), known)
             }
@@ -174,7 +173,7 @@ fn leases<'a>(
                 let acquire = acquires.get(&number);
                 let of_its_own = acquire.and_then(|op| of_grant.get(&op.index)).copied();
                 let sign = match acquire.and_then(|op| op.session) {
-                    // It goes with its session: that is judged by itself.
+                    // It ends with its session, which is judged separately.
                     Some(_) => match ended.get(&session) {
                         Some(end) => Sign { at: end.at, ttl: 0 },
                         None => continue,
@@ -201,7 +200,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000;
 
-    /// A session of 2 s that is kept alive at second 2: it may end as late as in second 7.
+    /// A session with a ttl of 2 s and a keepalive at second 2: it may end as late as second 7.
     fn session() -> Planted {
         let about = |op: &mut Op| (op.number, op.ttl) = (Some(3), Some(2 * SECOND));
         let opened = op(Call::Open, "session-expiry-1-1").at(0, 5).with(about);
@@ -209,7 +208,7 @@ mod tests {
         Planted::new().op(opened).op(kept).event(5, 3, json!({"type": "opened", "session": 3, "ttl": "2s"}))
     }
 
-    /// With success four times a second, until all came to rest after 15 s.
+    /// With four successes a second, until the nodes converged after 15 s.
     fn judged(planted: Planted, change: impl FnOnce(&mut History)) -> (usize, usize) {
         let busy = (0..60).map(|quarter| op(Call::Write, "x").at(quarter * SECOND / 4, quarter * SECOND / 4));
         let mut history = busy.fold(planted, Planted::op).done();
@@ -225,14 +224,14 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_ends_soon_after_its_ttl_is_good_and_one_that_is_late_or_never_ends_is_found() {
+    fn a_session_that_ends_soon_after_its_ttl_is_good_and_a_late_or_missing_end_is_found() {
         assert_eq!(judged(session().event(4 * SECOND, 9, expired()), |_| {}), (1, 0));
         assert_eq!(judged(session().event(8 * SECOND, 9, expired()), |_| {}), (1, 1));
         assert_eq!(judged(session(), |_| {}), (1, 1));
     }
 
     #[test]
-    fn a_grant_that_nobody_gives_back_and_one_whose_session_has_ended_are_found() {
+    fn an_unreleased_grant_and_a_grant_that_outlives_its_session_are_found() {
         let queued = |session: u64| json!({"type": "queued", "lock": "a", "number": 4, "session": session, "owner": "p"});
         let wish = |session: Option<u64>| {
             let ttl = session.is_none().then_some(2 * SECOND);
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_another_leader_and_a_time_without_success_give_a_lease_its_time_again() {
+    fn a_fault_another_leader_and_a_period_without_success_restart_the_time() {
         let late = || session().event(10 * SECOND, 9, expired());
         let wrong = |from: u64, to: u64| {
             move |history: &mut History| {
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_have_to_end_after_the_run_is_not_judged() {
+    fn a_lease_due_after_the_run_is_not_judged() {
         assert_eq!(judged(session(), |history| history.rest.as_mut().unwrap().until = 6 * SECOND), (0, 0));
     }
 }

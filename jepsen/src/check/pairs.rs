@@ -1,6 +1,7 @@
-//! A transaction writes both nodes of a pair or neither: at every revision both have the same version and the same value.
+//! A transaction writes both nodes of a pair or neither: at every revision both have the same version and the same
+//! value.
 //!
-//! Each transaction writes each node once. So both nodes have the same versions, and the same value at each of them.
+//! Each transaction writes each node once. So both nodes have the same versions, and the same value at each version.
 
 use super::Check;
 use crate::history::{Call, History, Op, Outcome, pair};
@@ -34,7 +35,7 @@ fn may_have_written(op: &Op) -> bool {
     }
 }
 
-/// What a read sees was written by a transaction on this pair, and is the same in both nodes.
+/// A value that a read sees was written by a transaction on this pair, and is the same in both nodes.
 fn values(history: &History, pairs: &BTreeSet<&str>, check: &mut Check) {
     let of = |call: Call| history.ops.iter().filter(move |op| op.call == call);
     let written: HashSet<(&str, &str)> =
@@ -46,7 +47,7 @@ fn values(history: &History, pairs: &BTreeSet<&str>, check: &mut Check) {
         let (Some(version), Some(value)) = (op.version, op.value.as_deref()) else { continue };
         check.look(key);
         if !written.contains(&(key, value)) {
-            check.broken(|| format!("{key}: operation {} read {value}, which nobody wrote", op.index));
+            check.broken(|| format!("{key}: operation {} read {value}, which no transaction wrote", op.index));
         }
         let (other, first) = *known.entry((key, version)).or_insert((value, op.index));
         if other != value {
@@ -62,7 +63,7 @@ fn of_pair<'a>(node: &'a str, pairs: &BTreeSet<&str>) -> Option<&'a str> {
     pairs.contains(key).then_some(key)
 }
 
-/// Both nodes change at the same revisions, and at the one that was acknowledged.
+/// Both nodes change at the same revisions, including the acknowledged one.
 fn told(history: &History, pairs: &BTreeSet<&str>, check: &mut Check) {
     let events = history.longest_told();
     let last = events.last().map_or(0, |event| event.revision);
@@ -83,9 +84,7 @@ fn told(history: &History, pairs: &BTreeSet<&str>, check: &mut Check) {
         let Some(revision) = op.revision.filter(|revision| *revision <= last) else { continue };
         if changed.contains_key(&(op.key.as_str(), revision)) != (op.succeeded == Some(true)) {
             let succeeded = op.succeeded;
-            check.broken(|| {
-                format!("{}: operation {} was told {succeeded:?}, and the watch told another thing of it", op.key, op.index)
-            });
+            check.broken(|| format!("{}: operation {} got {succeeded:?}, but the watch shows otherwise", op.key, op.index));
         }
     }
 }
@@ -97,18 +96,20 @@ fn at_the_end(history: &History, pairs: &BTreeSet<&str>, check: &mut Check) {
         let [left, right] = pair(key);
         let (Some(left), Some(right)) = (found.get(left.as_str()), found.get(right.as_str())) else { continue };
         if !left.known || !right.known {
-            check.undecided.push(format!("{key} could not be read when all was over"));
+            check.undecided.push(format!("{key} could not be read at the end"));
             continue;
         }
         check.look(key);
         if (left.version, &left.value) != (right.version, &right.value) {
-            check.broken(|| format!("{key}: at the end the left node has {:?}, the right one {:?}", left.version, right.version));
+            check.broken(|| {
+                format!("{key}: at the end the left node has {:?}, but the right one {:?}", left.version, right.version)
+            });
         }
         let written = history.ops.iter().filter(|op| op.key == *key && op.is_ok() && op.succeeded == Some(true));
         if let Some(newest) =
             written.filter_map(|op| op.version).max().filter(|newest| left.version.is_none_or(|at| at < *newest))
         {
-            check.broken(|| format!("{key}: version {newest} was acknowledged, and at the end it has {:?}", left.version));
+            check.broken(|| format!("{key}: version {newest} was acknowledged, but at the end it has {:?}", left.version));
         }
     }
 }
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_of_which_only_one_node_was_written_is_found() {
+    fn a_pair_with_only_one_written_node_is_found() {
         let half = Planted::new().op(txn(0, "x", 5).with(|op| op.number = None));
         assert_eq!(check(&half.done()).broken.len(), 1, "by its answer");
         let seen = op(Call::ReadPair, "chaos/k").with(|op| (op.version, op.number) = (Some(1), Some(0)));
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn two_values_of_one_version_and_a_value_that_nobody_wrote_are_found() {
+    fn two_values_of_one_version_and_an_unwritten_value_are_found() {
         let both = Planted::new().op(txn(0, "x", 5)).op(txn(1, "y", 6)).op(read("left", 1, "y"));
         assert_eq!(check(&both.op(read("right", 1, "x")).done()).broken.len(), 1);
         let strange = Planted::new().op(txn(0, "x", 5)).op(read("left", 3, "z"));
@@ -172,14 +173,14 @@ mod tests {
         assert_eq!(then(|op| op.succeeded = Some(false)), 1);
         assert_eq!(then(|op| (op.outcome, op.succeeded) = (Outcome::Fail, None)), 1);
         assert_eq!(then(|op| (op.outcome, op.succeeded) = (Outcome::Unknown, None)), 0);
-        // The watch tells that an `else` wrote the pair.
+        // The watch shows that an `else` wrote the pair.
         let wrong = txn(0, "x", 5).with(|op| (op.version, op.number, op.succeeded) = (None, None, Some(false)));
         let told = changed(changed(Planted::new().op(wrong), "left", 5), "right", 5);
         assert_eq!(check(&told.done()).broken.len(), 1);
     }
 
     #[test]
-    fn a_pair_that_differs_at_the_end_or_lost_a_version_is_found() {
+    fn a_pair_that_differs_or_lost_a_version_at_the_end_is_found() {
         let end = |left: i64, right: i64| {
             let mut history = Planted::new().op(txn(1, "x", 5)).done();
             let found = |node: &str, version| Found {

@@ -1,9 +1,9 @@
-//! Histories made up for the tests of the checkers.
+//! Artificial histories for the tests of the checkers.
 
 use crate::history::{Call, Event, FaultSpan, History, Op, Outcome, Recorder, ResourceWrite};
 use serde_json::Value;
 
-/// A history that is made up.
+/// An artificial history.
 #[derive(Debug)]
 pub(crate) struct Planted(History);
 
@@ -12,7 +12,7 @@ impl Planted {
         Planted(History { told: vec![Vec::new()], ..History::default() })
     }
 
-    /// One more operation.
+    /// Adds an operation.
     pub(crate) fn op(mut self, mut op: Op) -> Planted {
         op.index = self.0.ops.len();
         if op.call == Call::Acquire {
@@ -22,12 +22,12 @@ impl Planted {
         self
     }
 
-    /// One more event, told by the first watch.
+    /// Adds an event of the first watch.
     pub(crate) fn event(self, at: u64, revision: u64, line: Value) -> Planted {
         self.event_at(0, at, revision, line)
     }
 
-    /// One more event, told by one of the watches.
+    /// Adds an event of one of the watches.
     pub(crate) fn event_at(mut self, watch: usize, at: u64, revision: u64, line: Value) -> Planted {
         if self.0.told.len() <= watch {
             self.0.told.resize(watch + 1, Vec::new());
@@ -36,7 +36,7 @@ impl Planted {
         self
     }
 
-    /// One more write at the resource.
+    /// Adds a write at the resource.
     pub(crate) fn resource(mut self, token: u64, based_on: u64, value: u64, accepted: bool, believed: bool) -> Planted {
         let write = ResourceWrite { at: 0, key: "a".to_owned(), grant: 0, token, based_on, value, accepted, believed };
         self.0.resource.push(write);
@@ -73,7 +73,7 @@ pub(crate) fn grant(key: &str, token: u64) -> Op {
     op(Call::Acquire, key).with(|op| op.token = Some(token))
 }
 
-/// An upgrade of the grant that the acquire at that place asked for.
+/// An upgrade of the grant of the acquire at that index.
 pub(crate) fn upgrade(key: &str, grant: usize, token: u64) -> Op {
     op(Call::Upgrade, key).with(|op| (op.grant, op.token) = (Some(grant), Some(token)))
 }

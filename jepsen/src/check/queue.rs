@@ -1,15 +1,15 @@
-//! By revision: no waiter is granted a lock before another that stood earlier in its queue.
+//! By revision: no waiter is granted a lock before another that was earlier in its queue.
 
 use super::Check;
 use crate::history::History;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) fn check(history: &History) -> Check {
-    let mut check = Check::new("fair order", "nobody is granted a lock before one who stood earlier in the line");
+    let mut check = Check::new("fair order", "no waiter is granted a lock before an earlier one in the queue");
     let told = history.longest_told();
     let mut waiting: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
     let mut holding: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
-    // Those that found somebody before them: where nobody had to wait there is no order to see.
+    // Only grants that had to wait: without a wait there is no order to check.
     let mut behind: BTreeSet<(&str, u64)> = BTreeSet::new();
     for event in told {
         let (Some(lock), Some(number)) = (event.text("lock"), event.number("number")) else { continue };
@@ -56,13 +56,13 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_the_line_is_good_and_overtaking_is_found() {
+    fn the_order_of_the_queue_is_good_and_overtaking_is_found() {
         assert_eq!(check(&history(4, 5)).broken, Vec::<String>::new());
         assert_eq!(check(&history(5, 4)).broken.len(), 1);
     }
 
     #[test]
-    fn only_a_grant_that_was_waited_for_shows_an_order() {
+    fn only_a_grant_after_a_wait_shows_an_order() {
         let ended = json!({"type": "ended", "lock": "a", "number": 4, "reason": "released"});
         let granted = |number: u64| json!({"type": "granted", "lock": "a", "number": number, "token": 9, "owner": "p"});
         let queued = |number: u64| json!({"type": "queued", "lock": "a", "number": number, "owner": "p"});

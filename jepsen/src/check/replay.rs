@@ -1,8 +1,8 @@
-//! By revision: replays the events of the watch, lock by lock. Two holders never exclude each other, and every client that was
-//! told that it holds a lock did.
+//! By revision: replays the events of the watch, lock by lock. No two holders exclude each other, and every client that
+//! got a grant did hold the lock.
 //!
-//! An event does not say in which mode a grant holds. It begins in the one that its client asked for. From then on the events
-//! decide: `downgraded` makes it shared, and a second token makes it exclusive.
+//! An event does not contain the mode of a grant. It starts in the mode that its client requested. From then on the
+//! events decide: `downgraded` makes it shared, and a second token makes it exclusive.
 
 use super::Check;
 use crate::{
@@ -18,10 +18,10 @@ struct Holder {
     permits: Option<u32>,
 }
 
-/// What the watch told of a grant, by its lock and its number.
+/// The events of a grant, by its lock and its number.
 #[derive(Debug, Default)]
 struct Told {
-    /// Its tokens, with their revisions: one more with each upgrade.
+    /// Its tokens with their revisions. Each upgrade adds one.
     tokens: Vec<(u64, u64)>,
     /// When it was downgraded.
     downgraded: Vec<u64>,
@@ -32,7 +32,7 @@ struct Told {
 type Grants<'a> = HashMap<(&'a str, u64), Told>;
 
 pub(crate) fn check(history: &History) -> Check {
-    let mut check = Check::new("exclusion", "holders exclude each other, and who was told that he holds does");
+    let mut check = Check::new("exclusion", "holders exclude each other, and every client that got a grant held it");
     let told = history.longest_told();
     let asked: HashMap<(&str, &str), &Op> = history
         .ops
@@ -40,7 +40,7 @@ pub(crate) fn check(history: &History) -> Check {
         .filter(|op| op.call == Call::Acquire)
         .filter_map(|op| Some(((op.key.as_str(), op.value.as_deref()?), op)))
         .collect();
-    // An acquire that came again with the same id may hold where the first one was refused.
+    // A repeated acquire with the same id may hold although the first one was refused.
     let again: HashSet<(&str, &str)> = history
         .ops
         .iter()
@@ -52,7 +52,7 @@ pub(crate) fn check(history: &History) -> Check {
         if op.outcome == Outcome::Fail && again.contains(id) {
             continue;
         }
-        // A client that is told that its grant is gone may have held it, but no longer does.
+        // If an answer says that a grant is gone, its client may have held it before, but no longer does.
         let number = queued.get(&(op.key.as_str(), op.value.as_deref().unwrap_or_default()));
         let has_ended = |number: &u64| grants.get(&(op.key.as_str(), *number)).is_some_and(|grant| grant.ended.is_some());
         if op.is_gone() && number.is_none_or(has_ended) {
@@ -64,7 +64,7 @@ pub(crate) fn check(history: &History) -> Check {
     check
 }
 
-/// Plays the events: what became of each grant, and the number of each request that came into a queue.
+/// Replays the events: the record of each grant, and the number of each request that queued.
 fn replay<'a>(
     told: &'a [Event],
     asked: &HashMap<(&str, &str), &Op>,
@@ -82,11 +82,11 @@ fn replay<'a>(
         match event.kind() {
             "queued" => {
                 queued.insert((lock, owner), number);
-                // The first request that names a limit sets it. Others must name the same, or are refused.
+                // The first request with a limit sets it. Others must pass the same, or are refused.
                 if let Some(limit) = asked.get(&(lock, owner)).and_then(|op| op.limit) {
                     let set = *limits.entry(lock).or_insert(limit);
                     if set != limit {
-                        check.broken(|| format!("{lock}: {number} named a limit of {limit} and queued, and it has {set}"));
+                        check.broken(|| format!("{lock}: {number} passed a limit of {limit} and queued, but it has {set}"));
                     }
                 }
             }
@@ -94,11 +94,11 @@ fn replay<'a>(
                 check.look(lock);
                 let op = asked.get(&(lock, owner));
                 let begins = Holder { shared: op.is_some_and(|op| op.shared), permits: op.and_then(|op| op.permits) };
-                // A grant that holds already was upgraded.
+                // A second grant of a holder is an upgrade.
                 let holder = if grant.tokens.is_empty() { begins } else { Holder { shared: false, permits: None } };
                 of_lock.insert(number, holder);
                 grant.tokens.push((event.revision, event.number("token").unwrap_or(0)));
-                // Where an administrator sets the limit another checker knows it.
+                // If an administrator sets the limit, another checker checks it.
                 let limit = limits.get(lock).copied().unwrap_or(1);
                 if let Some(why) = exclude(of_lock, limit).filter(|_| !is_limited(lock)) {
                     check.broken(|| format!("{lock}: at revision {} {why}", event.revision));
@@ -120,7 +120,7 @@ fn replay<'a>(
     (grants, queued)
 }
 
-/// What is wrong with the holders of one lock that has so many permits.
+/// The violation among the holders of a lock with this limit, if there is one.
 fn exclude(holders: &BTreeMap<u64, Holder>, limit: u32) -> Option<String> {
     let permits: u32 = holders.values().filter_map(|holder| holder.permits).sum();
     if permits > limit {
@@ -128,10 +128,10 @@ fn exclude(holders: &BTreeMap<u64, Holder>, limit: u32) -> Option<String> {
     }
     let alone = |holder: &Holder| !holder.shared && holder.permits.is_none();
     let numbers = || holders.keys().map(u64::to_string).collect::<Vec<_>>().join(", ");
-    (holders.len() > 1 && holders.values().any(alone)).then(|| format!("{} hold it, and one of them alone", numbers()))
+    (holders.len() > 1 && holders.values().any(alone)).then(|| format!("{} hold it, and one of them exclusively", numbers()))
 }
 
-/// What an asker was told, and what the watch told.
+/// Compares the answer to an acquire with the watch.
 fn judge(op: &Op, grants: &Grants<'_>, queued: &HashMap<(&str, &str), u64>, told: &[Event], check: &mut Check) {
     let last = told.last().map_or(0, |event| event.revision);
     match op.outcome {
@@ -139,25 +139,26 @@ fn judge(op: &Op, grants: &Grants<'_>, queued: &HashMap<(&str, &str), u64>, told
             let (Some(number), Some(token)) = (op.number, op.token) else { return };
             match grants.get(&(op.key.as_str(), number)).and_then(|grant| grant.tokens.first()) {
                 Some((_, known)) if *known == token => {}
-                Some((_, known)) => check
-                    .broken(|| format!("{}: operation {} was told token {token}, and the watch told {known}", op.key, op.index)),
+                Some((_, known)) => {
+                    check.broken(|| format!("{}: operation {} got token {token}, but the watch shows {known}", op.key, op.index))
+                }
                 None if token > last => check.undecided.push(format!("the watch ended before operation {}", op.index)),
-                None => check.broken(|| format!("{}: operation {} was told that it holds, and never did", op.key, op.index)),
+                None => check.broken(|| format!("{}: operation {} got a grant, but never held it", op.key, op.index)),
             }
         }
         Outcome::Fail => {
             let Some(number) = queued.get(&(op.key.as_str(), op.value.as_deref().unwrap_or_default())) else { return };
             if grants.get(&(op.key.as_str(), *number)).is_some_and(|grant| !grant.tokens.is_empty()) {
-                check.broken(|| format!("{}: operation {} was told that it surely does not hold, and did", op.key, op.index));
+                check.broken(|| format!("{}: operation {} was definitely refused, but held the lock", op.key, op.index));
             } else if op.error.as_deref().is_some_and(|error| error.starts_with("503")) {
-                check.broken(|| format!("{}: operation {} was told that surely nothing happened, and queued", op.key, op.index));
+                check.broken(|| format!("{}: operation {} definitely did nothing, but queued", op.key, op.index));
             }
         }
         Outcome::Unknown => {}
     }
 }
 
-/// What was asked of a grant's mode, and what the watch told of it.
+/// Compares the requested changes of a grant's mode with the watch.
 fn conversions(
     history: &History,
     asked: &HashMap<(&str, &str), &Op>,
@@ -173,7 +174,7 @@ fn conversions(
     for (id, number) in queued {
         let Some(grant) = grants.get(&(id.0, *number)) else { continue };
         let Some(acquire) = asked.get(id) else {
-            // Of some ids there is only an acquire that was to come after their release.
+            // Some ids only have an acquire that was sent after their release.
             let is_of_it = |op: &&Op| (op.key.as_str(), op.value.as_deref()) == (id.0, Some(id.1));
             if !history
                 .ops
@@ -181,12 +182,13 @@ fn conversions(
                 .filter(is_of_it)
                 .any(|op| op.call == Call::Again && (op.outcome != Outcome::Fail || op.is_gone()))
             {
-                check.broken(|| format!("{}: {number} queued for {}, and nobody asked for it", id.0, id.1));
+                check.broken(|| format!("{}: {number} queued for {}, but no request asked for it", id.0, id.1));
             }
             continue;
         };
         let changes = changes.get(&acquire.index).map_or(&[][..], Vec::as_slice);
-        // What surely failed did nothing. A client that is told that its grant is gone may have changed it before.
+        // A definite failure changed nothing. If an answer says that the grant is gone, a change may have happened
+        // before.
         let may =
             |call: Call| changes.iter().filter(|op| op.call == call && (op.outcome != Outcome::Fail || op.is_gone())).count();
         let (upgrades, downgrades) = (may(Call::Upgrade), may(Call::Downgrade));
@@ -201,7 +203,7 @@ fn conversions(
             });
         }
         for op in changes.iter().filter(|op| op.is_ok()) {
-            // A change of which nobody knows may come at any time.
+            // A change with an unknown outcome may happen at any time.
             let is_sure = changes.iter().all(|other| other.outcome != Outcome::Unknown || other.start > op.end);
             let at = op.revision.or(op.token.filter(|_| op.call == Call::Upgrade)).filter(|at| *at <= last);
             acknowledged(op, grant, at, acquire.shared, is_sure, check);
@@ -209,13 +211,13 @@ fn conversions(
     }
 }
 
-/// After a change that was acknowledged by that revision the grant has that mode, until it ends or is changed again.
+/// After a change acknowledged by that revision, the grant has that mode until it ends or changes again.
 fn acknowledged(op: &Op, grant: &Told, at: Option<u64>, began_shared: bool, is_sure: bool, check: &mut Check) {
     let Some(at) = at else { return };
     check.look(&op.key);
     let knows_token = op.token.is_some_and(|token| grant.tokens.iter().any(|(_, known)| *known == token));
     if op.call == Call::Upgrade && !knows_token {
-        check.broken(|| format!("{}: operation {} was told that it holds alone, and never did", op.key, op.index));
+        check.broken(|| format!("{}: operation {} got an exclusive grant, but never held it exclusively", op.key, op.index));
         return;
     }
     if !is_sure || grant.ended.is_some_and(|end| end <= at) {
@@ -225,7 +227,7 @@ fn acknowledged(op: &Op, grant: &Told, at: Option<u64>, began_shared: bool, is_s
     let downgraded = grant.downgraded.iter().copied().filter(|revision| *revision <= at).max();
     let shared = if upgraded.max(downgraded).is_none() { began_shared } else { downgraded > upgraded };
     if shared != (op.call == Call::Downgrade) {
-        let mode = if shared { "shares it" } else { "holds it alone" };
+        let mode = if shared { "is shared" } else { "is exclusive" };
         check.broken(|| format!("{}: by operation {} ({:?}), at {at} it {mode}", op.key, op.index, op.call));
     }
 }
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn one_after_the_other_is_good_and_two_at_once_are_found() {
+    fn holders_in_sequence_are_good_and_two_at_once_are_found() {
         let both = || Planted::new().op(owned(5, "p1")).op(owned(9, "p2"));
         let good = told(ended(told(both(), 5, "p1"), 4, 7), 9, "p2");
         assert_eq!(check(&good.done()).broken, Vec::<String>::new());
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_whose_answer_is_not_what_happened_is_found() {
+    fn an_upgrade_with_a_wrong_answer_is_found() {
         let end = |planted: Planted| check(&ended(planted, 4, 20).done()).broken.len();
         for outcome in [Outcome::Ok, Outcome::Unknown] {
             assert_eq!(end(granted_again(reader_and_upgrade(outcome, Some(8)))), 0);
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn permits_are_compared_with_the_limit_that_the_lock_was_given() {
+    fn permits_are_compared_with_the_limit_of_the_lock() {
         let findings = |first: Option<u32>, second: Option<u32>| {
             let wish = |token, owner, limit| owned(token, owner).with(|op| (op.permits, op.limit) = (Some(1), limit));
             let both = Planted::new().op(wish(5, "p1", first)).op(wish(9, "p2", second));
@@ -324,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_token_or_a_downgrade_that_nobody_asked_for_is_found() {
+    fn an_unrequested_second_token_or_downgrade_is_found() {
         let held = || told(Planted::new().op(owned(5, "p1")), 5, "p1");
         assert_eq!(check(&ended(granted_again(held()), 4, 20).done()).broken.len(), 1);
         let downgraded = || held().event(0, 9, json!({"type": "downgraded", "lock": "a", "number": 4}));
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_mode_that_was_acknowledged_and_never_came_is_found() {
+    fn an_acknowledged_change_of_mode_that_never_happened_is_found() {
         let asked = |call, revision| op(call, "a").at(50, 60).with(|op| (op.grant, op.revision) = (Some(0), Some(revision)));
         let held = || told(Planted::new().op(owned(5, "p1")), 5, "p1");
         let later = |planted: Planted| planted.event(0, 20, json!({"type": "set", "lock": "b", "number": 1, "by": "x"}));
@@ -349,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_nobody_asked_for_is_found() {
+    fn an_unrequested_grant_is_found() {
         assert_eq!(check(&told(Planted::new(), 5, "p1").done()).broken.len(), 1);
         for (outcome, findings) in [(Outcome::Ok, 0), (Outcome::Unknown, 0), (Outcome::Fail, 1)] {
             let again = owned(5, "p1").with(|op| (op.call, op.outcome) = (Call::Again, outcome));
@@ -358,13 +360,13 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_after_a_definite_no_is_found() {
+    fn a_holder_after_a_definite_refusal_is_found() {
         let refused = owned(5, "p1").with(|op| (op.outcome, op.token, op.number) = (Outcome::Fail, None, None));
         assert_eq!(check(&told(Planted::new().op(refused), 5, "p1").done()).broken.len(), 1);
     }
 
     #[test]
-    fn a_holder_whose_first_acquire_was_refused_is_good_if_it_asked_again_with_its_id() {
+    fn a_holder_whose_first_acquire_was_refused_is_good_if_it_retried_with_its_id() {
         let refused = || owned(5, "p1").with(|op| (op.outcome, op.token, op.number) = (Outcome::Fail, None, None));
         for (outcome, findings) in [(Outcome::Ok, 0), (Outcome::Unknown, 0), (Outcome::Fail, 1)] {
             let again = owned(5, "p1").with(|op| (op.call, op.outcome) = (Call::Again, outcome));
@@ -374,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_told_that_its_grant_is_gone_must_not_hold_it() {
+    fn a_grant_reported_as_gone_must_not_be_held() {
         let gone = || {
             let told_so = |op: &mut Op| (op.outcome, op.error) = (Outcome::Fail, Some("410 grant_gone".to_owned()));
             told(Planted::new().op(owned(5, "p1").with(told_so)), 5, "p1")
@@ -384,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_wrongly_told_that_it_holds_is_found() {
+    fn an_acknowledged_grant_that_was_never_held_is_found() {
         let history = told(Planted::new().op(owned(5, "p1")).op(owned(4, "p3")), 5, "p1").done();
         assert_eq!(check(&history).broken.len(), 1);
     }

@@ -1,18 +1,18 @@
-//! A watch tells every change once and in order, the same at every node, whatever breaks in between.
+//! A watch shows every change once and in order, the same at every node, whatever breaks in between.
 
 use super::Check;
 use crate::history::{Call, Event, History};
 use std::collections::HashSet;
 
 pub(crate) fn check(history: &History) -> Check {
-    let mut check = Check::new("watches", "a watch tells every change once and in order, the same at every node");
+    let mut check = Check::new("watches", "a watch shows every change once and in order, the same at every node");
     for (index, told) in history.told.iter().enumerate() {
         for event in told {
             check.look(event.text("lock").or_else(|| event.text("path")).unwrap_or_default());
         }
         if let Some(pair) = told.windows(2).find(|pair| pair[1].revision < pair[0].revision) {
             let (later, earlier) = (pair[0].revision, pair[1].revision);
-            check.broken(|| format!("the watch at node {} told revision {earlier} after {later}", index + 1));
+            check.broken(|| format!("the watch at node {} showed revision {earlier} after {later}", index + 1));
         }
     }
     let longest = history.longest_told();
@@ -23,17 +23,17 @@ pub(crate) fn check(history: &History) -> Check {
             check.broken(|| format!("change {place}: node {} told {}, another {}", index + 1, at(told), at(longest)));
         } else if told.len() < longest.len() {
             check.undecided.push(format!(
-                "the watch at node {} told {} of {} changes by the end of the run",
+                "the watch at node {} showed {} of {} changes by the end of the run",
                 index + 1,
                 told.len(),
                 longest.len()
             ));
         }
     }
-    // Where no watch came to the end they all look alike.
+    // If no watch reached the end, they all look alike.
     let last = longest.last().map_or(0, |event| event.revision);
     if let Some(rest) = history.rest.filter(|rest| last < rest.revision) {
-        check.undecided.push(format!("no watch told more than revision {last} of {} by the end of the run", rest.revision));
+        check.undecided.push(format!("no watch got beyond revision {last} of {} by the end of the run", rest.revision));
     }
     written_is_told(history, longest, &mut check);
     check
@@ -48,7 +48,7 @@ fn written_is_told(history: &History, told: &[Event], check: &mut Check) {
         let path = if op.key.starts_with("chaos/") { format!("/{}", op.key) } else { format!("/chaos/{}", op.key) };
         check.look(&op.key);
         if !known.contains(&(revision, path.as_str())) {
-            check.broken(|| format!("operation {} wrote {path} at revision {revision}, and no watch told it", op.index));
+            check.broken(|| format!("operation {} wrote {path} at revision {revision}, but no watch showed it", op.index));
         }
     }
 }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_out_of_order_or_told_twice_is_found() {
+    fn a_missing_a_repeated_and_a_misplaced_change_are_found() {
         let missing = Planted::new().op(write("chaos/x", 7).at(0, 1)).event(1, 8, changed("/chaos/y")).done();
         assert_eq!(check(&missing).broken.len(), 1);
         let order = Planted::new().event(1, 8, changed("/chaos/y")).event(1, 7, changed("/chaos/x")).done();
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn watches_that_all_ended_at_the_same_place_before_the_end_are_not_judged() {
+    fn watches_that_all_stopped_at_the_same_revision_are_not_judged() {
         let undecided = |revision| {
             let mut history = Planted::new().event(1, 7, changed("/a")).event_at(1, 1, 7, changed("/a")).done();
             history.rest = Some(Rest { clients_ended: 1, calm: 1, until: 1, revision });
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_that_did_not_come_to_the_end_is_not_judged() {
+    fn a_watch_that_did_not_reach_the_end_is_not_judged() {
         let history = Planted::new().event(1, 7, changed("/a")).event_at(1, 1, 7, changed("/a")).event(1, 8, changed("/b"));
         let check = check(&history.done());
         assert_eq!((check.broken.len(), check.undecided.len()), (0, 1));

@@ -1,27 +1,27 @@
-//! Wing and Gong's search, with memory: is there any order of the operations, true to real time, that a simple model allows?
+//! Wing and Gong's search with memory: does a simple model allow any order of the operations that respects real time?
 //!
-//! It looks at one key at a time, which is enough (linearizability is local), and believes no revision and no token. What may
-//! have happened or not may stand anywhere after it was asked, or nowhere.
+//! It checks one key at a time, which is enough (linearizability is local), and trusts no revision and no token. An
+//! operation with an unknown outcome may happen at any time after it was sent, or never.
 
 pub(super) mod locks;
 pub(super) mod registers;
 
 use std::{collections::HashSet, hash::Hash};
 
-/// States that are looked at before the search of one key is given up.
+/// The most states of the search of one key.
 const STATES_MAX: usize = 2_000_000;
 
-/// What the operations of one key do.
+/// A model of the operations of one key.
 pub(super) trait Model {
-    /// What is remembered between two operations.
+    /// The state between two operations.
     type State: Clone + Eq + Hash;
     /// An operation.
     type Action;
 
-    /// At the beginning.
+    /// The first state.
     fn initial() -> Self::State;
 
-    /// Afterwards; none where it is not possible.
+    /// The state after the action; `None` if the action is not possible.
     fn step(state: &Self::State, action: &Self::Action) -> Option<Self::State>;
 }
 
@@ -30,13 +30,13 @@ pub(super) trait Model {
 pub(super) struct Item<A> {
     /// Not before.
     pub(super) start: u64,
-    /// Not after; none where it may come at any time, or never.
+    /// Not after; `None`: at any time, or never.
     pub(super) end: Option<u64>,
     /// Its role.
     pub(super) action: A,
 }
 
-/// What a search finds.
+/// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SearchAnswer {
     /// There is an order.
@@ -47,7 +47,7 @@ pub(super) enum SearchAnswer {
     TooMany,
 }
 
-/// A place in the search: what was taken, in which state that left the model, and how many of the necessary ones are done.
+/// A position of the search: the operations taken, the state after them, and how many of the necessary ones are done.
 struct SearchPlace<S> {
     taken: Vec<u64>,
     state: S,
@@ -56,7 +56,7 @@ struct SearchPlace<S> {
     done: usize,
 }
 
-/// Looks for an order.
+/// Searches for an order.
 pub(super) fn search<M: Model>(mut items: Vec<Item<M::Action>>) -> SearchAnswer {
     items.sort_by_key(|item| item.start);
     let necessary = items.iter().filter(|item| item.end.is_some()).count();
@@ -73,7 +73,7 @@ pub(super) fn search<M: Model>(mut items: Vec<Item<M::Action>>) -> SearchAnswer 
         }
         let is_taken = |index: usize| (place.taken[index / 64] >> (index % 64)) & 1 == 1;
         let first = (place.first..items.len()).find(|index| !is_taken(*index)).unwrap_or(items.len());
-        // Whatever comes next began before all that is left and necessary had ended.
+        // The next operation began before every remaining necessary one had ended.
         let mut until = u64::MAX;
         let mut next = Vec::new();
         for (index, item) in items.iter().enumerate().skip(first).filter(|(index, _)| !is_taken(*index)) {

@@ -1,4 +1,4 @@
-//! An administrator: sets what a lock allows, asks holders to release it, breaks it, and ends sessions.
+//! An administrator: sets the settings of a lock, revokes it, breaks it, and ends sessions.
 
 use super::{ChaosClient, WORK, micros};
 use crate::{
@@ -9,19 +9,19 @@ use crate::{
 use std::{sync::atomic::Ordering, time::Duration};
 
 impl ChaosClient {
-    /// Sets how many permits a lock has.
+    /// Sets the limit of a lock.
     pub(crate) async fn set_limit(&mut self, lock: &str, limit: u32) {
         let request = Request::patch(format!("/v1/locks/{lock}?limit={limit}"), &new_key());
         self.administer(Call::SetLimit, lock, request, |op| op.permits = Some(limit)).await;
     }
 
-    /// Sets for how long new grants may hold a lock; zero for no bound.
+    /// Sets the maximum hold time of new grants; zero: no maximum.
     pub(crate) async fn set_max_hold(&mut self, lock: &str, most: Duration) {
         let request = Request::patch(format!("/v1/locks/{lock}?max_hold={}ms", most.as_millis()), &new_key());
         self.administer(Call::SetMaxHold, lock, request, |op| op.ttl = Some(micros(most))).await;
     }
 
-    /// Takes a lock from all its holders.
+    /// Breaks a lock.
     pub(crate) async fn break_lock(&mut self, lock: &str) {
         let request = Request::delete(format!("/v1/locks/{lock}/holders?reason=chaos")).header("idempotency-key", new_key());
         self.administer(Call::Break, lock, request, |_| {}).await;
@@ -39,7 +39,7 @@ impl ChaosClient {
         self.administer(Call::EndSession, key, request, |op| op.number = Some(number)).await;
     }
 
-    /// The watch tells which program set a lock: so each request has a name of its own.
+    /// The watch shows which program set a lock, so each request has its own name.
     async fn administer(&mut self, call: Call, key: &str, request: Request, describe: impl FnOnce(&mut Op)) {
         let name = format!("a{}", self.shared.attempts.fetch_add(1, Ordering::SeqCst));
         let request = request.header("user-agent", name.clone()).within(WORK, Duration::ZERO);

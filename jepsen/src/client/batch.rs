@@ -1,4 +1,4 @@
-//! A client makes many calls in one request. Each call is an operation of its own in the history.
+//! A client sends many calls in one request. Each call is its own operation in the history.
 
 use super::{ChaosClient, HeldLock, Opened, TTL, WORK, micros};
 use crate::{
@@ -15,7 +15,7 @@ pub(crate) struct Part {
     pub(crate) call: Call,
     pub(crate) lock: String,
     id: String,
-    /// The owner of a session's grant: each id has one of its own. None for a grant without a session.
+    /// The owner of a session's grant: each id has its own. `None` for a grant without a session.
     owner: Option<String>,
     /// The operation that acquired a grant without a session, and its token.
     held: Option<(usize, u64)>,
@@ -73,7 +73,7 @@ impl ChaosClient {
         Part { call: Call::Acquire, lock: lock.to_owned(), id: new_key(), owner: Some(owner), held: None, queue }
     }
 
-    /// Sends these calls to one node: what is known of each of them, and when they were asked.
+    /// Sends these calls to one node. Returns the time of sending, and the outcome of each call.
     pub(crate) async fn batch(&mut self, session: &Opened, parts: &[Part]) -> (u64, Vec<Outcome>) {
         let node = self.any_node();
         let recorder = std::sync::Arc::clone(&self.shared.recorder);

@@ -1,4 +1,4 @@
-//! A client changes what it holds: another mode, another ttl.
+//! A client changes the mode and the ttl of its grant.
 
 use super::{ChaosClient, HeldLock, WORK, micros};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 use std::time::Duration;
 
 impl ChaosClient {
-    /// Makes a shared grant exclusive: it then has a new token.
+    /// Upgrades a shared grant: it gets a new token.
     pub(crate) async fn upgrade(&mut self, held: &mut HeldLock, wait: Duration) -> Outcome {
         let path = format!("/v1/grants/{}/upgrade?wait={}ms", held.id, wait.as_millis());
         let request = Request::post(path, &new_key()).within(WORK, wait);
@@ -22,7 +22,7 @@ impl ChaosClient {
         reply.outcome
     }
 
-    /// Makes an exclusive grant shared: it keeps its token.
+    /// Downgrades an exclusive grant: it keeps its token.
     pub(crate) async fn downgrade(&mut self, held: &HeldLock) -> Outcome {
         let request = Request::post(format!("/v1/grants/{}/downgrade", held.id), &new_key()).within(WORK, Duration::ZERO);
         let describe = |op: &mut Op| (op.grant, op.token) = (Some(held.grant), Some(held.token));
@@ -30,7 +30,7 @@ impl ChaosClient {
         self.ask(Call::Downgrade, &held.key, describe, request, learn).await.1.outcome
     }
 
-    /// Renews a grant with this ttl. Where nobody knows whether that happened, the shorter lease counts.
+    /// Renews a grant with this ttl. If the outcome is unknown, the shorter lease counts.
     pub(crate) async fn renew_for(&mut self, held: &mut HeldLock, ttl: Duration) -> Outcome {
         let request = Request::post(format!("/v1/grants/{}/renew?ttl={}ms", held.id, ttl.as_millis()), &new_key());
         let describe = |op: &mut Op| (op.grant, op.token, op.ttl) = (Some(held.grant), Some(held.token), Some(micros(ttl)));

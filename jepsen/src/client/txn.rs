@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 impl ChaosClient {
-    /// Writes both nodes where both tokens are current. Else writes a third node.
+    /// Writes both nodes if both tokens are current, else a third node.
     pub(crate) async fn transact(&mut self, key: &str, held: [&HeldLock; 2]) -> Outcome {
         let value = new_key();
         let fences = held.map(|held| FenceEvent { lock: held.key.clone(), grant: held.grant, token: held.token });

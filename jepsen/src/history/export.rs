@@ -1,4 +1,4 @@
-//! The history as files: a line of JSON for each thing that happened, and the form of Jepsen's own histories.
+//! The history as files: one line of JSON for each entry, and the format of Jepsen's own histories.
 
 use super::{Call, Event, History, Op, Outcome, ResourceWrite};
 use serde::Serialize;
@@ -38,7 +38,7 @@ pub(crate) fn write_files(history: &History, folder: &Path) -> io::Result<()> {
 fn write_lines(history: &History, out: &mut impl Write) -> io::Result<()> {
     let ops = history.ops.iter().map(Line::Op);
     let resource = history.resource.iter().map(Line::Resource);
-    // What all watches told alike stands there once.
+    // Events that all watches showed alike are written once.
     let longest = history.longest_told();
     let is_longest = |told: &Vec<Event>| std::ptr::eq(told.as_slice(), longest);
     let told = history.told.iter().enumerate().flat_map(|(index, told)| {
@@ -64,7 +64,7 @@ fn write_edn(history: &History, out: &mut impl Write) -> io::Result<()> {
     let mut moments: Vec<(u64, u8, usize)> = Vec::with_capacity(history.ops.len() * 2);
     for op in &history.ops {
         moments.push((op.start, 1, op.index));
-        // An operation that the end of the run cut off has no end.
+        // An operation that was in flight at the end of the run has no completion.
         moments.push((if op.end == u64::MAX { history.length } else { op.end }, 2, op.index));
     }
     moments.sort_unstable();

@@ -1,4 +1,4 @@
-//! Writes the history down while it happens.
+//! Records the history while it happens.
 
 use super::{Call, Event, FaultSpan, Found, History, Leadership, Op, Outcome, ResourceWrite, Rest, pair};
 use parking_lot::{Mutex, MutexGuard};
@@ -8,11 +8,11 @@ use std::{
     time::Instant,
 };
 
-/// What is written down so far.
+/// The history so far.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     began: Instant,
-    /// The last moment that was given out.
+    /// The last moment that was used.
     last: AtomicU64,
     history: Mutex<History>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Running {
 }
 
 impl Recorder {
-    /// Begins now, with as many watches.
+    /// Starts now, with this number of watches.
     pub(crate) fn new(watches: usize) -> Recorder {
         let history = History { told: vec![Vec::new(); watches], ..History::default() };
         Recorder { began: Instant::now(), last: AtomicU64::new(0), history: Mutex::new(history) }
@@ -38,7 +38,7 @@ impl Recorder {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// The same, and later than every other moment of an operation: so a history has one order.
+    /// The same, but later than every earlier moment, so that a history has one order.
     fn moment(&self) -> u64 {
         let now = self.now();
         let before = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(now.max(last + 1)));
@@ -50,7 +50,7 @@ impl Recorder {
         self.history.lock()
     }
 
-    /// Something is asked: written down before the first byte is sent.
+    /// Records a call before its first byte is sent.
     pub(crate) fn invoke(&self, process: u64, node: usize, call: Call, key: &str, describe: impl FnOnce(&mut Op)) -> Running {
         let mut history = self.history();
         let (index, start) = (history.ops.len(), self.moment());
@@ -84,7 +84,7 @@ impl Recorder {
         Running { index, start }
     }
 
-    /// The answer came, or will not come.
+    /// Records the answer, or that there is none.
     pub(crate) fn complete(&self, running: &Running, outcome: Outcome, describe: impl FnOnce(&mut Op)) {
         let now = self.moment();
         let mut history = self.history();
@@ -93,11 +93,11 @@ impl Recorder {
         describe(op);
     }
 
-    /// A watch told something.
+    /// Records an event of a watch.
     pub(crate) fn told(&self, watch: usize, mut event: Event) {
         let mut history = self.history();
         let place = history.told[watch].len();
-        // All watches should tell the same: it is kept once.
+        // All watches should show the same events: each is stored once.
         let same = history.told.iter().filter_map(|told| told.get(place)).find(|other| other.line == event.line);
         if let Some(same) = same {
             event.line = same.line.clone();
@@ -105,7 +105,7 @@ impl Recorder {
         history.told[watch].push(event);
     }
 
-    /// The last revision that a watch has told, and how many of its events.
+    /// The last revision of a watch, and how many of its events.
     pub(crate) fn last_told(&self, watch: usize) -> (u64, usize) {
         let history = self.history();
         let last = history.told[watch].last().map_or(0, |event| event.revision);
@@ -113,7 +113,7 @@ impl Recorder {
         (last, of_it)
     }
 
-    /// The resource outside was written, or refused to be.
+    /// Records a write at the external resource, accepted or refused.
     pub(crate) fn resource(&self, write: ResourceWrite) {
         self.history().resource.push(write);
     }
@@ -127,17 +127,17 @@ impl Recorder {
         written.chain(pairs).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// What a node had when all was over.
+    /// Records a node of the tree at the end.
     pub(crate) fn found(&self, found: Found) {
         self.history().found.push(found);
     }
 
-    /// A fault is over.
+    /// Records a fault that has ended.
     pub(crate) fn fault(&self, span: FaultSpan) {
         self.history().faults.push(span);
     }
 
-    /// A node leads, as it says itself.
+    /// Records that a node reports itself as the leader.
     pub(crate) fn leads(&self, node: usize, term: u64) {
         let at = self.now();
         let mut history = self.history();
@@ -146,14 +146,14 @@ impl Recorder {
         }
     }
 
-    /// Whether one of the nodes was seen to lead then, or at any time since.
+    /// Whether one of the nodes was observed as the leader then, or at any time since.
     pub(crate) fn led_since(&self, nodes: &[usize], time: u64) -> bool {
         let history = self.history();
         let since = history.leaders.partition_point(|leader| leader.at <= time).saturating_sub(1);
         history.leaders[since..].iter().any(|leader| nodes.contains(&leader.node))
     }
 
-    /// How many sessions and grants have not ended, as the watch tells it that told most.
+    /// How many sessions and grants have not ended, by the watch that got furthest.
     pub(crate) fn living(&self) -> usize {
         let history = self.history();
         let mut living: HashSet<(bool, u64)> = HashSet::new();
@@ -169,7 +169,7 @@ impl Recorder {
         living.len()
     }
 
-    /// All has come to rest.
+    /// Records that the nodes have converged.
     pub(crate) fn rests(&self, rest: Rest) {
         self.history().rest = Some(rest);
     }
@@ -179,7 +179,7 @@ impl Recorder {
         self.history().ops.iter().rev().take_while(|op| op.start >= time).filter(|op| op.is_ok()).count()
     }
 
-    /// All of it.
+    /// Returns the history.
     pub(crate) fn finish(&self, lost_without_fence: u64) -> History {
         let length = self.moment();
         let mut history = std::mem::take(&mut *self.history());

@@ -1,4 +1,4 @@
-//! Faults of clocks, by a library that is loaded into the nodes. The same library makes a disk slow or break its syncs.
+//! Faults of clocks, by a library that is loaded into the nodes. It also slows or fails disk syncs.
 
 use super::{Class, Fault, Injected, Skipped, Undo, World};
 use rustix::time::{ClockId, clock_gettime};
@@ -14,19 +14,19 @@ use tokio::sync::oneshot;
 
 /// The library's source.
 const SHIM: &str = include_str!("../shim.c");
-/// The clock goes as it should.
+/// The true rate of a clock.
 const TRUE_RATE: i64 = 1_000_000;
-/// How many times as fast a fast clock is.
+/// The factor of a fast clock.
 pub(crate) const FAST: i64 = 5;
-/// How many times as slow a slow one.
+/// The divisor of a slow clock.
 pub(crate) const SLOW: i64 = 2;
 const HOUR_NS: i64 = 3_600_000_000_000;
-/// How often all wall clocks jump while they do.
+/// The time between two jumps of the wall clocks.
 const STROBE_EVERY: Duration = Duration::from_millis(200);
-/// A page: what the library maps.
+/// The size of the mapped page.
 const CONTROL_BYTES: usize = 4_096;
 
-/// Where the fields of the library's `struct control` are.
+/// The offsets of the fields of the library's `struct control`.
 const GENERATION: u64 = 0;
 const WALL_SHIFT: u64 = 8;
 const RATE: u64 = 16;
@@ -36,7 +36,7 @@ const SYNC_DELAY: u64 = 40;
 const SYNCS_TO_FAIL: u64 = 48;
 const SEEN: u64 = 56;
 
-/// What a node's library is told.
+/// The control file of a node's library.
 #[derive(Debug)]
 pub(super) struct Control(File);
 
@@ -48,7 +48,7 @@ pub(super) struct Skewed {
     strobe: Option<(tokio::task::JoinHandle<()>, oneshot::Sender<()>)>,
 }
 
-/// Whether the library has to be there for these.
+/// Whether a fault needs the library.
 fn is_wanted(fault: Fault) -> bool {
     fault.class() == Class::Clock || matches!(fault, Fault::SlowSync | Fault::SlowFollowerSync | Fault::SyncError)
 }
@@ -144,7 +144,7 @@ fn start_strobe(world: &World, nodes: &[usize]) -> Result<(tokio::task::JoinHand
             for (index, control) in controls.iter().enumerate() {
                 let shift = if (turn + index).is_multiple_of(2) { HOUR_NS } else { -HOUR_NS };
                 if let Err(error) = control.shift_wall(shift) {
-                    crate::say(&format!("a clock could not be set: {error}"));
+                    crate::log_line(&format!("a clock could not be set: {error}"));
                 }
             }
         }
@@ -152,7 +152,7 @@ fn start_strobe(world: &World, nodes: &[usize]) -> Result<(tokio::task::JoinHand
     Ok((task, stop))
 }
 
-/// Puts the clocks right, without a jump of the monotonic ones.
+/// Restores the clocks, without a jump of the monotonic ones.
 pub(super) async fn heal(world: &mut World, skewed: Skewed) -> Result<String, String> {
     if let Some((task, stop)) = skewed.strobe {
         drop(stop);
@@ -163,10 +163,10 @@ pub(super) async fn heal(world: &mut World, skewed: Skewed) -> Result<String, St
         let control = Control::of(&world.folder, *id)?;
         control.shift_wall(0).and_then(|()| control.run_at(TRUE_RATE)).map_err(|error| error.to_string())?;
     }
-    if asked == 0 { Err("no clock was asked".to_owned()) } else { Ok(format!("asked {asked} times")) }
+    if asked == 0 { Err("no clock was read".to_owned()) } else { Ok(format!("read {asked} times")) }
 }
 
-/// How often the nodes have looked at a clock or synced while something was wrong.
+/// How often the nodes have read a clock or synced during a fault.
 fn seen(world: &World, nodes: &[usize]) -> u64 {
     let of =
         |id: &usize| Control::of(&world.folder, *id).and_then(|control| control.get(SEEN).map_err(|error| error.to_string()));
@@ -174,7 +174,7 @@ fn seen(world: &World, nodes: &[usize]) -> u64 {
 }
 
 impl Control {
-    /// Of a node; an error where the library was not made ready.
+    /// The control of a node; an error if the library was not prepared.
     pub(super) fn of(folder: &Path, id: usize) -> Result<Control, String> {
         let path = control_path(folder, id);
         let file = OpenOptions::new().read(true).write(true).open(&path);
@@ -199,7 +199,7 @@ impl Control {
         self.put(&[(WALL_SHIFT, nanoseconds)])
     }
 
-    /// From now on at that rate, from what is shown now on.
+    /// Runs at that rate from now on, without a jump.
     fn run_at(&self, rate: i64) -> io::Result<()> {
         let (base_true, base_shown, old_rate) = (self.get(BASE_TRUE)?, self.get(BASE_SHOWN)?, self.get(RATE)?);
         let time = clock_gettime(ClockId::Monotonic);
@@ -212,7 +212,7 @@ impl Control {
         self.put(&[(RATE, rate), (BASE_TRUE, now), (BASE_SHOWN, shown)])
     }
 
-    /// Each sync takes so much longer.
+    /// Delays each sync.
     pub(super) fn delay_syncs(&self, microseconds: i64) -> io::Result<()> {
         self.put(&[(SYNC_DELAY, microseconds)])
     }
@@ -222,12 +222,12 @@ impl Control {
         self.put(&[(SYNCS_TO_FAIL, count)])
     }
 
-    /// How many of them are yet to come.
+    /// How many failures remain.
     pub(super) fn syncs_to_fail(&self) -> io::Result<i64> {
         self.get(SYNCS_TO_FAIL)
     }
 
-    /// How often something wrong was seen.
+    /// How often a fault was observed.
     pub(super) fn seen(&self) -> io::Result<i64> {
         self.get(SEEN)
     }

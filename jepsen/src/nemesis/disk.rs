@@ -1,5 +1,5 @@
-//! Faults of disks. Each node has a small file system of its own where one is wanted: then a disk can be really full, frozen,
-//! or lose what was not synced.
+//! Faults of disks. If a fault needs it, each node has its own small file system: then a disk can be really full or
+//! frozen, or lose unsynced data.
 
 use super::{Fault, Injected, Skipped, Undo, World, clock::Control, process};
 use crate::{
@@ -15,14 +15,14 @@ use std::{
     time::Duration,
 };
 
-/// The size of a node's file system. A sparse file: it takes what is written.
+/// The size of a node's file system, a sparse file.
 const DISK_BYTES: u64 = 400 * 1024 * 1024;
 const SYNC_DELAY_US: i64 = 70_000;
 const FOLLOWER_SYNC_DELAY_US: i64 = 100_000;
 /// Bytes that a torn log loses.
 const TORN_BYTES: u64 = 37;
 
-/// A disk that is not as it should be.
+/// A damaged disk.
 #[derive(Debug)]
 pub(super) enum Damaged {
     Full {
@@ -40,20 +40,21 @@ pub(super) enum Damaged {
         node: usize,
         mount: PathBuf,
     },
-    /// The process is gone, and something was done to its files; they are put back where the node then refuses to start.
+    /// The process was killed and its files damaged. They are restored if the node refuses to start.
+    /// start.
     Spoilt {
         node: usize,
         saved: PathBuf,
         what: String,
     },
-    /// The process is gone, and so is its directory.
+    /// The process was killed and its directory removed.
     Wiped {
         node: usize,
         saved: PathBuf,
     },
 }
 
-/// Mounts a file system for each node, where a fault needs one.
+/// Mounts a file system for each node if a fault needs one.
 pub(super) fn prepare(world: &mut World, faults: &[Fault]) {
     remove_leftovers();
     let wants = |fault: &Fault| {
@@ -72,25 +73,25 @@ pub(super) fn prepare(world: &mut World, faults: &[Fault]) {
     }
 }
 
-/// Lets writes go on everywhere: a process that waits for its disk cannot even be killed.
+/// Thaws all disks: a process that waits for its disk cannot be killed.
 pub(super) fn thaw(folder: &Path, nodes: usize) {
     for disk in (1..=nodes).map(|id| cluster::disk_of(folder, id)).filter(|disk| is_mounted(disk)) {
-        // It fails where nothing is frozen.
+        // It fails if nothing is frozen.
         drop(run("fsfreeze", &["-u", &disk.to_string_lossy()]));
     }
 }
 
-/// Unmounts what `prepare` has mounted, and removes the data of nodes that have ended.
+/// Unmounts the file systems of `prepare`, and removes the data of stopped nodes.
 pub(super) fn tidy(folder: &Path, nodes: usize) {
     for id in 1..=nodes {
         unmount(&cluster::disk_of(folder, id));
     }
     if let Err(error) = fs::remove_dir_all(cluster::data_of(folder)) {
-        crate::say(&format!("{}: the data could not be removed: {error}", folder.display()));
+        crate::log_line(&format!("{}: the data could not be removed: {error}", folder.display()));
     }
 }
 
-/// Where a node's disk is mounted: its data directory is within.
+/// The mount point of a node's disk, which contains its data directory.
 pub(super) fn disk_of(world: &World, id: usize) -> PathBuf {
     cluster::disk_of(&world.folder, id)
 }
@@ -104,12 +105,12 @@ fn mount_new(disk: &Path) -> Result<(), String> {
     mount(disk)
 }
 
-/// By a block device of its own each time: another mount namespace of the machine may have kept the old one, and with it the file
-/// system as it was when its power was cut.
+/// Mounts with a new block device each time: another mount namespace may have kept the old device, and with it the file
+/// system from before the power loss.
 pub(super) fn mount(disk: &Path) -> Result<(), String> {
     let device = run("losetup", &["-f", "--show", &disk.with_extension("image").to_string_lossy()])?;
     let mounted = run("mount", &["-t", "ext4", device.trim(), &disk.to_string_lossy()]);
-    // Detached as soon as nobody uses it any more.
+    // It is detached when it is no longer used.
     run("losetup", &["-d", device.trim()])?;
     mounted.map(|_| ())
 }
@@ -121,12 +122,12 @@ fn is_mounted(disk: &Path) -> bool {
 
 pub(super) fn unmount(disk: &Path) {
     if is_mounted(disk) && run("umount", &[&disk.to_string_lossy()]).is_err() {
-        // Somebody still has it open: it goes when they do.
+        // It is still open somewhere, and will be unmounted when it is closed.
         drop(run("umount", &["-l", &disk.to_string_lossy()]));
     }
 }
 
-/// Unmounts what runs that were killed have left: their folders' names end with their process number.
+/// Unmounts the leftovers of killed runs: their folders' names end with their process number.
 fn remove_leftovers() {
     let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
     for disk in mounts.lines().filter_map(|line| line.split(' ').nth(1)).filter(|path| path.contains("/fairhold-chaos-")) {
@@ -186,19 +187,19 @@ fn freeze(world: &World, node: usize) -> Injected {
 }
 
 pub(super) async fn torn_log(world: &mut World) -> Injected {
-    spoil(world, "log", ".log", tear).await
+    damage_files(world, "log", ".log", tear).await
 }
 
 pub(super) async fn flipped_log(world: &mut World) -> Injected {
-    spoil(world, "log", ".log", flip).await
+    damage_files(world, "log", ".log", flip).await
 }
 
 pub(super) async fn flipped_snapshot(world: &mut World) -> Injected {
     process::take_snapshots(world).await?;
-    spoil(world, "snapshot", ".snap", flip).await
+    damage_files(world, "snapshot", ".snap", flip).await
 }
 
-/// Writes until nothing more fits.
+/// Writes until the disk is full.
 fn fill(ballast: &Path) -> Result<(), String> {
     let mut file = fs::File::create(ballast).map_err(|error| format!("{}: {error}", ballast.display()))?;
     let zeros = vec![0; 1024 * 1024];
@@ -211,7 +212,7 @@ fn fill(ballast: &Path) -> Result<(), String> {
     }
 }
 
-async fn spoil(world: &mut World, part: &str, ending: &str, damage: fn(&Path, u64) -> io::Result<String>) -> Injected {
+async fn damage_files(world: &mut World, part: &str, ending: &str, damage: fn(&Path, u64) -> io::Result<String>) -> Injected {
     let node = world.follower().await?;
     let data = world.cluster.node(node).data.clone();
     if newest(&data.join(part), ending).is_none() {
@@ -227,7 +228,7 @@ async fn spoil(world: &mut World, part: &str, ending: &str, damage: fn(&Path, u6
     Ok((format!("node {node}: {name}: {what}"), Undo::Disk(Damaged::Spoilt { node, saved, what })))
 }
 
-/// The file with that ending that was written last, and has something in it.
+/// The newest nonempty file with that ending.
 fn newest(folder: &Path, ending: &str) -> Option<PathBuf> {
     let entries = fs::read_dir(folder).ok()?.filter_map(Result::ok);
     let files = entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(ending));
@@ -264,14 +265,14 @@ pub(super) async fn wiped_data(world: &mut World) -> Injected {
     Ok((format!("node {node}"), Undo::Disk(Damaged::Wiped { node, saved })))
 }
 
-/// Ends it: what was seen.
+/// Heals it. Returns the observed effect.
 pub(super) async fn heal(world: &mut World, damaged: Damaged) -> Result<String, String> {
     match damaged {
         Damaged::Full { node, ballast } => {
             let ended = world.cluster.node(node).has_ended() || !world.cluster.node(node).runs();
             fs::remove_file(&ballast).map_err(|error| error.to_string())?;
             world.restart(&[node]).await;
-            Ok(format!("nothing fitted any more{}", if ended { ", and the node ended" } else { "" }))
+            Ok(format!("the disk was full{}", if ended { ", and the node ended" } else { "" }))
         }
         Damaged::Slow { node, seen } => {
             let control = Control::of(&world.folder, node)?;
@@ -287,7 +288,7 @@ pub(super) async fn heal(world: &mut World, damaged: Damaged) -> Result<String, 
             match (left, ended) {
                 (0, true) => Ok("a sync failed, and the node ended".to_owned()),
                 (0, false) => {
-                    world.complaints.push(format!("node {node} went on after a sync had failed"));
+                    world.complaints.push(format!("node {node} continued after a sync had failed"));
                     Ok("a sync failed".to_owned())
                 }
                 (_, _) => Err("nothing was synced".to_owned()),
@@ -297,21 +298,21 @@ pub(super) async fn heal(world: &mut World, damaged: Damaged) -> Result<String, 
             run("fsfreeze", &["-u", &mount.to_string_lossy()])?;
             Ok(format!("node {node} could write nothing"))
         }
-        Damaged::Spoilt { node, saved, what } => unspoil(world, node, &saved, &what).await,
-        Damaged::Wiped { node, saved } => unwipe(world, node, &saved).await,
+        Damaged::Spoilt { node, saved, what } => restore_files(world, node, &saved, &what).await,
+        Damaged::Wiped { node, saved } => restore_data(world, node, &saved).await,
     }
 }
 
-/// A node with damaged files either leaves out what surely was never acknowledged, or refuses to start and says why: then it gets
-/// its files back. Whether it served something wrong, the checkers see.
-async fn unspoil(world: &mut World, node: usize, saved: &Path, what: &str) -> Result<String, String> {
+/// A node with damaged files either drops data that was certainly never acknowledged, or refuses to start and says why:
+/// then its files are restored. The checkers find wrong data that it serves.
+async fn restore_files(world: &mut World, node: usize, saved: &Path, what: &str) -> Result<String, String> {
     let data = world.cluster.node(node).data.clone();
     world.cluster.start(node)?;
     let started = world.cluster.ready(node, super::READY_WITHIN).await;
     let seen = match started {
         Ok(()) => format!("{what}; it started all the same"),
         Err(why) => {
-            // Killed where it still runs: it may wait for a person.
+            // It is killed if it still runs: it may wait for a person.
             if world.cluster.node(node).runs() {
                 world.cluster.node(node).kill().await?;
             }
@@ -325,17 +326,18 @@ async fn unspoil(world: &mut World, node: usize, saved: &Path, what: &str) -> Re
     Ok(seen)
 }
 
-/// Puts files back so that they stay, whatever happens to the power afterwards: what is lost later is to be the node's doing.
+/// Restores files and syncs them, so that a later loss is the node's doing.
+/// doing.
 fn put_back(saved: &Path, data: &Path) -> Result<(), String> {
     fs::rename(saved, data).map_err(|error| error.to_string())?;
     run("sync", &["-f", &data.to_string_lossy()]).map(|_| ())
 }
 
-async fn unwipe(world: &mut World, node: usize, saved: &Path) -> Result<String, String> {
+async fn restore_data(world: &mut World, node: usize, saved: &Path) -> Result<String, String> {
     let data = world.cluster.node(node).data.clone();
     let served = world.cluster.ready(node, Duration::from_millis(200)).await.is_ok();
     if served {
-        world.complaints.push(format!("node {node} came back without its data and was taken for a member"));
+        world.complaints.push(format!("node {node} came back without its data and was accepted as a member"));
     }
     if world.cluster.node(node).runs() {
         world.cluster.node(node).kill().await?;

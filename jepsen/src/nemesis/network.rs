@@ -1,4 +1,4 @@
-//! Faults of the network: links that are cut, and what happens to packets on their way.
+//! Faults of the network: cut links, and delayed, lost, reordered and duplicated packets.
 
 use super::{Injected, Undo, World};
 use crate::net::{CLIENTS, Link, Overlay};
@@ -9,7 +9,7 @@ const DELAY_US: u64 = 40_000;
 const REORDER_US: u64 = 20_000;
 const LOSS_PERMILLE: u32 = 100;
 const TWICE_PERMILLE: u32 = 333;
-/// How long a node that flaps is cut off, and how long it is back.
+/// How long a flapping node is cut off, and how long it is connected.
 const FLAP_EVERY: Duration = Duration::from_millis(150);
 
 fn lay(world: &World, detail: String, overlay: Overlay) -> Injected {

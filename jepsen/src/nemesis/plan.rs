@@ -1,26 +1,26 @@
-//! Which faults there are, and which come when.
+//! The faults, and the choice of the next ones.
 
 use rand::{RngExt, rngs::SmallRng};
 use std::collections::BTreeMap;
 
-/// What a fault works on. Faults of different classes are put together in pairs.
+/// The class of a fault. Pairs consist of faults of different classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
-    /// Processes end or stand still.
+    /// Processes exit or stop.
     Process,
-    /// Packets are lost, held or swapped.
+    /// Packets are lost, delayed or reordered.
     Network,
     /// Clocks are wrong.
     Clock,
-    /// Disks are full, slow, broken or forget.
+    /// Disks are full or slow, fail, or lose data.
     Disk,
-    /// Something is scarce.
+    /// A resource is scarce.
     Squeeze,
 }
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $variant:ident => $class:ident $name:literal $what:literal,)*) => {
-        /// A fault that can be asked for by its name.
+        /// A fault.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub(crate) enum Fault {
             $($variant,)*
@@ -37,14 +37,14 @@ macro_rules! faults {
                 }
             }
 
-            /// What it does, in words.
+            /// A description.
             pub(crate) fn what(self) -> &'static str {
                 match self {
                     $(Fault::$variant => $what,)*
                 }
             }
 
-            /// What it works on.
+            /// Its class.
             pub(crate) fn class(self) -> Class {
                 match self {
                     $(Fault::$variant => Class::$class,)*
@@ -59,25 +59,25 @@ faults! {
     KillFollower => Process "kill-follower" "kill -9 of a follower",
     KillAll => Process "kill-all" "kill -9 of all nodes at once",
     StopLeader => Process "stop-leader" "SIGTERM to the leader",
-    PauseLeader => Process "pause-leader" "SIGSTOP to the leader, and on later",
-    PauseFollower => Process "pause-follower" "SIGSTOP to a follower, and on later",
+    PauseLeader => Process "pause-leader" "SIGSTOP to the leader, and SIGCONT later",
+    PauseFollower => Process "pause-follower" "SIGSTOP to a follower, and SIGCONT later",
     FreezeLeader => Process "freeze-leader" "the leader's control group is frozen",
     RollingRestart => Process "rolling-restart" "SIGTERM and start, node after node",
-    TransferLeader => Process "transfer-leader" "leadership is handed over, again and again",
+    TransferLeader => Process "transfer-leader" "leadership is handed over repeatedly",
     TakeSnapshots => Process "take-snapshots" "every node takes a snapshot",
     CutLeader => Network "cut-leader" "the leader and the other nodes do not reach one another",
-    IsolateLeader => Network "isolate-leader" "the leader reaches nobody, and clients do not reach it",
+    IsolateLeader => Network "isolate-leader" "the leader reaches no node, and clients do not reach it",
     CutFollower => Network "cut-follower" "a follower and the other nodes do not reach one another",
     SplitAll => Network "split-all" "no node reaches another",
-    OneWayOut => Network "one-way-out" "what the leader sends to other nodes is lost, what it is sent comes",
-    OneWayIn => Network "one-way-in" "what other nodes send to the leader is lost, what it sends comes",
+    OneWayOut => Network "one-way-out" "packets from the leader to other nodes are lost, packets to it arrive",
+    OneWayIn => Network "one-way-in" "packets from other nodes to the leader are lost, packets from it arrive",
     Bridge => Network "bridge" "two parts see each other only through one node, which sees all",
     Flapping => Network "flapping" "a random node is cut off and back several times a second",
-    LostAnswers => Network "lost-answers" "requests of clients come, answers to them are lost",
+    LostAnswers => Network "lost-answers" "requests of clients arrive, the answers are lost",
     Delay => Network "delay" "each packet between nodes takes 40 ms",
     Loss => Network "loss" "a tenth of all packets is lost",
     Reorder => Network "reorder" "packets overtake one another within 20 ms",
-    Duplicate => Network "duplicate" "a third of all packets comes twice",
+    Duplicate => Network "duplicate" "a third of all packets arrives twice",
     WallForward => Clock "wall-forward" "the leader's wall clock jumps an hour ahead",
     WallBack => Clock "wall-back" "a follower's wall clock jumps an hour back",
     WallStrobe => Clock "wall-strobe" "all wall clocks jump to and fro",
@@ -89,20 +89,20 @@ faults! {
     SlowSync => Disk "slow-sync" "each sync of the leader takes 70 ms longer",
     SlowFollowerSync => Disk "slow-follower-sync" "each sync of a follower takes 100 ms longer",
     SyncError => Disk "sync-error" "a sync of the leader fails with EIO",
-    HungDisk => Disk "hung-disk" "no write of the leader comes to an end",
-    FrozenDisk => Disk "frozen-disk" "no write of a follower comes to an end",
-    PowerLoss => Disk "power-loss" "power cut at the leader: what it had not synced is gone",
+    HungDisk => Disk "hung-disk" "no write of the leader completes",
+    FrozenDisk => Disk "frozen-disk" "no write of a follower completes",
+    PowerLoss => Disk "power-loss" "power cut at the leader: its unsynced data is lost",
     PowerLossAll => Disk "power-loss-all" "the same at all nodes at once",
     TornLog => Disk "torn-log" "kill -9 of a follower, and its log ends in the middle of a record",
-    FlippedLog => Disk "flipped-log" "kill -9 of a follower, and a byte of its log is another one",
-    FlippedSnapshot => Disk "flipped-snapshot" "kill -9 of a follower, and a byte of its snapshot is another one",
+    FlippedLog => Disk "flipped-log" "kill -9 of a follower, and a byte of its log is changed",
+    FlippedSnapshot => Disk "flipped-snapshot" "kill -9 of a follower, and a byte of its snapshot is changed",
     WipedData => Disk "wiped-data" "a follower comes back without its data directory",
     CpuSqueeze => Squeeze "cpu-squeeze" "the leader gets a tenth of a processor",
     MemorySqueeze => Squeeze "memory-squeeze" "a follower gets hardly more memory than it has",
     SlowClients => Squeeze "slow-clients" "300 clients send the leader a byte a second",
 }
 
-/// Names that stand for several faults.
+/// Names of groups of faults.
 const GROUPS: &[(&str, &[Fault])] = &[
     ("kill", &[Fault::KillLeader, Fault::KillFollower, Fault::KillAll]),
     ("pause", &[Fault::PauseLeader, Fault::PauseFollower]),
@@ -112,7 +112,7 @@ const GROUPS: &[(&str, &[Fault])] = &[
     ("clock-rate", &[Fault::FastClock, Fault::SlowClock, Fault::FastFollowerClock, Fault::SlowFollowerClock]),
 ];
 
-/// The faults of a list of names; in words what is wrong with it.
+/// Parses a list of names.
 pub(crate) fn parse(text: &str) -> Result<Vec<Fault>, String> {
     let mut faults = Vec::new();
     for name in text.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "none") {
@@ -148,28 +148,29 @@ fn of(class: Class) -> Vec<Fault> {
 }
 
 impl Fault {
-    /// Whether a node that ends while it is in effect ends because of it.
+    /// Whether it may cause a node to exit.
     pub(crate) fn may_end_nodes(self) -> bool {
         matches!(self.class(), Class::Disk) || matches!(self, Fault::MemorySqueeze | Fault::StopLeader | Fault::RollingRestart)
     }
 
-    /// Whether nothing can succeed while it is in effect: there is no majority.
+    /// Whether it leaves no majority, so that nothing can succeed.
     pub(crate) fn stops_service(self) -> bool {
         matches!(self, Fault::KillAll | Fault::SplitAll | Fault::PowerLossAll)
     }
 
-    /// Whether a clock runs at a wrong rate while it is in effect. Where that is the leader's, leases may end too early or late.
+    /// Whether it changes the rate of a clock. If that is the leader's, leases may end too early or late.
+    /// or late.
     pub(crate) fn changes_rate(self) -> bool {
         matches!(self, Fault::FastClock | Fault::SlowClock | Fault::FastFollowerClock | Fault::SlowFollowerClock)
     }
 
-    /// Whether some operations must succeed while it is in effect.
+    /// Whether it leaves a majority, so that operations must succeed.
     pub(crate) fn leaves_majority(self) -> bool {
         !self.stops_service() && self != Fault::LostAnswers
     }
 }
 
-/// What comes when each fault has come alone: one of them, or a pair of different classes.
+/// The next round after each fault has come alone: one fault, or a pair of different classes.
 pub(crate) fn choose(faults: &[Fault], not_covered: &BTreeMap<&'static str, String>, random: &mut SmallRng) -> Vec<Fault> {
     let able: Vec<Fault> = faults.iter().copied().filter(|fault| !not_covered.contains_key(fault.name())).collect();
     if able.is_empty() {

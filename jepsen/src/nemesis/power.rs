@@ -1,4 +1,4 @@
-//! The power goes, at the leader or at all nodes: what a disk was not made to keep is lost.
+//! Power loss at the leader or at all nodes: data that was not synced is lost.
 
 use super::{
     Injected, Skipped, Undo, World,
@@ -8,7 +8,7 @@ use crate::sys;
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// A process that is told to stand still does by then.
+/// How long a process may take to stop.
 const STANDS_STILL_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
@@ -21,10 +21,10 @@ pub(super) async fn power_loss_all(world: &mut World) -> Injected {
     power_loss(world, world.cluster.running()).await
 }
 
-/// The processes stand still before the disks go: the kernel may tell a sync that is under way at that moment that it succeeded,
-/// though nothing of it is kept, and where the power goes nobody is left to act on that.
+/// The processes are stopped before the disks: the kernel may report success for a sync in flight at that moment,
+/// although nothing is kept. After a real power loss no process could act on that.
 async fn power_loss(world: &mut World, ids: Vec<usize>) -> Injected {
-    if let Err(why) = stand_still(world, &ids).await {
+    if let Err(why) = wait_until_stopped(world, &ids).await {
         go_on(world, &ids);
         return Err(Skipped::NotNow(why));
     }
@@ -37,7 +37,7 @@ async fn power_loss(world: &mut World, ids: Vec<usize>) -> Injected {
         }
         world.note(Err(why));
     }
-    // From here on every one of them has to be started again, whatever fails.
+    // From here on each node must be restarted, whatever fails.
     let mut went = Ok(());
     for id in &ids {
         went = went.and(come_without_power(world, *id).await);
@@ -47,23 +47,23 @@ async fn power_loss(world: &mut World, ids: Vec<usize>) -> Injected {
     Ok((format!("node {}", named.join(", ")), Undo::Start(ids)))
 }
 
-async fn stand_still(world: &mut World, ids: &[usize]) -> Result<(), String> {
+async fn wait_until_stopped(world: &mut World, ids: &[usize]) -> Result<(), String> {
     for id in ids {
         world.cluster.node(*id).signal(Signal::STOP)?;
     }
     let told = Instant::now();
-    while !ids.iter().all(|id| world.cluster.nodes[id - 1].stands_still()) {
+    while !ids.iter().all(|id| world.cluster.nodes[id - 1].is_stopped()) {
         if told.elapsed() > STANDS_STILL_WITHIN {
-            return Err("the processes do not stand still".to_owned());
+            return Err("the processes do not stop".to_owned());
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
     Ok(())
 }
 
-/// A node whose power is cut ends, and its disk is there again as it was kept.
+/// Kills a node without power, and mounts its disk with the synced data.
 async fn come_without_power(world: &mut World, id: usize) -> Result<(), String> {
-    // Without its disk it may have ended already.
+    // Without its disk it may have exited already.
     drop(world.cluster.node(id).signal(Signal::KILL));
     let gone = world.cluster.node(id).exited().await;
     let disk = disk_of(world, id);

@@ -1,12 +1,12 @@
-//! Faults of processes: they end, stand still, hand over, or start anew.
+//! Faults of processes: they exit, stop, hand over, or restart.
 
-use super::{Injected, Skipped, Undo, World, squeeze::Squeezed};
+use super::{Injected, Skipped, Undo, World, pressure::Pressure};
 use crate::{http::Request, shell::run_line};
 use rustix::process::Signal;
 use serde_json::json;
 use std::{fs, path::PathBuf, time::Duration};
 
-/// How often leadership is handed over while that fault lasts.
+/// How often leadership is handed over during that fault.
 const TRANSFERS: usize = 3;
 
 pub(super) async fn kill_leader(world: &mut World) -> Injected {
@@ -45,7 +45,7 @@ pub(super) async fn freeze_leader(world: &mut World) -> Injected {
     let pid = world.cluster.node(leader).pid().ok_or_else(|| Skipped::NotNow("it has ended".to_owned()))?;
     let group = Freezer::around(pid).map_err(Skipped::NotHere)?;
     group.freeze().map_err(Skipped::NotHere)?;
-    Ok((format!("node {leader}"), Undo::Squeeze(Squeezed::Frozen { node: leader, group })))
+    Ok((format!("node {leader}"), Undo::Pressure(Pressure::Frozen { node: leader, group })))
 }
 
 async fn kill(world: &mut World, ids: Vec<usize>) -> Injected {
@@ -63,7 +63,7 @@ fn pause(world: &mut World, id: usize) -> Injected {
     Ok((format!("node {id}"), Undo::Continue(vec![id])))
 }
 
-/// Lets stopped processes go on; an error where they had not been stopped.
+/// Resumes stopped processes; an error if they were not stopped.
 pub(super) fn wake(world: &mut World, ids: &[usize]) -> Result<String, String> {
     let mut stopped = 0;
     for id in ids {
@@ -71,7 +71,7 @@ pub(super) fn wake(world: &mut World, ids: &[usize]) -> Result<String, String> {
         stopped += usize::from(node.state() == Some('T'));
         node.signal(Signal::CONT)?;
     }
-    if stopped == 0 { Err("no process stood still".to_owned()) } else { Ok(format!("{stopped} stood still")) }
+    if stopped == 0 { Err("no process was stopped".to_owned()) } else { Ok(format!("{stopped} were stopped")) }
 }
 
 pub(super) async fn rolling_restart(world: &mut World) -> Injected {
@@ -82,7 +82,7 @@ pub(super) async fn rolling_restart(world: &mut World) -> Injected {
             world.restart(&[id]).await;
         }
     }
-    Ok(("each node".to_owned(), Undo::Nothing("all were started anew".to_owned())))
+    Ok(("each node".to_owned(), Undo::Nothing("all were restarted".to_owned())))
 }
 
 pub(super) async fn transfer_leader(world: &mut World) -> Injected {
@@ -143,7 +143,7 @@ impl Freezer {
         self.write("freezer.state", "FROZEN")
     }
 
-    /// Lets it go on: whether it was frozen.
+    /// Resumes it. Fails if it was not frozen.
     pub(super) fn thaw(&self) -> Result<String, String> {
         let state = fs::read_to_string(self.0.join("freezer.state")).unwrap_or_default();
         self.write("freezer.state", "THAWED")?;

@@ -1,15 +1,15 @@
-//! Rounds that were decided before, for a campaign.
+//! Fixed rounds for a campaign.
 
 use super::{Fault, Rhythm, World};
 use crate::history::FaultSpan;
 
-/// How often a fault that had no effect is tried.
+/// How often a fault without effect is tried.
 const TRIES: usize = 3;
-/// The name of a time in which nothing was wrong.
+/// The name of a period without a fault.
 pub(crate) const NO_FAULT: &str = "nothing";
 
 impl World {
-    /// These rounds, one after the other. A fault that comes alone and had no effect is done again.
+    /// Runs these rounds one after the other. A fault that comes alone is repeated if it had no effect.
     pub(crate) async fn rounds(&mut self, rounds: &[Vec<Fault>], rhythm: Rhythm) {
         self.quiet(rhythm.quiet).await;
         for chosen in rounds {
@@ -26,7 +26,7 @@ impl World {
         }
     }
 
-    /// As long as a fault, with nothing wrong: to compare with.
+    /// A period without a fault, for comparison.
     async fn control(&mut self, rhythm: Rhythm) {
         let start = self.recorder.now();
         self.quiet(rhythm.fault).await;

@@ -1,19 +1,19 @@
-//! What is wrong with the way from one place to another.
+//! The faults of a link from one place to another.
 
-/// One direction between two places. Several faults on it add up.
+/// The faults of one direction between two places. Several faults add up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Link {
     /// Nothing passes.
     pub(crate) cut: bool,
-    /// Segments with data are lost, all others pass: the connection stands, requests go out, answers never come.
+    /// Segments with data are lost, all others pass: the connection stays open, requests arrive, answers never do.
     pub(crate) data_lost: bool,
     /// How long each packet takes.
     pub(crate) delay_us: u64,
-    /// Up to how much more, each packet for itself: so they overtake one another.
+    /// The most additional delay, random for each packet, so that packets overtake one another.
     pub(crate) jitter_us: u64,
-    /// Of a thousand packets, how many are lost.
+    /// How many of a thousand packets are lost.
     pub(crate) loss_permille: u32,
-    /// Of a thousand packets, how many come twice.
+    /// How many of a thousand packets arrive twice.
     pub(crate) twice_permille: u32,
 }
 
@@ -35,7 +35,7 @@ impl Link {
     }
 }
 
-/// What one fault does to the network.
+/// The effect of one fault on the network.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Overlay(pub(crate) Vec<(usize, usize, Link)>);
 

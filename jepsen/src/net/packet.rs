@@ -1,16 +1,16 @@
-//! Reads of a packet of IPv4 what the switch has to know.
+//! Reads the fields of an IPv4 packet that the switch needs.
 
 /// The bytes of an IPv4 header without options.
 const HEADER_BYTES: usize = 20;
 /// The protocol number of TCP.
 const TCP: u8 = 6;
 
-/// The last bytes of where it comes from and where it goes to; none where it is not IPv4.
+/// The last bytes of the source and destination addresses; `None` if the packet is not IPv4.
 pub(super) fn route(packet: &[u8]) -> Option<(u8, u8)> {
     (packet.len() >= HEADER_BYTES && packet[0] >> 4 == 4).then(|| (packet[15], packet[19]))
 }
 
-/// Whether it is a segment of TCP that carries data.
+/// Whether it is a TCP segment with data.
 pub(super) fn has_data(packet: &[u8]) -> bool {
     let header = usize::from(packet[0] & 0x0f) * 4;
     let total = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_of_version_four_has_no_route() {
+    fn a_packet_that_is_not_ipv4_has_no_route() {
         assert_eq!(route(&[0x60; 40]), None);
         assert_eq!(route(&[0x45; 4]), None);
     }

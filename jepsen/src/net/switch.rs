@@ -27,7 +27,7 @@ pub(crate) struct Switch {
     remote: Remote,
 }
 
-/// What the switch is told by.
+/// The control of the switch.
 #[derive(Debug, Clone)]
 pub(crate) struct Remote(Arc<SwitchShared>);
 
@@ -35,15 +35,15 @@ pub(crate) struct Remote(Arc<SwitchShared>);
 struct SwitchShared {
     places: usize,
     faults: Mutex<Faults>,
-    /// Packets that a fault did something to.
+    /// The number of packets affected by faults.
     touched: AtomicU64,
     way: Mutex<Way>,
-    /// A packet has come that was not there when the bringer began to wait.
+    /// A packet has arrived since the delivery thread began to wait.
     news: Condvar,
     over: AtomicBool,
 }
 
-/// Packets that are held, by when they are due.
+/// Delayed packets, by due time.
 #[derive(Debug, Default)]
 struct Way {
     packets: BTreeMap<(Instant, u64), (usize, Vec<u8>)>,
@@ -88,7 +88,7 @@ impl Drop for Switch {
 }
 
 impl Switch {
-    /// Carries packets between the devices, in threads of its own.
+    /// Forwards packets between the devices, in its own threads.
     pub(super) fn start(tuns: Vec<File>) -> io::Result<Switch> {
         let places = tuns.len();
         let faults = Faults { overlays: BTreeMap::new(), next: 0, links: vec![Link::default(); places * places] };
@@ -110,7 +110,7 @@ impl Switch {
         Ok(Switch { remote: Remote(shared) })
     }
 
-    /// Another hand on it.
+    /// A handle to control it.
     pub(crate) fn remote(&self) -> Remote {
         self.remote.clone()
     }
@@ -125,7 +125,7 @@ impl Deref for Switch {
 }
 
 impl Remote {
-    /// Lets a fault take effect, until it is lifted.
+    /// Applies a fault until it is lifted.
     pub(crate) fn lay(&self, overlay: Overlay) -> u64 {
         let mut faults = self.0.faults();
         let id = faults.next;
@@ -142,7 +142,7 @@ impl Remote {
         faults.join(self.0.places);
     }
 
-    /// How many packets a fault has lost, held or doubled so far.
+    /// How many packets faults have lost, delayed or duplicated so far.
     pub(crate) fn touched(&self) -> u64 {
         self.0.touched.load(Ordering::Relaxed)
     }
@@ -200,7 +200,7 @@ fn forward(packet: &[u8], from: usize, tuns: &[File], shared: &SwitchShared, ran
     }
 }
 
-/// Brings packets that were held to where they go, when it is time.
+/// Delivers delayed packets when they are due.
 fn bring(tuns: &[File], shared: &SwitchShared) {
     let mut way = shared.way();
     while !shared.over.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Lines of the report of a run that the one of a campaign has too.
+//! Lines that the reports of runs and of campaigns have in common.
 
 use crate::{
     check::Cover,
@@ -6,7 +6,7 @@ use crate::{
 };
 use std::{fmt, ops::AddAssign};
 
-/// How much there was of everything.
+/// The totals of a run or of a campaign.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Totals {
     pub(crate) operations: usize,
@@ -55,7 +55,7 @@ impl fmt::Display for Totals {
     }
 }
 
-/// What the clients did outside.
+/// The line about the external resource.
 pub(crate) fn resource_line(history: &History) -> String {
     let refused = history.resource.iter().filter(|write| !write.accepted).count();
     format!(
@@ -65,10 +65,10 @@ pub(crate) fn resource_line(history: &History) -> String {
     )
 }
 
-/// What stands above rows about faults, behind the name of the first column.
+/// The heading of the rows about faults, after the first column.
 pub(crate) const COVER_HEAD: &str = " times    asked       ok   grants  longest gap";
 
-/// What a fault met.
+/// The row of a fault.
 pub(crate) fn cover_row(cover: &Cover) -> String {
     let Cover { fault, times, asked, succeeded, grants, longest_gap } = cover;
     format!("{:<20} {times:>5} {asked:>8} {succeeded:>8} {grants:>8} {:>9} ms", fault.name(), longest_gap / 1_000)

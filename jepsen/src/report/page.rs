@@ -1,5 +1,5 @@
-//! The report as one page of HTML, with a picture: the holders, the calls and their answers, the violations, the leaders. It
-//! needs nothing from elsewhere.
+//! The report as one HTML page with a picture of leaders, faults, grants and operations. It loads nothing from
+//! elsewhere.
 
 use super::{Report, text};
 use crate::history::{Call, History, Op, Outcome};
@@ -11,9 +11,9 @@ const WIDTH: u64 = 1_160;
 const NAMES: u64 = 170;
 /// The height of a row.
 const ROW: u64 = 16;
-/// Rows of locks and of clients that are drawn; of more, the busiest ones.
+/// The most rows of locks and of clients: the busiest ones are drawn.
 const ROWS_MAX: usize = 40;
-/// Bars and dots that are drawn: a browser has to show them.
+/// The most bars and dots, so that a browser can show them.
 const MARKS_MAX: usize = 60_000;
 
 const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;margin:2em;color:#222}\
@@ -93,7 +93,7 @@ pub(crate) fn page(report: &Report<'_>) -> String {
         "<style>{STYLE}</style></head><body>\n<h1>Fairhold under faults: <span class=\"{verdict}\">{verdict}</span></h1>"
     ));
     out.push_str(
-        "<p>Hold the pointer over a bar to see what it is. Green: succeeded; grey: surely did nothing; orange: nobody knows.</p>",
+        "<p>Hold the pointer over a bar to see what it is. Green: succeeded; grey: certainly did nothing; orange: unknown.</p>",
     );
     out.push_str(&picture);
     out.push_str(&format!("<pre>{}</pre></body></html>\n", escape(&text(report))));
@@ -178,7 +178,7 @@ fn grants(history: &History, picture: &mut Picture) {
     }
 }
 
-/// One row for each node that was asked: of each sort of operation, how it went.
+/// One row for each node: the outcomes of each kind of operation.
 fn operations(history: &History, picture: &mut Picture) {
     let mut rows: BTreeMap<(usize, Call), Vec<&Op>> = BTreeMap::new();
     for op in &history.ops {

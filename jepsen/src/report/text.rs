@@ -4,7 +4,7 @@ use super::{COVER_HEAD, Report, Totals, cover_row, resource_line};
 use crate::check::longest_gap;
 use std::fmt::{self, Write};
 
-/// All of it, with the verdict in the last line.
+/// The report, with the verdict in the last line.
 pub(crate) fn text(report: &Report<'_>) -> String {
     let mut out = String::new();
     write_text(report, &mut out).expect("writing to a String cannot fail");
@@ -49,7 +49,7 @@ fn write_text(report: &Report<'_>, out: &mut String) -> fmt::Result {
     for complaint in report.complaints {
         writeln!(out, "BROKEN     {complaint}")?;
     }
-    for lack in report.lacks {
+    for lack in report.missing {
         writeln!(out, "INVALID    {lack}")?;
     }
     writeln!(out, "\nverdict: {}", report.verdict().word())

@@ -1,5 +1,7 @@
-//! An administrator beside clients that lock: it changes limits and bounds, asks for locks, breaks them and ends sessions.
+//! An administrator next to clients with locks: it changes limits and bounds, revokes and breaks locks, and ends
+//! sessions.
 //!
+//! Clients continue with lost grants: their renewals and their tokens must be refused.
 //! Clients go on with what they lost: their renewals have to be refused, and their tokens too.
 
 use super::{
@@ -14,7 +16,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 /// The largest limit.
 const LIMIT_MAX: u32 = 4;
 
-/// The sessions that are open, by number, with their keys in the history.
+/// The open sessions by number, with their keys in the history.
 #[derive(Debug, Default)]
 pub(super) struct Sessions(Mutex<BTreeMap<u64, String>>);
 
@@ -24,7 +26,7 @@ impl Sessions {
         self.0.lock()
     }
 
-    /// Takes one of them out.
+    /// Removes a random one.
     fn take_any(&self, random: &mut SmallRng) -> Option<(u64, String)> {
         let mut open = self.open();
         let number = *open.keys().choose(random)?;
@@ -98,7 +100,7 @@ async fn administer(client: &mut ChaosClient, key: &str, sessions: &Sessions) {
     pause(client, 80).await;
 }
 
-/// Holds a lock for a while. It goes on for a moment after a refusal: nothing of it may succeed.
+/// Holds a lock for a while. It continues for a moment after a refusal: none of that may succeed.
 async fn hold(client: &mut ChaosClient, wish: AcquireOptions, session: Option<(&str, &Opened)>) {
     let Some(mut held) = client.acquire(&wish).await else { return };
     for _ in 0..client.random.random_range(1..=5) {
@@ -118,7 +120,7 @@ async fn hold(client: &mut ChaosClient, wish: AcquireOptions, session: Option<(&
     }
 }
 
-/// Sleeps for longer than a bounded grant may be held, and writes with its token.
+/// Sleeps for longer than the maximum hold time, and writes with the token.
 async fn outlive(client: &mut ChaosClient, held: &HeldLock) {
     tokio::time::sleep(MAX_HOLD.max(TTL) + TTL / 4).await;
     client.write_fenced(held).await;

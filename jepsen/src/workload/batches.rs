@@ -8,15 +8,15 @@ use crate::{
 use rand::{RngExt, seq::SliceRandom};
 use std::{sync::Arc, time::Duration};
 
-/// Of the ids that were given back, how many may come again.
+/// How many released ids may be used again.
 const GIVEN_BACK_MAX: usize = 8;
 
-/// What a client has.
+/// The state of a client.
 #[derive(Debug, Default)]
-struct Hands {
-    /// What it may hold, and gives back in the next batch.
+struct BatchState {
+    /// The grants that it may hold, released in the next batch.
     held: Vec<Part>,
-    /// What it has given back.
+    /// The released ids.
     given_back: Vec<Part>,
 }
 
@@ -40,9 +40,9 @@ pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>, number: u64) {
     }
 }
 
-/// Batches, for as long as the session lives.
+/// Sends batches for as long as the session is alive.
 async fn live(client: &mut ChaosClient, keys: &Keys, key: &str, session: &Opened, mut own: Option<HeldLock>) {
-    let mut hands = Hands::default();
+    let mut state = BatchState::default();
     let mut kept_at = client.shared.recorder.now();
     while !client.is_over() {
         let now = client.shared.recorder.now();
@@ -52,7 +52,7 @@ async fn live(client: &mut ChaosClient, keys: &Keys, key: &str, session: &Opened
             }
             kept_at = now;
         }
-        let parts = parts(client, keys, &hands, own.as_ref());
+        let parts = parts(client, keys, &state, own.as_ref());
         let (asked, outcomes) = client.batch(session, &parts).await;
         if let (Some(held), Some(renewed)) = (&mut own, parts.iter().position(|part| part.call == Call::Renew)) {
             match outcomes[renewed] {
@@ -61,14 +61,14 @@ async fn live(client: &mut ChaosClient, keys: &Keys, key: &str, session: &Opened
                 Outcome::Fail => own = None,
             }
         }
-        hands.sort(&parts, &outcomes);
+        state.sort(&parts, &outcomes);
         pause(client, 25).await;
     }
 }
 
-/// The calls of a batch: those with one id stay in their order, all else is mixed.
-fn parts(client: &mut ChaosClient, keys: &Keys, hands: &Hands, own: Option<&HeldLock>) -> Vec<Part> {
-    let mut groups: Vec<Vec<Part>> = hands.held.iter().map(|part| vec![part.then(Call::Release)]).collect();
+/// The calls of a batch: calls with the same id stay in order, all others are shuffled.
+fn parts(client: &mut ChaosClient, keys: &Keys, state: &BatchState, own: Option<&HeldLock>) -> Vec<Part> {
+    let mut groups: Vec<Vec<Part>> = state.held.iter().map(|part| vec![part.then(Call::Release)]).collect();
     groups.extend(own.map(|held| vec![Part::renewal(held)]));
     let queue = client.random.random_range(0..4) == 0;
     groups.push(vec![client.part(&keys.next(), queue)]);
@@ -79,15 +79,15 @@ fn parts(client: &mut ChaosClient, keys: &Keys, hands: &Hands, own: Option<&Held
         2 => groups.push(vec![twice.clone(), twice.then(Call::Again), twice.then(Call::Release), twice.then(Call::Again)]),
         _none => {}
     }
-    if let Some(late) = hands.given_back.first().filter(|_| client.random.random_range(0..3) == 0) {
+    if let Some(late) = state.given_back.first().filter(|_| client.random.random_range(0..3) == 0) {
         groups.push(vec![late.then(Call::Again)]);
     }
     groups.shuffle(&mut client.random);
     groups.into_iter().flatten().collect()
 }
 
-impl Hands {
-    /// Notes what became of a batch: what may be held is given back in the next one.
+impl BatchState {
+    /// Notes the outcomes of a batch: grants that may be held are released in the next one.
     fn sort(&mut self, parts: &[Part], outcomes: &[Outcome]) {
         let released: Vec<&Part> = parts
             .iter()

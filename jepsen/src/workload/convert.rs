@@ -1,4 +1,4 @@
-//! Clients that change what they hold: shared, exclusive, shared again, with a longer and a shorter ttl.
+//! Clients that change their grants: shared, exclusive, shared again, with a longer and a shorter ttl.
 
 use super::{
     Keys,
@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 
 /// The longest wait for an upgrade.
 const UPGRADE_WAIT_MS_MAX: u64 = 800;
-/// The ttls that a renewal asks for.
+/// The ttls of renewals.
 const TTL_MS: std::ops::RangeInclusive<u64> = 1_000..=4_000;
 
 pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>) {
@@ -62,7 +62,7 @@ async fn change(client: &mut ChaosClient, held: &mut HeldLock, mut shared: bool)
     }
 }
 
-/// Upgrades a grant. Afterwards the old token tries to write: the fence has to refuse it.
+/// Upgrades a grant. Then writes with the old token: the fence must refuse it.
 async fn upgrade(client: &mut ChaosClient, held: &mut HeldLock) -> Outcome {
     let before = held.clone();
     let wait = Duration::from_millis(client.random.random_range(0..UPGRADE_WAIT_MS_MAX));

@@ -5,16 +5,16 @@ use crate::client::{AcquireOptions, ChaosClient, HeldLock, TTL};
 use rand::RngExt;
 use std::{sync::Arc, time::Duration};
 
-/// The fewest permits of a semaphore, all together: as many as one client may want.
+/// The smallest limit of a semaphore: as many permits as one client may want.
 const PERMITS_MIN: u32 = 2;
-/// How long somebody waits for a lock.
+/// The wait for a lock.
 pub(super) const WAIT: Duration = Duration::from_millis(1_500);
-/// How long an impatient client waits.
+/// The wait of an impatient client.
 const SHORT_WAIT_MS_MAX: u64 = 150;
-/// How long they sleep.
+/// How long sleepers sleep.
 pub(super) const SLEEP: Duration = Duration::from_millis(2_600);
 
-/// For `OwnLock` the keys are the client's own.
+/// For `OwnLock`, each client has its own keys.
 pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>, workload: Workload, number: u64) {
     while !client.is_over() {
         if workload == Workload::Election && number % 3 == 2 {
@@ -57,8 +57,8 @@ pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>, workload: Work
     }
 }
 
-/// Renews a grant of whose lease half is over: it counts from when the grant was asked for, which may be long ago. Whether the
-/// lease is good then.
+/// Renews a grant if half of its lease is over, counted from the sending of its acquire, which may be long ago. Returns
+/// whether the lease is good then.
 pub(super) async fn renewed_if_late(client: &mut ChaosClient, held: &mut HeldLock) -> bool {
     let late = client.shared.recorder.now() + u64::try_from(TTL.as_micros() / 2).unwrap_or(u64::MAX) > held.good_until;
     !late || client.renew(held).await
@@ -82,7 +82,7 @@ fn wish(client: &mut ChaosClient, keys: &Keys, workload: Workload) -> AcquireOpt
     }
 }
 
-/// How many permits a semaphore has: not all have the same number.
+/// The limit of a semaphore, which differs by key.
 fn permits_of(key: &str) -> u32 {
     PERMITS_MIN + key.bytes().map(u32::from).sum::<u32>() % 3
 }
@@ -96,7 +96,7 @@ async fn write_under_fence(client: &mut ChaosClient, held: &mut HeldLock) {
     } else {
         pause(client, 15).await;
     }
-    // It does not look whether its lease is over: the fence has to.
+    // It does not check whether its lease is over: the fence must refuse it.
     client.write_resource(held);
     if !client.believes_in(held) {
         client.write_fenced(held).await;

@@ -18,7 +18,7 @@ pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>, number: u64) {
             continue;
         }
         let key = keys.next();
-        // All take the left lock first, so nobody waits in a circle.
+        // All clients acquire the left lock first, so there is no deadlock.
         let Some(left) = acquire(&mut client, format!("{key}-left")).await else { continue };
         if let Some(right) = acquire(&mut client, format!("{key}-right")).await {
             write(&mut client, &format!("chaos/{key}"), left, right).await;
@@ -37,7 +37,7 @@ async fn acquire(client: &mut ChaosClient, key: String) -> Option<HeldLock> {
     held
 }
 
-/// Writes the pair. Sometimes a token is stale by then: its lease is over, or its grant was given back.
+/// Writes the pair. Sometimes a token is stale: its lease is over, or its grant was released.
 async fn write(client: &mut ChaosClient, key: &str, mut left: HeldLock, mut right: HeldLock) {
     let live = renewed_if_late(client, &mut left).await && renewed_if_late(client, &mut right).await;
     if live {

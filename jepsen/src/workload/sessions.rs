@@ -1,4 +1,4 @@
-//! Clients that open a session with a node and a lock, keep it alive for a while, and then close or forget it.
+//! Clients that open a session with a node and a lock, keep it alive for a while, and then close or abandon it.
 
 use super::locks::pause;
 use crate::{
@@ -35,9 +35,9 @@ pub(super) async fn run(mut client: ChaosClient, number: u64) {
             }
             lost = client.keepalive(&key, &session).await == Outcome::Fail;
         }
-        // The last one is forgotten in any case, so that each run sees one that ends by itself.
+        // The last one is always abandoned, so that each run has one that expires.
         if lost || client.is_over() || client.random.random_range(0..2) == 0 {
-            // Forgotten: it has to end by itself, and what it owned with it. What is read meanwhile is judged.
+            // Abandoned: it must expire, with everything it owns. The reads meanwhile are judged.
             look_until_gone(&mut client, &key).await;
         } else {
             if let Some(held) = &held {
@@ -48,7 +48,7 @@ pub(super) async fn run(mut client: ChaosClient, number: u64) {
     }
 }
 
-/// Until its node is gone, or for long enough that it should be.
+/// Reads until its node is gone, or should be.
 async fn look_until_gone(client: &mut ChaosClient, key: &str) {
     for _ in 0..12 {
         if client.is_over() {

@@ -9,11 +9,11 @@ use crate::{
 use rand::RngExt;
 use std::{sync::Arc, time::Duration};
 
-/// Before a watch that broke is begun again.
+/// The pause before a broken watch is resumed.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// A stream on which nothing came for so long is left: there is a bookmark every 10 s.
+/// A stream that is silent for this long is closed: a bookmark comes every 10 s.
 const SILENT_AFTER: Duration = Duration::from_secs(12);
-/// A node that does not begin to answer by then is asked again.
+/// The timeout of the start of an answer.
 const BEGINS_WITHIN: Duration = Duration::from_secs(3);
 
 pub(super) async fn write(mut client: ChaosClient, keys: Arc<Keys>) {
@@ -31,12 +31,12 @@ pub(super) async fn write(mut client: ChaosClient, keys: Arc<Keys>) {
 enum WatchEnd {
     /// It broke, or never began.
     Broken,
-    /// The server has not kept what was asked for.
+    /// The requested events are compacted.
     Compacted,
 }
 
-/// Watches everything at one server, until it has told the revision at which all has come to rest. What that server has not kept,
-/// because it came back by another one's snapshot, is watched at the others, as the contract says.
+/// Watches everything at one server until it has shown the final revision. Events that this server does not have,
+/// because it came back from a snapshot, are watched at the others, as the contract says.
 pub(crate) async fn follow(node: usize, http: Http, shared: Arc<ClientShared>, mut rest: tokio::sync::watch::Receiver<u64>) {
     let (mut from, mut at) = (None, node);
     loop {
@@ -62,8 +62,7 @@ pub(crate) async fn follow(node: usize, http: Http, shared: Arc<ClientShared>, m
     }
 }
 
-/// One answer of a server that goes on: what it tells is written down for the watch of a node. Afterwards `from` says where to go
-/// on.
+/// One streamed answer of a server, recorded for the watch of a node. Afterwards `from` says where to resume.
 async fn one_stream(node: usize, at: usize, http: &Http, shared: &ClientShared, from: &mut Option<u64>) -> WatchEnd {
     let begin = from.unwrap_or(1);
     let request = Request::get(format!("/v1/watch?from={begin}"));
@@ -74,7 +73,7 @@ async fn one_stream(node: usize, at: usize, http: &Http, shared: &ClientShared, 
         410 => return WatchEnd::Compacted,
         _other => return WatchEnd::Broken,
     }
-    // What has been told of this revision comes again, in the same order.
+    // The events of this revision come again, in the same order.
     let (last, told) = shared.recorder.last_told(node - 1);
     let mut again = if last == begin { told } else { 0 };
     let mut text = Vec::new();

@@ -1,4 +1,4 @@
-//! Runs the harness as a process, with an end in any case, and makes sure that nothing of it is left on this machine.
+//! Runs the harness as a process with a timeout, and checks that nothing of it is left on this machine.
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,24 +13,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The exit code of a harness that cannot make any run on this machine.
+/// The exit code of a harness that cannot run on this machine.
 const NOT_HERE: i32 = 3;
-/// A run that has not ended by then will not: its own waits are shorter.
+/// The timeout of a run. Its own waits are shorter.
 const ENDS_WITHIN: Duration = Duration::from_secs(300);
-/// A process that was killed is gone by then.
+/// How long a killed process may take to be gone.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
-/// This variable names what a machine lacks, with commas: `networks` where root cannot make network namespaces.
+/// This variable lists what a machine lacks, separated by commas: `networks` if root cannot create network namespaces.
 const WITHOUT: &str = "FAIRHOLD_WITHOUT";
 
-/// One run at a time: two cores are just enough for one.
+/// Only one run at a time: two cores are just enough for one.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Prints a line also where the output of tests is kept back.
+/// Prints a line even if the output of tests is captured.
 pub(crate) fn tell(line: &str) {
     writeln!(std::io::stderr().lock(), "{line}").expect("standard error can be written");
 }
 
-/// A harness that runs, or has ended. What it has left is removed when dropped.
+/// A harness that runs, or has ended. Dropping it removes its leftovers.
 #[derive(Debug)]
 pub(crate) struct Harness {
     pub(crate) child: Child,
@@ -39,7 +39,7 @@ pub(crate) struct Harness {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// How a run has ended.
+/// The end of a run.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -47,7 +47,8 @@ pub(crate) struct Ended {
     pub(crate) said: String,
 }
 
-/// Starts the harness, with the program of the nodes that lies beside it; none where this machine cannot run it, which is said.
+/// Starts the harness with the `fairhold` program next to it. Returns `None` if this machine cannot run it, and prints
+/// why. is said.
 pub(crate) fn start(name: &str, arguments: &[&str]) -> Option<Harness> {
     let turn = TURN.lock();
     if !rustix::process::geteuid().is_root() {
@@ -67,7 +68,7 @@ pub(crate) fn start(name: &str, arguments: &[&str]) -> Option<Harness> {
     Some(Harness { child, folder, groups_before, _turn: turn })
 }
 
-/// Whether this exit code says that no run can be made here, which is said. Where root makes the run that is a failure.
+/// Whether this exit code means that no run is possible here; prints it. If root made the run, that is a failure.
 pub(crate) fn is_not_here(ended: &Ended) -> bool {
     if ended.code != Some(NOT_HERE) {
         return false;
@@ -82,7 +83,7 @@ impl Harness {
     /// Waits for the end of the run.
     pub(crate) fn wait(&mut self) -> Ended {
         let (said, report) = (read(self.child.stderr.take()), read(self.child.stdout.take()));
-        // Both close when the harness ends.
+        // Both pipes close when the harness ends.
         let (report, said) = (report.recv_timeout(ENDS_WITHIN), said.recv_timeout(GONE_WITHIN));
         let (Ok(report), Ok(said)) = (report, said) else {
             panic!("the harness has not ended after {ENDS_WITHIN:?}: see {}", self.folder.display());
@@ -91,7 +92,7 @@ impl Harness {
         Ended { code, report, said }
     }
 
-    /// What is left of a harness that has ended: processes, namespaces, devices, mounts, control groups.
+    /// The leftovers of a harness: processes, namespaces, devices, mounts, control groups.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         let mut left: Vec<String> = self.nodes().iter().map(|pid| format!("process {pid}")).collect();
         left.extend(self.namespaces().into_iter().map(|name| format!("namespace {name}")));
@@ -101,7 +102,7 @@ impl Harness {
         left
     }
 
-    /// Ends and removes what is left, also of a harness that still runs.
+    /// Kills the harness, and removes its leftovers.
     pub(crate) fn clean(&mut self) {
         // It may have ended: then there is nothing to kill.
         drop(self.child.kill());
@@ -129,7 +130,7 @@ impl Harness {
         }
     }
 
-    /// The nodes' data has the number of the harness in its name.
+    /// The process number of the harness, which is in the name of the nodes' data.
     fn mark(&self) -> String {
         format!("fairhold-chaos-{}/", self.child.id())
     }
@@ -175,7 +176,7 @@ fn read(output: Option<impl std::io::Read + Send + 'static>) -> mpsc::Receiver<S
         let mut bytes = Vec::new();
         let mut output = output.expect("nobody has taken it");
         output.read_to_end(&mut bytes).expect("a pipe can be read");
-        // A test that gave up has no more use for it.
+        // A test that gave up no longer reads it.
         drop(send.send(String::from_utf8_lossy(&bytes).into_owned()));
     });
     receive
@@ -186,7 +187,7 @@ fn names(folder: &str) -> Vec<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Control groups of a harness whose process is gone: they have its number in their name.
+/// Control groups of harnesses whose process is gone: their names contain its number.
 fn groups_of_the_dead() -> BTreeSet<PathBuf> {
     let root = Path::new("/sys/fs/cgroup");
     let of = |controller: &str| {

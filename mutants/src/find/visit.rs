@@ -1,4 +1,4 @@
-//! Walks through the syntax of a file, and notes each change.
+//! Walks the syntax tree of a file, and records each possible change.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "the enums of syn name all of Rust, and only some of it is changed")]
 
@@ -10,7 +10,7 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// Methods that can stand for each other.
+/// Methods that can replace each other.
 const SWAPS: &[(&str, &str)] = &[
     ("min", "max"),
     ("any", "all"),
@@ -23,7 +23,7 @@ const SWAPS: &[(&str, &str)] = &[
     ("wrapping_add", "wrapping_sub"),
 ];
 
-/// A change, as it is found.
+/// A change as found.
 #[derive(Debug)]
 pub(super) struct Mutation {
     pub(super) range: Range<usize>,
@@ -42,13 +42,13 @@ pub(super) fn changes(text: &str, syntax: &syn::File) -> Vec<Mutation> {
     walk.found
 }
 
-/// The modules in files of their own that only tests have.
+/// The test-only modules in their own files.
 pub(super) fn test_modules(syntax: &syn::File) -> Vec<String> {
     let modules = syntax.items.iter().filter_map(|item| if let syn::Item::Mod(module) = item { Some(module) } else { None });
     modules.filter(|module| is_not_product(&module.attrs)).map(|module| module.ident.to_string()).collect()
 }
 
-/// Whether only tests, or a build for tests, have it.
+/// Whether only tests or test builds contain it.
 fn is_not_product(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         syn::Meta::List(list) if list.path.is_ident("cfg") => {
@@ -114,13 +114,14 @@ impl<'a> Walk<'a> {
         self.functions.pop();
     }
 
-    /// Whether only a build for tests can run what comes next: a failpoint or a planted bug decides, which the product has not.
+    /// Whether only a test build can run the next code: a failpoint or a planted bug decides, which the product does
+    /// not have.
     fn is_planted(&self, condition: &Expr) -> bool {
         let text = self.source(condition.span().byte_range());
         text.starts_with("planted::has(") || (text.starts_with("failpoint!(") && text.ends_with(".is_err()"))
     }
 
-    /// A condition that no other change turns around.
+    /// A condition that no other change negates.
     fn condition(&mut self, condition: &Expr) {
         if matches!(condition, Expr::Call(_) | Expr::MethodCall(_) | Expr::Path(_) | Expr::Field(_) | Expr::Macro(_)) {
             let range = condition.span().byte_range();
@@ -210,7 +211,7 @@ fn is_assignment(operator: &BinOp) -> bool {
     )
 }
 
-/// Whether a condition binds names: then its parts cannot be put in parentheses.
+/// Whether a condition binds names: then its parts cannot be parenthesized.
 fn has_let(condition: &Expr) -> bool {
     match condition {
         Expr::Let(_) => true,
@@ -219,7 +220,7 @@ fn has_let(condition: &Expr) -> bool {
     }
 }
 
-/// What a function of that type can return at once.
+/// The values that a function of that type can return at once.
 fn values(output: &ReturnType) -> &'static [&'static str] {
     let ReturnType::Type(_, output) = output else { return &[""] };
     let syn::Type::Path(path) = &**output else { return &[] };
@@ -338,7 +339,7 @@ impl<'ast> Visit<'ast> for Walk<'_> {
         visit::visit_expr(self, expression);
     }
 
-    // What is fixed when the program is compiled.
+    // Evaluated at compile time.
     fn visit_item_const(&mut self, _: &'ast syn::ItemConst) {}
     fn visit_item_static(&mut self, _: &'ast syn::ItemStatic) {}
     fn visit_impl_item_const(&mut self, _: &'ast syn::ImplItemConst) {}

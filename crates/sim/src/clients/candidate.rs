@@ -1,10 +1,10 @@
 //! A candidate: it enters an election, proclaims new values while it leads, resigns, and looks up the leader.
 
-use super::grip::{Grip, GripWish, TRIES, give_back};
+use super::held_grant::{Acquisition, HeldGrant, TRIES, release};
 use crate::{
-    client::{Ask, SimClient},
+    client::{ClientRequest, SimClient},
+    coverage::Probe,
     facts::Fact,
-    tally::Probe,
 };
 use fairhold_types::{FencingToken, Mode};
 use http::{Method, StatusCode};
@@ -16,71 +16,71 @@ const TTL: Duration = Duration::from_secs(2);
 pub(super) async fn work(mut client: SimClient, rounds: u32) {
     for _ in 0..rounds {
         client.idle(400).await;
-        let name = format!("chief-{}", client.chance.random_range(1..=2));
+        let name = format!("chief-{}", client.rng.random_range(1..=2));
         look(&mut client, &name).await;
         let value = client.key();
-        let wait = Duration::from_millis(client.chance.random_range(0..4_000));
+        let wait = Duration::from_millis(client.rng.random_range(0..4_000));
         let (route, more) = (format!("/v1/elections/{name}"), format!("&value={value}"));
-        let wish = GripWish::new(&mut client, &route, (&name, Mode::Exclusive), TTL, wait, &more);
-        let wish = wish.in_a_hurry_sometimes(&mut client);
-        if let Some(mut grip) = wish.take(&mut client).await {
-            lead(&mut client, &mut grip).await;
-            grip.let_go(&client);
+        let acquisition = Acquisition::new(&mut client, &route, (&name, Mode::Exclusive), TTL, wait, &more);
+        let acquisition = acquisition.hang_up_early_sometimes(&mut client);
+        if let Some(mut grant) = acquisition.acquire(&mut client).await {
+            lead(&mut client, &mut grant).await;
+            grant.let_go(&client);
         }
-        give_back(&mut client, &wish.key).await;
+        release(&mut client, &acquisition.key).await;
     }
 }
 
-async fn lead(client: &mut SimClient, grip: &mut Grip) {
-    for _ in 0..client.chance.random_range(1..5) {
-        let goes_on = match client.chance.random_range(0..4) {
-            0 | 1 => proclaim(client, grip).await,
+async fn lead(client: &mut SimClient, grant: &mut HeldGrant) {
+    for _ in 0..client.rng.random_range(1..5) {
+        let continues = match client.rng.random_range(0..4) {
+            0 | 1 => proclaim(client, grant).await,
             2 => {
-                look(client, grip.lock.as_str()).await;
+                look(client, grant.lock.as_str()).await;
                 true
             }
             _ => {
-                grip.write(client).await;
+                grant.write(client).await;
                 true
             }
         };
-        if !goes_on || !grip.renew(client).await {
+        if !continues || !grant.renew(client).await {
             return;
         }
         client.idle(600).await;
     }
 }
 
-/// Says whether it still leads, as far as is known.
-async fn proclaim(client: &mut SimClient, grip: &Grip) -> bool {
+/// Returns whether it still leads, as far as it knows.
+async fn proclaim(client: &mut SimClient, grant: &HeldGrant) -> bool {
     let value = client.key();
-    let uri = format!("/v1/elections/{}?grant={}&value={value}", grip.lock, grip.id);
-    let ask = Ask::new(Method::PUT, uri).header("idempotency-key", value.clone()).hang_up_sometimes(client);
-    let Some(told) = client.until_known(&ask, TRIES).await else { return true };
-    match (told.status, told.field("code"), told.number("version")) {
+    let uri = format!("/v1/elections/{}?grant={}&value={value}", grant.lock, grant.id);
+    let request = ClientRequest::new(Method::PUT, uri).header("idempotency-key", value.clone()).hang_up_sometimes(client);
+    let Some(reply) = client.call_until_known(&request, TRIES).await else { return true };
+    match (reply.status, reply.field("code"), reply.number("version")) {
         (StatusCode::OK, _, Some(version)) => {
-            client.world.tally.probe(Probe::Proclaimed);
-            let (election, token) = (grip.lock.clone(), grip.token);
-            client.world.oracle.told(&Fact::Led { election, token, version, value });
+            client.world.coverage.probe(Probe::Proclaimed);
+            let (election, token) = (grant.lock.clone(), grant.token);
+            client.world.oracle.observe(&Fact::Led { election, token, version, value });
             true
         }
         (StatusCode::CONFLICT, "not_leader", _) => false,
         _ => {
-            client.unexpected("a proclamation", &told);
+            client.unexpected("a proclamation", &reply);
             false
         }
     }
 }
 
 async fn look(client: &mut SimClient, name: &str) {
-    let Some(told) = client.once(&Ask::new(Method::GET, format!("/v1/elections/{name}"))).await else { return };
-    match (told.status, told.field("code"), told.number("token").zip(told.number("version"))) {
+    let Some(reply) = client.call_once(&ClientRequest::new(Method::GET, format!("/v1/elections/{name}"))).await else { return };
+    match (reply.status, reply.field("code"), reply.number("token").zip(reply.number("version"))) {
         (StatusCode::OK, _, Some((token, version))) => {
-            let (election, token, value) = (super::grip::lock(name), FencingToken(token), told.field("value").to_owned());
-            client.world.oracle.told(&Fact::Led { election, token, version, value });
+            let (election, token, value) = (super::held_grant::lock(name), FencingToken(token), reply.field("value").to_owned());
+            client.world.oracle.observe(&Fact::Led { election, token, version, value });
         }
         (StatusCode::NOT_FOUND, "no_leader", _) => {}
         (StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT, _, _) => {}
-        _ => client.unexpected("a look at an election", &told),
+        _ => client.unexpected("a read of an election", &reply),
     }
 }

@@ -1,11 +1,11 @@
-//! A client that takes hundreds of locks and ephemeral nodes with one session, and then ends the session: much work at once,
-//! which must not delay others.
+//! A client that takes hundreds of locks and ephemeral nodes with one session, and then ends the session: much work at
+//! once, which must not delay others.
 
-use super::grip::TRIES;
+use super::held_grant::TRIES;
 use crate::{
-    client::{Ask, SimClient},
+    client::{ClientRequest, SimClient},
+    coverage::Probe,
     facts::Fact,
-    tally::Probe,
 };
 use fairhold_types::SessionNumber;
 use http::{Method, StatusCode};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 const TTL: Duration = Duration::from_secs(8);
-/// Calls of one batch, and nodes of one transaction.
+/// The calls of one batch, and the nodes of one transaction.
 const AT_ONCE: usize = 150;
 
 pub(super) async fn work(mut client: SimClient, rounds: u32) {
@@ -22,36 +22,38 @@ pub(super) async fn work(mut client: SimClient, rounds: u32) {
         client.idle(3_000).await;
         let open = json!({"ttl": format!("{}ms", TTL.as_millis()), "name": client.name}).to_string();
         let open = json_post(&mut client, "/v1/sessions", open);
-        let Some(told) = client.until_known(&open, TRIES).await else { continue };
-        let (StatusCode::CREATED, Some(number)) = (told.status, told.number("number")) else {
+        let Some(reply) = client.call_until_known(&open, TRIES).await else { continue };
+        let (StatusCode::CREATED, Some(number)) = (reply.status, reply.number("number")) else {
             // An earlier try opened it, but its answer was lost. The session has expired since.
-            if told.field("code") != "session_expired" {
-                client.unexpected("a new session", &told);
+            if reply.field("code") != "session_expired" {
+                client.unexpected("a new session", &reply);
             }
             continue;
         };
-        let session = told.field("id").to_owned();
+        let session = reply.field("id").to_owned();
         let mut all = true;
-        for _ in 0..client.chance.random_range(1..4) {
+        for _ in 0..client.rng.random_range(1..4) {
             all &= hoard(&mut client, &session).await;
         }
-        client.world.oracle.told(&Fact::LettingGo { session: SessionNumber(number) });
-        let close = Ask::new(Method::DELETE, format!("/v1/sessions/{session}"));
-        match client.until_known(&close, TRIES).await {
-            Some(told) if told.status == StatusCode::NO_CONTENT && all => client.world.tally.probe(Probe::HoardEnded),
-            Some(told) if matches!(told.status, StatusCode::NO_CONTENT | StatusCode::GONE | StatusCode::NOT_FOUND) => {}
-            Some(told) => client.unexpected("the end of a session", &told),
+        client.world.oracle.observe(&Fact::Closing { session: SessionNumber(number) });
+        let close = ClientRequest::new(Method::DELETE, format!("/v1/sessions/{session}"));
+        match client.call_until_known(&close, TRIES).await {
+            Some(reply) if reply.status == StatusCode::NO_CONTENT && all => {
+                client.world.coverage.probe(Probe::HoardedSessionEnded)
+            }
+            Some(reply) if matches!(reply.status, StatusCode::NO_CONTENT | StatusCode::GONE | StatusCode::NOT_FOUND) => {}
+            Some(reply) => client.unexpected("the end of a session", &reply),
             None => {}
         }
     }
 }
 
-fn json_post(client: &mut SimClient, uri: &str, body: String) -> Ask {
-    let ask = Ask::new(Method::POST, uri).header("idempotency-key", client.key());
-    ask.header("content-type", "application/json").body(body)
+fn json_post(client: &mut SimClient, uri: &str, body: String) -> ClientRequest {
+    let request = ClientRequest::new(Method::POST, uri).header("idempotency-key", client.key());
+    request.header("content-type", "application/json").body(body)
 }
 
-/// Takes some hundred locks and makes as many nodes; whether all of it was done.
+/// Acquires many locks and creates as many nodes. Returns whether everything succeeded.
 async fn hoard(client: &mut SimClient, session: &str) -> bool {
     let acquire = |_| {
         let id = client.key();
@@ -59,23 +61,23 @@ async fn hoard(client: &mut SimClient, session: &str) -> bool {
     };
     let calls: Vec<Value> = (0..AT_ONCE).map(acquire).collect();
     let batch = json_post(client, "/v1/batch", json!({"calls": calls}).to_string()).local();
-    let Some(told) = client.until_known(&batch, TRIES).await else { return false };
-    let answers = told.json["answers"].as_array().filter(|_| told.status == StatusCode::OK);
+    let Some(reply) = client.call_until_known(&batch, TRIES).await else { return false };
+    let answers = reply.json["answers"].as_array().filter(|_| reply.status == StatusCode::OK);
     let Some(answers) = answers else {
-        client.unexpected("a batch", &told);
+        client.unexpected("a batch", &reply);
         return false;
     };
     let locked = answers.iter().all(|answer| answer["status"] == 200);
     let name = client.key();
     let create = |number: usize| json!({"create": {"path": format!("/hoard-{name}-{number}"), "session": session}});
     let nodes: Vec<Value> = (0..AT_ONCE).map(create).collect();
-    let ask = json_post(client, "/v1/txn", json!({"then": nodes}).to_string());
-    let Some(told) = client.until_known(&ask, TRIES).await else { return false };
-    match (told.status, told.field("code")) {
+    let request = json_post(client, "/v1/txn", json!({"then": nodes}).to_string());
+    let Some(reply) = client.call_until_known(&request, TRIES).await else { return false };
+    match (reply.status, reply.field("code")) {
         (StatusCode::OK, _) => locked,
         (StatusCode::GONE, "session_expired" | "forgotten") | (StatusCode::NOT_FOUND, "session_not_found") => false,
         _ => {
-            client.unexpected("ephemeral nodes", &told);
+            client.unexpected("ephemeral nodes", &reply);
             false
         }
     }

@@ -1,7 +1,7 @@
 //! The snapshots on a machine's disk.
 
 use super::SimLog;
-use crate::tally::Probe;
+use crate::coverage::Probe;
 use fairhold_raft::snapshot::{ImageStore, SnapshotImage};
 use fairhold_types::failpoint;
 use futures_util::future::{BoxFuture, FutureExt};
@@ -19,13 +19,13 @@ impl ImageStore for SimLog {
             SimRuntime::sleep(log.disk.flush_time() / 2).await;
             log.disk.outcome()?;
             failpoint!(StorageFileRename)?;
-            let mut platter = log.disk.locked();
-            if platter.life != log.life {
-                return Err(io::Error::other("an earlier life of the machine wrote"));
+            let mut inner = log.disk.locked();
+            if inner.life != log.life {
+                return Err(io::Error::other("the machine has restarted since"));
             }
-            platter.snapshot_before = platter.snapshot.replace(image);
-            drop(platter);
-            log.disk.tally.probe(Probe::SnapshotSaved);
+            inner.snapshot_before = inner.snapshot.replace(image);
+            drop(inner);
+            log.disk.coverage.probe(Probe::SnapshotSaved);
             failpoint!(StorageFileName)?;
             failpoint!(StorageSnapshotOlder)
         }

@@ -5,19 +5,19 @@ use crate::facts::Applied;
 use fairhold_types::NodeId;
 use std::collections::BTreeMap;
 
-/// What the first node said of a revision.
-type Said = (NodeId, String, String);
+/// The first node that reported a revision, its events, and its digest.
+type Reported = (NodeId, String, String);
 
 #[derive(Default)]
 pub(crate) struct Agreement {
-    said: BTreeMap<u64, Said>,
+    reported: BTreeMap<u64, Reported>,
 }
 
 impl Agreement {
-    fn says(&mut self, node: NodeId, revision: u64, events: String, digest: String) -> Result<(), String> {
-        let (first, known, state) = self.said.entry(revision).or_insert_with(|| (node, events.clone(), digest.clone()));
+    fn report(&mut self, node: NodeId, revision: u64, events: String, digest: String) -> Result<(), String> {
+        let (first, known, state) = self.reported.entry(revision).or_insert_with(|| (node, events.clone(), digest.clone()));
         if *known != events {
-            return Err(format!("revision {revision}: node {first} told {known}, node {node} told {events}"));
+            return Err(format!("revision {revision}: node {first} emitted {known}, node {node} emitted {events}"));
         }
         // A large state has no digest at most revisions.
         if !state.is_empty() && !digest.is_empty() && *state != digest {
@@ -35,7 +35,7 @@ impl Invariant for Agreement {
     fn applied(&mut self, applied: &Applied<'_>) -> Result<(), String> {
         let events = format!("{:?}", applied.events);
         let digest = if applied.whole { applied.state.digest() } else { String::new() };
-        self.says(applied.node, applied.revision.0, events, digest)
+        self.report(applied.node, applied.revision.0, events, digest)
     }
 }
 
@@ -44,12 +44,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_event_and_another_state_are_found() {
+    fn a_different_event_and_a_different_state_are_found() {
         let mut agreement = Agreement::default();
         let text = |text: &str| text.to_owned();
-        assert!(agreement.says(1, 7, text("a"), text("x")).is_ok());
-        assert!(agreement.says(2, 7, text("a"), text("x")).is_ok());
-        assert!(agreement.says(3, 7, text("b"), text("x")).is_err());
-        assert!(agreement.says(3, 7, text("a"), text("y")).is_err());
+        assert!(agreement.report(1, 7, text("a"), text("x")).is_ok());
+        assert!(agreement.report(2, 7, text("a"), text("x")).is_ok());
+        assert!(agreement.report(3, 7, text("b"), text("x")).is_err());
+        assert!(agreement.report(3, 7, text("a"), text("y")).is_err());
     }
 }

@@ -1,7 +1,6 @@
-//! Two clients never both believe that they hold a lock exclusively, each by its own clock and its own renewals; and clients
-//! never believe that they hold more permits than a semaphore has. This holds only while clocks run at their true rate.
-//! Otherwise, the
-//! fence protects.
+//! Two clients never both believe that they hold a lock exclusively, each by its own clock and its own renewals; and
+//! clients never believe that they hold more permits than a semaphore has. This holds only while clocks run at their
+//! true rate. Otherwise, the fence protects.
 
 use super::{bounds::ended_by_a_bound, invariant::Invariant};
 use crate::{
@@ -33,25 +32,31 @@ pub(crate) struct Beliefs {
     judge: bool,
     beliefs: BTreeMap<LockName, Vec<Belief>>,
     permits: BTreeMap<LockName, Vec<Permits>>,
-    /// The semaphores of which an administrator set the number of permits: its clients do not know it.
+    /// The semaphores whose limit an administrator set: their clients do not know it.
     set: BTreeSet<LockName>,
     tokens: BTreeMap<(LockName, GrantNumber), FencingToken>,
-    /// When a break or `max_hold` ended a grant. The holder cannot know of it in advance.
+    /// When a break or `max_hold` ended a grant, which its holder cannot know in advance.
     cut: BTreeMap<(LockName, FencingToken), Duration>,
 }
 
 impl Beliefs {
     pub(crate) fn new(physics: Physics) -> Beliefs {
-        let (judge, beliefs, permits) = (physics.rate_max == TRUE_RATE, BTreeMap::new(), BTreeMap::new());
-        Beliefs { judge, beliefs, permits, set: BTreeSet::new(), tokens: BTreeMap::new(), cut: BTreeMap::new() }
+        Beliefs {
+            judge: physics.rate_max == TRUE_RATE,
+            beliefs: BTreeMap::new(),
+            permits: BTreeMap::new(),
+            set: BTreeSet::new(),
+            tokens: BTreeMap::new(),
+            cut: BTreeMap::new(),
+        }
     }
 
-    /// When a belief ends that would last so long: earlier where the grant was taken away.
+    /// When a belief ends: earlier than `until` if the grant was ended before.
     fn end(&self, lock: &LockName, token: FencingToken, until: Duration) -> Duration {
         self.cut.get(&(lock.clone(), token)).map_or(until, |cut| until.min(*cut))
     }
 
-    /// The most permits are out at a moment at which somebody begins to believe.
+    /// Adds a belief in permits. Their sum is highest at a moment at which a belief begins.
     fn believed(&mut self, lock: &LockName, new: Permits, limit: u32) -> Result<(), String> {
         let all = self.permits.entry(lock.clone()).or_default();
         all.push(new);
@@ -105,7 +110,7 @@ impl Invariant for Beliefs {
         Ok(())
     }
 
-    fn told(&mut self, fact: &Fact) -> Result<(), String> {
+    fn observe(&mut self, fact: &Fact) -> Result<(), String> {
         if !self.judge {
             return Ok(());
         }
@@ -135,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_believers_at_the_same_time_are_found() {
+    fn two_beliefs_at_the_same_time_are_found() {
         let second = Duration::from_secs(1);
         let believed = |token, from: u32, until: u32, mode| Fact::Believed {
             lock: LockName::parse("a").unwrap(),
@@ -145,29 +150,29 @@ mod tests {
             until: second * until,
         };
         let mut beliefs = Beliefs::new(Physics { rate_max: TRUE_RATE });
-        assert!(beliefs.told(&believed(1, 0, 5, Mode::Exclusive)).is_ok());
-        assert!(beliefs.told(&believed(2, 5, 8, Mode::Shared)).is_ok());
-        assert!(beliefs.told(&believed(3, 6, 7, Mode::Shared)).is_ok());
-        assert!(beliefs.told(&believed(4, 7, 9, Mode::Exclusive)).is_err());
+        assert!(beliefs.observe(&believed(1, 0, 5, Mode::Exclusive)).is_ok());
+        assert!(beliefs.observe(&believed(2, 5, 8, Mode::Shared)).is_ok());
+        assert!(beliefs.observe(&believed(3, 6, 7, Mode::Shared)).is_ok());
+        assert!(beliefs.observe(&believed(4, 7, 9, Mode::Exclusive)).is_err());
     }
 
     #[test]
-    fn more_permits_than_there_are_at_one_time_are_found() {
+    fn more_permits_than_the_limit_at_one_time_are_found() {
         let second = Duration::from_secs(1);
         let believed = |token, permits, from: u32, until: u32| {
             let (lock, token) = (LockName::parse("pool").unwrap(), FencingToken(token));
             Fact::Permits { lock, token, permits, limit: 3, from: second * from, until: second * until }
         };
         let mut beliefs = Beliefs::new(Physics { rate_max: TRUE_RATE });
-        assert!(beliefs.told(&believed(1, 2, 0, 5)).is_ok() && beliefs.told(&believed(2, 1, 1, 9)).is_ok());
-        assert!(beliefs.told(&believed(3, 2, 5, 8)).is_ok(), "the first has ended");
-        assert!(beliefs.told(&believed(4, 1, 6, 7)).is_err());
+        assert!(beliefs.observe(&believed(1, 2, 0, 5)).is_ok() && beliefs.observe(&believed(2, 1, 1, 9)).is_ok());
+        assert!(beliefs.observe(&believed(3, 2, 5, 8)).is_ok(), "the first has ended");
+        assert!(beliefs.observe(&believed(4, 1, 6, 7)).is_err());
         beliefs.set.insert(LockName::parse("pool").unwrap());
-        assert!(beliefs.told(&believed(5, 2, 6, 7)).is_ok(), "its clients do not know the limit");
+        assert!(beliefs.observe(&believed(5, 2, 6, 7)).is_ok(), "its clients do not know the limit");
     }
 
     #[test]
-    fn a_grant_that_an_administrator_took_away_excludes_nobody_after_that() {
+    fn a_broken_grant_excludes_nobody_afterwards() {
         let (lock, second) = (LockName::parse("a").unwrap(), Duration::from_secs(1));
         let believes = |cut: u32| {
             let mut beliefs = Beliefs::new(Physics { rate_max: TRUE_RATE });
@@ -180,7 +185,7 @@ mod tests {
                 from: second * from,
                 until: second * until,
             };
-            beliefs.told(&believed(1, 0, 5)).and_then(|()| beliefs.told(&believed(2, 3, 8)))
+            beliefs.observe(&believed(1, 0, 5)).and_then(|()| beliefs.observe(&believed(2, 3, 8)))
         };
         assert!(believes(3).is_ok() && believes(4).is_err());
     }

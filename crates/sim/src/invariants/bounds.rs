@@ -11,14 +11,15 @@ use std::{
 
 pub(crate) struct Bounds {
     rate_max: u64,
-    /// Until when each may be held at least.
+    /// Until when each grant may be held at least.
     bounded: BTreeMap<GrantNumber, (SessionNumber, Duration)>,
-    /// Whose grant each is, and which sessions have expired. What much a session had ends later than the session, in pieces.
+    /// The session of each grant, and the expired sessions. A session with many grants ends before them: they follow in
+    /// pieces.
     sessions: BTreeMap<GrantNumber, SessionNumber>,
     expired: BTreeSet<SessionNumber>,
 }
 
-/// The grants among these events that a bound ended, which have expired and their session has not.
+/// The grants that ended by their maximum hold time: they expired, but their session did not.
 pub(super) fn ended_by_a_bound(events: &[Event]) -> impl Iterator<Item = GrantNumber> + '_ {
     let expired = events.iter().any(|event| matches!(event, Event::SessionExpired { .. }));
     let bounded = events.iter().filter_map(|event| {
@@ -33,14 +34,13 @@ pub(super) fn ended_by_a_bound(events: &[Event]) -> impl Iterator<Item = GrantNu
 
 impl Bounds {
     pub(crate) fn new(physics: Physics) -> Bounds {
-        let (bounded, sessions, expired) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Bounds { rate_max: physics.rate_max, bounded, sessions, expired }
+        Bounds { rate_max: physics.rate_max, bounded: BTreeMap::new(), sessions: BTreeMap::new(), expired: BTreeSet::new() }
     }
 
     fn granted(&mut self, grant: GrantNumber, at: Duration, state: &State) {
         if let Some(contender) = state.contender(grant) {
             self.sessions.insert(grant, contender.session);
-            // An upgrade begins anew.
+            // An upgrade restarts the time.
             match contender.hold_ms {
                 Some(hold_ms) => {
                     let until = at + Duration::from_millis(hold_ms * 1_000 / self.rate_max);
@@ -57,8 +57,8 @@ impl Bounds {
         }
         match self.bounded.get(&grant) {
             Some((_, until)) if at >= *until => Ok(()),
-            Some((_, until)) => Err(format!("#{grant} was ended at {at:?}, and may hold until {until:?}")),
-            None => Err(format!("#{grant} was ended at {at:?}, although its session lives and nothing bounds it")),
+            Some((_, until)) => Err(format!("#{grant} was ended at {at:?}, but may be held until {until:?}")),
+            None => Err(format!("#{grant} was ended at {at:?}, although its session is alive and it has no maximum hold time")),
         }
     }
 }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_later_than_its_session_is_ended_by_no_bound() {
+    fn a_grant_that_ends_after_its_session_did_not_reach_its_bound() {
         let mut bounds = Bounds::new(Physics { rate_max: 1_000 });
         bounds.sessions.insert(GrantNumber(3), SessionNumber(2));
         assert!(bounds.ended(GrantNumber(3), Duration::from_secs(4)).is_err());
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_with_its_session_is_ended_by_no_bound() {
+    fn a_grant_that_ends_with_its_session_did_not_reach_its_bound() {
         let (lock, grant, session) = (LockName::parse("a").unwrap(), GrantNumber(3), SessionNumber(3));
         let ended = Event::Ended { lock, grant, session, reason: EndReason::Expired };
         assert_eq!(ended_by_a_bound(std::slice::from_ref(&ended)).collect::<Vec<_>>(), [grant]);

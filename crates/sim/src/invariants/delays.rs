@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 pub(crate) struct Delays {
     rate_max: u64,
-    /// Until when each blocks its lock at least.
+    /// Until when each cooling grant blocks its lock at least.
     cooling: BTreeMap<GrantNumber, Duration>,
 }
 
@@ -25,7 +25,7 @@ impl Delays {
             && let Some(until) = self.cooling.remove(grant)
             && at < until
         {
-            return Err(format!("{lock} was free at {at:?} after #{grant}, whose delay lasts until {until:?}"));
+            return Err(format!("{lock} was free at {at:?} after #{grant}, but its delay lasts until {until:?}"));
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Durability {
     grants: BTreeMap<u64, Vec<(String, u64)>>,
     written: BTreeMap<u64, Vec<String>>,
-    highest_told: u64,
+    highest_answered: u64,
 }
 
 impl Durability {
@@ -50,16 +50,20 @@ impl Invariant for Durability {
         Ok(())
     }
 
-    fn told(&mut self, fact: &Fact) -> Result<(), String> {
+    fn observe(&mut self, fact: &Fact) -> Result<(), String> {
         if let Fact::Answered { revision, .. } = fact {
-            self.highest_told = self.highest_told.max(revision.0);
+            self.highest_answered = self.highest_answered.max(revision.0);
         }
         self.check(fact)
     }
 
     fn finished(&mut self, state: &State) -> Result<(), String> {
-        if state.revision().0 < self.highest_told {
-            return Err(format!("revision {} was told, and {} is the last", self.highest_told, state.revision()));
+        if state.revision().0 < self.highest_answered {
+            return Err(format!(
+                "a client received revision {}, but the last one is {}",
+                self.highest_answered,
+                state.revision()
+            ));
         }
         Ok(())
     }
@@ -75,14 +79,14 @@ mod tests {
         let mut durability = Durability::default();
         let held = Fact::Held { lock: LockName::parse("a").unwrap(), number: 3, token: FencingToken(4) };
         let wrote = Fact::Wrote { path: "/x".to_owned(), version: 0, value: String::new(), revision: Revision(5) };
-        assert!(durability.told(&held).is_err());
-        assert!(durability.told(&wrote).is_err());
+        assert!(durability.observe(&held).is_err());
+        assert!(durability.observe(&wrote).is_err());
         durability.grants.insert(4, vec![("a".to_owned(), 3)]);
         durability.written.insert(5, vec!["/x".to_owned()]);
-        assert!(durability.told(&held).is_ok());
-        assert!(durability.told(&wrote).is_ok());
+        assert!(durability.observe(&held).is_ok());
+        assert!(durability.observe(&wrote).is_ok());
         let ahead = Fact::Answered { what: String::new(), floor: Revision(0), revision: Revision(9) };
-        assert!(durability.told(&ahead).is_ok());
-        assert!(durability.finished(&State::new()).is_err(), "the end has less than was told");
+        assert!(durability.observe(&ahead).is_ok());
+        assert!(durability.finished(&State::new()).is_err(), "the final state is older than an answer");
     }
 }

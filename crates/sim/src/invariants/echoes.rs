@@ -9,57 +9,57 @@ use std::{
     time::Duration,
 };
 
-/// Changes of one kind that were asked for of one thing.
+/// The requests for one kind of change to one target.
 #[derive(Default)]
 struct Asked {
-    /// Their keys, as far as it is not known what came of them.
+    /// The keys of those without a known outcome.
     open: BTreeSet<String>,
-    /// How many were asked for, and how often one took effect.
+    /// How many were sent, and how often one took effect.
     count: u64,
     acted: u64,
 }
 
-/// A lock's limit, how many may wait, and how long it may be held, as last set.
+/// A lock's last limit, maximum number of waiters, and maximum hold time.
 type Settings = (Option<u32>, Option<u64>, Option<u64>);
 
 #[derive(Default)]
 pub(crate) struct Echoes {
-    /// By what it is asked of.
+    /// By target.
     asked: Vec<(String, Conversion, Asked)>,
     settings: BTreeMap<LockName, Settings>,
-    /// At which revision each administrator's reason was told of each lock. No two requests have the same reason; the end of a
-    /// session may come in pieces.
+    /// The revision at which each administrator's reason appeared for each lock. No two requests have the same reason.
+    /// The end of a session may come in pieces.
     reasons: BTreeMap<(String, LockName), Revision>,
-    /// Ids that were given back.
-    back: BTreeSet<String>,
+    /// The released ids.
+    released: BTreeSet<String>,
 }
 
 impl Echoes {
-    /// A change took effect: one of those that were asked for and are not known to be done.
-    fn acted(&mut self, whose: &str, change: Conversion) -> Result<(), String> {
-        let asked = self.asked_for(whose, change);
+    /// A change took effect: it must be one that was requested and has no known outcome yet.
+    fn acted(&mut self, target: &str, change: Conversion) -> Result<(), String> {
+        let asked = self.asked_for(target, change);
         if asked.open.is_empty() || asked.acted >= asked.count {
-            return Err(format!("{change:?} of {whose}: nobody has asked for it, or it was done already"));
+            return Err(format!("{change:?} of {target}: it was not requested, or was done already"));
         }
         asked.acted += 1;
         Ok(())
     }
 
-    fn asked_for(&mut self, whose: &str, change: Conversion) -> &mut Asked {
-        let known = self.asked.iter().position(|(of, kind, _)| of == whose && *kind == change);
+    fn asked_for(&mut self, target: &str, change: Conversion) -> &mut Asked {
+        let known = self.asked.iter().position(|(of, kind, _)| of == target && *kind == change);
         let known = known.unwrap_or_else(|| {
-            self.asked.push((whose.to_owned(), change, Asked::default()));
+            self.asked.push((target.to_owned(), change, Asked::default()));
             self.asked.len() - 1
         });
         &mut self.asked[known].2
     }
 
-    /// A lock has other settings than before.
+    /// The settings of a lock changed.
     fn set(&mut self, lock: &LockName, now: Settings) -> Result<(), String> {
         let before = self.settings.insert(lock.clone(), now).unwrap_or_default();
         let limit = now.0.filter(|_| now.0 != before.0);
         let most = now.1.filter(|_| now.1 != before.1);
-        // No bound where there was none is a setting too: the lock is known from then on.
+        // Setting no bound where there was none is a change, too: it makes the lock known.
         let held = (limit.is_none() && most.is_none()).then_some(now.2.unwrap_or(0));
         self.acted(lock.as_str(), Conversion::Limited(limit, most, held))
     }
@@ -67,20 +67,20 @@ impl Echoes {
     fn reason(&mut self, reason: &str, lock: &LockName, revision: Revision) -> Result<(), String> {
         match self.reasons.insert((reason.to_owned(), lock.clone()), revision) {
             Some(before) if before != revision => {
-                Err(format!("an administrator's order {reason:?} took effect on {lock} at revisions {before} and {revision}"))
+                Err(format!("an administrator's request {reason:?} took effect on {lock} at revisions {before} and {revision}"))
             }
             Some(_) | None => Ok(()),
         }
     }
 
-    fn stands(&self, id: &str) -> Result<(), String> {
-        if self.back.contains(id) { Err(format!("grant {id} was given back, and stands in a lock again")) } else { Ok(()) }
+    fn check_released(&self, id: &str) -> Result<(), String> {
+        if self.released.contains(id) { Err(format!("grant {id} was released, but is in a lock again")) } else { Ok(()) }
     }
 
-    fn comes(&self, event: &Event, applied: &Applied<'_>) -> Result<(), String> {
+    fn check_arrival(&self, event: &Event, applied: &Applied<'_>) -> Result<(), String> {
         let (Event::Queued { grant, .. } | Event::Granted { grant, .. }) = event else { return Ok(()) };
         let id = applied.state.contender(*grant).map(|contender| contender.grant.to_string());
-        id.map_or(Ok(()), |id| self.stands(&id))
+        id.map_or(Ok(()), |id| self.check_released(&id))
     }
 
     fn happened(&mut self, event: &Event, applied: &Applied<'_>) -> Result<(), String> {
@@ -95,15 +95,15 @@ impl Echoes {
                 let view = applied.state.lock(lock);
                 self.set(lock, (view.limit, view.max_waiters, view.max_hold_ms))
             }
-            // The first to come sets the limit that it names, also where an administrator has set something else before.
+            // The first contender sets its limit, even if an administrator set something else before.
             Event::Queued { lock, .. } if self.settings.get(lock).is_none_or(|(limit, ..)| limit.is_none()) => {
                 self.settings.entry(lock.clone()).or_default().0 = applied.state.lock(lock).limit;
-                self.comes(event, applied)
+                self.check_arrival(event, applied)
             }
             Event::Broken { lock, reason, .. } | Event::Revoked { lock, reason, .. } => {
                 self.reason(reason, lock, applied.revision)
             }
-            Event::Queued { .. } | Event::Granted { .. } => self.comes(event, applied),
+            Event::Queued { .. } | Event::Granted { .. } => self.check_arrival(event, applied),
             Event::LockForgotten { lock } => {
                 self.settings.remove(lock);
                 Ok(())
@@ -139,17 +139,17 @@ impl Invariant for Echoes {
         applied.events.iter().try_for_each(|event| self.happened(event, applied))
     }
 
-    fn told(&mut self, fact: &Fact) -> Result<(), String> {
-        if let Fact::Changing { whose, key, change } = fact {
-            let asked = self.asked_for(whose, *change);
+    fn observe(&mut self, fact: &Fact) -> Result<(), String> {
+        if let Fact::Changing { target, key, change } = fact {
+            let asked = self.asked_for(target, *change);
             asked.count += 1;
             asked.open.insert(key.clone());
         }
         if let Fact::Settled { key } = fact {
             self.asked.iter_mut().for_each(|(_, _, asked)| drop(asked.open.take(key)));
         }
-        if let Fact::GaveBack { id } = fact {
-            self.back.insert(id.clone());
+        if let Fact::Released { id } = fact {
+            self.released.insert(id.clone());
         }
         Ok(())
     }
@@ -160,41 +160,41 @@ mod tests {
     use super::*;
 
     fn changing(key: &str) -> Fact {
-        Fact::Changing { whose: "#3".to_owned(), key: key.to_owned(), change: Conversion::Downgraded }
+        Fact::Changing { target: "#3".to_owned(), key: key.to_owned(), change: Conversion::Downgraded }
     }
 
     #[test]
-    fn a_change_without_a_request_one_that_is_done_twice_and_one_after_its_answer_are_found() {
+    fn an_unrequested_change_a_repeated_change_and_a_change_after_its_answer_are_found() {
         let mut echoes = Echoes::default();
         assert!(echoes.acted("#3", Conversion::Downgraded).is_err());
-        echoes.told(&changing("a")).unwrap();
+        echoes.observe(&changing("a")).unwrap();
         assert!(echoes.acted("#3", Conversion::Upgraded).is_err() && echoes.acted("#4", Conversion::Downgraded).is_err());
         assert!(echoes.acted("#3", Conversion::Downgraded).is_ok());
         assert!(echoes.acted("#3", Conversion::Downgraded).is_err());
-        echoes.told(&changing("b")).unwrap();
+        echoes.observe(&changing("b")).unwrap();
         for key in ["a", "b"] {
-            echoes.told(&Fact::Settled { key: key.to_owned() }).unwrap();
+            echoes.observe(&Fact::Settled { key: key.to_owned() }).unwrap();
         }
-        assert!(echoes.acted("#3", Conversion::Downgraded).is_err(), "it was answered, as it changed nothing then");
+        assert!(echoes.acted("#3", Conversion::Downgraded).is_err(), "it was answered already, and had changed nothing");
     }
 
     #[test]
-    fn a_setting_that_comes_back_is_found() {
+    fn a_setting_that_reverts_is_found() {
         let (lock, mut echoes) = (LockName::parse("pool").unwrap(), Echoes::default());
         let limited = |key: &str, limit| {
             let change = Conversion::Limited(Some(limit), None, None);
-            Fact::Changing { whose: "pool".to_owned(), key: key.to_owned(), change }
+            Fact::Changing { target: "pool".to_owned(), key: key.to_owned(), change }
         };
-        echoes.told(&limited("a", 2)).unwrap();
+        echoes.observe(&limited("a", 2)).unwrap();
         assert!(echoes.set(&lock, (Some(2), None, None)).is_ok());
-        echoes.told(&Fact::Settled { key: "a".to_owned() }).unwrap();
-        echoes.told(&limited("b", 4)).unwrap();
+        echoes.observe(&Fact::Settled { key: "a".to_owned() }).unwrap();
+        echoes.observe(&limited("b", 4)).unwrap();
         assert!(echoes.set(&lock, (Some(4), None, None)).is_ok());
         assert!(echoes.set(&lock, (Some(2), None, None)).is_err());
     }
 
     #[test]
-    fn an_order_of_an_administrator_that_takes_effect_twice_is_found() {
+    fn an_administrators_request_that_takes_effect_twice_is_found() {
         let mut echoes = Echoes::default();
         let [one, other] = ["door-1", "door-2"].map(|name| LockName::parse(name).unwrap());
         let mut told = |lock: &LockName, revision| echoes.reason("wedged", lock, Revision(revision)).is_ok();
@@ -203,10 +203,10 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_was_given_back_and_stands_again_is_found() {
+    fn a_released_id_that_is_back_in_a_lock_is_found() {
         let mut echoes = Echoes::default();
-        assert!(echoes.stands("x").is_ok());
-        echoes.told(&Fact::GaveBack { id: "x".to_owned() }).unwrap();
-        assert!(echoes.stands("x").is_err());
+        assert!(echoes.check_released("x").is_ok());
+        echoes.observe(&Fact::Released { id: "x".to_owned() }).unwrap();
+        assert!(echoes.check_released("x").is_err());
     }
 }

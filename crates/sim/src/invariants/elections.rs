@@ -6,7 +6,7 @@ use fairhold_state::command::Event;
 use fairhold_types::{FencingToken, LockName};
 use std::collections::BTreeMap;
 
-/// A leader's token, and how often it has proclaimed.
+/// A leader's token, and the version of its value.
 type Version = (LockName, FencingToken, u64);
 
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Elections {
     fn led(&self, version: &Version, value: &str) -> Result<(), String> {
         match self.values.get(version) {
             Some(known) if known == value => Ok(()),
-            known => Err(format!("{version:?} was told to be {value:?}, and is {known:?}")),
+            known => Err(format!("{version:?} was reported as {value:?}, but is {known:?}")),
         }
     }
 }
@@ -53,7 +53,7 @@ impl Invariant for Elections {
         Ok(())
     }
 
-    fn told(&mut self, fact: &Fact) -> Result<(), String> {
+    fn observe(&mut self, fact: &Fact) -> Result<(), String> {
         let Fact::Led { election, token, version, value } = fact else { return Ok(()) };
         self.led(&(election.clone(), *token, *version), value)
     }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_that_is_proclaimed_twice_and_one_that_never_was_are_found() {
+    fn a_value_proclaimed_twice_and_a_value_never_proclaimed_are_found() {
         let version = |version| (LockName::parse("chief").unwrap(), FencingToken(5), version);
         let mut elections = Elections::default();
         assert!(elections.proclaimed(version(0), "a").is_ok() && elections.proclaimed(version(1), "b").is_ok());

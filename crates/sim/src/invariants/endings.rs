@@ -26,7 +26,7 @@ mod tests {
     use fairhold_types::{SessionId, time::WallMillis};
 
     #[test]
-    fn a_session_that_is_left_is_found() {
+    fn a_remaining_session_is_found() {
         let mut state = State::new();
         assert!(Endings.finished(&state).is_ok());
         let (name, meta, at) = (String::new(), Meta::new(), WallMillis(0));

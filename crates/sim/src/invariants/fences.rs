@@ -1,5 +1,5 @@
-//! A fence passes only while a grant with its token is held. After a write with the token of an exclusive holder, no write
-//! with an older exclusive token of that lock is accepted.
+//! A fence passes only while a grant with its token is held. After a write with the token of an exclusive holder, no
+//! write with an older exclusive token of that lock is accepted.
 
 use super::invariant::Invariant;
 use crate::facts::{Applied, Fact};
@@ -7,7 +7,7 @@ use fairhold_state::command::Event;
 use fairhold_types::{FencingToken, GrantNumber, LockName, Revision};
 use std::collections::BTreeMap;
 
-/// A grant that was given, and when it ended, if it has.
+/// A grant, and when its token ended, if it has.
 type Term = (GrantNumber, Option<Revision>);
 
 #[derive(Default)]
@@ -30,13 +30,13 @@ impl Fences {
         }
     }
 
-    /// A write with that token as its fence was accepted.
-    fn passed(&mut self, lock: &LockName, token: FencingToken, alone: bool, revision: Revision) -> Result<(), String> {
+    /// Checks an accepted write with that token as its fence.
+    fn passed(&mut self, lock: &LockName, token: FencingToken, exclusive: bool, revision: Revision) -> Result<(), String> {
         let terms = self.terms.get(&(lock.clone(), token)).map(Vec::as_slice).unwrap_or_default();
         if !terms.iter().any(|(_, end)| end.is_none_or(|end| end > revision)) {
             return Err(format!("{lock}: a write with token {token} was accepted at revision {revision}, held by {terms:?}"));
         }
-        if !alone {
+        if !exclusive {
             return Ok(());
         }
         let accepted = self.accepted.entry(lock.clone()).or_default();
@@ -63,9 +63,9 @@ impl Invariant for Fences {
         Ok(())
     }
 
-    fn told(&mut self, fact: &Fact) -> Result<(), String> {
-        let Fact::Fenced { lock, token, alone, revision } = fact else { return Ok(()) };
-        self.passed(lock, *token, *alone, *revision)
+    fn observe(&mut self, fact: &Fact) -> Result<(), String> {
+        let Fact::Fenced { lock, token, exclusive, revision } = fact else { return Ok(()) };
+        self.passed(lock, *token, *exclusive, *revision)
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
         LockName::parse("a").unwrap()
     }
 
-    /// Tokens 5 and 6 were given out at those revisions, and the first of them ended at revision 12.
+    /// Tokens 5 and 6 were granted at those revisions; the grant with token 5 ended at revision 12.
     fn fences() -> Fences {
         let mut fences = Fences::default();
         for token in [5, 6] {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_token_after_a_newer_one_is_found_in_whatever_order_it_is_told() {
+    fn an_older_token_after_a_newer_one_is_found_in_any_order_of_answers() {
         let passes = |first: (u64, u64), second: (u64, u64)| {
             let mut fences = fences();
             assert!(fences.passed(&lock(), FencingToken(first.0), true, Revision(first.1)).is_ok());

@@ -1,5 +1,5 @@
-//! No linearizable answer is older than any answer that a client received before the request. Without confirmed leadership, one
-//! would be.
+//! No linearizable answer is older than any answer that a client received before the request. Without confirmed
+//! leadership, one would be.
 
 use super::invariant::Invariant;
 use crate::facts::Fact;
@@ -11,10 +11,12 @@ impl Invariant for Freshness {
         "answers are fresh"
     }
 
-    fn told(&mut self, fact: &Fact) -> Result<(), String> {
+    fn observe(&mut self, fact: &Fact) -> Result<(), String> {
         let Fact::Answered { what, floor, revision } = fact else { return Ok(()) };
         if revision < floor {
-            return Err(format!("{what} was answered from revision {revision} after revision {floor} had been told"));
+            return Err(format!(
+                "{what} was answered from revision {revision} although a client had received revision {floor} before"
+            ));
         }
         Ok(())
     }
@@ -29,7 +31,7 @@ mod tests {
     fn a_stale_answer_is_found() {
         let answered =
             |floor, revision| Fact::Answered { what: "GET".to_owned(), floor: Revision(floor), revision: Revision(revision) };
-        assert!(Freshness.told(&answered(5, 4)).is_err());
-        assert!(Freshness.told(&answered(5, 5)).is_ok());
+        assert!(Freshness.observe(&answered(5, 4)).is_err());
+        assert!(Freshness.observe(&answered(5, 5)).is_ok());
     }
 }

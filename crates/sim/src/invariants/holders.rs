@@ -1,8 +1,8 @@
-//! A lock has one exclusive holder, or only shared holders, or permits within its limit. A change of mode or of the limit keeps
-//! this true.
+//! A lock has one exclusive holder, or only shared holders, or permits within its limit. A change of mode or of the
+//! limit keeps this true.
 
 use super::invariant::Invariant;
-use crate::{facts::Applied, tidings::lock_of};
+use crate::{facts::Applied, watch_events::lock_of};
 use fairhold_state::command::Event;
 use fairhold_types::{LockName, Mode};
 use std::collections::BTreeSet;
@@ -13,8 +13,8 @@ pub(crate) struct Holders {
     set: BTreeSet<LockName>,
 }
 
-/// What may hold together: each holder's mode and permits, under a limit.
-fn together(holders: &[(Mode, u32)], limit: u32) -> Result<(), String> {
+/// Checks that these holders, each with mode and permits, are compatible under a limit.
+fn compatible(holders: &[(Mode, u32)], limit: u32) -> Result<(), String> {
     let exclusive = holders.iter().filter(|(mode, _)| *mode == Mode::Exclusive).count();
     if limit == 1 && exclusive > 0 && holders.len() > 1 {
         return Err(format!("{exclusive} hold exclusively among {} holders", holders.len()));
@@ -29,7 +29,8 @@ fn together(holders: &[(Mode, u32)], limit: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the holders must be compatible after this event. Once an administrator sets a limit, only a new grant must fit it.
+/// Whether the holders must be compatible after this event. Once an administrator sets a limit, only a new grant must
+/// fit it.
 fn judged(event: &Event, set: &BTreeSet<LockName>) -> bool {
     let comes = matches!(event, Event::Granted { .. } | Event::Downgraded { .. });
     lock_of(event).is_some_and(|lock| comes || !set.contains(lock))
@@ -50,7 +51,7 @@ impl Invariant for Holders {
             let Some(lock) = lock_of(event) else { continue };
             let view = applied.state.lock(lock);
             let holders: Vec<_> = view.holders.iter().map(|holder| (holder.mode, holder.permits)).collect();
-            together(&holders, view.limit.unwrap_or(1))
+            compatible(&holders, view.limit.unwrap_or(1))
                 .map_err(|error| format!("{lock} on node {} at revision {}: {error}", applied.node, applied.revision))?;
         }
         Ok(())
@@ -65,17 +66,17 @@ mod tests {
     #[test]
     fn two_exclusive_holders_a_writer_among_readers_and_too_many_permits_are_found() {
         let (exclusive, shared) = ((Mode::Exclusive, 1), (Mode::Shared, 1));
-        assert!(together(&[exclusive, exclusive], 1).is_err());
-        assert!(together(&[shared, exclusive], 1).is_err());
-        assert!(together(&[(Mode::Exclusive, 2), (Mode::Exclusive, 2)], 3).is_err());
-        assert!(together(&[shared, exclusive], 3).is_err());
-        assert!(together(&[shared, shared], 1).is_ok());
-        assert!(together(&[exclusive], 1).is_ok());
-        assert!(together(&[(Mode::Exclusive, 2), exclusive], 3).is_ok());
+        assert!(compatible(&[exclusive, exclusive], 1).is_err());
+        assert!(compatible(&[shared, exclusive], 1).is_err());
+        assert!(compatible(&[(Mode::Exclusive, 2), (Mode::Exclusive, 2)], 3).is_err());
+        assert!(compatible(&[shared, exclusive], 3).is_err());
+        assert!(compatible(&[shared, shared], 1).is_ok());
+        assert!(compatible(&[exclusive], 1).is_ok());
+        assert!(compatible(&[(Mode::Exclusive, 2), exclusive], 3).is_ok());
     }
 
     #[test]
-    fn under_a_limit_that_was_lowered_only_one_who_comes_has_to_fit() {
+    fn after_a_limit_is_lowered_only_new_grants_must_fit() {
         let (lock, grant) = (LockName::parse("a").unwrap(), GrantNumber(3));
         let granted = Event::Granted { lock: lock.clone(), grant, token: FencingToken(3) };
         let (session, reason) = (SessionNumber(3), EndReason::Released);

@@ -3,7 +3,7 @@
 use crate::facts::{Applied, Fact};
 use fairhold_state::State;
 
-/// Something that must always hold. An error says what was seen instead.
+/// A property that must always hold. The error describes the violation.
 pub(crate) trait Invariant: Send {
     /// Its short name.
     fn name(&self) -> &'static str;
@@ -14,13 +14,13 @@ pub(crate) trait Invariant: Send {
         Ok(())
     }
 
-    /// A client was told something.
-    fn told(&mut self, fact: &Fact) -> Result<(), String> {
+    /// The oracle received a fact.
+    fn observe(&mut self, fact: &Fact) -> Result<(), String> {
         let _: &Fact = fact;
         Ok(())
     }
 
-    /// All clients have ended, all faults are healed.
+    /// All clients have ended, and all faults are healed.
     fn finished(&mut self, state: &State) -> Result<(), String> {
         let _: &State = state;
         Ok(())

@@ -1,7 +1,7 @@
 //! A session never ends before its full timeout after an acknowledged renewal, unless its client closes it.
 //!
-//! The timeout runs on the leader's clock. If that clock may be fast, correspondingly less true time must pass. The time of a
-//! pause, in which the leader receives no renewals, does not count if it still leads afterwards.
+//! The timeout runs on the leader's clock. If that clock may be fast, correspondingly less true time must pass. The
+//! time of a pause, in which the leader receives no renewals, does not count if it still leads afterwards.
 
 use super::{bounds::ended_by_a_bound, invariant::Invariant};
 use crate::{
@@ -16,31 +16,31 @@ use std::{
     time::Duration,
 };
 
-/// The leader's clock is looked at so often, and twice before a session ends; a pause that is shorter is none.
+/// The leader checks its clock this often, and twice before a session ends. Shorter pauses do not count.
 const TICKS: Duration = Duration::from_millis(350);
 
-/// For how long a leader was paused, until when, and until when it led after that.
-struct Sleep {
+/// A pause of a leader: its end, its length, and until when it still led.
+struct Pause {
     until: Duration,
-    slept: Duration,
+    paused_for: Duration,
     led_until: Duration,
 }
 
-/// A renewal that was acknowledged: when it was sent, and until when it reaches.
+/// An acknowledged renewal: when it was sent, and until when it lasts.
 type Renewed = (Duration, Duration);
 
 pub(crate) struct Leases {
     rate_max: u64,
-    /// Until when each session lives at least.
+    /// The least life of each session.
     lives: BTreeMap<SessionNumber, Renewed>,
     expired: BTreeMap<SessionNumber, Duration>,
     let_go: BTreeSet<SessionNumber>,
-    /// The sessions that a leader's clock ended.
+    /// The sessions that expired by the leader's clock.
     timed_out: BTreeMap<SessionNumber, Duration>,
-    sleeps: Vec<Sleep>,
+    pauses: Vec<Pause>,
 }
 
-/// Whether an administrator, or a bound to how long a grant may be held, ended a grant, and with it a session of its own.
+/// Whether an administrator or a maximum hold time ended a grant, and with it its own session.
 fn ended_otherwise(events: &[Event]) -> bool {
     let broken = events.iter().any(|event| matches!(event, Event::Ended { reason: EndReason::Broken, .. }));
     broken || ended_by_a_bound(events).next().is_some()
@@ -48,8 +48,14 @@ fn ended_otherwise(events: &[Event]) -> bool {
 
 impl Leases {
     pub(crate) fn new(physics: Physics) -> Leases {
-        let (lives, expired, timed_out) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Leases { rate_max: physics.rate_max, lives, expired, let_go: BTreeSet::new(), timed_out, sleeps: Vec::new() }
+        Leases {
+            rate_max: physics.rate_max,
+            lives: BTreeMap::new(),
+            expired: BTreeMap::new(),
+            let_go: BTreeSet::new(),
+            timed_out: BTreeMap::new(),
+            pauses: Vec::new(),
+        }
     }
 
     fn expires(&mut self, session: SessionNumber, at: Duration) -> Result<(), String> {
@@ -67,7 +73,7 @@ impl Leases {
         self.compare(session)
     }
 
-    /// From then on the session may have another timeout, which is asked for: it may end so much later, and no sooner.
+    /// A change of the timeout was requested: from then on the session may end by the new timeout.
     fn retimed(&mut self, session: SessionNumber, sent: Duration, ttl: Duration) {
         let rate = u32::try_from(self.rate_max).unwrap_or(u32::MAX);
         if let Some(known) = self.lives.get_mut(&session) {
@@ -75,18 +81,18 @@ impl Leases {
         }
     }
 
-    /// A leader that was paused after a renewal, and before what it reaches was over, ends the session so much later.
-    fn compare_with_sleeps(&self) -> Result<(), String> {
+    /// If a leader was paused after a renewal and before its end, it ends the session later by that pause.
+    fn compare_with_pauses(&self) -> Result<(), String> {
         for (session, at) in &self.timed_out {
             let Some((sent, until)) = self.lives.get(session) else { continue };
-            let deaf = |sleep: &&Sleep| {
-                let from = sleep.until.saturating_sub(sleep.slept);
+            let overlaps = |sleep: &&Pause| {
+                let from = sleep.until.saturating_sub(sleep.paused_for);
                 *sent < from && from <= *until && sleep.until <= *at && *at <= sleep.led_until
             };
-            if let Some(sleep) = self.sleeps.iter().find(|sleep| deaf(sleep) && *at + TICKS < *until + sleep.slept) {
+            if let Some(sleep) = self.pauses.iter().find(|sleep| overlaps(sleep) && *at + TICKS < *until + sleep.paused_for) {
                 return Err(format!(
                     "session {session} ended at {at:?}: it was renewed until {until:?}, its leader paused for {:?} until {:?}",
-                    sleep.slept, sleep.until
+                    sleep.paused_for, sleep.until
                 ));
             }
         }
@@ -96,7 +102,7 @@ impl Leases {
     fn compare(&self, session: SessionNumber) -> Result<(), String> {
         match (self.lives.get(&session), self.expired.get(&session)) {
             (Some((_, until)), Some(at)) if at < until => {
-                Err(format!("session {session} ended at {at:?}, and a renewal was acknowledged that reaches until {until:?}"))
+                Err(format!("session {session} ended at {at:?}, but an acknowledged renewal lasts until {until:?}"))
             }
             (Some(_) | None, Some(_) | None) => Ok(()),
         }
@@ -127,24 +133,24 @@ impl Invariant for Leases {
         Ok(())
     }
 
-    fn told(&mut self, fact: &Fact) -> Result<(), String> {
+    fn observe(&mut self, fact: &Fact) -> Result<(), String> {
         if let Fact::Renewed { session, sent, ttl } = fact {
             return self.renewed(*session, *sent, *ttl);
         }
         if let Fact::Retiming { session, sent, ttl } = fact {
             self.retimed(*session, *sent, *ttl);
         }
-        if let Fact::LettingGo { session } = fact {
+        if let Fact::Closing { session } = fact {
             self.let_go.insert(*session);
         }
-        if let Fact::Slept { until, slept, led_until } = fact {
-            self.sleeps.push(Sleep { until: *until, slept: *slept, led_until: *led_until });
+        if let Fact::LeaderPaused { until, paused_for, led_until } = fact {
+            self.pauses.push(Pause { until: *until, paused_for: *paused_for, led_until: *led_until });
         }
         Ok(())
     }
 
     fn finished(&mut self, _: &State) -> Result<(), String> {
-        if self.rate_max == TRUE_RATE { self.compare_with_sleeps() } else { Ok(()) }
+        if self.rate_max == TRUE_RATE { self.compare_with_pauses() } else { Ok(()) }
     }
 }
 
@@ -153,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_early_end_is_found_whether_the_renewal_is_told_before_or_after_it() {
+    fn an_early_end_is_found_before_or_after_the_report_of_the_renewal() {
         let (session, second) = (SessionNumber(1), Duration::from_secs(1));
         let mut leases = Leases::new(Physics { rate_max: 1_000 });
         assert!(leases.renewed(session, second, second * 3).is_ok());
@@ -167,29 +173,29 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_timeout_counts_from_when_it_is_asked_for_and_not_sooner() {
+    fn a_shorter_timeout_counts_from_its_request_on() {
         let (session, second) = (SessionNumber(1), Duration::from_secs(1));
         let retimed = |ends: u32| {
             let mut leases = Leases::new(Physics { rate_max: 1_000 });
             leases.renewed(session, second, second * 9).unwrap();
-            leases.told(&Fact::Retiming { session, sent: second * 2, ttl: second * 3 }).unwrap();
+            leases.observe(&Fact::Retiming { session, sent: second * 2, ttl: second * 3 }).unwrap();
             leases.expires(session, second * ends)
         };
         assert!(retimed(4).is_err() && retimed(5).is_ok());
     }
 
     #[test]
-    fn a_session_that_ends_in_spite_of_its_leaders_pause_is_found() {
+    fn a_session_that_ends_although_its_leader_was_paused_is_found() {
         let (session, second) = (SessionNumber(1), Duration::from_secs(1));
         let ends = |at: Duration| {
             let mut leases = Leases::new(Physics { rate_max: TRUE_RATE });
             leases.renewed(session, second, second * 3).unwrap();
             leases.timed_out.insert(session, at);
-            leases.sleeps.push(Sleep { until: second * 6, slept: second * 4, led_until: second * 10 });
+            leases.pauses.push(Pause { until: second * 6, paused_for: second * 4, led_until: second * 10 });
             leases.finished(&State::new())
         };
-        assert!(ends(second * 6).is_err(), "renewed until 4 s, and deaf from 2 s to 6 s");
+        assert!(ends(second * 6).is_err(), "renewed until 4 s, and paused from 2 s to 6 s");
         assert!(ends(second * 8).is_ok());
-        assert!(ends(second * 11).is_ok(), "another leader's affair");
+        assert!(ends(second * 11).is_ok(), "another leader may have ended it");
     }
 }

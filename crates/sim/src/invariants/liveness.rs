@@ -12,21 +12,23 @@ pub(crate) struct Liveness {
     term: u64,
 }
 
-fn called(what: &str, sent: Duration, came: Option<Duration>, within: Duration) -> Result<(), String> {
-    match came {
-        Some(came) if came <= sent + within => Ok(()),
-        Some(came) => Err(format!("{what} was asked at {sent:?} and answered at {came:?}")),
-        None => Err(format!("{what} was asked at {sent:?} and not answered")),
+fn called(what: &str, sent: Duration, received: Option<Duration>, within: Duration) -> Result<(), String> {
+    match received {
+        Some(received) if received <= sent + within => Ok(()),
+        Some(received) => Err(format!("{what} was sent at {sent:?} and answered at {received:?}")),
+        None => Err(format!("{what} was sent at {sent:?} and not answered")),
     }
 }
 
 impl Liveness {
     /// A client that waited for a lock learns in time that it holds the lock.
     fn handed(&self, fact: &Fact) -> Result<(), String> {
-        let Fact::Handed { lock, token, sent, came, within } = fact else { return Ok(()) };
+        let Fact::AcquireAnswered { lock, token, sent, received, within } = fact else { return Ok(()) };
         let granted = self.granted.get(&(lock.clone(), *token)).copied().unwrap_or_default();
-        if *sent <= granted && *came > granted + *within {
-            return Err(format!("{lock} was granted with token {token} at {granted:?}, and its holder was told at {came:?}"));
+        if *sent <= granted && *received > granted + *within {
+            return Err(format!(
+                "{lock} was granted with token {token} at {granted:?}, and its holder learned it at {received:?}"
+            ));
         }
         Ok(())
     }
@@ -34,7 +36,7 @@ impl Liveness {
 
 impl Invariant for Liveness {
     fn name(&self) -> &'static str {
-        "nobody waits in good weather"
+        "without faults, nobody waits"
     }
 
     fn applied(&mut self, applied: &Applied<'_>) -> Result<(), String> {
@@ -49,9 +51,9 @@ impl Invariant for Liveness {
         Ok(())
     }
 
-    fn told(&mut self, fact: &Fact) -> Result<(), String> {
-        if let Fact::Called { what, sent, came, within } = fact {
-            return called(what, *sent, *came, *within);
+    fn observe(&mut self, fact: &Fact) -> Result<(), String> {
+        if let Fact::Called { what, sent, received, within } = fact {
+            return called(what, *sent, *received, *within);
         }
         self.handed(fact)?;
         let Fact::Term { term, calm, .. } = fact else { return Ok(()) };
@@ -72,31 +74,37 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_comes_late_or_not_at_all_is_found() {
-        let called = |came| Fact::Called { what: "a read".to_owned(), sent: second(1), came, within: second(2) };
-        assert!(Liveness::default().told(&called(Some(second(3)))).is_ok());
-        assert!(Liveness::default().told(&called(Some(second(4)))).is_err());
-        assert!(Liveness::default().told(&called(None)).is_err());
+    fn a_late_or_missing_answer_is_found() {
+        let called = |received| Fact::Called { what: "a read".to_owned(), sent: second(1), received, within: second(2) };
+        assert!(Liveness::default().observe(&called(Some(second(3)))).is_ok());
+        assert!(Liveness::default().observe(&called(Some(second(4)))).is_err());
+        assert!(Liveness::default().observe(&called(None)).is_err());
     }
 
     #[test]
-    fn a_new_term_in_good_weather_is_found() {
+    fn a_new_term_without_faults_is_found() {
         let mut liveness = Liveness::default();
-        assert!(liveness.told(&Fact::Term { term: 3, calm: true, at: second(3) }).is_ok(), "the first one");
-        assert!(liveness.told(&Fact::Term { term: 3, calm: true, at: second(3) }).is_ok());
-        assert!(liveness.told(&Fact::Term { term: 4, calm: false, at: second(4) }).is_ok());
-        assert!(liveness.told(&Fact::Term { term: 5, calm: true, at: second(5) }).is_err());
+        assert!(liveness.observe(&Fact::Term { term: 3, calm: true, at: second(3) }).is_ok(), "the first one");
+        assert!(liveness.observe(&Fact::Term { term: 3, calm: true, at: second(3) }).is_ok());
+        assert!(liveness.observe(&Fact::Term { term: 4, calm: false, at: second(4) }).is_ok());
+        assert!(liveness.observe(&Fact::Term { term: 5, calm: true, at: second(5) }).is_err());
     }
 
     #[test]
-    fn a_holder_that_is_told_late_is_found() {
+    fn a_holder_that_learns_late_is_found() {
         let (lock, token) = (LockName::parse("a").unwrap(), FencingToken(5));
         let granted = BTreeMap::from([((lock.clone(), token), second(10))]);
         let mut liveness = Liveness { granted, term: 1 };
         let (within, lock) = (second(1), &lock);
-        let handed = |sent, came| Fact::Handed { lock: lock.clone(), token, sent: second(sent), came: second(came), within };
-        assert!(liveness.told(&handed(8, 11)).is_ok());
-        assert!(liveness.told(&handed(8, 12)).is_err(), "it waited, and a wake-up was lost");
-        assert!(liveness.told(&handed(13, 14)).is_ok(), "it asked only then");
+        let handed = |sent, received| Fact::AcquireAnswered {
+            lock: lock.clone(),
+            token,
+            sent: second(sent),
+            received: second(received),
+            within,
+        };
+        assert!(liveness.observe(&handed(8, 11)).is_ok());
+        assert!(liveness.observe(&handed(8, 12)).is_err(), "it waited, and a wake-up was lost");
+        assert!(liveness.observe(&handed(13, 14)).is_ok(), "it sent its request only then");
     }
 }

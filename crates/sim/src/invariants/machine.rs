@@ -1,5 +1,5 @@
-//! The state is consistent after every change: every index agrees with the tree, and an ephemeral node exists only while its
-//! session does.
+//! The state is consistent after every change: every index agrees with the tree, and an ephemeral node exists only
+//! while its session does.
 
 use super::invariant::Invariant;
 use crate::facts::Applied;

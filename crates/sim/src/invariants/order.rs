@@ -8,11 +8,12 @@ use std::{cmp::Reverse, collections::BTreeSet};
 
 #[derive(Default)]
 pub(crate) struct Order {
-    /// The current holders. A holder that is granted again by an upgrade does not overtake: holders precede all waiters.
+    /// The current holders. A holder that is granted again by an upgrade does not overtake: holders precede all
+    /// waiters.
     holding: BTreeSet<(GrantNumber, LockName)>,
 }
 
-/// A place in a queue: higher priority first, then earlier arrival. The priority includes the one that aging gives.
+/// A place in a queue: higher priority first, then earlier arrival. The priority includes aging.
 type Place = (Reverse<i32>, u64);
 
 fn overtaken(granted: Place, waiting: &[Place]) -> Option<Place> {

@@ -4,7 +4,7 @@ use super::{all, invariant::Invariant};
 use crate::{
     facts::{Applied, Fact, Physics},
     host::TRUE_RATE,
-    tidings::Watched,
+    watch_events::Watched,
 };
 use fairhold_state::{
     State,
@@ -26,7 +26,7 @@ const BLOCK: usize = 600 * 1024;
 
 type Judged = Result<(), String>;
 
-/// An invariant, and the state of which it hears.
+/// An invariant, and the state whose changes it checks.
 struct Stage {
     state: State,
     invariant: Box<dyn Invariant>,
@@ -35,18 +35,18 @@ struct Stage {
 }
 
 impl Stage {
-    /// Applies a command, and tells of it as of any change.
+    /// Applies a command, and shows the change to the invariant.
     fn apply(&mut self, command: Command) -> Judged {
         let events = self.state.apply(command).events;
         self.show(&events)
     }
 
-    /// Applies one that must be right.
+    /// Applies a command that must not violate the invariant.
     fn right(&mut self, command: Command) {
         self.apply(command).unwrap();
     }
 
-    /// Tells that these events brought the state about in which it is.
+    /// Shows these events with the current state.
     fn show(&mut self, events: &[Event]) -> Judged {
         let state = self.state.clone();
         self.show_as(1, true, &state, state.revision(), events)
@@ -56,7 +56,7 @@ impl Stage {
         self.invariant.applied(&Applied { node, at: self.at, first, state, revision, events, whole: true })
     }
 
-    /// Takes a lock or queues for it, with an id of that number, and returns the number of the grant.
+    /// Acquires a lock or queues for it, with an id of that number. Returns the number of the grant.
     fn acquire(&mut self, id: u128, change: impl FnOnce(&mut Acquire)) -> GrantNumber {
         let mut acquire = acquire(id);
         change(&mut acquire);
@@ -118,8 +118,8 @@ fn granted(grant: GrantNumber, token: u64) -> Event {
     Event::Granted { lock: lock(), grant, token: FencingToken(token) }
 }
 
-/// A state in which an ephemeral node belongs to a session that is not there. No command leads to it, so it is put together from
-/// the snapshots of two states.
+/// A state with an ephemeral node of a session that does not exist. No command leads to it, so it is assembled from the
+/// snapshots of two states.
 fn unsound() -> State {
     let blocks = |first: [Command; 2]| {
         let (mut state, ephemeral) = (State::new(), Lifetime::Ephemeral { session: SessionId(1) });
@@ -144,7 +144,7 @@ fn machine(stage: &mut Stage) -> Judged {
 
 fn holders(stage: &mut Stage) -> Judged {
     let [first, second] = [1, 2].map(|id| stage.acquire(id, |acquire| acquire.limit = Some(2)));
-    // The invariant does not hear that an administrator set the limit: for it, two hold a lock of one.
+    // The invariant does not see that an administrator set the limit: for it, two grants hold a lock with a limit of 1.
     let (key, by) = (None, "an administrator".to_owned());
     let set = SetLock { key, lock: lock(), limit: Some(1), max_waiters: None, max_hold_ms: None, by, at: AT };
     stage.state.apply(Command::SetLock(set)).answer.result.unwrap();
@@ -180,14 +180,14 @@ fn agreement(stage: &mut Stage) -> Judged {
 fn durability(stage: &mut Stage) -> Judged {
     let grant = stage.acquire(1, |_| ());
     let held = |number| Fact::Held { lock: lock(), number, token: FencingToken(grant.0) };
-    stage.invariant.told(&held(grant.0)).unwrap();
-    stage.invariant.told(&held(grant.0 + 1))
+    stage.invariant.observe(&held(grant.0)).unwrap();
+    stage.invariant.observe(&held(grant.0 + 1))
 }
 
 fn freshness(stage: &mut Stage) -> Judged {
     let answered = |floor| Fact::Answered { what: "GET".to_owned(), floor: Revision(floor), revision: Revision(4) };
-    stage.invariant.told(&answered(4)).unwrap();
-    stage.invariant.told(&answered(5))
+    stage.invariant.observe(&answered(4)).unwrap();
+    stage.invariant.observe(&answered(5))
 }
 
 fn registers(stage: &mut Stage) -> Judged {
@@ -196,22 +196,22 @@ fn registers(stage: &mut Stage) -> Judged {
         let (path, value) = ("/x".to_owned(), value.to_owned());
         Fact::Read { path, version: 0, value, revision: Revision(1) }
     };
-    stage.invariant.told(&read("x")).unwrap();
-    stage.invariant.told(&read("y"))
+    stage.invariant.observe(&read("x")).unwrap();
+    stage.invariant.observe(&read("y"))
 }
 
 fn fences(stage: &mut Stage) -> Judged {
     let token = FencingToken(stage.acquire(1, |_| ()).0);
-    let fenced = |revision| Fact::Fenced { lock: lock(), token, alone: true, revision };
-    stage.invariant.told(&fenced(stage.state.revision())).unwrap();
+    let fenced = |revision| Fact::Fenced { lock: lock(), token, exclusive: true, revision };
+    stage.invariant.observe(&fenced(stage.state.revision())).unwrap();
     stage.right(release(1));
-    stage.invariant.told(&fenced(stage.state.revision().next()))
+    stage.invariant.observe(&fenced(stage.state.revision().next()))
 }
 
 fn leases(stage: &mut Stage) -> Judged {
     stage.right(open_session());
     let session = SessionNumber(stage.state.revision().0);
-    stage.invariant.told(&Fact::Renewed { session, sent: stage.at, ttl: SECOND * 3 }).unwrap();
+    stage.invariant.observe(&Fact::Renewed { session, sent: stage.at, ttl: SECOND * 3 }).unwrap();
     stage.at += SECOND * 2;
     stage.apply(Command::ExpireSession { session, at: AT })
 }
@@ -224,8 +224,8 @@ fn beliefs(stage: &mut Stage) -> Judged {
         let (token, mode) = (FencingToken(grant.0), Mode::Exclusive);
         Fact::Believed { lock: lock(), mode, token, from: SECOND * from, until: SECOND * (from + 2) }
     };
-    stage.invariant.told(&believed(first, 0)).unwrap();
-    stage.invariant.told(&believed(second, 1))
+    stage.invariant.observe(&believed(first, 0)).unwrap();
+    stage.invariant.observe(&believed(second, 1))
 }
 
 fn delays(stage: &mut Stage) -> Judged {
@@ -239,19 +239,19 @@ fn delays(stage: &mut Stage) -> Judged {
 fn watches(stage: &mut Stage) -> Judged {
     stage.right(create("/x", 1, Lifetime::Persistent));
     stage.right(create("/y", 1, Lifetime::Persistent));
-    let told = |names: &[(u64, &str)]| {
-        let told = names.iter().map(|(at, name)| (Revision(*at), format!("created path={name}"))).collect();
-        Fact::WatchTold { watched: Watched::Node("/y".to_owned()), after: Revision(0), told, through: Revision(2) }
+    let received = |names: &[(u64, &str)]| {
+        let lines = names.iter().map(|(at, name)| (Revision(*at), format!("created path={name}"))).collect();
+        Fact::WatchReceived { watched: Watched::Node("/y".to_owned()), after: Revision(0), lines, through: Revision(2) }
     };
-    stage.invariant.told(&told(&[(2, "/y")])).unwrap();
-    stage.invariant.told(&told(&[]))
+    stage.invariant.observe(&received(&[(2, "/y")])).unwrap();
+    stage.invariant.observe(&received(&[]))
 }
 
 fn elections(stage: &mut Stage) -> Judged {
     let grant = stage.acquire(1, |acquire| acquire.value = Some(b"x".to_vec()));
     let led = |value: &str| Fact::Led { election: lock(), token: FencingToken(grant.0), version: 0, value: value.to_owned() };
-    stage.invariant.told(&led("x")).unwrap();
-    stage.invariant.told(&led("y"))
+    stage.invariant.observe(&led("x")).unwrap();
+    stage.invariant.observe(&led("y"))
 }
 
 fn bounds(stage: &mut Stage) -> Judged {
@@ -268,9 +268,10 @@ fn echoes(stage: &mut Stage) -> Judged {
 fn liveness(stage: &mut Stage) -> Judged {
     stage.at = SECOND * 10;
     let token = FencingToken(stage.acquire(1, |_| ()).0);
-    let handed = |came| Fact::Handed { lock: lock(), token, sent: SECOND, came: SECOND * came, within: SECOND };
-    stage.invariant.told(&handed(11)).unwrap();
-    stage.invariant.told(&handed(12))
+    let handed =
+        |received| Fact::AcquireAnswered { lock: lock(), token, sent: SECOND, received: SECOND * received, within: SECOND };
+    stage.invariant.observe(&handed(11)).unwrap();
+    stage.invariant.observe(&handed(12))
 }
 
 fn endings(stage: &mut Stage) -> Judged {
@@ -284,9 +285,9 @@ fn endings(stage: &mut Stage) -> Judged {
 fn punctual(stage: &mut Stage) -> Judged {
     stage.acquire(1, |acquire| acquire.max_hold_ms = Some(5_000));
     let calm = |at| Fact::Term { term: 1, calm: true, at };
-    stage.invariant.told(&calm(stage.at)).unwrap();
-    stage.invariant.told(&calm(stage.at + SECOND * 5)).unwrap();
-    stage.invariant.told(&calm(stage.at + SECOND * 60))
+    stage.invariant.observe(&calm(stage.at)).unwrap();
+    stage.invariant.observe(&calm(stage.at + SECOND * 5)).unwrap();
+    stage.invariant.observe(&calm(stage.at + SECOND * 60))
 }
 
 type Plant = (&'static str, fn(&mut Stage) -> Judged);
@@ -308,7 +309,7 @@ const PLANTS: [Plant; 19] = [
     ("a leader's value is told once", elections),
     ("holds last as long as they may", bounds),
     ("a request acts once", echoes),
-    ("nobody waits in good weather", liveness),
+    ("without faults, nobody waits", liveness),
     ("every grant ends", endings),
     ("what is over ends soon", punctual),
 ];
@@ -325,7 +326,7 @@ fn fresh(name: &str) -> Box<dyn Invariant> {
 fn each_invariant_holds_until_its_violation_is_planted() {
     for (name, plant) in PLANTS {
         let mut stage = Stage { state: State::new(), invariant: fresh(name), at: SECOND };
-        assert!(plant(&mut stage).is_err(), "{name}: the violation is not seen");
+        assert!(plant(&mut stage).is_err(), "{name}: the violation is not found");
     }
 }
 

@@ -1,4 +1,5 @@
-//! Without faults, a hold past its maximum and a lock delay past its end are ended soon. A new leader restarts their timers.
+//! Without faults, a hold past its maximum and a lock delay past its end are ended soon. A new leader restarts their
+//! timers.
 
 use super::invariant::Invariant;
 use crate::facts::{Applied, Fact};
@@ -6,15 +7,15 @@ use fairhold_state::command::Event;
 use fairhold_types::GrantNumber;
 use std::{collections::BTreeMap, time::Duration};
 
-/// How late a verdict may be, on the slowest disks of which anything is promised.
+/// How late a verdict may be, on the slowest disks for which anything is promised.
 const LATE: Duration = Duration::from_secs(4);
 
 #[derive(Default)]
 pub(crate) struct Punctual {
-    /// Since when each grant holds or cools, and for how long it may.
+    /// Since when each grant is held or cooling, and how long it may be.
     over: BTreeMap<GrantNumber, (Duration, Duration)>,
     term: u64,
-    /// Since when that term's leader leads.
+    /// Since when the leader of that term leads.
     led_since: Duration,
 }
 
@@ -37,7 +38,7 @@ impl Punctual {
         let is_late = |since: &Duration, span: &Duration| now > (*since).max(self.led_since) + *span + LATE;
         match self.over.iter().find(|(_, (since, span))| is_late(since, span)) {
             Some((grant, (since, span))) => {
-                Err(format!("#{grant} holds or cools since {since:?}, for {span:?} at most, and goes on at {now:?}"))
+                Err(format!("#{grant} is held or cooling since {since:?}, for at most {span:?}, but still at {now:?}"))
             }
             None => Ok(()),
         }
@@ -56,7 +57,7 @@ impl Invariant for Punctual {
         Ok(())
     }
 
-    fn told(&mut self, fact: &Fact) -> Result<(), String> {
+    fn observe(&mut self, fact: &Fact) -> Result<(), String> {
         let Fact::Term { term, calm, at } = fact else { return Ok(()) };
         if std::mem::replace(&mut self.term, *term) != *term {
             self.led_since = *at;
@@ -70,15 +71,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_late_under_one_leader_in_good_weather_is_found() {
+    fn only_a_late_end_under_one_leader_without_faults_is_found() {
         let second = Duration::from_secs;
         let mut punctual = Punctual::default();
         punctual.over.insert(GrantNumber(3), (second(10), second(2)));
         let term = |term, calm, at| Fact::Term { term, calm, at: second(at) };
-        assert!(punctual.told(&term(1, true, 16)).is_ok());
-        assert!(punctual.told(&term(1, false, 30)).is_ok(), "something is wrong");
-        assert!(punctual.told(&term(2, true, 31)).is_ok(), "its leader began just now");
-        assert!(punctual.told(&term(2, true, 37)).is_ok());
-        assert!(punctual.told(&term(2, true, 38)).is_err());
+        assert!(punctual.observe(&term(1, true, 16)).is_ok());
+        assert!(punctual.observe(&term(1, false, 30)).is_ok(), "a fault is in effect");
+        assert!(punctual.observe(&term(2, true, 31)).is_ok(), "its leader was just elected");
+        assert!(punctual.observe(&term(2, true, 37)).is_ok());
+        assert!(punctual.observe(&term(2, true, 38)).is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! A version of a node has the same value for every reader at every server. A value that was written once has one version,
-//! even if its request was repeated. A read returns the value at its revision.
+//! A version of a node has the same value for every reader at every server. A value that was written once has one
+//! version, even if its request was repeated. A read returns the value at its revision.
 
 use super::invariant::Invariant;
 use crate::{
@@ -12,22 +12,27 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 pub(crate) struct Registers {
     values: BTreeMap<(String, i64), String>,
-    /// At which version each value stands. No two requests write the same one.
+    /// The version of each value. No two requests write the same value.
     versions: BTreeMap<(String, String), i64>,
     history: BTreeMap<String, BTreeMap<Revision, (i64, String)>>,
-    /// Values of nodes that are made once, with the node that has it.
-    sown: BTreeMap<String, Option<String>>,
+    /// The values of sequential nodes, each with the node that has it.
+    sequential: BTreeMap<String, Option<String>>,
     /// Under a fast clock a node may forget a key sooner than its client gives up repeating it.
     keys_last: bool,
 }
 
 impl Registers {
     pub(crate) fn new(physics: Physics) -> Registers {
-        let (values, versions, history, sown) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Registers { values, versions, history, sown, keys_last: physics.rate_max == TRUE_RATE }
+        Registers {
+            values: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            history: BTreeMap::new(),
+            sequential: BTreeMap::new(),
+            keys_last: physics.rate_max == TRUE_RATE,
+        }
     }
 
-    fn stands(&mut self, path: &str, version: i64, value: &str) -> Result<(), String> {
+    fn check_version(&mut self, path: &str, version: i64, value: &str) -> Result<(), String> {
         let known = self.values.entry((path.to_owned(), version)).or_insert_with(|| value.to_owned());
         if known != value {
             return Err(format!("version {version} of {path} is {known:?} and {value:?}"));
@@ -35,9 +40,9 @@ impl Registers {
         Ok(())
     }
 
-    /// One request makes one node, also where it arrives twice, and after that node was removed.
+    /// A request creates one node, even if it arrives twice, and even after that node was deleted.
     fn made(&mut self, path: &str, value: &str) -> Result<(), String> {
-        match self.sown.get_mut(value) {
+        match self.sequential.get_mut(value) {
             Some(Some(first)) if self.keys_last => Err(format!("one request made {first} and {path}")),
             Some(first) => {
                 *first = Some(path.to_owned());
@@ -56,7 +61,7 @@ impl Registers {
             Entry::Occupied(_) => {}
             Entry::Vacant(none) => drop(none.insert(version)),
         }
-        self.stands(path, version, value)
+        self.check_version(path, version, value)
     }
 
     fn read(&self, path: &str, version: i64, value: &str, revision: Revision) -> Result<(), String> {
@@ -65,7 +70,7 @@ impl Registers {
         match there {
             Some((known, text)) if *known == version && text == value => Ok(()),
             there => {
-                Err(format!("version {version} with {value:?} of {path} was read at revision {revision}, where it is {there:?}"))
+                Err(format!("version {version} with {value:?} of {path} was read at revision {revision}, but it is {there:?}"))
             }
         }
     }
@@ -95,12 +100,12 @@ impl Invariant for Registers {
         Ok(())
     }
 
-    fn told(&mut self, fact: &Fact) -> Result<(), String> {
+    fn observe(&mut self, fact: &Fact) -> Result<(), String> {
         if let Fact::Wrote { path, version, value, .. } = fact {
-            return self.stands(path, *version, value);
+            return self.check_version(path, *version, value);
         }
-        if let Fact::Sowing { value } = fact {
-            self.sown.insert(value.clone(), None);
+        if let Fact::CreatingSequential { value } = fact {
+            self.sequential.insert(value.clone(), None);
         }
         let Fact::Read { path, version, value, revision } = fact else { return Ok(()) };
         self.read(path, *version, value, *revision)
@@ -122,14 +127,14 @@ mod tests {
     fn a_version_with_two_values_is_found() {
         let wrote =
             |value: &str| Fact::Wrote { path: "/x".to_owned(), version: 1, value: value.to_owned(), revision: Revision(7) };
-        assert!(registers().told(&wrote("b")).is_ok());
-        assert!(registers().told(&wrote("c")).is_err());
+        assert!(registers().observe(&wrote("b")).is_ok());
+        assert!(registers().observe(&wrote("c")).is_err());
     }
 
     #[test]
     fn a_request_that_makes_two_nodes_is_found() {
         let mut registers = registers();
-        registers.told(&Fact::Sowing { value: "k".to_owned() }).unwrap();
+        registers.observe(&Fact::CreatingSequential { value: "k".to_owned() }).unwrap();
         assert!(registers.made("/bed/1", "k").is_ok() && registers.made("/bed/2", "unknown").is_ok());
         assert!(registers.made("/bed/3", "k").is_err());
     }
@@ -141,10 +146,10 @@ mod tests {
     }
 
     #[test]
-    fn a_read_of_something_older_or_newer_than_its_revision_is_found() {
+    fn a_read_older_or_newer_than_its_revision_is_found() {
         let read = |version, value: &str, revision| {
             let (path, value) = ("/x".to_owned(), value.to_owned());
-            registers().told(&Fact::Read { path, version, value, revision: Revision(revision) }).is_ok()
+            registers().observe(&Fact::Read { path, version, value, revision: Revision(revision) }).is_ok()
         };
         assert!(read(0, "a", 5) && read(0, "a", 6) && read(1, "b", 7) && read(1, "b", 99));
         assert!(!read(0, "a", 7) && !read(1, "b", 6) && !read(0, "a", 4));

@@ -12,14 +12,14 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// A grant was given at a revision, with a token.
+    /// Checks the token of a grant at a revision.
     fn granted(&mut self, lock: &LockName, token: FencingToken, revision: u64) -> Result<(), String> {
         if token.0 != revision {
             return Err(format!("{lock} was granted at revision {revision} with the token {token}"));
         }
         match self.last.insert(lock.clone(), (token, revision)) {
             Some((before, at)) if before > token || (before == token && at != revision) => {
-                Err(format!("{lock} gave token {token} after token {before}"))
+                Err(format!("{lock} granted token {token} after token {before}"))
             }
             Some(_) | None => Ok(()),
         }
@@ -49,11 +49,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_that_goes_back_is_found() {
+    fn a_decreasing_token_is_found() {
         let lock: LockName = LockName::parse("a").unwrap();
         let mut tokens = Tokens::default();
         assert!(tokens.granted(&lock, FencingToken(5), 5).is_ok());
-        assert!(tokens.granted(&lock, FencingToken(5), 5).is_ok(), "readers granted together share one");
+        assert!(tokens.granted(&lock, FencingToken(5), 5).is_ok(), "readers granted together share a token");
         assert!(tokens.granted(&lock, FencingToken(4), 4).is_err());
         assert!(tokens.granted(&lock, FencingToken(7), 8).is_err());
     }

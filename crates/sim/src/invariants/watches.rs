@@ -1,29 +1,29 @@
-//! A watcher receives every event once and in order, up to its last bookmark. If it asked for the initial state, it first
-//! receives exactly that state.
+//! A watcher receives every event once and in order, up to its last bookmark. If it asked for the initial state, it
+//! first receives exactly that state.
 
 use super::invariant::Invariant;
 use crate::{
     facts::{Applied, Fact},
-    tidings::{SimLine, Subject, Watched},
+    watch_events::{SimLine, Subject, Watched},
 };
 use fairhold_state::command::Event;
 use fairhold_types::{Revision, SessionNumber, duration};
 use std::{collections::BTreeMap, time::Duration};
 
-/// What it is and, in a lock, its number.
+/// The subject and, in a lock, the number of the grant.
 type Key = (Subject, u64);
-/// What is there, as it is told, and the session that owns it.
-type There = BTreeMap<Key, (String, Option<SessionNumber>)>;
+/// The lines of the initial state, each with the session that owns its subject.
+type InitialState = BTreeMap<Key, (String, Option<SessionNumber>)>;
 
 #[derive(Default)]
 pub(crate) struct Watches {
     events: BTreeMap<Revision, Vec<Event>>,
-    /// Which session owns an ephemeral node that came at a revision.
+    /// The session that owns an ephemeral node, by the revision of its creation.
     owners: BTreeMap<(Revision, Key), SessionNumber>,
 }
 
 impl Watches {
-    /// What has to be told of everything after a revision.
+    /// The lines that a watch must show after a revision.
     fn after(&self, revision: Revision, watched: &Watched) -> impl Iterator<Item = (Revision, String)> {
         self.events.range(revision.next()..).flat_map(|(at, events)| {
             let lines = events.iter().filter_map(SimLine::of).filter(|line| watched.covers(&line.subject));
@@ -31,57 +31,63 @@ impl Watches {
         })
     }
 
-    fn told(&self, watched: &Watched, after: Revision, told: &[(Revision, String)], through: Revision) -> Result<(), String> {
-        let mut wanted = self.after(after, watched);
-        for line in told {
-            let next = wanted.next();
+    fn check_lines(
+        &self,
+        watched: &Watched,
+        after: Revision,
+        lines: &[(Revision, String)],
+        through: Revision,
+    ) -> Result<(), String> {
+        let mut expected = self.after(after, watched);
+        for line in lines {
+            let next = expected.next();
             if next.as_ref() != Some(line) {
-                return Err(format!("{watched:?} after revision {after}: {line:?} was told where {next:?} comes next"));
+                return Err(format!("{watched:?} after revision {after}: {line:?} was sent, but {next:?} is next"));
             }
         }
-        match wanted.next() {
+        match expected.next() {
             Some((revision, line)) if revision <= through => Err(format!(
-                "{watched:?} after revision {after}: everything up to revision {through} is said to be told, but not {line} of \
-                 revision {revision}"
+                "{watched:?} after revision {after}: the bookmark covers revision {through}, but {line} of revision {revision} \
+                 was not sent"
             )),
             Some(_) | None => Ok(()),
         }
     }
 
-    fn there(&self, watched: &Watched, revision: Revision, there: &[String]) -> Result<(), String> {
+    fn check_initial(&self, watched: &Watched, revision: Revision, initial: &[String]) -> Result<(), String> {
         let root = ("initial path=/ version=0".to_owned(), None);
-        let mut wanted = There::from([((Subject::Node("/".to_owned()), 0), root)]);
+        let mut expected = InitialState::from([((Subject::Node("/".to_owned()), 0), root)]);
         for (at, events) in self.events.range(..=revision) {
-            events.iter().for_each(|event| self.follow(&mut wanted, *at, event));
+            events.iter().for_each(|event| self.follow(&mut expected, *at, event));
         }
-        let mut wanted: Vec<String> =
-            wanted.into_iter().filter(|((subject, _), _)| watched.covers(subject)).map(|(_, (text, _))| text).collect();
-        let mut there = there.to_vec();
-        wanted.sort_unstable();
-        there.sort_unstable();
-        if wanted != there {
-            return Err(format!("{watched:?} at revision {revision}: {there:?} was told, and {wanted:?} is there"));
+        let mut expected: Vec<String> =
+            expected.into_iter().filter(|((subject, _), _)| watched.covers(subject)).map(|(_, (text, _))| text).collect();
+        let mut initial = initial.to_vec();
+        expected.sort_unstable();
+        initial.sort_unstable();
+        if expected != initial {
+            return Err(format!("{watched:?} at revision {revision}: {initial:?} was sent, but {expected:?} exists"));
         }
         Ok(())
     }
 
-    fn follow(&self, there: &mut There, at: Revision, event: &Event) {
-        // From then on nobody sees the nodes of the session. If it had many, their events follow in pieces.
+    fn follow(&self, initial: &mut InitialState, at: Revision, event: &Event) {
+        // From then on the nodes of the session are not visible. If it had many, their events follow in pieces.
         if let Event::SessionClosed { session } | Event::SessionExpired { session } = event {
-            there.retain(|_, (_, owner)| *owner != Some(*session));
+            initial.retain(|_, (_, owner)| *owner != Some(*session));
         }
         let (Some(SimLine { subject, .. }), Some((number, text))) = (SimLine::of(event), shown(event)) else { return };
         let key = (subject, number);
-        let known = there.get(&key).and_then(|(_, owner)| *owner);
+        let known = initial.get(&key).and_then(|(_, owner)| *owner);
         let owner = self.owners.get(&(at, key.clone())).copied().or(known);
         match text {
-            Some(text) => drop(there.insert(key, (text, owner))),
-            None => drop(there.remove(&key)),
+            Some(text) => drop(initial.insert(key, (text, owner))),
+            None => drop(initial.remove(&key)),
         }
     }
 
-    /// Notes who owns a node that came.
-    fn came(&mut self, event: &Event, applied: &Applied<'_>) {
+    /// Notes the owner of a created node.
+    fn note_owner(&mut self, event: &Event, applied: &Applied<'_>) {
         let (state, Some(SimLine { subject, .. })) = (applied.state, SimLine::of(event)) else { return };
         if let Event::NodeCreated { path } = event
             && let Some(node) = state.node(path).filter(|node| node.ephemeral_owner.0 > 0)
@@ -91,7 +97,7 @@ impl Watches {
     }
 }
 
-/// The number of what an event is about, in a lock, and how it is told that it is there. `None`: an event that changes neither.
+/// The number of the event's grant in its lock, and its line in the initial state. `None`: the event changes neither.
 fn shown(event: &Event) -> Option<(u64, Option<String>)> {
     Some(match event {
         Event::NodeCreated { path } => (0, Some(format!("initial path={path} version=0"))),
@@ -129,18 +135,18 @@ impl Invariant for Watches {
 
     fn applied(&mut self, applied: &Applied<'_>) -> Result<(), String> {
         if applied.first {
-            applied.events.iter().for_each(|event| self.came(event, applied));
+            applied.events.iter().for_each(|event| self.note_owner(event, applied));
             self.events.insert(applied.revision, applied.events.to_vec());
         }
         Ok(())
     }
 
-    fn told(&mut self, fact: &Fact) -> Result<(), String> {
-        if let Fact::WatchTold { watched, after, told, through } = fact {
-            return Watches::told(self, watched, *after, told, *through);
+    fn observe(&mut self, fact: &Fact) -> Result<(), String> {
+        if let Fact::WatchReceived { watched, after, lines, through } = fact {
+            return Watches::check_lines(self, watched, *after, lines, *through);
         }
-        let Fact::WatchBegan { watched, revision, there } = fact else { return Ok(()) };
-        self.there(watched, *revision, there)
+        let Fact::WatchBegan { watched, revision, initial } = fact else { return Ok(()) };
+        self.check_initial(watched, *revision, initial)
     }
 }
 
@@ -164,39 +170,39 @@ mod tests {
     #[test]
     fn a_gap_a_repetition_and_a_false_bookmark_are_found() {
         let watches = watches();
-        let told = |lines: &[(Revision, String)], through| {
-            Watches::told(&watches, &Watched::Below("/".to_owned()), Revision(0), lines, Revision(through))
+        let check = |lines: &[(Revision, String)], through| {
+            Watches::check_lines(&watches, &Watched::Below("/".to_owned()), Revision(0), lines, Revision(through))
         };
         let (first, second, third) =
             (line(1, "created path=/a"), line(2, "created path=/b"), line(3, "changed path=/a version=1"));
-        assert!(told(&[first.clone(), second.clone(), third.clone()], 3).is_ok());
-        assert!(told(std::slice::from_ref(&first), 1).is_ok());
-        assert!(told(std::slice::from_ref(&first), 2).is_err(), "a bookmark without what is before it");
-        assert!(told(&[first.clone(), third], 0).is_err(), "a gap");
-        assert!(told(&[first.clone(), first, second], 0).is_err(), "twice");
+        assert!(check(&[first.clone(), second.clone(), third.clone()], 3).is_ok());
+        assert!(check(std::slice::from_ref(&first), 1).is_ok());
+        assert!(check(std::slice::from_ref(&first), 2).is_err(), "a bookmark before its events");
+        assert!(check(&[first.clone(), third], 0).is_err(), "a gap");
+        assert!(check(&[first.clone(), first, second], 0).is_err(), "twice");
     }
 
     #[test]
-    fn another_beginning_than_what_is_there_is_found() {
+    fn a_wrong_initial_state_is_found() {
         let watches = watches();
-        let there = |lines: &[&str]| {
+        let check = |lines: &[&str]| {
             let lines: Vec<String> = lines.iter().copied().map(str::to_owned).collect();
-            watches.there(&Watched::Node("/a".to_owned()), Revision(3), &lines)
+            watches.check_initial(&Watched::Node("/a".to_owned()), Revision(3), &lines)
         };
-        assert!(there(&["initial path=/a version=1"]).is_ok());
-        assert!(there(&["initial path=/a version=0"]).is_err() && there(&[]).is_err());
+        assert!(check(&["initial path=/a version=1"]).is_ok());
+        assert!(check(&["initial path=/a version=0"]).is_err() && check(&[]).is_err());
     }
 
     #[test]
-    fn what_a_session_had_is_not_there_from_its_end_on_also_before_the_events_of_it() {
+    fn the_nodes_of_a_session_are_gone_from_its_end_on_even_before_their_events() {
         let (mut watches, session) = (watches(), SessionNumber(7));
         watches.events.insert(Revision(4), vec![Event::SessionClosed { session }]);
         watches.owners.insert((Revision(2), (Subject::Node("/b".to_owned()), 0)), session);
-        let there = |revision, lines: &[&str]| {
+        let check = |revision, lines: &[&str]| {
             let lines: Vec<String> = lines.iter().copied().map(str::to_owned).collect();
-            watches.there(&Watched::Node("/b".to_owned()), Revision(revision), &lines).is_ok()
+            watches.check_initial(&Watched::Node("/b".to_owned()), Revision(revision), &lines).is_ok()
         };
-        assert!(there(3, &["initial path=/b version=0"]) && there(4, &[]));
-        assert!(!there(3, &[]) && !there(4, &["initial path=/b version=0"]));
+        assert!(check(3, &["initial path=/b version=0"]) && check(4, &[]));
+        assert!(!check(3, &[]) && !check(4, &["initial path=/b version=0"]));
     }
 }

@@ -1,112 +1,113 @@
-//! Optional parts of a scenario. Each is drawn from the seed independently, so that it does not change the rest of the scenario.
+//! Optional parts of a scenario. Each is drawn from the seed independently, so that it does not change the rest of the
+//! scenario.
 
-use crate::{conditions::Weather, host::TRUE_RATE, trade::Trade};
+use crate::{client_kind::ClientKind, conditions::NetworkConditions, host::TRUE_RATE};
 use crate::{
-    fault::{Fault, FaultKind, Whom},
-    trade::{ClientPlan, some_of},
+    client_kind::{ClientPlan, some_of},
+    fault::{Fault, FaultKind, FaultTarget},
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::time::Duration;
 
-/// What the clients are drawn by that come in addition, and how many trades they have in one story.
+/// The seed of the additional clients, and how many kinds they have in one scenario.
 const MORE_CLIENTS: u64 = 0x636c_6965_6e74_7321;
 const MORE_TRADES: usize = 4;
-/// What decides whether the machine has to work hard.
+/// The seed of whether the state machine has much work.
 const HARD_WORK: u64 = 0x6861_7264_2077_6f72;
-/// What decides whether there are clients that hang up untold, and in one story of how many there are.
+/// The seed of whether there are clients that disconnect without an id: in one of this many scenarios.
 const STRANGERS: u64 = 0x7374_7261_6e67_6572;
 const STRANGERS_ONE_IN: u32 = 8;
-/// What decides which disks are slow, where not all are.
+/// The seed of which disks are slow.
 const WHICH_DISKS: u64 = 0x6469_736b_7320_7477;
-/// What decides whether the machines are far apart, and in one story of how many they are.
+/// The seed of whether the machines are far apart: in one of this many scenarios.
 const FAR_APART: u64 = 0x6661_7220_6170_6172;
 const FAR_APART_ONE_IN: u32 = 8;
-/// What decides whether the machines get other addresses, and in one story of how many they do.
+/// The seed of whether the machines get new addresses: in one of this many scenarios.
 const OTHER_ADDRESSES: u64 = 0x6f74_6865_7220_6164;
 const OTHER_ADDRESSES_ONE_IN: u32 = 16;
-/// So far, in milliseconds for a message and its answer.
+/// Their round trips, in milliseconds.
 const ROUND_TRIPS_MS: [u64; 4] = [5, 40, 60, 150];
 
-/// In one story of sixteen all machines get other addresses.
+/// In one of sixteen scenarios, all machines get new addresses.
 pub(super) fn moved(seed: u64) -> Option<Fault> {
-    let mut chance = SmallRng::seed_from_u64(seed ^ OTHER_ADDRESSES);
-    (chance.random_range(0..OTHER_ADDRESSES_ONE_IN) == 0).then(|| {
-        let at = Duration::from_millis(chance.random_range(500..20_000));
-        let lasts = Duration::from_millis(chance.random_range(20..2_000));
-        Fault { kind: FaultKind::Moved, whom: Whom::Leader, at, lasts }
+    let mut rng = SmallRng::seed_from_u64(seed ^ OTHER_ADDRESSES);
+    (rng.random_range(0..OTHER_ADDRESSES_ONE_IN) == 0).then(|| {
+        let at = Duration::from_millis(rng.random_range(500..20_000));
+        let lasts = Duration::from_millis(rng.random_range(20..2_000));
+        Fault { kind: FaultKind::ChangeAddresses, target: FaultTarget::Leader, at, lasts }
     })
 }
 
-/// In half of the stories some clients more, of a few trades.
+/// In half of the scenarios, some additional clients of a few kinds.
 pub(super) fn more_clients(seed: u64) -> Vec<ClientPlan> {
-    let mut chance = SmallRng::seed_from_u64(seed ^ MORE_CLIENTS);
-    if chance.random_range(0..2) == 0 {
+    let mut rng = SmallRng::seed_from_u64(seed ^ MORE_CLIENTS);
+    if rng.random_range(0..2) == 0 {
         return Vec::new();
     }
     let all = [
-        Trade::Converter,
-        Trade::Converter,
-        Trade::Batcher,
-        Trade::Several,
-        Trade::Administrator,
-        Trade::Candidate,
-        Trade::Asker,
-        Trade::Chain,
-        Trade::Gardener,
-        Trade::Visitor,
+        ClientKind::Converter,
+        ClientKind::Converter,
+        ClientKind::Batcher,
+        ClientKind::MultiLock,
+        ClientKind::Administrator,
+        ClientKind::Candidate,
+        ClientKind::AsyncAcquirer,
+        ClientKind::Transactor,
+        ClientKind::Sequencer,
+        ClientKind::Inspector,
     ];
-    let trades = some_of(&mut chance, &all, MORE_TRADES);
+    let trades = some_of(&mut rng, &all, MORE_TRADES);
     let client = |number: u32| {
-        let trade = trades[chance.random_range(0..trades.len())];
-        let rounds = chance.random_range(2..7);
-        ClientPlan { trade, name: format!("d{number}"), seed: chance.random(), rounds }
+        let kind = trades[rng.random_range(0..trades.len())];
+        let rounds = rng.random_range(2..7);
+        ClientPlan { kind, name: format!("d{number}"), seed: rng.random(), rounds }
     };
     let count = SmallRng::seed_from_u64(seed.wrapping_add(MORE_CLIENTS)).random_range(2..7);
     (0..count).map(client).collect()
 }
 
-/// In one story of eight two clients that hang up before they are told the id of what they have. Where a clock is fast, a server
-/// gives up sooner than the faults end.
+/// In one of eight scenarios, two clients that disconnect before they learn the id of their grant. Not with a fast
+/// clock: there a server gives up before the faults end.
 pub(super) fn strangers(seed: u64, rates: &[u64]) -> Vec<ClientPlan> {
-    let mut chance = SmallRng::seed_from_u64(seed ^ STRANGERS);
-    if chance.random_range(0..STRANGERS_ONE_IN) > 0 || rates.iter().any(|rate| *rate != TRUE_RATE) {
+    let mut rng = SmallRng::seed_from_u64(seed ^ STRANGERS);
+    if rng.random_range(0..STRANGERS_ONE_IN) > 0 || rates.iter().any(|rate| *rate != TRUE_RATE) {
         return Vec::new();
     }
     let stranger = |number: u32| {
-        let (trade, name, seed) = (Trade::Stranger, format!("s{number}"), chance.random());
-        ClientPlan { trade, name, seed, rounds: 40 }
+        let (kind, name, seed) = (ClientKind::Disconnecter, format!("s{number}"), rng.random());
+        ClientPlan { kind, name, seed, rounds: 40 }
     };
     (0..2).map(stranger).collect()
 }
 
-/// In one story of eight each step of the machine takes time, and clients make it work hard.
+/// In one of eight scenarios, each step of the state machine takes time, and clients give it much work.
 pub(super) fn hard_work(seed: u64) -> (Duration, Vec<ClientPlan>) {
-    let mut chance = SmallRng::seed_from_u64(seed ^ HARD_WORK);
-    if chance.random_range(0..8) > 0 {
+    let mut rng = SmallRng::seed_from_u64(seed ^ HARD_WORK);
+    if rng.random_range(0..8) > 0 {
         return (Duration::ZERO, Vec::new());
     }
-    // As long as on a common machine, and as on one that is twenty times slower.
-    let pace = [1, 20][chance.random_range(0..2_usize)];
+    // As on a common machine, and on one that is twenty times slower.
+    let pace = [1, 20][rng.random_range(0..2_usize)];
     let hoarder = |number: u32| {
-        let (trade, name, seed) = (Trade::Hoarder, format!("h{number}"), chance.random());
-        ClientPlan { trade, name, seed, rounds: 1 }
+        let (kind, name, seed) = (ClientKind::Hoarder, format!("h{number}"), rng.random());
+        ClientPlan { kind, name, seed, rounds: 1 }
     };
     (Duration::from_micros(pace), (0..2).map(hoarder).collect())
 }
 
-/// Every disk in half of the stories, each with an even chance in the others.
+/// In half of the scenarios every disk is slow; in the others, each with an even probability.
 pub(super) fn slow_disks(seed: u64, size: usize) -> Vec<bool> {
-    let mut chance = SmallRng::seed_from_u64(seed ^ WHICH_DISKS);
-    let all = chance.random_range(0..2) == 0;
-    (0..size).map(|_| all || chance.random_range(0..2) == 0).collect()
+    let mut rng = SmallRng::seed_from_u64(seed ^ WHICH_DISKS);
+    let all = rng.random_range(0..2) == 0;
+    (0..size).map(|_| all || rng.random_range(0..2) == 0).collect()
 }
 
-/// How far apart the machines are, and the weather there: the time of a message varies little.
-pub(super) fn far_apart(seed: u64, weather: Weather) -> (Duration, Weather) {
-    let mut chance = SmallRng::seed_from_u64(seed ^ FAR_APART);
-    if chance.random_range(0..FAR_APART_ONE_IN) > 0 {
-        return (Duration::ZERO, weather);
+/// The round trip between machines that are far apart, and their network conditions: delays vary little there.
+pub(super) fn far_apart(seed: u64, network: NetworkConditions) -> (Duration, NetworkConditions) {
+    let mut rng = SmallRng::seed_from_u64(seed ^ FAR_APART);
+    if rng.random_range(0..FAR_APART_ONE_IN) > 0 {
+        return (Duration::ZERO, network);
     }
-    let round_trip = Duration::from_millis(ROUND_TRIPS_MS[chance.random_range(0..ROUND_TRIPS_MS.len())]);
-    (round_trip, Weather { delay_micros: 200, ..weather })
+    let round_trip = Duration::from_millis(ROUND_TRIPS_MS[rng.random_range(0..ROUND_TRIPS_MS.len())]);
+    (round_trip, NetworkConditions { delay_micros: 200, ..network })
 }

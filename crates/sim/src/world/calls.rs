@@ -21,28 +21,28 @@ use std::{
 use tokio::sync::oneshot;
 use tower::ServiceExt;
 
-/// As the listener hands it to the router.
+/// Adds what the listener adds before the router.
 pub(crate) fn from_client(mut request: Request<Body>) -> Request<Body> {
     request.extensions_mut().insert(PeerAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
     request
 }
 
-/// How long the server may take for a request, waiting included.
+/// How long the server may take for a request, including its wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AnsweredWithin(pub(crate) Duration);
 
-/// How often it is looked whether a server is late, and how much later than promised it may be.
+/// How often a server's lateness is checked, and the tolerance.
 const LOOK: Duration = Duration::from_millis(250);
 const LATE: Duration = Duration::from_millis(500);
 
-/// What an HTTP call came to, where it came to anything.
+/// The answer to an HTTP call.
 pub(crate) struct CallReply {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-/// An answer on its way. Where nobody takes it, the server's connection tells so.
+/// An answer in flight. If nobody takes it, the server's connection reports it as undelivered.
 struct Delivery {
     reply: CallReply,
     undelivered: Option<Undelivered>,
@@ -66,7 +66,8 @@ impl Drop for Delivery {
 }
 
 impl World {
-    /// A client's HTTP request to a node. `None` where no answer arrived: nobody was there, or the connection broke.
+    /// Sends a client's HTTP request to a node. `None` if no answer arrived: the machine was off, or the connection
+    /// broke.
     pub(crate) async fn call(&self, to: NodeId, request: Request<Body>) -> Option<CallReply> {
         if !self.net.pass(CLIENTS, to).await {
             return None;
@@ -74,7 +75,7 @@ impl World {
         let (host, running) = (self.host(to)?, self.running(to)?);
         let (mut answer, answered) = oneshot::channel();
         let server = Arc::clone(&host);
-        let late = self.clone().complain_when_late(&request);
+        let late = self.clone().report_if_late(&request);
         drop(host.spawn(async move {
             let serve = async {
                 let Ok(mut response) = running.router.oneshot(from_client(request)).await;
@@ -83,7 +84,7 @@ impl World {
                 let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
                 Delivery { reply: CallReply { status: parts.status, headers: parts.headers, body }, undelivered, host: server }
             };
-            // As a server does: what nobody waits for any more is dropped.
+            // Like a server: the work for a client that is gone is dropped.
             let served = tokio::select! {
                 biased;
                 reply = serve => Some(reply),
@@ -91,7 +92,7 @@ impl World {
                 () = late => None,
             };
             if let Some(delivery) = served {
-                // The caller may have just gone.
+                // The caller may have disconnected.
                 answer.send(delivery).ok();
             }
         }));
@@ -99,9 +100,9 @@ impl World {
         self.net.pass(to, CLIENTS).await.then(|| delivery.take())
     }
 
-    /// A server that works on a request for longer than it may, by its own clock, breaks its promise: no fault of others excuses
-    /// it. Runs on the server, so that a pause counts as one look only.
-    fn complain_when_late(self, request: &Request<Body>) -> impl Future<Output = ()> + Send + 'static {
+    /// A server that works on a request for longer than allowed, by its own clock, breaks its promise: no other fault
+    /// excuses it. Runs on the server, so a pause counts as one check only.
+    fn report_if_late(self, request: &Request<Body>) -> impl Future<Output = ()> + Send + 'static {
         let within = request.extensions().get::<AnsweredWithin>().copied();
         let what = format!("{} {}", request.method(), request.uri());
         async move {
@@ -110,7 +111,7 @@ impl World {
             for _ in 0..looks {
                 HostRuntime::sleep(LOOK).await;
             }
-            self.oracle.violation(format!("{what} has no answer after {:?}, and {within:?} were given", within + LATE));
+            self.oracle.violation(format!("{what} has no answer after {:?}; allowed were {within:?}", within + LATE));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Locks without their tokens: a client with a grant held the lock from some moment of its request, until it released it, or
-//! until its lease could be over, counted from the last renewal that it sent.
+//! Locks without their tokens: a client with a grant held the lock from some moment of its request until it released
+//! it, or until its lease could have expired, counted from the last renewal that it sent.
 
 use super::{Item, Model, SearchAnswer, search};
 use crate::{
@@ -14,7 +14,7 @@ type Holder = (usize, bool, Option<u32>);
 
 #[derive(Debug, Clone)]
 enum LockAction {
-    /// With the limit that it names.
+    /// With the limit of its request.
     Grant(Holder, u32),
     Upgrade(usize),
     Downgrade(usize),
@@ -67,7 +67,10 @@ impl Model for Lock {
 }
 
 pub(crate) fn check(history: &History) -> Check {
-    let mut check = Check::new("locks, without revisions", "there is an order in which each held alone, or as it may be shared");
+    let mut check = Check::new(
+        "locks, without revisions",
+        "an order exists in which every holder held the lock exclusively, or shared it correctly",
+    );
     let mut of_grant: HashMap<usize, Vec<&Op>> = HashMap::new();
     for op in &history.ops {
         if let (Call::Renew | Call::Release | Call::Upgrade | Call::Downgrade, Some(grant)) = (op.call, op.grant) {
@@ -75,21 +78,22 @@ pub(crate) fn check(history: &History) -> Check {
         }
     }
     let mut keys: BTreeMap<&str, Vec<Item<LockAction>>> = BTreeMap::new();
-    // A grant of which nobody knows may have ended at any time after it began: it excludes nothing, and is left out. One that a
-    // session owns ends with that, and has a lock for itself. An administrator ends grants at any time: those locks are left out.
+    // A grant with an unknown outcome may have ended at any time after it began: it excludes nothing, and is left out.
+    // A grant of a session ends with the session, and has its own lock. An administrator ends grants at any time: those
+    // locks are left out.
     for op in history.ops.iter().filter(|op| op.call == Call::Acquire && op.is_ok()) {
         if op.ttl.is_none() || is_administered(&op.key) {
             continue;
         }
         check.look(&op.key);
         let items = keys.entry(&op.key).or_default();
-        // A lock has one permit until somebody names a limit.
+        // A lock has one permit until a request passes a limit.
         let action = LockAction::Grant((op.index, op.shared, op.permits), op.limit.unwrap_or(1));
         items.push(Item { start: op.start, end: Some(op.end), action });
         let later = of_grant.get(&op.index).map_or(&[][..], Vec::as_slice);
         items.extend(later.iter().filter_map(|later| change(later)));
         let (mut start, mut end) = end_of(op, later);
-        if history.time_was_bent(op.start, start) {
+        if history.clocks_were_skewed(op.start, start) {
             (start, end) = (op.start, end.map(|end| end.max(op.end)));
         }
         items.push(Item { start, end, action: LockAction::End(op.index) });
@@ -99,15 +103,15 @@ pub(crate) fn check(history: &History) -> Check {
         match search::<Lock>(items) {
             SearchAnswer::Possible => {}
             SearchAnswer::Impossible { longest } => {
-                check.broken(|| format!("{key}: no order of its {count} beginnings and ends is possible, but of {longest}"));
+                check.broken(|| format!("{key}: no order of its {count} starts and ends is possible, only of {longest}"));
             }
-            SearchAnswer::TooMany => check.undecided.push(format!("{key}: {count} beginnings and ends are too many to try")),
+            SearchAnswer::TooMany => check.undecided.push(format!("{key}: {count} starts and ends are too many to search")),
         }
     }
     check
 }
 
-/// A change of a grant's mode. One of which nobody knows may come at any time, or never.
+/// A change of a grant's mode. If its outcome is unknown, it may happen at any time, or never.
 fn change(op: &Op) -> Option<Item<LockAction>> {
     let action = match (op.call, op.grant?) {
         (Call::Upgrade, grant) => LockAction::Upgrade(grant),
@@ -117,7 +121,7 @@ fn change(op: &Op) -> Option<Item<LockAction>> {
     (op.outcome != Outcome::Fail).then(|| Item { start: op.start, end: op.is_ok().then_some(op.end), action })
 }
 
-/// From when on a grant can have ended, and by when it surely has.
+/// The earliest end of a grant, and the time by which it has certainly ended.
 fn end_of(acquire: &Op, later: &[&Op]) -> (u64, Option<u64>) {
     let renewals = |outcome: Outcome| later.iter().copied().filter(move |op| op.call == Call::Renew && op.outcome == outcome);
     let last = renewals(Outcome::Ok).next_back().unwrap_or(acquire);
@@ -141,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn one_after_the_other_is_possible_and_two_at_once_are_not() {
+    fn holders_in_sequence_are_possible_and_two_at_once_are_not() {
         let good = Planted::new().op(held(0, 10)).op(held(5, 40)).op(released(0, 20, 30)).op(released(1, 50, 60)).done();
         assert_eq!(check(&good).broken, Vec::<String>::new());
         let bad = Planted::new().op(held(0, 10)).op(held(5, 15)).op(released(0, 20, 30)).op(released(1, 50, 60)).done();
@@ -149,14 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_is_over_lets_the_next_one_in_and_not_before() {
+    fn the_next_holder_may_start_when_the_lease_has_expired_and_not_before() {
         let after = |answered| Planted::new().op(held(0, 10)).op(held(5, answered)).done();
         assert_eq!(check(&after(1_001)).broken, Vec::<String>::new());
         assert_eq!(check(&after(999)).broken.len(), 1);
     }
 
     #[test]
-    fn a_lease_that_was_counted_by_a_wrong_clock_may_end_sooner() {
+    fn a_lease_counted_by_a_wrong_clock_may_end_sooner() {
         let mut history = Planted::new().op(held(0, 10)).op(held(5, 999)).done();
         history.faults.push(fault("fast-clock", true));
         assert_eq!(check(&history).broken, Vec::<String>::new());
@@ -170,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_beside_another_reader_is_impossible_and_a_downgrade_lets_readers_in() {
+    fn an_upgrade_next_to_another_reader_is_impossible_and_a_downgrade_admits_readers() {
         let reader = |from, answered| held(from, answered).with(|op| op.shared = true);
         let upgraded = || upgrade("a", 0, 8).at(20, 30);
         assert_eq!(check(&Planted::new().op(reader(0, 10)).op(upgraded()).done()).broken, Vec::<String>::new());

@@ -7,13 +7,13 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// A version and a value; none where there is no node.
+/// A version and a value; `None` if there is no node.
 type Content = Option<(i64, String)>;
 
 #[derive(Debug, Clone)]
 enum RegisterAction {
     Read(Content),
-    /// The version that it wants to find, the value, and the version that it was told.
+    /// The expected version, the value, and the version in the answer.
     Write(Option<i64>, String, Option<i64>),
 }
 
@@ -42,7 +42,7 @@ impl Model for Register {
 
 pub(crate) fn check(history: &History) -> Check {
     let mut check =
-        Check::new("registers, without revisions", "there is an order in which each read sees the last write before it");
+        Check::new("registers, without revisions", "an order exists in which each read sees the last write before it");
     let mut keys: BTreeMap<&str, Vec<Item<RegisterAction>>> = BTreeMap::new();
     for op in &history.ops {
         if let Some(action) = action(op) {
@@ -56,9 +56,9 @@ pub(crate) fn check(history: &History) -> Check {
         match search::<Register>(items) {
             SearchAnswer::Possible => {}
             SearchAnswer::Impossible { longest } => {
-                check.broken(|| format!("{key}: no order of its {count} operations is possible, but of {longest}"));
+                check.broken(|| format!("{key}: no order of its {count} operations is possible, only of {longest}"));
             }
-            SearchAnswer::TooMany => check.undecided.push(format!("{key}: {count} operations are too many to try")),
+            SearchAnswer::TooMany => check.undecided.push(format!("{key}: {count} operations are too many to search")),
         }
     }
     check
@@ -69,7 +69,7 @@ fn register(key: &str) -> &str {
     key.strip_suffix("/left").or_else(|| key.strip_suffix("/right")).unwrap_or(key)
 }
 
-/// What it does to the model; none where it surely did nothing, or is about something else.
+/// Its action in the model; `None` if it certainly did nothing, or does not concern a register.
 fn action(op: &Op) -> Option<RegisterAction> {
     if op.key.contains("session-expiry") {
         return None;
@@ -111,18 +111,18 @@ mod tests {
     }
 
     #[test]
-    fn a_write_of_which_nobody_knows_may_be_read_or_not() {
+    fn a_write_with_an_unknown_outcome_may_be_read_or_not() {
         let unknown = write(1, "b").at(11, 20).with(|op| op.outcome = Outcome::Unknown);
         for last in [read(0, "a"), read(1, "b")] {
             let history = Planted::new().op(write(0, "a").at(0, 10)).op(unknown.clone()).op(last.at(21, 30)).done();
             assert_eq!(check(&history).broken, Vec::<String>::new());
         }
         let both = Planted::new().op(write(0, "a").at(0, 10)).op(unknown).op(read(1, "b").at(21, 30)).op(read(0, "a").at(31, 40));
-        assert_eq!(check(&both.done()).broken.len(), 1, "it happened, and then it had not");
+        assert_eq!(check(&both.done()).broken.len(), 1, "it happened, and then it did not");
     }
 
     #[test]
-    fn a_pair_is_one_register_and_a_node_that_lags_behind_the_other_is_found() {
+    fn a_pair_is_one_register_and_a_node_behind_the_other_is_found() {
         let txn = |version, value| write(version, value).with(|op| op.call = Call::Txn);
         let read_of = |node: &str, version, value| read(version, value).with(|op| op.key = format!("x/{node}"));
         let pair = |last: Op| {

@@ -1,10 +1,10 @@
 //! The same, and more, with a slow acquire or a lost outcome.
 
-use super::untold::{TIMEOUT, ask, ask_meanwhile, call, live, on_three_nodes, open_session, until};
+use super::disconnects::{TIMEOUT, acquire_at, acquire_in_background, call, live, on_three_nodes, open_session, until};
 use crate::{
-    armed_point::{Act, ArmedPoint},
+    armed_failpoint::{ArmedFailpoint, FailpointAction},
     facts::{Conversion, Fact},
-    plan::StoryPlan,
+    plan::ScenarioPlan,
     world::World,
 };
 use axum::body::Body;
@@ -21,13 +21,13 @@ const SLOW: NodeId = 1;
 const PATIENT: Duration = Duration::from_secs(600);
 const A_WHILE: Duration = Duration::from_secs(3);
 
-/// A point on the slow node that fails once, after so many passes.
-fn point(point: Point, act: Act, passes: u32) -> ArmedPoint {
-    ArmedPoint { point, act, at: Duration::ZERO, passes, whom: Some(SLOW) }
+/// A failpoint on the slow node that fails once, after this many passes.
+fn point(point: Point, action: FailpointAction, passes: u32) -> ArmedFailpoint {
+    ArmedFailpoint { point, action, at: Duration::ZERO, passes, target: Some(SLOW) }
 }
 
-fn plan(points: Vec<ArmedPoint>) -> StoryPlan {
-    StoryPlan { points, ..StoryPlan::quiet(3) }
+fn plan(failpoints: Vec<ArmedFailpoint>) -> ScenarioPlan {
+    ScenarioPlan { failpoints, ..ScenarioPlan::without_faults(3) }
 }
 
 fn with_key(mut call: AcquireCall, id_given: bool) -> AcquireCall {
@@ -35,7 +35,7 @@ fn with_key(mut call: AcquireCall, id_given: bool) -> AcquireCall {
     call
 }
 
-/// Nothing can be committed, proved or forwarded from now on.
+/// Partitions all nodes: from now on nothing can be committed, confirmed or forwarded.
 fn stop_all(world: &World) {
     for from in world.ids() {
         for to in world.ids().into_iter().filter(|to| *to != from) {
@@ -45,56 +45,57 @@ fn stop_all(world: &World) {
 }
 
 #[test]
-fn an_acquire_whose_outcome_is_lost_holds_for_nobody_where_its_caller_has_gone() {
-    let slow = Act::Delay(Duration::from_millis(300));
-    let points = (0..2).flat_map(|_| [point(Point::NodeAcquireClaim, slow, 0), point(Point::NodeAcquireClaimed, Act::Error, 0)]);
-    on_three_nodes(&plan(points.collect()), async |world| {
+fn an_acquire_with_a_lost_outcome_ends_if_its_caller_has_disconnected() {
+    let slow = FailpointAction::Delay(Duration::from_millis(300));
+    let failpoints = (0..2)
+        .flat_map(|_| [point(Point::NodeAcquireClaim, slow, 0), point(Point::NodeAcquireClaimed, FailpointAction::Error, 0)]);
+    on_three_nodes(&plan(failpoints.collect()), async |world| {
         for (id, key_given, ends) in [(1, false, true), (2, true, false)] {
             let wanted = with_key(call(id, &format!("lost/{id}"), Duration::ZERO), key_given);
-            assert_eq!(ask(&world, SLOW, wanted, Duration::from_millis(100)).await, None, "its caller has gone");
+            assert_eq!(acquire_at(&world, SLOW, wanted, Duration::from_millis(100)).await, None, "its caller has disconnected");
             until(A_WHILE, "it is committed", || live(&world, id).is_some()).await;
             SimRuntime::sleep(Duration::from_secs(2)).await;
-            assert_eq!(live(&world, id).is_none(), ends, "who chose the id may have come again with it: {id}");
+            assert_eq!(live(&world, id).is_none(), ends, "a caller that chose the id may retry with it: {id}");
         }
     });
 }
 
 #[test]
-fn an_acquire_whose_outcome_is_lost_is_left_to_a_caller_that_is_told_so() {
-    on_three_nodes(&plan(vec![point(Point::NodeAcquireClaimed, Act::Error, 0)]), async |world| {
-        let answer = ask(&world, SLOW, with_key(call(1, "a", Duration::ZERO), false), PATIENT).await;
+fn an_acquire_with_a_lost_outcome_stays_if_its_caller_learns_that_it_is_unknown() {
+    on_three_nodes(&plan(vec![point(Point::NodeAcquireClaimed, FailpointAction::Error, 0)]), async |world| {
+        let answer = acquire_at(&world, SLOW, with_key(call(1, "a", Duration::ZERO), false), PATIENT).await;
         assert!(matches!(answer, Some(Err(ref error)) if error.is_unknown()), "{answer:?}");
         SimRuntime::sleep(A_WHILE).await;
-        assert!(live(&world, 1).is_some(), "the caller was told the id, and may ask again with it");
+        assert!(live(&world, 1).is_some(), "the caller knows the id, and may retry with it");
     });
 }
 
 #[test]
-fn a_grant_of_a_session_that_nobody_was_told_of_ends_where_nobody_has_its_id() {
-    let slow = Act::Delay(Duration::from_millis(300));
+fn an_undelivered_grant_of_a_session_ends_if_no_caller_has_its_id() {
+    let slow = FailpointAction::Delay(Duration::from_millis(300));
     on_three_nodes(&plan(vec![point(Point::NodeAcquireClaim, slow, 0); 2]), async |world| {
         let session = open_session(&world).await;
         for (id, key_given) in [(1, false), (2, true)] {
             let mut wanted = with_key(call(id, &format!("untold/{id}"), Duration::ZERO), key_given);
             wanted.acquire.claimant = Claimant::Session(session);
-            assert_eq!(ask(&world, SLOW, wanted, Duration::from_millis(100)).await, None, "its caller has gone");
+            assert_eq!(acquire_at(&world, SLOW, wanted, Duration::from_millis(100)).await, None, "its caller has disconnected");
             until(A_WHILE, "it is committed", || live(&world, id).is_some()).await;
         }
         SimRuntime::sleep(A_WHILE).await;
-        assert_eq!((live(&world, 1), live(&world, 2).is_some()), (None, true), "with a key of its own a caller can come again");
+        assert_eq!((live(&world, 1), live(&world, 2).is_some()), (None, true), "with its own key a caller can retry");
     });
 }
 
 #[test]
-fn all_steps_of_an_acquire_together_take_no_longer_than_the_time_given() {
-    let slow = Act::Delay(Duration::from_millis(2_500));
-    // A grant that was there before is renewed before it is answered.
-    let renewal = point(Point::NodeKeepaliveSend, Act::Delay(PATIENT), 0);
+fn all_steps_of_an_acquire_together_respect_the_timeout() {
+    let slow = FailpointAction::Delay(Duration::from_millis(2_500));
+    // An existing grant is renewed before the answer.
+    let renewal = point(Point::NodeKeepaliveSend, FailpointAction::Delay(PATIENT), 0);
     on_three_nodes(&plan(vec![point(Point::NodeAcquireClaim, slow, 1), renewal]), async |world| {
-        let first = ask(&world, SLOW, call(1, "a", Duration::ZERO), PATIENT).await;
+        let first = acquire_at(&world, SLOW, call(1, "a", Duration::ZERO), PATIENT).await;
         assert!(matches!(first, Some(Ok(Acquired::Held(_)))), "{first:?}");
         let begun = SimInstant::now();
-        let answer = ask(&world, SLOW, call(1, "a", Duration::ZERO), PATIENT).await.unwrap();
+        let answer = acquire_at(&world, SLOW, call(1, "a", Duration::ZERO), PATIENT).await.unwrap();
         let took = SimInstant::now() - begun;
         assert!(matches!(answer, Err(ref error) if error.is_unknown()), "{answer:?}");
         assert!(took < TIMEOUT + Duration::from_millis(100), "{took:?} of {TIMEOUT:?}");
@@ -102,15 +103,15 @@ fn all_steps_of_an_acquire_together_take_no_longer_than_the_time_given() {
 }
 
 #[test]
-fn what_follows_a_wait_is_done_in_what_is_left_of_the_time_given() {
-    let slow = Act::Delay(Duration::from_millis(2_500));
+fn the_steps_after_a_wait_respect_the_rest_of_the_timeout() {
+    let slow = FailpointAction::Delay(Duration::from_millis(2_500));
     on_three_nodes(&plan(vec![point(Point::NodeAcquireClaim, slow, 1)]), async |world| {
-        let first = ask(&world, SLOW, call(1, "a", Duration::ZERO), PATIENT).await;
+        let first = acquire_at(&world, SLOW, call(1, "a", Duration::ZERO), PATIENT).await;
         assert!(matches!(first, Some(Ok(Acquired::Held(_)))), "{first:?}");
         let (begun, wait) = (SimInstant::now(), Duration::from_secs(5));
-        let waits = ask_meanwhile(&world, SLOW, call(2, "a", wait), PATIENT);
+        let waits = acquire_in_background(&world, SLOW, call(2, "a", wait), PATIENT);
         until(TIMEOUT, "it waits", || live(&world, 2).is_some()).await;
-        // It gives up by a command, which takes a majority.
+        // Giving up takes a command, and so a majority.
         stop_all(&world);
         let answer = waits.await.unwrap();
         let took = SimInstant::now() - begun;
@@ -121,8 +122,8 @@ fn what_follows_a_wait_is_done_in_what_is_left_of_the_time_given() {
 }
 
 #[test]
-fn a_slow_call_of_a_batch_holds_the_other_answers_up_no_longer_than_the_time_given() {
-    let slow = Act::Delay(Duration::from_millis(2_500));
+fn a_slow_call_of_a_batch_delays_the_other_answers_no_longer_than_the_timeout() {
+    let slow = FailpointAction::Delay(Duration::from_millis(2_500));
     on_three_nodes(&plan(vec![point(Point::NodeAcquireClaim, slow, 0)]), async |world| {
         let session = open_session(&world).await;
         let acquire = |id: u128| {
@@ -136,7 +137,7 @@ fn a_slow_call_of_a_batch_holds_the_other_answers_up_no_longer_than_the_time_giv
         let (begun, to) = (SimInstant::now(), world.clone());
         let asked = SimRuntime::spawn(async move { to.call(SLOW, request).await });
         until(TIMEOUT, "the slow one is committed", || live(&world, 1).is_some()).await;
-        // So its release is not.
+        // So its release is not committed.
         stop_all(&world);
         let reply = asked.await.unwrap().unwrap();
         let took = SimInstant::now() - begun;
@@ -150,8 +151,8 @@ fn a_slow_call_of_a_batch_holds_the_other_answers_up_no_longer_than_the_time_giv
 }
 
 #[test]
-fn what_follows_the_wait_of_an_upgrade_is_done_in_what_is_left_of_the_time_given() {
-    let slow = Act::Delay(Duration::from_millis(2_500));
+fn the_steps_after_the_wait_of_an_upgrade_respect_the_rest_of_the_timeout() {
+    let slow = FailpointAction::Delay(Duration::from_millis(2_500));
     on_three_nodes(&plan(vec![point(Point::RaftProposeForward, slow, 0)]), async |world| {
         if world.leader() == Some(SLOW) {
             world.running(SLOW).unwrap().node.hand_over(2, None, TIMEOUT).await.unwrap();
@@ -163,20 +164,20 @@ fn what_follows_the_wait_of_an_upgrade_is_done_in_what_is_left_of_the_time_given
             call
         };
         for id in [1, 2] {
-            let reader = ask(&world, 2, shared(id), PATIENT).await;
+            let reader = acquire_at(&world, 2, shared(id), PATIENT).await;
             assert!(matches!(reader, Some(Ok(Acquired::Held(_)))), "{reader:?}");
         }
         let (host, node) = (world.host(SLOW).unwrap(), world.running(SLOW).unwrap().node);
         let (begun, wait) = (SimInstant::now(), Duration::from_secs(5));
-        let whose = format!("#{}", live(&world, 1).unwrap());
-        world.oracle.told(&Fact::Changing { whose, key: "upgrade".to_owned(), change: Conversion::Upgraded });
+        let target = format!("#{}", live(&world, 1).unwrap());
+        world.oracle.observe(&Fact::Changing { target, key: "upgrade".to_owned(), change: Conversion::Upgraded });
         let upgrade = host.spawn(async move { node.upgrade(GrantId::from_ulid(1), None, wait, TIMEOUT).await });
         let upgrading = || {
             let state = world.running(2).unwrap().replica.state();
             state.contender(live(&world, 1).unwrap()).is_some_and(|contender| contender.upgrading)
         };
-        until(TIMEOUT, "it waits to be the only one", upgrading).await;
-        // It gives up by a command, which takes a majority.
+        until(TIMEOUT, "it waits to be the only holder", upgrading).await;
+        // Giving up takes a command, and so a majority.
         stop_all(&world);
         let answer = upgrade.await.unwrap();
         let took = SimInstant::now() - begun;

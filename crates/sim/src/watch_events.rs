@@ -4,10 +4,10 @@ use fairhold_state::command::Event;
 use fairhold_types::{LockName, duration};
 use std::time::Duration;
 
-/// The fields that a line is compared by, in their order. Texts for people are not among them.
+/// The compared fields of a line, in order. Texts for people are not compared.
 const FIELDS: [&str; 7] = ["number", "token", "version", "reason", "delay", "ttl", "state"];
 
-/// What is watched, as the simulator understands it.
+/// The filter of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Watched {
     /// Everything.
@@ -16,7 +16,7 @@ pub(crate) enum Watched {
     Node(String),
     /// A node and its direct children.
     Children(String),
-    /// A node and all below it.
+    /// A node and its descendants.
     Below(String),
     /// One lock.
     Lock(String),
@@ -27,7 +27,7 @@ pub(crate) enum Watched {
 }
 
 impl Watched {
-    /// As it is asked for.
+    /// The query of the request.
     pub(crate) fn query(&self) -> String {
         match self {
             Watched::All => String::new(),
@@ -40,7 +40,7 @@ impl Watched {
         }
     }
 
-    /// Whether that is watched.
+    /// Whether the filter matches the subject.
     pub(crate) fn covers(&self, subject: &Subject) -> bool {
         let below = |above: &str, path: &str| path == above || path.starts_with(&format!("{}/", above.trim_end_matches('/')));
         match (self, subject) {
@@ -59,7 +59,7 @@ impl Watched {
     }
 }
 
-/// What a line is about.
+/// The subject of a line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Subject {
     Node(String),
@@ -67,7 +67,7 @@ pub(crate) enum Subject {
     Session(u64),
 }
 
-/// One line.
+/// A line of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SimLine {
     pub(crate) subject: Subject,
@@ -85,7 +85,7 @@ impl SimLine {
         SimLine { subject, text: format!("{kind} {named}{fields}") }
     }
 
-    /// What is told of an event, if anything is.
+    /// The line of an event; `None` if watches do not show the event.
     pub(crate) fn of(event: &Event) -> Option<SimLine> {
         let span = |millis: u64| duration::format(Duration::from_millis(millis));
         let number = |grant: &fairhold_types::GrantNumber| ("number", grant.0.to_string());
@@ -140,7 +140,7 @@ impl SimLine {
         })
     }
 
-    /// A line that a client read; `None` where it is about nothing.
+    /// A line that a client read; `None` if it has no subject.
     pub(crate) fn read(json: &serde_json::Value) -> Option<SimLine> {
         let text = |field: &str| json.get(field).and_then(serde_json::Value::as_str);
         let subject = match (text("path"), text("lock"), json.get("session")) {
@@ -158,7 +158,7 @@ impl SimLine {
     }
 }
 
-/// The lock that an event is about, where it is about one.
+/// The lock of an event.
 pub(crate) fn lock_of(event: &Event) -> Option<&LockName> {
     match event {
         Event::Queued { lock, .. }
@@ -194,7 +194,7 @@ mod tests {
     use fairhold_types::{FencingToken, GrantNumber};
 
     #[test]
-    fn a_line_reads_as_its_event_does() {
+    fn a_line_and_its_event_have_the_same_text() {
         let lock = LockName::parse("door").unwrap();
         let event = Event::Granted { lock, grant: GrantNumber(4), token: FencingToken(7) };
         let text = r#"{"revision":7,"type":"granted","lock":"door","number":4,"token":7,"session":3,"owner":"me"}"#;
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_watched_covers_what_it_says() {
+    fn each_filter_covers_its_subjects_only() {
         let node = |path: &str| Subject::Node(path.to_owned());
         let path = |path: &str| path.to_owned();
         assert!(Watched::Children(path("/")).covers(&node("/a")) && Watched::Below(path("/")).covers(&node("/a/b")));

@@ -1,4 +1,5 @@
-//! Coverage: counts the faults and paths of a run. A fault that never struck, or a path that was never taken, tested nothing.
+//! Coverage: counts the faults and paths of a run. A fault that never struck, or a path that was never taken, tested
+//! nothing.
 
 use crate::fault::FaultKind;
 use parking_lot::Mutex;
@@ -8,31 +9,31 @@ use std::{
     sync::Arc,
 };
 
-/// Faults that no plan names: they come with the weather, and with the clients.
+/// Faults that no plan lists: they come from the network conditions and the clients.
 const OTHER_FAULTS: [&str; 4] = ["connection broke", "client hung up", "client paused", "client vanished"];
 
 /// A path that few runs take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Probe {
-    /// A crash took writes that were not flushed.
+    /// A crash lost unflushed writes.
     UnflushedLost,
-    /// A crash left all writes that were not flushed.
+    /// A crash lost no unflushed write.
     UnflushedKept,
-    /// A log was cut because another leader's entries took the place.
+    /// A log was truncated because another leader's entries replaced its own.
     LogTruncated,
     /// The log behind a snapshot was purged.
     LogPurged,
-    /// A snapshot was written, one's own or a leader's.
+    /// A snapshot was written: the node's own or a leader's.
     SnapshotSaved,
-    /// A snapshot took the place of a running node's state.
+    /// A snapshot replaced the state of a running node.
     StateReplaced,
-    /// A connection refused a node.
+    /// A node refused a connection of another one.
     PeerRefused,
-    /// A message was held up by a cut and arrived after it.
+    /// A message was held up by a partition and arrived after it.
     HeldUpAndDelivered,
     /// A message arrived twice.
     Duplicated,
-    /// A leadership began.
+    /// A leader was elected.
     Elected,
     /// A session expired.
     SessionExpired,
@@ -40,71 +41,71 @@ pub(crate) enum Probe {
     Cooling,
     /// A call had an unknown outcome.
     OutcomeUnknown,
-    /// A call was surely not done.
-    SurelyNotDone,
+    /// A call had no effect, for certain.
+    NotDone,
     /// A retried acquire found its grant ended.
     GrantGone,
-    /// A lock passed from one client to one who had waited.
+    /// A lock passed to a client that had waited.
     HandedOver,
     /// A write was refused because its fence was stale.
     FenceStale,
-    /// A watch was cut off, or could not go on, because events were gone.
+    /// A watch was ended, or could not resume, because events were compacted.
     WatchCompacted,
     /// The connection of a watch broke.
     WatchBroken,
-    /// A watch ended because its server stopped in good order.
+    /// A watch ended because its server shut down gracefully.
     WatchSentAway,
-    /// A node with an empty disk in place of its own went away by itself.
+    /// A node with an empty disk ended by itself.
     WipedMemberGone,
-    /// A node whose disk had gone back in time went away by itself.
+    /// A node with an older disk ended by itself.
     LostEntriesSeen,
     /// Something was refused because the state was full.
     StateFull,
-    /// A grant became shared.
+    /// A grant was downgraded.
     Downgraded,
-    /// A shared grant waited, and became the only one.
+    /// A grant was upgraded after a wait.
     Upgraded,
-    /// A shared grant became the only one without waiting.
+    /// A grant was upgraded at once.
     UpgradedAtOnce,
-    /// A shared grant did not become the only one.
+    /// An upgrade was refused.
     UpgradeRefused,
-    /// A grant got another time to live.
+    /// A grant got another ttl.
     Retimed,
-    /// A batch did what it says with one id twice.
+    /// A batch with two calls for the same id was processed.
     BatchWithOneIdTwice,
-    /// Several locks were held by one request.
-    SeveralHeld,
-    /// A request queued without staying open, and its grant was held later.
+    /// One request acquired several locks.
+    MultiLockHeld,
+    /// A request queued without staying open; its grant was held later.
     QueuedWithoutRequest,
     HeldAfterQueued,
     /// A leader proclaimed another value.
     Proclaimed,
-    /// A transaction under two locks was done, or what stands under its `else`.
+    /// A transaction under two locks did its `then`, or its `else`.
     Transacted,
     TransactedElse,
-    /// An administrator set a limit, how long a lock is held, how many may wait.
+    /// An administrator set a limit, a maximum hold time, a maximum number of waiters.
     LimitSet,
     HoldBounded,
     WaitersBounded,
-    /// An administrator broke a lock, asked for it back, ended a session; and somebody lost a grant by that.
+    /// An administrator broke a lock, revoked it, ended a session; and a client lost a grant by that.
     Broke,
     Revoked,
     SessionEnded,
     GrantBroken,
-    /// A client was refused because of what an administrator had set.
+    /// A setting of an administrator refused a client.
     LimitMismatch,
     QueueFull,
-    /// A second copy of a request arrived: before its outcome was known, and after it was done.
+    /// A second copy of a request arrived: before its outcome was known, and after.
     Echo,
     EchoOfSettled,
-    /// A read and a keepalive were asked of a node that believed it led, when another one had acknowledged a write.
+    /// A deposed leader received a read and a keepalive after another leader had acknowledged a write.
     DeposedAsked,
-    /// A session that had hundreds of grants and nodes has ended.
-    HoardEnded,
-    /// A node with a number in its name was made.
-    Sown,
-    /// It was removed again.
-    Pulled,
+    /// A session with hundreds of grants and nodes was ended.
+    HoardedSessionEnded,
+    /// A sequential node was created.
+    SequentialCreated,
+    /// It was deleted again.
+    SequentialDeleted,
 }
 
 impl Probe {
@@ -123,7 +124,7 @@ impl Probe {
         Probe::SessionExpired,
         Probe::Cooling,
         Probe::OutcomeUnknown,
-        Probe::SurelyNotDone,
+        Probe::NotDone,
         Probe::GrantGone,
         Probe::HandedOver,
         Probe::FenceStale,
@@ -139,7 +140,7 @@ impl Probe {
         Probe::UpgradeRefused,
         Probe::Retimed,
         Probe::BatchWithOneIdTwice,
-        Probe::SeveralHeld,
+        Probe::MultiLockHeld,
         Probe::QueuedWithoutRequest,
         Probe::HeldAfterQueued,
         Probe::Proclaimed,
@@ -157,15 +158,15 @@ impl Probe {
         Probe::Echo,
         Probe::EchoOfSettled,
         Probe::DeposedAsked,
-        Probe::HoardEnded,
-        Probe::Sown,
-        Probe::Pulled,
+        Probe::HoardedSessionEnded,
+        Probe::SequentialCreated,
+        Probe::SequentialDeleted,
     ];
 }
 
 /// Counts of one run, or of many. Clones count together.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Tally(Arc<Mutex<Counts>>);
+pub(crate) struct Coverage(Arc<Mutex<Counts>>);
 
 #[derive(Debug, Clone, Default)]
 struct Counts {
@@ -173,12 +174,12 @@ struct Counts {
     probes: BTreeMap<Probe, u64>,
     calls: BTreeMap<String, u64>,
     events: BTreeMap<String, u64>,
-    /// How often a point was reached, and how often it failed.
+    /// How often each failpoint was reached, and how often it failed.
     points: BTreeMap<&'static str, (u64, u64)>,
 }
 
-impl Tally {
-    /// A fault of this kind struck.
+impl Coverage {
+    /// A fault of this kind took effect.
     pub(crate) fn fault(&self, kind: &'static str) {
         self.with(|counts| *counts.faults.entry(kind).or_default() += 1);
     }
@@ -188,7 +189,7 @@ impl Tally {
         self.with(|counts| *counts.probes.entry(probe).or_default() += 1);
     }
 
-    /// A point was reached, and failed or not.
+    /// A failpoint was reached, and failed or not.
     #[cfg(feature = "failpoints")]
     pub(crate) fn point(&self, name: &'static str, fails: bool) {
         self.with(|counts| {
@@ -197,13 +198,13 @@ impl Tally {
         });
     }
 
-    /// How often a point failed.
+    /// How often a failpoint failed.
     #[cfg(feature = "failpoints")]
     pub(crate) fn failed(&self, name: &'static str) -> u64 {
         self.with(|counts| counts.points.get(name).map_or(0, |count| count.1))
     }
 
-    /// A change was told of. Only its kind is counted, the first word.
+    /// A change was applied. Only its kind, the first word, is counted.
     pub(crate) fn event(&self, event: &str) {
         let kind = event.split(' ').next().unwrap_or_default();
         self.with(|counts| *counts.events.entry(kind.to_owned()).or_default() += 1);
@@ -214,8 +215,8 @@ impl Tally {
         self.with(|counts| *counts.calls.entry(what).or_default() += 1);
     }
 
-    /// Adds another run's.
-    pub(crate) fn add(&self, other: &Tally) {
+    /// Adds the counts of another run.
+    pub(crate) fn add(&self, other: &Coverage) {
         let other = other.with(|counts| counts.clone());
         self.with(|counts| {
             other.faults.into_iter().for_each(|(kind, count)| *counts.faults.entry(kind).or_default() += count);
@@ -229,18 +230,18 @@ impl Tally {
         });
     }
 
-    /// Faults that never struck, and rare paths that were never taken. Not the failpoints: a seed has few of them, and each has
-    /// stories of its own.
+    /// The faults that never took effect, and the rare paths that were never taken. Failpoints are not included: a seed
+    /// arms few of them, and each has its own scenarios.
     pub(crate) fn missing(&self) -> Vec<String> {
         self.with(|counts| {
-            let faults = Tally::kinds().filter(|kind| !counts.faults.contains_key(kind)).map(|kind| format!("fault {kind}"));
+            let faults = Coverage::kinds().filter(|kind| !counts.faults.contains_key(kind)).map(|kind| format!("fault {kind}"));
             let probes = Probe::ALL.into_iter().filter(|probe| !counts.probes.contains_key(probe));
             faults.chain(probes.map(|probe| format!("probe {probe:?}"))).collect()
         })
     }
 
     fn kinds() -> impl Iterator<Item = &'static str> {
-        FaultKind::DRAWN.into_iter().chain([FaultKind::Moved]).map(FaultKind::name).chain(OTHER_FAULTS)
+        FaultKind::DRAWN.into_iter().chain([FaultKind::ChangeAddresses]).map(FaultKind::name).chain(OTHER_FAULTS)
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Counts) -> T) -> T {
@@ -248,10 +249,10 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = self.with(|counts| counts.clone());
-        let kinds: BTreeSet<&str> = Tally::kinds().chain(counts.faults.keys().copied()).collect();
+        let kinds: BTreeSet<&str> = Coverage::kinds().chain(counts.faults.keys().copied()).collect();
         for kind in kinds {
             writeln!(f, "fault {kind}: {}", counts.faults.get(kind).unwrap_or(&0))?;
         }

@@ -1,12 +1,12 @@
 //! Regressions: fixed scenarios instead of seeds. Each is of a fault that was found once.
 
+mod disconnects;
 #[cfg(feature = "failpoints")]
 mod failpoints;
 mod one_node;
 mod streams;
-mod untold;
 
-use crate::{host::HostRuntime, plan::StoryPlan, tally::Tally, world::World};
+use crate::{coverage::Coverage, host::HostRuntime, plan::ScenarioPlan, world::World};
 use fairhold_node::{
     Node,
     api::{Freshness, ReadOptions, WriteCall},
@@ -24,17 +24,17 @@ use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Runs something on a cluster of one, which leads.
-fn on_one_node<F: Future<Output = ()>>(tale: impl FnOnce(Node<HostRuntime>) -> F) {
+/// Runs a scenario on a cluster of one node, which leads.
+fn on_one_node<F: Future<Output = ()>>(scenario: impl FnOnce(Node<HostRuntime>) -> F) {
     let mut runtime = HostRuntime::with_seed(1);
     runtime.block_on(async {
-        let world = World::new(&StoryPlan::quiet(1), Tally::default());
+        let world = World::new(&ScenarioPlan::without_faults(1), Coverage::default());
         world.start(1);
         while world.leader().is_none() {
             SimRuntime::sleep(Duration::from_millis(10)).await;
         }
         let running = world.running(1).expect("it leads");
-        tale(running.node).await;
+        scenario(running.node).await;
         assert_eq!(world.oracle.violations(), Vec::<String>::new());
     });
 }
@@ -52,7 +52,7 @@ async fn put(node: &Node<HostRuntime>, path: &str) -> Revision {
 }
 
 #[test]
-fn a_change_that_happens_while_a_watch_begins_is_told_after_the_bookmark_with_which_it_begins() {
+fn a_change_during_the_start_of_a_watch_comes_after_its_first_bookmark() {
     on_one_node(|node| async move {
         for (path, begin) in [("/while-it-begins", WatchStart::Now), ("/while-that-begins", WatchStart::Initial)] {
             let read = ReadOptions { freshness: Freshness::Linearizable, timeout: TIMEOUT };
@@ -64,8 +64,8 @@ fn a_change_that_happens_while_a_watch_begins_is_told_after_the_bookmark_with_wh
                 match watch.next().await.unwrap() {
                     WatchItem::Initial(revision, _) => assert_eq!((begin, revision), (WatchStart::Initial, begun)),
                     WatchItem::Bookmark(revision) => bookmark = bookmark.or(Some(revision)),
-                    WatchItem::Changes(told) => {
-                        assert_eq!((bookmark, told[0].revision), (Some(begun), changed), "{begin:?}");
+                    WatchItem::Changes(received) => {
+                        assert_eq!((bookmark, received[0].revision), (Some(begun), changed), "{begin:?}");
                         break;
                     }
                     other @ (WatchItem::GoAway(_) | WatchItem::Failed(..)) => panic!("{other:?}"),
@@ -76,8 +76,8 @@ fn a_change_that_happens_while_a_watch_begins_is_told_after_the_bookmark_with_wh
 }
 
 #[test]
-fn a_digest_that_is_made_part_by_part_is_that_of_the_whole_state() {
-    untold::on_three_nodes(&StoryPlan::quiet(3), async |world| {
+fn a_digest_computed_in_parts_equals_the_digest_of_the_whole_state() {
+    disconnects::on_three_nodes(&ScenarioPlan::without_faults(3), async |world| {
         let running = world.running(world.leader().unwrap()).unwrap();
         for number in 0..3_000 {
             let operation = Operation::Put {
@@ -97,18 +97,18 @@ fn a_digest_that_is_made_part_by_part_is_that_of_the_whole_state() {
 }
 
 #[test]
-fn a_watch_of_something_else_hears_ten_seconds_after_its_last_bookmark_how_far_it_has_come() {
+fn a_watch_without_matching_changes_gets_a_bookmark_after_ten_seconds() {
     on_one_node(|node| async move {
         let read = ReadOptions { freshness: Freshness::Linearizable, timeout: TIMEOUT };
         let scope = WatchFilter::Subtree(Path::parse("/watched").unwrap());
         let mut watch = node.watch(vec![scope], WatchStart::Now, read).await.unwrap();
-        let Some(WatchItem::Bookmark(_)) = watch.next().await else { panic!("it begins with a bookmark") };
+        let Some(WatchItem::Bookmark(_)) = watch.next().await else { panic!("it starts with a bookmark") };
         for path in ["/one", "/two", "/three"] {
             let begun = SimInstant::now();
             SimRuntime::sleep(Duration::from_secs(1)).await;
             let elsewhere = put(&node, path).await;
-            let told = watch.next().await;
-            let Some(WatchItem::Bookmark(at)) = told else { panic!("{told:?}") };
+            let received = watch.next().await;
+            let Some(WatchItem::Bookmark(at)) = received else { panic!("{received:?}") };
             assert_eq!(at, elsewhere);
             let after = SimInstant::now() - begun;
             assert!((BOOKMARK_EVERY..BOOKMARK_EVERY + Duration::from_secs(1)).contains(&after), "after {after:?}");

@@ -1,6 +1,6 @@
 //! A client that only reads locks, queues, histories and sessions, at any node, and never goes back in time.
 
-use crate::client::{Ask, SimClient};
+use crate::client::{ClientRequest, SimClient};
 use fairhold_types::Revision;
 use http::{Method, StatusCode};
 use rand::RngExt;
@@ -9,9 +9,9 @@ pub(super) async fn work(mut client: SimClient, rounds: u32) {
     let mut seen = Revision(0);
     for _ in 0..rounds * 4 {
         client.idle(300).await;
-        let kind = ["door", "book", "pool"][client.chance.random_range(0..3_usize)];
-        let lock = format!("/v1/locks/{kind}-{}", client.chance.random_range(1..=2));
-        let path = match client.chance.random_range(0..6) {
+        let kind = ["door", "book", "pool"][client.rng.random_range(0..3_usize)];
+        let lock = format!("/v1/locks/{kind}-{}", client.rng.random_range(1..=2));
+        let path = match client.rng.random_range(0..6) {
             0 => lock,
             1 => format!("{lock}/queue"),
             2 => format!("{lock}/history"),
@@ -20,18 +20,18 @@ pub(super) async fn work(mut client: SimClient, rounds: u32) {
             _ => "/v1/nodes/locks?children".to_owned(),
         };
         let separator = if path.contains('?') { '&' } else { '?' };
-        let ask = match client.chance.random_range(0..3) {
-            0 => Ask::new(Method::GET, path),
+        let request = match client.rng.random_range(0..3) {
+            0 => ClientRequest::new(Method::GET, path),
             _ => {
-                let local = Ask::new(Method::GET, format!("{path}{separator}consistency=local")).local();
+                let local = ClientRequest::new(Method::GET, format!("{path}{separator}consistency=local")).local();
                 local.header("fairhold-min-revision", seen.0.to_string())
             }
         };
-        let Some(told) = client.once(&ask).await else { continue };
-        match told.status {
-            StatusCode::OK if told.revision >= seen => seen = told.revision,
+        let Some(reply) = client.call_once(&request).await else { continue };
+        match reply.status {
+            StatusCode::OK if reply.revision >= seen => seen = reply.revision,
             StatusCode::NOT_FOUND | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {}
-            _ => client.unexpected(&format!("a look at {} from revision {seen} on", ask.uri), &told),
+            _ => client.unexpected(&format!("a read of {} from revision {seen} on", request.uri), &reply),
         }
     }
 }

@@ -12,15 +12,15 @@ use tokio::{io::AsyncWriteExt, net::TcpStream, sync::oneshot};
 const CONTROLLERS: &str = "/sys/fs/cgroup";
 /// A tenth of a processor: 10 ms of each 100 ms.
 const CPU_QUOTA_US: u32 = 10_000;
-/// What a process that is squeezed may have more than it has.
+/// The additional memory that a process may use.
 const MEMORY_HEADROOM: u64 = 1024 * 1024;
 const SLOW_CLIENTS: usize = 300;
-/// How often each of them sends a byte.
+/// The time between two bytes of a slow client.
 const BYTE_EVERY: Duration = Duration::from_secs(1);
 
-/// Something is scarce.
+/// A fault in effect.
 #[derive(Debug)]
-pub(super) enum Squeezed {
+pub(super) enum Pressure {
     Frozen { node: usize, group: Freezer },
     Cpu(Group),
     Memory { node: usize, group: Group },
@@ -31,16 +31,16 @@ pub(super) async fn cpu(world: &mut World) -> Injected {
     let leader = world.leader().await?;
     let group = Group::around(world, leader, "cpu")?;
     group.write("cpu.cfs_quota_us", &CPU_QUOTA_US.to_string()).map_err(Skipped::NotHere)?;
-    Ok((format!("node {leader}"), Undo::Squeeze(Squeezed::Cpu(group))))
+    Ok((format!("node {leader}"), Undo::Pressure(Pressure::Cpu(group))))
 }
 
 pub(super) async fn memory(world: &mut World) -> Injected {
     let follower = world.follower().await?;
     let group = Group::around(world, follower, "memory")?;
-    // What it had before it came into the group is not counted there.
+    // Its memory from before it joined the group is not counted there.
     group.write("memory.limit_in_bytes", &MEMORY_HEADROOM.to_string()).map_err(Skipped::NotHere)?;
     let detail = format!("node {follower} gets {} MiB more at most", MEMORY_HEADROOM / 1024 / 1024);
-    Ok((detail, Undo::Squeeze(Squeezed::Memory { node: follower, group })))
+    Ok((detail, Undo::Pressure(Pressure::Memory { node: follower, group })))
 }
 
 pub(super) async fn slow_clients(world: &mut World) -> Injected {
@@ -48,29 +48,29 @@ pub(super) async fn slow_clients(world: &mut World) -> Injected {
     let address = format!("{}:7171", world.network.address(leader));
     let (stop, stopped) = oneshot::channel();
     let task = tokio::spawn(attack(address, stopped));
-    Ok((format!("node {leader}"), Undo::Squeeze(Squeezed::Clients { task, stop })))
+    Ok((format!("node {leader}"), Undo::Pressure(Pressure::Clients { task, stop })))
 }
 
-/// Ends it: what was seen.
-pub(super) async fn heal(world: &mut World, squeezed: Squeezed) -> Result<String, String> {
-    match squeezed {
-        Squeezed::Frozen { node, group } => group.thaw().map(|seen| format!("node {node}: {seen}")),
-        Squeezed::Cpu(group) => {
+/// Heals it. Returns the observed effect.
+pub(super) async fn heal(world: &mut World, pressure: Pressure) -> Result<String, String> {
+    match pressure {
+        Pressure::Frozen { node, group } => group.thaw().map(|seen| format!("node {node}: {seen}")),
+        Pressure::Cpu(group) => {
             let stat = group.read("cpu.stat");
             let throttled = stat.lines().find_map(|line| line.strip_prefix("nr_throttled ")?.parse::<u64>().ok()).unwrap_or(0);
-            if throttled == 0 { Err("it never wanted more".to_owned()) } else { Ok(format!("held back {throttled} times")) }
+            if throttled == 0 { Err("it never reached the limit".to_owned()) } else { Ok(format!("held back {throttled} times")) }
         }
-        Squeezed::Memory { node, group } => {
+        Pressure::Memory { node, group } => {
             let hits: u64 = group.read("memory.failcnt").trim().parse().unwrap_or(0);
             let ended = !world.cluster.node(node).runs();
             drop(group);
             match (hits, ended) {
-                (0, false) => Err("it never wanted more".to_owned()),
+                (0, false) => Err("it never reached the limit".to_owned()),
                 (hits, false) => Ok(format!("at its limit {hits} times")),
                 (hits, true) => Ok(format!("at its limit {hits} times, and killed")),
             }
         }
-        Squeezed::Clients { task, stop } => {
+        Pressure::Clients { task, stop } => {
             drop(stop);
             let opened = task.await.map_err(|error| error.to_string())?;
             if opened == 0 { Err("no connection was taken".to_owned()) } else { Ok(format!("{opened} connections")) }
@@ -78,7 +78,7 @@ pub(super) async fn heal(world: &mut World, squeezed: Squeezed) -> Result<String
     }
 }
 
-/// Clients that each send a request byte by byte, and never come to its end.
+/// Clients that each send a request byte by byte, and never finish it.
 async fn attack(address: String, mut stopped: oneshot::Receiver<()>) -> usize {
     let mut open = Vec::new();
     for _ in 0..SLOW_CLIENTS {
@@ -134,7 +134,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         for pid in self.read("cgroup.procs").lines() {
-            // It may have ended meanwhile.
+            // It may have exited meanwhile.
             drop(fs::write(Path::new(CONTROLLERS).join(self.controller).join("cgroup.procs"), pid));
         }
         drop(run_line(&format!("rmdir {}", self.folder.display())));

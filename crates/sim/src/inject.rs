@@ -1,17 +1,17 @@
 //! The injection of a fault, from its beginning to its end.
 
-mod becomes;
-mod cut_log;
 mod late_answers;
 mod older_disk;
+mod truncated_log;
+mod wait_until;
 
-use self::becomes::{ELECTED_WITHIN, becomes};
+use self::wait_until::{ELECTED_WITHIN, wait_until};
 use crate::{
     disk::Disk,
     facts::Fact,
-    fault::{Fault, FaultKind, Whom},
+    fault::{Fault, FaultKind, FaultTarget},
+    inject::wait_until::POLL_EVERY,
     net::CLIENTS,
-    strike::becomes::LOOK_OFTEN,
     trace,
     world::World,
 };
@@ -21,79 +21,79 @@ use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
 use std::time::Duration;
 
-/// For how long a write that is not flushed is looked for, and how often.
+/// How long to wait for an unflushed write.
 const DIRTY_WITHIN: Duration = Duration::from_secs(3);
-/// For how long a leader is watched after it was paused, and how often.
-const AWAKE_FOR: Duration = Duration::from_secs(6);
-const AWAKE_LOOK: Duration = Duration::from_millis(20);
-/// How much slower a disk is, while it is slow.
+/// How long a leader is watched after a pause, and how often.
+const WATCHED_FOR: Duration = Duration::from_secs(6);
+const WATCH_EVERY: Duration = Duration::from_millis(20);
+/// The additional time of a flush on a slow disk.
 const SLOW_FLUSH: Duration = Duration::from_millis(250);
-/// How long a hand-over may take.
+/// The timeout of a hand-over.
 const HAND_OVER_WITHIN: Duration = Duration::from_secs(2);
 
-/// Waits for a fault's time, lets it strike, and ends it.
-pub(crate) async fn strike(world: World, fault: Fault) {
+/// Waits for the start of a fault, injects it, and ends it.
+pub(crate) async fn inject(world: World, fault: Fault) {
     SimRuntime::sleep(fault.at).await;
-    let id = match fault.whom {
-        Whom::Leader => world.leader().unwrap_or(1),
-        Whom::Node(id) => id,
+    let id = match fault.target {
+        FaultTarget::Leader => world.leader().unwrap_or(1),
+        FaultTarget::Node(id) => id,
     };
     trace::event(&format!("{} of node {id}", fault.kind.name()));
-    world.calm.begin_trouble();
-    strike_now(&world, fault, id).await;
-    world.calm.end_trouble();
+    world.calm.begin_fault();
+    inject_now(&world, fault, id).await;
+    world.calm.end_fault();
 }
 
-async fn strike_now(world: &World, fault: Fault, id: NodeId) {
-    if let Some(ways) = ways(fault.kind, id, &world.ids()) {
-        ways.iter().for_each(|(from, to)| world.net.cut(*from, *to));
-        world.tally.fault(fault.kind.name());
+async fn inject_now(world: &World, fault: Fault, id: NodeId) {
+    if let Some(directions) = directions(fault.kind, id, &world.ids()) {
+        directions.iter().for_each(|(from, to)| world.net.cut(*from, *to));
+        world.coverage.fault(fault.kind.name());
         SimRuntime::sleep(fault.lasts).await;
-        ways.iter().for_each(|(from, to)| world.net.mend(*from, *to));
+        directions.iter().for_each(|(from, to)| world.net.heal(*from, *to));
         return;
     }
     match fault.kind {
         FaultKind::Pause => return pause(world, fault.kind, &[id], fault.lasts).await,
         FaultKind::PauseAll => return pause(world, fault.kind, &world.ids(), fault.lasts).await,
         FaultKind::CrashVoting => return crash_voting(world, id, fault.lasts).await,
-        FaultKind::CrashTruncating => return cut_log::strike(world, fault).await,
-        FaultKind::LateAnswers => return late_answers::strike(world, fault).await,
-        FaultKind::OlderDisk => return older_disk::strike(world, fault, id).await,
+        FaultKind::CrashTruncating => return truncated_log::inject(world, fault).await,
+        FaultKind::LateAnswers => return late_answers::inject(world, fault).await,
+        FaultKind::OlderDisk => return older_disk::inject(world, fault, id).await,
         FaultKind::Crash
         | FaultKind::CrashWriting
         | FaultKind::CrashAll
         | FaultKind::Stop
         | FaultKind::Isolate
-        | FaultKind::Apart
-        | FaultKind::Deaf
-        | FaultKind::Mute
-        | FaultKind::Bridge
-        | FaultKind::Breaks
+        | FaultKind::IsolateFromPeers
+        | FaultKind::CutInbound
+        | FaultKind::CutOutbound
+        | FaultKind::CutPair
+        | FaultKind::BreakConnections
         | FaultKind::SlowDisk
         | FaultKind::DiskError
         | FaultKind::DiskFull
         | FaultKind::HandOver
         | FaultKind::WrongDisk
-        | FaultKind::Moved => {}
+        | FaultKind::ChangeAddresses => {}
     }
     if begin(world, fault.kind, id).await {
-        world.tally.fault(fault.kind.name());
+        world.coverage.fault(fault.kind.name());
     }
     SimRuntime::sleep(fault.lasts).await;
     end(world, fault.kind, id);
 }
 
-/// What a cut cuts, from whom to whom; none where the fault is of another kind.
-fn ways(kind: FaultKind, id: NodeId, nodes: &[NodeId]) -> Option<Vec<(NodeId, NodeId)>> {
+/// The directions that a partition cuts; `None` if the fault is of another kind.
+fn directions(kind: FaultKind, id: NodeId, nodes: &[NodeId]) -> Option<Vec<(NodeId, NodeId)>> {
     let nodes: Vec<NodeId> = nodes.iter().copied().filter(|other| *other != id).collect();
     let all: Vec<NodeId> = nodes.iter().copied().chain([CLIENTS]).collect();
     let both = |others: &[NodeId]| others.iter().flat_map(|other| [(id, *other), (*other, id)]).collect();
     match kind {
         FaultKind::Isolate => Some(both(&all)),
-        FaultKind::Apart => Some(both(&nodes)),
-        FaultKind::Bridge => Some(both(&all[..1])),
-        FaultKind::Deaf => Some(all.iter().map(|other| (*other, id)).collect()),
-        FaultKind::Mute => Some(all.iter().map(|other| (id, *other)).collect()),
+        FaultKind::IsolateFromPeers => Some(both(&nodes)),
+        FaultKind::CutPair => Some(both(&all[..1])),
+        FaultKind::CutInbound => Some(all.iter().map(|other| (*other, id)).collect()),
+        FaultKind::CutOutbound => Some(all.iter().map(|other| (id, *other)).collect()),
         FaultKind::Crash
         | FaultKind::CrashWriting
         | FaultKind::CrashVoting
@@ -102,7 +102,7 @@ fn ways(kind: FaultKind, id: NodeId, nodes: &[NodeId]) -> Option<Vec<(NodeId, No
         | FaultKind::Stop
         | FaultKind::Pause
         | FaultKind::PauseAll
-        | FaultKind::Breaks
+        | FaultKind::BreakConnections
         | FaultKind::SlowDisk
         | FaultKind::DiskError
         | FaultKind::DiskFull
@@ -110,11 +110,11 @@ fn ways(kind: FaultKind, id: NodeId, nodes: &[NodeId]) -> Option<Vec<(NodeId, No
         | FaultKind::WrongDisk
         | FaultKind::OlderDisk
         | FaultKind::LateAnswers
-        | FaultKind::Moved => None,
+        | FaultKind::ChangeAddresses => None,
     }
 }
 
-/// Begins a fault: whether there was anything that it could be done to.
+/// Begins a fault. Returns whether it had an effect.
 async fn begin(world: &World, kind: FaultKind, id: NodeId) -> bool {
     let disk = world.disk(id);
     let was_on = world.host(id).is_some();
@@ -125,12 +125,12 @@ async fn begin(world: &World, kind: FaultKind, id: NodeId) -> bool {
             world.crash(id) && caught
         }
         FaultKind::CrashAll => crash_all(world),
-        FaultKind::Moved => {
-            world.give_other_addresses();
+        FaultKind::ChangeAddresses => {
+            world.change_addresses();
             crash_all(world)
         }
         FaultKind::Stop => world.stop(id).await,
-        FaultKind::Breaks => {
+        FaultKind::BreakConnections => {
             world.ids().into_iter().chain([CLIENTS]).for_each(|other| world.net.break_connections(id, other));
             was_on
         }
@@ -146,21 +146,25 @@ async fn begin(world: &World, kind: FaultKind, id: NodeId) -> bool {
             disk.into_iter().for_each(|disk| disk.fill(true));
             was_on
         }
-        FaultKind::WrongDisk => world.take_disk(id),
+        FaultKind::WrongDisk => world.replace_disk_with_empty(id),
         FaultKind::HandOver => {
             let to = world.ids().into_iter().find(|other| *other != id);
             let (Some(to), Some(host), Some(running)) = (to, world.host(id), world.running(id)) else { return false };
-            // What became of it does not matter, only that nothing breaks.
+            // Its outcome does not matter, only that nothing breaks.
             drop(host.spawn(async move { drop(running.node.hand_over(to, None, HAND_OVER_WITHIN).await) }));
             true
         }
         FaultKind::Pause | FaultKind::PauseAll | FaultKind::CrashVoting | FaultKind::CrashTruncating => false,
         FaultKind::OlderDisk | FaultKind::LateAnswers => false,
-        FaultKind::Isolate | FaultKind::Apart | FaultKind::Bridge | FaultKind::Deaf | FaultKind::Mute => false,
+        FaultKind::Isolate
+        | FaultKind::IsolateFromPeers
+        | FaultKind::CutPair
+        | FaultKind::CutInbound
+        | FaultKind::CutOutbound => false,
     }
 }
 
-/// Switches all machines off; whether one of them was on.
+/// Switches all machines off. Returns whether one of them was on.
 fn crash_all(world: &World) -> bool {
     world.ids().into_iter().fold(false, |struck, id| world.crash(id) | struck)
 }
@@ -169,70 +173,74 @@ fn end(world: &World, kind: FaultKind, id: NodeId) {
     let disk = world.disk(id);
     match kind {
         FaultKind::Crash | FaultKind::CrashWriting | FaultKind::Stop => world.start(id),
-        FaultKind::CrashAll | FaultKind::Moved => world.ids().into_iter().for_each(|id| world.start(id)),
+        FaultKind::CrashAll | FaultKind::ChangeAddresses => world.ids().into_iter().for_each(|id| world.start(id)),
         FaultKind::SlowDisk => disk.into_iter().for_each(|disk| disk.slow_down(Duration::ZERO)),
         FaultKind::DiskFull => disk.into_iter().for_each(|disk| disk.fill(false)),
-        FaultKind::WrongDisk => world.give_disk_back(id),
-        FaultKind::Breaks | FaultKind::DiskError | FaultKind::HandOver => {}
+        FaultKind::WrongDisk => world.restore_disk(id),
+        FaultKind::BreakConnections | FaultKind::DiskError | FaultKind::HandOver => {}
         FaultKind::Pause | FaultKind::PauseAll | FaultKind::CrashVoting | FaultKind::CrashTruncating => {}
         FaultKind::OlderDisk | FaultKind::LateAnswers => {}
-        FaultKind::Isolate | FaultKind::Apart | FaultKind::Bridge | FaultKind::Deaf | FaultKind::Mute => {}
+        FaultKind::Isolate
+        | FaultKind::IsolateFromPeers
+        | FaultKind::CutPair
+        | FaultKind::CutInbound
+        | FaultKind::CutOutbound => {}
     }
 }
 
-/// Waits until something is written and not flushed, for a while at most; whether something is.
+/// Waits a while for an unflushed write. Returns whether there is one.
 async fn written(disk: Option<Disk>) -> bool {
     let mut looked = Duration::ZERO;
     while disk.as_ref().is_some_and(|disk| !disk.is_dirty()) && looked < DIRTY_WITHIN {
-        SimRuntime::sleep(LOOK_OFTEN).await;
-        looked += LOOK_OFTEN;
+        SimRuntime::sleep(POLL_EVERY).await;
+        looked += POLL_EVERY;
     }
     disk.is_some_and(|disk| disk.is_dirty())
 }
 
-/// Pauses machines, and watches those that led and go on to lead: their clocks must not have counted the time.
+/// Pauses machines, and then watches the leaders that still lead: their clocks must not have counted the pause.
 async fn pause(world: &World, kind: FaultKind, ids: &[NodeId], lasts: Duration) {
     let leadership = |id| world.running(id).and_then(|running| running.replica.leadership());
     let hosts: Vec<_> = ids.iter().filter_map(|id| Some((*id, world.host(*id)?, leadership(*id)))).collect();
     hosts.iter().for_each(|(_, host, _)| host.pause());
     if !hosts.is_empty() {
-        world.tally.fault(kind.name());
+        world.coverage.fault(kind.name());
     }
     SimRuntime::sleep(lasts).await;
     for (id, host, led) in hosts {
-        let slept = host.paused_for();
+        let paused_for = host.paused_for();
         host.resume();
-        if let (Some(led), Some(slept)) = (led, slept) {
-            drop(SimRuntime::spawn(stay_awake(world.clone(), id, led, slept)));
+        if let (Some(led), Some(paused_for)) = (led, paused_for) {
+            drop(SimRuntime::spawn(watch_after_pause(world.clone(), id, led, paused_for)));
         }
     }
 }
 
-async fn stay_awake(world: World, id: NodeId, led: Leadership, slept: Duration) {
+async fn watch_after_pause(world: World, id: NodeId, led: Leadership, paused_for: Duration) {
     let until = trace::since_start();
     let leadership = |id| world.running(id).and_then(|running| running.replica.leadership());
-    // A node that is cut off may not have heard of the leader elected meanwhile.
+    // A partitioned node may not know the leader elected meanwhile.
     let is_followed = || world.ids().into_iter().filter_map(leadership).any(|other| other.term() > led.term());
     let leads = || leadership(id) == Some(led) && !is_followed();
     let mut led_until = until;
-    while leads() && led_until < until + AWAKE_FOR && !world.host(id).is_some_and(|host| host.is_paused()) {
-        SimRuntime::sleep(AWAKE_LOOK).await;
+    while leads() && led_until < until + WATCHED_FOR && !world.host(id).is_some_and(|host| host.is_paused()) {
+        SimRuntime::sleep(WATCH_EVERY).await;
         led_until = trace::since_start();
     }
-    world.oracle.told(&Fact::Slept { until, slept, led_until });
+    world.oracle.observe(&Fact::LeaderPaused { until, paused_for, led_until });
 }
 
-/// Pauses a leader, so that the others elect another one, and takes the power from the first of them that has a vote to flush.
+/// Pauses a leader, so that the others hold an election, and crashes the first of them that has an unflushed vote.
 async fn crash_voting(world: &World, id: NodeId, lasts: Duration) {
     let leader = world.host(id);
     leader.iter().for_each(|host| host.pause());
     let others: Vec<NodeId> = world.ids().into_iter().filter(|other| *other != id).collect();
     let voting = || others.iter().copied().find(|other| world.disk(*other).is_some_and(|disk| disk.has_unflushed_vote()));
-    if becomes(ELECTED_WITHIN, || voting().is_some()).await
+    if wait_until(ELECTED_WITHIN, || voting().is_some()).await
         && let Some(voter) = voting()
     {
         if world.crash(voter) {
-            world.tally.fault(FaultKind::CrashVoting.name());
+            world.coverage.fault(FaultKind::CrashVoting.name());
         }
         SimRuntime::sleep(lasts / 2).await;
         world.start(voter);

@@ -1,17 +1,17 @@
 //! Plants each bug in turn, and reports the first seed that finds it. An oracle that finds no bug has proved nothing.
 
-use crate::{plan::StoryPlan, story};
+use crate::{plan::ScenarioPlan, scenario};
 use fairhold_types::planted::{self, Bug};
 use std::io::{self, Write};
 
-/// Hunts the bug of that name, or all of them, with these seeds. Says whether each was found.
-pub(crate) fn hunt(wanted: &str, seeds: (u64, u64), out: &mut impl Write) -> io::Result<bool> {
+/// Looks for the bug of that name, or for all bugs, with these seeds. Returns whether each was found.
+pub(crate) fn run(wanted: &str, seeds: (u64, u64), out: &mut impl Write) -> io::Result<bool> {
     let bugs: Vec<Bug> = Bug::ALL.into_iter().filter(|bug| wanted == "all" || wanted == format!("{bug:?}")).collect();
     let mut found = 0;
     for bug in &bugs {
         planted::plant(Some(*bug));
         let finds =
-            |seed| story::run(&StoryPlan::of(seed), false).violations.into_iter().next().map(|violation| (seed, violation));
+            |seed| scenario::run(&ScenarioPlan::of(seed), false).violations.into_iter().next().map(|violation| (seed, violation));
         let first = (seeds.0..seeds.1).find_map(finds);
         planted::plant(None);
         match first {

@@ -1,6 +1,6 @@
 //! Callers that disconnect before they learn the outcome of their acquire, while others use the same id.
 
-use crate::{host::HostRuntime, plan::StoryPlan, tally::Tally, world::World};
+use crate::{coverage::Coverage, host::HostRuntime, plan::ScenarioPlan, world::World};
 use fairhold_node::api::{AcquireCall, Acquired, At, CallError, GrantView, HoldCall, HoldEvent};
 use fairhold_state::{
     command::{Acquire, Claimant, Command, IfBusy, Meta, Outcome, Owner, Want},
@@ -12,25 +12,25 @@ use openraft_rt_sim::{SimInstant, SimRuntime};
 use std::time::Duration;
 
 pub(super) const TIMEOUT: Duration = Duration::from_secs(3);
-/// Longer than any story: what ends sooner was ended by somebody.
+/// Longer than any scenario: an earlier end has another cause.
 pub(super) const TTL: Duration = Duration::from_secs(3_600);
 const SOON: Duration = Duration::from_secs(1);
-/// A caller whose place was taken over has come again by then, or will not.
+/// A replaced caller has retried by then, or will not.
 const GIVEN_UP: Duration = Duration::from_secs(3);
 const PATIENT: Duration = Duration::from_secs(600);
 
-/// Runs something on a cluster of three, which has a leader.
-pub(super) fn on_three_nodes<F: Future<Output = ()>>(plan: &StoryPlan, tale: impl FnOnce(World) -> F) {
+/// Runs a scenario on a cluster of three nodes with a leader.
+pub(super) fn on_three_nodes<F: Future<Output = ()>>(plan: &ScenarioPlan, scenario: impl FnOnce(World) -> F) {
     let mut runtime = HostRuntime::with_seed(1);
     runtime.block_on(async {
-        let world = World::new(plan, Tally::default());
+        let world = World::new(plan, Coverage::default());
         world.ids().into_iter().for_each(|id| world.start(id));
         while world.leader().is_none() || world.ids().into_iter().any(|id| world.running(id).is_none()) {
             SimRuntime::sleep(Duration::from_millis(10)).await;
         }
         #[cfg(feature = "failpoints")]
-        crate::point_judge::judge(&world, plan);
-        tale(world.clone()).await;
+        crate::failpoint_judge::judge(&world, plan);
+        scenario(world.clone()).await;
         #[cfg(feature = "failpoints")]
         fairhold_types::failpoint::set_judge(None);
         assert_eq!(world.oracle.violations(), Vec::<String>::new());
@@ -66,22 +66,27 @@ pub(super) fn call(id: u128, name: &str, wait: Duration) -> AcquireCall {
     }
 }
 
-/// Asks at a node, as a caller that goes away after a while: then there is no answer.
-pub(super) async fn ask(world: &World, at: NodeId, call: AcquireCall, patience: Duration) -> Option<Result<Acquired, CallError>> {
+/// Acquires at a node, with a caller that disconnects after a while: then there is no answer.
+pub(super) async fn acquire_at(
+    world: &World,
+    at: NodeId,
+    call: AcquireCall,
+    patience: Duration,
+) -> Option<Result<Acquired, CallError>> {
     let (host, node) = (world.host(at).unwrap(), world.running(at).unwrap().node);
     let asked = host.spawn(async move { HostRuntime::timeout(patience, node.acquire(call)).await.ok() });
     asked.await.unwrap().map(|answer| answer.map(|At { value, .. }| value))
 }
 
 /// The same in the background.
-pub(super) fn ask_meanwhile(
+pub(super) fn acquire_in_background(
     world: &World,
     at: NodeId,
     call: AcquireCall,
     patience: Duration,
 ) -> impl Future<Output = Option<Result<Acquired, CallError>>> + use<> {
     let world = world.clone();
-    let asked = SimRuntime::spawn(async move { ask(&world, at, call, patience).await });
+    let asked = SimRuntime::spawn(async move { acquire_at(&world, at, call, patience).await });
     async move { asked.await.unwrap() }
 }
 
@@ -107,7 +112,7 @@ pub(super) fn live(world: &World, id: u128) -> Option<GrantNumber> {
     })
 }
 
-/// Waits until something is so, and says how long that took.
+/// Waits until a condition holds. Returns how long that took.
 pub(super) async fn until(limit: Duration, what: &str, holds: impl Fn() -> bool) -> Duration {
     let begun = SimInstant::now();
     while !holds() {
@@ -126,59 +131,59 @@ fn nodes(world: &World) -> [NodeId; 3] {
 }
 
 #[test]
-fn a_late_duplicate_whose_connection_ends_takes_nothing_from_the_caller_that_holds() {
-    on_three_nodes(&StoryPlan::quiet(3), async |world| {
+fn a_late_duplicate_whose_connection_ends_takes_nothing_from_the_holder() {
+    on_three_nodes(&ScenarioPlan::without_faults(3), async |world| {
         let [slow, other, _] = nodes(&world);
-        // At which moment the late request's caller is found to have gone depends on the net: so it is tried at each.
+        // The moment at which the disconnect is noticed depends on the network, so every moment is tried.
         for moment in 0..80 {
             let id = 1_000 + moment;
             let name = format!("held/{moment}");
-            let first = held(ask(&world, other, call(id, &name, Duration::ZERO), PATIENT).await);
+            let first = held(acquire_at(&world, other, call(id, &name, Duration::ZERO), PATIENT).await);
             assert!(first.leaves_with_caller.is_some(), "the first one ends with its caller, if its answer does not arrive");
             let patience = Duration::from_micros(100 * u64::try_from(moment).unwrap());
-            if let Some(answer) = ask(&world, slow, call(id, &name, Duration::ZERO), patience).await {
-                assert_eq!(held(Some(answer)).leaves_with_caller, None, "nor where its answer does not arrive");
+            if let Some(answer) = acquire_at(&world, slow, call(id, &name, Duration::ZERO), patience).await {
+                assert_eq!(held(Some(answer)).leaves_with_caller, None, "a repeated request does not end it");
             }
         }
         SimRuntime::sleep(GIVEN_UP * 2).await;
         let ended: Vec<u128> = (0..80).filter(|moment| live(&world, 1_000 + moment).is_none()).collect();
-        assert_eq!(ended, [0_u128; 0], "these callers hold no more, and were not told");
+        assert_eq!(ended, [0_u128; 0], "these callers lost their grants without notice");
     });
 }
 
 #[test]
-fn a_late_duplicate_whose_connection_ends_leaves_the_waiter_that_it_replaced_time_to_come_again() {
-    on_three_nodes(&StoryPlan::quiet(3), async |world| {
+fn a_late_duplicate_whose_connection_ends_leaves_the_replaced_waiter_time_to_retry() {
+    on_three_nodes(&ScenarioPlan::without_faults(3), async |world| {
         let [slow, other, leader] = nodes(&world);
-        held(ask(&world, leader, call(1, "a", Duration::ZERO), PATIENT).await);
-        for (id, comes_again) in [(2, true), (3, false)] {
-            let waiting = ask_meanwhile(&world, other, call(id, "a", PATIENT), PATIENT);
+        held(acquire_at(&world, leader, call(1, "a", Duration::ZERO), PATIENT).await);
+        for (id, retries) in [(2, true), (3, false)] {
+            let waiting = acquire_in_background(&world, other, call(id, "a", PATIENT), PATIENT);
             until(SOON, "it waits", || live(&world, id).is_some()).await;
             let number = live(&world, id).unwrap();
-            let late = ask_meanwhile(&world, slow, call(id, "a", PATIENT), Duration::from_millis(50));
+            let late = acquire_in_background(&world, slow, call(id, "a", PATIENT), Duration::from_millis(50));
             assert_eq!(waiting.await, Some(Err(CallError::Superseded)));
-            assert_eq!(late.await, None, "its caller has gone");
-            if comes_again {
+            assert_eq!(late.await, None, "its caller has disconnected");
+            if retries {
                 SimRuntime::sleep(Duration::from_millis(1_500)).await;
-                let again = ask_meanwhile(&world, leader, call(id, "a", PATIENT), PATIENT);
+                let again = acquire_in_background(&world, leader, call(id, "a", PATIENT), PATIENT);
                 SimRuntime::sleep(GIVEN_UP).await;
-                assert_eq!(live(&world, id), Some(number), "it has its place");
+                assert_eq!(live(&world, id), Some(number), "it keeps its place");
                 release(&world, 1).await;
                 assert_eq!(held(again.await).number, number);
             } else {
                 let took = until(GIVEN_UP, "its place is given up", || live(&world, id).is_none()).await;
-                assert!(took > Duration::from_millis(1_500), "only when nobody came again: after {took:?}");
+                assert!(took > Duration::from_millis(1_500), "only if nobody retried: after {took:?}");
             }
         }
     });
 }
 
 #[test]
-fn a_waiter_that_was_alone_with_its_id_leaves_at_once() {
-    on_three_nodes(&StoryPlan::quiet(3), async |world| {
+fn a_disconnected_waiter_without_a_duplicate_leaves_at_once() {
+    on_three_nodes(&ScenarioPlan::without_faults(3), async |world| {
         let [slow, _, leader] = nodes(&world);
-        held(ask(&world, leader, call(1, "a", Duration::ZERO), PATIENT).await);
-        assert_eq!(ask(&world, slow, call(2, "a", PATIENT), Duration::from_millis(200)).await, None);
+        held(acquire_at(&world, leader, call(1, "a", Duration::ZERO), PATIENT).await);
+        assert_eq!(acquire_at(&world, slow, call(2, "a", PATIENT), Duration::from_millis(200)).await, None);
         assert!(live(&world, 2).is_some());
         until(SOON, "it has left", || live(&world, 2).is_none()).await;
     });
@@ -191,29 +196,29 @@ async fn open(world: &World, at: NodeId, call: AcquireCall) -> HoldCall {
 }
 
 #[test]
-fn a_stream_that_another_one_replaced_is_told_so_and_has_time_to_come_again() {
-    on_three_nodes(&StoryPlan::quiet(3), async |world| {
+fn a_replaced_stream_learns_it_and_has_time_to_retry() {
+    on_three_nodes(&ScenarioPlan::without_faults(3), async |world| {
         let [slow, other, leader] = nodes(&world);
         let mut first = open(&world, other, call(1, "a", Duration::ZERO)).await;
         let late = open(&world, slow, call(1, "a", Duration::ZERO)).await;
-        let told = loop {
-            let told = first.events.recv().await.unwrap().value;
-            if told != HoldEvent::Alive {
-                break told;
+        let received = loop {
+            let received = first.events.recv().await.unwrap().value;
+            if received != HoldEvent::Alive {
+                break received;
             }
         };
-        assert_eq!(told, HoldEvent::Failed(CallError::Superseded));
+        assert_eq!(received, HoldEvent::Failed(CallError::Superseded));
         drop(late);
         SimRuntime::sleep(Duration::from_millis(1_500)).await;
         let again = open(&world, leader, call(1, "a", Duration::ZERO)).await;
         assert!(matches!(again.first.value, HoldEvent::Held(_)), "{:?}", again.first);
         SimRuntime::sleep(GIVEN_UP).await;
-        assert!(live(&world, 1).is_some(), "it holds on");
+        assert!(live(&world, 1).is_some(), "it is still held");
         drop(again);
         until(GIVEN_UP, "it ends with the connection", || live(&world, 1).is_none()).await;
 
-        let alone = open(&world, other, call(2, "a", Duration::ZERO)).await;
-        drop(alone);
+        let exclusive = open(&world, other, call(2, "a", Duration::ZERO)).await;
+        drop(exclusive);
         let took = until(SOON, "it ends with its connection", || live(&world, 2).is_none()).await;
         assert!(took < Duration::from_millis(100), "at once: {took:?}");
     });
@@ -237,22 +242,22 @@ pub(super) async fn open_session(world: &World) -> SessionId {
 }
 
 #[test]
-fn a_place_that_waits_for_a_session_ends_with_its_caller_where_nobody_has_its_id() {
-    on_three_nodes(&StoryPlan::quiet(3), async |world| {
+fn a_queued_grant_of_a_session_ends_with_its_caller_if_no_caller_has_its_id() {
+    on_three_nodes(&ScenarioPlan::without_faults(3), async |world| {
         let [slow, _, leader] = nodes(&world);
         let session = open_session(&world).await;
-        held(ask(&world, leader, call(1, "a", Duration::ZERO), PATIENT).await);
+        held(acquire_at(&world, leader, call(1, "a", Duration::ZERO), PATIENT).await);
         let of_session = |id, id_given| {
             let mut call = call(id, "a", PATIENT);
             (call.acquire.claimant, call.acquire.id_given) = (Claimant::Session(session), id_given);
-            // Else the second one would wait for the first, of the same owner.
+            // Else the second request would wait for the first one, of the same owner.
             call.acquire.owner.given = false;
             call
         };
         for (id, id_given) in [(2, false), (3, true)] {
-            assert_eq!(ask(&world, slow, of_session(id, id_given), Duration::from_millis(200)).await, None);
+            assert_eq!(acquire_at(&world, slow, of_session(id, id_given), Duration::from_millis(200)).await, None);
         }
         SimRuntime::sleep(GIVEN_UP).await;
-        assert_eq!((live(&world, 2), live(&world, 3).is_some()), (None, true), "with a key of its own a caller can come again");
+        assert_eq!((live(&world, 2), live(&world, 3).is_some()), (None, true), "with its own key a caller can retry");
     });
 }

@@ -1,6 +1,9 @@
-//! One run of a plan: the cluster forms, clients work while faults are injected, everything heals, and then everything must end.
+//! One run of a plan: the cluster forms, clients work while faults are injected, everything heals, and then everything
+//! must end.
 
-use crate::{client::SimClient, clients, host::HostRuntime, plan::StoryPlan, strike::strike, tally::Tally, trace, world::World};
+use crate::{
+    client::SimClient, clients, coverage::Coverage, host::HostRuntime, inject::inject, plan::ScenarioPlan, trace, world::World,
+};
 use futures_util::future::join_all;
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
@@ -10,33 +13,33 @@ use std::{
     time::Duration,
 };
 
-/// The time in which a healthy cluster forms.
+/// A healthy cluster forms within this time.
 const FORMS_WITHIN: Duration = Duration::from_secs(60);
-/// The time in which a leader is found once everything is healed, also under slow clocks and on slow disks.
+/// After everything healed, a leader is elected within this time, even with slow clocks and disks.
 const ELECTED_WITHIN: Duration = Duration::from_secs(20);
-/// The time in which all clients end once everything is healed. Under a slow clock everything takes longer.
+/// After that, all clients end within this time. Under a slow clock everything takes longer.
 const ENDS_WITHIN: Duration = Duration::from_secs(300);
-/// The time in which the last lease and lock delay end after that, and every node has the same state.
+/// After that, the last lease and lock delay end within this time, and all nodes have the same state.
 const SETTLES_WITHIN: Duration = Duration::from_secs(120);
-/// How often it is looked whether that is so.
+/// How often a condition is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
-pub(crate) struct StoryOutcome {
-    /// Everything that must never be, and was.
+pub(crate) struct ScenarioOutcome {
+    /// All violations.
     pub(crate) violations: Vec<String>,
-    /// The same seed has the same.
+    /// The same for every run of a seed.
     pub(crate) trace: u64,
-    /// Virtual time.
+    /// In virtual time.
     pub(crate) lasted: Duration,
-    pub(crate) tally: Tally,
+    pub(crate) coverage: Coverage,
 }
 
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Panics of tasks are violations, and are kept off standard error.
-pub(crate) fn gather_panics() {
+/// Collects panics of tasks, which are violations, and keeps them off standard error.
+pub(crate) fn collect_panics() {
     std::panic::set_hook(Box::new(|info| PANICS.lock().push(info.to_string())));
 }
 
@@ -44,18 +47,18 @@ fn take_panics() -> Vec<String> {
     std::mem::take(&mut *PANICS.lock())
 }
 
-/// Runs a plan. `loud` tells every event on standard error.
-pub(crate) fn run(plan: &StoryPlan, loud: bool) -> StoryOutcome {
+/// Runs a plan. `loud` prints every event to standard error.
+pub(crate) fn run(plan: &ScenarioPlan, loud: bool) -> ScenarioOutcome {
     trace::begin(loud);
     drop(take_panics());
     let mut runtime = HostRuntime::with_seed(plan.seed);
-    let tally = Tally::default();
-    let told = tally.clone();
+    let coverage = Coverage::default();
+    let run_coverage = coverage.clone();
     let ran = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(async {
-            let world = World::new(plan, told);
+            let world = World::new(plan, run_coverage);
             #[cfg(feature = "failpoints")]
-            crate::point_judge::judge(&world, plan);
+            crate::failpoint_judge::judge(&world, plan);
             drop(SimRuntime::spawn(world.clone().count_elections()));
             play(&world, plan).await;
             (world.oracle.violations(), trace::since_start())
@@ -67,22 +70,22 @@ pub(crate) fn run(plan: &StoryPlan, loud: bool) -> StoryOutcome {
     fairhold_types::failpoint::set_judge(None);
     let (mut violations, lasted) = ran.unwrap_or_default();
     violations.extend(take_panics().into_iter().map(|panic| format!("panic: {panic}")));
-    StoryOutcome { violations, trace, lasted, tally }
+    ScenarioOutcome { violations, trace, lasted, coverage }
 }
 
-async fn play(world: &World, plan: &StoryPlan) {
+async fn play(world: &World, plan: &ScenarioPlan) {
     world.ids().into_iter().for_each(|id| world.start(id));
     if !within(FORMS_WITHIN, || world.leader().is_some()).await {
-        return world.oracle.violation(format!("no leader after {FORMS_WITHIN:?} in good weather"));
+        return world.oracle.violation(format!("no leader after {FORMS_WITHIN:?} without faults"));
     }
-    world.net.stretch(plan.round_trip / 2);
+    world.net.set_min_delay(plan.round_trip / 2);
     world.calm.disturb();
     let clients = plan.clients.iter().map(|client| {
-        let (trade, rounds) = (client.trade, client.rounds);
-        SimRuntime::spawn(clients::work(trade, SimClient::new(world.clone(), client.name.clone(), client.seed), rounds))
+        let (kind, rounds) = (client.kind, client.rounds);
+        SimRuntime::spawn(clients::work(kind, SimClient::new(world.clone(), client.name.clone(), client.seed), rounds))
     });
     let clients: Vec<_> = clients.collect();
-    let faults = plan.faults.iter().map(|fault| SimRuntime::spawn(strike(world.clone(), *fault)));
+    let faults = plan.faults.iter().map(|fault| SimRuntime::spawn(inject(world.clone(), *fault)));
     let faults: Vec<_> = faults.collect();
     drop(join_all(faults).await);
     if let Some(rest) = plan.lasts.checked_sub(trace::since_start()) {
@@ -90,13 +93,13 @@ async fn play(world: &World, plan: &StoryPlan) {
     }
     heal(world);
     if plan.is_too_far_apart() {
-        world.net.stretch(Duration::ZERO);
+        world.net.set_min_delay(Duration::ZERO);
     }
     if !within(ELECTED_WITHIN, || world.leader().is_some()).await {
         return world.oracle.violation(format!("no leader {ELECTED_WITHIN:?} after everything was healed"));
     }
     if SimRuntime::timeout(ENDS_WITHIN, join_all(clients)).await.is_err() {
-        return world.oracle.violation(format!("clients have not ended {ENDS_WITHIN:?} after everything was healed"));
+        return world.oracle.violation(format!("clients did not end within {ENDS_WITHIN:?} after everything was healed"));
     }
     settle(world).await;
 }
@@ -106,7 +109,7 @@ fn heal(world: &World) {
     world.calm.disturb();
     world.net.calm();
     for id in world.ids() {
-        world.give_disk_back(id);
+        world.restore_disk(id);
         if let Some(host) = world.host(id) {
             host.resume();
         }
@@ -118,7 +121,7 @@ fn heal(world: &World) {
     }
 }
 
-/// Waits until nothing is left and all nodes agree, and has the oracle look at it.
+/// Waits until nothing is left and all nodes agree. Then the oracle checks the final state.
 async fn settle(world: &World) {
     let digests = || {
         let running: Vec<_> = world.ids().into_iter().map(|id| world.running(id)).collect();
@@ -133,12 +136,12 @@ async fn settle(world: &World) {
     let ended = within(SETTLES_WITHIN, empty).await;
     let agreed = within(SETTLES_WITHIN, || digests().is_some_and(|digests| digests.windows(2).all(|pair| pair[0] == pair[1])));
     if !agreed.await {
-        world.oracle.violation("the nodes have not come to the same state after everything was healed".to_owned());
+        world.oracle.violation("the nodes do not have the same state after everything was healed".to_owned());
     }
     let left = world.leader().and_then(|id| world.running(id)).map(|running| running.replica.state());
     match left {
         Some(state) => world.oracle.finished(&state),
-        None => world.oracle.violation("nobody leads after everything was healed".to_owned()),
+        None => world.oracle.violation("there is no leader after everything was healed".to_owned()),
     }
     trace::event(if ended { "everything has ended" } else { "not everything has ended" });
 }

@@ -1,8 +1,8 @@
 //! One node without faults: how long each call takes, and its answers.
 
 use super::{
+    disconnects::{TIMEOUT, TTL, call, lock},
     on_one_node, put,
-    untold::{TIMEOUT, TTL, call, lock},
 };
 use crate::host::HostRuntime;
 use fairhold_node::{
@@ -23,7 +23,7 @@ use openraft_rt_sim::{SimInstant, SimRuntime};
 use std::time::Duration;
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
-/// What an answer may take that waits for nothing.
+/// The longest time of an answer that waits for nothing.
 pub(super) const SOON: Duration = Duration::from_millis(200);
 
 pub(super) fn fresh() -> ReadOptions {
@@ -44,7 +44,7 @@ pub(super) async fn is_live(node: &Node<HostRuntime>, number: u128) -> bool {
     matches!(found.value, GrantLookup::Live(_))
 }
 
-/// How long it takes until a grant has ended, as those see it that wait for the lock.
+/// Waits until a grant has ended for a waiter of its lock. Returns how long that took.
 pub(super) async fn until_ended(node: &Node<HostRuntime>, number: u128) -> Duration {
     let begun = SimInstant::now();
     while is_live(node, number).await {
@@ -58,18 +58,18 @@ pub(super) fn since(begun: SimInstant) -> Duration {
     SimInstant::now() - begun
 }
 
-/// What a stream tells next, without its signs of life.
+/// The next event of a stream, without its keepalives.
 pub(super) async fn next(hold: &mut HoldCall) -> HoldEvent {
     loop {
-        let told = hold.events.recv().await.expect("it tells how it ends").value;
-        if !matches!(told, HoldEvent::Alive) {
-            return told;
+        let received = hold.events.recv().await.expect("it sends its last event").value;
+        if !matches!(received, HoldEvent::Alive) {
+            return received;
         }
     }
 }
 
 #[test]
-fn a_waiter_that_goes_away_leaves_the_queue_and_a_holder_that_was_not_told_loses_the_lock() {
+fn a_waiter_that_disconnects_leaves_the_queue_and_an_undelivered_grant_ends() {
     on_one_node(async |node| {
         take(&node, 1, "a").await;
         let gone = SimRuntime::timeout(SECOND, node.acquire(call(2, "a", 60 * SECOND))).await;
@@ -81,7 +81,7 @@ fn a_waiter_that_goes_away_leaves_the_queue_and_a_holder_that_was_not_told_loses
         node.abandon_soon(id(3), 1);
         let ended = until_ended(&node, 3).await;
         assert!(ended < SECOND, "it ended after {ended:?}");
-        // Nobody knows whether it was given: it ends, and does not begin either.
+        // Whether it was granted is unknown: it ends, or never starts.
         take(&node, 4, "c").await;
         node.release_unknown_soon(id(4));
         assert!(until_ended(&node, 4).await < SOON);
@@ -93,9 +93,9 @@ fn a_waiter_that_goes_away_leaves_the_queue_and_a_holder_that_was_not_told_loses
 }
 
 #[test]
-fn a_caller_that_goes_away_before_its_answer_comes_keeps_nothing() {
+fn a_caller_that_disconnects_before_its_answer_keeps_nothing() {
     on_one_node(async |node| {
-        // At which moment it is found to have gone depends on the disk: so it is tried at each.
+        // The moment at which the disconnect is noticed depends on the disk, so every moment is tried.
         let mut gone = 0;
         for moment in 0..80 {
             let (id, name) = (1_000 + u128::from(moment), format!("held/{moment}"));
@@ -103,17 +103,17 @@ fn a_caller_that_goes_away_before_its_answer_comes_keeps_nothing() {
             let answer = SimRuntime::timeout(patience, node.acquire(call(id, &name, Duration::ZERO))).await;
             if answer.is_err() {
                 gone += 1;
-                // It may not have begun yet.
+                // It may not have started yet.
                 SimRuntime::sleep(SECOND).await;
-                assert!(!is_live(&node, id).await, "it did not end, where its caller left after {patience:?}");
+                assert!(!is_live(&node, id).await, "it did not end although its caller disconnected after {patience:?}");
             }
         }
-        assert!(gone > 5, "{gone} callers went away");
+        assert!(gone > 5, "{gone} callers disconnected");
     });
 }
 
 #[test]
-fn a_duplicate_whose_caller_went_away_before_it_was_committed_ends_nothing() {
+fn a_duplicate_whose_caller_disconnects_before_its_commit_ends_nothing() {
     on_one_node(async |node| {
         take(&node, 1, "a").await;
         let (first, waits) = (node.clone(), call(2, "a", 60 * SECOND));
@@ -121,8 +121,8 @@ fn a_duplicate_whose_caller_went_away_before_it_was_committed_ends_nothing() {
         SimRuntime::sleep(SECOND).await;
         let duplicate = SimRuntime::timeout(Duration::ZERO, node.acquire(call(2, "a", 60 * SECOND))).await;
         assert!(duplicate.is_err());
-        let told = waiter.await.unwrap();
-        assert_eq!(told.map(|answer| answer.value), Err(CallError::Superseded));
+        let received = waiter.await.unwrap();
+        assert_eq!(received.map(|answer| answer.value), Err(CallError::Superseded));
         SimRuntime::sleep(10 * SECOND).await;
         assert!(is_live(&node, 2).await, "it is probably the older request");
     });
@@ -145,7 +145,7 @@ fn many_sessions_that_end_together_all_end() {
 }
 
 #[test]
-fn a_waiter_waits_for_as_long_as_it_said_and_one_that_asks_later_is_told_its_place() {
+fn a_waiter_waits_for_its_whole_wait_and_an_async_request_gets_its_position() {
     on_one_node(async |node| {
         take(&node, 1, "a").await;
         let begun = SimInstant::now();
@@ -160,7 +160,7 @@ fn a_waiter_waits_for_as_long_as_it_said_and_one_that_asks_later_is_told_its_pla
             assert_eq!(view.in_the_way.map(|in_the_way| u128::from(in_the_way.position)), Some(number - 1));
             assert!(since(begun) < SOON);
         }
-        // A look at a grant that waits is answered when it is granted.
+        // A read of a queued grant is answered when it is granted.
         let (begun, node_too) = (SimInstant::now(), node.clone());
         let looking = SimRuntime::spawn(async move { node_too.grant(id(3), 60 * SECOND, fresh()).await.unwrap() });
         SimRuntime::sleep(SECOND).await;
@@ -168,7 +168,7 @@ fn a_waiter_waits_for_as_long_as_it_said_and_one_that_asks_later_is_told_its_pla
         let found = looking.await.unwrap();
         assert!(matches!(found.value, GrantLookup::Live(view) if view.token.is_some()));
         assert!((SECOND..SECOND + SOON).contains(&since(begun)));
-        // And one that waits in vain, after its time.
+        // If it is not granted, the read is answered after its wait.
         let begun = SimInstant::now();
         let found = node.grant(id(5), SECOND, fresh()).await.unwrap();
         assert!(matches!(found.value, GrantLookup::Live(view) if view.token.is_none()));
@@ -177,7 +177,7 @@ fn a_waiter_waits_for_as_long_as_it_said_and_one_that_asks_later_is_told_its_pla
 }
 
 #[test]
-fn a_bounded_hold_ends_in_time_and_not_one_that_was_released_before() {
+fn a_bounded_hold_ends_in_time_and_not_by_the_bound_of_an_earlier_hold() {
     on_one_node(async |node| {
         let bounded = async |number| {
             let mut bounded = call(number, "a", Duration::ZERO);
@@ -195,29 +195,29 @@ fn a_bounded_hold_ends_in_time_and_not_one_that_was_released_before() {
 }
 
 #[test]
-fn an_observer_sees_each_leader_each_value_and_that_nobody_leads() {
+fn an_observer_sees_each_leader_each_value_and_each_vacancy() {
     on_one_node(async |node| {
         let name = lock("chief");
         let mut observed = node.observe(&name, None, fresh()).await.unwrap();
-        assert_eq!(sight(&mut observed).await, LeaderEvent::Initial(None));
+        assert_eq!(next_event(&mut observed).await, LeaderEvent::Initial(None));
         let mut candidate = call(1, "chief", Duration::ZERO);
         candidate.acquire.value = Some(b"first".to_vec());
         node.acquire(candidate).await.unwrap();
-        let LeaderEvent::Elected(leader) = sight(&mut observed).await else { panic!("nobody was elected") };
+        let LeaderEvent::Elected(leader) = next_event(&mut observed).await else { panic!("nobody was elected") };
         assert_eq!((leader.value.as_ref(), leader.version), (&b"first"[..], 0));
         let (key, value) = (id(90), Value::from(b"second".to_vec()));
         let order = ProclaimCall { key, election: name.clone(), grant: id(1), value, timeout: TIMEOUT };
         assert_eq!(node.proclaim(order).await.unwrap().value, 1);
-        let LeaderEvent::Proclaimed(leader) = sight(&mut observed).await else { panic!("nothing was proclaimed") };
+        let LeaderEvent::Proclaimed(leader) = next_event(&mut observed).await else { panic!("nothing was proclaimed") };
         assert_eq!((leader.value.as_ref(), leader.version), (&b"second"[..], 1));
         node.release(id(1), None, TIMEOUT).await.unwrap();
-        assert_eq!(sight(&mut observed).await, LeaderEvent::Vacant);
+        assert_eq!(next_event(&mut observed).await, LeaderEvent::Vacant);
         assert_eq!(node.leader(&name, fresh()).await.unwrap().value, None);
     });
 }
 
-/// What an observer sees next, without bookmarks.
-async fn sight(observed: &mut Observation<HostRuntime>) -> LeaderEvent {
+/// The next event of an observer, without bookmarks.
+async fn next_event(observed: &mut Observation<HostRuntime>) -> LeaderEvent {
     loop {
         let seen = observed.next().await.expect("it goes on").value;
         if seen != LeaderEvent::Bookmark {
@@ -227,7 +227,7 @@ async fn sight(observed: &mut Observation<HostRuntime>) -> LeaderEvent {
 }
 
 #[test]
-fn lists_come_in_pages_and_each_page_goes_on_behind_the_one_before() {
+fn lists_come_in_pages_and_each_page_continues_after_the_last_one() {
     on_one_node(async |node| {
         for name in ["/a", "/a/b", "/a/c", "/a/c/d", "/e"] {
             put(&node, name).await;
@@ -266,10 +266,10 @@ async fn open(node: &Node<HostRuntime>, key: u128, timeout: Duration) -> (Sessio
 }
 
 #[test]
-fn a_session_ends_with_all_that_it_owns_when_its_answer_comes() {
+fn a_session_has_ended_with_everything_it_owns_when_the_answer_arrives() {
     on_one_node(async |node| {
         let (session, number) = open(&node, 1, TTL).await;
-        // They end in pieces.
+        // Too many to end in one step.
         for number in 0..800 {
             let mut of_session = call(1_000 + number, &format!("lock-{number}"), Duration::ZERO);
             of_session.acquire.claimant = Claimant::Session(session);
@@ -293,7 +293,7 @@ fn a_session_ends_with_all_that_it_owns_when_its_answer_comes() {
 }
 
 #[test]
-fn a_session_that_is_not_kept_alive_ends_after_its_timeout_and_one_that_is_does_not() {
+fn a_session_without_keepalives_ends_after_its_timeout_and_one_with_keepalives_does_not() {
     on_one_node(async |node| {
         let (kept, _) = open(&node, 1, 2 * SECOND).await;
         let begun = SimInstant::now();

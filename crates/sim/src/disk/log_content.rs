@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// The types of the log.
 pub(super) type C = Types<HostRuntime>;
 
-/// What a log consists of.
+/// The content of a log.
 #[derive(Default, Clone)]
 pub(super) struct LogContent {
     pub(super) vote: Option<VoteOf<C>>,
@@ -19,8 +19,8 @@ pub(super) struct LogContent {
 }
 
 impl LogContent {
-    /// Whether each entry is of the term of the one before it, or of a later one.
-    pub(super) fn has_growing_terms(&self) -> bool {
+    /// Whether the terms of its entries never decrease.
+    pub(super) fn has_monotonic_terms(&self) -> bool {
         let ids: Vec<_> = self.entries.values().map(|entry| entry.log_id).collect();
         ids.windows(2).all(|pair| pair[0] < pair[1])
     }
@@ -41,7 +41,7 @@ impl LogContent {
     }
 }
 
-/// The smallest thing that is written whole or not at all.
+/// The smallest atomic write.
 pub(super) enum Write {
     Vote(VoteOf<C>),
     Committed(Option<LogIdOf<C>>),
@@ -51,7 +51,13 @@ pub(super) enum Write {
 }
 
 impl Write {
+    /// Whether a flush keeps it.
     pub(super) fn is_kept(&self) -> bool {
-        !(planted::has(Bug::ForgetsTruncation) && matches!(self, Write::Truncate(_)))
+        !self.is_forgotten()
+    }
+
+    /// Only with a planted bug.
+    fn is_forgotten(&self) -> bool {
+        planted::has(Bug::ForgetsTruncation) && matches!(self, Write::Truncate(_))
     }
 }

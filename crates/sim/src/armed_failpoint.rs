@@ -1,0 +1,68 @@
+//! The armed failpoints of a scenario.
+
+use fairhold_types::{NodeId, failpoint::Point};
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use std::{fmt, time::Duration};
+
+/// Failpoints are drawn from their own generator, so that they do not change the rest of a scenario.
+pub(crate) const SALT: u64 = 0x6661_696c;
+/// Failpoints of real files, which the simulator does not have.
+const NOT_HERE: [Point; 5] = [
+    Point::StorageIdentityWrite,
+    Point::StorageLogOpen,
+    Point::StorageLogRecover,
+    Point::StoragePurgeFiles,
+    Point::StorageSnapshotClean,
+];
+
+/// What a failpoint does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FailpointAction {
+    Error,
+    Crash,
+    Delay(Duration),
+}
+
+/// A failpoint that fails once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ArmedFailpoint {
+    pub(crate) point: Point,
+    pub(crate) action: FailpointAction,
+    /// It is armed from then on.
+    pub(crate) at: Duration,
+    /// It passes this many times first.
+    pub(crate) passes: u32,
+    /// The machine; `None`: the first machine that reaches it.
+    pub(crate) target: Option<NodeId>,
+}
+
+impl fmt::Display for ArmedFailpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ArmedFailpoint { point, action, at, passes, target } = self;
+        write!(f, "from {at:?} on, {} {action:?} after {passes} passes, on {target:?}", point.name())
+    }
+}
+
+/// The failpoints that exist in the simulator.
+pub(crate) fn here() -> impl Iterator<Item = Point> {
+    Point::ALL.iter().copied().filter(|point| !NOT_HERE.contains(point))
+}
+
+/// The failpoints of a seed.
+pub(crate) fn of(seed: u64, size: u64) -> Vec<ArmedFailpoint> {
+    let mut rng = SmallRng::seed_from_u64(seed ^ SALT);
+    let all: Vec<Point> = here().collect();
+    let draw = |_| {
+        let point = all[rng.random_range(0..all.len())];
+        let action = match rng.random_range(0..3) {
+            0 => FailpointAction::Error,
+            1 => FailpointAction::Crash,
+            _ => FailpointAction::Delay(Duration::from_millis(rng.random_range(5..2_000))),
+        };
+        let target = if rng.random_range(0..2) == 0 { None } else { Some(rng.random_range(1..=size)) };
+        let at = Duration::from_millis(rng.random_range(0..20_000));
+        ArmedFailpoint { point, action, at, passes: rng.random_range(0..4), target }
+    };
+    let count = SmallRng::seed_from_u64(seed.wrapping_add(SALT)).random_range(0..5);
+    (0..count).map(draw).collect()
+}
