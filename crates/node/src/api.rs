@@ -1,4 +1,4 @@
-//! The calls from `http` to a node and their answers: the boundary between the API and the behaviour.
+//! The interface between `http` and a node: calls and their results.
 
 mod admin;
 mod pages;
@@ -66,7 +66,7 @@ pub enum CallError {
         /// The caller's last place in the queue, as far as this node knows.
         in_the_way: Box<InTheWay>,
     },
-    /// Another request with the same key took over the place of this one.
+    /// A newer request with the same key took this one's place.
     #[error("a newer request with the same Idempotency-Key took over")]
     Superseded,
     /// The tree has no such node.
@@ -81,7 +81,7 @@ pub enum CallError {
     /// This node no longer keeps the requested events.
     #[error("this node no longer keeps events before revision {oldest}: start again from the current state")]
     Compacted {
-        /// This revision and later ones are kept.
+        /// The oldest revision that this node keeps.
         oldest: Revision,
     },
     /// The cluster has not reached the requested revision.
@@ -95,23 +95,23 @@ pub enum CallError {
     /// The watcher did not read the initial state in time.
     #[error("you did not read the initial state within {} s: start again, and read faster", INITIAL_WITHIN.as_secs())]
     WatcherTooSlow,
-    /// The server shuts down, and the call did nothing.
+    /// The server is shutting down. The call did nothing.
     #[error("the server is shutting down")]
     ShuttingDown,
-    /// The server shuts down while the request waits; the grant keeps its place.
+    /// The server is shutting down while the request waits. The grant keeps its place in the queue.
     #[error("the server is shutting down; your place in the queue is kept")]
     Detached,
 }
 
 impl CallError {
-    /// Whether the call may have happened, or may still happen.
+    /// Whether the call may have taken effect, or may still do so.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         matches!(self, CallError::Propose(ProposeError::Unknown(_)))
     }
 }
 
-/// The events that a watch needs are no longer kept: it can begin at this revision or a later one.
+/// This node no longer keeps the events that a watch needs. A watch can begin at `oldest` or later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Compacted {
     pub(crate) oldest: Revision,
@@ -141,7 +141,7 @@ pub enum Freshness {
     Local,
     /// The state of this node after it has reached this revision.
     AtLeast(Revision),
-    /// Everything acknowledged before the read began, and this revision.
+    /// Everything acknowledged before the read began, and at least this revision.
     LinearizableAtLeast(Revision),
 }
 
@@ -159,11 +159,11 @@ pub struct ReadOptions {
 pub struct AcquireCall {
     /// The command, without `if_busy` and `at`.
     pub acquire: Acquire,
-    /// How long to wait in the queue; zero: not at all.
+    /// How long to wait in the queue; zero means no wait.
     pub wait: Duration,
     /// `Prefer: respond-async`: answer `Queued` instead of withdrawing at the end of the wait.
     pub respond_async: bool,
-    /// How long the server may work on all steps together. The wait does not count.
+    /// The timeout for all steps together. The wait does not count.
     pub timeout: Duration,
 }
 
@@ -172,23 +172,24 @@ pub struct AcquireCall {
 pub enum Acquired {
     /// The grant is held.
     Held(GrantView),
-    /// The grant waits; the caller asked for this answer.
+    /// The grant is queued. Only a call with `respond_async` gets this answer.
     Queued(GrantView),
 }
 
-/// A grant that is held as long as its caller listens.
+/// A grant that lasts as long as its caller's connection.
 #[derive(Debug)]
 pub struct HoldCall {
-    /// The first event: `Queued` or `Held` with the grant, or how it ended already.
+    /// The first event: `Queued` or `Held`, or the end of the grant.
     pub first: At<HoldEvent>,
     /// The later events. Dropping the receiver means that the caller disconnected: its grant ends.
     pub events: mpsc::Receiver<At<HoldEvent>>,
-    /// Set before `events` is dropped if the caller did not disconnect by itself: then the grant lives for its timeout.
+    /// If the caller fell silent instead of disconnecting, mark this before you drop `events`: the grant then lives for
+    /// its timeout.
     pub silence: Silence,
 }
 
-/// Whether a caller fell silent instead of disconnecting. It may be alive behind a broken network, and believe that it
-/// holds until its timeout is over.
+/// Whether a caller fell silent instead of disconnecting. It may be alive behind a broken network, and until its
+/// timeout it may believe that it holds the lock.
 #[derive(Debug, Clone, Default)]
 pub struct Silence(Arc<AtomicBool>);
 
@@ -203,7 +204,7 @@ impl Silence {
     }
 }
 
-/// What happens to a grant while its caller listens. `Lost`, `Failed` and `GoAway` are last events.
+/// An event on a grant, for its connected caller. `Lost`, `Failed` and `GoAway` end the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HoldEvent {
     /// The grant waits in the queue.
@@ -213,7 +214,7 @@ pub enum HoldEvent {
     },
     /// The grant is held.
     Held(Box<GrantView>),
-    /// A sign of life of the connection.
+    /// Nothing has changed. The event shows the caller that the connection works.
     Alive,
     /// An administrator asks the caller to release the grant, which it still holds.
     Revoke(Revocation),
@@ -221,7 +222,7 @@ pub enum HoldEvent {
     Lost(EndReason),
     /// The request failed.
     Failed(CallError),
-    /// The server shuts down; the grant keeps its place, held or queued.
+    /// The server is shutting down. The grant stays held or queued.
     GoAway,
 }
 
@@ -232,17 +233,17 @@ pub struct GrantView {
     pub id: GrantId,
     /// Its public number.
     pub number: GrantNumber,
-    /// Its lock; the first of several.
+    /// Its lock, or the first of its locks.
     pub lock: LockName,
     /// Its other locks, in the order of the request.
     pub others: Vec<Want>,
-    /// How many times its owner holds it.
+    /// The number of its holds.
     pub holds: u64,
     /// An administrator's request to release it.
     pub revoked: Option<Revocation>,
     /// The public number of its session.
     pub session: SessionNumber,
-    /// Whether its session was created only for it; then the grant is renewed by its own id.
+    /// Whether its session was created for it alone. If so, callers renew it by its own id.
     pub anonymous: bool,
     /// Its token, while it is held.
     pub token: Option<FencingToken>,
@@ -256,7 +257,7 @@ pub struct GrantView {
     pub meta: Meta,
     /// Its place in the queue, while it waits.
     pub in_the_way: Option<InTheWay>,
-    /// The contender that it waits for; `None` if it does not wait, or if many readers stand between the two.
+    /// The contender that it waits for; `None` if it does not wait, or if too many waiting readers are between the two.
     pub waits_for: Option<HolderFacts>,
     /// Whether deadlock detection has completed for it.
     pub deadlock_checked: bool,
@@ -264,8 +265,8 @@ pub struct GrantView {
     pub queued_at: WallMillis,
     /// When it was granted.
     pub held_since: Option<WallMillis>,
-    /// How long it lives without another renewal, counted from the last confirmed one; `None` if this node does not
-    /// know.
+    /// The time until it expires without another renewal, measured from the last confirmed renewal; `None` if unknown
+    /// to this node.
     pub expires_in: Option<Duration>,
     /// The attempt to abandon if this answer does not reach its caller; `None` if the grant must stay.
     pub leaves_with_caller: Option<u64>,
@@ -334,7 +335,7 @@ pub struct QueueItem {
     pub position: u64,
     /// Its token while it holds the lock.
     pub token: Option<FencingToken>,
-    /// Whether its session expired while it held, and the lock delay is not over.
+    /// Whether its session expired while it held the lock, and the lock delay is not over.
     pub cooling: bool,
     /// Exclusive or shared.
     pub mode: Mode,

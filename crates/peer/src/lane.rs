@@ -1,8 +1,8 @@
-//! One lane to one node: a task that dials when there is something to send, writes requests, reads answers, and fails all pending
-//! requests when the connection breaks.
+//! One lane to one node: a task that dials when there is something to send, writes requests, reads answers, and fails
+//! all pending requests when the connection breaks.
 //!
-//! A request is in one of two places. In the queue, none of it has left this node: a failure there is `Unreachable`. When it
-//! leaves the queue to be written, it is in flight: from then on only an answer or `Lost` ends it.
+//! A request is in one of two places. In the queue, none of it has left this node: a failure there is `Unreachable`.
+//! When it leaves the queue to be written, it is in flight: from then on only an answer or `Lost` ends it.
 
 use crate::{
     exchange::Connection,
@@ -276,7 +276,7 @@ async fn write_requests(
     loop {
         while let Some(LaneCall { request, answer, size }) = next {
             number += 1;
-            flow.goes(request.len());
+            flow.sent(request.len());
             let frame = Frame { kind: FrameKind::Request, number, payload: request };
             in_flight.insert(number, QueuedCall { answer, _size: size });
             if let Err(error) = buffer.push(frame) {
@@ -307,7 +307,7 @@ async fn read_answers(socket: &mut FrameReader, in_flight: &CallsInFlight, flow:
             Ok(None) => return LaneEnd::Closed,
             Err(error) => return LaneEnd::Broken(error),
         };
-        flow.came(frame.payload.len());
+        flow.received(frame.payload.len());
         match frame.kind {
             FrameKind::Answer => {
                 let Some(waiting) = in_flight.remove(frame.number) else {

@@ -19,7 +19,7 @@ struct Counted {
 
 impl LogLimit {
     /// Writes a line unless the last one is too recent. The line gets the number of suppressed lines.
-    pub(crate) fn say(&self, write: impl FnOnce(u64)) {
+    pub(crate) fn log(&self, write: impl FnOnce(u64)) {
         if let Some(kept_back) = self.due() {
             write(kept_back);
         }
@@ -49,12 +49,12 @@ pub(crate) struct LogLimitByAddress {
 
 impl LogLimitByAddress {
     /// Writes a line, unless this address has one already or the last line is too recent.
-    pub(crate) fn say(&self, address: IpAddr, write: impl FnOnce(u64)) {
+    pub(crate) fn log(&self, address: IpAddr, write: impl FnOnce(u64)) {
         let mut told = self.told.lock();
         if told.contains(&address) {
             return;
         }
-        self.limit.say(|kept_back| {
+        self.limit.log(|kept_back| {
             if told.len() >= ADDRESSES_MAX {
                 told.clear();
             }
@@ -80,14 +80,14 @@ mod tests {
             let mut lines = 0;
             // As if the last line were old.
             limit.limit.0.lock().last = None;
-            limit.say(IpAddr::from([10, 0, 0, address]), |_| lines += 1);
+            limit.log(IpAddr::from([10, 0, 0, address]), |_| lines += 1);
             lines
         };
         assert_eq!((lines(1), lines(1), lines(2), lines(1)), (1, 0, 1, 0));
         limit.forget(IpAddr::from([10, 0, 0, 1]));
         assert_eq!((lines(2), lines(1)), (0, 1));
         let (mut written, other) = (0, IpAddr::from([10, 0, 0, 3]));
-        limit.say(other, |_| written += 1);
+        limit.log(other, |_| written += 1);
         assert_eq!((written, lines(3)), (0, 1), "kept back for now, and written later");
     }
 

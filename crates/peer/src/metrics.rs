@@ -58,13 +58,13 @@ impl Flow {
     }
 
     /// Counts a received frame by the length of its payload.
-    pub(crate) fn came(&self, payload: usize) {
+    pub(crate) fn received(&self, payload: usize) {
         self.frames_in.inc();
         self.bytes_in.inc_by(frame_bytes(payload));
     }
 
     /// Counts a sent frame.
-    pub(crate) fn goes(&self, payload: usize) {
+    pub(crate) fn sent(&self, payload: usize) {
         self.frames_out.inc();
         self.bytes_out.inc_by(frame_bytes(payload));
     }

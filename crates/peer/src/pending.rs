@@ -1,5 +1,5 @@
-//! Connections before authentication. Anyone can open them, so they have their own limit: beyond it, the oldest one is closed.
-//! A node authenticates at once, so it gets in however many strangers connect.
+//! Connections before authentication. Anyone can open them, so they have their own limit: beyond it, the oldest one is
+//! closed. A node authenticates at once, so it gets in however many strangers connect.
 
 use fairhold_types::address::share_key;
 use parking_lot::Mutex;
@@ -73,8 +73,8 @@ mod tests {
         let pending = PendingConnections::default();
         let (other, _) = pending.enter(address(2));
         let mut visits: VecDeque<PendingSlot> = (0..STRANGERS_PER_ADDRESS_MAX).map(|_| pending.enter(address(1)).0).collect();
-        let (next, another_left) = pending.enter(address(1));
-        assert!(another_left);
+        let (next, evicted) = pending.enter(address(1));
+        assert!(evicted);
         assert!(visits.pop_front().unwrap().ended().now_or_never().is_some(), "it had waited longest");
         for visit in visits.into_iter().chain([next, other]) {
             assert!(visit.ended().now_or_never().is_none());
@@ -95,8 +95,8 @@ mod tests {
         let pending = PendingConnections::default();
         let mut visits: Vec<PendingSlot> =
             (0..STRANGERS_MAX).map(|number| pending.enter(address(u8::try_from(number).unwrap())).0).collect();
-        let (_next, another_left) = pending.enter(address(200));
-        assert!(another_left && visits.remove(0).ended().now_or_never().is_some());
+        let (_next, evicted) = pending.enter(address(200));
+        assert!(evicted && visits.remove(0).ended().now_or_never().is_some());
         drop(visits);
         assert!(!pending.enter(address(201)).1, "who has left takes no place");
     }

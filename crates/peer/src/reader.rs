@@ -1,6 +1,7 @@
-//! Reads frames from a socket: each within a time limit, and all incomplete frames within one budget of bytes.
+//! Reads frames from a socket. Each frame has a time limit, and all incomplete frames share one byte budget.
 //!
-//! A frame counts the bytes that have arrived, whatever length it announced: to use memory here, a sender must send the bytes.
+//! A frame uses budget only for the bytes that have arrived, not for its announced length: to use memory here, a sender
+//! must send the bytes.
 
 use crate::frame::{Frame, FrameCodec, FrameError, WRITE_BYTES};
 use bytes::BytesMut;
@@ -19,13 +20,14 @@ use tokio::{
 };
 use tokio_util::codec::Decoder;
 
-/// How long a frame may take from its first byte to its last, while the receiver reads.
+/// The time limit from the first byte of a frame to its last. Pauses of the receiver do not count.
 pub const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The budget of bytes for all incomplete frames.
+/// The byte budget for all incomplete frames.
 pub const UNFINISHED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Bytes of each frame that do not count, so that heartbeats and votes arrive even if larger frames have used up the budget.
+/// The first bytes of each frame, which use no budget: heartbeats and votes arrive even if larger frames have used it
+/// up.
 pub const FRAME_BYTES_FREE: usize = WRITE_BYTES;
 
 /// The time limit of a frame, and the budget of all incomplete frames. Clones share the budget.
@@ -43,14 +45,14 @@ impl Default for Arrivals {
 }
 
 impl Arrivals {
-    /// The same with other limits.
+    /// Sets both limits. No budget is used yet.
     #[must_use]
     pub fn new(frame_timeout: Duration, bytes_max: usize) -> Arrivals {
         Arrivals { frame_timeout, bytes_max, bytes: Arc::default() }
     }
 
     fn share(&self) -> ReadShare {
-        ReadShare { bytes: 0, of: self.clone() }
+        ReadShare { bytes: 0, limits: self.clone() }
     }
 }
 
@@ -58,30 +60,30 @@ impl Arrivals {
 #[derive(Debug)]
 struct ReadShare {
     bytes: usize,
-    of: Arrivals,
+    limits: Arrivals,
 }
 
 impl ReadShare {
-    /// Reserves the budget for a frame of which this many bytes have arrived.
+    /// Reserves budget for a frame; `length` is the number of bytes that have arrived.
     fn grow(&mut self, length: usize) -> Result<(), FrameError> {
         let more = length.saturating_sub(FRAME_BYTES_FREE).saturating_sub(self.bytes);
-        let before = self.of.bytes.fetch_add(more, Relaxed);
-        if more > 0 && before.saturating_add(more) > self.of.bytes_max {
-            self.of.bytes.fetch_sub(more, Relaxed);
-            return Err(FrameError::NoRoom { max: self.of.bytes_max });
+        let before = self.limits.bytes.fetch_add(more, Relaxed);
+        if more > 0 && before.saturating_add(more) > self.limits.bytes_max {
+            self.limits.bytes.fetch_sub(more, Relaxed);
+            return Err(FrameError::NoRoom { max: self.limits.bytes_max });
         }
         self.bytes += more;
         Ok(())
     }
 
-    fn give_back(&mut self) {
-        self.of.bytes.fetch_sub(std::mem::take(&mut self.bytes), Relaxed);
+    fn release(&mut self) {
+        self.limits.bytes.fetch_sub(std::mem::take(&mut self.bytes), Relaxed);
     }
 }
 
 impl Drop for ReadShare {
     fn drop(&mut self) {
-        self.give_back();
+        self.release();
     }
 }
 
@@ -93,9 +95,9 @@ pub(crate) struct FrameReader {
     buffer: BytesMut,
     share: ReadShare,
     /// The time left for the frame that has begun.
-    left: Duration,
+    time_left: Duration,
     /// The deadline of that frame, while it is read.
-    due: Option<Instant>,
+    deadline: Option<Instant>,
 }
 
 impl FrameReader {
@@ -105,12 +107,12 @@ impl FrameReader {
             codec: FrameCodec::for_handshake(),
             buffer: BytesMut::with_capacity(WRITE_BYTES),
             share: arrivals.share(),
-            left: arrivals.frame_timeout,
-            due: None,
+            time_left: arrivals.frame_timeout,
+            deadline: None,
         }
     }
 
-    /// The other side was admitted: from now on, frames may be large.
+    /// Allows large frames, once the peer is admitted.
     pub(crate) fn admit(&mut self) {
         self.codec.admit();
     }
@@ -120,21 +122,22 @@ impl FrameReader {
         self.socket.read_exact(bytes).await.map(drop)
     }
 
-    /// The next frame, or none if the connection was closed properly. Dropping the future loses no bytes.
+    /// The next frame; `None` if the peer closed the connection between frames. Dropping the future loses no bytes.
     pub(crate) async fn next(&mut self) -> Result<Option<Frame>, FrameError> {
         loop {
             if let Some(frame) = self.codec.decode(&mut self.buffer)? {
-                self.share.give_back();
-                (self.left, self.due) = (self.share.of.frame_timeout, None);
+                self.share.release();
+                self.time_left = self.share.limits.frame_timeout;
+                self.deadline = None;
                 return Ok(Some(frame));
             }
             self.share.grow(self.buffer.len())?;
-            let begun = !self.buffer.is_empty();
+            let has_begun = !self.buffer.is_empty();
             let reading = self.socket.read_buf(&mut self.buffer);
-            let length = if begun {
-                let due = *self.due.get_or_insert_with(|| Instant::now() + self.left);
-                let within = self.share.of.frame_timeout;
-                timeout_at(due, reading).await.map_err(|_| FrameError::TooSlow { within })??
+            let length = if has_begun {
+                let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + self.time_left);
+                let within = self.share.limits.frame_timeout;
+                timeout_at(deadline, reading).await.map_err(|_| FrameError::TooSlow { within })??
             } else {
                 reading.await?
             };
@@ -146,14 +149,14 @@ impl FrameReader {
         }
     }
 
-    /// This node pauses reading: the pause does not count against the frame.
+    /// Stops the clock of the current frame until the next read.
     pub(crate) fn pause(&mut self) {
-        if let Some(due) = self.due.take() {
-            self.left = due.saturating_duration_since(Instant::now());
+        if let Some(deadline) = self.deadline.take() {
+            self.time_left = deadline.saturating_duration_since(Instant::now());
         }
     }
 
-    /// The socket. Bytes that arrived and were not read are lost.
+    /// The socket. Bytes in the buffer are lost.
     pub(crate) fn into_socket(self) -> OwnedReadHalf {
         self.socket
     }
@@ -174,7 +177,7 @@ mod tests {
         other.grow(FRAME_BYTES_FREE + 400).unwrap();
         drop(one);
         other.grow(FRAME_BYTES_FREE + 1_000).unwrap();
-        other.give_back();
+        other.release();
         assert_eq!(arrivals.bytes.load(Relaxed), 0);
     }
 }

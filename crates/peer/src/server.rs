@@ -1,4 +1,4 @@
-//! The receiving side: accepts connections, admits nodes, passes their requests to the service in order, and sends the answers.
+//! The accepting side: it admits nodes, passes their requests to the service in order, and sends the answers.
 
 use crate::{
     exchange::Connection,
@@ -32,11 +32,12 @@ use tokio::{
     time::sleep,
 };
 
-/// Requests of one connection in progress, and its answers waiting to be written. At the limit, the connection is not read until
-/// one is done. A client of this version never reaches the limit: it has no more than this in flight.
+/// The maximum number of a connection's requests in progress, and of its answers that wait to be written. At the limit,
+/// the server stops reading the connection until one is done. A client of this version keeps within the limit: it has
+/// no more than this in flight.
 pub const UNANSWERED_MAX: usize = crate::lane::LANE_IN_FLIGHT_MAX;
 
-/// Bytes of those requests and answers. A client of this version has no more than this in flight.
+/// The maximum number of bytes of these requests and answers. A client of this version keeps within it.
 pub const UNANSWERED_BYTES_MAX: usize = crate::lane::LANE_BYTES_MAX;
 
 /// The pause after the operating system fails to accept a connection.
@@ -66,7 +67,7 @@ impl PeerServer {
         PeerServer { settings: HandshakeSettings { time_limit, ..self.settings }, ..self }
     }
 
-    /// Nodes authenticate with these keys. Without keys, every connection is accepted.
+    /// Sets the keys with which nodes authenticate. Without keys, the server accepts every node.
     #[must_use]
     pub fn with_keys(self, keys: PeerKeys) -> Self {
         PeerServer { settings: HandshakeSettings { keys, ..self.settings }, ..self }
@@ -84,12 +85,12 @@ impl PeerServer {
         PeerServer { metrics, ..self }
     }
 
-    /// The address that it listens on.
+    /// The address of the listening socket.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `shutdown` is ready. Then it closes every connection and waits for their tasks.
+    /// Serves until `shutdown` is ready, then closes every connection and waits for the tasks.
     pub async fn serve(self, service: Arc<dyn Service>, shutdown: impl Future<Output = ()> + Send) {
         let acceptor = Arc::new(Acceptor::new(service, self.settings, self.metrics.clone()));
         let mut connections = JoinSet::new();
@@ -101,18 +102,18 @@ impl PeerServer {
                 Some(ended) = connections.join_next() => log_panic(ended),
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, from)) => {
-                        let (visit, another_left) = acceptor.pending.enter(from.ip());
-                        if another_left {
+                        let (slot, evicted) = acceptor.pending.enter(from.ip());
+                        if evicted {
                             acceptor.metrics.turned_away.inc();
-                            acceptor.crowd.say(|kept_back| {
+                            acceptor.eviction_log.log(|kept_back| {
                                 let said = "too many unauthenticated connections to the peer port: the oldest was closed";
                                 tracing::warn!(%from, kept_back, "{said}");
                             });
                         }
-                        connections.spawn(attend(stream, from, acceptor.clone(), visit));
+                        connections.spawn(handle_connection(stream, from, acceptor.clone(), slot));
                     }
                     Err(error) => {
-                        acceptor.failures.say(|kept_back| {
+                        acceptor.accept_error_log.log(|kept_back| {
                             tracing::warn!(kept_back, "a peer connection could not be accepted: {error}");
                         });
                         sleep(ACCEPT_PAUSE).await;
@@ -130,12 +131,12 @@ struct Acceptor {
     settings: HandshakeSettings,
     pending: PendingConnections,
     slots: ConnectionSlots,
-    strangers: LogLimit,
-    unproved: LogLimitByAddress,
-    refusals: LogLimit,
-    crowd: LogLimit,
-    failures: LogLimit,
-    broken: LogLimit,
+    stranger_log: LogLimit,
+    unproved_log: LogLimitByAddress,
+    refusal_log: LogLimit,
+    eviction_log: LogLimit,
+    accept_error_log: LogLimit,
+    broken_log: LogLimit,
     metrics: PeerMetrics,
 }
 
@@ -146,57 +147,57 @@ impl Acceptor {
             settings,
             pending: PendingConnections::default(),
             slots: ConnectionSlots::default(),
-            strangers: LogLimit::default(),
-            unproved: LogLimitByAddress::default(),
-            refusals: LogLimit::default(),
-            crowd: LogLimit::default(),
-            failures: LogLimit::default(),
-            broken: LogLimit::default(),
+            stranger_log: LogLimit::default(),
+            unproved_log: LogLimitByAddress::default(),
+            refusal_log: LogLimit::default(),
+            eviction_log: LogLimit::default(),
+            accept_error_log: LogLimit::default(),
+            broken_log: LogLimit::default(),
             metrics,
         }
     }
 }
 
 /// One connection, from its first byte to its end.
-async fn attend(stream: TcpStream, address: SocketAddr, acceptor: Arc<Acceptor>, visit: PendingSlot) {
-    let met = tokio::select! {
+async fn handle_connection(stream: TcpStream, address: SocketAddr, acceptor: Arc<Acceptor>, slot: PendingSlot) {
+    let outcome = tokio::select! {
         biased;
-        met = handshake::accept(stream, &*acceptor.service, &acceptor.settings) => met,
-        () = visit.ended() => return,
+        outcome = handshake::accept(stream, &*acceptor.service, &acceptor.settings) => outcome,
+        () = slot.ended() => return,
     };
-    match &met {
+    match &outcome {
         Ok(Accepted::Refused { refusal, .. }) => acceptor.metrics.refuse(refusal),
         Ok(Accepted::Unproved(mismatch)) => acceptor.metrics.refuse(&Refusal::Key(*mismatch)),
-        Ok(Accepted::Admitted { .. } | Accepted::Greeted) => acceptor.unproved.forget(address.ip()),
+        Ok(Accepted::Admitted { .. } | Accepted::Greeted) => acceptor.unproved_log.forget(address.ip()),
         Err(_) => {
             acceptor.metrics.strangers.inc();
         }
     }
-    match met {
+    match outcome {
         Ok(Accepted::Admitted { connection, from, lane }) => serve(connection, from, lane, address, &acceptor).await,
-        Ok(Accepted::Greeted) => tracing::debug!(%address, "greeted"),
-        Ok(Accepted::Unproved(mismatch)) => acceptor.unproved.say(address.ip(), |kept_back| {
+        Ok(Accepted::Greeted) => tracing::debug!(%address, "a member fetched this node's identity"),
+        Ok(Accepted::Unproved(mismatch)) => acceptor.unproved_log.log(address.ip(), |kept_back| {
             tracing::warn!(%address, kept_back, "a connection to the peer port was refused without an answer: {mismatch}");
         }),
         Ok(Accepted::Refused { from, refusal: Refusal::Starting }) => {
             tracing::debug!(peer = from, %address, "deferred until this node has started");
         }
-        Ok(Accepted::Refused { from, refusal }) => acceptor.refusals.say(|kept_back| {
+        Ok(Accepted::Refused { from, refusal }) => acceptor.refusal_log.log(|kept_back| {
             tracing::warn!(peer = from, %address, kept_back, "this node and a peer cannot communicate: {refusal}");
         }),
-        Err(error) => acceptor.strangers.say(|kept_back| {
+        Err(error) => acceptor.stranger_log.log(|kept_back| {
             tracing::warn!(%address, kept_back, "a connection to the peer port was closed: {error}");
         }),
     }
 }
 
-/// Serves an admitted node until its connection ends, or newer ones replace it.
+/// Serves an admitted node until its connection ends or is evicted by newer ones.
 async fn serve(connection: Connection, from: NodeId, lane: Lane, address: SocketAddr, acceptor: &Acceptor) {
-    let (slot, another_left) = acceptor.slots.take(from, lane);
-    if another_left {
+    let (slot, evicted) = acceptor.slots.take(from, lane);
+    if evicted {
         acceptor.metrics.turned_away.inc();
-        acceptor.crowd.say(|kept_back| {
-            tracing::info!(peer = from, %address, ?lane, kept_back, "newer connections of node {from}: the oldest was closed");
+        acceptor.eviction_log.log(|kept_back| {
+            tracing::info!(peer = from, %address, ?lane, kept_back, "node {from} has too many connections: closed the oldest");
         });
     }
     let ended = tokio::select! {
@@ -206,7 +207,7 @@ async fn serve(connection: Connection, from: NodeId, lane: Lane, address: Socket
     };
     match ended {
         Ok(()) => tracing::debug!(peer = from, ?lane, "a peer closed its connection"),
-        Err(error) => acceptor.broken.say(|kept_back| {
+        Err(error) => acceptor.broken_log.log(|kept_back| {
             tracing::info!(peer = from, %address, ?lane, kept_back, "a connection broke: {error}");
         }),
     }
@@ -227,12 +228,12 @@ async fn serve_connection(connection: Connection, from: NodeId, lane: Lane, acce
     let _open = flow.open();
     tokio::select! {
         biased;
-        ended = take_requests(&mut reader, &answers, (from, lane), acceptor) => ended,
+        ended = read_requests(&mut reader, &answers, (from, lane), acceptor) => ended,
         ended = write_answers(&mut writer, waiting, flow) => ended,
     }
 }
 
-/// An answer, and its bytes in the connection's count.
+/// An answer, and its share of the connection's bytes.
 struct Answered {
     frame: Frame,
     size: ServerLimits,
@@ -242,10 +243,10 @@ struct Answered {
 #[derive(Default)]
 struct Owed {
     bytes: AtomicUsize,
-    less: Notify,
+    decreased: Notify,
 }
 
-/// Bytes of a request, and then of its answer, counted until the answer is written.
+/// Counts the bytes of a request until its answer is ready, or of an answer until it is written.
 struct ServerLimits {
     bytes: usize,
     owed: Arc<Owed>,
@@ -261,41 +262,41 @@ impl ServerLimits {
 impl Drop for ServerLimits {
     fn drop(&mut self) {
         self.owed.bytes.fetch_sub(self.bytes, Relaxed);
-        self.owed.less.notify_one();
+        self.owed.decreased.notify_one();
     }
 }
 
-async fn take_requests(
+async fn read_requests(
     requests: &mut FrameReader,
     answers: &mpsc::Sender<Answered>,
     (from, lane): (NodeId, Lane),
     acceptor: &Acceptor,
 ) -> Result<(), FrameError> {
-    let mut working: FuturesUnordered<BoxFuture<'static, Answered>> = FuturesUnordered::new();
+    let mut in_progress: FuturesUnordered<BoxFuture<'static, Answered>> = FuturesUnordered::new();
     let owed = Arc::new(Owed::default());
     loop {
-        let too_much = owed.bytes.load(Relaxed) >= UNANSWERED_BYTES_MAX;
-        let reads = working.len() < UNANSWERED_MAX && !too_much;
-        if !reads {
+        let over_budget = owed.bytes.load(Relaxed) >= UNANSWERED_BYTES_MAX;
+        let may_read = in_progress.len() < UNANSWERED_MAX && !over_budget;
+        if !may_read {
             requests.pause();
         }
         let done = tokio::select! {
             biased;
-            Some(answer) = working.next(), if !working.is_empty() => answer,
-            request = requests.next(), if reads => {
+            Some(answer) = in_progress.next(), if !in_progress.is_empty() => answer,
+            request = requests.next(), if may_read => {
                 let Some(request) = request? else { return Ok(()) };
-                acceptor.metrics.accepted.came(request.payload.len());
-                let mut answer = begin(request, from, lane, &*acceptor.service, &owed)?;
-                // Polled once here, so that requests start in order, whatever the service does before its first await.
+                acceptor.metrics.accepted.received(request.payload.len());
+                let mut answer = start_request(request, from, lane, &*acceptor.service, &owed)?;
+                // Poll once here, so that requests start in order, whatever the service does before its first await.
                 match poll!(&mut answer) {
                     Poll::Ready(answer) => answer,
                     Poll::Pending => {
-                        working.push(answer);
+                        in_progress.push(answer);
                         continue;
                     }
                 }
             }
-            () = owed.less.notified(), if too_much => continue,
+            () = owed.decreased.notified(), if over_budget => continue,
         };
         if answers.send(done).await.is_err() {
             return Ok(());
@@ -303,7 +304,7 @@ async fn take_requests(
     }
 }
 
-fn begin(
+fn start_request(
     request: Frame,
     from: NodeId,
     lane: Lane,
@@ -339,12 +340,12 @@ async fn write_answers(
     let mut buffer = WriteBuffer::new();
     let mut sizes = Vec::new();
     while let Some(Answered { frame, size }) = answers.recv().await {
-        flow.goes(frame.payload.len());
+        flow.sent(frame.payload.len());
         buffer.push(frame)?;
         sizes.push(size);
         while !buffer.is_full() {
             let Ok(Answered { frame, size }) = answers.try_recv() else { break };
-            flow.goes(frame.payload.len());
+            flow.sent(frame.payload.len());
             buffer.push(frame)?;
             sizes.push(size);
         }

@@ -1,5 +1,5 @@
-//! The connections of admitted nodes. Each node may have a few per lane. When it opens another one, the oldest is closed, so
-//! that a dead connection does not keep out a new one.
+//! The connections of admitted nodes. Each node may have a few per lane. When it opens another one, the oldest is
+//! closed, so that a dead connection does not keep out a new one.
 
 use crate::pending::PendingSlot;
 use fairhold_raft::peer::Lane;
@@ -42,11 +42,11 @@ mod tests {
         let (oldest, _) = slots.take(1, Lane::Append);
         let (second, _) = slots.take(1, Lane::Append);
         let others = [slots.take(1, Lane::Heartbeat).0, slots.take(2, Lane::Append).0];
-        let (newest, another_left) = slots.take(1, Lane::Append);
-        assert!(another_left && oldest.ended().now_or_never().is_some());
+        let (newest, evicted) = slots.take(1, Lane::Append);
+        assert!(evicted && oldest.ended().now_or_never().is_some());
         drop(second);
-        let (next, another_left) = slots.take(1, Lane::Append);
-        assert!(!another_left, "one had ended by itself");
+        let (next, evicted) = slots.take(1, Lane::Append);
+        assert!(!evicted, "one had ended by itself");
         for visit in others.into_iter().chain([newest, next]) {
             assert!(visit.ended().now_or_never().is_none());
         }

@@ -11,10 +11,10 @@ use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName};
 use std::collections::BTreeSet;
 
 impl Change<'_> {
-    /// Changes the given settings. No holder loses the lock; a waiter that can no longer fit ends. A lock with any
-    /// setting other than the default is not forgotten.
+    /// Changes the given settings. No holder loses the lock. Waiters that no longer fit the limit end. The cluster
+    /// keeps a lock that has a non-default setting.
     pub(crate) fn set_lock(&mut self, order: SetLock) -> Result<Effect, Rejection> {
-        // A contender's node is not a lock, and a lock below one would outlive it.
+        // A contender's name is not a lock. A lock below a contender's node would outlive the contender.
         if order.lock.is_reserved() {
             return Err(Rejection::Unsupported { what: "a lock with a contender's name".to_owned() });
         }
@@ -32,10 +32,10 @@ impl Change<'_> {
             after.limited_at = Some(self.revision);
         }
         after.max_waiters = order.max_waiters.or(after.max_waiters);
-        after.max_hold_ms = order.max_hold_ms.or(after.max_hold_ms).filter(|most| *most > 0);
+        after.max_hold_ms = order.max_hold_ms.or(after.max_hold_ms).filter(|max_ms| *max_ms > 0);
         let set_limit = after.limited_at.is_some() && after.limit.is_some_and(|limit| limit > 1);
         after.kept = set_limit || after.max_waiters.is_some() || after.max_hold_ms.is_some();
-        // Remember the key even if nothing changes: when the order is repeated, it might change something.
+        // Remember the key even if nothing changes: a late repetition could change something.
         order.key.into_iter().for_each(|key| self.remember_write(key));
         if before.as_ref() == Some(&after) {
             return Ok(if order.key.is_some() { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) });
@@ -51,7 +51,7 @@ impl Change<'_> {
         Ok(Effect::Changed(Outcome::Done))
     }
 
-    /// Asks the holders of a lock to give it back. Ends nothing.
+    /// Asks the holders of a lock to release it. Ends no grant.
     pub(crate) fn revoke(&mut self, order: Revoke) -> Result<Effect, Rejection> {
         if let Some(key) = order.key {
             if self.written_before(key)?.is_some() {
@@ -73,10 +73,10 @@ impl Change<'_> {
 
     /// Sets the maximum hold time of a new grant: the smallest `max_hold` of its request and its locks. An upgrade
     /// makes a new grant and sets it again.
-    pub(crate) fn bound_hold(&mut self, number: GrantNumber) {
-        let of_lock = |lock: &LockName| self.state.settings(lock).and_then(|settings| settings.max_hold_ms);
+    pub(crate) fn set_max_hold(&mut self, number: GrantNumber) {
+        let lock_max_hold = |lock: &LockName| self.state.settings(lock).and_then(|settings| settings.max_hold_ms);
         let contender = self.contender(number);
-        let hold_ms = self.state.locks_of(number).iter().filter_map(of_lock).chain(contender.max_hold_ms).min();
+        let hold_ms = self.state.locks_of(number).iter().filter_map(lock_max_hold).chain(contender.max_hold_ms).min();
         if hold_ms == contender.hold_ms {
             return;
         }
@@ -87,26 +87,26 @@ impl Change<'_> {
         };
     }
 
-    /// Ends grants that have reached their maximum hold time, with all their holds. As when a session expires, a lock
-    /// delay follows. A grant that has another token by now is skipped.
+    /// Ends grants that have reached their maximum hold time, with all their holds. The lock delay applies, as when a
+    /// session expires. Skips a grant if its token has changed.
     pub(crate) fn end_holds(&mut self, holds: &[(GrantNumber, FencingToken)]) -> Effect {
         let mut locks = BTreeSet::new();
-        let mut judged = 0;
+        let mut visited = 0;
         for (number, token) in holds {
             if !self.has_room_to_end() {
                 break;
             }
-            judged += 1;
+            visited += 1;
             self.step(1);
-            locks.extend(self.end_bounded(*number, *token));
+            locks.extend(self.end_overdue(*number, *token));
         }
         self.grant_waiters(locks);
-        self.judged(judged)
+        self.judged(visited)
     }
 
-    fn end_bounded(&mut self, number: GrantNumber, token: FencingToken) -> Vec<LockName> {
-        let held = self.state.contender(number).filter(|contender| contender.hold_ms.is_some());
-        let Some(contender) = held.filter(|contender| self.state.token_of(contender) == Some(token)) else {
+    fn end_overdue(&mut self, number: GrantNumber, token: FencingToken) -> Vec<LockName> {
+        let bounded = self.state.contender(number).filter(|contender| contender.hold_ms.is_some());
+        let Some(contender) = bounded.filter(|contender| self.state.token_of(contender) == Some(token)) else {
             return Vec::new();
         };
         let session = contender.session;

@@ -147,7 +147,7 @@ impl Change<'_> {
         contender.granted_at = Some(revision);
         contender.held_since = Some(at);
         self.state.index.note_mode(lock, Mode::Exclusive);
-        self.bound_hold(number);
+        self.set_max_hold(number);
         self.note_token(lock, number);
     }
 

@@ -85,7 +85,7 @@ impl Change<'_> {
             contender.held_since = Some(at);
         });
         let locks = self.state.locks_of(number);
-        self.bound_hold(number);
+        self.set_max_hold(number);
         for lock in &locks {
             self.step(GRANT_STEPS);
             let granted = self.contender_in(lock, number).clone();

@@ -41,7 +41,7 @@ impl Client {
 /// # }
 /// ```
 #[derive(Debug, Clone)]
-#[must_use = "a transaction is made when this is awaited"]
+#[must_use = "a transaction is sent only if you await it"]
 pub struct Transaction {
     client: Client,
     body: txn::Transaction,

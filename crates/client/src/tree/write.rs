@@ -1,5 +1,5 @@
-//! Writes to the tree. Each write gets its key before it is sent, so the cluster makes it at most once, however often
-//! the client repeats it.
+//! Writes to the tree. Each write has an idempotency key, so the cluster applies it at most once, however often the
+//! client repeats it.
 
 use crate::{
     client::Client,
@@ -20,7 +20,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy)]
 enum NodeLife {
     UntilRemoved,
-    /// Ephemeral: as long as that session.
+    /// Ephemeral: until this session ends.
     Session(SessionId),
     /// Until it has been unchanged and without children for this long.
     Idle(Duration),
@@ -65,13 +65,18 @@ struct WriteCall {
 }
 
 impl WriteCall {
-    /// Sends the write until there is a definite answer or the client's time is up.
-    async fn send(self, method: Method, parameters: &[Option<String>], more: impl FnOnce(Call) -> Call) -> Result<Reply, Error> {
+    /// Sends the write, and repeats it until it has a definite answer or the client's timeout passes.
+    async fn send(
+        self,
+        method: Method,
+        parameters: &[Option<String>],
+        complete: impl FnOnce(Call) -> Call,
+    ) -> Result<Reply, Error> {
         let inner = self.client.inner();
         let parameters: Vec<&str> = parameters.iter().flatten().map(String::as_str).collect();
-        let mark = if parameters.is_empty() { "" } else { "?" };
-        let target = format!("{}{mark}{}", node_url(&self.path)?, parameters.join("&"));
-        let mut call = more(Call::new(method, target).key(inner.ids.make()));
+        let separator = if parameters.is_empty() { "" } else { "?" };
+        let target = format!("{}{separator}{}", node_url(&self.path)?, parameters.join("&"));
+        let mut call = complete(Call::new(method, target).key(inner.ids.make()));
         let mut fence = None;
         if let Some(held) = &self.held {
             let (lock, token, id) = held.fence()?;
@@ -80,7 +85,7 @@ impl WriteCall {
             fence = Some((held, token));
         }
         let reply = self.client.send(&call).await?;
-        // Only a 412 comes from the fence of this write.
+        // A stale token with another status does not come from the fence of this write.
         if let (Some((held, token)), StatusCode::PRECONDITION_FAILED, Err(Error::StaleToken { .. })) =
             (fence, reply.status, reply.done())
         {
@@ -98,11 +103,11 @@ impl Held {
     }
 }
 
-/// A write to make: `.await` it.
+/// A write to send: `.await` it.
 #[derive(Debug, Clone)]
-#[must_use = "a write is made when this is awaited"]
+#[must_use = "a write is sent only if you await it"]
 pub struct Put {
-    change: WriteCall,
+    write: WriteCall,
     value: Vec<u8>,
     parents: bool,
     life: NodeLife,
@@ -111,21 +116,21 @@ pub struct Put {
 
 impl Put {
     pub(crate) fn new(client: Client, path: &str, value: Vec<u8>) -> Put {
-        let change = WriteCall { client, path: path.to_owned(), held: None };
-        Put { change, value, parents: false, life: NodeLife::UntilRemoved, condition: None }
+        let write = WriteCall { client, path: path.to_owned(), held: None };
+        Put { write, value, parents: false, life: NodeLife::UntilRemoved, condition: None }
     }
 
-    /// Only if the node has this version.
+    /// Writes only if the node has this version.
     pub fn version(self, version: i32) -> Put {
         Put { condition: Some(WriteCondition::Version(version)), ..self }
     }
 
-    /// Only if the node does not exist.
+    /// Writes only if the node does not exist.
     pub fn absent(self) -> Put {
         Put { condition: Some(WriteCondition::Absent), ..self }
     }
 
-    /// Only if the node exists.
+    /// Writes only if the node exists.
     pub fn present(self) -> Put {
         Put { condition: Some(WriteCondition::Present), ..self }
     }
@@ -150,29 +155,29 @@ impl Put {
         Put { life: NodeLife::Container, ..self }
     }
 
-    /// Only while this grant is held, like [`Held::put`].
+    /// Writes only if this grant is still held, like [`Held::put`].
     pub fn fenced(mut self, held: &Held) -> Put {
-        self.change.held = Some(held.clone());
+        self.write.held = Some(held.clone());
         self
     }
 
     async fn send(self) -> Result<dto::Written, Error> {
-        let Put { change, value, parents, life, condition } = self;
+        let Put { write, value, parents, life, condition } = self;
         let parameters = [parents.then(|| "parents".to_owned()), life.parameter()];
-        let more = |mut call: Call| {
+        let complete = |mut call: Call| {
             call.body = Some(CallBody::Raw(value));
             match condition.map(WriteCondition::header) {
                 Some((name, value)) => call.header(name, value),
                 None => call,
             }
         };
-        change.send(Method::PUT, &parameters, more).await?.json()
+        write.send(Method::PUT, &parameters, complete).await?.json()
     }
 }
 
 /// A node to create: `.await` it. The result has the node's path.
 #[derive(Debug, Clone)]
-#[must_use = "a node is created when this is awaited"]
+#[must_use = "a node is created only if you await this"]
 pub struct Create {
     put: Put,
     sequential: Option<String>,
@@ -183,7 +188,7 @@ impl Create {
         Create { put: Put::new(client, path, value).absent(), sequential: None }
     }
 
-    /// The path is the parent's; the name is this prefix and the parent's next number.
+    /// The path is the parent. The new node's name is this prefix followed by the parent's next number.
     pub(crate) fn sequential(self, name: &str) -> Create {
         Create { sequential: Some(name.to_owned()), ..self }
     }
@@ -203,40 +208,40 @@ impl Create {
         Create { put: self.put.ttl(ttl), ..self }
     }
 
-    /// Only while this grant is held.
+    /// Creates the node only if this grant is still held.
     pub fn fenced(self, held: &Held) -> Create {
         Create { put: self.put.fenced(held), ..self }
     }
 
     async fn send(self) -> Result<dto::Written, Error> {
         let Some(name) = self.sequential else {
-            let path = self.put.change.path.clone();
-            // The only condition is that the node does not exist.
+            let path = self.put.write.path.clone();
+            // The only condition is that the node does not exist, so a mismatch means that it exists.
             return self.put.send().await.map_err(|error| {
                 if matches!(error, Error::VersionMismatch { .. }) { Error::NodeExists { path } } else { error }
             });
         };
-        let Put { change, value, parents, life, condition: _ } = self.put;
+        let Put { write, value, parents, life, condition: _ } = self.put;
         let name = (!name.is_empty()).then(|| format!("name={}", encode(&name)));
         let parents = parents.then(|| "parents".to_owned());
         let parameters = [Some("sequential".to_owned()), name, parents, life.parameter()];
-        let more = |call: Call| Call { body: Some(CallBody::Raw(value)), ..call };
-        change.send(Method::POST, &parameters, more).await?.json()
+        let complete = |call: Call| Call { body: Some(CallBody::Raw(value)), ..call };
+        write.send(Method::POST, &parameters, complete).await?.json()
     }
 }
 
 /// A node to remove: `.await` it.
 #[derive(Debug, Clone)]
-#[must_use = "a node is removed when this is awaited"]
+#[must_use = "a node is removed only if you await this"]
 pub struct Delete {
-    change: WriteCall,
+    write: WriteCall,
     recursive: bool,
     version: Option<i32>,
 }
 
 impl Delete {
     pub(crate) fn new(client: Client, path: &str) -> Delete {
-        Delete { change: WriteCall { client, path: path.to_owned(), held: None }, recursive: false, version: None }
+        Delete { write: WriteCall { client, path: path.to_owned(), held: None }, recursive: false, version: None }
     }
 
     /// Removes the node with all its descendants, up to 10,000 nodes in one step.
@@ -244,25 +249,25 @@ impl Delete {
         Delete { recursive: true, ..self }
     }
 
-    /// Only if the node has this version.
+    /// Removes the node only if it has this version.
     pub fn version(self, version: i32) -> Delete {
         Delete { version: Some(version), ..self }
     }
 
-    /// Only while this grant is held.
+    /// Removes the node only if this grant is still held.
     pub fn fenced(mut self, held: &Held) -> Delete {
-        self.change.held = Some(held.clone());
+        self.write.held = Some(held.clone());
         self
     }
 
     async fn send(self) -> Result<(), Error> {
         let parameters = [self.recursive.then(|| "recursive".to_owned())];
         let condition = self.version.map(|version| WriteCondition::Version(version).header());
-        let more = |call: Call| match condition {
+        let complete = |call: Call| match condition {
             Some((name, value)) => call.header(name, value),
             None => call,
         };
-        self.change.send(Method::DELETE, &parameters, more).await?.done()
+        self.write.send(Method::DELETE, &parameters, complete).await?.done()
     }
 }
 

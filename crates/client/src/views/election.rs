@@ -1,6 +1,6 @@
 //! Elections: candidates, proclaimed values, and observers.
 //!
-//! An observer continues over nodes that die. It resumes with the revision after the last one that it saw, so it sees
+//! If its node fails, an observer continues at another one. It resumes after the last revision that it saw, so it sees
 //! every leader and every proclaimed value once, in order, or [`Seen::Missed`] if the cluster no longer keeps some of
 //! them.
 
@@ -47,7 +47,7 @@ pub enum Seen {
 pub struct Observer {
     client: Client,
     election: LockName,
-    order: VecDeque<Endpoint>,
+    untried: VecDeque<Endpoint>,
     backoff: Backoff,
     lines: Option<StreamLines>,
     /// Continue with this revision. `None`: start with the current state.
@@ -67,8 +67,8 @@ struct ElectionLine {
 }
 
 impl Client {
-    /// Becomes a candidate in an election. The guard means leadership, and observers see this value. Dropping the guard
-    /// resigns.
+    /// Becomes a candidate in an election. The guard means that you lead, and observers see this value. Dropping the
+    /// guard resigns.
     pub fn elect(&self, name: &str, value: impl Into<String>) -> Acquire {
         self.lock(name).candidate(value.into())
     }
@@ -94,7 +94,7 @@ impl Client {
         Ok(Observer {
             client: self.clone(),
             election: election(name)?,
-            order: VecDeque::new(),
+            untried: VecDeque::new(),
             backoff: Backoff::new(),
             lines: None,
             from: None,
@@ -108,7 +108,8 @@ impl Held {
     /// Proclaims another value for this leader. Every observer sees it once.
     ///
     /// # Errors
-    /// [`Error::Lost`] if it no longer leads; [`Error::OutcomeUnknown`] if no answer came within the client's timeout.
+    /// [`Error::Lost`] if this grant no longer leads; [`Error::OutcomeUnknown`] if no answer came within the client's
+    /// timeout.
     pub async fn proclaim(&self, value: impl Into<String>) -> Result<(), Error> {
         self.token()?;
         let client = self.client();
@@ -131,8 +132,8 @@ impl Observer {
         Observer { from: Some(revision), ..self }
     }
 
-    /// Waits for the next observation, over nodes that die and clusters that are unreachable. You can drop the future
-    /// and call this again.
+    /// Waits for the next observation. If a node fails or the cluster is unreachable, it retries. Dropping the future
+    /// loses nothing: call this again.
     ///
     /// # Errors
     /// [`Error::Refused`] if the cluster refuses, with `kind_mismatch` if the name belongs to a lock.
@@ -145,7 +146,7 @@ impl Observer {
                 self.open().await?;
                 continue;
             };
-            // A bookmark comes at least this often. A stream that is silent for twice as long is dead.
+            // The server sends a bookmark at least this often. A stream that is silent for twice as long is dead.
             let line = match lines.next(2 * BOOKMARK_EVERY).await {
                 Ok(line) => line,
                 Err(why) => {
@@ -156,17 +157,17 @@ impl Observer {
             };
             match serde_json::from_slice(&line) {
                 Ok(line) => {
-                    if let Some(seen) = self.take(line) {
+                    if let Some(seen) = self.apply(line) {
                         return Ok(seen);
                     }
                 }
-                Err(error) => tracing::warn!(%error, "a line of an election is not valid and is ignored"),
+                Err(error) => tracing::warn!(%error, "ignored an invalid line of an election"),
             }
         }
     }
 
-    /// The observation that a line means after the earlier ones.
-    fn take(&mut self, line: ElectionLine) -> Option<Seen> {
+    /// Applies a line. Returns an observation if the line adds one to the earlier ones.
+    fn apply(&mut self, line: ElectionLine) -> Option<Seen> {
         match line.kind.as_str() {
             "leader" | "elected" | "proclaimed" | "vacant" | "bookmark" => self.from = Some(line.revision.next()),
             // Continue at the next node.
@@ -196,18 +197,18 @@ impl Observer {
 
     async fn open(&mut self) -> Result<(), Error> {
         let inner = self.client.inner();
-        if self.order.is_empty() {
+        if self.untried.is_empty() {
             self.client.discover();
-            self.order = inner.calls.endpoints.order(Prefer::Anybody).into();
+            self.untried = inner.calls.endpoints.order(Prefer::Anybody).into();
         }
-        let Some(endpoint) = self.order.pop_front() else { return Ok(()) };
+        let Some(endpoint) = self.untried.pop_front() else { return Ok(()) };
         let from = self.from.map_or_else(String::new, |from| format!("?from={from}"));
         let call = Call::new(Method::GET, format!("{}{from}", url(&self.election)));
         let call = call.header("accept", "application/x-ndjson".to_owned());
         let retry_after = match inner.calls.open_at(&endpoint, &call, inner.timeout).await {
             Opened::Stream { lines, revision: _ } => {
                 self.backoff = Backoff::new();
-                self.order.clear();
+                self.untried.clear();
                 self.lines = Some(lines);
                 return Ok(());
             }
@@ -219,7 +220,7 @@ impl Observer {
             Opened::Refused(reply) => return Err(Error::refused(reply.status.as_u16(), reply.problem())),
             Opened::Failed { retry_after } => retry_after,
         };
-        if self.order.is_empty() {
+        if self.untried.is_empty() {
             sleep(self.backoff.next(retry_after)).await;
         }
         Ok(())
@@ -244,7 +245,7 @@ mod tests {
     }
 
     fn observe(observer: &mut Observer, lines: &str) -> Vec<Seen> {
-        lines.lines().filter_map(|line| observer.take(serde_json::from_str(line).unwrap())).collect()
+        lines.lines().filter_map(|line| observer.apply(serde_json::from_str(line).unwrap())).collect()
     }
 
     fn leader_line(kind: &str, revision: u64, token: u64, version: i32) -> String {
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_leader_that_is_repeated_after_a_restart_is_seen_once() {
+    async fn a_leader_that_is_repeated_after_a_reconnect_is_seen_once() {
         let mut observer = observer();
         let seen = observe(&mut observer, &(leader_line("leader", 9, 7, 0) + &leader_line("proclaimed", 10, 7, 1)));
         assert!(matches!(&seen[..], [Seen::Elected(_), Seen::Proclaimed(_)]), "{seen:?}");
@@ -265,11 +266,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unknown_lines_are_ignored_and_a_stopping_server_is_left() {
+    async fn an_observer_ignores_unknown_lines_and_leaves_a_server_that_shuts_down() {
         let mut observer = observer();
-        let lines = "{\"revision\":3,\"type\":\"of_next_year\"}\n{\"revision\":4,\"type\":\"vacant\"}\n";
+        let lines = "{\"revision\":3,\"type\":\"from_a_newer_version\"}\n{\"revision\":4,\"type\":\"vacant\"}\n";
         assert_eq!(observe(&mut observer, lines), [Seen::Vacant]);
         assert_eq!(observe(&mut observer, "{\"revision\":9,\"type\":\"goaway\"}\n"), []);
-        assert_eq!(observer.from, Some(Revision(5)), "the last line before it stopped counts");
+        assert_eq!(observer.from, Some(Revision(5)), "it continues after the last line before `goaway`");
     }
 }

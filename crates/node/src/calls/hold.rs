@@ -1,9 +1,9 @@
-//! Holds a grant as long as its caller listens: the connection is the session.
+//! Holds a grant as long as its caller is connected: the connection is the session.
 //!
-//! Each caller has one task. It acquires the grant, sends its events, and ends it when the caller disconnects. Sending
-//! never waits: a caller that does not read first misses signs of life, and is given up after its grant's timeout. A
-//! caller that fell silent or does not read keeps its grant for the timeout, because it may be alive and believe that
-//! it holds.
+//! Each caller has one task. The task acquires the grant, sends its events, and ends it when the caller disconnects. It
+//! never waits to send. If a caller does not read, the task first skips `Alive` events, and after the grant's timeout
+//! it ends the stream. A caller that falls silent or does not read keeps its grant for the timeout, because it may be
+//! alive and believe that it holds the lock.
 
 use crate::{
     api::{AcquireCall, Acquired, At, CallError, GrantView, HoldCall, HoldEvent, Silence},
@@ -21,16 +21,16 @@ use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Events that may wait for one caller.
+/// The capacity of one caller's event queue.
 const EVENTS_MAX: usize = 16;
-/// Room of these that signs of life leave free: for `Queued`, `Held`, and the last event.
+/// The part of this capacity that `Alive` events leave free for `Queued`, `Held` and the last event.
 const EVENTS_RESERVED: usize = 3;
-/// The interval between signs of life; a third of the grant's timeout if that is shorter.
+/// The interval between `Alive` events; a third of the grant's timeout if that is shorter.
 const ALIVE_EVERY_MAX: Duration = Duration::from_secs(3);
 
 type Events = mpsc::Sender<At<HoldEvent>>;
 
-/// What the caller knows so far.
+/// The last status that was sent to the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HoldStage {
     Nothing,
@@ -51,19 +51,19 @@ enum HoldEnd {
 
 impl<RT: AsyncRuntime> Node<RT> {
     /// Acquires a grant, or attaches to the grant that was acquired with the same id, and holds it as long as the
-    /// caller listens. The grant must be anonymous: a named session has a life of its own.
+    /// caller is connected. The grant must be anonymous: a named session does not end with a connection.
     ///
-    /// Dropping the future or its result means that the caller disconnected. A server that shuts down ends no grant.
+    /// Dropping the future or its result means that the caller disconnected. A shutdown of the server ends no grant.
     pub async fn hold(&self, call: AcquireCall) -> Result<HoldCall, CallError> {
         if self.is_shutting_down() {
             return Err(CallError::ShuttingDown);
         }
         let (send, mut events) = mpsc::channel(EVENTS_MAX);
-        // The connection keeps the grant alive, so no answer comes later.
+        // The stream is the answer, so the caller cannot ask for a later one.
         let call = AcquireCall { respond_async: false, ..call };
         let silence = Silence::default();
-        let holder = OpenHold { request: OpenAcquire { node: self.clone(), call }, events: send, silence: silence.clone() };
-        self.0.tasks.spawn::<RT>(holder.run());
+        let hold = OpenHold { request: OpenAcquire { node: self.clone(), call }, events: send, silence: silence.clone() };
+        self.0.tasks.spawn::<RT>(hold.run());
         let first = events.recv().await;
         self.note_first(first.as_ref().map(|first| &first.value));
         match first {
@@ -104,8 +104,8 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
             Err(error) => return self.send_now(HoldEvent::Failed(error)),
         };
         let end = match gone {
-            // If this is the first attempt, the caller disconnected before any later one could follow. If it is a later
-            // one, the grant may belong to another request, and stays.
+            // The grant of a later attempt stays: it may belong to another request. At the first attempt it belongs to
+            // this caller, which disconnected.
             true if committed.attempt > 1 => HoldEnd::Finished,
             true => HoldEnd::Gone { held: false },
             false => self.follow(committed, started_at, deadline).await.unwrap_or_else(|error| {
@@ -118,9 +118,9 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
         match end {
             HoldEnd::Finished => {}
             HoldEnd::Gone { .. } if self.silence.is_noted() => {}
-            // Other requests wait for the lock, and the grant ends with the connection by contract. A place in a queue
-            // blocks nobody: its caller may return on another connection, and so may a caller whose stream this one
-            // ended.
+            // A held grant blocks other requests, and by contract it ends with its connection. A queued grant blocks
+            // nobody, so its caller gets time to reconnect. After a later attempt, so does the caller whose stream that
+            // attempt ended.
             HoldEnd::Gone { held: true } if committed.attempt == 1 => node.abandon_at_once(grant, committed.attempt).await,
             HoldEnd::Gone { .. } => node.abandon(grant, committed.attempt).await,
         }
@@ -137,12 +137,12 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
         let mut since = RT::Instant::now();
         let until = since + call.wait;
         let timeout = self.request.own_timeout().unwrap_or(SESSION_TIMEOUT_DEFAULT);
-        let open = KeepAliveGuard::start(node, committed, timeout, started_at);
-        let pause = (timeout / 3).min(ALIVE_EVERY_MAX);
-        let mut alive_at = RT::Instant::now() + pause;
+        let keep_alive = KeepAliveGuard::start(node, committed, timeout, started_at);
+        let alive_interval = (timeout / 3).min(ALIVE_EVERY_MAX);
+        let mut alive_at = RT::Instant::now() + alive_interval;
         let mut stage = self.send_held_at_once(committed);
         let mut position = None;
-        let mut all_read_at = RT::Instant::now();
+        let mut drained_at = RT::Instant::now();
         let mut revoked = None;
         loop {
             let mut waiter = node.0.hub.register(committed.number);
@@ -153,7 +153,9 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
                 (AttemptStatus::Held, HoldStage::Nothing | HoldStage::Queued) => {
                     position = None;
                     let deadline = after_waiting(deadline, since);
-                    self.send_held(self.request.answer_held(committed, committed.revision, open.confirmed_at(), deadline).await?)
+                    self.send_held(
+                        self.request.answer_held(committed, committed.revision, keep_alive.confirmed_at(), deadline).await?,
+                    )
                 }
                 (AttemptStatus::Waiting, HoldStage::Nothing) => {
                     position = self.send_queued(committed, deadline).await?;
@@ -175,17 +177,17 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
                 () = waiter.woken() => {}
                 () = RT::sleep_until(until), if stage == HoldStage::Queued => {
                     let deadline = after_waiting(deadline, since);
-                    stage = self.send_held(self.request.withdraw(committed, open.confirmed_at(), deadline).await?);
+                    stage = self.send_held(self.request.withdraw(committed, keep_alive.confirmed_at(), deadline).await?);
                 }
-                () = RT::sleep_until(alive_at.min(open.doubtful_from())) => {
-                    // This node is cut off from the others and cannot know: the caller must ask another node.
-                    if open.doubtful_from() <= RT::Instant::now() {
+                () = RT::sleep_until(alive_at.min(keep_alive.may_expire_at())) => {
+                    // This node can no longer renew the grant, so it does not know its status. Another node may.
+                    if keep_alive.may_expire_at() <= RT::Instant::now() {
                         return Err(UNKNOWN.into());
                     }
-                    alive_at = RT::Instant::now() + pause;
+                    alive_at = RT::Instant::now() + alive_interval;
                     if self.events.capacity() == EVENTS_MAX {
-                        all_read_at = RT::Instant::now();
-                    } else if all_read_at + timeout <= RT::Instant::now() {
+                        drained_at = RT::Instant::now();
+                    } else if drained_at + timeout <= RT::Instant::now() {
                         return Err(UNKNOWN.into());
                     }
                     position = self.send_alive(committed, position);
@@ -194,8 +196,8 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
         }
     }
 
-    /// Sends `held` for a grant that this request created: the leader's answer is enough, this node may not have
-    /// applied it yet.
+    /// Sends `held` for a grant that this request created. The leader's answer is enough: this node may not have
+    /// applied the command yet.
     fn send_held_at_once(&self, committed: CommittedAttempt) -> HoldStage {
         match committed.token {
             Some(token) if committed.attempt == 1 => {
@@ -206,7 +208,7 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
         }
     }
 
-    /// Sends a revocation that was not sent before. Returns the revision of the last one that was sent.
+    /// Sends the revocation if it is newer than `sent`. Returns the revision of the last revocation sent.
     fn send_revocation(&self, committed: CommittedAttempt, sent: Option<Revision>) -> Option<Revision> {
         let state = self.request.node.0.replica.state();
         let revocation = state.contender(committed.number).and_then(|contender| contender.revoked.clone());
@@ -221,15 +223,15 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
         }
     }
 
-    /// Sends `held`. Only a request that wants the answer later is answered with `Acquired::Queued`.
+    /// Sends `held`. `Acquired::Queued` does not occur: only `respond_async` allows it, and a stream has that off.
     fn send_held(&self, acquired: At<Acquired>) -> HoldStage {
         let (Acquired::Held(view) | Acquired::Queued(view)) = acquired.value;
         self.send(At { value: HoldEvent::Held(Box::new(view)), revision: acquired.revision });
         HoldStage::Held
     }
 
-    /// Sends the place in the queue when this node has applied the acquire. Returns the position; `None` if the grant
-    /// does not wait any more.
+    /// Waits until this node has applied the acquire, then sends the position in the queue and returns it. `None` if
+    /// the grant no longer waits.
     async fn send_queued(&self, committed: CommittedAttempt, deadline: RT::Instant) -> Result<Option<u64>, CallError> {
         self.request.node.0.replica.wait_for_revision(committed.revision, deadline).await?;
         let queued = self.queued(committed);
@@ -255,8 +257,8 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
         Some((position, At { value: HoldEvent::Queued { view }, revision: state.revision() }))
     }
 
-    /// Sends a sign of life: the place in the queue if it has changed, otherwise `Alive`. Returns the last position
-    /// that was sent. Sends nothing if the caller does not read.
+    /// Sends the position in the queue if it has changed, otherwise `Alive`. Returns the last position sent. Sends
+    /// nothing if the caller does not read.
     fn send_alive(&self, committed: CommittedAttempt, sent: Option<u64>) -> Option<u64> {
         if self.events.capacity() <= EVENTS_RESERVED {
             return sent;
@@ -282,7 +284,8 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
         self.send(At { value: event, revision: self.request.node.revision() });
     }
 
-    /// Never waits: there is always room for all events but signs of life. `follow` notices a caller that is gone.
+    /// Never waits. The queue always has room, because `Alive` and `Revoke` leave some free. `follow` detects a caller
+    /// that has disconnected.
     fn send(&self, event: At<HoldEvent>) {
         let _caller_may_be_gone = self.events.try_send(event);
     }

@@ -17,7 +17,7 @@ struct Liveness<I> {
     /// When the last confirmed keepalive was sent.
     confirmed_at: Option<I>,
     /// From when on the grant may have expired, unless another keepalive is confirmed by then.
-    doubtful_from: I,
+    may_expire_at: I,
 }
 
 impl<I: Instant> KeepAliveGuard<I> {
@@ -32,7 +32,7 @@ impl<I: Instant> KeepAliveGuard<I> {
         let (open, mut closed) = oneshot::channel::<()>();
         let is_new = committed.attempt == 1;
         let confirmed_at = is_new.then_some(started_at);
-        let liveness = Arc::new(Mutex::new(Liveness { confirmed_at, doubtful_from: I::now() + timeout }));
+        let liveness = Arc::new(Mutex::new(Liveness { confirmed_at, may_expire_at: I::now() + timeout }));
         let shared = Arc::clone(&liveness);
         let node = node.clone();
         node.clone().0.tasks.spawn::<RT>(async move {
@@ -51,7 +51,7 @@ impl<I: Instant> KeepAliveGuard<I> {
                         Ok(Renewed::Alive { timeout_ms }) => {
                             // An older session may have another timeout.
                             let timeout = Duration::from_millis(timeout_ms);
-                            *shared.lock() = Liveness { confirmed_at: Some(sent), doubtful_from: sent + timeout };
+                            *shared.lock() = Liveness { confirmed_at: Some(sent), may_expire_at: sent + timeout };
                             timeout / 3
                         }
                         // The state tells what happened to the grant.
@@ -71,7 +71,7 @@ impl<I: Instant> KeepAliveGuard<I> {
     }
 
     /// From when on the grant may have expired, unless another keepalive is confirmed by then.
-    pub(crate) fn doubtful_from(&self) -> I {
-        self.liveness.lock().doubtful_from
+    pub(crate) fn may_expire_at(&self) -> I {
+        self.liveness.lock().may_expire_at
     }
 }

@@ -6,7 +6,7 @@ use crate::base::{lost_entries::LostEntries, peer::Refusal};
 use fairhold_types::{Incarnation, NodeId};
 use std::io;
 
-/// A proposal without an answer from the state machine.
+/// Why a proposal has no answer from the state machine.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 pub enum ProposeError {
     /// Definitely not in the log: retrying is safe.
@@ -26,13 +26,13 @@ pub enum NotProposed {
     /// Too many commands are waiting to be proposed.
     #[error("too many commands are waiting: try again after a pause, or try another node")]
     Overloaded,
-    /// Too few nodes have free disk space, and the command would need more of it.
+    /// Too few nodes have free disk space, and the command needs more.
     #[error("too few nodes have space on their disks: the leader refuses writes that need more")]
     DiskLow,
     /// The node is shutting down.
     #[error("the node is shutting down")]
     ShuttingDown,
-    /// The leadership that was to propose it has ended.
+    /// This node lost its leadership before it proposed the command.
     #[error("this node no longer leads")]
     Deposed,
 }
@@ -40,10 +40,10 @@ pub enum NotProposed {
 /// Why the outcome of a command is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 pub enum UnknownReason {
-    /// The deadline passed after the command was handed over.
+    /// The deadline passed, and the command may already be in the log.
     #[error("no answer within the time given")]
     Deadline,
-    /// The connection to the leader broke after the command was handed over.
+    /// The connection to the leader broke after this node had sent the command.
     #[error("the connection to the leader broke")]
     ConnectionLost,
     /// The leader lost its leadership with the command in its log.
@@ -137,9 +137,9 @@ pub enum FormationError {
     Refused {
         /// This node.
         id: NodeId,
-        /// The other one.
+        /// The other node.
         by: NodeId,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
     /// The members cannot form a cluster.
@@ -147,7 +147,7 @@ pub enum FormationError {
     Impossible(String),
 }
 
-/// Why a handover failed. Except for `Unfinished`, nothing was tried.
+/// Why a handover of the leadership failed. Except for `Unfinished`, it did not begin.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
 pub enum HandoverError {
     /// No such member.
@@ -172,13 +172,13 @@ pub enum HandoverError {
         /// The requested node.
         to: NodeId,
     },
-    /// It does not answer the leader.
+    /// The target does not answer the leader.
     #[error("node {to} does not answer the leader: check that it runs and can be reached, then try again")]
     Silent {
         /// The requested node.
         to: NodeId,
     },
-    /// It lacks too much of the log.
+    /// The target is too far behind in the log.
     #[error("node {to} is {lag} log entries behind the leader: try again when it has caught up")]
     Behind {
         /// The requested node.
@@ -189,10 +189,10 @@ pub enum HandoverError {
     /// No leader is known or reachable.
     #[error("there is no known leader: a majority of the nodes must be able to reach each other")]
     NoLeader,
-    /// The idempotency key was used before, with another request.
+    /// The idempotency key was already used with another request.
     #[error("the idempotency key was already used with another request")]
     OtherRequest,
-    /// The cluster keeps as many idempotency keys as it can.
+    /// The cluster cannot remember more idempotency keys.
     #[error("too many idempotency keys are remembered: try again in a minute")]
     Full,
     /// The handover began, but the target did not lead in time. Another node may lead.

@@ -1,4 +1,4 @@
-//! What a node knows about itself and its cluster, for people and for metrics.
+//! The status of a node and of its cluster, as this node knows it: for people and for metrics.
 
 use crate::{
     base::{
@@ -33,7 +33,7 @@ pub enum Role {
     Stopped,
 }
 
-/// What a node knows about itself and its cluster.
+/// The status of a node and of its cluster, as this node knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicaStatus {
     /// This node.
@@ -42,7 +42,7 @@ pub struct ReplicaStatus {
     pub cluster: Option<ClusterId>,
     /// Its term.
     pub term: u64,
-    /// The leader, as far as it knows.
+    /// The leader, if this node knows one.
     pub leader: Option<NodeId>,
     /// Its role.
     pub role: Role,
@@ -69,15 +69,16 @@ pub struct MemberStatus {
     pub member: Member,
     /// Whether it votes.
     pub voter: bool,
-    /// The last entry that it is known to have, or that it reported after losing entries. Known only to the leader.
+    /// The index of the last entry that it has acknowledged or, after a loss, still has. Known only to the leader.
     pub matched: Option<u64>,
     /// How many entries it is behind the leader. Known only to the leader.
     pub lag: Option<u64>,
-    /// How many acknowledged entries its storage has lost. It takes no part until it has them again.
+    /// How many acknowledged entries its storage has lost. The member takes no part until it has these entries again.
     pub lost_entries: Option<u64>,
-    /// How long it has acknowledged nothing. Known only to the leader, about other members.
+    /// The time since its last acknowledgement. Known only to the leader, about other members.
     pub silent: Option<Duration>,
-    /// Its mean round trip of heartbeats, in milliseconds, rounded up. Known only to the leader, about other members.
+    /// The mean round trip of its heartbeats, rounded up to a millisecond. Known only to the leader, about other
+    /// members.
     pub round_trip: Option<Duration>,
 }
 
@@ -92,17 +93,16 @@ pub(crate) fn status<RT: AsyncRuntime>(
     let member = |(&id, member): (&NodeId, &Member)| {
         let known = metrics.replication.as_ref().and_then(|replication| replication.get(&id));
         let lost = losses.of(id);
-        // openraft never lowers what was once acknowledged.
+        // openraft never lowers an acknowledged index, so a reported loss takes precedence.
         let matched = lost.as_ref().map_or_else(|| known.and_then(index), |lost| lost.has);
         MemberStatus {
             id,
             member: addresses.of(id, member),
             voter: membership.voter_ids().any(|voter| voter == id),
             matched,
-            // Entries count from 0: a node without entries is behind by the last index plus 1.
             silent: silent_for(metrics, id),
             round_trip: round_trips.of(id).filter(|_| metrics.state == ServerState::Leader),
-            lag: known.map(|_| next(metrics.last_log_index).saturating_sub(next(matched))),
+            lag: known.map(|_| entry_count(metrics.last_log_index).saturating_sub(entry_count(matched))),
             lost_entries: lost.map(|lost| lost.count()),
         }
     };
@@ -128,10 +128,10 @@ pub(crate) fn status<RT: AsyncRuntime>(
     }
 }
 
-/// How long a member has acknowledged nothing; `None` if unknown, for example because it never has.
+/// The time since a member's last acknowledgement; `None` if unknown, for example if it has acknowledged nothing yet.
 pub(crate) fn silent_for<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> Option<Duration> {
-    let heard = metrics.heartbeat.as_ref().filter(|_| id != metrics.id)?.get(&id)?.as_ref()?;
-    Some(RT::Instant::now().saturating_duration_since(**heard))
+    let acknowledged_at = metrics.heartbeat.as_ref().filter(|_| id != metrics.id)?.get(&id)?.as_ref()?;
+    Some(RT::Instant::now().saturating_duration_since(**acknowledged_at))
 }
 
 pub(crate) fn is_silent<RT: AsyncRuntime>(lease: Duration, metrics: &RaftMetrics<Types<RT>>, id: NodeId) -> bool {
@@ -143,12 +143,13 @@ pub(crate) fn incarnations<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>) -
     metrics.membership_config.nodes().map(|(id, member)| (*id, member.incarnation)).collect()
 }
 
-/// Whether nothing was ever written, not even a vote.
+/// Whether this node has never stored anything, not even a vote.
 pub(crate) fn is_empty<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>) -> bool {
     metrics.last_log_index.is_none() && metrics.current_term == 0 && metrics.membership_config.nodes().next().is_none()
 }
 
-fn next(index: Option<u64>) -> u64 {
+/// The number of entries up to an index. Indexes begin at 0.
+fn entry_count(index: Option<u64>) -> u64 {
     index.map_or(0, |index| index + 1)
 }
 

@@ -17,19 +17,19 @@ struct Followed {
 }
 
 impl Search<'_> {
-    /// The shortest path from the request back to itself, among the actors that could not run. The walk follows each entry once,
-    /// so it costs as much as the collection.
+    /// The shortest path from the request back to itself, among the actors that could not run. The walk follows each
+    /// entry once, so it costs as much as the collection.
     pub(super) fn cycle(&self) -> Vec<Blocked> {
         // The entry through which the walk reached each actor.
-        let mut reached_by: Vec<Option<usize>> = vec![None; self.actors()];
+        let mut reached_by: Vec<Option<usize>> = vec![None; self.actor_count()];
         let mut followed = vec![Followed::default(); self.queues.len()];
         let ahead = self.waiting_ahead();
-        let mut next = VecDeque::from([Search::REQUEST]);
+        let mut next = VecDeque::from([Search::REQUESTER]);
         while let Some(actor) = next.pop_front() {
             for entry in self.entries_of(actor).iter().copied().filter(|entry| self.entries[*entry].waits()) {
                 for other in self.waits_for(entry, ahead[entry], &mut followed[self.entries[entry].queue]) {
                     let reached = self.entries[other].actor;
-                    if reached == Search::REQUEST {
+                    if reached == Search::REQUESTER {
                         return self.path_to(&reached_by, entry);
                     }
                     if reached_by[reached].is_none() {
@@ -39,9 +39,9 @@ impl Search<'_> {
                 }
             }
         }
-        // The request waits behind a cycle of others. A lowered limit, or a prioritized request without a named owner, can
-        // close one.
-        let own = self.entries_of(Search::REQUEST).iter().find(|entry| self.entries[**entry].waits());
+        // The request waits behind a cycle of others. A lowered limit, or a prioritized request without a named owner,
+        // can close one.
+        let own = self.entries_of(Search::REQUESTER).iter().find(|entry| self.entries[**entry].waits());
         own.map(|entry| self.blocked(*entry)).into_iter().collect()
     }
 
@@ -63,11 +63,11 @@ impl Search<'_> {
         let left = |other: &usize| *other != number && !self.entries[*other].released;
         let mut found = Vec::new();
         if !entry.granted {
-            let before = queue.waiting.iter().take(ahead).skip(followed.waiting.max(queue.granted));
+            let before = queue.waiting.iter().take(ahead).skip(followed.waiting.max(queue.granted_count));
             found.extend(before.copied().filter(left));
             followed.waiting = followed.waiting.max(ahead);
         }
-        let holders = || queue.holders.iter().chain(queue.waiting.iter().take(queue.granted)).copied().filter(left);
+        let holders = || queue.holders.iter().chain(queue.waiting.iter().take(queue.granted_count)).copied().filter(left);
         if entry.upgrading || entry.mode == Mode::Exclusive {
             if !std::mem::replace(&mut followed.holders, true) {
                 found.extend(holders());
@@ -83,7 +83,7 @@ impl Search<'_> {
     fn path_to(&self, reached_by: &[Option<usize>], last: usize) -> Vec<Blocked> {
         let mut path = vec![self.blocked(last)];
         let mut actor = self.entries[last].actor;
-        while actor != Search::REQUEST
+        while actor != Search::REQUESTER
             && let Some(entry) = reached_by[actor]
         {
             path.push(self.blocked(entry));

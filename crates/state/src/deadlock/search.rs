@@ -1,4 +1,5 @@
-//! The search: it first collects all contenders that could block the request, and then lets every actor run that can.
+//! Searches for a deadlock in two steps. The first collects all contenders that could block the request. The second
+//! runs every actor that waits for nothing, until none is left.
 
 use super::{
     actor_key::ActorKey,
@@ -49,15 +50,15 @@ pub(super) struct SearchQueue<'a> {
     pub(super) holders: Vec<usize>,
     /// The waiters at the start, in order.
     pub(super) waiting: Vec<usize>,
-    /// How many of `waiting` were granted since.
-    pub(super) granted: usize,
-    /// The last rank up to which the waiters are collected; `None` if only the holders are.
+    /// How many entries at the front of `waiting` the search has granted.
+    pub(super) granted_count: usize,
+    /// The search has collected the waiters up to this rank; `None` if it collects only the holders.
     through: Option<ServiceRank>,
-    /// How many hold the lock now.
+    /// The number of current holders.
     held: usize,
-    /// How many of these are exclusive.
+    /// The number of current exclusive holders.
     exclusive: usize,
-    /// The permits of all of these together.
+    /// The total permits of the current holders.
     permits: u64,
     /// The holder that waits to be upgraded.
     upgrading: Option<usize>,
@@ -90,7 +91,7 @@ impl<'a> Search<'a> {
         Search {
             state,
             request,
-            actor_ids: BTreeMap::from([(ActorKey::of_request(request), Search::REQUEST)]),
+            actor_ids: BTreeMap::from([(ActorKey::of_request(request), Search::REQUESTER)]),
             actors: vec![ActorState::default()],
             entries: Vec::new(),
             queues: Vec::new(),
@@ -101,18 +102,18 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The requesting actor.
-    pub(super) const REQUEST: usize = 0;
+    /// The index of the requesting actor in `actors`.
+    pub(super) const REQUESTER: usize = 0;
 
     pub(super) fn visits(&self) -> usize {
         self.visits
     }
 
     pub(super) fn is_blocked(&self) -> bool {
-        self.actors[Search::REQUEST].waiting > 0
+        self.actors[Search::REQUESTER].waiting > 0
     }
 
-    pub(super) fn actors(&self) -> usize {
+    pub(super) fn actor_count(&self) -> usize {
         self.actors.len()
     }
 
@@ -120,13 +121,14 @@ impl<'a> Search<'a> {
         &self.actors[actor].entries
     }
 
+    /// Counts a visit. `None` if the search has used up its visits.
     fn visit(&mut self) -> Option<()> {
         self.visits += 1;
         (self.visits <= DEADLOCK_VISITS_MAX).then_some(())
     }
 
-    /// Collects the contenders that can block the request, those that can block them, and so on. `None` if these are
-    /// more than the search may visit.
+    /// Collects the contenders that can block the request, then the contenders that can block these, and so on. `None`
+    /// if there are more than the search may visit.
     pub(super) fn collect(&mut self) -> Option<()> {
         let request = self.request;
         let mut to_visit: VecDeque<(&'a LockName, Option<ServiceRank>)> = match &request.kind {
@@ -135,27 +137,27 @@ impl<'a> Search<'a> {
         };
         self.add_waits(ActorKey::of_request(request), None, &mut to_visit)?;
         while let Some((lock, through)) = to_visit.pop_front() {
-            let (queue, first) = self.queue(lock)?;
-            let from = self.queues[queue].through;
-            if !first && from >= through {
+            let (queue, is_new_queue) = self.find_or_add_queue(lock)?;
+            let collected = self.queues[queue].through;
+            if !is_new_queue && collected >= through {
                 continue;
             }
             self.queues[queue].through = through;
             let state = self.state;
-            let Some(all) = state.index.queues.get(lock) else { continue };
-            let holders = all.holders.iter().filter(|_| first).copied();
-            let begin = from.map_or(Bound::Unbounded, Bound::Excluded);
-            let waiting = through.into_iter().flat_map(|through| all.waiting.range((begin, Bound::Included(through))));
+            let Some(contenders) = state.index.queues.get(lock) else { continue };
+            let holders = contenders.holders.iter().filter(|_| is_new_queue).copied();
+            let begin = collected.map_or(Bound::Unbounded, Bound::Excluded);
+            let waiting = through.into_iter().flat_map(|through| contenders.waiting.range((begin, Bound::Included(through))));
             for number in holders.chain(waiting.map(|rank| rank.number())) {
                 self.visit()?;
                 let contender =
                     state.contender_in(lock, number).filter(|contender| !contender.cooling && !state.is_dead(contender));
                 let Some(contender) = contender else { continue };
-                let (actor, newly_met) = self.actor(ActorKey::of(contender));
+                let (actor, is_new_actor) = self.find_or_add_actor(ActorKey::of(contender));
                 self.add(queue, actor, contender);
-                if newly_met {
-                    let met = Some(contender).filter(|met| met.granted_at.is_none());
-                    self.add_waits(ActorKey::of(contender), met, &mut to_visit)?;
+                if is_new_actor {
+                    let found_by = Some(contender).filter(|contender| contender.granted_at.is_none());
+                    self.add_waits(ActorKey::of(contender), found_by, &mut to_visit)?;
                 }
             }
         }
@@ -164,7 +166,7 @@ impl<'a> Search<'a> {
     }
 
     /// The queue of a lock, and whether it is new to the search.
-    fn queue(&mut self, lock: &'a LockName) -> Option<(usize, bool)> {
+    fn find_or_add_queue(&mut self, lock: &'a LockName) -> Option<(usize, bool)> {
         if let Some(queue) = self.by_lock.get(lock) {
             return Some((*queue, false));
         }
@@ -176,7 +178,7 @@ impl<'a> Search<'a> {
             limit,
             holders: Vec::new(),
             waiting: Vec::new(),
-            granted: 0,
+            granted_count: 0,
             through: None,
             held: 0,
             exclusive: 0,
@@ -188,7 +190,7 @@ impl<'a> Search<'a> {
     }
 
     /// An actor, and whether it is new to the search.
-    fn actor(&mut self, key: ActorKey<'a>) -> (usize, bool) {
+    fn find_or_add_actor(&mut self, key: ActorKey<'a>) -> (usize, bool) {
         let next = self.actors.len();
         let actor = *self.actor_ids.entry(key).or_insert(next);
         if actor == next {
@@ -218,40 +220,40 @@ impl<'a> Search<'a> {
     }
 
     fn add_entry(&mut self, entry: SearchEntry<'a>) {
-        let number = self.entries.len();
+        let index = self.entries.len();
         let queue = &mut self.queues[entry.queue];
         if entry.granted {
-            queue.holders.push(number);
+            queue.holders.push(index);
             queue.held += 1;
             queue.exclusive += usize::from(entry.mode == Mode::Exclusive);
             queue.permits += u64::from(entry.permits);
-            queue.upgrading = if entry.upgrading { Some(number) } else { queue.upgrading };
+            queue.upgrading = if entry.upgrading { Some(index) } else { queue.upgrading };
         } else {
-            // The waiters arrive in order, except the request, which comes last.
+            // The search adds waiters in order, except the request, which it adds last.
             let at = queue.waiting.partition_point(|before| self.entries[*before].rank < entry.rank);
-            queue.waiting.insert(at, number);
+            queue.waiting.insert(at, index);
         }
         let actor_state = &mut self.actors[entry.actor];
-        actor_state.entries.push(number);
+        actor_state.entries.push(index);
         actor_state.waiting += usize::from(entry.waits());
         self.entries.push(entry);
     }
 
-    /// Adds the queues in which an actor waits to `to_visit`. `met`: the waiting contender through which the search met
-    /// the actor.
+    /// Appends to `to_visit` the queues in which an actor waits. `found_by` is the waiting contender that led the
+    /// search to the actor.
     fn add_waits(
         &mut self,
         actor: ActorKey<'a>,
-        met: Option<&Contender>,
+        found_by: Option<&Contender>,
         to_visit: &mut VecDeque<(&'a LockName, Option<ServiceRank>)>,
     ) -> Option<()> {
         let state = self.state;
         let waits: Box<dyn Iterator<Item = GrantNumber> + 'a> = match actor {
             ActorKey::Named(session, owner) => {
                 let known = state.index.actors.get(&Actor::Named(session, owner.to_owned()));
-                // Most actors wait in one queue only, the one in which the search met them.
-                let elsewhere =
-                    known.filter(|actor| actor.waiting.len() > usize::from(met.is_some_and(|met| !met.is_multi_lock())));
+                // Most actors wait in one queue only: the queue in which the search found them.
+                let counted = usize::from(found_by.is_some_and(|contender| !contender.is_multi_lock()));
+                let elsewhere = known.filter(|actor| actor.waiting.len() > counted);
                 Box::new(elsewhere.into_iter().flat_map(|actor| &actor.waiting).copied())
             }
             ActorKey::Unnamed(number) => Box::new(std::iter::once(number)),
@@ -267,7 +269,7 @@ impl<'a> Search<'a> {
             queued.chain(upgrades.then_some((&contender.lock, None)))
         });
         for (index, queue) in queued_at.enumerate() {
-            // The search is already where it met the actor.
+            // The visit that found the actor covers its first queue.
             if index > 0 {
                 self.visit()?;
             }
@@ -283,7 +285,7 @@ impl<'a> Search<'a> {
         for (Want { lock, mode }, rank) in wants.iter().map(|(want, rank)| (*want, *rank)) {
             let Some(queue) = self.by_lock.get(lock).copied() else { continue };
             self.add_entry(SearchEntry {
-                actor: Search::REQUEST,
+                actor: Search::REQUESTER,
                 queue,
                 session: request.session,
                 owner: request.owner,
@@ -301,8 +303,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Lets every actor run that waits for nothing, until nothing changes any more. Each entry is released once, so
-    /// this costs as much as the collection.
+    /// Runs every actor that waits for nothing, until nothing changes. It releases each entry at most once, so it costs
+    /// no more than the collection.
     pub(super) fn run_all(&mut self) {
         self.to_recheck = (0..self.queues.len()).collect();
         for actor in 0..self.actors.len() {
@@ -341,7 +343,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Makes the upgrading holder exclusive once it is the only one.
+    /// Makes the upgrading holder exclusive once it is the only holder.
     fn finish_upgrade(&mut self, queue: usize) {
         let queue = &mut self.queues[queue];
         let Some(upgrading) = queue.upgrading.filter(|_| queue.held == 1) else { return };
@@ -354,7 +356,7 @@ impl<'a> Search<'a> {
         self.end_wait(actor);
     }
 
-    /// The first waiter, if it can be granted in all its queues.
+    /// The entries of the first waiter, if all its queues can grant it.
     fn next_granted(&self, queue: usize) -> Option<Vec<usize>> {
         let first = self.first_ready(queue)?;
         let Some(siblings) = self.multi_lock.get(&self.entries[first].number) else { return Some(vec![first]) };
@@ -364,7 +366,7 @@ impl<'a> Search<'a> {
 
     fn first_ready(&self, queue: usize) -> Option<usize> {
         let queue = &self.queues[queue];
-        let first = *queue.waiting.get(queue.granted)?;
+        let first = *queue.waiting.get(queue.granted_count)?;
         let entry = &self.entries[first];
         let is_compatible = match entry.mode {
             Mode::Shared => queue.exclusive == 0 && queue.upgrading.is_none(),
@@ -380,7 +382,7 @@ impl<'a> Search<'a> {
         let entry = &mut self.entries[entry];
         entry.granted = true;
         let queue = &mut self.queues[entry.queue];
-        queue.granted += 1;
+        queue.granted_count += 1;
         queue.held += 1;
         queue.exclusive += usize::from(entry.mode == Mode::Exclusive);
         queue.permits += u64::from(entry.permits);
