@@ -1,4 +1,4 @@
-//! The sending side: `TcpPeer` keeps one connection per node and lane, and opens it on demand.
+//! The dialling side: `TcpPeer` keeps one connection per node and lane, and opens it on demand.
 
 use crate::{
     frame::PAYLOAD_BYTES_MAX,
@@ -20,11 +20,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// The client side of TCP between nodes.
 ///
-/// It starts without a `Service`, because the service needs a transport itself: until `set_service`, every call is
-/// `Unreachable`.
+/// It starts without a `Service`, because the service itself needs a transport. Until `set_service`, every call fails
+/// with `Unreachable`.
 pub struct TcpPeer {
     shared: Arc<LaneContext>,
-    /// By node and lane. There is more than one per pair while a node's address or data directory changes.
+    /// By node and lane. While a node's address or data directory changes, a pair has more than one entry.
     lanes: Mutex<HashMap<(NodeId, Lane), Vec<OpenLane>>>,
     runtime: Handle,
     tasks: TaskTracker,
@@ -42,7 +42,7 @@ impl TcpPeer {
         Self::with_handshake_timeout(runtime, keys, HANDSHAKE_TIMEOUT)
     }
 
-    /// The same, with another timeout for connections and handshakes.
+    /// Like `new`, with another timeout for connections and handshakes.
     #[must_use]
     pub fn with_handshake_timeout(runtime: Handle, keys: PeerKeys, time_limit: Duration) -> Self {
         let shared = LaneContext {
@@ -75,16 +75,16 @@ impl TcpPeer {
         self.shared.service.write().take();
     }
 
-    /// The queue of a lane. Its first request creates it.
+    /// The queue of a lane. The first request to the lane creates it.
     fn lane(&self, to: &Target, lane: Lane) -> LaneQueue {
         let mut lanes = self.lanes.lock();
-        let open = lanes.entry((to.id, lane)).or_default();
-        if let Some(found) = open.iter().find(|open| open.to == *to) {
+        let open_lanes = lanes.entry((to.id, lane)).or_default();
+        if let Some(found) = open_lanes.iter().find(|open| open.to == *to) {
             return found.queue.clone();
         }
         let (queue, task) = LaneTask::new(to.clone(), lane, self.shared.clone());
         self.tasks.spawn_on(task.run(), &self.runtime);
-        open.push(OpenLane { to: to.clone(), queue: queue.clone() });
+        open_lanes.push(OpenLane { to: to.clone(), queue: queue.clone() });
         queue
     }
 
@@ -99,7 +99,7 @@ impl TcpPeer {
             return Err(format!("the request has {} bytes, more than {PAYLOAD_BYTES_MAX}", request.len()));
         }
         let answered = self.lane(to, lane).push(request)?;
-        // The sender is dropped without an answer only at shutdown, when the request may have been sent.
+        // The lane drops the sender without an answer only at shutdown. By then, the request may have been sent.
         let lost = |_| Err(PeerError::Lost(SHUTTING_DOWN.to_owned()));
         Ok(answered.map(move |answer| answer.unwrap_or_else(lost)).boxed())
     }
@@ -124,7 +124,7 @@ impl Peer for TcpPeer {
                 () = shared.closed() => Err(PeerError::Unreachable(SHUTTING_DOWN.to_owned())),
                 greeted = handshake::dial(&to, Purpose::Greet, &*service, &shared.settings) => {
                     if let Err(PeerError::Refused(refusal @ Refusal::Key(_))) = &greeted {
-                        shared.tell_refusal(&to, refusal);
+                        shared.log_refusal(&to, refusal);
                     }
                     greeted.map(|(_, introduction)| introduction)
                 }

@@ -86,14 +86,14 @@ impl Exchange {
     }
 
     /// Sends a message without a proof.
-    pub(crate) async fn say(&mut self, kind: FrameKind, value: &impl Serialize) -> Result<(), HandshakeError> {
-        let frame = said(kind, value, &mut self.transcript)?;
+    pub(crate) async fn send_plain(&mut self, kind: FrameKind, value: &impl Serialize) -> Result<(), HandshakeError> {
+        let frame = plain_frame(kind, value, &mut self.transcript)?;
         self.send(frame).await
     }
 
     /// Sends a message with a proof that a member sent it.
-    pub(crate) async fn prove(&mut self, kind: FrameKind, value: &impl Serialize) -> Result<(), HandshakeError> {
-        let frame = proved(kind, value, &mut self.transcript, &self.keys, self.side)?;
+    pub(crate) async fn send_proved(&mut self, kind: FrameKind, value: &impl Serialize) -> Result<(), HandshakeError> {
+        let frame = proved_frame(kind, value, &mut self.transcript, &self.keys, self.side)?;
         self.send(frame).await
     }
 
@@ -113,8 +113,8 @@ impl Exchange {
         Ok(Message { kind, value: frame.payload })
     }
 
-    /// Receives a message with a proof. The inner error: the peer is not a member, has another key, or says that this node
-    /// has another key.
+    /// Receives a message with a proof. The inner error: the peer is not a member, has another key, or says that this
+    /// node has another key.
     pub(crate) async fn receive_proved(&mut self) -> Result<Result<Message, KeyMismatch>, HandshakeError> {
         let frame = self.read_frame().await?;
         let mut payload = frame.payload;
@@ -180,15 +180,15 @@ impl Exchange {
     }
 }
 
-/// Adds a frame without a proof to the transcript.
-pub(crate) fn said(kind: FrameKind, value: &impl Serialize, transcript: &mut Transcript) -> Result<Frame, HandshakeError> {
+/// Makes a frame without a proof, and adds it to the transcript.
+pub(crate) fn plain_frame(kind: FrameKind, value: &impl Serialize, transcript: &mut Transcript) -> Result<Frame, HandshakeError> {
     let payload = sealed(value)?;
     transcript.note(kind, &payload);
     Ok(Frame { kind, number: 0, payload })
 }
 
-/// Adds a frame to the transcript, then its proof.
-pub(crate) fn proved(
+/// Makes a frame with a proof, and adds its value to the transcript.
+pub(crate) fn proved_frame(
     kind: FrameKind,
     value: &impl Serialize,
     transcript: &mut Transcript,

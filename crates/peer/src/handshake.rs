@@ -1,7 +1,7 @@
 //! The handshake of two nodes: preambles, proofs, introductions and refusals, before any request.
 //!
-//! Each side reveals only its number and its purpose until the other side has proved that it is a member (`key`). The preamble
-//! is the same in all versions, so that nodes of different versions can tell each other their version.
+//! Until the other side has proved that it is a member (`key`), each side reveals only its node id and its purpose. The
+//! preamble is the same in all versions, so that nodes of different versions can exchange their versions.
 
 pub use crate::{
     exchange::{MAGIC, PREAMBLE_BYTES},
@@ -52,7 +52,7 @@ pub struct Challenge {
 /// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Purpose {
-    /// To learn the peer's identity, nothing else.
+    /// To fetch the peer's identity, nothing else.
     Greet,
     /// To carry the requests of one lane.
     Lane(Lane),
@@ -61,13 +61,13 @@ pub enum Purpose {
 /// The result of an accepted connection's handshake.
 #[derive(Debug)]
 pub(crate) enum Accepted {
-    /// A member asked for this node's identity and got it.
+    /// A member fetched this node's identity.
     Greeted,
     /// The peer did not prove that it is a member, and learned nothing.
     Unproved(KeyMismatch),
     /// A member that may send requests.
     Admitted { connection: Connection, from: NodeId, lane: Lane },
-    /// A member that got a refusal with its reason, or a node of another version.
+    /// A member that received a refusal with its reason, or a node of another version.
     Refused { from: Option<NodeId>, refusal: Refusal },
 }
 
@@ -79,9 +79,9 @@ pub fn preamble() -> [u8; PREAMBLE_BYTES] {
     [a, b, c, d, e, f, g, h, low, high]
 }
 
-/// The dialler's messages before the first answer.
+/// The dialler's hello.
 pub fn hello(hello: &Hello, transcript: &mut Transcript) -> Result<Frame, HandshakeError> {
-    exchange::said(FrameKind::Hello, hello, transcript)
+    exchange::plain_frame(FrameKind::Hello, hello, transcript)
 }
 
 /// Decodes a hello, the first frame from an unknown peer.
@@ -91,32 +91,32 @@ pub fn read_hello(frame: &Frame) -> Result<Hello, HandshakeError> {
 
 /// The acceptor's challenge.
 pub fn challenge(challenge: &Challenge, transcript: &mut Transcript) -> Result<Frame, HandshakeError> {
-    exchange::said(FrameKind::Challenge, challenge, transcript)
+    exchange::plain_frame(FrameKind::Challenge, challenge, transcript)
 }
 
 /// The dialler's proof.
 pub fn proof(transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    exchange::proved(FrameKind::Proof, &(), transcript, keys, Side::Dialler)
+    exchange::proved_frame(FrameKind::Proof, &(), transcript, keys, Side::Dialler)
 }
 
 /// The acceptor's proof and introduction.
 pub fn welcome(own: &Introduction, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    exchange::proved(FrameKind::Welcome, own, transcript, keys, Side::Acceptor)
+    exchange::proved_frame(FrameKind::Welcome, own, transcript, keys, Side::Acceptor)
 }
 
 /// The dialler's introduction.
 pub fn introduction(own: &Introduction, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    exchange::proved(FrameKind::Introduction, own, transcript, keys, Side::Dialler)
+    exchange::proved_frame(FrameKind::Introduction, own, transcript, keys, Side::Dialler)
 }
 
 /// The frame that admits a dialler.
 pub fn admitted(transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    exchange::proved(FrameKind::Admitted, &(), transcript, keys, Side::Acceptor)
+    exchange::proved_frame(FrameKind::Admitted, &(), transcript, keys, Side::Acceptor)
 }
 
 /// The frame that refuses a dialler.
 pub fn refused(refusal: &Refusal, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    exchange::proved(FrameKind::Refused, refusal, transcript, keys, Side::Acceptor)
+    exchange::proved_frame(FrameKind::Refused, refusal, transcript, keys, Side::Acceptor)
 }
 
 /// The parameters of one side of a handshake.
@@ -149,9 +149,9 @@ pub(crate) async fn dial(
     }
 }
 
-/// Whether that machine refuses connections to this port. If a node listens there, it gets a proper handshake.
+/// Whether the target machine refuses connections to the port. If a node listens there, it gets a complete handshake.
 pub(crate) async fn is_refused(to: &Target, service: &dyn Service, settings: &HandshakeSettings) -> bool {
-    let asked = async {
+    let probe = async {
         match TcpStream::connect(&to.address).await {
             Ok(stream) => {
                 // The result does not matter: the machine accepted the connection.
@@ -161,10 +161,10 @@ pub(crate) async fn is_refused(to: &Target, service: &dyn Service, settings: &Ha
             Err(error) => error.kind() == io::ErrorKind::ConnectionRefused,
         }
     };
-    timeout(settings.time_limit, asked).await.unwrap_or(false)
+    timeout(settings.time_limit, probe).await.unwrap_or(false)
 }
 
-/// The dialler's half. The inner error is the refusal.
+/// The dialler's side of the handshake. The inner error is the refusal.
 async fn introduce(
     stream: TcpStream,
     to: &Target,
@@ -175,22 +175,22 @@ async fn introduce(
     let mut exchange = Exchange::new(stream, Side::Dialler, settings.keys.now(), &settings.arrivals)?;
     let own = service.introduction();
     exchange.write(&preamble()).await?;
-    exchange.say(FrameKind::Hello, &Hello { from: own.id, to: to.id, purpose, nonce: rand::random() }).await?;
+    exchange.send_plain(FrameKind::Hello, &Hello { from: own.id, to: to.id, purpose, nonce: rand::random() }).await?;
     if let Err(refusal) = exchange.receive_preamble().await? {
         return Ok(Err(refusal));
     }
     let _: Challenge = exchange.receive(FrameKind::Challenge).await?.read()?;
-    exchange.prove(FrameKind::Proof, &()).await?;
+    exchange.send_proved(FrameKind::Proof, &()).await?;
     let other: Introduction = match receive_answer(&mut exchange, FrameKind::Welcome).await? {
-        Ok(heard) => heard.read()?,
+        Ok(message) => message.read()?,
         Err(refusal) => return Ok(Err(refusal)),
     };
     match purpose {
         Purpose::Greet => return Ok(check_target(to, &other).map(|()| (exchange.admit(), other))),
         Purpose::Lane(_) => {}
     }
-    exchange.prove(FrameKind::Introduction, &own).await?;
-    // The peer's verdict comes first, so that it also knows and logs why the two nodes cannot communicate.
+    exchange.send_proved(FrameKind::Introduction, &own).await?;
+    // Receive the peer's verdict before judging: the peer then also knows and logs why the nodes cannot communicate.
     let answer = receive_answer(&mut exchange, FrameKind::Admitted).await?;
     let verdict = answer.and_then(|_| check_target(to, &other)).and_then(|()| service.admit(&other));
     Ok(verdict.map(|()| (exchange.admit(), other)))
@@ -198,13 +198,13 @@ async fn introduce(
 
 /// Receives a member's answer. The inner error is a refusal by either side.
 async fn receive_answer(exchange: &mut Exchange, kind: FrameKind) -> Result<Result<exchange::Message, Refusal>, HandshakeError> {
-    let heard = match exchange.receive_proved().await? {
-        Ok(heard) => heard,
+    let message = match exchange.receive_proved().await? {
+        Ok(message) => message,
         Err(mismatch) => return Ok(Err(Refusal::Key(mismatch))),
     };
-    match heard.kind {
-        found if found == kind => Ok(Ok(heard)),
-        FrameKind::Refused => Ok(Err(heard.read()?)),
+    match message.kind {
+        found if found == kind => Ok(Ok(message)),
+        FrameKind::Refused => Ok(Err(message.read()?)),
         FrameKind::Hello
         | FrameKind::Welcome
         | FrameKind::Request
@@ -212,11 +212,11 @@ async fn receive_answer(exchange: &mut Exchange, kind: FrameKind) -> Result<Resu
         | FrameKind::Challenge
         | FrameKind::Proof
         | FrameKind::Introduction
-        | FrameKind::Admitted => Err(FrameError::UnexpectedKind(heard.kind).into()),
+        | FrameKind::Admitted => Err(FrameError::UnexpectedKind(message.kind).into()),
     }
 }
 
-/// Whether the node that answered is the node that was dialled.
+/// Checks that the dialled node is the one that answered.
 fn check_target(to: &Target, other: &Introduction) -> Result<(), Refusal> {
     if other.id != to.id {
         return Err(Refusal::Identity { expected: to.id, found: other.id });
@@ -249,17 +249,17 @@ async fn answer(stream: TcpStream, service: &dyn Service, settings: &HandshakeSe
         return Ok(Accepted::Refused { from: None, refusal });
     }
     let hello: Hello = exchange.receive(FrameKind::Hello).await?.read()?;
-    exchange.say(FrameKind::Challenge, &Challenge { nonce: rand::random() }).await?;
+    exchange.send_plain(FrameKind::Challenge, &Challenge { nonce: rand::random() }).await?;
     if let Err(mismatch) = receive_member(&mut exchange, FrameKind::Proof).await? {
         return refuse_key(exchange, mismatch).await;
     }
-    // From here on, the peer is a member. Its node id counts once it introduces itself.
+    // From here on, the peer is a member. Its node id is not confirmed until it introduces itself.
     let (own, from) = (service.introduction(), hello.from);
     if hello.to != own.id {
         return refuse(exchange, from, Refusal::Identity { expected: hello.to, found: own.id }).await;
     }
-    // Any member may ask: a node that would be refused must be able to learn why.
-    exchange.prove(FrameKind::Welcome, &own).await?;
+    // Any member receives the introduction: a node that will be refused must be able to learn why.
+    exchange.send_proved(FrameKind::Welcome, &own).await?;
     let lane = match hello.purpose {
         Purpose::Greet => {
             exchange.part().await?;
@@ -268,7 +268,7 @@ async fn answer(stream: TcpStream, service: &dyn Service, settings: &HandshakeSe
         Purpose::Lane(lane) => lane,
     };
     let other: Introduction = match receive_member(&mut exchange, FrameKind::Introduction).await? {
-        Ok(heard) => heard.read()?,
+        Ok(message) => message.read()?,
         Err(mismatch) => return refuse_key(exchange, mismatch).await,
     };
     if other.id != from {
@@ -276,7 +276,7 @@ async fn answer(stream: TcpStream, service: &dyn Service, settings: &HandshakeSe
     }
     match service.admit(&other) {
         Ok(()) => {
-            exchange.prove(FrameKind::Admitted, &()).await?;
+            exchange.send_proved(FrameKind::Admitted, &()).await?;
             Ok(Accepted::Admitted { connection: exchange.admit(), from, lane })
         }
         Err(refusal) => refuse(exchange, from, refusal).await,
@@ -289,8 +289,8 @@ async fn receive_member(
     kind: FrameKind,
 ) -> Result<Result<exchange::Message, KeyMismatch>, HandshakeError> {
     match exchange.receive_proved().await? {
-        Ok(heard) if heard.kind != kind => Err(FrameError::UnexpectedKind(heard.kind).into()),
-        heard => Ok(heard),
+        Ok(message) if message.kind != kind => Err(FrameError::UnexpectedKind(message.kind).into()),
+        message => Ok(message),
     }
 }
 
@@ -301,7 +301,7 @@ async fn refuse_key(mut exchange: Exchange, mismatch: KeyMismatch) -> Result<Acc
 }
 
 async fn refuse(mut exchange: Exchange, from: NodeId, refusal: Refusal) -> Result<Accepted, HandshakeError> {
-    exchange.prove(FrameKind::Refused, &refusal).await?;
+    exchange.send_proved(FrameKind::Refused, &refusal).await?;
     exchange.part().await?;
     Ok(Accepted::Refused { from: Some(from), refusal })
 }

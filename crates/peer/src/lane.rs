@@ -187,7 +187,7 @@ impl LaneTask {
             // This failure passes by itself, and a starting cluster should not wait longer than needed.
             PeerError::Refused(Refusal::Starting) => back_off(self.failures),
             PeerError::Refused(refusal) => {
-                self.shared.tell_refusal(&self.to, refusal);
+                self.shared.log_refusal(&self.to, refusal);
                 REFUSED_PAUSE
             }
             PeerError::Unreachable(_) | PeerError::Lost(_) => {

@@ -31,7 +31,7 @@ impl LaneContext {
     }
 
     /// Logs a refusal, unless it was the last one logged for the node.
-    pub(crate) fn tell_refusal(&self, to: &Target, refusal: &Refusal) {
+    pub(crate) fn log_refusal(&self, to: &Target, refusal: &Refusal) {
         let before = self.refusals.lock().insert(to.id, refusal.clone());
         if before.is_none_or(|before| before != *refusal) {
             let (peer, address) = (to.id, &to.address);

@@ -85,16 +85,17 @@ impl State {
         Ok(())
     }
 
-    /// The contenders of a grant are complete, and differ only in their lock and its mode.
+    /// Checks that a grant has all its contenders, and that they differ only in lock and mode.
     fn check_secondaries(&self, contender: &Contender) -> Result<(), String> {
         let number = contender.number;
         let first = self.contender(number).ok_or_else(|| format!("#{number} has no first contender"))?;
-        let named = first.others.iter().any(|other| other.lock == contender.lock);
-        if contender.secondary != named || contender.secondary == (first.lock == contender.lock) {
+        let is_listed = first.others.iter().any(|other| other.lock == contender.lock);
+        if contender.secondary != is_listed || contender.secondary == (first.lock == contender.lock) {
             return Err(format!("#{number} has a contender in {} that does not belong to it", contender.lock));
         }
-        let same = |contender: &Contender| (contender.granted_at, contender.cooling, contender.attempt, contender.session);
-        if same(first) != same(contender) {
+        let shared_fields =
+            |contender: &Contender| (contender.granted_at, contender.cooling, contender.attempt, contender.session);
+        if shared_fields(first) != shared_fields(contender) {
             return Err(format!("the contenders of #{number} in {} and {} differ", contender.lock, first.lock));
         }
         match self.locks_of(number).iter().find(|lock| self.contender_in(lock, number).is_none()) {
@@ -140,9 +141,9 @@ impl State {
         }
         let settings = self.settings(lock);
         let limited_at = settings.and_then(|settings| settings.limited_at);
-        let from_before = view.holders.iter().all(|holder| holder.granted_at <= limited_at);
-        // A downgrade and an upgrade can leave one holder with more permits than the limit allows now.
-        if permits > u64::from(limit) && view.holders.len() > 1 && !from_before {
+        let older_than_limit = view.holders.iter().all(|holder| holder.granted_at <= limited_at);
+        // A downgrade and a later upgrade can leave a single holder with more permits than the limit now allows.
+        if permits > u64::from(limit) && view.holders.len() > 1 && !older_than_limit {
             return Err(format!("{lock} has {permits} permits in use and a limit of {limit}"));
         }
         if view.holders.iter().filter_map(|holder| holder.token()).any(|token| Some(token) > view.last_token) {
@@ -151,8 +152,8 @@ impl State {
         let first = self.index.queues.get(lock).and_then(|queue| queue.waiting.get_min());
         let first = first.and_then(|rank| self.contender_in(lock, rank.number()));
         let pending = self.index.granting.contains(lock) || self.index.breaking.contains_key(lock);
-        let goes_on = pending || first.is_some_and(|first| self.is_dead(first) || first.is_multi_lock());
-        if view.holders.is_empty() && first.is_some() && !goes_on {
+        let work_continues = pending || first.is_some_and(|first| self.is_dead(first) || first.is_multi_lock());
+        if view.holders.is_empty() && first.is_some() && !work_continues {
             return Err(format!("{lock} is free, but {} grants wait for it", view.waiting));
         }
         self.check_election(lock)

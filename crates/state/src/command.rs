@@ -1,4 +1,4 @@
-//! The boundary of the machine: commands in; outcomes, rejections and events out.
+//! The commands of the state machine. Outcomes, rejections and events are exported from here too.
 //!
 //! The log and the frames encode variants and fields by position. Add variants at the end of an enum, and change a
 //! struct only together with `LOG_FORMAT`. `proto/golden/` holds the bytes of each.
@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 /// The version byte of commands in the log.
 pub const LOG_FORMAT: u8 = 2;
 
-/// One change for the machine to make. Parsing, clocks and randomness came before: ids and times are fields.
+/// One requested change. Ids and times are fields, because the machine reads no clock and draws no random numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
-    /// Gives the cluster its identity: its first change, made once.
+    /// Gives the cluster its identity. This is the first change of a cluster, and happens once.
     FormCluster {
         /// The cluster's random identity.
         cluster: ClusterId,
@@ -33,28 +33,25 @@ pub enum Command {
     CloseSession {
         /// The session's secret id.
         session: SessionId,
-        /// When the request was received, or the verdict was reached. Grants that this command gives are given at this
-        /// time.
+        /// When the request was received, or the verdict was reached. The command grants locks as of this time.
         at: WallMillis,
     },
     /// The leader's verdict: the session received no keepalive for its full timeout.
     ExpireSession {
         /// The session's public number.
         session: SessionNumber,
-        /// When the request was received, or the verdict was reached. Grants that this command gives are given at this
-        /// time.
+        /// When the request was received, or the verdict was reached. The command grants locks as of this time.
         at: WallMillis,
     },
-    /// Enters the queues of its locks, or attaches to the grant that an earlier request with the same id made.
+    /// Enters the queues of its locks, or attaches to the grant that an earlier request with the same id created.
     Acquire(Acquire),
-    /// The caller stops waiting and wants the answer.
+    /// The caller stops waiting, and still expects an answer.
     Withdraw {
         /// The grant to take out of the queue.
         grant: GrantId,
         /// The attempt that stops waiting. If a newer one exists, the command does nothing.
         attempt: u64,
-        /// When the request was received, or the verdict was reached. Grants that this command gives are given at this
-        /// time.
+        /// When the request was received, or the verdict was reached. The command grants locks as of this time.
         at: WallMillis,
     },
     /// The caller disconnected without an answer.
@@ -63,19 +60,17 @@ pub enum Command {
         grant: GrantId,
         /// The attempt whose caller disconnected. If a newer one exists, the command does nothing.
         attempt: u64,
-        /// When the request was received, or the verdict was reached. Grants that this command gives are given at this
-        /// time.
+        /// When the request was received, or the verdict was reached. The command grants locks as of this time.
         at: WallMillis,
     },
-    /// Gives a grant back, or leaves the queue. The machine remembers an unknown id as ended.
+    /// Releases a held grant, or takes a queued one out of the queue. The machine remembers an unknown id as ended.
     Release {
         /// The grant to end.
         grant: GrantId,
-        /// The session that the grant was meant for, if the caller names it. That session then remembers an unknown id,
-        /// for as long as it lives.
+        /// The session of the grant, if the caller names it. If the id is unknown, this session remembers it as ended
+        /// for as long as the session lives.
         session: Option<SessionId>,
-        /// When the request was received, or the verdict was reached. Grants that this command gives are given at this
-        /// time.
+        /// When the request was received, or the verdict was reached. The command grants locks as of this time.
         at: WallMillis,
     },
     /// Sets the timeout of a grant's own session.
@@ -84,7 +79,7 @@ pub enum Command {
         grant: GrantId,
         /// The new timeout.
         timeout_ms: u64,
-        /// The caller's key. With it, the timeout is set once, however often and late the request arrives.
+        /// The caller's key. With a key, a repeated or late request does not set the timeout again.
         key: Option<WriteKey>,
         /// When the request was received.
         at: WallMillis,
@@ -93,7 +88,7 @@ pub enum Command {
     EndCooling {
         /// The cooling grants.
         grants: Vec<GrantNumber>,
-        /// When the verdict was reached. Grants that this command gives are given at this time.
+        /// When the verdict was reached. The command grants locks as of this time.
         at: WallMillis,
     },
     /// The leader's verdict: the ids that were remembered outside sessions up to this revision are old enough to
@@ -105,7 +100,8 @@ pub enum Command {
     /// The leader's verdict: these locks have had no contenders for long enough. Their nodes are removed, with their
     /// settings. At most `VERDICT_OBJECTS_MAX`.
     ForgetLocks {
-        /// Each lock with the revision since which it has had no contenders. A lock that was used since is skipped.
+        /// Each lock with the revision since which it has had no contenders. A lock that has been used since then is
+        /// skipped.
         locks: Vec<(LockName, Revision)>,
     },
     /// Checks conditions and changes the tree, in one step.
@@ -120,18 +116,17 @@ pub enum Command {
         by: String,
         /// The reason; may be empty.
         reason: String,
-        /// When the request was received, or the verdict was reached. Grants that this command gives are given at this
-        /// time.
+        /// When the request was received, or the verdict was reached. The command grants locks as of this time.
         at: WallMillis,
     },
     /// The leader's verdict: these container and TTL nodes have had no children and no change for long enough.
     Sweep {
-        /// The nodes. A node that has changed since is skipped.
+        /// The nodes. A node that has changed since then is skipped.
         nodes: Vec<Sweepable>,
         /// When the verdict was reached.
         at: WallMillis,
     },
-    /// The leader's verdict: the history entries that ended up to this revision are old enough to drop.
+    /// The leader's verdict: the history entries that ended at or before this revision are old enough to drop.
     ForgetHistory {
         /// The last revision to forget.
         through: Revision,
@@ -140,7 +135,7 @@ pub enum Command {
     Downgrade {
         /// The grant.
         grant: GrantId,
-        /// The caller's key. With it, the mode changes once, however often and late the request arrives.
+        /// The caller's key. With a key, a repeated or late request does not change the mode again.
         key: Option<WriteKey>,
         /// When the request was received.
         at: WallMillis,
@@ -151,7 +146,7 @@ pub enum Command {
         grant: GrantId,
         /// What to do if there are other holders.
         if_busy: IfBusy,
-        /// The caller's key. With it, the mode changes once, however often and late the request arrives.
+        /// The caller's key. With a key, a repeated or late request does not change the mode again.
         key: Option<WriteKey>,
         /// When the request was received.
         at: WallMillis,
@@ -169,18 +164,18 @@ pub enum Command {
     Proclaim(Proclaim),
     /// An administrator changes the settings of a lock.
     SetLock(SetLock),
-    /// An administrator asks the holders of a lock to give it back.
+    /// An administrator asks the holders of a lock to release it.
     Revoke(Revoke),
     /// The leader's verdict: these grants have reached their maximum hold time. At most `VERDICT_OBJECTS_MAX`.
     EndHolds {
-        /// Each grant with its token. A grant that has another token by now is skipped.
+        /// Each grant with its token. A grant whose token has changed is skipped.
         holds: Vec<(GrantNumber, FencingToken)>,
         /// When the verdict was reached.
         at: WallMillis,
     },
     /// Does the next piece of the pending work.
     Continue {
-        /// When the piece was proposed. Grants that this command gives are given at this time.
+        /// When the piece was proposed. The command grants locks as of this time.
         at: WallMillis,
     },
     /// Remembers the key of a request whose effect is outside the state, so that it takes effect once.

@@ -37,7 +37,7 @@ impl Client {
 
 /// A session to open: set options, then `.await` it.
 #[derive(Debug, Clone)]
-#[must_use = "a session is opened when this is awaited"]
+#[must_use = "a session is opened only if you await this"]
 pub struct OpenSession {
     client: Client,
     ttl: Duration,
@@ -56,7 +56,7 @@ impl OpenSession {
         OpenSession { ttl, ..self }
     }
 
-    /// The name, for people who read listings. By default it is the client's owner.
+    /// The name, for people who read listings. By default it is the client's `owner`.
     pub fn name(self, name: impl Into<String>) -> OpenSession {
         OpenSession { name: name.into(), ..self }
     }
@@ -81,7 +81,7 @@ impl OpenSession {
         let lease = Lease::new(self.ttl, RenewalProof { sent: reply.sent, ttl });
         let renew = lease.clone().keep(RenewTarget::Session(opened.id), inner.renewals.clone());
         let renewer = inner.background.keep(renew);
-        tracing::debug!(session = %opened.number, "opened");
+        tracing::debug!(session = %opened.number, "opened a session");
         Ok(Session(Arc::new(SessionInner {
             client: self.client,
             id: opened.id,
@@ -104,8 +104,8 @@ impl IntoFuture for OpenSession {
     }
 }
 
-/// A session that the background keeps alive. Clones are the same session. When the last clone and the last guard are
-/// dropped, the session closes and everything that it owns is released.
+/// A session that a background task keeps alive. Clones are the same session. When the last clone and the last guard
+/// are dropped, the client closes the session, which releases everything that it owns.
 #[derive(Clone)]
 pub struct Session(Arc<SessionInner>);
 
@@ -165,10 +165,11 @@ impl Session {
         self.0.lease.lost().await
     }
 
-    /// Closes the session and waits for the cluster's confirmation. All its guards are lost at once.
+    /// Closes the session and waits for the cluster's confirmation. All its guards lose their grants at once.
     ///
     /// # Errors
-    /// [`Error::OutcomeUnknown`] if no answer came within the client's timeout; the background keeps trying.
+    /// [`Error::OutcomeUnknown`] if no answer came within the client's timeout; the client keeps trying in the
+    /// background.
     pub async fn close(self) -> Result<(), Error> {
         let timeout = self.0.client.inner().timeout;
         match tokio::time::timeout(timeout, self.0.close()).await {
@@ -180,7 +181,7 @@ impl Session {
         }
     }
 
-    /// The watch that tells its guards of their ends. The first call starts it.
+    /// The watch that notifies the session's guards when their grants end. The first call starts it.
     pub(crate) fn watcher(&self) -> Arc<SessionWatcher> {
         let SessionInner { client, number, lease, watcher, watch_task, .. } = &*self.0;
         watch_task.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! One attempt: one request at one node, and what its answer means.
+//! One attempt: one request to one node, and the meaning of its answer.
 
 use crate::{
     error::Error,
@@ -16,15 +16,15 @@ use reqwest::{StatusCode, header};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long connecting may take.
-const CONNECT_WITHIN: Duration = Duration::from_secs(2);
-/// How long an unused connection stays open: much shorter than at the servers, so that no request meets a closing
+/// The connect timeout.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long an idle connection stays open. The servers keep it open much longer, so that no request meets a closing
 /// connection.
 const IDLE_MAX: Duration = Duration::from_secs(20);
-/// The most unused connections to one node. The client closes the rest after a burst of requests, to free their
-/// descriptors.
+/// The maximum number of idle connections to one node. After a burst of requests, the client closes the rest to free
+/// their file descriptors.
 const IDLE_CONNECTIONS_MAX: usize = 32;
-/// How long sent data may stay unacknowledged, and how long a silent connection may go without a probe.
+/// How long sent data may stay unacknowledged, and how long a dead idle connection may stay undetected.
 const SILENT_MAX: Duration = Duration::from_secs(10);
 /// The longest line of a stream.
 const LINE_BYTES_MAX: usize = 1024 * 1024;
@@ -42,9 +42,9 @@ const TIMEOUT: &str = "fairhold-timeout";
 pub(crate) enum Attempted {
     /// A definite answer.
     Answered(Reply),
-    /// Nothing was done.
+    /// The call did not take effect.
     Nothing { why: String, retry_after: Option<Duration>, busy: bool },
-    /// It may have been done, or may still be.
+    /// The call may have taken effect, or still may.
     Unknown {
         why: String,
         /// The server that answered is not a node of this cluster.
@@ -58,7 +58,7 @@ pub(crate) enum Opened {
     Stream { lines: StreamLines, revision: Option<Revision> },
     /// A refusal.
     Refused(Reply),
-    /// The node cannot do it now, or does not answer.
+    /// The node cannot serve the stream now, or does not answer.
     Failed { retry_after: Option<Duration> },
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct StreamLines {
     pub(crate) headers: header::HeaderMap,
     response: reqwest::Response,
     read: Vec<u8>,
-    /// How many of these bytes were returned.
+    /// How many of these bytes `next` has returned.
     taken: usize,
 }
 
@@ -80,7 +80,7 @@ impl StreamLines {
         named.parse().ok().map(Revision)
     }
 
-    /// The next bytes; nothing at the end of the body.
+    /// The next bytes; `None` at the end of the body.
     pub(crate) async fn chunk(&mut self, silent_max: Duration) -> Result<Option<Vec<u8>>, String> {
         if self.taken < self.read.len() {
             let rest = self.read.split_off(self.taken);
@@ -90,12 +90,12 @@ impl StreamLines {
         }
         match timeout(silent_max, self.response.chunk()).await {
             Ok(Ok(chunk)) => Ok(chunk.map(|chunk| chunk.to_vec())),
-            Ok(Err(error)) => Err(chain(&error)),
+            Ok(Err(error)) => Err(describe(&error)),
             Err(_) => Err(format!("nothing arrived for {silent_max:?}")),
         }
     }
 
-    /// The next line without its end, or why there is none.
+    /// The next line without its newline. The error says why none came.
     pub(crate) async fn next(&mut self, silent_max: Duration) -> Result<Vec<u8>, String> {
         loop {
             if let Some(length) = self.read[self.taken..].iter().position(|byte| *byte == b'\n') {
@@ -111,7 +111,7 @@ impl StreamLines {
             match timeout(silent_max, self.response.chunk()).await {
                 Ok(Ok(Some(chunk))) => self.read.extend_from_slice(&chunk),
                 Ok(Ok(None)) => return Err("the node ended the stream".to_owned()),
-                Ok(Err(error)) => return Err(chain(&error)),
+                Ok(Err(error)) => return Err(describe(&error)),
                 Err(_) => return Err(format!("nothing arrived for {silent_max:?}")),
             }
         }
@@ -135,7 +135,7 @@ impl std::fmt::Debug for AuthToken {
     }
 }
 
-/// A pool of connections. An open request over HTTP/1.1 uses a connection alone.
+/// A pool of connections. With HTTP/1.1, an open request has a connection to itself.
 #[derive(Debug, Clone)]
 pub(crate) struct Connections {
     http: reqwest::Client,
@@ -143,10 +143,10 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Answers count only if they come from a node of that cluster.
+    /// The connections accept answers only from nodes of the cluster in `identity`.
     pub(crate) fn new(caller: &Caller, identity: Identity) -> Result<Connections, Error> {
         let builder = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
-        let builder = builder.connect_timeout(CONNECT_WITHIN).pool_idle_timeout(IDLE_MAX).tcp_nodelay(true);
+        let builder = builder.connect_timeout(CONNECT_TIMEOUT).pool_idle_timeout(IDLE_MAX).tcp_nodelay(true);
         let builder = builder.pool_max_idle_per_host(IDLE_CONNECTIONS_MAX);
         let builder = builder.tcp_keepalive(SILENT_MAX / 2).tcp_keepalive_interval(SILENT_MAX / 4).tcp_keepalive_retries(2);
         #[cfg(target_os = "linux")]
@@ -164,7 +164,7 @@ impl Connections {
         Ok(Connections { http, identity })
     }
 
-    /// Opens a stream. `work` bounds the server's work, `within` the time until the head has arrived.
+    /// Opens a stream. `work` limits the server's work, and `within` the time until the head has arrived.
     pub(crate) async fn open(
         &self,
         endpoint: &Endpoint,
@@ -173,7 +173,7 @@ impl Connections {
         within: Duration,
     ) -> Result<StreamLines, Attempted> {
         let sent = Moment::now();
-        let unknown = |why: &str| Attempted::unknown(self.failed(endpoint, why));
+        let unknown = |why: &str| Attempted::unknown(self.note_failure(endpoint, why));
         let request = self.request(endpoint, call, work);
         let mut response = match timeout(within, request.send()).await {
             Ok(Ok(response)) => response,
@@ -181,9 +181,9 @@ impl Connections {
             Err(_) => return Err(unknown("no answer in time")),
         };
         if !response.status().is_success() {
-            return match timeout(within, whole(response, sent)).await {
-                Ok(Ok(reply)) => Err(self.judged(endpoint, call, reply)),
-                Ok(Err(error)) => Err(unknown(&chain(&error))),
+            return match timeout(within, read_reply(response, sent)).await {
+                Ok(Ok(reply)) => Err(self.classify(endpoint, call, reply)),
+                Ok(Err(error)) => Err(unknown(&describe(&error))),
                 Err(_) => Err(unknown("the answer was not complete in time")),
             };
         }
@@ -193,19 +193,20 @@ impl Connections {
         Ok(StreamLines { status, headers, response, read: Vec::new(), taken: 0 })
     }
 
-    /// Sends a call once. `work` bounds the server's work, `limit` the whole attempt.
+    /// Sends a call once. `work` limits the server's work, and `limit` the whole attempt.
     pub(crate) async fn send(&self, endpoint: &Endpoint, call: &Call, work: Duration, limit: Duration) -> Attempted {
         let request = self.request(endpoint, call, work).timeout(limit);
         let sent = Moment::now();
         match receive(request, sent).await {
-            Ok(reply) => self.judged(endpoint, call, reply),
+            Ok(reply) => self.classify(endpoint, call, reply),
             Err(error) => self.unanswered(endpoint, &error),
         }
     }
 
-    /// Without a connection, nothing was done. After that, the outcome is unknown.
+    /// Classifies an attempt without an answer. If no connection was made, the call did not take effect. Otherwise the
+    /// outcome is unknown.
     fn unanswered(&self, endpoint: &Endpoint, error: &reqwest::Error) -> Attempted {
-        let why = self.failed(endpoint, &chain(error));
+        let why = self.note_failure(endpoint, &describe(error));
         if error.is_connect() || error.is_builder() {
             Attempted::Nothing { why, retry_after: None, busy: false }
         } else {
@@ -213,14 +214,14 @@ impl Connections {
         }
     }
 
-    /// What an answer means. An answer from a foreign server does not count.
-    fn judged(&self, endpoint: &Endpoint, call: &Call, reply: Reply) -> Attempted {
+    /// Classifies an answer. An answer from a foreign server does not count.
+    fn classify(&self, endpoint: &Endpoint, call: &Call, reply: Reply) -> Attempted {
         if is_unformed(&reply) {
-            return meaning(reply);
+            return classify_reply(reply);
         }
         match self.check(endpoint, call, &reply.headers) {
             Ok(()) if call.kind == CallKind::Raw && reply.status == StatusCode::TOO_MANY_REQUESTS => Attempted::Answered(reply),
-            Ok(()) => meaning(reply),
+            Ok(()) => classify_reply(reply),
             Err(why) => Attempted::foreign(why),
         }
     }
@@ -234,8 +235,8 @@ impl Connections {
         }
     }
 
-    /// Notes an attempt without an answer. Returns where it failed, and why.
-    fn failed(&self, endpoint: &Endpoint, why: &str) -> String {
+    /// Records an attempt without an answer. Returns where it failed, and why.
+    fn note_failure(&self, endpoint: &Endpoint, why: &str) -> String {
         let why = format!("{endpoint}: {why}");
         self.identity.failed(&why);
         why
@@ -244,13 +245,13 @@ impl Connections {
     fn request(&self, endpoint: &Endpoint, call: &Call, work: Duration) -> reqwest::RequestBuilder {
         let mut request = self.http.request(call.method.clone(), endpoint.url(&call.path));
         request = request.header(TIMEOUT, duration::format(work.max(Duration::from_millis(1))));
-        // A release or renewal has the id in its path.
+        // A release or renewal needs no key: its id is in the path.
         if let Some(key) = call.key
             && !matches!(call.part, Some(BatchPart::Release(_) | BatchPart::Renew))
         {
             request = request.header(IDEMPOTENCY_KEY, key.to_string());
         }
-        // Then a node of another cluster refuses, instead of granting a lock of its own.
+        // With this header, a node of another cluster refuses the call instead of granting its own lock.
         if let Some(cluster) = self.identity.cluster().filter(|_| call.kind != CallKind::Server) {
             request = request.header(CLUSTER, cluster.to_hex());
         }
@@ -267,10 +268,10 @@ impl Connections {
 
 async fn receive(request: reqwest::RequestBuilder, sent: Moment) -> Result<Reply, reqwest::Error> {
     let response = request.send().await?;
-    whole(response, sent).await
+    read_reply(response, sent).await
 }
 
-async fn whole(mut response: reqwest::Response, sent: Moment) -> Result<Reply, reqwest::Error> {
+async fn read_reply(mut response: reqwest::Response, sent: Moment) -> Result<Reply, reqwest::Error> {
     let status = response.status();
     let headers = std::mem::take(response.headers_mut());
     let mut body = Vec::new();
@@ -305,13 +306,13 @@ impl Attempted {
         }
     }
 
-    /// What an answer means.
+    /// Classifies an answer.
     pub(crate) fn of(reply: Reply) -> Attempted {
-        meaning(reply)
+        classify_reply(reply)
     }
 }
 
-fn meaning(reply: Reply) -> Attempted {
+fn classify_reply(reply: Reply) -> Attempted {
     let retry_after = reply.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let retry_after = retry_after.map(Duration::from_secs);
     let why = |problem: &ProblemBody| format!("{} {}", reply.status, problem.detail);
@@ -321,7 +322,7 @@ fn meaning(reply: Reply) -> Attempted {
             let busy = matches!(problem.code, Some(Code::Overloaded | Code::DiskLow));
             Attempted::Nothing { why: why(&problem), retry_after, busy }
         }
-        // Something must be removed first: a retry, here or at another node, makes no room.
+        // The state is full. A retry does not help, here or at another node: callers must remove something first.
         429 if reply.problem().code == Some(Code::StateFull) => Attempted::Answered(reply),
         429 => Attempted::Nothing { why: why(&reply.problem()), retry_after, busy: true },
         504 => {
@@ -337,7 +338,7 @@ fn meaning(reply: Reply) -> Attempted {
 }
 
 /// An error with its causes, and without the URL, which may contain a secret id.
-fn chain(error: &reqwest::Error) -> String {
+fn describe(error: &reqwest::Error) -> String {
     let kind = if lacks_descriptors(error) {
         "this program has reached its limit on open files and connections"
     } else if error.is_timeout() {
@@ -356,7 +357,7 @@ fn chain(error: &reqwest::Error) -> String {
     text
 }
 
-/// Whether this program lacks file descriptors: then neither the network nor the node is at fault.
+/// Whether this program has run out of file descriptors. If so, neither the network nor the node is at fault.
 fn lacks_descriptors(error: &reqwest::Error) -> bool {
     let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
     let numbers = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>()?.raw_os_error());

@@ -31,7 +31,7 @@ pub struct LeaderView {
     pub session: SessionNumber,
     /// Its owner, for people to read.
     pub owner: Arc<str>,
-    /// When its grant was granted, if this node knows.
+    /// When its grant became held, if this node knows.
     pub held_since: Option<WallMillis>,
     /// Its fencing token, which is the revision of its election.
     pub token: FencingToken,
@@ -43,7 +43,7 @@ pub struct LeaderView {
     pub value_since: Revision,
 }
 
-/// The leader proclaims another value.
+/// A request of the leader to proclaim another value.
 #[derive(Debug, Clone)]
 pub struct ProclaimCall {
     /// Its idempotency key.
@@ -54,7 +54,7 @@ pub struct ProclaimCall {
     pub grant: GrantId,
     /// The new value.
     pub value: Value,
-    /// How long the server may work on it.
+    /// The timeout of the call.
     pub timeout: Duration,
 }
 
@@ -67,17 +67,17 @@ pub enum LeaderEvent {
     Elected(LeaderView),
     /// The leader proclaimed another value.
     Proclaimed(LeaderView),
-    /// The election has no leader any more.
+    /// The election no longer has a leader.
     Vacant,
     /// The observer has seen everything up to this revision.
     Bookmark,
-    /// The server shuts down. The observer has seen everything up to this revision. It is the last event.
+    /// The server is shutting down. The observer has seen everything up to this revision. This is the last event.
     GoAway,
-    /// The observation cannot continue. It is the last event.
+    /// The observation cannot continue. This is the last event.
     Failed(CallError),
 }
 
-/// An open observation; dropping it ends it.
+/// An open observation. Drop it to end it.
 pub struct Observation<RT: AsyncRuntime> {
     watch: NodeWatch<RT>,
     /// The initial event includes all changes up to this revision.
@@ -98,7 +98,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(At { value: found.value?, revision: found.revision })
     }
 
-    /// Proclaims another value of the leader, and returns how many it has proclaimed. A repeated key does nothing more.
+    /// Proclaims another value of the leader, and returns its version. Repeating a call with the same key changes
+    /// nothing.
     pub async fn proclaim(&self, call: ProclaimCall) -> Result<At<i32>, CallError> {
         let ProclaimCall { key, election, grant, value, timeout } = call;
         let key = WriteKey { key, fingerprint: fingerprint(&("proclaim", &election, &grant, &value))? };
@@ -121,7 +122,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 
     /// Observes an election: first the current leader, then each new leader and each proclaimed value, once and in
-    /// order. From a revision on, only the latter.
+    /// order. With `from`, the observation skips the current leader and begins with the changes at this revision.
     pub async fn observe(
         &self,
         election: &LockName,
@@ -133,8 +134,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         if from.is_some() {
             return Ok(Observation { initial_revision: Revision(0), pending: VecDeque::new(), watch });
         }
-        // The watch began before this look at the state. A change in between is in both: `initial_revision` drops it
-        // from the watch.
+        // The watch begins before this read of the state. A change in between is in both, so `next` drops the changes
+        // up to `initial_revision`.
         let (leader, revision) = self.0.replica.read(|state| (leader(state, election), state.revision()));
         let first = At { value: LeaderEvent::Initial(leader?), revision };
         Ok(Observation { watch, initial_revision: revision, pending: VecDeque::from([first]) })
@@ -148,8 +149,8 @@ impl<RT: AsyncRuntime> Observation<RT> {
         self.watch.revision().max(self.initial_revision)
     }
 
-    /// Waits for the next event; `None` after the last one. It is not cancel-safe: do not drop the future before its
-    /// end.
+    /// Waits for the next event; `None` after the last one. Not cancel-safe: do not drop the future before it
+    /// completes.
     pub async fn next(&mut self) -> Option<At<LeaderEvent>> {
         loop {
             if let Some(event) = self.pending.pop_front() {
@@ -177,24 +178,24 @@ fn leader(state: &State, election: &LockName) -> Result<Option<LeaderView>, Call
     if state.is_election(election) == Some(false) {
         return Err(Rejection::OtherUse { election: false }.into());
     }
-    Ok(state.election(election).map(|now| LeaderView {
-        number: now.contender.number,
-        session: now.contender.session,
-        owner: Arc::from(now.contender.owner.text.as_str()),
-        held_since: now.contender.held_since,
-        token: now.token,
-        value: now.value.clone(),
-        version: now.version,
-        value_since: now.since,
+    Ok(state.election(election).map(|found| LeaderView {
+        number: found.contender.number,
+        session: found.contender.session,
+        owner: Arc::from(found.contender.owner.text.as_str()),
+        held_since: found.contender.held_since,
+        token: found.token,
+        value: found.value.clone(),
+        version: found.version,
+        value_since: found.since,
     }))
 }
 
-/// The event for the changes of one revision: if a new leader follows the old one, only the new one.
-fn leader_event(of: RevisionChanges) -> Option<At<LeaderEvent>> {
-    let revision = of.revision;
+/// The event for the changes of one revision. If a new leader replaces the old one, the event is `Elected`.
+fn leader_event(changes: RevisionChanges) -> Option<At<LeaderEvent>> {
+    let revision = changes.revision;
     let mut event = None;
-    for change in of.changes {
-        // The filter selects no other changes than these two.
+    for change in changes.changes {
+        // The filter passes only these two kinds of change.
         if let Change::Proclaimed { leader: ChangedContender { lock: _, number, session, owner }, token, version, value } = change
         {
             let view = LeaderView { number, session, owner, held_since: None, token, value, version, value_since: revision };

@@ -1,7 +1,7 @@
-//! Containers and TTL nodes that have had no children and no change for long enough, as a pure structure.
+//! The sweep deadlines of containers and TTL nodes without children and changes, as a pure structure.
 //!
-//! The state has an index of the nodes that may be swept at all; the leader's clock adds the time. A new leader gives
-//! each node its full time again, so a node is swept late, never early.
+//! The state has an index of the nodes that may be swept; the leader's clock adds the deadlines. A new leader gives
+//! each node its full time again, so a sweep may be late, never early.
 
 use crate::leader::deadlines::Deadlines;
 use fairhold_state::{
@@ -15,6 +15,7 @@ use std::{collections::BTreeMap, ops::Add, time::Duration};
 #[derive(Debug)]
 pub(crate) struct Sweeps<I> {
     deadlines: Deadlines<Path, I>,
+    /// The revision since which each node may be swept.
     since: BTreeMap<Path, Revision>,
 }
 
@@ -28,7 +29,7 @@ impl<I: Copy + Ord + Add<Duration, Output = I>> Sweeps<I> {
         sweeps
     }
 
-    /// Follows a change. `state` is the state after it.
+    /// Updates the deadlines after an event. `state` is the state after it.
     pub(crate) fn observe(&mut self, state: &State, event: &Event, now: I) {
         if let Event::NodeCreated { path }
         | Event::NodeChanged { path, .. }
@@ -39,7 +40,7 @@ impl<I: Copy + Ord + Add<Duration, Output = I>> Sweeps<I> {
         }
     }
 
-    /// The nodes that are due, as many as one command may cover.
+    /// The nodes that are due, at most as many as one command may cover.
     pub(crate) fn due(&self, now: I) -> Vec<Sweepable> {
         let due = self.deadlines.due_at_most(now, limits::NODES_SWEPT_MAX).into_iter();
         due.filter_map(|path| Some(Sweepable { since: *self.since.get(&path)?, path })).collect()
@@ -49,9 +50,9 @@ impl<I: Copy + Ord + Add<Duration, Output = I>> Sweeps<I> {
         match state.sweepable_at(path) {
             Some(since) if self.since.get(path) == Some(&since) => {}
             Some(since) => {
-                let stays = state.ttl_ms(path).map_or(limits::CONTAINER_EMPTY_MAX, Duration::from_millis);
+                let keep_for = state.ttl_ms(path).map_or(limits::CONTAINER_EMPTY_MAX, Duration::from_millis);
                 self.since.insert(path.clone(), since);
-                self.deadlines.insert(path.clone(), stays, now);
+                self.deadlines.insert(path.clone(), keep_for, now);
             }
             None => {
                 if self.since.remove(path).is_some() {
@@ -105,11 +106,11 @@ mod tests {
             self.sweeps.due(AtOffset(now)).iter().map(|node| node.path.to_string()).collect()
         }
 
-        /// Applies the command, and returns how many nodes are left.
+        /// Sweeps the due nodes, and returns how many nodes are left.
         fn sweep(&mut self, now: u64) -> usize {
             let nodes = self.sweeps.due(AtOffset(now));
             self.apply(Command::Sweep { nodes, at: WallMillis(0) }, now);
-            assert!(self.due(now).is_empty(), "swept nodes are not due any more");
+            assert!(self.due(now).is_empty(), "swept nodes are no longer due");
             self.state.node_count()
         }
     }
@@ -124,7 +125,7 @@ mod tests {
     fn a_container_is_swept_a_minute_after_its_last_child_and_never_before_its_first() {
         let mut tree = Tree::new();
         tree.put("/c", Lifetime::Container, 0);
-        assert!(tree.due(1_000).is_empty(), "it never had a child");
+        assert!(tree.due(1_000).is_empty(), "it has had no child yet");
         tree.put("/c/child", Lifetime::Persistent, 1_000);
         assert!(tree.due(2_000).is_empty(), "it has a child");
         tree.delete("/c/child", 2_000);

@@ -1,12 +1,13 @@
-//! Commands at which the state machine panicked. A node retries such a command once after a restart, and then skips it.
+//! Commands at which the state machine panicked. A node restarts and retries such a command once. After a second panic,
+//! it skips the command.
 //!
 //! A panic in the middle of a command leaves half a change in memory, so the process restarts from the newest snapshot
-//! and the log. Before it goes down, it records the command's position in the log. After the second panic at the same
+//! and the log. Before it ends, it records the command's position in the log. After the second panic at the same
 //! position it skips the command: the command answers `Rejection::Defect` and changes nothing. All nodes have the same
 //! state and the same command at that position, so all of them reach the same decision. A panic that does not recur was
 //! not the command's fault: the machine's memory may be failing.
 //!
-//! None of this costs anything while nothing panics. `docs/internals/decisions/0025-a-defect-in-a-command.md` says
+//! Without a panic, this costs nothing. `docs/internals/decisions/0025-a-defect-in-a-command.md` says
 //! which panics it covers, and why.
 
 use fairhold_metrics::Gauge;
@@ -25,29 +26,28 @@ use std::{
     },
 };
 
-/// Panics at one position in the log after which a command is skipped.
+/// The number of panics at one position in the log after which the node skips the command.
 const PANICS_MAX: u8 = 2;
-/// Maximum number of recorded defects. The oldest are dropped first, but none that a restart meets again: without its
-/// record, the command would panic once more, its record would replace another, and so on for ever.
+/// Maximum number of recorded defects. The node drops the oldest ones first, but keeps every command that a restart
+/// applies again. Without its record, such a command would panic again, and its new record would replace another one.
 const RECORDED_MAX: usize = 64;
-/// After this many defects in verdicts of one kind, the leader's clock proposes no more of that kind: each verdict is a
-/// different command, and the next one would panic too.
+/// After this many defects in verdicts of one kind, the leader's clock proposes no more of that kind. Each verdict is a
+/// different command, so the next one would panic too.
 const VERDICTS_MAX: usize = 3;
-/// Recorded bytes of a panic's message.
+/// Maximum recorded bytes of a panic message.
 const MESSAGE_BYTES_MAX: usize = 512;
 
 /// The version of this program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 thread_local! {
-    static CAUGHT: Cell<bool> = const { Cell::new(false) };
+    static CATCHES_PANICS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a panic on this thread, right now, comes from a command. Such a panic is caught, and a panic hook must not
-/// end the process.
+/// Whether this thread is running a command. A panic is then caught, so a panic hook must not end the process.
 #[must_use]
 pub fn is_caught_here() -> bool {
-    CAUGHT.get()
+    CATCHES_PANICS.get()
 }
 
 /// A command at which the state machine panicked.
@@ -57,7 +57,7 @@ pub struct Defect {
     pub index: u64,
     /// The command's position in the entry, from 0.
     pub position: u64,
-    /// How often it panicked there, at most 2.
+    /// The number of panics there, at most 2.
     pub panics: u8,
     /// Whether the retry succeeded.
     pub passed: bool,
@@ -81,19 +81,19 @@ impl Defect {
     }
 }
 
-/// Stores a node's defects, so that they outlast the process, and restarts the process.
+/// Stores a node's defects durably, and restarts the process.
 pub trait DefectBook: Send + Sync + 'static {
-    /// The recorded defects; empty if nothing was ever recorded.
+    /// The recorded defects; empty if there are none.
     fn load(&self) -> io::Result<Vec<Defect>>;
 
     /// Replaces the recorded defects. Once it returns, they survive a power loss.
     fn save(&self, defects: &[Defect]) -> io::Result<()>;
 
-    /// Restarts the process and does not return. An error says why the replica just ends instead.
+    /// Restarts the process. Returns only if that fails: the replica then ends with this error.
     fn start_again(&self) -> io::Error;
 }
 
-/// Records nothing. For replicas that live no longer than their process: a panic ends them.
+/// Records nothing: a panic ends the replica. For replicas that do not outlive their process.
 #[derive(Debug, Clone, Copy)]
 pub struct NoDefectBook;
 
@@ -125,7 +125,7 @@ pub(crate) struct Defects {
 /// What to do with the command at a position in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DefectAction {
-    /// Try the command again, or for the first time.
+    /// Apply the command, for the first time or again.
     Try,
     /// Skip the command. If `checked` is false, check the state.
     Skip { fingerprint: u64, checked: bool },
@@ -177,12 +177,12 @@ impl Defects {
             "a command panicked once, but not when it was retried: the memory of this machine may be failing. Test it, and \
              compare this node's state with that of the others (fairhold doctor)"
         );
-        self.change(index, position, |defect| defect.passed = true)
+        self.update(index, position, |defect| defect.passed = true)
     }
 
     /// Records that the state is consistent without the command.
     pub(crate) fn note_checked(&self, index: u64, position: u64) -> io::Result<()> {
-        self.change(index, position, |defect| defect.checked = true)
+        self.update(index, position, |defect| defect.checked = true)
     }
 
     /// Records a panic and restarts the process, because half a change is in memory. Returns only if the restart fails.
@@ -192,7 +192,7 @@ impl Defects {
             let mut recorded = self.locked();
             match recorded.iter_mut().find(|defect| defect.is_at(index, position)) {
                 Some(defect) => {
-                    // The retry once succeeded here, as on the other nodes: count from the beginning.
+                    // An earlier retry succeeded, as on the other nodes, so the count starts again.
                     defect.panics = if defect.passed { 1 } else { PANICS_MAX.min(defect.panics + 1) };
                     defect.passed = false;
                     defect.message = message.clone();
@@ -213,16 +213,16 @@ impl Defects {
             let snapshot_index = self.snapshot_index.load(Ordering::Relaxed);
             let mut surplus = recorded.len().saturating_sub(RECORDED_MAX);
             recorded.retain(|defect| {
-                let goes = surplus > 0 && (defect.passed || defect.index <= snapshot_index);
-                surplus -= usize::from(goes);
-                !goes
+                let is_dropped = surplus > 0 && (defect.passed || defect.index <= snapshot_index);
+                surplus -= usize::from(is_dropped);
+                !is_dropped
             });
             self.book.save(&recorded)
         };
         tracing::error!(index, position, message, "a defect in fairhold: a command panicked. This node restarts");
         match saved {
             Ok(()) => self.book.start_again(),
-            // Without the record it would panic at the same position for ever.
+            // Without the record, every restart would panic at the same position.
             Err(error) => {
                 io::Error::new(error.kind(), format!("a command panicked ({message}), which cannot be recorded: {error}"))
             }
@@ -234,28 +234,30 @@ impl Defects {
         self.left_out.get() > 0
     }
 
-    /// The fingerprint of the command if it would panic, as far as this node knows. The leader does not propose such a
-    /// command: a client that retries must not bring all nodes down each time.
+    /// The fingerprint of the command if this node expects it to panic. The leader does not propose such a command:
+    /// otherwise each retry by a client would bring down all nodes.
     pub(crate) fn refuses(&self, command: &Command) -> Option<u64> {
         if !self.has_left_out() {
             return None;
         }
         let recorded = self.locked();
         let kind = kind(command);
-        let ours = |defect: &&Defect| defect.is_left_out() && defect.version == VERSION && defect.kind == kind;
+        let is_candidate = |defect: &&Defect| defect.is_left_out() && defect.version == VERSION && defect.kind == kind;
         // Computing a fingerprint takes time proportional to the command.
-        recorded.iter().find(ours)?;
+        recorded.iter().find(is_candidate)?;
         let fingerprint = fingerprint(command);
-        let (same, alike): (Vec<_>, Vec<_>) = recorded.iter().filter(ours).partition(|defect| defect.fingerprint == fingerprint);
-        let too_many = is_verdict(command) && alike.len() >= VERDICTS_MAX;
-        (!same.is_empty() || too_many).then_some(fingerprint)
+        let (identical, similar): (Vec<_>, Vec<_>) =
+            recorded.iter().filter(is_candidate).partition(|defect| defect.fingerprint == fingerprint);
+        let too_many = is_verdict(command) && similar.len() >= VERDICTS_MAX;
+        (!identical.is_empty() || too_many).then_some(fingerprint)
     }
 
-    /// Updates a record, except for its number of panics: the number of skipped commands does not change.
-    fn change(&self, index: u64, position: u64, change: impl FnOnce(&mut Defect)) -> io::Result<()> {
+    /// Updates and saves a record. `update` must not change its number of panics, so the number of skipped commands
+    /// stays the same.
+    fn update(&self, index: u64, position: u64, update: impl FnOnce(&mut Defect)) -> io::Result<()> {
         let mut recorded = self.locked();
         if let Some(defect) = recorded.iter_mut().find(|defect| defect.is_at(index, position)) {
-            change(defect);
+            update(defect);
         }
         self.book.save(&recorded)
     }
@@ -273,10 +275,10 @@ impl Defect {
 
 /// Runs work on a command, and catches its panic.
 pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
-    CAUGHT.set(true);
-    let done = catch_unwind(AssertUnwindSafe(work));
-    CAUGHT.set(false);
-    done
+    CATCHES_PANICS.set(true);
+    let result = catch_unwind(AssertUnwindSafe(work));
+    CATCHES_PANICS.set(false);
+    result
 }
 
 /// A fingerprint as shown to people.
@@ -292,15 +294,15 @@ fn count(recorded: &[Defect]) -> i64 {
     i64::try_from(recorded.iter().filter(|defect| defect.is_left_out()).count()).unwrap_or(i64::MAX)
 }
 
-/// The command's variant, as the code names it.
+/// The name of the command's variant.
 fn kind(command: &Command) -> String {
     let mut word = FirstWord(String::new());
-    // It returns an error at the end of the word: a command can be long.
+    // `FirstWord` stops the formatting with an error after the first word: a command can be long.
     fmt::write(&mut word, format_args!("{command:?}")).ok();
     word.0
 }
 
-/// Takes the first word that is written to it.
+/// A writer that keeps the first word.
 struct FirstWord(String);
 
 impl fmt::Write for FirstWord {
@@ -318,7 +320,7 @@ fn fingerprint(command: &Command) -> u64 {
     Sha256::digest(&bytes).iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// Whether a command comes from the leader's clock and not from a client, and is a different one each time.
+/// Whether the leader's clock, not a client, makes this command, and a different one each time.
 fn is_verdict(command: &Command) -> bool {
     match command {
         Command::EndCooling { .. }

@@ -1,9 +1,10 @@
 //! Pipelined replication: many append requests in flight to one follower, answered in order, up to the first error.
 //!
-//! openraft takes an answer as proof that this node led when it sent the *newest* request that ends no later than the
-//! matched entry (`InflightAppendQueue::drain_acked`). If a request without entries follows, which only carries the
-//! commit index, that is not the request that was answered. So an answer is passed on only if no request in flight ends
-//! that early: the answer to the last such request holds for all of them (decision 0029).
+//! openraft takes an answer as proof that this node was the leader when it sent the *newest* request that ends at or
+//! before the matched entry (`InflightAppendQueue::drain_acked`). A later request without entries, which only carries
+//! the commit index, can have the same end but no answer yet. So the pipeline drops an answer while another request in
+//! flight ends at or before the matched entry. The answer to the last of these requests counts for all of them
+//! (decision 0029).
 
 use crate::{
     base::{
@@ -28,12 +29,11 @@ use std::{collections::VecDeque, time::Duration};
 
 /// Maximum number of append requests in flight to one follower.
 const IN_FLIGHT_MAX: usize = 64;
-/// Bytes of append requests in flight to one follower above which no more are sent. One request is always sent.
+/// With this many bytes in flight to one follower, the pipeline sends no more requests. It always sends one.
 const IN_FLIGHT_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Bytes of one append request above which it is cut, if it has more than one entry.
+/// Maximum bytes of one append request. A larger request is cut, unless it has only one entry.
 const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Time limit for one answer. A follower writes to disk before it answers: it may be slow, and resending would not
-/// help.
+/// Timeout of one answer. A follower writes to disk before it answers, so it may be slow. Sending again would not help.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 type Output<RT> = Result<StreamAppendResult<Types<RT>>, RpcError<RT>>;
@@ -44,7 +44,7 @@ struct Pipeline<'s, RT: AsyncRuntime, S> {
     input: Option<S>,
     in_flight: FuturesOrdered<BoxFuture<'static, (usize, Output<RT>)>>,
     /// The last entry of each request in flight.
-    ends: VecDeque<Option<LogId>>,
+    last_log_ids: VecDeque<Option<LogId>>,
     bytes: usize,
 }
 
@@ -54,7 +54,8 @@ where
     RT: AsyncRuntime,
     S: Stream<Item = AppendEntriesRequest<Types<RT>>> + Send + Unpin + 'static,
 {
-    let pipeline = Pipeline { client, input: Some(input), in_flight: FuturesOrdered::new(), ends: VecDeque::new(), bytes: 0 };
+    let pipeline =
+        Pipeline { client, input: Some(input), in_flight: FuturesOrdered::new(), last_log_ids: VecDeque::new(), bytes: 0 };
     stream::unfold(pipeline, Pipeline::next).boxed()
 }
 
@@ -65,27 +66,27 @@ where
 {
     async fn next(mut self) -> Option<(Output<RT>, Self)> {
         loop {
-            let room = self.in_flight.len() < IN_FLIGHT_MAX && self.bytes < IN_FLIGHT_BYTES_MAX;
+            let has_room = self.in_flight.len() < IN_FLIGHT_MAX && self.bytes < IN_FLIGHT_BYTES_MAX;
             let input = &mut self.input;
             let in_flight = &mut self.in_flight;
             tokio::select! {
                 biased;
                 Some((bytes, output)) = in_flight.next(), if !in_flight.is_empty() => {
                     self.bytes -= bytes;
-                    self.ends.pop_front();
+                    self.last_log_ids.pop_front();
                     match &output {
-                        Ok(Ok(matched)) if self.has_newer(matched) && !trusts_old_answers() => continue,
+                        Ok(Ok(matched)) if self.has_newer_request(matched) && !trusts_old_answers() => continue,
                         Ok(Ok(_)) => {}
                         Ok(Err(_)) | Err(_) => {
-                            // Later requests will be sent again, so their answers are dropped.
+                            // openraft sends the later requests again, so drop their answers.
                             self.input = None;
                             self.in_flight = FuturesOrdered::new();
-                            self.ends.clear();
+                            self.last_log_ids.clear();
                         }
                     }
                     return Some((output, self));
                 }
-                request = next_of(input), if room && input.is_some() => match request {
+                request = next_of(input), if has_room && input.is_some() => match request {
                     Some(request) => self.send(request),
                     None => self.input = None,
                 },
@@ -94,9 +95,9 @@ where
         }
     }
 
-    /// Whether a request in flight ends no later than the matched entry of an older request.
-    fn has_newer(&self, matched: &Option<LogId>) -> bool {
-        self.ends.iter().any(|end| end <= matched)
+    /// Whether a request still in flight ends at or before the matched entry of an answered request.
+    fn has_newer_request(&self, matched: &Option<LogId>) -> bool {
+        self.last_log_ids.iter().any(|last| last <= matched)
     }
 
     fn send(&mut self, mut request: AppendEntriesRequest<Types<RT>>) {
@@ -104,22 +105,22 @@ where
             Ok(encoded) => encoded,
             Err(error) => {
                 self.input = None;
-                self.ends.push_back(last_of(&request));
+                self.last_log_ids.push_back(last_of(&request));
                 self.in_flight.push_back(async move { (0, Err(error)) }.boxed());
                 return;
             }
         };
         if cut {
-            // The next request no longer continues from the end of this one: openraft resumes from its answer.
+            // The next request would not follow this shortened one. openraft resumes from the answer to this one.
             self.input = None;
         }
         let previous = request.prev_log_id;
         let last = last_of(&request);
         let size = bytes.len();
         self.bytes += size;
-        self.ends.push_back(last);
+        self.last_log_ids.push_back(last);
         let answer = self.client.send(self.client.lane, bytes, RPCTypes::AppendEntries, ANSWER_LIMIT);
-        self.in_flight.push_back(async move { (size, output(answer.await, previous, last)) }.boxed());
+        self.in_flight.push_back(async move { (size, to_output(answer.await, previous, last)) }.boxed());
     }
 }
 
@@ -130,18 +131,18 @@ async fn next_of<S: Stream + Unpin>(input: &mut Option<S>) -> Option<S::Item> {
     }
 }
 
-fn output<RT: AsyncRuntime>(
+fn to_output<RT: AsyncRuntime>(
     reply: Result<PeerReply<RT>, RpcError<RT>>,
     previous: Option<LogId>,
     last: Option<LogId>,
 ) -> Output<RT> {
     let PeerReply::Append(response) = reply? else { return Err(unexpected()) };
-    // A conflict concerns the entry before the request; without such an entry, none is possible.
+    // A conflict is about the entry before the request. Without that entry, a conflict is impossible.
     if response.is_conflict() && previous.is_none() {
         return Err(unexpected());
     }
     let output = response.into_stream_result(previous, last);
-    // An answer beyond the request belongs to another one.
+    // An answer that matches beyond this request belongs to another request.
     if matches!(output, Ok(matched) if matched > last) {
         return Err(unexpected());
     }
@@ -174,7 +175,7 @@ fn encode<RT: AsyncRuntime>(request: &mut AppendEntriesRequest<Types<RT>>) -> Re
     }
 }
 
-/// Whether an answer is passed on too early, as a planted bug does.
+/// A planted bug: passes on answers too early.
 fn trusts_old_answers() -> bool {
     planted::has(Bug::OldAnswersProveMore)
 }
@@ -277,7 +278,7 @@ mod tests {
         };
         let mut answers = run(&client, stream::iter(requests).chain(stream::pending()));
         assert!(answers.next().now_or_never().is_none(), "nothing is answered yet");
-        assert_eq!(peer.0.lock().unwrap().len(), N, "and all requests are in flight");
+        assert_eq!(peer.0.lock().unwrap().len(), N, "all requests are in flight");
         check(&peer, answers).await;
     }
 
@@ -286,12 +287,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_is_passed_on_only_with_the_last_request_that_ends_with_the_same_entry() {
+    async fn only_the_last_answer_is_passed_on_if_several_requests_end_with_the_same_entry() {
         let requests = [with_entry(9), with_commit(10), with_commit(10), with_entry(10)];
         pipelined(requests, async |peer, mut answers| {
             for _ in 0..2 {
                 peer.answer(Ok(AppendEntriesResponse::Success));
-                assert!(answers.next().now_or_never().is_none(), "a newer request that ends with entry 10 has no answer");
+                assert!(answers.next().now_or_never().is_none(), "a newer request that ends with entry 10 is unanswered");
             }
             peer.answer(Ok(AppendEntriesResponse::Success));
             assert_eq!(matched(answers.next().await), 10);
@@ -339,7 +340,7 @@ mod tests {
         let (bytes, cut) = encode(&mut large).unwrap();
         assert!(cut && bytes.len() <= REQUEST_BYTES_MAX, "{} bytes", bytes.len());
         assert_eq!(large.entries.len(), 2);
-        assert_eq!(last_of(&large).map(|last| last.index), Some(1), "the answer concerns the sent entries");
+        assert_eq!(last_of(&large).map(|last| last.index), Some(1), "the request ends with its last sent entry");
 
         let mut single = request(1, 5 * 1024 * 1024);
         assert!(!encode(&mut single).unwrap().1, "a single entry is sent whatever its size");
