@@ -1,5 +1,5 @@
-//! The bytes of the peer protocol, compared with `proto/golden`: a change of the format is a visible diff, and a reason for
-//! another `WIRE_VERSION`. `FAIRHOLD_GOLDEN=write` writes them anew.
+//! Compares the bytes of the peer protocol with `proto/golden`: a format change shows up as a diff, and needs a new
+//! `WIRE_VERSION`. `FAIRHOLD_GOLDEN=write` rewrites them.
 
 #![cfg(test)]
 
@@ -37,7 +37,7 @@ fn node_1() -> Introduction {
     }
 }
 
-/// Compares in hexadecimal, 16 bytes a line, and gives back what the file has.
+/// Compares the bytes with the file, which has 16 hexadecimal bytes per line.
 fn assert_golden(name: &str, bytes: &[u8]) {
     let path = PathBuf::from("../../proto/golden").join(name);
     let mut text = String::new();

@@ -4,8 +4,8 @@
 //! <data directory>/
 //!   LOCK          held by the process that uses the directory
 //!   IDENTITY      whose directory it is: node, incarnation, cluster
-//!   LOST-ENTRIES  only where the node had acknowledged what is not there any more: it is not used again
-//!   DEFECTS       only where a command panicked at this node: which one
+//!   LOST-ENTRIES  only if the node lost entries that it had acknowledged: the directory is not used again
+//!   DEFECTS       only if a command panicked on this node: which one
 //!   log/          RocksDB: entries, vote, committed
 //!   snapshot/     the newest snapshot, one checksummed file
 //! ```

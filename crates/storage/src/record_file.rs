@@ -42,41 +42,41 @@ const FIRST: u8 = 2;
 const MIDDLE: u8 = 3;
 const LAST: u8 = 4;
 
-/// What a file of records holds, when nothing in it is damaged.
+/// The content of an undamaged record file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Scan {
-    /// Complete records, each counted once however many parts it has.
+    /// The number of complete records. A record in several parts counts once.
     pub records: u64,
     /// Where the last complete record ends.
     pub end: usize,
-    /// Whether something incomplete follows.
+    /// Whether an incomplete tail follows.
     pub torn: bool,
 }
 
-/// What is wrong with a file of records.
+/// The damage in a record file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// Its bytes are not those that were written.
+    /// The bytes of a record have changed.
     #[error("the record at byte {at} has a wrong checksum")]
     Checksum {
         /// Where the record begins.
         at: usize,
     },
-    /// It would end elsewhere.
+    /// The length of a record is wrong.
     #[error("the record at byte {at} has a wrong length")]
     Length {
         /// Where the record begins.
         at: usize,
     },
-    /// RocksDB writes none like it here.
+    /// RocksDB does not write this record type here.
     #[error("the record at byte {at} has the unknown type {found}")]
     Type {
         /// Where the record begins.
         at: usize,
-        /// The type that it says.
+        /// The type in its header.
         found: u8,
     },
-    /// A first, middle or last part where another is due.
+    /// A part of a record is in the wrong order.
     #[error("the record at byte {at} is out of place")]
     Order {
         /// Where the record begins.
@@ -88,7 +88,7 @@ pub enum Damage {
         /// Where the zeros begin.
         at: usize,
     },
-    /// Only the newest file may end so.
+    /// A file other than the newest has an incomplete tail.
     #[error("it ends in the middle of a record at byte {at}, and later files follow")]
     TornBeforeOthers {
         /// Where the record begins.
@@ -96,8 +96,7 @@ pub enum Damage {
     },
 }
 
-/// Verifies all record files in RocksDB's directory, and cuts the incomplete tail of the newest write-ahead log, if there is
-/// one.
+/// Verifies all record files in RocksDB's directory, and cuts an incomplete tail of the newest write-ahead log.
 pub(crate) fn verify_directory(directory: &Path) -> io::Result<()> {
     verify_manifest(directory)?;
     let mut logs = Vec::new();
@@ -117,7 +116,7 @@ pub(crate) fn verify_directory(directory: &Path) -> io::Result<()> {
         if scan.torn {
             cut(path, scan.end, bytes.len())?;
         }
-        // A log that RocksDB had only just made does not make the one before it old.
+        // A log without complete records does not count: RocksDB had only just created it.
         newest &= scan.records == 0;
     }
     Ok(())
@@ -127,7 +126,7 @@ fn verify_manifest(directory: &Path) -> io::Result<()> {
     let current = directory.join("CURRENT");
     let name = match std::fs::read_to_string(&current) {
         Ok(name) => name,
-        // A directory that RocksDB has not written to yet. Whether that may be is for the caller to know.
+        // RocksDB has not written to the directory yet. The caller knows whether that is an error.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(durable::naming(&current, error)),
     };
@@ -195,7 +194,7 @@ pub fn scan(bytes: &[u8]) -> Result<Scan, Damage> {
     Ok(scan)
 }
 
-/// The type of the record at a position, and where it ends. `None` where it is incomplete.
+/// The type of the record at a position, and where it ends. `None` if it is incomplete.
 fn record(bytes: &[u8], at: usize, block_end: usize) -> Result<Option<(u8, usize)>, Damage> {
     let rest = &bytes[at..];
     let Some((header, payload)) = rest.split_first_chunk::<HEADER_BYTES>() else {
@@ -228,7 +227,7 @@ fn is_whole_at_another_length(mut checksum: Crc32c, present: &[u8], expected: u3
         })
 }
 
-/// CRC-32C (Castagnoli), as RocksDB's files have it.
+/// CRC-32C (Castagnoli), as in RocksDB's files.
 #[derive(Clone, Copy)]
 struct Crc32c(u32);
 
@@ -244,7 +243,7 @@ impl Crc32c {
         self.0 = Self::TABLE[usize::from(low ^ byte)] ^ (self.0 >> 8);
     }
 
-    /// RocksDB stores checksums turned and shifted, so that the checksum of bytes with checksums in them is none of them.
+    /// The checksum as RocksDB stores it: rotated and offset, because a CRC of data that contains CRCs is unreliable.
     fn masked(self) -> u32 {
         (!self.0).rotate_right(15).wrapping_add(0xa282_ead8)
     }

@@ -36,7 +36,7 @@ fn vote(term: u64) -> Vote {
     Vote { leader_id: LeaderId { term, node_id: 1 }, committed: true }
 }
 
-/// An entry whose content tells its index, of about `commands` times 25 bytes.
+/// An entry of about `commands` times 25 bytes. Its content depends on its index.
 fn entry(term: u64, index: u64, commands: usize) -> Entry {
     let command = Command::Abandon { grant: GrantId::from_ulid(u128::MAX), attempt: index, at: WallMillis(1_800_000_000_000) };
     Entry { log_id: log_id(term, index), payload: EntryPayload::Normal(Batch(vec![command; commands])) }
@@ -46,7 +46,7 @@ fn entries(term: u64, indexes: std::ops::Range<u64>) -> Vec<Entry> {
     indexes.map(|index| entry(term, index, 1)).collect()
 }
 
-/// Appends, and returns once it is acknowledged.
+/// Appends entries, and waits for the acknowledgement.
 async fn append(log: &mut LogStore, entries: Vec<Entry>) -> io::Result<()> {
     let (sender, receiver) = TypeConfig::oneshot();
     log.append(entries, IOFlushed::signal(sender)).await?;
@@ -61,12 +61,12 @@ async fn read_vote(log: &mut LogStore) -> io::Result<Option<Vote>> {
     log.get_log_reader().await.read_vote().await
 }
 
-/// Moves what is in the memtable to a table file.
+/// Flushes the memtable to a table file.
 fn flush(directory: &Path) {
     drop(LogDb::open(directory, true).unwrap());
 }
 
-/// What a killed process leaves: the files as they are, without a word to those who have them open.
+/// Copies the files as a killed process would leave them, while they are still open.
 fn copy_files(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for file in std::fs::read_dir(from).unwrap() {

@@ -1,5 +1,5 @@
-//! Whatever comes in at the peer port, the connection is closed and the others are served on; and a client survives its
-//! server's nonsense.
+//! Invalid bytes on the peer port close their connection, and the server continues to serve all others. A client
+//! survives invalid bytes from its server.
 
 use crate::{
     node::{Node, PATIENCE, Running, assert_serves, call, call_until_answered, client, introduction, target},
@@ -48,7 +48,7 @@ fn flipped(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Reads until the other side has closed. A reset counts: it has.
+/// Reads until the other side closes the connection. A reset also counts.
 async fn read_to_close(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     match timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("the connection was not closed") {
@@ -58,7 +58,7 @@ async fn read_to_close(stream: &mut TcpStream) -> Vec<u8> {
     bytes
 }
 
-/// Sends the bytes and keeps its own side open: the server must close.
+/// Sends the bytes and keeps its own side open. The server must close the connection.
 async fn assert_closed(address: SocketAddr, story: &str, bytes: &[u8]) -> Vec<u8> {
     assert_closed_on(TcpStream::connect(address).await.unwrap(), address, story, bytes).await
 }
@@ -184,7 +184,7 @@ async fn a_new_connection_of_a_node_closes_the_oldest_of_its_lane_and_keeps_nobo
     assert!(node.hung_up.borrow().is_empty(), "the node did not hang up: this one did");
 }
 
-/// Asks, and reads until the echo of the request has come: from then on the connection has its place.
+/// Sends a request and reads until its echo arrives. After that, the server has admitted the connection.
 async fn assert_serves_on(stream: &mut TcpStream) {
     stream.write_all(&frame(FrameKind::Request, 1, b"let in?")).await.unwrap();
     let (mut bytes, mut buffer) = (Vec::new(), [0; 256]);
@@ -195,7 +195,7 @@ async fn assert_serves_on(stream: &mut TcpStream) {
     }
 }
 
-/// The beginning of a frame of this length, so many bytes of it.
+/// The first `bytes` bytes of a frame of this length.
 fn beginning(length: usize, bytes: usize) -> Vec<u8> {
     let mut beginning = u32::try_from(length).unwrap().to_le_bytes().to_vec();
     beginning.resize(bytes, 0);
@@ -221,7 +221,7 @@ async fn unfinished_frames_share_a_budget_by_what_has_come_of_them() {
     const BUDGET: usize = 1024 * 1024;
     let server = PeerServer::bind("127.0.0.1:0").await.unwrap().with_arrivals(Arrivals::new(PATIENCE * 10, BUDGET));
     let server = Running::run(server, Arc::new(Node::new(2)));
-    // What is announced takes nothing.
+    // An announced length uses none of the budget.
     let mut announced = Vec::new();
     for _ in 0..CONNECTIONS_PER_LANE_MAX {
         let mut stream = admitted(server.address, Lane::Snapshot).await;
@@ -232,7 +232,7 @@ async fn unfinished_frames_share_a_budget_by_what_has_come_of_them() {
     let half = beginning(FRAME_BYTES_MAX, BUDGET / 2 + FRAME_BYTES_FREE + 1);
     one.write_all(&half).await.unwrap();
     other.write_all(&half).await.unwrap();
-    // One of the two, whichever comes to its half last.
+    // The server closes the connection whose half arrives last.
     let (mut byte, mut another) = ([0; 1], [0; 1]);
     let closed = async {
         tokio::select! {
@@ -245,7 +245,7 @@ async fn unfinished_frames_share_a_budget_by_what_has_come_of_them() {
         Ok(length) => assert_eq!(length, 0),
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
     }
-    // What is small gets through, whatever the large ones have.
+    // Small frames still get through, however much of the budget the large ones use.
     assert_serves_on(&mut admitted(server.address, Lane::Heartbeat).await).await;
 }
 
@@ -258,7 +258,7 @@ async fn a_node_that_asks_without_end_is_not_read_until_something_is_answered() 
     let requests: Vec<u8> = (0..asked as u64).flat_map(|number| frame(FrameKind::Request, number, b"hold")).collect();
     stream.write_all(&requests).await.unwrap();
     node.arrived(u32::try_from(UNANSWERED_MAX).unwrap()).await;
-    // The connection served in between takes turns with the server: it would have read on by now.
+    // By the time the server has served another connection, it would have read more requests.
     assert_serves(server.address).await;
     assert_eq!(node.holding_peak.load(SeqCst), UNANSWERED_MAX);
     node.release.add_permits(asked);
@@ -290,7 +290,7 @@ async fn a_node_that_asks_for_large_things_without_end_is_not_read_until_somethi
     assert_serves(server.address).await;
     assert_eq!(node.holding_peak.load(SeqCst), most);
     node.release.add_permits(ASKED);
-    // All are answered in the end, in pieces that the reader takes.
+    // All answers arrive in the end, piece by piece.
     let mut rest = ASKED * REQUEST_BYTES;
     let mut buffer = vec![0; 1024 * 1024];
     while rest > 0 {

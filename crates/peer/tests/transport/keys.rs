@@ -1,5 +1,5 @@
-//! A stranger that cannot prove the cluster's key learns nothing and gets nowhere: with another key or none, with a recorded
-//! handshake, with a reflected proof, and in the middle of others' handshakes.
+//! A peer that cannot prove the cluster's key learns nothing and gets no access: with another key or none, with a
+//! replayed handshake, with a reflected proof, and as a man in the middle.
 
 use crate::{
     node::{CLUSTER, Node, PATIENCE, Running, call, call_until_answered, client_with, introduction, target},
@@ -39,7 +39,7 @@ async fn start(node: Arc<Node>, keys: PeerKeys) -> Running {
     Running::run(PeerServer::bind("127.0.0.1:0").await.unwrap().with_handshake_timeout(PATIENCE * 10).with_keys(keys), node)
 }
 
-/// Bytes that nobody may see who has not proved itself: of the cluster, and of a data directory.
+/// Bytes that an unproven peer must not see: the ids of the cluster and of a data directory.
 fn secrets() -> [Vec<u8>; 2] {
     let cluster = Introduction { cluster: Some(CLUSTER), ..introduction(2) };
     [cluster.cluster.unwrap().0.to_be_bytes().to_vec(), cluster.incarnation.0.to_be_bytes().to_vec()]
@@ -67,7 +67,7 @@ async fn nodes_speak_with_the_same_key_and_not_with_another_or_with_none() {
         (keys(&[OLD]), keys(&[NEW]), Some(KeyMismatch::Differ)),
         (PeerKeys::none(), keys(&[OLD]), Some(KeyMismatch::DiallerHasNone)),
         (keys(&[OLD]), PeerKeys::none(), Some(KeyMismatch::AcceptorHasNone)),
-        // The acceptor takes the dialler's key, and proves itself by one that the dialler does not know.
+        // The acceptor accepts the dialler's key, but proves itself with one that the dialler does not know.
         (keys(&[OLD]), keys(&[NEW, OLD]), Some(KeyMismatch::Differ)),
     ] {
         let node = Arc::new(Node::new(2));
@@ -134,7 +134,7 @@ async fn a_key_rotation_never_interrupts_the_connections_of_nodes() {
         assert_eq!(call(&peer, &target(2, server.address), b"still?").await.unwrap(), b"still?"[..]);
         peer.close().await;
     };
-    // Each step is taken by one node and then by the other.
+    // In each step, first one node replaces its keys, then the other.
     for lines in [&[OLD, NEW][..], &[NEW, OLD], &[NEW]] {
         assert!(server_keys.replace(&keys(lines)));
         ask().await;
@@ -146,7 +146,7 @@ async fn a_key_rotation_never_interrupts_the_connections_of_nodes() {
     assert_eq!(error, refused(KeyMismatch::Differ));
 }
 
-/// Passes a connection on to a node, and records what the dialler says. `change` alters its frames.
+/// Relays a connection to a node, and records the dialler's bytes. `change` alters its frames.
 async fn relay(
     to: SocketAddr,
     change: impl Fn(Vec<u8>) -> Vec<u8> + Send + 'static,
@@ -196,7 +196,7 @@ async fn a_recorded_handshake_opens_nothing() {
     assert_eq!((node.admits.load(SeqCst), node.requests().len()), (1, 1), "it was let in by what another one had said");
 }
 
-/// Another hello in place of the dialler's, with its nonce.
+/// Replaces the dialler's hello, but keeps its nonce.
 fn with_hello(bytes: Vec<u8>, other: Hello) -> Vec<u8> {
     let found = frame(&bytes);
     if found.kind != FrameKind::Hello {
@@ -206,7 +206,7 @@ fn with_hello(bytes: Vec<u8>, other: Hello) -> Vec<u8> {
     opening(&Hello { nonce, ..other })[PREAMBLE_BYTES..].to_vec()
 }
 
-/// Another proof in place of that of the introduction.
+/// Replaces the proof of the introduction.
 fn with_another_proof(bytes: Vec<u8>) -> Vec<u8> {
     let mut found = frame(&bytes);
     if found.kind != FrameKind::Introduction {
@@ -218,7 +218,7 @@ fn with_another_proof(bytes: Vec<u8>) -> Vec<u8> {
     raw::bytes(found)
 }
 
-/// What is done to a frame on its way.
+/// An alteration of a frame in transit.
 type Change = fn(Vec<u8>) -> Vec<u8>;
 
 #[tokio::test]
@@ -243,7 +243,7 @@ async fn a_handshake_that_is_altered_on_its_way_opens_nothing() {
 
 #[tokio::test]
 async fn a_node_is_not_let_in_by_its_own_proofs() {
-    // Who stands at node 2's address passes all that node 1 says back to node 1.
+    // A relay at node 2's address sends node 1's frames back to node 1.
     let node = Arc::new(Node::new(1));
     let server = start(node.clone(), keys(&[OLD])).await;
     let (between, _relaying) = relay(server.address, |frame| frame).await;
@@ -258,7 +258,7 @@ async fn the_proof_of_the_dialled_node_admits_nobody() {
     let node = Arc::new(Node::new(2));
     let server = start(node.clone(), keys(&[OLD])).await;
     let (mut raw, member) = (Raw::dial(server.address, &hello(Lane::Append), &PeerKeys::none()).await, keys(&[OLD]).now());
-    // What an acceptor would prove at this place, with the right key and the right words.
+    // The proof that an acceptor would send at this point, with the right key and transcript.
     let as_acceptor = handshake::admitted(&mut raw.transcript, &member).unwrap();
     raw.send(fairhold_peer::frame::Frame { kind: FrameKind::Proof, ..as_acceptor }).await;
     let said = read_to_end(&mut raw.stream).await;

@@ -1,4 +1,4 @@
-//! Two ends of the transport on real sockets: what arrives, what is refused, and what a broken or hostile other side does.
+//! Both ends of the transport on real sockets: delivery, refusals, and broken or hostile peers.
 
 #![cfg(test)]
 

@@ -1,4 +1,4 @@
-//! A node of these tests: a service that notes what it is asked, and a server that can be stopped and started.
+//! A node for these tests: a service that records its requests, and a server that can stop and restart.
 
 use bytes::Bytes;
 use fairhold_peer::{client::TcpPeer, key::PeerKeys, server::PeerServer};
@@ -20,15 +20,15 @@ use tokio::{
     time::timeout,
 };
 
-/// No test takes so long, unless something hangs.
+/// The limit for every wait. Only a test that hangs reaches it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) const CLUSTER: ClusterId = ClusterId(0xC1);
 
-/// Echoes every request; those that begin with `hold` only after `release`.
+/// Echoes every request. A request that begins with `hold` waits for `release`.
 pub(crate) struct Node {
     pub(crate) introduction: Introduction,
-    /// The data directory that node 1 must have.
+    /// The incarnation that node 1 must have.
     pub(crate) known: Option<Incarnation>,
     pub(crate) served: Mutex<Vec<(NodeId, Lane, Bytes)>>,
     pub(crate) arrivals: Semaphore,
@@ -37,7 +37,7 @@ pub(crate) struct Node {
     pub(crate) starting: AtomicBool,
     pub(crate) holding: Arc<AtomicUsize>,
     pub(crate) holding_peak: AtomicUsize,
-    /// Whose connections ended, and of which lane they were.
+    /// The node and lane of each connection that ended.
     pub(crate) hung_up: watch::Sender<Vec<(NodeId, Lane)>>,
 }
 
@@ -72,7 +72,7 @@ impl Node {
         self.served.lock().unwrap().iter().map(|(_, _, request)| request.clone()).collect()
     }
 
-    /// Waits until so many requests have arrived since the last time.
+    /// Waits until `count` more requests have arrived since the last call.
     pub(crate) async fn arrived(&self, count: u32) {
         timeout(PATIENCE, self.arrivals.acquire_many(count)).await.unwrap().unwrap().forget();
     }
@@ -120,7 +120,7 @@ impl Service for Node {
     }
 }
 
-/// A server that serves.
+/// A running server.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     stop: oneshot::Sender<()>,
@@ -133,7 +133,7 @@ impl Running {
     }
 
     pub(crate) async fn start_at(address: SocketAddr, service: Arc<Node>) -> Running {
-        // Longer than any test waits: what is closed here is closed for another reason.
+        // Longer than any test waits, so that the timeout never closes a connection.
         let server = PeerServer::bind(address).await.unwrap().with_handshake_timeout(PATIENCE * 10);
         Running::run(server, service)
     }
@@ -155,12 +155,12 @@ pub(crate) fn target(id: NodeId, address: SocketAddr) -> Target {
     Target { id, address: address.to_string(), incarnation: None }
 }
 
-/// The client of node `node`.
+/// A client of this node, without keys.
 pub(crate) fn client(node: Node) -> TcpPeer {
     client_with(node, PeerKeys::none())
 }
 
-/// The same, with keys.
+/// A client of this node, with keys.
 pub(crate) fn client_with(node: Node, keys: PeerKeys) -> TcpPeer {
     let peer = TcpPeer::new(Handle::current(), keys);
     peer.set_service(Arc::new(node));
@@ -171,7 +171,7 @@ pub(crate) async fn call(peer: &TcpPeer, to: &Target, request: &'static [u8]) ->
     timeout(PATIENCE, peer.call(to, Lane::Append, Bytes::from_static(request))).await.unwrap()
 }
 
-/// Asks until there is an answer.
+/// Repeats a call until it succeeds.
 pub(crate) async fn call_until_answered(peer: &TcpPeer, to: &Target, lane: Lane, request: Bytes) {
     let answered = async {
         while peer.call(to, lane, request.clone()).await.is_err() {
@@ -181,7 +181,7 @@ pub(crate) async fn call_until_answered(peer: &TcpPeer, to: &Target, lane: Lane,
     timeout(PATIENCE, answered).await.expect("it never answered");
 }
 
-/// That a server still answers a well-behaved node.
+/// Asserts that a server still answers a well-behaved node.
 pub(crate) async fn assert_serves(address: SocketAddr) {
     let peer = client(Node::new(1));
     assert_eq!(call(&peer, &target(2, address), b"still there?").await.unwrap(), b"still there?"[..]);

@@ -1,4 +1,4 @@
-//! Both sides of a handshake by hand, for those who do in it what no node does.
+//! Both sides of a handshake by hand, for tests that deviate from it.
 
 use crate::node::{PATIENCE, introduction};
 use bytes::{Bytes, BytesMut};
@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_util::codec::{Decoder, Encoder};
 
-/// A connection of which the test says every word.
+/// A connection on which the test controls every frame.
 pub(crate) struct Raw {
     pub(crate) stream: TcpStream,
     pub(crate) transcript: Transcript,
@@ -42,7 +42,7 @@ pub(crate) fn frame(bytes: &[u8]) -> Frame {
     FrameCodec::for_handshake().decode_eof(&mut BytesMut::from(bytes)).unwrap().unwrap()
 }
 
-/// The whole frame, its length included.
+/// Reads a whole frame, including its length.
 pub(crate) async fn read_frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let mut length = [0; 4];
     stream.read_exact(&mut length).await?;
@@ -52,7 +52,7 @@ pub(crate) async fn read_frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8
 }
 
 impl Raw {
-    /// Dials and says hello, and hears the challenge.
+    /// Dials, sends a hello and receives the challenge.
     pub(crate) async fn dial(address: SocketAddr, hello: &Hello, keys: &PeerKeys) -> Raw {
         let stream = TcpStream::connect(address).await.unwrap();
         let mut raw = Raw { stream, transcript: Transcript::new(), keys: keys.now() };
@@ -65,7 +65,7 @@ impl Raw {
         raw
     }
 
-    /// Takes a connection, and answers a hello with a challenge.
+    /// Accepts a connection, and answers the hello with a challenge.
     pub(crate) async fn accept(stream: TcpStream, keys: &PeerKeys) -> Raw {
         let mut raw = Raw { stream, transcript: Transcript::new(), keys: keys.now() };
         raw.stream.write_all(&preamble()).await.unwrap();
@@ -105,7 +105,7 @@ impl Raw {
         frame(&timeout(PATIENCE, read_frame(&mut self.stream)).await.expect("silence").unwrap())
     }
 
-    /// Hears something that is proved, and takes it as it is.
+    /// Receives a value with a proof, without verifying the proof.
     pub(crate) async fn receive_proved(&mut self) -> Bytes {
         let heard = self.receive().await;
         let value = heard.payload.slice(fairhold_peer::key::PROOF_BYTES..);
@@ -114,7 +114,7 @@ impl Raw {
     }
 }
 
-/// A connection of node 1 that was let in.
+/// An admitted connection of node 1.
 pub(crate) async fn admitted(address: SocketAddr, lane: Lane) -> TcpStream {
     let mut raw = Raw::dial(address, &hello(lane), &PeerKeys::none()).await;
     raw.prove().await;

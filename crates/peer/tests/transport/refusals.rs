@@ -1,4 +1,4 @@
-//! Nodes that must not speak to each other do not, and each time no request reaches the service.
+//! Refused connections between nodes: no request reaches the service.
 
 use crate::node::{CLUSTER, Node, PATIENCE, Running, assert_serves, call, call_until_answered, client, introduction, target};
 use bytes::Bytes;
@@ -61,7 +61,7 @@ async fn a_member_with_another_data_directory_is_refused_by_the_one_that_dials_i
 
 #[tokio::test]
 async fn the_dialler_asks_its_own_service_too() {
-    // Node 2 would let anybody in; node 3 knows that node 1, which it dials, lost its disk.
+    // Node 1 admits node 3. Node 3, the dialler, knows that node 1 lost its disk.
     let node = Arc::new(with_introduction(Node::new(1), |own| own.incarnation = Incarnation(11)));
     let server = Running::start(node.clone()).await;
     let peer = client(Node { known: Some(Incarnation(1)), ..Node::new(3) });
@@ -87,13 +87,14 @@ async fn a_dialler_of_another_version_learns_ours_and_nothing_more() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
-    // More than the preamble, which this version could not understand anyway: the answer must arrive nevertheless.
+    // More bytes follow the preamble, in a format that this version does not know. The answer must arrive nevertheless.
     let [low, high] = (WIRE_VERSION + 1).to_le_bytes();
     stream.write_all(&[&MAGIC[..], &[low, high], &[0; 1_000]].concat()).await.unwrap();
     let mut answer = Vec::new();
     timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
     assert_eq!(answer, preamble());
-    // The server hears it out: a reset, which the first write would provoke and the second report, could overtake the answer.
+    // The server keeps reading, so the first write causes no reset that the second would report: a reset could overtake
+    // the answer.
     stream.write_all(&[0; 1_000]).await.unwrap();
     stream.write_all(&[0; 1_000]).await.unwrap();
     assert!(node.requests().is_empty());

@@ -1,4 +1,4 @@
-//! Requests and answers between two nodes that speak to each other, and the connection between them breaking.
+//! Requests and answers between two nodes, and broken connections between them.
 
 use crate::node::{Node, PATIENCE, Running, call, call_until_answered, client, target};
 use bytes::Bytes;
@@ -153,7 +153,7 @@ async fn a_node_that_moved_is_found_at_its_new_address() {
 
 #[tokio::test]
 async fn a_lane_whose_queue_is_full_says_unreachable_at_once() {
-    // Connections wait in its backlog and are never answered.
+    // Connections stay in its backlog, and nothing answers them.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (peer, to) = (client(Node::new(1)), target(2, silent.local_addr().unwrap()));
     let waiting: Vec<_> = (0..LANE_QUEUE_MAX).map(|_| peer.call(&to, Lane::Append, Bytes::from_static(b"waits"))).collect();

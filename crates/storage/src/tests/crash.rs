@@ -1,4 +1,4 @@
-//! What a crash leaves, and what is there after it.
+//! Recovery from the files that a crash leaves.
 
 use super::*;
 
@@ -36,7 +36,8 @@ async fn a_clean_stop_writes_what_waits() {
     assert_eq!(log.read_committed().await.unwrap(), Some(log_id(1, 2)));
 }
 
-/// The write-ahead log cut anywhere: each complete write before the cut is there, none after it, and the log goes on.
+/// Cuts the write-ahead log at many places. Each complete write before the cut survives, none after it, and the log
+/// accepts new entries.
 #[tokio::test]
 async fn a_torn_tail_keeps_every_complete_write() {
     let home = tempfile::tempdir().unwrap();
@@ -52,7 +53,7 @@ async fn a_torn_tail_keeps_every_complete_write() {
     }
     log.save_vote(&vote(4)).await.unwrap();
     let whole = wal.metadata().unwrap().len();
-    // Around each boundary, and one cut in each eighth of a block; in the long form every byte of the last records.
+    // Cuts around each boundary, and one in each eighth of a block. The long form adds every byte of the last records.
     let near = |length: &u64| [length - 1, *length, length + 1, length + 6, length + 8];
     let mut cuts: Vec<u64> = lengths.iter().flat_map(near).chain((0..whole).step_by(4096)).collect();
     if std::env::var_os("FAIRHOLD_TRIAL").is_some_and(|form| form == "long") {
@@ -113,8 +114,8 @@ async fn an_entry_that_is_missing_is_noticed() {
     }
 }
 
-/// What a process finds in the kernel's memory may be there only: a sync of it failed, and the pages count as clean. So a start
-/// writes it anew, and needs nothing of the old files any more.
+/// Data that a process reads may exist only in the page cache: after a failed sync, the kernel marks pages as clean.
+/// So a start writes the data again, and no longer needs the old files.
 #[tokio::test]
 async fn a_start_makes_durable_what_it_recovers_from_the_write_ahead_log() {
     let home = tempfile::tempdir().unwrap();

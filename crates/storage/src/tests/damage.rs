@@ -1,25 +1,25 @@
-//! Damaged files: refused by name, or proved harmless. Single bytes, in every kind of file that a node keeps.
+//! Flips single bytes in every kind of file that a node keeps. The node refuses it by name, or the flip is harmless.
 
 use super::*;
 use crate::{DAMAGE_ADVICE, Storage, StorageError};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::io::Write as _;
 
-/// Bytes flipped in each kind of file, in every run of the tests.
+/// Flips in each kind of file, in every run of the tests.
 const FLIPS: usize = 40;
-/// The same in the long form, by `FAIRHOLD_TRIAL=long`.
+/// Flips in the long form, with `FAIRHOLD_TRIAL=long`.
 const FLIPS_LONG: usize = 300;
 const SEED: u64 = 7;
 
-/// The kinds of file, and what a flipped byte may do at most.
+/// The kinds of file, and the allowed effects of a flipped byte.
 const KINDS: [(&str, Allowed); 8] = [
     ("write-ahead log", Allowed::Refused),
     ("table", Allowed::RefusedOrHarmless),
     ("MANIFEST", Allowed::Refused),
     ("CURRENT", Allowed::Refused),
-    // RocksDB writes it for people and tools; we give our options at each start.
+    // RocksDB writes it for people and tools. This crate sets its options at each start.
     ("OPTIONS", Allowed::Harmless),
-    // RocksDB's own name for the database, which nothing here refers to.
+    // RocksDB's own id of the database, which this crate does not use.
     ("log/IDENTITY", Allowed::Harmless),
     ("IDENTITY", Allowed::Refused),
     ("snapshot", Allowed::Refused),
@@ -29,20 +29,20 @@ const KINDS: [(&str, Allowed); 8] = [
 enum Allowed {
     /// Every byte matters, and has a checksum.
     Refused,
-    /// Some bytes are not used, or can be had elsewhere.
+    /// Some bytes are unused or redundant.
     RefusedOrHarmless,
-    /// Nothing is read from it.
+    /// The storage does not read it.
     Harmless,
 }
 
-/// What became of a flip.
+/// The effect of a flip.
 #[derive(Debug)]
 enum Seen {
-    /// The node does not start, or a read fails: in words.
+    /// The node does not start, or a read fails, with this message.
     Refused(String),
-    /// All that was stored is there, bit for bit.
+    /// All stored data is intact.
     Harmless,
-    /// The log lacks its end, as if a crash had torn it.
+    /// The log has lost its tail, as if a crash had torn it.
     Torn,
 }
 
@@ -58,7 +58,7 @@ fn kind_of(path: &Path) -> Option<&'static str> {
         "CURRENT" => Some("CURRENT"),
         "IDENTITY" if in_log => Some("log/IDENTITY"),
         "IDENTITY" => Some("IDENTITY"),
-        // The locks are empty but for a number for people, the diary is for people.
+        // The lock files have at most a pid, and RocksDB's info log is only for people.
         _ => None,
     }
 }
@@ -81,7 +81,7 @@ async fn fill_wal(log: &mut LogStore) {
     log.save_vote(&vote(5)).await.unwrap();
 }
 
-/// A whole data directory: a snapshot, entries in tables, entries and the vote in a write-ahead log.
+/// A complete data directory: a snapshot, entries in tables, and entries and the vote in a write-ahead log.
 async fn make_storage(directory: &Path) {
     let mut storage = Storage::open(directory, 1).unwrap();
     append(&mut storage.log, entries(1, 0..300)).await.unwrap();
@@ -150,7 +150,7 @@ async fn a_flipped_byte_in_any_file_is_refused_by_name_with_what_to_do_or_is_har
                 Seen::Refused(text) => {
                     assert!(allowed != Allowed::Harmless, "{what} was refused: {text}");
                     assert!(text.contains(inside.file_name().unwrap().to_str().unwrap()), "{what}: not named: {text}");
-                    // Who a directory belongs to has advice of its own.
+                    // Errors about the directory's owner have their own advice.
                     assert!(kind == "IDENTITY" || text.contains(DAMAGE_ADVICE), "{what}: nothing is said to do: {text}");
                     refused += 1;
                 }
@@ -158,7 +158,7 @@ async fn a_flipped_byte_in_any_file_is_refused_by_name_with_what_to_do_or_is_har
                     assert!(allowed != Allowed::Refused, "{what} was not noticed");
                     harmless += 1;
                 }
-                // It would drop what was acknowledged.
+                // This would drop acknowledged writes.
                 Seen::Torn => torn += 1,
             }
         }

@@ -1,6 +1,6 @@
-//! The process ends, or the disk fails, at each step of the storage; then it starts again, and what was acknowledged is there.
+//! The process crashes or the disk fails at each step of the storage. A restart finds all acknowledged data.
 //!
-//! A process that ends cannot be the test's own: the test runs itself once more as a child, with a failpoint in its environment.
+//! The test's process must survive the crash, so the test runs itself as a child with a failpoint in its environment.
 
 use super::{
     snapshots::{self, image},
@@ -16,16 +16,16 @@ use std::{
 
 const CHILD: &str = "tests::failpoints::a_child_does_all_that_a_storage_does";
 const HOME: &str = "FAIRHOLD_FAILPOINT_HOME";
-/// How a child ends that was told of an error.
+/// The exit code of a child whose test failed with an error.
 const FAILED_TEST: i32 = 101;
-/// A step that is taken more often than this is crashed in so many times.
+/// The maximum number of occurrences of one step at which a child fails.
 const TIMES_MAX: u32 = 5;
 
-/// Between its fork and its exec, a child has all open files of this process, and with them the locks of their directories. So no
-/// child starts while another test closes a storage and opens it again.
+/// Between fork and exec, a child holds all open files of this process, including the directory locks. So no child
+/// starts while another test closes and reopens a storage.
 static STARTING: Mutex<()> = Mutex::new(());
 
-/// Nothing but the child of the tests below: it needs to be told where.
+/// The child of the tests below. Without `HOME` in its environment, it does nothing.
 #[tokio::test]
 async fn a_child_does_all_that_a_storage_does() {
     if let Some(home) = std::env::var_os(HOME) {
@@ -33,7 +33,7 @@ async fn a_child_does_all_that_a_storage_does() {
     }
 }
 
-/// Says on its output what was acknowledged.
+/// Prints each acknowledged step.
 async fn work(home: &Path) -> Result<(), Box<dyn Error>> {
     let mut storage = Storage::open(home, 1)?;
     storage.log.save_vote(&vote(1)).await?;
@@ -62,7 +62,7 @@ async fn work(home: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What a child acknowledged before it ended, and whether it came to its end.
+/// The steps that a child acknowledged, and whether it succeeded.
 fn run_child(home: &Path, failpoint: &str) -> (Vec<String>, bool) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", CHILD, "--nocapture", "--test-threads=1"]).env(HOME, home).env("FAIRHOLD_FAILPOINTS", failpoint);
@@ -74,7 +74,7 @@ fn run_child(home: &Path, failpoint: &str) -> (Vec<String>, bool) {
     let text = String::from_utf8_lossy(&child.stdout);
     let errors = String::from_utf8_lossy(&child.stderr);
     assert!(text.contains("running 1 test"), "{text}{errors}");
-    // Whatever else ends it is a finding, not the failpoint's doing.
+    // An end that the failpoint did not cause is a test failure.
     match child.status.code() {
         Some(0) => {}
         None => assert!(failpoint.contains("=crash"), "{failpoint}: {text}{errors}"),
@@ -87,7 +87,7 @@ fn run_child(home: &Path, failpoint: &str) -> (Vec<String>, bool) {
     (text.lines().filter_map(|line| line.strip_prefix("done ")).map(str::to_owned).collect(), child.status.success())
 }
 
-/// What was acknowledged is there, and the storage goes on.
+/// Checks that all acknowledged data is there, and that the storage accepts new writes.
 async fn check(home: &Path, done: &[String], failpoint: &str) {
     let has = |what: &str| done.iter().any(|done| done == what);
     let mut storage = Storage::open(home, 1).unwrap_or_else(|error| panic!("{failpoint}: {error}"));

@@ -1,4 +1,4 @@
-//! The bytes on disk, so that a change of the format is a visible diff. `FAIRHOLD_GOLDEN=write` writes them anew.
+//! The bytes on disk: a format change shows up as a diff. `FAIRHOLD_GOLDEN=write` rewrites them.
 
 use super::{entry, log_id, snapshots, vote};
 use crate::{

@@ -1,4 +1,4 @@
-//! The log store while all goes well, and after the first error.
+//! The log store in normal operation, and after the first error.
 
 use super::*;
 use crate::{log_tail::TAIL_BYTES_MAX, log_writer::poisoned};
@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-/// A store whose every batch waits for its verdict.
+/// A store in which each batch waits for a verdict from the test.
 fn gated(directory: &Path) -> (LogStore, mpsc::Sender<io::Result<()>>, mpsc::Receiver<()>) {
     let db = Arc::new(LogDb::open(directory, false).unwrap());
     let (verdicts, verdict) = mpsc::channel();
@@ -72,11 +72,11 @@ async fn callbacks_come_in_order() {
         log.append(vec![entry(1, index, 1)], IOFlushed::signal(sender)).await.unwrap();
         receivers.push(receiver);
     }
-    // The first batch has what was there when the thread looked, the second all the rest.
+    // The first batch has the requests that were queued when the thread took them. The second has the rest.
     begun.recv().unwrap();
     verdicts.send(Ok(())).unwrap();
     verdicts.send(Ok(())).unwrap();
-    // It waits for the thread, which answers all that waits before it ends.
+    // The drop waits for the thread, which completes all pending requests before it ends.
     drop(log);
     assert_eq!(*woken.lock().unwrap(), (0..50).collect::<Vec<_>>());
     for receiver in receivers {
@@ -91,7 +91,7 @@ async fn after_a_failed_write_everything_fails_and_nothing_is_written() {
     verdicts.send(Ok(())).unwrap();
     append(&mut log, entries(1, 0..1)).await.unwrap();
     verdicts.send(Err(io::Error::new(io::ErrorKind::StorageFull, "no space for entry 1"))).unwrap();
-    // It would succeed now. It must not be tried.
+    // A retry would succeed now, but the store must not retry.
     verdicts.send(Ok(())).unwrap();
     let (sender, first) = TypeConfig::oneshot();
     log.append(entries(1, 1..2), IOFlushed::signal(sender)).await.unwrap();
@@ -164,7 +164,7 @@ async fn what_memory_no_longer_holds_is_read_from_disk() {
     assert_eq!(reader.try_get_log_entries(..).await.unwrap().len(), usize::try_from(count).unwrap());
     let streamed: Vec<_> = reader.entries_stream(3..count).await.map_ok(|entry| entry.log_id).try_collect().await.unwrap();
     assert_eq!(streamed, (3..count).map(|index| log_id(1, index)).collect::<Vec<_>>());
-    // A limited read makes progress, and stops soon.
+    // A limited read returns at least one entry, and stays within its limit.
     let mut next = 0;
     while next < count {
         let some = reader.limited_get_log_entries(next, count).await.unwrap();
@@ -172,7 +172,7 @@ async fn what_memory_no_longer_holds_is_read_from_disk() {
         assert!(some.len() as u64 * size <= 5 * 1024 * 1024, "{} entries at once", some.len());
         next += some.len() as u64;
     }
-    // Entries that are on disk only are truncated and replaced, then purged.
+    // Truncates, replaces and then purges entries that are only on disk.
     log.truncate_after(Some(log_id(1, 0))).await.unwrap();
     append(&mut log, entries(2, 1..4)).await.unwrap();
     let expected = [vec![entry(1, 0, commands)], entries(2, 1..4)].concat();

@@ -1,4 +1,4 @@
-//! openraft's own suite for log stores, which also wants a machine: the least that is one.
+//! openraft's own test suite for log stores, with the minimal state machine that it requires.
 
 use super::{LogId, LogStore, TypeConfig};
 use futures_util::{Stream, TryStreamExt};

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fairhold_raft::snapshot::SnapshotImage;
 use openraft::alias::SnapshotMetaOf;
 
-/// A snapshot that says what it covers as a node's does.
+/// A snapshot whose metadata covers the log through `index`, as a node's does.
 fn covering(index: u64) -> SnapshotImage {
     let meta = SnapshotMetaOf::<TypeConfig> { last_log_id: Some(log_id(1, index)), last_membership: Default::default() };
     SnapshotImage { meta: Bytes::from(fairhold_codec::encode(1, &meta).unwrap()), blocks: vec![Bytes::from_static(b"state")] }
@@ -48,7 +48,7 @@ async fn what_a_snapshot_covers_of_the_log_is_freed_and_nothing_else() {
     }
 }
 
-/// A snapshot of the leader was taken over, and the end came before the log that it replaces was purged.
+/// The node installed a snapshot from the leader, and crashed before it purged the log that the snapshot replaces.
 #[tokio::test]
 async fn a_log_that_ends_before_its_snapshot_goes_on_behind_it() {
     let home = tempfile::tempdir().unwrap();

@@ -43,7 +43,7 @@ pub(super) async fn load(snapshots: &SnapshotFiles) -> io::Result<Option<Snapsho
     snapshots.newest().await?.map(|stored| image_of(&*stored)).transpose()
 }
 
-/// Waits until all is done that was asked for before.
+/// Waits until the snapshot thread has completed all earlier jobs.
 async fn settled(snapshots: &SnapshotFiles) {
     snapshots.run_blocking(Box::new(|| ())).await.unwrap();
 }
@@ -136,7 +136,7 @@ async fn a_dropped_draft_leaves_nothing_and_disturbs_no_other() {
     assert_eq!(files(home.path(), |_| true), [home.path().join("00000000000000000002.snap")]);
 }
 
-/// It may be on its way to another node, which takes as long as it takes.
+/// A transfer to another node may still read it, for any length of time.
 #[tokio::test]
 async fn a_snapshot_stays_readable_to_its_end_after_a_newer_one_replaces_it() {
     let home = tempfile::tempdir().unwrap();
