@@ -222,8 +222,8 @@ impl DataDir {
     }
 }
 
-/// Marks a directory durably as unusable, because it lacks entries that its node had acknowledged. `why` is for people. The
-/// caller holds the directory's lock.
+/// Marks a directory durably as unusable, because it lacks entries that its node had acknowledged. `why` is for people.
+/// The caller holds the directory's lock.
 pub fn mark_lost_entries(path: &Path, why: &str) -> io::Result<()> {
     durable::write(&path.join(LOST_ENTRIES_TEMPORARY), &path.join(LOST_ENTRIES), &[why.as_bytes(), b"\n"])
 }

@@ -1,5 +1,5 @@
-//! The file `DEFECTS`: the commands at which the state machine panicked (`fairhold_raft::defect`). Without panics, it does not
-//! exist.
+//! The file `DEFECTS`: the commands at which the state machine panicked (`fairhold_raft::defect`). Without panics, it
+//! does not exist.
 
 use crate::durable;
 use fairhold_raft::defect::{Defect, DefectBook};

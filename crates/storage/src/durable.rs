@@ -10,7 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes of a file written to the disk at a time. One sync of a large file would delay the log's syncs for as long as it takes.
+/// Bytes of a file written to the disk at a time. One sync of a large file would delay the log's syncs for as long as
+/// it takes.
 const PIECE_BYTES: usize = 512 * 1024;
 
 /// The block size of a disk, or a multiple of it.
@@ -19,7 +20,8 @@ const BLOCK_BYTES: usize = 4096;
 /// Bytes of a file freed at a time.
 const REMOVED_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The longest pause between two such steps, which leaves the disk to the log. A large file on a slow disk must still get done.
+/// The longest pause between two such steps, which leaves the disk to the log. A large file on a slow disk must still
+/// get done.
 const REST_MAX: Duration = Duration::from_millis(20);
 
 /// Writes a file under a temporary name, syncs it, and only then renames it.
@@ -40,8 +42,8 @@ pub(crate) fn name(temporary: &Path, path: &Path) -> io::Result<()> {
     sync_parent(path)
 }
 
-/// Removes a file of any size in steps. The file system would free a large file in one step, and the log's syncs would wait for
-/// it. An interrupted removal leaves the file under the name `temporary`.
+/// Removes a file of any size in steps. The file system would free a large file in one step, and the log's syncs would
+/// wait for it. An interrupted removal leaves the file under the name `temporary`.
 pub(crate) fn remove(temporary: &Path, path: &Path) -> io::Result<()> {
     std::fs::rename(path, temporary).map_err(|error| naming(path, error))?;
     shorten(temporary).and_then(|()| std::fs::remove_file(temporary)).map_err(|error| naming(temporary, error))

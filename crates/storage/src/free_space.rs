@@ -3,15 +3,16 @@
 use crate::durable;
 use std::{io, path::Path};
 
-/// The free space that a node needs to start. A start rewrites the content of the write-ahead log, up to four memtables of 16
-/// MiB, and a snapshot must fit next to the previous one.
+/// The free space that a node needs to start. A start rewrites the content of the write-ahead log, up to four memtables
+/// of 16 MiB, and a snapshot must fit next to the previous one.
 pub const START_ROOM_BYTES: u64 = 128 * 1024 * 1024;
 
-/// While less space than this is free, a leader refuses writes that need more space, because writes in progress may still use
-/// some. A node whose disk is full ends, and the disks of all nodes in a cluster fill up together.
+/// While less space than this is free, a leader refuses writes that need more space, because writes in progress may
+/// still use some. A node whose disk is full ends, and the disks of all nodes in a cluster fill up together.
 pub const WRITE_ROOM_BYTES: u64 = 256 * 1024 * 1024;
 
-/// The bytes that this process may still write to the file system of a directory, which need not exist yet. Quotas do not count.
+/// The bytes that this process may still write to the file system of a directory, which need not exist yet. Quotas do
+/// not count.
 pub fn free_bytes(directory: &Path) -> io::Result<u64> {
     let mut there = directory;
     while !there.exists() {

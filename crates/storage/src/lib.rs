@@ -10,9 +10,9 @@
 //!   snapshot/     the newest snapshot, one checksummed file
 //! ```
 //!
-//! Acknowledged writes survive a power loss, or the node refuses to start and names the damaged file. This crate never retries
-//! after an error: a failed fsync may have dropped the pages that it should have written, and a second fsync succeeds without
-//! them.
+//! Acknowledged writes survive a power loss, or the node refuses to start and names the damaged file. This crate never
+//! retries after an error: a failed fsync may have dropped the pages that it should have written, and a second fsync
+//! succeeds without them.
 
 pub mod data_dir;
 pub mod defect_file;

@@ -4,13 +4,13 @@
 //! 'e' + index, big endian  → an entry                       'm' + name → vote, committed, purged, first, last, format
 //! ```
 //!
-//! `fairhold_codec` seals every value with a checksum, and an entry must have the index of its key. There is one column family,
-//! so that one write-ahead log and one memtable hold everything, and a flush frees the whole log.
+//! `fairhold_codec` seals every value with a checksum, and an entry must have the index of its key. There is one column
+//! family, so that one write-ahead log and one memtable hold everything, and a flush frees the whole log.
 //!
-//! **Recovery.** `record_file` verifies every write-ahead log and the manifest and cuts an incomplete tail. Then RocksDB opens in
-//! `AbsoluteConsistency` mode, which tolerates nothing. Then the whole log is read: the entries from `first` through `last`,
-//! without a hole, each with its checksum. `last` is written in the same batch as the entries, so recovery detects a table file
-//! that is missing, or older than the rest.
+//! **Recovery.** `record_file` verifies every write-ahead log and the manifest and cuts an incomplete tail. Then
+//! RocksDB opens in `AbsoluteConsistency` mode, which tolerates nothing. Then the whole log is read: the entries from
+//! `first` through `last`, without a hole, each with its checksum. `last` is written in the same batch as the entries,
+//! so recovery detects a table file that is missing, or older than the rest.
 
 mod failure;
 
@@ -101,8 +101,8 @@ impl LogDb {
         Ok(log)
     }
 
-    /// Opens an existing database to purge it, if there is too little space to open it otherwise. The content of the write-ahead
-    /// log stays there, and the next start writes it to a table.
+    /// Opens an existing database to purge it, if there is too little space to open it otherwise. The content of the
+    /// write-ahead log stays there, and the next start writes it to a table.
     pub(crate) fn open_to_purge(path: &Path) -> io::Result<LogDb> {
         record_file::verify_directory(path)?;
         let mut options =
@@ -183,14 +183,14 @@ impl LogDb {
     /// Writes a batch, and syncs it if it must be durable.
     pub(crate) fn write(&self, batch: Batch) -> io::Result<()> {
         let mut options = WriteOptions::default();
-        // Without a sync, the kernel has the write: it survives the process, not a power loss. Only `committed` alone is
-        // written so.
+        // Without a sync, the kernel has the write: it survives the process, not a power loss. Only `committed` alone
+        // is written so.
         options.set_sync(batch.sync);
         self.db.write_opt(batch.writes, &options).map_err(|error| failed(&self.path, &error))
     }
 
-    /// Removes the table files that have only purged entries. The range deletion hides the entries, and compaction would free
-    /// them later. Older versions that reappear below them are before `first`, and never read.
+    /// Removes the table files that have only purged entries. The range deletion hides the entries, and compaction
+    /// would free them later. Older versions that reappear below them are before `first`, and never read.
     pub(crate) fn remove_purged_tables(&self, end: u64) -> io::Result<()> {
         failpoint!(StoragePurgeFiles)?;
         self.db.delete_file_in_range(entry_key(0), entry_key(end.saturating_sub(1))).map_err(|error| failed(&self.path, &error))
@@ -310,9 +310,9 @@ impl Batch {
         self.put(VOTE, vote)
     }
 
-    /// Alone, this needs no sync: it says only how far the state machine may apply right after a start. An older value is also
-    /// safe, because the leader sends the newer one. It never names a missing entry: it is written after the entry, in the same
-    /// log, of which only the tail can be lost.
+    /// Alone, this needs no sync: it says only how far the state machine may apply right after a start. An older value
+    /// is also safe, because the leader sends the newer one. It never names a missing entry: it is written after the
+    /// entry, in the same log, of which only the tail can be lost.
     pub(crate) fn put_committed(&mut self, committed: Option<&LogId>) -> io::Result<()> {
         self.put(COMMITTED, &committed)
     }
@@ -346,7 +346,8 @@ fn options(exists: bool) -> Options {
     let mut options = Options::default();
     // A lost log must not be mistaken for a new one.
     options.create_if_missing(!exists);
-    // `record_file` has cut an incomplete tail: anything else is damage. Point-in-time recovery would drop acknowledged writes.
+    // `record_file` has cut an incomplete tail: anything else is damage. Point-in-time recovery would drop acknowledged
+    // writes.
     options.set_wal_recovery_mode(DBRecoveryMode::AbsoluteConsistency);
     options.set_paranoid_checks(true);
     // RocksDB detects a write-ahead log that is missing, or shorter than when it was closed.
@@ -356,8 +357,8 @@ fn options(exists: bool) -> Options {
     // Every write reaches the kernel immediately, and survives the end of the process even without a sync.
     options.set_manual_wal_flush(false);
 
-    // Entries are written once, read rarely and soon purged. A small memtable means a short recovery; a few of them mean that a
-    // flush does not stop the writer.
+    // Entries are written once, read rarely and soon purged. A small memtable means a short recovery; a few of them
+    // mean that a flush does not stop the writer.
     options.set_write_buffer_size(MEMTABLE_BYTES);
     options.set_max_write_buffer_number(4);
     options.set_max_total_wal_size(4 * MEMTABLE_BYTES as u64);

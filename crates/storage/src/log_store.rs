@@ -1,8 +1,9 @@
-//! The replicated log and the vote, for openraft: `append` returns when the entries are readable, and their callback is called
-//! when they are on disk.
+//! The replicated log and the vote, for openraft: `append` returns when the entries are readable, and their callback is
+//! called when they are on disk.
 //!
-//! All writes go through one queue to one thread (`log_writer`), so they happen in the order of the calls. Writes that arrive
-//! during a sync share the next one (group commit). The newest entries are in memory (`log_tail`), older ones are on disk.
+//! All writes go through one queue to one thread (`log_writer`), so they happen in the order of the calls. Writes that
+//! arrive during a sync share the next one (group commit). The newest entries are in memory (`log_tail`), older ones
+//! are on disk.
 //!
 //! After an error, every later request fails with the same error: openraft stops, and with it the process.
 
@@ -37,7 +38,8 @@ type Entry = EntryOf<TypeConfig>;
 type LogId = LogIdOf<TypeConfig>;
 type Vote = VoteOf<TypeConfig>;
 
-/// A read that may be cut short returns about this many bytes, so that a lagging follower does not fill the leader's memory.
+/// A read that may be cut short returns about this many bytes, so that a lagging follower does not fill the leader's
+/// memory.
 pub const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The log store. Dropping it writes all pending batches and ends its threads.
@@ -192,8 +194,8 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             let (change, removed) = tail.truncate_after(last_log_id)?;
             (change, removed, tail.state.last)
         };
-        // Not awaited: until the truncation is on disk, a crash may bring the old entries back. This is harmless, because later
-        // appends also reach the disk later.
+        // Not awaited: until the truncation is on disk, a crash may bring the old entries back. This is harmless,
+        // because later appends also reach the disk later.
         self.ask(WriteRequest::Truncate { change, removed, last }).await?;
         failpoint!(StorageTruncateDone)
     }

@@ -1,7 +1,7 @@
 //! The thread that removes the files of purged entries, so that no append waits for it.
 //!
-//! Each removal writes and syncs RocksDB's manifest and frees space in the file system. While a snapshot of a large state was
-//! written, this took the writer longer than all of its appends.
+//! Each removal writes and syncs RocksDB's manifest and frees space in the file system. While a snapshot of a large
+//! state was written, this took the writer longer than all of its appends.
 
 use crate::{
     fault::Faults,
@@ -10,7 +10,8 @@ use crate::{
 };
 use std::sync::{Arc, Mutex, mpsc};
 
-/// Purges in the sweeper's queue. There is one for each snapshot; a later purge also covers the files of an earlier one.
+/// Purges in the sweeper's queue. There is one for each snapshot; a later purge also covers the files of an earlier
+/// one.
 pub(crate) const PURGES_MAX: usize = 16;
 
 /// The thread's own state.

@@ -11,7 +11,8 @@ type Entry = EntryOf<TypeConfig>;
 type LogId = LogIdOf<TypeConfig>;
 type Vote = VoteOf<TypeConfig>;
 
-/// Beyond this many bytes, entries leave memory when they are on disk. The bytes are encoded sizes; the values take more memory.
+/// Beyond this many bytes, entries leave memory when they are on disk. The bytes are encoded sizes; the values take
+/// more memory.
 pub(crate) const TAIL_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The current log, on disk or not. Only openraft's core changes it, and the writer thread reports the written changes.
@@ -39,7 +40,8 @@ pub(crate) struct LogPointers {
     pub(crate) last: Option<LogId>,
 }
 
-/// Entries that left memory. Freeing many small allocations takes long, so a thread that others wait for must not do it.
+/// Entries that left memory. Freeing many small allocations takes long, so a thread that others wait for must not do
+/// it.
 #[derive(Debug, Default)]
 pub(crate) struct Forgotten(Vec<TailEntry>);
 

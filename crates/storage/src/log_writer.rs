@@ -1,5 +1,5 @@
-//! The thread that writes the log: it takes all queued requests, writes them in one batch with one sync, and notifies their
-//! callers in order.
+//! The thread that writes the log: it takes all queued requests, writes them in one batch with one sync, and notifies
+//! their callers in order.
 
 use crate::{
     TypeConfig,
@@ -129,8 +129,8 @@ impl Writer {
         (self.write)(batch)?;
         self.metrics.note(Written { bytes, synced, took: begun.elapsed() });
         if let Some(end) = purged_end {
-            // If the sweeper's queue is full, the next purge covers these files too. If the sweeper has ended, nothing is
-            // written any more.
+            // If the sweeper's queue is full, the next purge covers these files too. If the sweeper has ended, nothing
+            // is written any more.
             self.purged.try_send(end).ok();
         }
         Ok(())

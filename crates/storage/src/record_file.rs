@@ -137,7 +137,8 @@ fn verify_manifest(directory: &Path) -> io::Result<()> {
     let path = directory.join(format!("MANIFEST-{number}"));
     let bytes =
         std::fs::read(&path).map_err(|error| durable::damaged(&current, format_args!("it names {}: {error}", path.display())))?;
-    // An incomplete tail may stay: RocksDB acts on a change only when its record is synced, and starts a new manifest anyway.
+    // An incomplete tail may stay: RocksDB acts on a change only when its record is synced, and starts a new manifest
+    // anyway.
     let scan = scan(&bytes).map_err(|damage| durable::damaged(&path, damage))?;
     if scan.records == 0 {
         return Err(durable::damaged(&path, "it is empty"));

@@ -1,10 +1,11 @@
 //! Snapshots, one checksummed file each. Only the newest is kept.
 //!
-//! A file gets its name, `snapshot/<number>.snap`, only when it is complete and durable, and only then are older files removed.
-//! So the file with the highest number is the newest, and complete. If it is not, the disk has damaged it. That is an error even
-//! if an older one is left, because the log in between may be purged.
+//! A file gets its name, `snapshot/<number>.snap`, only when it is complete and durable, and only then are older files
+//! removed. So the file with the highest number is the newest, and complete. If it is not, the disk has damaged it.
+//! That is an error even if an older one is left, because the log in between may be purged.
 //!
-//! While it is written, its name is `<number>.snap.new`; while it is removed, `<number>.snap.old`. A start removes both.
+//! While it is written, its name is `<number>.snap.new`; while it is removed, `<number>.snap.old`. A start removes
+//! both.
 
 mod directory;
 mod draft;
@@ -37,8 +38,8 @@ impl SnapshotFiles {
         Ok(SnapshotFiles { directory: Arc::new(Directory::open(path, faults)?) })
     }
 
-    /// Sets the function that the snapshot thread calls when it becomes idle, after it has freed its memory. Only the first call
-    /// counts.
+    /// Sets the function that the snapshot thread calls when it becomes idle, after it has freed its memory. Only the
+    /// first call counts.
     pub fn when_idle(&self, idle: fn()) {
         self.directory.snapshot_thread.when_idle(idle);
     }

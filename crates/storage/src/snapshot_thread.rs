@@ -1,8 +1,9 @@
-//! The snapshot thread: it does all work that takes time in proportion to the state, such as building, writing, reading and
-//! freeing a snapshot. When it is idle, it returns its freed memory to the system, because no later call would.
+//! The snapshot thread: it does all work that takes time in proportion to the state, such as building, writing, reading
+//! and freeing a snapshot. When it is idle, it returns its freed memory to the system, because no later call would.
 //!
-//! It has the lowest priority. A snapshot may take longer; but all nodes build theirs after about the same command, and on one
-//! machine, where they share processors, their other threads would otherwise stall until all snapshots were done.
+//! It has the lowest priority. A snapshot may take longer; but all nodes build theirs after about the same command, and
+//! on one machine, where they share processors, their other threads would otherwise stall until all snapshots were
+//! done.
 
 use futures_util::future::BoxFuture;
 use rustix::process::{getpriority_process, setpriority_process};

@@ -39,8 +39,8 @@ impl Directory {
                 fs::remove_file(&leftover).map_err(|error| durable::naming(&leftover, error))?;
             }
         }
-        // A name whose directory could not be synced is visible after a start, but may be gone after a power loss. The log behind
-        // the newest snapshot is purged, so its name must be durable.
+        // A name whose directory could not be synced is visible after a start, but may be gone after a power loss. The
+        // log behind the newest snapshot is purged, so its name must be durable.
         durable::sync_directory(path)?;
         let (path, snapshot_thread) = (path.to_owned(), SnapshotThread::start()?);
         let (drafts, readers) = (AtomicU64::new(0), Mutex::default());
@@ -52,8 +52,8 @@ impl Directory {
         Ok(self.numbers()?.pop().map(|number| (number, self.file(number))))
     }
 
-    /// Makes a file the newest snapshot. Returns the numbers of the older ones, which the caller removes. `reader` keeps the file
-    /// open for reading.
+    /// Makes a file the newest snapshot. Returns the numbers of the older ones, which the caller removes. `reader`
+    /// keeps the file open for reading.
     pub(super) fn publish(&self, snapshot: &Path, reader: &Arc<()>) -> io::Result<Vec<u64>> {
         let older = self.numbers()?;
         let number = older.last().map_or(1, |newest| newest + 1);
