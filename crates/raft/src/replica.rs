@@ -164,8 +164,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
         caught_up(RT::timeout_at(deadline, self.core.progressed(|progress| progress.revision >= revision)).await)
     }
 
-    /// Hands the leadership to a member, from whichever node leads. After `Ok`, this node knows that the member leads.
-    /// A key that was used before changes nothing, and any member may lead.
+    /// Hands the leadership to a member, from whichever node leads. After `Ok`, this node's status names the
+    /// member as the leader. A key that was used before changes nothing, and any member may lead.
     pub async fn hand_over(&self, to: NodeId, key: Option<WriteKey>, deadline: RT::Instant) -> Result<(), HandoverError> {
         handover::hand_over(&self.core, &self.queues, to, key, deadline).await
     }

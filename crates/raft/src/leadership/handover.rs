@@ -10,7 +10,7 @@ use crate::{
         types::Types,
         wire::{HandedOver, PeerReply, PeerRequest},
     },
-    core::{CallError, Core, ForwardRoute, leader_in, status::is_silent},
+    core::{CallError, Core, ForwardRoute, status::is_silent},
     queues::Queues,
 };
 use fairhold_state::command::{Command, Outcome, Rejection, WriteKey};
@@ -24,8 +24,8 @@ const HANDOVER_LEASES: u32 = 4;
 /// proposed meanwhile.
 const HANDOVER_LAG_MAX: u64 = 1_000;
 
-/// Hands the leadership to a member, from whichever node leads. After `Ok`, this node knows that the member leads. A
-/// key that was used before changes nothing, and any member may lead.
+/// Hands the leadership to a member, from whichever node leads. After `Ok`, this node's status names the member as
+/// the leader. A key that was used before changes nothing, and any member may lead.
 pub(crate) async fn hand_over<RT: AsyncRuntime>(
     core: &Core<RT>,
     queues: &Queues,
@@ -57,7 +57,8 @@ pub(crate) async fn hand_over<RT: AsyncRuntime>(
     if done? == HandedOver::Before {
         return Ok(());
     }
-    let leads = core.until(|metrics| (leader_in(metrics)?.0 == to).then_some(()));
+    // The metrics that a status shows, which change last: the answer names the new leader.
+    let leads = core.until_any_metrics(|metrics| (metrics.current_leader == Some(to)).then_some(()));
     match RT::timeout_at(deadline, leads).await {
         Ok(Some(())) => Ok(()),
         Ok(None) | Err(_) => Err(HandoverError::Unfinished { to }),

@@ -593,6 +593,7 @@ async fn a_repeated_handover_request_finds_its_key_at_the_new_leader() {
         while cluster.node(leader).hand_over(to, Some(key), soon()).await.is_err() {
             cluster.open_session(leader).await.unwrap();
         }
+        assert_eq!(cluster.node(leader).status().leader, Some(to), "turn {turn}");
         cluster.leader_among([to]).await;
         assert_eq!(cluster.node(to).hand_over(to, Some(key), soon()).await, Ok(()), "turn {turn}");
     }
