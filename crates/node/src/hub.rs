@@ -108,10 +108,7 @@ impl<RT: AsyncRuntime> Hub<RT> {
 impl<RT: AsyncRuntime> ApplyObserver for Hub<RT> {
     fn applied(&self, state: &State, revision: Revision, events: &[Event]) {
         self.metrics.observe(events);
-        let changes = Changes::of(state, revision, events);
-        if !changes.list.is_empty() {
-            self.dispatcher.push(changes);
-        }
+        self.dispatcher.push(Changes::of(state, revision, events));
         for event in events {
             match event {
                 Event::Granted { grant, .. }

@@ -61,6 +61,11 @@ impl WatchDispatcher {
 
     /// Adds the changes of a revision, without waiting for anybody.
     pub(crate) fn push(&self, changes: Changes) {
+        if changes.list.is_empty() {
+            // Nobody is woken for it. The next bookmark names it.
+            self.ring.skip(changes.revision);
+            return;
+        }
         self.ring.push(changes);
         self.added.notify_one();
     }
@@ -262,8 +267,8 @@ impl Watcher {
         }
     }
 
-    /// Skips all dispatched changes, and returns the last revision that it skipped; `None` if a change for it is
-    /// pending. The watcher must have read up to the end of the ring.
+    /// Skips all dispatched changes, and returns the last revision that it skipped, with or without changes; `None` if a
+    /// change for it is pending. The watcher must have read up to the end of the ring.
     pub(crate) fn skip_unrelated(&mut self) -> Option<Revision> {
         let table = self.dispatcher.table();
         let is_pending = table.watchers.get(&self.id).is_none_or(|slot| slot.pending.is_some());
@@ -271,7 +276,7 @@ impl Watcher {
             return None;
         }
         self.position = self.position.max(table.dispatched);
-        Some(table.revision)
+        Some(self.dispatcher.ring.newest_before(table.dispatched).unwrap_or(table.revision))
     }
 }
 
@@ -356,6 +361,25 @@ mod tests {
         drop(a);
         push(&dispatcher, 3, "/a/z");
         assert_eq!(dispatch(&dispatcher), 0, "its watcher is gone");
+    }
+
+    #[test]
+    fn a_revision_without_changes_wakes_nobody_and_is_in_the_next_bookmark() {
+        let dispatcher = dispatcher(u64::MAX);
+        let nothing = |revision| Changes { revision: Revision(revision), list: [].into() };
+        let mut watcher = watch(&dispatcher, "/a");
+        dispatcher.push(nothing(1));
+        assert_eq!((dispatch(&dispatcher), watcher.skip_unrelated()), (0, Some(Revision(1))));
+        push(&dispatcher, 2, "/b");
+        dispatcher.push(nothing(3));
+        assert_eq!(watcher.skip_unrelated(), Some(Revision(0)), "a change before it is not dispatched yet");
+        assert_eq!((dispatch(&dispatcher), watcher.skip_unrelated()), (0, Some(Revision(3))));
+        push(&dispatcher, 4, "/a");
+        dispatcher.push(nothing(5));
+        dispatch(&dispatcher);
+        assert_eq!(watcher.skip_unrelated(), None);
+        assert!(is_woken(&mut watcher));
+        assert_eq!((revisions(&mut watcher), watcher.skip_unrelated()), (Ok(vec![4]), Some(Revision(5))));
     }
 
     #[test]

@@ -56,6 +56,12 @@ impl Ring {
         drop(dropped);
     }
 
+    /// Notes a revision without changes for watchers.
+    pub(crate) fn skip(&self, revision: Revision) {
+        let mut kept = self.write();
+        kept.newest = kept.newest.max(revision);
+    }
+
     /// A snapshot replaced the state: the events up to its revision are unknown here.
     pub(crate) fn reset(&self, revision: Revision) {
         let mut kept = self.write();
@@ -75,6 +81,12 @@ impl Ring {
     /// The position after the last event.
     pub(crate) fn end(&self) -> Position {
         self.read().end()
+    }
+
+    /// The last revision known here, if no event is at this position or later.
+    pub(crate) fn newest_before(&self, position: Position) -> Option<Revision> {
+        let kept = self.read();
+        (position == kept.end()).then_some(kept.newest)
     }
 
     /// The position of the first event of a revision or of a later one.
