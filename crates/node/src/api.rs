@@ -8,7 +8,7 @@ mod tree;
 
 pub use admin::{BreakCall, RevokeCall, SetLockCall};
 pub use pages::{OwnedAfter, PageQuery};
-pub use queue_position::{Ahead, InTheWay};
+pub use queue_position::{Ahead, QueuePosition};
 pub use sessions::{OpenSessionCall, OpenedSession, Renewal, SessionRef, SessionView};
 pub use tree::{Children, Fence, NodeRow, NodeView, Operated, Precondition, TransactCall, Transacted, WriteCall};
 
@@ -56,7 +56,7 @@ pub enum CallError {
         /// The state machine's refusal.
         refused: Rejection,
         /// The contenders ahead, as far as this node knows.
-        in_the_way: Box<InTheWay>,
+        queue_position: Box<QueuePosition>,
     },
     /// The wait is over, and the withdrawal is committed.
     #[error("the lock did not become free within `wait`")]
@@ -64,7 +64,7 @@ pub enum CallError {
         /// The holder, as far as this node knows.
         holder: Option<HolderFacts>,
         /// The caller's last place in the queue, as far as this node knows.
-        in_the_way: Box<InTheWay>,
+        queue_position: Box<QueuePosition>,
     },
     /// A newer request with the same key took this one's place.
     #[error("a newer request with the same Idempotency-Key took over")]
@@ -256,7 +256,7 @@ pub struct GrantView {
     /// Metadata, for people to read.
     pub meta: Meta,
     /// Its place in the queue, while it waits.
-    pub in_the_way: Option<InTheWay>,
+    pub queue_position: Option<QueuePosition>,
     /// The contender that it waits for; `None` if it does not wait, or if too many waiting readers are between the two.
     pub waits_for: Option<HolderFacts>,
     /// Whether deadlock detection has completed for it.

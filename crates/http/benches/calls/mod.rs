@@ -62,7 +62,7 @@ pub(crate) fn grant() -> GrantView {
         permits: 1,
         owner: "ci-7".to_owned(),
         meta: Meta::new(),
-        in_the_way: None,
+        queue_position: None,
         waits_for: None,
         deadlock_checked: true,
         queued_at: NOW,

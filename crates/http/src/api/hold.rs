@@ -107,12 +107,12 @@ fn line(event: At<HoldEvent>, asked: RequestKind, id: GrantId) -> Bytes {
     let mut shortest = 0;
     let line = match event.value {
         HoldEvent::Queued { view } => {
-            let in_the_way = view.in_the_way.unwrap_or_default();
+            let queue_position = view.queue_position.unwrap_or_default();
             HoldLine::Queued {
                 id,
-                position: in_the_way.position,
-                ahead: answer::ahead(in_the_way.ahead, asked.now()),
-                estimate: in_the_way.estimate.map(duration::format),
+                position: queue_position.position,
+                ahead: answer::ahead(queue_position.ahead, asked.now()),
+                estimate: queue_position.estimate.map(duration::format),
             }
         }
         HoldEvent::Held(view) => match view.token {
@@ -151,7 +151,7 @@ mod tests {
     fn an_error_is_a_line_with_all_that_the_problem_says() {
         let id = GrantId::from_ulid(1);
         let event = At {
-            value: HoldEvent::Failed(CallError::WaitTimeout { holder: None, in_the_way: Box::default() }),
+            value: HoldEvent::Failed(CallError::WaitTimeout { holder: None, queue_position: Box::default() }),
             revision: Revision(7),
         };
         let bytes = line(event, RequestKind::Acquire { id, given: true, now: WallMillis(0) }, id);

@@ -79,7 +79,9 @@ pub(super) fn typical(code: Code) -> Problem {
         Code::RateLimited => refused(Rejection::SessionsFull { max: 1_000_000 }),
         Code::WouldDeadlock => refused(Rejection::WouldDeadlock { cycle: circle() }),
         Code::LockHeld => refused(Rejection::LockHeld { holder: holder(), ahead: 1 }),
-        Code::WaitTimeout => problem_of(CallError::WaitTimeout { holder: Some(holder()), in_the_way: Box::default() }, asked()),
+        Code::WaitTimeout => {
+            problem_of(CallError::WaitTimeout { holder: Some(holder()), queue_position: Box::default() }, asked())
+        }
     }
 }
 

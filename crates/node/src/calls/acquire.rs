@@ -115,9 +115,9 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
         let revision = answer.revision;
         let outcome = match answer.result {
             Err(Rejection::LockHeld { holder, ahead }) => {
-                let in_the_way = views::front(&self.node.0.replica.state(), self.locks(), &holder, ahead);
+                let queue_position = views::front(&self.node.0.replica.state(), self.locks(), &holder, ahead);
                 let refused = Rejection::LockHeld { holder, ahead };
-                return Err(CallError::LockHeld { refused, in_the_way: Box::new(in_the_way) });
+                return Err(CallError::LockHeld { refused, queue_position: Box::new(queue_position) });
             }
             result => result?,
         };
@@ -210,13 +210,14 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
         confirmed_at: Option<RT::Instant>,
         deadline: RT::Instant,
     ) -> GrantAnswer {
-        let in_the_way = positions::of_grant(&self.node.0.replica.state(), self.locks(), committed.number).unwrap_or_default();
+        let queue_position =
+            positions::of_grant(&self.node.0.replica.state(), self.locks(), committed.number).unwrap_or_default();
         let command = Command::Withdraw { grant: self.call.acquire.grant, attempt: committed.attempt, at: wall_now() };
         let answer = self.node.propose_until_answered(command, deadline).await?;
         match answer.result {
             Ok(Outcome::Done) | Err(Rejection::GrantEnded { reason: EndReason::Withdrawn, .. }) => {
                 let holder = self.node.0.replica.read(|state| self.locks().find_map(|lock| views::holder(state, lock)));
-                Err(CallError::WaitTimeout { holder, in_the_way: Box::new(in_the_way) })
+                Err(CallError::WaitTimeout { holder, queue_position: Box::new(queue_position) })
             }
             Ok(Outcome::Held(_)) => self.answer_held(committed, answer.revision, confirmed_at, deadline).await,
             Ok(Outcome::Nothing) => Err(CallError::Superseded),
@@ -300,7 +301,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
             permits: acquire.permits,
             owner: acquire.owner.text.clone(),
             meta: acquire.meta.clone(),
-            in_the_way: None,
+            queue_position: None,
             waits_for: None,
             deadlock_checked: true,
             queued_at: at,

@@ -251,9 +251,9 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
             return None;
         }
         let view = views::grant_of(&state, grant)?;
-        let in_the_way = positions::of_grant(&state, self.request.locks(), committed.number)?;
-        let position = in_the_way.position;
-        let view = Box::new(GrantView { in_the_way: Some(in_the_way), ..view });
+        let queue_position = positions::of_grant(&state, self.request.locks(), committed.number)?;
+        let position = queue_position.position;
+        let view = Box::new(GrantView { queue_position: Some(queue_position), ..view });
         Some((position, At { value: HoldEvent::Queued { view }, revision: state.revision() }))
     }
 

@@ -197,9 +197,9 @@ impl<RT: AsyncRuntime> Node<RT> {
             return Ok(view);
         }
         let state = self.0.replica.state();
-        let in_the_way = positions::of_upgrade(&state, &view.value.lock, view.value.number);
-        let holder = in_the_way.ahead.first().map(|first| first.facts.clone());
-        Err(CallError::WaitTimeout { holder, in_the_way: Box::new(in_the_way) })
+        let queue_position = positions::of_upgrade(&state, &view.value.lock, view.value.number);
+        let holder = queue_position.ahead.first().map(|first| first.facts.clone());
+        Err(CallError::WaitTimeout { holder, queue_position: Box::new(queue_position) })
     }
 
     /// Ends the upgrade of a caller that disconnected, after a pause. If the caller returns on another connection
