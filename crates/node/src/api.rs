@@ -269,7 +269,7 @@ pub struct GrantView {
     /// to this node.
     pub expires_in: Option<Duration>,
     /// The attempt to abandon if this answer does not reach its caller; `None` if the grant must stay.
-    pub leaves_with_caller: Option<u64>,
+    pub attempt_to_abandon: Option<u64>,
 }
 
 /// The result of a look-up of a grant by its id.

@@ -44,7 +44,7 @@ pub(crate) fn grant_of(state: &State, id: &GrantId) -> Option<GrantView> {
         queued_at: contender.queued_at,
         held_since: contender.held_since,
         expires_in: None,
-        leaves_with_caller: None,
+        attempt_to_abandon: None,
     })
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn grant() -> GrantView {
         queued_at: NOW,
         held_since: Some(NOW),
         expires_in: Some(Duration::from_secs(30)),
-        leaves_with_caller: None,
+        attempt_to_abandon: None,
     }
 }
 

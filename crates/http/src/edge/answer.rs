@@ -245,7 +245,7 @@ mod tests {
             queued_at: WallMillis(1_000),
             held_since,
             expires_in: held_since.map(|_| Duration::from_secs(30)),
-            leaves_with_caller: None,
+            attempt_to_abandon: None,
         }
     }
 

@@ -256,7 +256,8 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
             AttemptStatus::Held => {
                 let mut value = views::grant_of(state, &grant).ok_or(UNKNOWN)?;
                 value.expires_in = expires_in::<RT>(state, &value, confirmed_at);
-                value.leaves_with_caller = Some(committed.attempt).filter(|_| self.leaves_with_caller() && !committed.was_held());
+                value.attempt_to_abandon =
+                    Some(committed.attempt).filter(|_| self.ends_with_connection() && !committed.was_held());
                 Ok(At { value: Acquired::Held(value), revision: state.revision() })
             }
             AttemptStatus::Ended(reason) => Err(Rejection::GrantEnded { reason, note: state.break_note(&grant) }.into()),
@@ -307,7 +308,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
             queued_at: at,
             held_since: Some(at),
             expires_in: self.own_timeout(),
-            leaves_with_caller: self.leaves_with_caller().then_some(committed.attempt),
+            attempt_to_abandon: self.ends_with_connection().then_some(committed.attempt),
         }
     }
 
