@@ -236,33 +236,33 @@ async fn serve_connection(connection: Connection, from: NodeId, lane: Lane, acce
 /// An answer, and its share of the connection's bytes.
 struct Answered {
     frame: Frame,
-    size: ServerLimits,
+    share: ByteShare,
 }
 
 /// The bytes of a connection's requests in progress.
 #[derive(Default)]
-struct Owed {
+struct BytesInFlight {
     bytes: AtomicUsize,
     decreased: Notify,
 }
 
 /// Counts the bytes of a request until its answer is ready, or of an answer until it is written.
-struct ServerLimits {
+struct ByteShare {
     bytes: usize,
-    owed: Arc<Owed>,
+    in_flight: Arc<BytesInFlight>,
 }
 
-impl ServerLimits {
-    fn new(owed: &Arc<Owed>, bytes: usize) -> ServerLimits {
-        owed.bytes.fetch_add(bytes, Relaxed);
-        ServerLimits { bytes, owed: owed.clone() }
+impl ByteShare {
+    fn new(in_flight: &Arc<BytesInFlight>, bytes: usize) -> ByteShare {
+        in_flight.bytes.fetch_add(bytes, Relaxed);
+        ByteShare { bytes, in_flight: in_flight.clone() }
     }
 }
 
-impl Drop for ServerLimits {
+impl Drop for ByteShare {
     fn drop(&mut self) {
-        self.owed.bytes.fetch_sub(self.bytes, Relaxed);
-        self.owed.decreased.notify_one();
+        self.in_flight.bytes.fetch_sub(self.bytes, Relaxed);
+        self.in_flight.decreased.notify_one();
     }
 }
 
@@ -273,9 +273,9 @@ async fn read_requests(
     acceptor: &Acceptor,
 ) -> Result<(), FrameError> {
     let mut in_progress: FuturesUnordered<BoxFuture<'static, Answered>> = FuturesUnordered::new();
-    let owed = Arc::new(Owed::default());
+    let in_flight = Arc::new(BytesInFlight::default());
     loop {
-        let over_budget = owed.bytes.load(Relaxed) >= UNANSWERED_BYTES_MAX;
+        let over_budget = in_flight.bytes.load(Relaxed) >= UNANSWERED_BYTES_MAX;
         let may_read = in_progress.len() < UNANSWERED_MAX && !over_budget;
         if !may_read {
             requests.pause();
@@ -286,7 +286,7 @@ async fn read_requests(
             request = requests.next(), if may_read => {
                 let Some(request) = request? else { return Ok(()) };
                 acceptor.metrics.accepted.received(request.payload.len());
-                let mut answer = start_request(request, from, lane, &*acceptor.service, &owed)?;
+                let mut answer = start_request(request, from, lane, &*acceptor.service, &in_flight)?;
                 // Poll once here, so that requests start in order, whatever the service does before its first await.
                 match poll!(&mut answer) {
                     Poll::Ready(answer) => answer,
@@ -296,7 +296,7 @@ async fn read_requests(
                     }
                 }
             }
-            () = owed.decreased.notified(), if over_budget => continue,
+            () = in_flight.decreased.notified(), if over_budget => continue,
         };
         if answers.send(done).await.is_err() {
             return Ok(());
@@ -309,15 +309,15 @@ fn start_request(
     from: NodeId,
     lane: Lane,
     service: &dyn Service,
-    owed: &Arc<Owed>,
+    in_flight: &Arc<BytesInFlight>,
 ) -> Result<BoxFuture<'static, Answered>, FrameError> {
     match request.kind {
         FrameKind::Request => {
-            let (number, size) = (request.number, ServerLimits::new(owed, request.payload.len()));
+            let (number, share) = (request.number, ByteShare::new(in_flight, request.payload.len()));
             let answer = service.serve(from, lane, request.payload);
             let answered = move |payload: Bytes| {
-                let answer = ServerLimits::new(&size.owed, payload.len());
-                Answered { frame: Frame { kind: FrameKind::Answer, number, payload }, size: answer }
+                let answer = ByteShare::new(&share.in_flight, payload.len());
+                Answered { frame: Frame { kind: FrameKind::Answer, number, payload }, share: answer }
             };
             Ok(answer.map(answered).boxed())
         }
@@ -338,19 +338,19 @@ async fn write_answers(
     flow: &Flow,
 ) -> Result<(), FrameError> {
     let mut buffer = WriteBuffer::new();
-    let mut sizes = Vec::new();
-    while let Some(Answered { frame, size }) = answers.recv().await {
+    let mut shares = Vec::new();
+    while let Some(Answered { frame, share }) = answers.recv().await {
         flow.sent(frame.payload.len());
         buffer.push(frame)?;
-        sizes.push(size);
+        shares.push(share);
         while !buffer.is_full() {
-            let Ok(Answered { frame, size }) = answers.try_recv() else { break };
+            let Ok(Answered { frame, share }) = answers.try_recv() else { break };
             flow.sent(frame.payload.len());
             buffer.push(frame)?;
-            sizes.push(size);
+            shares.push(share);
         }
         buffer.write_to(socket).await?;
-        sizes.clear();
+        shares.clear();
     }
     Ok(())
 }
