@@ -8,7 +8,7 @@ use crate::{
     log_limit::{LogLimit, LogLimitByAddress},
     metrics::{Flow, PeerMetrics},
     pending::{PendingConnections, PendingSlot},
-    reader::{Arrivals, FrameReader},
+    reader::{FrameLimits, FrameReader},
     slots::ConnectionSlots,
 };
 use bytes::Bytes;
@@ -56,7 +56,11 @@ impl PeerServer {
     pub async fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         Ok(PeerServer {
             listener: TcpListener::bind(address).await?,
-            settings: HandshakeSettings { keys: PeerKeys::none(), arrivals: Arrivals::default(), time_limit: HANDSHAKE_TIMEOUT },
+            settings: HandshakeSettings {
+                keys: PeerKeys::none(),
+                frame_limits: FrameLimits::default(),
+                time_limit: HANDSHAKE_TIMEOUT,
+            },
             metrics: PeerMetrics::default(),
         })
     }
@@ -75,8 +79,8 @@ impl PeerServer {
 
     /// Sets the limits of incomplete frames.
     #[must_use]
-    pub fn with_arrivals(self, arrivals: Arrivals) -> Self {
-        PeerServer { settings: HandshakeSettings { arrivals, ..self.settings }, ..self }
+    pub fn with_frame_limits(self, frame_limits: FrameLimits) -> Self {
+        PeerServer { settings: HandshakeSettings { frame_limits, ..self.settings }, ..self }
     }
 
     /// Sets the counters.

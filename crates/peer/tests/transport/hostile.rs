@@ -11,7 +11,7 @@ use fairhold_peer::{
     handshake::{PREAMBLE_BYTES, preamble},
     key::PeerKeys,
     pending::STRANGERS_PER_ADDRESS_MAX,
-    reader::{Arrivals, FRAME_BYTES_FREE, UNFINISHED_BYTES_MAX},
+    reader::{FRAME_BYTES_FREE, FrameLimits, UNFINISHED_BYTES_MAX},
     server::{PeerServer, UNANSWERED_BYTES_MAX, UNANSWERED_MAX},
     slots::CONNECTIONS_PER_LANE_MAX,
 };
@@ -204,8 +204,8 @@ fn beginning(length: usize, bytes: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_frame_that_does_not_end_closes_its_connection_in_time_and_an_idle_one_stays() {
-    let arrivals = Arrivals::new(Duration::from_millis(100), UNFINISHED_BYTES_MAX);
-    let server = PeerServer::bind("127.0.0.1:0").await.unwrap().with_arrivals(arrivals);
+    let frame_limits = FrameLimits::new(Duration::from_millis(100), UNFINISHED_BYTES_MAX);
+    let server = PeerServer::bind("127.0.0.1:0").await.unwrap().with_frame_limits(frame_limits);
     let server = Running::run(server, Arc::new(Node::new(2)));
     let mut idle = admitted(server.address, Lane::Heartbeat).await;
     for bytes in [1, 4, 60_000] {
@@ -219,7 +219,7 @@ async fn a_frame_that_does_not_end_closes_its_connection_in_time_and_an_idle_one
 #[tokio::test]
 async fn unfinished_frames_share_a_budget_by_what_has_come_of_them() {
     const BUDGET: usize = 1024 * 1024;
-    let server = PeerServer::bind("127.0.0.1:0").await.unwrap().with_arrivals(Arrivals::new(PATIENCE * 10, BUDGET));
+    let server = PeerServer::bind("127.0.0.1:0").await.unwrap().with_frame_limits(FrameLimits::new(PATIENCE * 10, BUDGET));
     let server = Running::run(server, Arc::new(Node::new(2)));
     // An announced length uses none of the budget.
     let mut announced = Vec::new();
