@@ -85,7 +85,7 @@ fn of_handover(error: &HandoverError, detail: String) -> Problem {
         HandoverError::NoVote { .. } => (Code::BadRequest, None),
         HandoverError::OtherRequest => (Code::IdempotencyMismatch, Some(Effect::None)),
         HandoverError::Full => (Code::RateLimited, Some(Effect::None)),
-        HandoverError::LeadsAlready { .. } => (Code::AlreadyLeader, None),
+        HandoverError::AlreadyLeader { .. } => (Code::AlreadyLeader, None),
         HandoverError::Silent { .. } | HandoverError::Behind { .. } => (Code::NotCaughtUp, None),
         HandoverError::NoLeader => (Code::NoQuorum, Some(Effect::None)),
         HandoverError::Unfinished { .. } => (Code::DeadlineExceeded, Some(Effect::Unknown)),

@@ -168,7 +168,7 @@ pub enum HandoverError {
     },
     /// The target leads already.
     #[error("node {to} is already the leader")]
-    LeadsAlready {
+    AlreadyLeader {
         /// The requested node.
         to: NodeId,
     },

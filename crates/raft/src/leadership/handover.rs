@@ -145,7 +145,7 @@ fn may_take_over<RT: AsyncRuntime>(lease: Duration, metrics: &RaftMetrics<Types<
         return Err(HandoverError::NotMember { to, members: membership.nodes().map(|(id, _)| *id).collect() });
     }
     if to == metrics.id {
-        return Err(HandoverError::LeadsAlready { to });
+        return Err(HandoverError::AlreadyLeader { to });
     }
     if !membership.voter_ids().any(|voter| voter == to) {
         return Err(HandoverError::NoVote { to, voters: membership.voter_ids().collect() });
@@ -221,7 +221,7 @@ mod tests {
         let metrics = leader(5_000, &[(2, Some(4_000), now), (3, Some(5_000), long_ago), (4, Some(5_000), now)]);
         let check = |to| may_take_over(LEASE, &metrics, to);
         assert_eq!(check(2), Ok(()));
-        assert_eq!(check(1), Err(HandoverError::LeadsAlready { to: 1 }));
+        assert_eq!(check(1), Err(HandoverError::AlreadyLeader { to: 1 }));
         assert_eq!(check(3), Err(HandoverError::Silent { to: 3 }));
         assert_eq!(check(4), Err(HandoverError::NoVote { to: 4, voters: vec![1, 2, 3] }));
         assert_eq!(check(9), Err(HandoverError::NotMember { to: 9, members: vec![1, 2, 3, 4] }));
