@@ -84,7 +84,7 @@ fn of_handover(error: &HandoverError, detail: String) -> Problem {
         HandoverError::NotMember { .. } => (Code::NotFound, None),
         HandoverError::NoVote { .. } => (Code::BadRequest, None),
         HandoverError::OtherRequest => (Code::IdempotencyMismatch, Some(Effect::None)),
-        HandoverError::Full => (Code::RateLimited, Some(Effect::None)),
+        HandoverError::TooManyKeys => (Code::RateLimited, Some(Effect::None)),
         HandoverError::AlreadyLeader { .. } => (Code::AlreadyLeader, None),
         HandoverError::Silent { .. } | HandoverError::Behind { .. } => (Code::NotCaughtUp, None),
         HandoverError::NoLeader => (Code::NoQuorum, Some(Effect::None)),

@@ -194,7 +194,7 @@ pub enum HandoverError {
     OtherRequest,
     /// The cluster cannot remember more idempotency keys.
     #[error("too many idempotency keys are remembered: try again in a minute")]
-    Full,
+    TooManyKeys,
     /// The handover began, but the target did not lead in time. Another node may lead.
     #[error("node {to} did not become the leader in time; /v1/cluster names the current leader")]
     Unfinished {

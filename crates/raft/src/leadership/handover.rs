@@ -130,7 +130,7 @@ async fn note<RT: AsyncRuntime>(
     match outcome {
         Ok(answer) => match answer.result {
             Ok(outcome) => Ok(outcome == Outcome::Done),
-            Err(Rejection::MemoryFull { .. }) => Err(HandoverError::Full),
+            Err(Rejection::MemoryFull { .. }) => Err(HandoverError::TooManyKeys),
             Err(_) => Err(HandoverError::OtherRequest),
         },
         Err(ProposeError::NotProposed(_)) => Err(HandoverError::NoLeader),
