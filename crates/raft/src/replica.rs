@@ -306,8 +306,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
             }
             match self.core.with_metrics(|metrics| metrics.running_state.clone().err()) {
                 Some(Fatal::Stopped) | None => FatalReason::Stopped,
-                Some(error @ (Fatal::StorageError(_) | Fatal::Panicked)) => match self.core.shared.broken.get() {
-                    Some(why) => FatalReason::Broken(why.clone()),
+                Some(error @ (Fatal::StorageError(_) | Fatal::Panicked)) => match self.core.shared.inconsistency.get() {
+                    Some(why) => FatalReason::Inconsistent(why.clone()),
                     None => FatalReason::Failed(error.to_string()),
                 },
             }

@@ -295,7 +295,7 @@ impl World {
             FatalReason::Stopped => {}
             FatalReason::Failed(_) if disk.has_failed() => {}
             FatalReason::Failed(_) | FatalReason::Formation(_) if self.is_spoiled(&host) => {}
-            FatalReason::Failed(error) | FatalReason::Broken(error) => {
+            FatalReason::Failed(error) | FatalReason::Inconsistent(error) => {
                 self.oracle.violation(format!("node {id} failed: {error}"))
             }
             FatalReason::Formation(_) if !self.has_own_disk(id) => self.coverage.probe(Probe::WipedMemberGone),

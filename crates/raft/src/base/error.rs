@@ -79,7 +79,7 @@ pub enum StartError {
     Log(String),
     /// The state is inconsistent: no answer may be based on it.
     #[error("{0}")]
-    Broken(String),
+    Inconsistent(String),
     /// This data directory is not the one that the cluster knows.
     #[error(transparent)]
     Formation(#[from] FormationError),
@@ -96,7 +96,7 @@ pub enum FatalReason {
     Formation(#[from] FormationError),
     /// The state is inconsistent: no answer may be based on it.
     #[error("{0}")]
-    Broken(String),
+    Inconsistent(String),
     /// Its storage lost entries that it had acknowledged.
     #[error(transparent)]
     LostEntries(#[from] LostEntries),
