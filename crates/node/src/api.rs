@@ -183,23 +183,23 @@ pub struct HoldCall {
     pub first: At<HoldEvent>,
     /// The later events. Dropping the receiver means that the caller disconnected: its grant ends.
     pub events: mpsc::Receiver<At<HoldEvent>>,
-    /// If the caller fell silent instead of disconnecting, mark this before you drop `events`: the grant then lives for
+    /// If the caller fell silent instead of disconnecting, set this before you drop `events`: the grant then lives for
     /// its timeout.
-    pub silence: Silence,
+    pub caller_silent: CallerSilent,
 }
 
 /// Whether a caller fell silent instead of disconnecting. It may be alive behind a broken network, and until its
 /// timeout it may believe that it holds the lock.
 #[derive(Debug, Clone, Default)]
-pub struct Silence(Arc<AtomicBool>);
+pub struct CallerSilent(Arc<AtomicBool>);
 
-impl Silence {
+impl CallerSilent {
     /// Marks the caller as silent.
-    pub fn note(&self) {
+    pub fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    pub(crate) fn is_noted(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }

@@ -11,7 +11,7 @@ use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use fairhold_node::{
     Node,
-    api::{AcquireCall, At, HoldEvent, Silence},
+    api::{AcquireCall, At, CallerSilent, HoldEvent},
 };
 use fairhold_state::command::Claimant;
 use fairhold_types::{Code, GrantId, duration, hold::HoldLine};
@@ -43,8 +43,8 @@ const SEND_BYTES: usize = 8 * 1024;
 pub(crate) struct Streamed {
     /// The client must acknowledge sent bytes within this time. Otherwise the connection ends.
     pub(crate) silence_max: Duration,
-    /// Noted if silence ended the connection.
-    pub(crate) silence: Silence,
+    /// Set if silence ended the connection.
+    pub(crate) caller_silent: CallerSilent,
 }
 
 impl Streamed {
@@ -69,7 +69,7 @@ pub(crate) async fn answer<RT: AsyncRuntime>(node: Node<RT>, call: AcquireCall, 
     headers.insert(header::CONTENT_TYPE, NDJSON);
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     headers.insert(header::CONNECTION, CLOSE);
-    response.extensions_mut().insert(Streamed { silence_max, silence: held.silence });
+    response.extensions_mut().insert(Streamed { silence_max, caller_silent: held.caller_silent });
     answer::stamp(&mut response, revision);
     Ok(response)
 }
