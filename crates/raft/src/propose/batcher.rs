@@ -126,7 +126,7 @@ fn refuse_for_room<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> V
 
 /// Answers the commands at which the state machine is known to panic; returns the others.
 fn refuse_defects<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Vec<Proposal> {
-    if !core.shared.defects.has_left_out() {
+    if !core.shared.defects.has_skipped() {
         return batch;
     }
     let (others, refused): (Vec<_>, Vec<_>) = batch

@@ -47,7 +47,7 @@ fn a_command_is_skipped_after_its_second_panic_and_refused_if_it_is_proposed_aga
     assert!(matches!(defects.decide(7, 0, &close(1, 10)), DefectAction::Skip { checked: true, .. }));
     assert!(defects.refuses(&close(1, 99)).is_some(), "the time is not part of the request");
     assert!(defects.refuses(&close(2, 10)).is_none());
-    assert_eq!((defects.left_out.get(), defects.recorded()[0].kind.as_str()), (1, "CloseSession"));
+    assert_eq!((defects.skipped.get(), defects.recorded()[0].kind.as_str()), (1, "CloseSession"));
 }
 
 #[test]
@@ -116,11 +116,11 @@ fn a_node_reaches_the_end_of_its_log_however_many_commands_panic() {
     let entries = RECORDED_MAX as u64 * 2;
     for _ in 0..=entries * u64::from(PANICS_MAX) {
         let defects = Defects::load(book.clone()).unwrap();
-        let left_out = |index: &u64| {
+        let skipped = |index: &u64| {
             let command = close(u128::from(*index), 0);
             defects.in_entry(*index) == [0] && matches!(defects.decide(*index, 0, &command), DefectAction::Skip { .. })
         };
-        match (1..=entries).find(|index| !left_out(index)) {
+        match (1..=entries).find(|index| !skipped(index)) {
             Some(index) => drop(defects.note_panic(index, 0, &"planted")),
             None => return,
         }
