@@ -21,7 +21,7 @@ use crate::{
     leadership::{elections::Elections, formation},
     machine::{
         apply::{ApplyObserver, Machine},
-        defect::{DefectBook, Defects},
+        defect::{DefectStore, Defects},
         snapshot::SnapshotStore,
     },
     metrics,
@@ -52,7 +52,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         log: L,
         snapshots: Arc<dyn SnapshotStore>,
         observer: Arc<dyn ApplyObserver>,
-        defects: Arc<dyn DefectBook>,
+        defects: Arc<dyn DefectStore>,
     ) -> Result<Replica<RT>, StartError>
     where
         L: RaftLogStorage<Types<RT>>,

@@ -82,7 +82,7 @@ impl Defect {
 }
 
 /// Stores a node's defects durably, and restarts the process.
-pub trait DefectBook: Send + Sync + 'static {
+pub trait DefectStore: Send + Sync + 'static {
     /// The recorded defects; empty if there are none.
     fn load(&self) -> io::Result<Vec<Defect>>;
 
@@ -90,14 +90,14 @@ pub trait DefectBook: Send + Sync + 'static {
     fn save(&self, defects: &[Defect]) -> io::Result<()>;
 
     /// Restarts the process. Returns only if that fails: the replica then ends with this error.
-    fn start_again(&self) -> io::Error;
+    fn restart_process(&self) -> io::Error;
 }
 
 /// Records nothing: a panic ends the replica. For replicas that do not outlive their process.
 #[derive(Debug, Clone, Copy)]
-pub struct NoDefectBook;
+pub struct NoDefectStore;
 
-impl DefectBook for NoDefectBook {
+impl DefectStore for NoDefectStore {
     fn load(&self) -> io::Result<Vec<Defect>> {
         Ok(Vec::new())
     }
@@ -106,14 +106,14 @@ impl DefectBook for NoDefectBook {
         Ok(())
     }
 
-    fn start_again(&self) -> io::Error {
+    fn restart_process(&self) -> io::Error {
         io::Error::other("a command panicked, and this replica records no defects")
     }
 }
 
 /// The defects that this node knows.
 pub(crate) struct Defects {
-    book: Arc<dyn DefectBook>,
+    store: Arc<dyn DefectStore>,
     recorded: Mutex<Vec<Defect>>,
     /// The last log entry of the snapshot with which the state machine started. Later entries are applied again at each
     /// start.
@@ -132,11 +132,11 @@ pub(crate) enum DefectAction {
 }
 
 impl Defects {
-    pub(crate) fn load(book: Arc<dyn DefectBook>) -> io::Result<Defects> {
-        let recorded = book.load()?;
+    pub(crate) fn load(store: Arc<dyn DefectStore>) -> io::Result<Defects> {
+        let recorded = store.load()?;
         let skipped = Gauge::default();
         skipped.set(count(&recorded));
-        Ok(Defects { book, recorded: Mutex::new(recorded), snapshot_index: AtomicU64::new(0), skipped })
+        Ok(Defects { store, recorded: Mutex::new(recorded), snapshot_index: AtomicU64::new(0), skipped })
     }
 
     /// Sets the last log entry of the snapshot with which the state machine started.
@@ -217,11 +217,11 @@ impl Defects {
                 surplus -= usize::from(is_dropped);
                 !is_dropped
             });
-            self.book.save(&recorded)
+            self.store.save(&recorded)
         };
         tracing::error!(index, position, message, "a defect in fairhold: a command panicked. This node restarts");
         match saved {
-            Ok(()) => self.book.start_again(),
+            Ok(()) => self.store.restart_process(),
             // Without the record, every restart would panic at the same position.
             Err(error) => {
                 io::Error::new(error.kind(), format!("a command panicked ({message}), which cannot be recorded: {error}"))
@@ -259,7 +259,7 @@ impl Defects {
         if let Some(defect) = recorded.iter_mut().find(|defect| defect.is_at(index, position)) {
             update(defect);
         }
-        self.book.save(&recorded)
+        self.store.save(&recorded)
     }
 
     fn locked(&self) -> MutexGuard<'_, Vec<Defect>> {
