@@ -11,7 +11,7 @@ use crate::{
     core::{
         Core, ForwardRoute,
         ballots::grants,
-        status::{incarnations, is_empty, is_wiped},
+        status::{incarnations, is_uninitialized, is_wiped},
     },
     inbound::{
         append::Appenders, forwarded, heartbeat, incoming_snapshot::IncomingSnapshot, refusal_log::RefusalLog, term_limit,
@@ -157,7 +157,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
                 id,
                 cluster: core.shared.read().cluster(),
                 incarnation,
-                empty: core.with_metrics(is_empty),
+                empty: core.with_metrics(is_uninitialized),
                 members: core.with_metrics(incarnations).into_iter().collect(),
             },
         }
