@@ -157,7 +157,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
             Some(_) => self.answer_held(committed, committed.revision, None, deadline).await,
             None => self.wait(committed, started_at, deadline, answer).await?,
         };
-        Some(result.map_err(uncertain))
+        Some(result.map_err(as_unknown))
     }
 
     /// Waits for the grant; `None` if the caller disconnected first.
@@ -344,7 +344,7 @@ async fn deliver(caller: oneshot::Sender<Delivery>, answer: GrantAnswer) -> bool
 }
 
 /// After the commit of the acquire, a step that did nothing does not mean that nothing happened.
-pub(crate) fn uncertain(error: CallError) -> CallError {
+pub(crate) fn as_unknown(error: CallError) -> CallError {
     match error {
         CallError::Propose(ProposeError::NotProposed(NotProposed::ShuttingDown)) => CallError::Detached,
         CallError::Propose(_) | CallError::Read(_) => UNKNOWN.into(),

@@ -9,7 +9,7 @@ use crate::{
     api::{AcquireCall, Acquired, At, CallError, CallerSilent, GrantView, HoldCall, HoldEvent},
     base::metrics::OpenStream,
     calls::{
-        acquire::{OpenAcquire, UNKNOWN, after_waiting, uncertain},
+        acquire::{OpenAcquire, UNKNOWN, after_waiting, as_unknown},
         attempt::{AttemptStatus, CommittedAttempt, OwnGrant, attempt_status},
         keep_alive_guard::KeepAliveGuard,
     },
@@ -110,7 +110,7 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
             true if committed.attempt > 1 => HoldEnd::Finished,
             true => HoldEnd::Gone { held: false },
             false => self.follow(committed, started_at, deadline).await.unwrap_or_else(|error| {
-                let error = uncertain(error);
+                let error = as_unknown(error);
                 self.send_last(if error == CallError::Detached { HoldEvent::GoAway } else { HoldEvent::Failed(error) })
             }),
         };
