@@ -9,7 +9,7 @@ use crate::{
         wire::{self, Declined, PeerReply, PeerRequest},
     },
     core::{
-        Core, ForwardRoute,
+        Core, LeaderRoute,
         ballots::grants,
         status::{incarnations, is_uninitialized, is_wiped},
     },
@@ -274,10 +274,10 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
             PeerRequest::ReadIndex => async move { PeerReply::ReadIndex(queues.barriers.next(true).await) }.boxed(),
             PeerRequest::CallLeader(message) => async move {
                 match (core.route(), core.leader_handler.get()) {
-                    (ForwardRoute::Here, Some(leader_handler)) => {
+                    (LeaderRoute::Local, Some(leader_handler)) => {
                         PeerReply::LeaderReply(leader_handler.handle(message, from).await)
                     }
-                    (ForwardRoute::Here | ForwardRoute::There(_) | ForwardRoute::Unknown, _) => {
+                    (LeaderRoute::Local | LeaderRoute::Remote(_) | LeaderRoute::Unknown, _) => {
                         PeerReply::Declined(Declined::NotLeader)
                     }
                 }
@@ -300,7 +300,7 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
             tracing::error!(node = from, "node {from} forwarded a command that no node may forward: {refusal}");
         }
         async move {
-            if !matches!(core.route(), ForwardRoute::Here) {
+            if !matches!(core.route(), LeaderRoute::Local) {
                 return PeerReply::Declined(Declined::NotLeader);
             }
             PeerReply::Proposed(forwarded::serve(&core, &proposals, from, commands, Duration::from_millis(within_ms)).await)

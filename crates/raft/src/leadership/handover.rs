@@ -10,7 +10,7 @@ use crate::{
         types::Types,
         wire::{HandedOver, PeerReply, PeerRequest},
     },
-    core::{CallError, Core, ForwardRoute, status::is_silent},
+    core::{CallError, Core, LeaderRoute, status::is_silent},
     queues::Queues,
 };
 use fairhold_state::command::{Command, Outcome, Rejection, WriteKey};
@@ -35,8 +35,8 @@ pub(crate) async fn hand_over<RT: AsyncRuntime>(
 ) -> Result<(), HandoverError> {
     let done = loop {
         let result = match core.route() {
-            ForwardRoute::Here => Some(serve(core, queues, to, key, deadline).await),
-            ForwardRoute::There(leader) => {
+            LeaderRoute::Local => Some(serve(core, queues, to, key, deadline).await),
+            LeaderRoute::Remote(leader) => {
                 let within_ms = duration::millis(deadline.saturating_duration_since(RT::Instant::now()));
                 let request = PeerRequest::HandOver { to, key, within_ms };
                 match core.while_led(RT::timeout_at(deadline, core.call(&leader, &request))).await {
@@ -46,7 +46,7 @@ pub(crate) async fn hand_over<RT: AsyncRuntime>(
                     Some(Ok(Ok(_) | Err(CallError::Lost)) | Err(_)) | None => Some(Ok(HandedOver::Now)),
                 }
             }
-            ForwardRoute::Unknown => None,
+            LeaderRoute::Unknown => None,
         };
         match result {
             Some(Err(HandoverError::NoLeader)) | None if core.pause(deadline).await => {}
