@@ -272,7 +272,7 @@ async fn answer(stream: TcpStream, service: &dyn Service, settings: &HandshakeSe
         Err(mismatch) => return refuse_key(exchange, mismatch).await,
     };
     if other.id != from {
-        return Err(HandshakeError::TwoNames { began: from, introduced: other.id });
+        return Err(HandshakeError::IdChanged { first: from, introduced: other.id });
     }
     match service.admit(&other) {
         Ok(()) => {
