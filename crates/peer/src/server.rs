@@ -110,8 +110,8 @@ impl PeerServer {
                         if evicted {
                             acceptor.metrics.turned_away.inc();
                             acceptor.eviction_log.log(|suppressed| {
-                                let said = "too many unauthenticated connections to the peer port: the oldest was closed";
-                                tracing::warn!(%from, suppressed, "{said}");
+                                let message = "too many unauthenticated connections to the peer port: the oldest was closed";
+                                tracing::warn!(%from, suppressed, "{message}");
                             });
                         }
                         connections.spawn(handle_connection(stream, from, acceptor.clone(), slot));

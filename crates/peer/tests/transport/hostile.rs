@@ -254,14 +254,14 @@ async fn a_node_that_asks_without_end_is_not_read_until_something_is_answered() 
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let mut stream = admitted(server.address, Lane::Append).await;
-    let asked = UNANSWERED_MAX * 2;
-    let requests: Vec<u8> = (0..asked as u64).flat_map(|number| frame(FrameKind::Request, number, b"hold")).collect();
+    let count = UNANSWERED_MAX * 2;
+    let requests: Vec<u8> = (0..count as u64).flat_map(|number| frame(FrameKind::Request, number, b"hold")).collect();
     stream.write_all(&requests).await.unwrap();
     node.arrived(u32::try_from(UNANSWERED_MAX).unwrap()).await;
     // By the time the server has served another connection, it would have read more requests.
     assert_serves(server.address).await;
     assert_eq!(node.holding_peak.load(SeqCst), UNANSWERED_MAX);
-    node.release.add_permits(asked);
+    node.release.add_permits(count);
     node.arrived(u32::try_from(UNANSWERED_MAX).unwrap()).await;
     assert!(node.holding_peak.load(SeqCst) <= UNANSWERED_MAX);
 }
@@ -305,7 +305,7 @@ async fn a_node_that_asks_for_large_things_without_end_is_not_read_until_somethi
 async fn a_server_that_answers_nonsense_loses_the_request_and_no_more() {
     for (story, nonsense) in [
         ("a flipped byte", flipped(frame(FrameKind::Answer, 1, b"flipped"))),
-        ("an answer to nothing", frame(FrameKind::Answer, 77, b"who asked?")),
+        ("an answer to nothing", frame(FrameKind::Answer, 77, b"no request has this number")),
         ("a request", frame(FrameKind::Request, 1, b"you first")),
         ("a giant length", announce(u32::MAX as usize)),
         ("a frame cut off", frame(FrameKind::Answer, 1, b"cut off")[..10].to_vec()),
