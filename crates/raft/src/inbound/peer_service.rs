@@ -234,7 +234,7 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
         request: PeerRequest<RT>,
     ) -> BoxFuture<'static, PeerReply<RT>> {
         if let PeerRequest::Append(rpc) = &request {
-            core.contact.heard(rpc.vote, RT::Instant::now());
+            core.contact.record_message(rpc.vote, RT::Instant::now());
             self.incoming.on_leader_vote(&*core.snapshots, rpc.vote);
         }
         match request {
@@ -332,7 +332,7 @@ async fn pre_vote<RT: AsyncRuntime>(core: &Core<RT>, rpc: VoteRequest<Types<RT>>
     let mut response = core.raft.pre_vote(rpc).await;
     // openraft does not restore a lease that `fast_election` has waived, even after a false alarm.
     if let Ok(response) = &mut response {
-        response.vote_granted &= !core.contact.hears_leader(core.lease, RT::Instant::now());
+        response.vote_granted &= !core.contact.has_live_leader(core.lease, RT::Instant::now());
     }
     answer(response.map(PeerReply::Vote))
 }
