@@ -4,7 +4,7 @@ use bytes::Bytes;
 use fairhold_node::{Node, NodeParts};
 use fairhold_raft::{
     MemberAddress, PeerService, Replica, ReplicaConfig,
-    defect::NoDefectBook,
+    defect::NoDefectStore,
     peer::{Introduction, Lane, Peer, PeerError, Target},
     snapshot::{ImageStore, SnapshotImage},
     types::Types,
@@ -33,7 +33,7 @@ pub(crate) async fn start_node() -> (Node<TokioRuntime>, Replica<TokioRuntime>) 
     let parts = NodeParts::new();
     let (log, snapshots) = (MemoryLog::default(), Arc::new(MemorySnapshots::default()));
     let replica =
-        Replica::start(config, reception, Arc::new(NoPeer), log, snapshots, parts.apply_observer(), Arc::new(NoDefectBook))
+        Replica::start(config, reception, Arc::new(NoPeer), log, snapshots, parts.apply_observer(), Arc::new(NoDefectStore))
             .await
             .expect("a node without a disk and without others can start");
     replica.formed().await.expect("a cluster of one forms itself");

@@ -8,7 +8,7 @@ mod tree;
 
 pub use admin::{BreakCall, RevokeCall, SetLockCall};
 pub use pages::{OwnedAfter, PageQuery};
-pub use queue_position::{Ahead, InTheWay};
+pub use queue_position::{Ahead, QueuePosition};
 pub use sessions::{OpenSessionCall, OpenedSession, Renewal, SessionRef, SessionView};
 pub use tree::{Children, Fence, NodeRow, NodeView, Operated, Precondition, TransactCall, Transacted, WriteCall};
 
@@ -56,7 +56,7 @@ pub enum CallError {
         /// The state machine's refusal.
         refused: Rejection,
         /// The contenders ahead, as far as this node knows.
-        in_the_way: Box<InTheWay>,
+        queue_position: Box<QueuePosition>,
     },
     /// The wait is over, and the withdrawal is committed.
     #[error("the lock did not become free within `wait`")]
@@ -64,7 +64,7 @@ pub enum CallError {
         /// The holder, as far as this node knows.
         holder: Option<HolderFacts>,
         /// The caller's last place in the queue, as far as this node knows.
-        in_the_way: Box<InTheWay>,
+        queue_position: Box<QueuePosition>,
     },
     /// A newer request with the same key took this one's place.
     #[error("a newer request with the same Idempotency-Key took over")]
@@ -183,23 +183,23 @@ pub struct HoldCall {
     pub first: At<HoldEvent>,
     /// The later events. Dropping the receiver means that the caller disconnected: its grant ends.
     pub events: mpsc::Receiver<At<HoldEvent>>,
-    /// If the caller fell silent instead of disconnecting, mark this before you drop `events`: the grant then lives for
+    /// If the caller fell silent instead of disconnecting, set this before you drop `events`: the grant then lives for
     /// its timeout.
-    pub silence: Silence,
+    pub caller_silent: CallerSilent,
 }
 
 /// Whether a caller fell silent instead of disconnecting. It may be alive behind a broken network, and until its
 /// timeout it may believe that it holds the lock.
 #[derive(Debug, Clone, Default)]
-pub struct Silence(Arc<AtomicBool>);
+pub struct CallerSilent(Arc<AtomicBool>);
 
-impl Silence {
+impl CallerSilent {
     /// Marks the caller as silent.
-    pub fn note(&self) {
+    pub fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    pub(crate) fn is_noted(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
@@ -256,7 +256,7 @@ pub struct GrantView {
     /// Metadata, for people to read.
     pub meta: Meta,
     /// Its place in the queue, while it waits.
-    pub in_the_way: Option<InTheWay>,
+    pub queue_position: Option<QueuePosition>,
     /// The contender that it waits for; `None` if it does not wait, or if too many waiting readers are between the two.
     pub waits_for: Option<HolderFacts>,
     /// Whether deadlock detection has completed for it.
@@ -269,7 +269,7 @@ pub struct GrantView {
     /// to this node.
     pub expires_in: Option<Duration>,
     /// The attempt to abandon if this answer does not reach its caller; `None` if the grant must stay.
-    pub leaves_with_caller: Option<u64>,
+    pub attempt_to_abandon: Option<u64>,
 }
 
 /// The result of a look-up of a grant by its id.

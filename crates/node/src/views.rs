@@ -1,7 +1,7 @@
 //! Views: what callers see of the state. Only owners see ids.
 
 use crate::{
-    api::{GrantView, InTheWay, LockInfo, OwnedAfter, PageQuery, QueueItem, QueueView, SessionView},
+    api::{GrantView, LockInfo, OwnedAfter, PageQuery, QueueItem, QueuePosition, QueueView, SessionView},
     views::estimate::{WaitEstimator, facts},
 };
 use fairhold_state::{
@@ -38,13 +38,13 @@ pub(crate) fn grant_of(state: &State, id: &GrantId) -> Option<GrantView> {
         permits: contender.permits,
         owner: contender.owner.text.clone(),
         meta: contender.meta.clone(),
-        in_the_way: None,
+        queue_position: None,
         waits_for: None,
         deadlock_checked: contender.deadlock_checked,
         queued_at: contender.queued_at,
         held_since: contender.held_since,
         expires_in: None,
-        leaves_with_caller: None,
+        attempt_to_abandon: None,
     })
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn grant_in_queue(state: &State, id: &GrantId) -> Option<GrantView> {
         let locks = state.locks_of(view.number);
         if let Some((lock, position)) = positions::farthest(state, locks.iter(), view.number) {
             view.waits_for = state.waits_for(lock, view.number).map(facts);
-            view.in_the_way = Some(positions::of(state, lock, position));
+            view.queue_position = Some(positions::of(state, lock, position));
         }
     }
     Some(view)
@@ -67,10 +67,10 @@ pub(crate) fn front<'a>(
     mut locks: impl Iterator<Item = &'a LockName> + Clone,
     holder: &HolderFacts,
     ahead: u64,
-) -> InTheWay {
+) -> QueuePosition {
     let has_holder = |lock: &&LockName| state.front(lock, 1).any(|first| first.number == holder.number);
     let lock = locks.clone().find(has_holder).or_else(|| locks.next());
-    lock.map_or_else(InTheWay::default, |lock| positions::of(state, lock, ahead.saturating_add(1)))
+    lock.map_or_else(QueuePosition::default, |lock| positions::of(state, lock, ahead.saturating_add(1)))
 }
 
 /// The first holder of a lock.

@@ -7,7 +7,7 @@ use crate::{
     lane::{LaneQueue, LaneTask},
     lane_context::{LaneContext, NOT_READY, SHUTTING_DOWN},
     metrics::PeerMetrics,
-    reader::Arrivals,
+    reader::FrameLimits,
 };
 use bytes::Bytes;
 use fairhold_raft::peer::{Introduction, Lane, Peer, PeerError, Refusal, Service, Target};
@@ -47,7 +47,7 @@ impl TcpPeer {
     pub fn with_handshake_timeout(runtime: Handle, keys: PeerKeys, time_limit: Duration) -> Self {
         let shared = LaneContext {
             service: RwLock::new(None),
-            settings: HandshakeSettings { keys, arrivals: Arrivals::default(), time_limit },
+            settings: HandshakeSettings { keys, frame_limits: FrameLimits::default(), time_limit },
             closing: CancellationToken::new(),
             refusals: Mutex::default(),
             metrics: PeerMetrics::default(),

@@ -4,7 +4,7 @@ use crate::{
     frame::{Frame, FrameCodec, FrameKind, HANDSHAKE_BYTES_MAX},
     handshake_error::HandshakeError,
     key::{Keys, PROOF_BYTES, Proof, Side, Transcript},
-    reader::{Arrivals, FrameReader},
+    reader::{FrameLimits, FrameReader},
 };
 use bytes::{Bytes, BytesMut};
 use fairhold_raft::peer::{KeyMismatch, Refusal, WIRE_VERSION};
@@ -59,10 +59,10 @@ impl Message {
 }
 
 impl Exchange {
-    pub(crate) fn new(stream: TcpStream, side: Side, keys: Arc<Keys>, arrivals: &Arrivals) -> io::Result<Self> {
+    pub(crate) fn new(stream: TcpStream, side: Side, keys: Arc<Keys>, frame_limits: &FrameLimits) -> io::Result<Self> {
         crate::socket::configure(&stream)?;
         let (reader, writer) = stream.into_split();
-        let connection = Connection { reader: FrameReader::new(reader, arrivals), writer };
+        let connection = Connection { reader: FrameReader::new(reader, frame_limits), writer };
         Ok(Exchange { connection, transcript: Transcript::new(), keys, side })
     }
 

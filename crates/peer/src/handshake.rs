@@ -12,7 +12,7 @@ use crate::{
     exchange::{self, Connection, Exchange},
     frame::{Frame, FrameError, FrameKind},
     key::{Keys, PeerKeys, Side, Transcript},
-    reader::Arrivals,
+    reader::FrameLimits,
 };
 use fairhold_raft::peer::{Introduction, KeyMismatch, Lane, PeerError, Refusal, Service, Target, WIRE_VERSION};
 use fairhold_types::NodeId;
@@ -123,7 +123,7 @@ pub fn refused(refusal: &Refusal, transcript: &mut Transcript, keys: &Keys) -> R
 #[derive(Debug, Clone)]
 pub(crate) struct HandshakeSettings {
     pub(crate) keys: PeerKeys,
-    pub(crate) arrivals: Arrivals,
+    pub(crate) frame_limits: FrameLimits,
     pub(crate) time_limit: Duration,
 }
 
@@ -172,7 +172,7 @@ async fn introduce(
     service: &dyn Service,
     settings: &HandshakeSettings,
 ) -> Result<Result<(Connection, Introduction), Refusal>, HandshakeError> {
-    let mut exchange = Exchange::new(stream, Side::Dialler, settings.keys.now(), &settings.arrivals)?;
+    let mut exchange = Exchange::new(stream, Side::Dialler, settings.keys.now(), &settings.frame_limits)?;
     let own = service.introduction();
     exchange.write(&preamble()).await?;
     exchange.send_plain(FrameKind::Hello, &Hello { from: own.id, to: to.id, purpose, nonce: rand::random() }).await?;
@@ -240,7 +240,7 @@ pub(crate) async fn accept(
 }
 
 async fn answer(stream: TcpStream, service: &dyn Service, settings: &HandshakeSettings) -> Result<Accepted, HandshakeError> {
-    let mut exchange = Exchange::new(stream, Side::Acceptor, settings.keys.now(), &settings.arrivals)?;
+    let mut exchange = Exchange::new(stream, Side::Acceptor, settings.keys.now(), &settings.frame_limits)?;
     // A stranger learns nothing: this node sends its preamble only after it received the magic.
     let version = exchange.receive_preamble().await?;
     exchange.write(&preamble()).await?;
@@ -272,7 +272,7 @@ async fn answer(stream: TcpStream, service: &dyn Service, settings: &HandshakeSe
         Err(mismatch) => return refuse_key(exchange, mismatch).await,
     };
     if other.id != from {
-        return Err(HandshakeError::TwoNames { began: from, introduced: other.id });
+        return Err(HandshakeError::IdChanged { first: from, introduced: other.id });
     }
     match service.admit(&other) {
         Ok(()) => {

@@ -21,10 +21,10 @@ pub enum HandshakeError {
     #[error("the other side sent a message without a proof")]
     Unproved,
     /// The peer gave another node id in its introduction than in its hello.
-    #[error("the other side gave two node ids: first {began}, then {introduced}")]
-    TwoNames {
+    #[error("the other side gave two node ids: first {first}, then {introduced}")]
+    IdChanged {
         /// The id in its hello.
-        began: NodeId,
+        first: NodeId,
         /// The id in its introduction.
         introduced: NodeId,
     },

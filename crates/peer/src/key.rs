@@ -219,7 +219,7 @@ mod tests {
     const OLD: &[u8] = b"an old key of more than thirty-two bytes";
     const NEW: &[u8] = b"a new key of more than thirty-two bytes!";
 
-    fn said(words: &[u8]) -> Transcript {
+    fn transcript_of(words: &[u8]) -> Transcript {
         let mut transcript = Transcript::new();
         transcript.note(FrameKind::Hello, words);
         transcript
@@ -232,11 +232,11 @@ mod tests {
     #[test]
     fn a_proof_counts_for_its_words_its_side_and_its_key_alone() {
         let (old, new) = (keys(&[OLD]), keys(&[NEW]));
-        let proof = old.own().prove(Side::Dialler, &said(b"words"));
-        assert!(old.verify(&proof, Side::Dialler, &said(b"words")));
-        assert!(!old.verify(&proof, Side::Acceptor, &said(b"words")), "the other side");
-        assert!(!old.verify(&proof, Side::Dialler, &said(b"other")), "other words");
-        assert!(!new.verify(&proof, Side::Dialler, &said(b"words")), "another key");
+        let proof = old.own().prove(Side::Dialler, &transcript_of(b"words"));
+        assert!(old.verify(&proof, Side::Dialler, &transcript_of(b"words")));
+        assert!(!old.verify(&proof, Side::Acceptor, &transcript_of(b"words")), "the other side");
+        assert!(!old.verify(&proof, Side::Dialler, &transcript_of(b"other")), "other words");
+        assert!(!new.verify(&proof, Side::Dialler, &transcript_of(b"words")), "another key");
         let (mut one, mut two) = (Transcript::new(), Transcript::new());
         one.note(FrameKind::Hello, b"ab");
         one.note(FrameKind::Hello, b"c");
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn the_first_key_proves_and_every_key_is_accepted() {
         let (before, during) = (keys(&[OLD]), keys(&[NEW, OLD]));
-        let words = said(b"words");
+        let words = transcript_of(b"words");
         assert!(during.verify(&before.own().prove(Side::Dialler, &words), Side::Dialler, &words));
         assert!(!before.verify(&during.own().prove(Side::Dialler, &words), Side::Dialler, &words));
         assert_eq!(during.own(), keys(&[NEW]).own());

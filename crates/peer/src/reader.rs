@@ -32,23 +32,23 @@ pub const FRAME_BYTES_FREE: usize = WRITE_BYTES;
 
 /// The time limit of a frame, and the budget of all incomplete frames. Clones share the budget.
 #[derive(Debug, Clone)]
-pub struct Arrivals {
+pub struct FrameLimits {
     frame_timeout: Duration,
     bytes_max: usize,
     bytes: Arc<AtomicUsize>,
 }
 
-impl Default for Arrivals {
+impl Default for FrameLimits {
     fn default() -> Self {
-        Arrivals::new(FRAME_TIMEOUT, UNFINISHED_BYTES_MAX)
+        FrameLimits::new(FRAME_TIMEOUT, UNFINISHED_BYTES_MAX)
     }
 }
 
-impl Arrivals {
+impl FrameLimits {
     /// Sets both limits. No budget is used yet.
     #[must_use]
-    pub fn new(frame_timeout: Duration, bytes_max: usize) -> Arrivals {
-        Arrivals { frame_timeout, bytes_max, bytes: Arc::default() }
+    pub fn new(frame_timeout: Duration, bytes_max: usize) -> FrameLimits {
+        FrameLimits { frame_timeout, bytes_max, bytes: Arc::default() }
     }
 
     fn share(&self) -> ReadShare {
@@ -60,7 +60,7 @@ impl Arrivals {
 #[derive(Debug)]
 struct ReadShare {
     bytes: usize,
-    limits: Arrivals,
+    limits: FrameLimits,
 }
 
 impl ReadShare {
@@ -101,13 +101,13 @@ pub(crate) struct FrameReader {
 }
 
 impl FrameReader {
-    pub(crate) fn new(socket: OwnedReadHalf, arrivals: &Arrivals) -> Self {
+    pub(crate) fn new(socket: OwnedReadHalf, frame_limits: &FrameLimits) -> Self {
         FrameReader {
             socket,
             codec: FrameCodec::for_handshake(),
             buffer: BytesMut::with_capacity(WRITE_BYTES),
-            share: arrivals.share(),
-            time_left: arrivals.frame_timeout,
+            share: frame_limits.share(),
+            time_left: frame_limits.frame_timeout,
             deadline: None,
         }
     }
@@ -168,8 +168,8 @@ mod tests {
 
     #[test]
     fn all_unfinished_frames_share_one_budget_and_give_it_back() {
-        let arrivals = Arrivals::new(FRAME_TIMEOUT, 1_000);
-        let (mut one, mut other) = (arrivals.share(), arrivals.share());
+        let frame_limits = FrameLimits::new(FRAME_TIMEOUT, 1_000);
+        let (mut one, mut other) = (frame_limits.share(), frame_limits.share());
         one.grow(FRAME_BYTES_FREE + 600).unwrap();
         one.grow(FRAME_BYTES_FREE + 600).unwrap();
         other.grow(FRAME_BYTES_FREE).unwrap();
@@ -178,6 +178,6 @@ mod tests {
         drop(one);
         other.grow(FRAME_BYTES_FREE + 1_000).unwrap();
         other.release();
-        assert_eq!(arrivals.bytes.load(Relaxed), 0);
+        assert_eq!(frame_limits.bytes.load(Relaxed), 0);
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     log_limit::{LogLimit, LogLimitByAddress},
     metrics::{Flow, PeerMetrics},
     pending::{PendingConnections, PendingSlot},
-    reader::{Arrivals, FrameReader},
+    reader::{FrameLimits, FrameReader},
     slots::ConnectionSlots,
 };
 use bytes::Bytes;
@@ -56,7 +56,11 @@ impl PeerServer {
     pub async fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         Ok(PeerServer {
             listener: TcpListener::bind(address).await?,
-            settings: HandshakeSettings { keys: PeerKeys::none(), arrivals: Arrivals::default(), time_limit: HANDSHAKE_TIMEOUT },
+            settings: HandshakeSettings {
+                keys: PeerKeys::none(),
+                frame_limits: FrameLimits::default(),
+                time_limit: HANDSHAKE_TIMEOUT,
+            },
             metrics: PeerMetrics::default(),
         })
     }
@@ -75,8 +79,8 @@ impl PeerServer {
 
     /// Sets the limits of incomplete frames.
     #[must_use]
-    pub fn with_arrivals(self, arrivals: Arrivals) -> Self {
-        PeerServer { settings: HandshakeSettings { arrivals, ..self.settings }, ..self }
+    pub fn with_frame_limits(self, frame_limits: FrameLimits) -> Self {
+        PeerServer { settings: HandshakeSettings { frame_limits, ..self.settings }, ..self }
     }
 
     /// Sets the counters.
@@ -105,16 +109,16 @@ impl PeerServer {
                         let (slot, evicted) = acceptor.pending.enter(from.ip());
                         if evicted {
                             acceptor.metrics.turned_away.inc();
-                            acceptor.eviction_log.log(|kept_back| {
-                                let said = "too many unauthenticated connections to the peer port: the oldest was closed";
-                                tracing::warn!(%from, kept_back, "{said}");
+                            acceptor.eviction_log.log(|suppressed| {
+                                let message = "too many unauthenticated connections to the peer port: the oldest was closed";
+                                tracing::warn!(%from, suppressed, "{message}");
                             });
                         }
                         connections.spawn(handle_connection(stream, from, acceptor.clone(), slot));
                     }
                     Err(error) => {
-                        acceptor.accept_error_log.log(|kept_back| {
-                            tracing::warn!(kept_back, "a peer connection could not be accepted: {error}");
+                        acceptor.accept_error_log.log(|suppressed| {
+                            tracing::warn!(suppressed, "a peer connection could not be accepted: {error}");
                         });
                         sleep(ACCEPT_PAUSE).await;
                     }
@@ -176,17 +180,17 @@ async fn handle_connection(stream: TcpStream, address: SocketAddr, acceptor: Arc
     match outcome {
         Ok(Accepted::Admitted { connection, from, lane }) => serve(connection, from, lane, address, &acceptor).await,
         Ok(Accepted::Greeted) => tracing::debug!(%address, "a member fetched this node's identity"),
-        Ok(Accepted::Unproved(mismatch)) => acceptor.unproved_log.log(address.ip(), |kept_back| {
-            tracing::warn!(%address, kept_back, "a connection to the peer port was refused without an answer: {mismatch}");
+        Ok(Accepted::Unproved(mismatch)) => acceptor.unproved_log.log(address.ip(), |suppressed| {
+            tracing::warn!(%address, suppressed, "a connection to the peer port was refused without an answer: {mismatch}");
         }),
         Ok(Accepted::Refused { from, refusal: Refusal::Starting }) => {
             tracing::debug!(peer = from, %address, "deferred until this node has started");
         }
-        Ok(Accepted::Refused { from, refusal }) => acceptor.refusal_log.log(|kept_back| {
-            tracing::warn!(peer = from, %address, kept_back, "this node and a peer cannot communicate: {refusal}");
+        Ok(Accepted::Refused { from, refusal }) => acceptor.refusal_log.log(|suppressed| {
+            tracing::warn!(peer = from, %address, suppressed, "this node and a peer cannot communicate: {refusal}");
         }),
-        Err(error) => acceptor.stranger_log.log(|kept_back| {
-            tracing::warn!(%address, kept_back, "a connection to the peer port was closed: {error}");
+        Err(error) => acceptor.stranger_log.log(|suppressed| {
+            tracing::warn!(%address, suppressed, "a connection to the peer port was closed: {error}");
         }),
     }
 }
@@ -196,8 +200,8 @@ async fn serve(connection: Connection, from: NodeId, lane: Lane, address: Socket
     let (slot, evicted) = acceptor.slots.take(from, lane);
     if evicted {
         acceptor.metrics.turned_away.inc();
-        acceptor.eviction_log.log(|kept_back| {
-            tracing::info!(peer = from, %address, ?lane, kept_back, "node {from} has too many connections: closed the oldest");
+        acceptor.eviction_log.log(|suppressed| {
+            tracing::info!(peer = from, %address, ?lane, suppressed, "node {from} has too many connections: closed the oldest");
         });
     }
     let ended = tokio::select! {
@@ -207,8 +211,8 @@ async fn serve(connection: Connection, from: NodeId, lane: Lane, address: Socket
     };
     match ended {
         Ok(()) => tracing::debug!(peer = from, ?lane, "a peer closed its connection"),
-        Err(error) => acceptor.broken_log.log(|kept_back| {
-            tracing::info!(peer = from, %address, ?lane, kept_back, "a connection broke: {error}");
+        Err(error) => acceptor.broken_log.log(|suppressed| {
+            tracing::info!(peer = from, %address, ?lane, suppressed, "a connection broke: {error}");
         }),
     }
     acceptor.service.hung_up(from, lane);
@@ -236,33 +240,33 @@ async fn serve_connection(connection: Connection, from: NodeId, lane: Lane, acce
 /// An answer, and its share of the connection's bytes.
 struct Answered {
     frame: Frame,
-    size: ServerLimits,
+    share: ByteShare,
 }
 
 /// The bytes of a connection's requests in progress.
 #[derive(Default)]
-struct Owed {
+struct BytesInFlight {
     bytes: AtomicUsize,
     decreased: Notify,
 }
 
 /// Counts the bytes of a request until its answer is ready, or of an answer until it is written.
-struct ServerLimits {
+struct ByteShare {
     bytes: usize,
-    owed: Arc<Owed>,
+    in_flight: Arc<BytesInFlight>,
 }
 
-impl ServerLimits {
-    fn new(owed: &Arc<Owed>, bytes: usize) -> ServerLimits {
-        owed.bytes.fetch_add(bytes, Relaxed);
-        ServerLimits { bytes, owed: owed.clone() }
+impl ByteShare {
+    fn new(in_flight: &Arc<BytesInFlight>, bytes: usize) -> ByteShare {
+        in_flight.bytes.fetch_add(bytes, Relaxed);
+        ByteShare { bytes, in_flight: in_flight.clone() }
     }
 }
 
-impl Drop for ServerLimits {
+impl Drop for ByteShare {
     fn drop(&mut self) {
-        self.owed.bytes.fetch_sub(self.bytes, Relaxed);
-        self.owed.decreased.notify_one();
+        self.in_flight.bytes.fetch_sub(self.bytes, Relaxed);
+        self.in_flight.decreased.notify_one();
     }
 }
 
@@ -273,9 +277,9 @@ async fn read_requests(
     acceptor: &Acceptor,
 ) -> Result<(), FrameError> {
     let mut in_progress: FuturesUnordered<BoxFuture<'static, Answered>> = FuturesUnordered::new();
-    let owed = Arc::new(Owed::default());
+    let in_flight = Arc::new(BytesInFlight::default());
     loop {
-        let over_budget = owed.bytes.load(Relaxed) >= UNANSWERED_BYTES_MAX;
+        let over_budget = in_flight.bytes.load(Relaxed) >= UNANSWERED_BYTES_MAX;
         let may_read = in_progress.len() < UNANSWERED_MAX && !over_budget;
         if !may_read {
             requests.pause();
@@ -286,7 +290,7 @@ async fn read_requests(
             request = requests.next(), if may_read => {
                 let Some(request) = request? else { return Ok(()) };
                 acceptor.metrics.accepted.received(request.payload.len());
-                let mut answer = start_request(request, from, lane, &*acceptor.service, &owed)?;
+                let mut answer = start_request(request, from, lane, &*acceptor.service, &in_flight)?;
                 // Poll once here, so that requests start in order, whatever the service does before its first await.
                 match poll!(&mut answer) {
                     Poll::Ready(answer) => answer,
@@ -296,7 +300,7 @@ async fn read_requests(
                     }
                 }
             }
-            () = owed.decreased.notified(), if over_budget => continue,
+            () = in_flight.decreased.notified(), if over_budget => continue,
         };
         if answers.send(done).await.is_err() {
             return Ok(());
@@ -309,15 +313,15 @@ fn start_request(
     from: NodeId,
     lane: Lane,
     service: &dyn Service,
-    owed: &Arc<Owed>,
+    in_flight: &Arc<BytesInFlight>,
 ) -> Result<BoxFuture<'static, Answered>, FrameError> {
     match request.kind {
         FrameKind::Request => {
-            let (number, size) = (request.number, ServerLimits::new(owed, request.payload.len()));
+            let (number, share) = (request.number, ByteShare::new(in_flight, request.payload.len()));
             let answer = service.serve(from, lane, request.payload);
             let answered = move |payload: Bytes| {
-                let answer = ServerLimits::new(&size.owed, payload.len());
-                Answered { frame: Frame { kind: FrameKind::Answer, number, payload }, size: answer }
+                let answer = ByteShare::new(&share.in_flight, payload.len());
+                Answered { frame: Frame { kind: FrameKind::Answer, number, payload }, share: answer }
             };
             Ok(answer.map(answered).boxed())
         }
@@ -338,19 +342,19 @@ async fn write_answers(
     flow: &Flow,
 ) -> Result<(), FrameError> {
     let mut buffer = WriteBuffer::new();
-    let mut sizes = Vec::new();
-    while let Some(Answered { frame, size }) = answers.recv().await {
+    let mut shares = Vec::new();
+    while let Some(Answered { frame, share }) = answers.recv().await {
         flow.sent(frame.payload.len());
         buffer.push(frame)?;
-        sizes.push(size);
+        shares.push(share);
         while !buffer.is_full() {
-            let Ok(Answered { frame, size }) = answers.try_recv() else { break };
+            let Ok(Answered { frame, share }) = answers.try_recv() else { break };
             flow.sent(frame.payload.len());
             buffer.push(frame)?;
-            sizes.push(size);
+            shares.push(share);
         }
         buffer.write_to(socket).await?;
-        sizes.clear();
+        shares.clear();
     }
     Ok(())
 }

@@ -55,15 +55,15 @@ fn assert_golden(name: &str, bytes: &[u8]) {
 #[test]
 fn a_handshake_has_its_bytes() {
     let keys = PeerKeys::parse(b"a key of thirty-two bytes at least").unwrap().now();
-    let mut said = Transcript::new();
+    let mut transcript = Transcript::new();
     let first = Hello { from: 300, to: 1, purpose: Purpose::Lane(Lane::Append), nonce: [0xd1; 32] };
     let frames = [
-        ("hello", hello(&first, &mut said)),
-        ("challenge", challenge(&Challenge { nonce: [0xac; 32] }, &mut said)),
-        ("proof", proof(&mut said, &keys)),
-        ("welcome", welcome(&node_1(), &mut said, &keys)),
-        ("introduction", introduction(&Introduction { id: 300, ..node_1() }, &mut said, &keys)),
-        ("admitted", admitted(&mut said, &keys)),
+        ("hello", hello(&first, &mut transcript)),
+        ("challenge", challenge(&Challenge { nonce: [0xac; 32] }, &mut transcript)),
+        ("proof", proof(&mut transcript, &keys)),
+        ("welcome", welcome(&node_1(), &mut transcript, &keys)),
+        ("introduction", introduction(&Introduction { id: 300, ..node_1() }, &mut transcript, &keys)),
+        ("admitted", admitted(&mut transcript, &keys)),
     ];
     assert_golden("peer_preamble.hex", &preamble());
     for (name, frame) in frames {

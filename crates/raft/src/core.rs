@@ -108,11 +108,11 @@ pub(crate) struct Core<RT: AsyncRuntime> {
 }
 
 /// Where the leader is.
-pub(crate) enum ForwardRoute {
+pub(crate) enum LeaderRoute {
     /// This node leads, as far as it knows.
-    Here,
+    Local,
     /// Another node leads, as far as this one knows.
-    There(Target),
+    Remote(Target),
     /// No leader is known.
     Unknown,
 }
@@ -214,11 +214,11 @@ impl<RT: AsyncRuntime> Core<RT> {
         self.with_server_metrics(leadership_in)
     }
 
-    pub(crate) fn route(&self) -> ForwardRoute {
+    pub(crate) fn route(&self) -> LeaderRoute {
         match self.leader() {
-            Some((id, _)) if id == self.id => ForwardRoute::Here,
-            Some((id, member)) => ForwardRoute::There(self.addresses.target(id, &member)),
-            None => ForwardRoute::Unknown,
+            Some((id, _)) if id == self.id => LeaderRoute::Local,
+            Some((id, member)) => LeaderRoute::Remote(self.addresses.target(id, &member)),
+            None => LeaderRoute::Unknown,
         }
     }
 

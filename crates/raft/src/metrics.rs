@@ -32,7 +32,7 @@ pub(crate) async fn count_elections<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
 pub(crate) fn register<RT: AsyncRuntime>(core: &Arc<Core<RT>>, registry: &mut Registry) {
     core.shared.metrics.register(registry);
     let help = "Commands that are skipped because the state machine panicked at them: a defect in fairhold";
-    registry.register("raft_commands_left_out", help, core.shared.defects.left_out.clone());
+    registry.register("raft_commands_left_out", help, core.shared.defects.skipped.clone());
     let core = Arc::clone(core);
     collect(registry, move |scrape| {
         let status = core.status();

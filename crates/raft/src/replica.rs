@@ -8,7 +8,7 @@ use crate::{
         types::{Batch, BatchResults, Member, Types},
         wire::{PeerReply, PeerRequest},
     },
-    core::{CallError, Core, ForwardRoute, LeaderHandler, Leadership, leadership_in, status::ReplicaStatus},
+    core::{CallError, Core, LeaderHandler, LeaderRoute, Leadership, leadership_in, status::ReplicaStatus},
     inbound::peer_service::PeerService,
     leadership::handover,
     machine::defect::Defect,
@@ -270,11 +270,11 @@ impl<RT: AsyncRuntime> Replica<RT> {
             return Err(CallError::NotDelivered(NotProposed::ShuttingDown));
         }
         match self.core.route() {
-            ForwardRoute::Here => match self.core.leader_handler.get() {
+            LeaderRoute::Local => match self.core.leader_handler.get() {
                 Some(leader_handler) => Ok(leader_handler.handle(request.to_vec(), self.core.id).await),
                 None => Err(CallError::NotDelivered(NotProposed::NoLeader)),
             },
-            ForwardRoute::There(leader) => {
+            LeaderRoute::Remote(leader) => {
                 let request = PeerRequest::CallLeader(request.to_vec());
                 match self.core.while_led(self.core.call(&leader, &request)).await {
                     Some(Ok(PeerReply::LeaderReply(answer))) => Ok(answer),
@@ -282,7 +282,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
                     Some(Ok(_)) | None => Err(CallError::Lost),
                 }
             }
-            ForwardRoute::Unknown => Err(CallError::NotDelivered(NotProposed::NoLeader)),
+            LeaderRoute::Unknown => Err(CallError::NotDelivered(NotProposed::NoLeader)),
         }
     }
 
@@ -306,8 +306,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
             }
             match self.core.with_metrics(|metrics| metrics.running_state.clone().err()) {
                 Some(Fatal::Stopped) | None => FatalReason::Stopped,
-                Some(error @ (Fatal::StorageError(_) | Fatal::Panicked)) => match self.core.shared.broken.get() {
-                    Some(why) => FatalReason::Broken(why.clone()),
+                Some(error @ (Fatal::StorageError(_) | Fatal::Panicked)) => match self.core.shared.inconsistency.get() {
+                    Some(why) => FatalReason::Inconsistent(why.clone()),
                     None => FatalReason::Failed(error.to_string()),
                 },
             }

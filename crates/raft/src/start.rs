@@ -21,7 +21,7 @@ use crate::{
     leadership::{elections::Elections, formation},
     machine::{
         apply::{ApplyObserver, Machine},
-        defect::{DefectBook, Defects},
+        defect::{DefectStore, Defects},
         snapshot::SnapshotStore,
     },
     metrics,
@@ -52,7 +52,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
         log: L,
         snapshots: Arc<dyn SnapshotStore>,
         observer: Arc<dyn ApplyObserver>,
-        defects: Arc<dyn DefectBook>,
+        defects: Arc<dyn DefectStore>,
     ) -> Result<Replica<RT>, StartError>
     where
         L: RaftLogStorage<Types<RT>>,
@@ -74,9 +74,9 @@ impl<RT: AsyncRuntime> Replica<RT> {
         let network =
             Network::<RT>::new(config.id, peer.clone(), addresses.clone(), ballots.clone(), losses.clone(), round_trips.clone());
         let outgoing_snapshots = network.outgoing_snapshots();
-        let raft: RaftOf<RT> = Raft::new(config.id, Arc::new(openraft_config), network, log, machine)
-            .await
-            .map_err(|error| shared.broken.get().cloned().map_or(StartError::Log(error.to_string()), StartError::Broken))?;
+        let raft: RaftOf<RT> = Raft::new(config.id, Arc::new(openraft_config), network, log, machine).await.map_err(|error| {
+            shared.inconsistency.get().cloned().map_or(StartError::Log(error.to_string()), StartError::Inconsistent)
+        })?;
         // openraft publishes its metrics before it answers; until then they are those of a node without a log.
         let vote = raft.with_raft_state(|state| *state.vote_ref()).await.map_err(|error| StartError::Log(error.to_string()))?;
 

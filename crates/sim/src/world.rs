@@ -21,7 +21,7 @@ use crate::{
 use axum::Router;
 use fairhold_http::{Admin, Exposition, ServerInfo, router};
 use fairhold_node::{Node, NodeParts};
-use fairhold_raft::{FatalReason, MemberAddress, PeerService, Replica, ReplicaConfig, defect::NoDefectBook};
+use fairhold_raft::{FatalReason, MemberAddress, PeerService, Replica, ReplicaConfig, defect::NoDefectStore};
 use fairhold_types::{Incarnation, NodeId, dto::Host as HostView};
 use openraft_rt::AsyncRuntime;
 use openraft_rt_sim::SimRuntime;
@@ -268,7 +268,7 @@ impl World {
         }
         let log = disk.mount(&host);
         let started =
-            Replica::start(config, peer_service, peer, log.clone(), Arc::new(log), apply_observer, Arc::new(NoDefectBook)).await;
+            Replica::start(config, peer_service, peer, log.clone(), Arc::new(log), apply_observer, Arc::new(NoDefectStore)).await;
         let replica = match started {
             Ok(replica) => replica,
             Err(error) => {
@@ -295,7 +295,7 @@ impl World {
             FatalReason::Stopped => {}
             FatalReason::Failed(_) if disk.has_failed() => {}
             FatalReason::Failed(_) | FatalReason::Formation(_) if self.is_spoiled(&host) => {}
-            FatalReason::Failed(error) | FatalReason::Broken(error) => {
+            FatalReason::Failed(error) | FatalReason::Inconsistent(error) => {
                 self.oracle.violation(format!("node {id} failed: {error}"))
             }
             FatalReason::Formation(_) if !self.has_own_disk(id) => self.coverage.probe(Probe::WipedMemberGone),

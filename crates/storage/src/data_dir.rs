@@ -58,24 +58,24 @@ pub enum DataDirError {
         pid: Option<u32>,
     },
     /// The directory belongs to another node.
-    #[error("{path} belongs to node {recorded}, but this is node {asked}: start the node with its own data directory")]
+    #[error("{path} belongs to node {recorded}, but this is node {own}: start the node with its own data directory")]
     OtherNode {
         /// The directory.
         path: String,
         /// The node that created it.
         recorded: NodeId,
         /// The node that tried to open it.
-        asked: NodeId,
+        own: NodeId,
     },
     /// The directory belongs to another cluster.
-    #[error("{path} belongs to cluster {recorded}, not to {asked}")]
+    #[error("{path} belongs to cluster {recorded}, not to {own}")]
     OtherCluster {
         /// The directory.
         path: String,
         /// The cluster that it belongs to.
         recorded: ClusterId,
         /// The cluster of the node that tried to open it.
-        asked: ClusterId,
+        own: ClusterId,
     },
     /// The directory has files but no identity.
     #[error(
@@ -129,7 +129,7 @@ impl DataDir {
         };
         if identity.node != node {
             let path = path.display().to_string();
-            return Err(DataDirError::OtherNode { path, recorded: identity.node, asked: node });
+            return Err(DataDirError::OtherNode { path, recorded: identity.node, own: node });
         }
         let directory = DataDir { path: path.to_owned(), identity, is_new, _lock: lock };
         if is_new {
@@ -182,7 +182,7 @@ impl DataDir {
             Some(recorded) if recorded == cluster => Ok(()),
             Some(recorded) => {
                 let path = self.path.display().to_string();
-                Err(DataDirError::OtherCluster { path, recorded, asked: cluster })
+                Err(DataDirError::OtherCluster { path, recorded, own: cluster })
             }
             None => self.replace(Identity { cluster: Some(cluster), ..self.identity.clone() }),
         }

@@ -2,7 +2,7 @@
 //! does not exist.
 
 use crate::durable;
-use fairhold_raft::defect::{Defect, DefectBook};
+use fairhold_raft::defect::{Defect, DefectStore};
 use std::{
     io,
     path::{Path, PathBuf},
@@ -18,18 +18,18 @@ const DEFECTS_TEMPORARY: &str = "DEFECTS.new";
 #[derive(Debug)]
 pub struct DefectFile {
     directory: PathBuf,
-    start_again: fn() -> io::Error,
+    restart_process: fn() -> io::Error,
 }
 
 impl DefectFile {
-    /// The file of a data directory. `start_again` returns only if it cannot restart the process.
+    /// The file of a data directory. `restart_process` returns only if it cannot restart the process.
     #[must_use]
-    pub fn new(directory: &Path, start_again: fn() -> io::Error) -> DefectFile {
-        DefectFile { directory: directory.to_owned(), start_again }
+    pub fn new(directory: &Path, restart_process: fn() -> io::Error) -> DefectFile {
+        DefectFile { directory: directory.to_owned(), restart_process }
     }
 }
 
-impl DefectBook for DefectFile {
+impl DefectStore for DefectFile {
     fn load(&self) -> io::Result<Vec<Defect>> {
         let path = self.directory.join(DEFECTS);
         match std::fs::read(&path) {
@@ -44,8 +44,8 @@ impl DefectBook for DefectFile {
         durable::write(&self.directory.join(DEFECTS_TEMPORARY), &self.directory.join(DEFECTS), &[&bytes])
     }
 
-    fn start_again(&self) -> io::Error {
-        (self.start_again)()
+    fn restart_process(&self) -> io::Error {
+        (self.restart_process)()
     }
 }
 
@@ -70,16 +70,16 @@ mod tests {
     #[test]
     fn defects_are_read_as_they_were_written_and_damage_is_named() {
         let directory = tempfile::tempdir().unwrap();
-        let book = DefectFile::new(directory.path(), || io::Error::other("no"));
-        assert_eq!(book.load().unwrap(), []);
-        book.save(&[defect(1), defect(2)]).unwrap();
-        assert_eq!(book.load().unwrap(), [defect(1), defect(2)]);
+        let store = DefectFile::new(directory.path(), || io::Error::other("no"));
+        assert_eq!(store.load().unwrap(), []);
+        store.save(&[defect(1), defect(2)]).unwrap();
+        assert_eq!(store.load().unwrap(), [defect(1), defect(2)]);
 
         let path = directory.path().join(DEFECTS);
         let mut bytes = std::fs::read(&path).unwrap();
         bytes[5] ^= 1;
         std::fs::write(&path, bytes).unwrap();
-        let error = book.load().unwrap_err();
+        let error = store.load().unwrap_err();
         assert!(error.kind() == io::ErrorKind::InvalidData && error.to_string().contains("DEFECTS is damaged"), "{error}");
     }
 }

@@ -1,7 +1,7 @@
 //! The snapshot thread: it does all work that takes time in proportion to the state, such as building, writing, reading
 //! and freeing a snapshot. When it is idle, it returns its freed memory to the system, because no later call would.
 //!
-//! It has the lowest priority. A snapshot may take longer; but all nodes build theirs after about the same command, and
+//! It has a low priority. A snapshot may take longer; but all nodes build theirs after about the same command, and
 //! on one machine, where they share processors, their other threads would otherwise stall until all snapshots were
 //! done.
 
@@ -52,9 +52,9 @@ impl SnapshotThread {
     pub(crate) fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> BoxFuture<'static, io::Result<T>> {
         let (done, result) = oneshot::channel();
         // The caller may be gone. Then the result is not needed.
-        let asked = self.work.try_send(Box::new(move || drop(done.send(work()))));
+        let queued = self.work.try_send(Box::new(move || drop(done.send(work()))));
         Box::pin(async move {
-            asked.map_err(|_| io::Error::other("too many tasks wait for the snapshot thread"))?;
+            queued.map_err(|_| io::Error::other("too many tasks wait for the snapshot thread"))?;
             result.await.map_err(|_| io::Error::other("it was interrupted by a panic"))
         })
     }
@@ -62,9 +62,9 @@ impl SnapshotThread {
 
 fn run(waiting: &mpsc::Receiver<Work>, idle: &OnceLock<fn()>) {
     // On Linux, this applies to this thread alone.
-    let given_way = getpriority_process(None).and_then(|now| setpriority_process(None, now.max(NICENESS)));
-    if let Err(error) = given_way {
-        tracing::debug!(%error, "snapshots do not give way to other work");
+    let lowered = getpriority_process(None).and_then(|now| setpriority_process(None, now.max(NICENESS)));
+    if let Err(error) = lowered {
+        tracing::debug!(%error, "the priority of the snapshot thread could not be lowered");
     }
     while let Ok(first) = waiting.recv() {
         let mut next = Ok(first);
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_is_done_in_the_order_in_which_it_was_asked_for_also_after_a_panic_and_gives_way() {
+    async fn jobs_run_in_order_with_low_priority_and_a_panic_ends_only_its_own_job() {
         let snapshot_thread = SnapshotThread::start().unwrap();
         let niceness = snapshot_thread.run(|| getpriority_process(None).unwrap());
         let panics = snapshot_thread.run(|| assert!(std::thread::current().name().is_none(), "planted"));
@@ -97,8 +97,8 @@ mod tests {
     #[test]
     fn its_memory_is_given_back_once_when_no_work_follows() {
         static GIVEN_BACK: OnceLock<mpsc::Sender<std::thread::ThreadId>> = OnceLock::new();
-        let (told, given_back) = mpsc::channel();
-        GIVEN_BACK.set(told).unwrap();
+        let (sender, given_back) = mpsc::channel();
+        GIVEN_BACK.set(sender).unwrap();
         let snapshot_thread = SnapshotThread::start().unwrap();
         snapshot_thread.when_idle(|| GIVEN_BACK.get().unwrap().send(std::thread::current().id()).unwrap());
         let (done, threads) = mpsc::channel();

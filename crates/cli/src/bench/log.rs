@@ -9,7 +9,7 @@ use super::{
 };
 use crate::remote::Failure;
 use fairhold_peer::{client::TcpPeer, key::PeerKeys, server::PeerServer};
-use fairhold_raft::{ApplyObserver, MemberAddress, PeerService, Replica, ReplicaConfig, defect::NoDefectBook};
+use fairhold_raft::{ApplyObserver, MemberAddress, PeerService, Replica, ReplicaConfig, defect::NoDefectStore};
 use fairhold_state::{
     State,
     command::{Command, Event},
@@ -144,7 +144,7 @@ impl LogNode {
             log,
             Arc::new(snapshots),
             Arc::new(Nobody),
-            Arc::new(NoDefectBook),
+            Arc::new(NoDefectStore),
         )
         .await;
         let replica = replica.map_err(|error| error.to_string())?;

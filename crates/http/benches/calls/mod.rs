@@ -62,13 +62,13 @@ pub(crate) fn grant() -> GrantView {
         permits: 1,
         owner: "ci-7".to_owned(),
         meta: Meta::new(),
-        in_the_way: None,
+        queue_position: None,
         waits_for: None,
         deadlock_checked: true,
         queued_at: NOW,
         held_since: Some(NOW),
         expires_in: Some(Duration::from_secs(30)),
-        leaves_with_caller: None,
+        attempt_to_abandon: None,
     }
 }
 

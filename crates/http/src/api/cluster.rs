@@ -69,7 +69,7 @@ pub(crate) async fn cluster<RT: AsyncRuntime>(
 fn defect(defect: Defect) -> dto::Defect {
     dto::Defect {
         log_index: defect.index,
-        left_out: defect.is_left_out(),
+        left_out: defect.is_skipped(),
         kind: defect.kind,
         fingerprint: format!("{:016x}", defect.fingerprint),
         message: defect.message,

@@ -62,9 +62,9 @@ async fn answer_once<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall, given
     };
     match acquired.value {
         Acquired::Held(view) => {
-            let leaves_with_caller = view.leaves_with_caller;
+            let attempt_to_abandon = view.attempt_to_abandon;
             let mut response = answer::json(StatusCode::OK, acquired.revision, &answer::grant(view, now))?;
-            if let Some(attempt) = leaves_with_caller {
+            if let Some(attempt) = attempt_to_abandon {
                 let node = node.clone();
                 let undelivered = Undelivered::then(move || node.abandon_soon(id, attempt));
                 response.extensions_mut().insert(undelivered);

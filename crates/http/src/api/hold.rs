@@ -11,7 +11,7 @@ use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use fairhold_node::{
     Node,
-    api::{AcquireCall, At, HoldEvent, Silence},
+    api::{AcquireCall, At, CallerSilent, HoldEvent},
 };
 use fairhold_state::command::Claimant;
 use fairhold_types::{Code, GrantId, duration, hold::HoldLine};
@@ -43,8 +43,8 @@ const SEND_BYTES: usize = 8 * 1024;
 pub(crate) struct Streamed {
     /// The client must acknowledge sent bytes within this time. Otherwise the connection ends.
     pub(crate) silence_max: Duration,
-    /// Noted if silence ended the connection.
-    pub(crate) silence: Silence,
+    /// Set if silence ended the connection.
+    pub(crate) caller_silent: CallerSilent,
 }
 
 impl Streamed {
@@ -69,7 +69,7 @@ pub(crate) async fn answer<RT: AsyncRuntime>(node: Node<RT>, call: AcquireCall, 
     headers.insert(header::CONTENT_TYPE, NDJSON);
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     headers.insert(header::CONNECTION, CLOSE);
-    response.extensions_mut().insert(Streamed { silence_max, silence: held.silence });
+    response.extensions_mut().insert(Streamed { silence_max, caller_silent: held.caller_silent });
     answer::stamp(&mut response, revision);
     Ok(response)
 }
@@ -107,12 +107,12 @@ fn line(event: At<HoldEvent>, asked: RequestKind, id: GrantId) -> Bytes {
     let mut shortest = 0;
     let line = match event.value {
         HoldEvent::Queued { view } => {
-            let in_the_way = view.in_the_way.unwrap_or_default();
+            let queue_position = view.queue_position.unwrap_or_default();
             HoldLine::Queued {
                 id,
-                position: in_the_way.position,
-                ahead: answer::ahead(in_the_way.ahead, asked.now()),
-                estimate: in_the_way.estimate.map(duration::format),
+                position: queue_position.position,
+                ahead: answer::ahead(queue_position.ahead, asked.now()),
+                estimate: queue_position.estimate.map(duration::format),
             }
         }
         HoldEvent::Held(view) => match view.token {
@@ -151,7 +151,7 @@ mod tests {
     fn an_error_is_a_line_with_all_that_the_problem_says() {
         let id = GrantId::from_ulid(1);
         let event = At {
-            value: HoldEvent::Failed(CallError::WaitTimeout { holder: None, in_the_way: Box::default() }),
+            value: HoldEvent::Failed(CallError::WaitTimeout { holder: None, queue_position: Box::default() }),
             revision: Revision(7),
         };
         let bytes = line(event, RequestKind::Acquire { id, given: true, now: WallMillis(0) }, id);

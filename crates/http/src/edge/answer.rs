@@ -82,11 +82,11 @@ pub(crate) fn grant(view: GrantView, now: WallMillis) -> dto::Grant {
         number: view.number,
         session: view.session,
         permits: view.permits,
-        position: view.in_the_way.as_ref().map(|in_the_way| in_the_way.position),
+        position: view.queue_position.as_ref().map(|queue_position| queue_position.position),
         waits_for: view.waits_for.map(|holder| contender(holder, Some(now))),
         deadlock_checked: (view.token.is_none() && !view.deadlock_checked).then_some(false),
-        estimate: view.in_the_way.as_ref().and_then(|in_the_way| in_the_way.estimate).map(duration::format),
-        ahead: view.in_the_way.map(|in_the_way| ahead(in_the_way.ahead, Some(now))).unwrap_or_default(),
+        estimate: view.queue_position.as_ref().and_then(|queue_position| queue_position.estimate).map(duration::format),
+        ahead: view.queue_position.map(|queue_position| ahead(queue_position.ahead, Some(now))).unwrap_or_default(),
         queued_at: view.queued_at.to_rfc3339(),
         held_since: view.held_since.map(WallMillis::to_rfc3339),
         meta: view.meta,
@@ -217,7 +217,7 @@ pub(crate) fn span(since: WallMillis, now: WallMillis) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairhold_node::api::InTheWay;
+    use fairhold_node::api::QueuePosition;
     use fairhold_types::{
         FencingToken, GrantId, LockName, Mode, SessionNumber,
         limits::{ANSWER_BYTES_FREE, LOCK_NAME_BYTES_MAX, META_BYTES_MAX, OWNER_BYTES_MAX},
@@ -239,13 +239,13 @@ mod tests {
             permits: 1,
             owner: "curl@127.0.0.1".to_owned(),
             meta: dto::Meta::new(),
-            in_the_way: None,
+            queue_position: None,
             waits_for: None,
             deadlock_checked: true,
             queued_at: WallMillis(1_000),
             held_since,
             expires_in: held_since.map(|_| Duration::from_secs(30)),
-            leaves_with_caller: None,
+            attempt_to_abandon: None,
         }
     }
 
@@ -267,9 +267,12 @@ mod tests {
             since: WallMillis(1_000),
         };
         let meta = dto::Meta::from([("build".to_owned(), "7".to_owned())]);
-        let in_the_way =
-            InTheWay { position: 2, ahead: vec![Ahead { facts: holder.clone(), meta }], estimate: Some(Duration::from_secs(40)) };
-        let queued = GrantView { in_the_way: Some(in_the_way), waits_for: Some(holder), ..view(None) };
+        let queue_position = QueuePosition {
+            position: 2,
+            ahead: vec![Ahead { facts: holder.clone(), meta }],
+            estimate: Some(Duration::from_secs(40)),
+        };
+        let queued = GrantView { queue_position: Some(queue_position), waits_for: Some(holder), ..view(None) };
         let json = serde_json::to_value(grant(queued, WallMillis(5_000))).unwrap();
         assert_eq!((&json["state"], &json["position"], json.get("token")), (&"queued".into(), &2.into(), None));
         let waits_for =
@@ -289,10 +292,10 @@ mod tests {
         };
         let meta = dto::Meta::from([("k".to_owned(), text(META_BYTES_MAX - 1))]);
         let one = Ahead { facts: facts.clone(), meta: meta.clone() };
-        let in_the_way = InTheWay { position: 10_001, ahead: vec![one; 16], estimate: Some(Duration::from_secs(40)) };
+        let queue_position = QueuePosition { position: 10_001, ahead: vec![one; 16], estimate: Some(Duration::from_secs(40)) };
         let lock = LockName::parse(&text(LOCK_NAME_BYTES_MAX)).unwrap();
         let owner = text(OWNER_BYTES_MAX);
-        let queued = GrantView { in_the_way: Some(in_the_way), waits_for: Some(facts), lock, owner, meta, ..view(None) };
+        let queued = GrantView { queue_position: Some(queue_position), waits_for: Some(facts), lock, owner, meta, ..view(None) };
         let answer = grant(queued, WallMillis(5_000));
         assert_eq!(answer.ahead.len(), 2, "those ahead whose texts are short are named all the same");
         let length = serde_json::to_vec(&answer).unwrap().len();

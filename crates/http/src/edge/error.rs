@@ -7,7 +7,7 @@ use crate::{
     edge::rejection::of_rejection,
     edge::request_kind::RequestKind,
 };
-use fairhold_node::api::{CallError, InTheWay};
+use fairhold_node::api::{CallError, QueuePosition};
 use fairhold_raft::{
     HandoverError,
     error::{NotProposed, ProposeError, ReadError, UnknownReason},
@@ -41,13 +41,13 @@ pub(crate) fn problem_of(error: CallError, asked: RequestKind) -> Problem {
             problem.facts(outcome(Effect::Unknown, asked.key()))
         }
         CallError::Read(ReadError::Deadline) => Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::None, None)),
-        CallError::LockHeld { refused, in_the_way } => {
+        CallError::LockHeld { refused, queue_position } => {
             let problem = advised(of_rejection(refused, detail, asked), asked);
-            problem.map_facts(|facts| blocked(facts, *in_the_way, asked))
+            problem.map_facts(|facts| blocked(facts, *queue_position, asked))
         }
-        CallError::WaitTimeout { holder, in_the_way } => {
+        CallError::WaitTimeout { holder, queue_position } => {
             let holder = holder.map(|holder| answer::contender(holder, asked.now()));
-            let facts = blocked(Facts { holder, ..Facts::default() }, *in_the_way, asked);
+            let facts = blocked(Facts { holder, ..Facts::default() }, *queue_position, asked);
             // The grant has ended: only a request with a new id may still succeed.
             Problem::new(Code::WaitTimeout, detail).retryable(!asked.key_given()).facts(facts)
         }
@@ -84,8 +84,8 @@ fn of_handover(error: &HandoverError, detail: String) -> Problem {
         HandoverError::NotMember { .. } => (Code::NotFound, None),
         HandoverError::NoVote { .. } => (Code::BadRequest, None),
         HandoverError::OtherRequest => (Code::IdempotencyMismatch, Some(Effect::None)),
-        HandoverError::Full => (Code::RateLimited, Some(Effect::None)),
-        HandoverError::LeadsAlready { .. } => (Code::AlreadyLeader, None),
+        HandoverError::TooManyKeys => (Code::RateLimited, Some(Effect::None)),
+        HandoverError::AlreadyLeader { .. } => (Code::AlreadyLeader, None),
         HandoverError::Silent { .. } | HandoverError::Behind { .. } => (Code::NotCaughtUp, None),
         HandoverError::NoLeader => (Code::NoQuorum, Some(Effect::None)),
         HandoverError::Unfinished { .. } => (Code::DeadlineExceeded, Some(Effect::Unknown)),
@@ -105,8 +105,8 @@ fn not_done(reason: NotProposed, detail: String) -> Problem {
 }
 
 /// Adds the grants ahead of the caller. If the holder is known, its pairs of text go to the first of them.
-fn blocked(facts: Facts, in_the_way: InTheWay, asked: RequestKind) -> Facts {
-    let InTheWay { position, ahead, estimate } = in_the_way;
+fn blocked(facts: Facts, queue_position: QueuePosition, asked: RequestKind) -> Facts {
+    let QueuePosition { position, ahead, estimate } = queue_position;
     let ahead = answer::ahead(ahead, asked.now());
     let same = |holder: &Contender| ahead.iter().find(|other| other.number == holder.number).cloned();
     Facts {

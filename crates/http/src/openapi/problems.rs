@@ -56,7 +56,7 @@ pub(super) fn typical(code: Code) -> Problem {
         Code::NoQuorum => not_served(NotProposed::NoLeader),
         Code::ShuttingDown => problem_of(CallError::ShuttingDown, RequestKind::Read),
         Code::NotCaughtUp => problem_of(HandoverError::Behind { to: 2, lag: 830 }.into(), RequestKind::Change),
-        Code::AlreadyLeader => problem_of(HandoverError::LeadsAlready { to: 2 }.into(), RequestKind::Change),
+        Code::AlreadyLeader => problem_of(HandoverError::AlreadyLeader { to: 2 }.into(), RequestKind::Change),
         Code::Compacted => problem_of(CallError::Compacted { oldest: Revision(8_000) }, RequestKind::Read),
         Code::NoNode => refused(Rejection::NoNode { path: path() }),
         Code::NotEmpty => refused(Rejection::NotEmpty { path: path(), children: 3 }),
@@ -79,7 +79,9 @@ pub(super) fn typical(code: Code) -> Problem {
         Code::RateLimited => refused(Rejection::SessionsFull { max: 1_000_000 }),
         Code::WouldDeadlock => refused(Rejection::WouldDeadlock { cycle: circle() }),
         Code::LockHeld => refused(Rejection::LockHeld { holder: holder(), ahead: 1 }),
-        Code::WaitTimeout => problem_of(CallError::WaitTimeout { holder: Some(holder()), in_the_way: Box::default() }, asked()),
+        Code::WaitTimeout => {
+            problem_of(CallError::WaitTimeout { holder: Some(holder()), queue_position: Box::default() }, asked())
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A waiter's position and the contenders ahead, as far as this node knows: for people to read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct InTheWay {
+pub struct QueuePosition {
     /// The number of contenders ahead, plus 1; 0 if unknown.
     pub position: u64,
     /// The first contenders ahead, in order, holders first.

@@ -65,14 +65,14 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
 
     /// Whether the grant ends with its caller's connection: not if the caller wants the answer later or named a
     /// session. A server that shuts down ends no grant.
-    pub(crate) fn leaves_with_caller(&self) -> bool {
+    pub(crate) fn ends_with_connection(&self) -> bool {
         self.is_anonymous() && !self.call.respond_async && !self.node.0.stop.is_requested()
     }
 
     /// Whether the grant ends if the caller receives no answer at all. Then nobody knows an id that the server made,
     /// and nobody can return for the grant.
     fn ends_without_answer(&self) -> bool {
-        self.leaves_with_caller() || (!self.call.acquire.id_given && !self.node.0.stop.is_requested())
+        self.ends_with_connection() || (!self.call.acquire.id_given && !self.node.0.stop.is_requested())
     }
 }
 

@@ -115,9 +115,9 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
         let revision = answer.revision;
         let outcome = match answer.result {
             Err(Rejection::LockHeld { holder, ahead }) => {
-                let in_the_way = views::front(&self.node.0.replica.state(), self.locks(), &holder, ahead);
+                let queue_position = views::front(&self.node.0.replica.state(), self.locks(), &holder, ahead);
                 let refused = Rejection::LockHeld { holder, ahead };
-                return Err(CallError::LockHeld { refused, in_the_way: Box::new(in_the_way) });
+                return Err(CallError::LockHeld { refused, queue_position: Box::new(queue_position) });
             }
             result => result?,
         };
@@ -157,7 +157,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
             Some(_) => self.answer_held(committed, committed.revision, None, deadline).await,
             None => self.wait(committed, started_at, deadline, answer).await?,
         };
-        Some(result.map_err(uncertain))
+        Some(result.map_err(as_unknown))
     }
 
     /// Waits for the grant; `None` if the caller disconnected first.
@@ -210,13 +210,14 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
         confirmed_at: Option<RT::Instant>,
         deadline: RT::Instant,
     ) -> GrantAnswer {
-        let in_the_way = positions::of_grant(&self.node.0.replica.state(), self.locks(), committed.number).unwrap_or_default();
+        let queue_position =
+            positions::of_grant(&self.node.0.replica.state(), self.locks(), committed.number).unwrap_or_default();
         let command = Command::Withdraw { grant: self.call.acquire.grant, attempt: committed.attempt, at: wall_now() };
         let answer = self.node.propose_until_answered(command, deadline).await?;
         match answer.result {
             Ok(Outcome::Done) | Err(Rejection::GrantEnded { reason: EndReason::Withdrawn, .. }) => {
                 let holder = self.node.0.replica.read(|state| self.locks().find_map(|lock| views::holder(state, lock)));
-                Err(CallError::WaitTimeout { holder, in_the_way: Box::new(in_the_way) })
+                Err(CallError::WaitTimeout { holder, queue_position: Box::new(queue_position) })
             }
             Ok(Outcome::Held(_)) => self.answer_held(committed, answer.revision, confirmed_at, deadline).await,
             Ok(Outcome::Nothing) => Err(CallError::Superseded),
@@ -255,7 +256,8 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
             AttemptStatus::Held => {
                 let mut value = views::grant_of(state, &grant).ok_or(UNKNOWN)?;
                 value.expires_in = expires_in::<RT>(state, &value, confirmed_at);
-                value.leaves_with_caller = Some(committed.attempt).filter(|_| self.leaves_with_caller() && !committed.was_held());
+                value.attempt_to_abandon =
+                    Some(committed.attempt).filter(|_| self.ends_with_connection() && !committed.was_held());
                 Ok(At { value: Acquired::Held(value), revision: state.revision() })
             }
             AttemptStatus::Ended(reason) => Err(Rejection::GrantEnded { reason, note: state.break_note(&grant) }.into()),
@@ -300,13 +302,13 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
             permits: acquire.permits,
             owner: acquire.owner.text.clone(),
             meta: acquire.meta.clone(),
-            in_the_way: None,
+            queue_position: None,
             waits_for: None,
             deadlock_checked: true,
             queued_at: at,
             held_since: Some(at),
             expires_in: self.own_timeout(),
-            leaves_with_caller: self.leaves_with_caller().then_some(committed.attempt),
+            attempt_to_abandon: self.ends_with_connection().then_some(committed.attempt),
         }
     }
 
@@ -342,7 +344,7 @@ async fn deliver(caller: oneshot::Sender<Delivery>, answer: GrantAnswer) -> bool
 }
 
 /// After the commit of the acquire, a step that did nothing does not mean that nothing happened.
-pub(crate) fn uncertain(error: CallError) -> CallError {
+pub(crate) fn as_unknown(error: CallError) -> CallError {
     match error {
         CallError::Propose(ProposeError::NotProposed(NotProposed::ShuttingDown)) => CallError::Detached,
         CallError::Propose(_) | CallError::Read(_) => UNKNOWN.into(),

@@ -6,10 +6,10 @@
 //! alive and believe that it holds the lock.
 
 use crate::{
-    api::{AcquireCall, Acquired, At, CallError, GrantView, HoldCall, HoldEvent, Silence},
+    api::{AcquireCall, Acquired, At, CallError, CallerSilent, GrantView, HoldCall, HoldEvent},
     base::metrics::OpenStream,
     calls::{
-        acquire::{OpenAcquire, UNKNOWN, after_waiting, uncertain},
+        acquire::{OpenAcquire, UNKNOWN, after_waiting, as_unknown},
         attempt::{AttemptStatus, CommittedAttempt, OwnGrant, attempt_status},
         keep_alive_guard::KeepAliveGuard,
     },
@@ -61,14 +61,15 @@ impl<RT: AsyncRuntime> Node<RT> {
         let (send, mut events) = mpsc::channel(EVENTS_MAX);
         // The stream is the answer, so the caller cannot ask for a later one.
         let call = AcquireCall { respond_async: false, ..call };
-        let silence = Silence::default();
-        let hold = OpenHold { request: OpenAcquire { node: self.clone(), call }, events: send, silence: silence.clone() };
+        let caller_silent = CallerSilent::default();
+        let hold =
+            OpenHold { request: OpenAcquire { node: self.clone(), call }, events: send, caller_silent: caller_silent.clone() };
         self.0.tasks.spawn::<RT>(hold.run());
         let first = events.recv().await;
         self.note_first(first.as_ref().map(|first| &first.value));
         match first {
             Some(At { value: HoldEvent::Failed(error), .. }) => Err(error),
-            Some(first) => Ok(HoldCall { first, events, silence }),
+            Some(first) => Ok(HoldCall { first, events, caller_silent }),
             None => Err(CallError::Detached),
         }
     }
@@ -89,7 +90,7 @@ impl<RT: AsyncRuntime> Node<RT> {
 struct OpenHold<RT: AsyncRuntime> {
     request: OpenAcquire<RT>,
     events: Events,
-    silence: Silence,
+    caller_silent: CallerSilent,
 }
 
 impl<RT: AsyncRuntime> OpenHold<RT> {
@@ -109,7 +110,7 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
             true if committed.attempt > 1 => HoldEnd::Finished,
             true => HoldEnd::Gone { held: false },
             false => self.follow(committed, started_at, deadline).await.unwrap_or_else(|error| {
-                let error = uncertain(error);
+                let error = as_unknown(error);
                 self.send_last(if error == CallError::Detached { HoldEvent::GoAway } else { HoldEvent::Failed(error) })
             }),
         };
@@ -117,7 +118,7 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
         let grant = self.request.call.acquire.grant;
         match end {
             HoldEnd::Finished => {}
-            HoldEnd::Gone { .. } if self.silence.is_noted() => {}
+            HoldEnd::Gone { .. } if self.caller_silent.is_set() => {}
             // A held grant blocks other requests, and by contract it ends with its connection. A queued grant blocks
             // nobody, so its caller gets time to reconnect. After a later attempt, so does the caller whose stream that
             // attempt ended.
@@ -251,9 +252,9 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
             return None;
         }
         let view = views::grant_of(&state, grant)?;
-        let in_the_way = positions::of_grant(&state, self.request.locks(), committed.number)?;
-        let position = in_the_way.position;
-        let view = Box::new(GrantView { in_the_way: Some(in_the_way), ..view });
+        let queue_position = positions::of_grant(&state, self.request.locks(), committed.number)?;
+        let position = queue_position.position;
+        let view = Box::new(GrantView { queue_position: Some(queue_position), ..view });
         Some((position, At { value: HoldEvent::Queued { view }, revision: state.revision() }))
     }
 

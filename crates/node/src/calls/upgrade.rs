@@ -7,7 +7,7 @@ use crate::{
     api::{At, CallError, GrantView},
     calls::{
         abandon::ABANDON_AFTER,
-        acquire::{UNKNOWN, after_waiting, expires_in, uncertain},
+        acquire::{UNKNOWN, after_waiting, as_unknown, expires_in},
         attempt::CommittedAttempt,
         keep_alive_guard::KeepAliveGuard,
         write_key::write_key,
@@ -126,7 +126,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         deadline: RT::Instant,
     ) -> Answer {
         let started_at = RT::Instant::now();
-        self.0.replica.wait_for_revision(committed.revision, deadline).await.map_err(|error| uncertain(error.into()))?;
+        self.0.replica.wait_for_revision(committed.revision, deadline).await.map_err(|error| as_unknown(error.into()))?;
         let own_timeout = self.0.replica.read(|state| {
             let session = state.session(committed.session).filter(|session| session.id.is_none());
             session.map(|session| Duration::from_millis(session.timeout_ms))
@@ -169,7 +169,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         confirmed_at: Option<RT::Instant>,
     ) -> Answer {
         let command = Command::EndUpgrade { grant, attempt, at: wall_now() };
-        let answer = self.propose_until_answered(command, deadline).await.map_err(|error| uncertain(error.into()))?;
+        let answer = self.propose_until_answered(command, deadline).await.map_err(|error| as_unknown(error.into()))?;
         match answer.result? {
             // A newer attempt continues to wait.
             Outcome::Nothing => Err(CallError::Superseded),
@@ -197,9 +197,9 @@ impl<RT: AsyncRuntime> Node<RT> {
             return Ok(view);
         }
         let state = self.0.replica.state();
-        let in_the_way = positions::of_upgrade(&state, &view.value.lock, view.value.number);
-        let holder = in_the_way.ahead.first().map(|first| first.facts.clone());
-        Err(CallError::WaitTimeout { holder, in_the_way: Box::new(in_the_way) })
+        let queue_position = positions::of_upgrade(&state, &view.value.lock, view.value.number);
+        let holder = queue_position.ahead.first().map(|first| first.facts.clone());
+        Err(CallError::WaitTimeout { holder, queue_position: Box::new(queue_position) })
     }
 
     /// Ends the upgrade of a caller that disconnected, after a pause. If the caller returns on another connection
@@ -229,7 +229,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         deadline: RT::Instant,
         confirmed_at: Option<RT::Instant>,
     ) -> Answer {
-        self.0.replica.wait_for_revision(revision, deadline).await.map_err(|error| uncertain(error.into()))?;
+        self.0.replica.wait_for_revision(revision, deadline).await.map_err(|error| as_unknown(error.into()))?;
         self.0.replica.read(|state| match state.grant(&grant) {
             GrantStatus::Live(_) => {
                 let mut value = views::grant_of(state, &grant).ok_or(UNKNOWN)?;

@@ -31,7 +31,7 @@ fn held(state: &State, name: &str) -> usize {
 
 fn ahead(state: &State, id: &GrantId) -> usize {
     let view = grant_in_queue(state, id).expect("it waits");
-    view.in_the_way.expect("others are ahead of it").ahead.len()
+    view.queue_position.expect("others are ahead of it").ahead.len()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The position of a waiter, and the contenders ahead of it. Each request counts it from the nearer end of the queue.
 
 use crate::{
-    api::InTheWay,
+    api::QueuePosition,
     views::estimate::{self, WaitEstimator},
 };
 use fairhold_state::State;
@@ -21,14 +21,18 @@ pub(crate) fn farthest<'a>(
 }
 
 /// The contenders ahead of a waiting grant, in the lock with the most of them.
-pub(crate) fn of_grant<'a>(state: &State, locks: impl Iterator<Item = &'a LockName>, number: GrantNumber) -> Option<InTheWay> {
+pub(crate) fn of_grant<'a>(
+    state: &State,
+    locks: impl Iterator<Item = &'a LockName>,
+    number: GrantNumber,
+) -> Option<QueuePosition> {
     farthest(state, locks, number).map(|(lock, position)| of(state, lock, position))
 }
 
 /// The contenders ahead of a position in a lock's queue.
-pub(crate) fn of(state: &State, lock: &LockName, position: u64) -> InTheWay {
+pub(crate) fn of(state: &State, lock: &LockName, position: u64) -> QueuePosition {
     let count = usize::try_from(position.saturating_sub(1)).unwrap_or(usize::MAX).min(AHEAD_MAX);
-    InTheWay {
+    QueuePosition {
         position,
         ahead: estimate::first_ahead(state.front(lock, count)),
         estimate: WaitEstimator::of(state, lock).estimate(position),
@@ -36,8 +40,8 @@ pub(crate) fn of(state: &State, lock: &LockName, position: u64) -> InTheWay {
 }
 
 /// The other holders of a lock, for a holder that waits to be the only one.
-pub(crate) fn of_upgrade(state: &State, lock: &LockName, number: GrantNumber) -> InTheWay {
+pub(crate) fn of_upgrade(state: &State, lock: &LockName, number: GrantNumber) -> QueuePosition {
     let others = state.front(lock, AHEAD_MAX + 1).filter(|holder| holder.number != number && holder.granted_at.is_some());
     let position = state.lock_summary(lock).holders.max(1) as u64;
-    InTheWay { position, ahead: estimate::first_ahead(others.take(AHEAD_MAX)), estimate: None }
+    QueuePosition { position, ahead: estimate::first_ahead(others.take(AHEAD_MAX)), estimate: None }
 }

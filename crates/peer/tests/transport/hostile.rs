@@ -11,7 +11,7 @@ use fairhold_peer::{
     handshake::{PREAMBLE_BYTES, preamble},
     key::PeerKeys,
     pending::STRANGERS_PER_ADDRESS_MAX,
-    reader::{Arrivals, FRAME_BYTES_FREE, UNFINISHED_BYTES_MAX},
+    reader::{FRAME_BYTES_FREE, FrameLimits, UNFINISHED_BYTES_MAX},
     server::{PeerServer, UNANSWERED_BYTES_MAX, UNANSWERED_MAX},
     slots::CONNECTIONS_PER_LANE_MAX,
 };
@@ -204,8 +204,8 @@ fn beginning(length: usize, bytes: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_frame_that_does_not_end_closes_its_connection_in_time_and_an_idle_one_stays() {
-    let arrivals = Arrivals::new(Duration::from_millis(100), UNFINISHED_BYTES_MAX);
-    let server = PeerServer::bind("127.0.0.1:0").await.unwrap().with_arrivals(arrivals);
+    let frame_limits = FrameLimits::new(Duration::from_millis(100), UNFINISHED_BYTES_MAX);
+    let server = PeerServer::bind("127.0.0.1:0").await.unwrap().with_frame_limits(frame_limits);
     let server = Running::run(server, Arc::new(Node::new(2)));
     let mut idle = admitted(server.address, Lane::Heartbeat).await;
     for bytes in [1, 4, 60_000] {
@@ -219,7 +219,7 @@ async fn a_frame_that_does_not_end_closes_its_connection_in_time_and_an_idle_one
 #[tokio::test]
 async fn unfinished_frames_share_a_budget_by_what_has_come_of_them() {
     const BUDGET: usize = 1024 * 1024;
-    let server = PeerServer::bind("127.0.0.1:0").await.unwrap().with_arrivals(Arrivals::new(PATIENCE * 10, BUDGET));
+    let server = PeerServer::bind("127.0.0.1:0").await.unwrap().with_frame_limits(FrameLimits::new(PATIENCE * 10, BUDGET));
     let server = Running::run(server, Arc::new(Node::new(2)));
     // An announced length uses none of the budget.
     let mut announced = Vec::new();
@@ -254,14 +254,14 @@ async fn a_node_that_asks_without_end_is_not_read_until_something_is_answered() 
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let mut stream = admitted(server.address, Lane::Append).await;
-    let asked = UNANSWERED_MAX * 2;
-    let requests: Vec<u8> = (0..asked as u64).flat_map(|number| frame(FrameKind::Request, number, b"hold")).collect();
+    let count = UNANSWERED_MAX * 2;
+    let requests: Vec<u8> = (0..count as u64).flat_map(|number| frame(FrameKind::Request, number, b"hold")).collect();
     stream.write_all(&requests).await.unwrap();
     node.arrived(u32::try_from(UNANSWERED_MAX).unwrap()).await;
     // By the time the server has served another connection, it would have read more requests.
     assert_serves(server.address).await;
     assert_eq!(node.holding_peak.load(SeqCst), UNANSWERED_MAX);
-    node.release.add_permits(asked);
+    node.release.add_permits(count);
     node.arrived(u32::try_from(UNANSWERED_MAX).unwrap()).await;
     assert!(node.holding_peak.load(SeqCst) <= UNANSWERED_MAX);
 }
@@ -305,7 +305,7 @@ async fn a_node_that_asks_for_large_things_without_end_is_not_read_until_somethi
 async fn a_server_that_answers_nonsense_loses_the_request_and_no_more() {
     for (story, nonsense) in [
         ("a flipped byte", flipped(frame(FrameKind::Answer, 1, b"flipped"))),
-        ("an answer to nothing", frame(FrameKind::Answer, 77, b"who asked?")),
+        ("an answer to nothing", frame(FrameKind::Answer, 77, b"no request has this number")),
         ("a request", frame(FrameKind::Request, 1, b"you first")),
         ("a giant length", announce(u32::MAX as usize)),
         ("a frame cut off", frame(FrameKind::Answer, 1, b"cut off")[..10].to_vec()),

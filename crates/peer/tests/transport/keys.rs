@@ -45,19 +45,19 @@ fn secrets() -> [Vec<u8>; 2] {
     [cluster.cluster.unwrap().0.to_be_bytes().to_vec(), cluster.incarnation.0.to_be_bytes().to_vec()]
 }
 
-fn assert_tells_nothing(said: &[u8]) {
+fn assert_reveals_nothing(received: &[u8]) {
     for secret in secrets() {
-        assert!(!said.windows(secret.len()).any(|window| window == secret), "told {secret:?}");
+        assert!(!received.windows(secret.len()).any(|window| window == secret), "revealed {secret:?}");
     }
 }
 
 async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
-    let mut said = Vec::new();
-    match timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect("the connection was not closed") {
+    let mut received = Vec::new();
+    match timeout(PATIENCE, stream.read_to_end(&mut received)).await.expect("the connection was not closed") {
         Ok(_) => {}
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
     }
-    said
+    received
 }
 
 #[tokio::test]
@@ -92,9 +92,9 @@ async fn a_stranger_learns_nothing_from_a_greeting_or_a_lane() {
         for stranger in [PeerKeys::none(), keys(&[NEW])] {
             let mut raw = Raw::dial(server.address, &Hello { purpose, ..hello(Lane::Append) }, &stranger).await;
             raw.prove().await;
-            let said = read_to_end(&mut raw.stream).await;
-            assert_eq!(frame(&said).kind, FrameKind::Refused);
-            assert_tells_nothing(&said);
+            let received = read_to_end(&mut raw.stream).await;
+            assert_eq!(frame(&received).kind, FrameKind::Refused);
+            assert_reveals_nothing(&received);
         }
     }
 }
@@ -116,9 +116,9 @@ async fn a_stranger_at_a_members_address_learns_nothing() {
                 let frame = handshake::refused(&refusing, &mut raw.transcript, &raw.keys).unwrap();
                 raw.send(frame).await;
             }
-            let said = read_to_end(&mut raw.stream).await;
-            assert!(said.is_empty(), "{story}: {said:?}");
-            assert_tells_nothing(&proof);
+            let received = read_to_end(&mut raw.stream).await;
+            assert!(received.is_empty(), "{story}: {received:?}");
+            assert_reveals_nothing(&proof);
         };
         let (_, greeted) = timeout(PATIENCE, async { tokio::join!(strange, peer.greet(&to)) }).await.unwrap();
         assert_eq!(greeted.unwrap_err(), refused(KeyMismatch::Differ), "{story}");
@@ -156,9 +156,9 @@ async fn relay(
     let relaying = tokio::spawn(async move {
         let (mut near, _) = listener.accept().await.unwrap();
         let mut far = TcpStream::connect(to).await.unwrap();
-        let mut said = vec![0; PREAMBLE_BYTES];
-        near.read_exact(&mut said).await.unwrap();
-        far.write_all(&said).await.unwrap();
+        let mut recorded = vec![0; PREAMBLE_BYTES];
+        near.read_exact(&mut recorded).await.unwrap();
+        far.write_all(&recorded).await.unwrap();
         let (mut from_far, mut to_far) = far.into_split();
         let (mut from_near, mut to_near) = near.into_split();
         let back = tokio::spawn(async move { tokio::io::copy(&mut from_far, &mut to_near).await });
@@ -167,14 +167,14 @@ async fn relay(
             let mut rest = vec![0; u32::from_le_bytes(length) as usize];
             from_near.read_exact(&mut rest).await.unwrap();
             let frame = change([&length[..], &rest].concat());
-            said.extend_from_slice(&frame);
+            recorded.extend_from_slice(&frame);
             if to_far.write_all(&frame).await.is_err() {
                 break;
             }
         }
         drop(to_far);
         drop(back.await);
-        said
+        recorded
     });
     (address, relaying)
 }
@@ -192,8 +192,8 @@ async fn a_recorded_handshake_opens_nothing() {
 
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(&recorded).await.unwrap();
-    assert_tells_nothing(&read_to_end(&mut stream).await);
-    assert_eq!((node.admits.load(SeqCst), node.requests().len()), (1, 1), "it was let in by what another one had said");
+    assert_reveals_nothing(&read_to_end(&mut stream).await);
+    assert_eq!((node.admits.load(SeqCst), node.requests().len()), (1, 1), "it was let in with a recorded handshake");
 }
 
 /// Replaces the dialler's hello, but keeps its nonce.
@@ -261,25 +261,25 @@ async fn the_proof_of_the_dialled_node_admits_nobody() {
     // The proof that an acceptor would send at this point, with the right key and transcript.
     let as_acceptor = handshake::admitted(&mut raw.transcript, &member).unwrap();
     raw.send(fairhold_peer::frame::Frame { kind: FrameKind::Proof, ..as_acceptor }).await;
-    let said = read_to_end(&mut raw.stream).await;
-    assert_eq!(frame(&said).kind, FrameKind::Refused);
-    assert_tells_nothing(&said);
+    let received = read_to_end(&mut raw.stream).await;
+    assert_eq!(frame(&received).kind, FrameKind::Refused);
+    assert_reveals_nothing(&received);
     assert_eq!(node.admits.load(SeqCst), 0);
 }
 
 #[tokio::test]
 async fn two_handshakes_of_a_node_differ() {
-    let mut heard = Vec::new();
+    let mut challenges = Vec::new();
     let server = start(Arc::new(Node::new(2)), keys(&[OLD])).await;
     for _ in 0..2 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         stream.write_all(&opening(&hello(Lane::Append))).await.unwrap();
         stream.read_exact(&mut [0; PREAMBLE_BYTES]).await.unwrap();
-        heard.push(timeout(PATIENCE, read_frame(&mut stream)).await.unwrap().unwrap());
+        challenges.push(timeout(PATIENCE, read_frame(&mut stream)).await.unwrap().unwrap());
     }
-    assert_ne!(heard[0], heard[1], "the same challenge twice");
+    assert_ne!(challenges[0], challenges[1], "the same challenge twice");
     let fixed = handshake::challenge(&Challenge { nonce: [9; 32] }, &mut Transcript::new()).unwrap();
-    assert_eq!(raw::bytes(fixed).len(), heard[0].len());
+    assert_eq!(raw::bytes(fixed).len(), challenges[0].len());
 }
 
 #[tokio::test]

@@ -31,7 +31,7 @@ pub(crate) struct Node {
     /// The incarnation that node 1 must have.
     pub(crate) known: Option<Incarnation>,
     pub(crate) served: Mutex<Vec<(NodeId, Lane, Bytes)>>,
-    pub(crate) arrivals: Semaphore,
+    pub(crate) frame_limits: Semaphore,
     pub(crate) release: Arc<Semaphore>,
     pub(crate) admits: AtomicUsize,
     pub(crate) starting: AtomicBool,
@@ -58,7 +58,7 @@ impl Node {
             introduction: introduction(id),
             known: None,
             served: Mutex::default(),
-            arrivals: Semaphore::new(0),
+            frame_limits: Semaphore::new(0),
             release: Arc::new(Semaphore::new(0)),
             admits: AtomicUsize::new(0),
             starting: AtomicBool::new(false),
@@ -74,7 +74,7 @@ impl Node {
 
     /// Waits until `count` more requests have arrived since the last call.
     pub(crate) async fn arrived(&self, count: u32) {
-        timeout(PATIENCE, self.arrivals.acquire_many(count)).await.unwrap().unwrap().forget();
+        timeout(PATIENCE, self.frame_limits.acquire_many(count)).await.unwrap().unwrap().forget();
     }
 }
 
@@ -102,7 +102,7 @@ impl Service for Node {
 
     fn serve(&self, from: NodeId, lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes> {
         self.served.lock().unwrap().push((from, lane, request.clone()));
-        self.arrivals.add_permits(1);
+        self.frame_limits.add_permits(1);
         if !request.starts_with(b"hold") {
             return Box::pin(std::future::ready(request));
         }

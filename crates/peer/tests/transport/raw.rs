@@ -107,9 +107,9 @@ impl Raw {
 
     /// Receives a value with a proof, without verifying the proof.
     pub(crate) async fn receive_proved(&mut self) -> Bytes {
-        let heard = self.receive().await;
-        let value = heard.payload.slice(fairhold_peer::key::PROOF_BYTES..);
-        self.transcript.note(heard.kind, &value);
+        let frame = self.receive().await;
+        let value = frame.payload.slice(fairhold_peer::key::PROOF_BYTES..);
+        self.transcript.note(frame.kind, &value);
         value
     }
 }

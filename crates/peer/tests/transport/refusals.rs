@@ -110,15 +110,15 @@ async fn a_server_of_another_version_is_refused() {
         let [low, high] = 9_u16.to_le_bytes();
         stream.write_all(&[&MAGIC[..], &[low, high]].concat()).await.unwrap();
         stream.shutdown().await.unwrap();
-        let mut said = Vec::new();
-        stream.read_to_end(&mut said).await.unwrap();
-        said
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).await.unwrap();
+        received
     });
     let peer = client(Node::new(1));
     let error = call(&peer, &target(2, address), b"a secret").await.unwrap_err();
     assert_eq!(error, PeerError::Refused(Refusal::Version { theirs: 9, ours: WIRE_VERSION }));
-    let said = timeout(PATIENCE, newer).await.unwrap().unwrap();
-    assert!(!said.windows(8).any(|window| window == b"a secret"));
+    let received = timeout(PATIENCE, newer).await.unwrap().unwrap();
+    assert!(!received.windows(8).any(|window| window == b"a secret"));
 }
 
 #[tokio::test]

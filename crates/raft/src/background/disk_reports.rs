@@ -2,7 +2,7 @@
 
 use crate::{
     base::wire::PeerRequest,
-    core::{Core, ForwardRoute},
+    core::{Core, LeaderRoute},
 };
 use openraft::{AsyncRuntime, async_runtime::watch::WatchReceiver};
 use std::{sync::Arc, time::Duration};
@@ -15,7 +15,7 @@ pub(crate) async fn run<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
     let mut low = core.disk_room.watch_own();
     loop {
         let is_low = *low.borrow_and_update();
-        if is_low && let ForwardRoute::There(leader) = core.route() {
+        if is_low && let LeaderRoute::Remote(leader) = core.route() {
             // A lost report is followed by another.
             drop(RT::timeout(REPORT_EVERY, core.call(&leader, &PeerRequest::DiskLow)).await);
         }

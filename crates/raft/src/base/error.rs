@@ -79,7 +79,7 @@ pub enum StartError {
     Log(String),
     /// The state is inconsistent: no answer may be based on it.
     #[error("{0}")]
-    Broken(String),
+    Inconsistent(String),
     /// This data directory is not the one that the cluster knows.
     #[error(transparent)]
     Formation(#[from] FormationError),
@@ -96,7 +96,7 @@ pub enum FatalReason {
     Formation(#[from] FormationError),
     /// The state is inconsistent: no answer may be based on it.
     #[error("{0}")]
-    Broken(String),
+    Inconsistent(String),
     /// Its storage lost entries that it had acknowledged.
     #[error(transparent)]
     LostEntries(#[from] LostEntries),
@@ -168,7 +168,7 @@ pub enum HandoverError {
     },
     /// The target leads already.
     #[error("node {to} is already the leader")]
-    LeadsAlready {
+    AlreadyLeader {
         /// The requested node.
         to: NodeId,
     },
@@ -194,7 +194,7 @@ pub enum HandoverError {
     OtherRequest,
     /// The cluster cannot remember more idempotency keys.
     #[error("too many idempotency keys are remembered: try again in a minute")]
-    Full,
+    TooManyKeys,
     /// The handover began, but the target did not lead in time. Another node may lead.
     #[error("node {to} did not become the leader in time; /v1/cluster names the current leader")]
     Unfinished {

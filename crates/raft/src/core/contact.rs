@@ -14,8 +14,8 @@ const DOUBLINGS_MAX: u32 = 5;
 /// A requested vote is written twice before its answer: by the candidate and by the voter.
 const WRITES_OF_A_VOTE: u32 = 2;
 
-/// The leader that was last heard from.
-struct LastHeard<I> {
+/// The leader that sent the last message, and when its first and last message arrived.
+struct LastContact<I> {
     vote: Vote<LeaderId>,
     first: I,
     last: I,
@@ -24,7 +24,7 @@ struct LastHeard<I> {
 struct ContactInner<I> {
     /// The highest vote seen. A message with a lower vote comes from a deposed leader.
     highest: Option<Vote<LeaderId>>,
-    leader: Option<LastHeard<I>>,
+    leader: Option<LastContact<I>>,
     /// This leader seems dead, and has sent nothing since.
     suspected: Option<Vote<LeaderId>>,
     /// When this node last granted a vote.
@@ -59,18 +59,18 @@ impl<I: Instant> Contact<I> {
 
     /// Records a message from a leader when it arrives, even if Raft handles it later because it is writing to the
     /// disk.
-    pub(crate) fn heard(&self, vote: Vote<LeaderId>, now: I) {
+    pub(crate) fn record_message(&self, vote: Vote<LeaderId>, now: I) {
         let mut inner = self.locked();
         if inner.is_older(vote) {
             return;
         }
         inner.highest = Some(vote);
         inner.suspected = None;
-        let first = inner.leader.as_ref().filter(|heard| heard.vote == vote).map_or(now, |heard| heard.first);
+        let first = inner.leader.as_ref().filter(|leader| leader.vote == vote).map_or(now, |leader| leader.first);
         if now.saturating_duration_since(first) >= SETTLED_AFTER {
             inner.settled = vote.leader_id.term;
         }
-        inner.leader = Some(LastHeard { vote, first, last: now });
+        inner.leader = Some(LastContact { vote, first, last: now });
     }
 
     /// Marks this leader as seemingly dead, until it sends something.
@@ -78,11 +78,11 @@ impl<I: Instant> Contact<I> {
         self.locked().suspected = Some(vote);
     }
 
-    /// Whether this node hears a leader. If so, it votes for no other node.
-    pub(crate) fn hears_leader(&self, lease: Duration, now: I) -> bool {
+    /// Whether a leader has sent a message within its lease. If so, this node votes for no other node.
+    pub(crate) fn has_live_leader(&self, lease: Duration, now: I) -> bool {
         let inner = self.locked();
-        let is_current = |heard: &&LastHeard<I>| Some(heard.vote) == inner.highest && Some(heard.vote) != inner.suspected;
-        inner.leader.as_ref().filter(is_current).is_some_and(|heard| now < heard.last + lease)
+        let is_current = |leader: &&LastContact<I>| Some(leader.vote) == inner.highest && Some(leader.vote) != inner.suspected;
+        inner.leader.as_ref().filter(is_current).is_some_and(|leader| now < leader.last + lease)
     }
 
     /// Records that this node granted its vote, requested at `requested_at`.
@@ -113,7 +113,7 @@ impl<I: Instant> Contact<I> {
     /// The time from which nothing prevents an election: the end of a leader's lease, or this node's last vote.
     pub(crate) fn quiet_since(&self, lease: Duration) -> Option<I> {
         let inner = self.locked();
-        inner.leader.as_ref().map(|heard| heard.last + lease).max(inner.voted_at)
+        inner.leader.as_ref().map(|leader| leader.last + lease).max(inner.voted_at)
     }
 
     /// How long this node waits after that, given a random time.
@@ -173,42 +173,42 @@ mod tests {
         let contact = Contact::new(0);
         let start = start();
         assert_eq!(contact.quiet_since(LEASE), None);
-        contact.heard(vote(2, 1), start);
-        contact.heard(vote(1, 3), start + LEASE);
+        contact.record_message(vote(2, 1), start);
+        contact.record_message(vote(1, 3), start + LEASE);
         assert_eq!(contact.quiet_since(LEASE), Some(start + LEASE), "an older term");
-        contact.heard(vote(2, 1), start + LEASE);
+        contact.record_message(vote(2, 1), start + LEASE);
         assert_eq!(contact.quiet_since(LEASE), Some(start + LEASE * 2));
         let successor = Vote { committed: false, ..vote(3, 2) };
         contact.voted(successor, start + LEASE, start + LEASE * 4);
-        contact.heard(vote(2, 1), start + LEASE * 4);
+        contact.record_message(vote(2, 1), start + LEASE * 4);
         assert_eq!(contact.quiet_since(LEASE), Some(start + LEASE * 4), "its successor has this node's vote");
         assert_eq!(contact.write_time(), LEASE * 3);
     }
 
     #[test]
-    fn a_leader_is_heard_for_its_lease_unless_it_seems_dead_or_has_a_successor() {
+    fn a_leader_is_live_for_its_lease_unless_it_seems_dead_or_has_a_successor() {
         let contact = Contact::new(0);
         let start = start();
-        assert!(!contact.hears_leader(LEASE, start));
-        contact.heard(vote(2, 1), start);
-        assert!(contact.hears_leader(LEASE, start + LEASE / 2) && !contact.hears_leader(LEASE, start + LEASE));
+        assert!(!contact.has_live_leader(LEASE, start));
+        contact.record_message(vote(2, 1), start);
+        assert!(contact.has_live_leader(LEASE, start + LEASE / 2) && !contact.has_live_leader(LEASE, start + LEASE));
         contact.suspect(vote(2, 1));
-        assert!(!contact.hears_leader(LEASE, start));
-        contact.heard(vote(2, 1), start);
-        assert!(contact.hears_leader(LEASE, start), "it was a false alarm");
+        assert!(!contact.has_live_leader(LEASE, start));
+        contact.record_message(vote(2, 1), start);
+        assert!(contact.has_live_leader(LEASE, start), "it was a false alarm");
         contact.voted(Vote { committed: false, ..vote(3, 2) }, start, start);
-        assert!(!contact.hears_leader(LEASE, start), "this node has voted for another one");
+        assert!(!contact.has_live_leader(LEASE, start), "this node has voted for another one");
     }
 
     #[test]
     fn only_a_leader_that_lasts_settles_a_term() {
         let contact = Contact::new(4);
         let start = start();
-        contact.heard(vote(5, 1), start);
-        contact.heard(vote(6, 2), start + SETTLED_AFTER / 2);
-        contact.heard(vote(6, 2), start + SETTLED_AFTER);
+        contact.record_message(vote(5, 1), start);
+        contact.record_message(vote(6, 2), start + SETTLED_AFTER / 2);
+        contact.record_message(vote(6, 2), start + SETTLED_AFTER);
         assert_eq!(contact.settled_term(), 4);
-        contact.heard(vote(6, 2), start + SETTLED_AFTER * 2);
+        contact.record_message(vote(6, 2), start + SETTLED_AFTER * 2);
         assert_eq!(contact.settled_term(), 6);
         contact.led(7, SETTLED_AFTER / 2);
         assert_eq!(contact.settled_term(), 6);

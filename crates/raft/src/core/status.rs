@@ -144,7 +144,7 @@ pub(crate) fn incarnations<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>) -
 }
 
 /// Whether this node has never stored anything, not even a vote.
-pub(crate) fn is_empty<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>) -> bool {
+pub(crate) fn is_uninitialized<RT: AsyncRuntime>(metrics: &RaftMetrics<Types<RT>>) -> bool {
     metrics.last_log_index.is_none() && metrics.current_term == 0 && metrics.membership_config.nodes().next().is_none()
 }
 

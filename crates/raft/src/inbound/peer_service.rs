@@ -9,9 +9,9 @@ use crate::{
         wire::{self, Declined, PeerReply, PeerRequest},
     },
     core::{
-        Core, ForwardRoute,
+        Core, LeaderRoute,
         ballots::grants,
-        status::{incarnations, is_empty, is_wiped},
+        status::{incarnations, is_uninitialized, is_wiped},
     },
     inbound::{
         append::Appenders, forwarded, heartbeat, incoming_snapshot::IncomingSnapshot, refusal_log::RefusalLog, term_limit,
@@ -157,7 +157,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
                 id,
                 cluster: core.shared.read().cluster(),
                 incarnation,
-                empty: core.with_metrics(is_empty),
+                empty: core.with_metrics(is_uninitialized),
                 members: core.with_metrics(incarnations).into_iter().collect(),
             },
         }
@@ -234,7 +234,7 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
         request: PeerRequest<RT>,
     ) -> BoxFuture<'static, PeerReply<RT>> {
         if let PeerRequest::Append(rpc) = &request {
-            core.contact.heard(rpc.vote, RT::Instant::now());
+            core.contact.record_message(rpc.vote, RT::Instant::now());
             self.incoming.on_leader_vote(&*core.snapshots, rpc.vote);
         }
         match request {
@@ -274,10 +274,10 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
             PeerRequest::ReadIndex => async move { PeerReply::ReadIndex(queues.barriers.next(true).await) }.boxed(),
             PeerRequest::CallLeader(message) => async move {
                 match (core.route(), core.leader_handler.get()) {
-                    (ForwardRoute::Here, Some(leader_handler)) => {
+                    (LeaderRoute::Local, Some(leader_handler)) => {
                         PeerReply::LeaderReply(leader_handler.handle(message, from).await)
                     }
-                    (ForwardRoute::Here | ForwardRoute::There(_) | ForwardRoute::Unknown, _) => {
+                    (LeaderRoute::Local | LeaderRoute::Remote(_) | LeaderRoute::Unknown, _) => {
                         PeerReply::Declined(Declined::NotLeader)
                     }
                 }
@@ -300,7 +300,7 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
             tracing::error!(node = from, "node {from} forwarded a command that no node may forward: {refusal}");
         }
         async move {
-            if !matches!(core.route(), ForwardRoute::Here) {
+            if !matches!(core.route(), LeaderRoute::Local) {
                 return PeerReply::Declined(Declined::NotLeader);
             }
             PeerReply::Proposed(forwarded::serve(&core, &proposals, from, commands, Duration::from_millis(within_ms)).await)
@@ -332,7 +332,7 @@ async fn pre_vote<RT: AsyncRuntime>(core: &Core<RT>, rpc: VoteRequest<Types<RT>>
     let mut response = core.raft.pre_vote(rpc).await;
     // openraft does not restore a lease that `fast_election` has waived, even after a false alarm.
     if let Ok(response) = &mut response {
-        response.vote_granted &= !core.contact.hears_leader(core.lease, RT::Instant::now());
+        response.vote_granted &= !core.contact.has_live_leader(core.lease, RT::Instant::now());
     }
     answer(response.map(PeerReply::Vote))
 }

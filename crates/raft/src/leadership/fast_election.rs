@@ -9,7 +9,7 @@
 
 use crate::{
     base::types::Types,
-    core::{Core, ForwardRoute},
+    core::{Core, LeaderRoute},
 };
 use fairhold_types::NodeId;
 use openraft::{AsyncRuntime, alias::VoteOf, raft::TransferLeaderRequest};
@@ -29,7 +29,7 @@ pub(crate) async fn on_leader_dead<RT: AsyncRuntime>(core: Arc<Core<RT>>, dead: 
     let Some(led) = core.with_server_metrics(|metrics| (metrics.current_leader == Some(dead)).then_some(metrics.vote)) else {
         return;
     };
-    let ForwardRoute::There(leader) = core.route() else { return };
+    let LeaderRoute::Remote(leader) = core.route() else { return };
     if leader.id != dead {
         return;
     }

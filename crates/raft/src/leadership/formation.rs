@@ -13,7 +13,7 @@ use crate::{
     },
     core::{
         Core, leadership_in,
-        status::{is_empty, is_wiped},
+        status::{is_uninitialized, is_wiped},
     },
     queues::Queues,
 };
@@ -77,7 +77,7 @@ async fn discover<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -> 
                 (_, FoundClusters::Unknown) => {}
             }
         }
-        if forms && !formed && empty.len() == config.members.len() && core.with_metrics(is_empty) {
+        if forms && !formed && empty.len() == config.members.len() && core.with_metrics(is_uninitialized) {
             return initialize(core, config, &empty).await;
         }
         RT::sleep(ROUND_PAUSE).await;

@@ -10,7 +10,7 @@ use crate::{
         types::Types,
         wire::{HandedOver, PeerReply, PeerRequest},
     },
-    core::{CallError, Core, ForwardRoute, status::is_silent},
+    core::{CallError, Core, LeaderRoute, status::is_silent},
     queues::Queues,
 };
 use fairhold_state::command::{Command, Outcome, Rejection, WriteKey};
@@ -35,8 +35,8 @@ pub(crate) async fn hand_over<RT: AsyncRuntime>(
 ) -> Result<(), HandoverError> {
     let done = loop {
         let result = match core.route() {
-            ForwardRoute::Here => Some(serve(core, queues, to, key, deadline).await),
-            ForwardRoute::There(leader) => {
+            LeaderRoute::Local => Some(serve(core, queues, to, key, deadline).await),
+            LeaderRoute::Remote(leader) => {
                 let within_ms = duration::millis(deadline.saturating_duration_since(RT::Instant::now()));
                 let request = PeerRequest::HandOver { to, key, within_ms };
                 match core.while_led(RT::timeout_at(deadline, core.call(&leader, &request))).await {
@@ -46,7 +46,7 @@ pub(crate) async fn hand_over<RT: AsyncRuntime>(
                     Some(Ok(Ok(_) | Err(CallError::Lost)) | Err(_)) | None => Some(Ok(HandedOver::Now)),
                 }
             }
-            ForwardRoute::Unknown => None,
+            LeaderRoute::Unknown => None,
         };
         match result {
             Some(Err(HandoverError::NoLeader)) | None if core.pause(deadline).await => {}
@@ -130,7 +130,7 @@ async fn note<RT: AsyncRuntime>(
     match outcome {
         Ok(answer) => match answer.result {
             Ok(outcome) => Ok(outcome == Outcome::Done),
-            Err(Rejection::MemoryFull { .. }) => Err(HandoverError::Full),
+            Err(Rejection::MemoryFull { .. }) => Err(HandoverError::TooManyKeys),
             Err(_) => Err(HandoverError::OtherRequest),
         },
         Err(ProposeError::NotProposed(_)) => Err(HandoverError::NoLeader),
@@ -145,7 +145,7 @@ fn may_take_over<RT: AsyncRuntime>(lease: Duration, metrics: &RaftMetrics<Types<
         return Err(HandoverError::NotMember { to, members: membership.nodes().map(|(id, _)| *id).collect() });
     }
     if to == metrics.id {
-        return Err(HandoverError::LeadsAlready { to });
+        return Err(HandoverError::AlreadyLeader { to });
     }
     if !membership.voter_ids().any(|voter| voter == to) {
         return Err(HandoverError::NoVote { to, voters: membership.voter_ids().collect() });
@@ -221,7 +221,7 @@ mod tests {
         let metrics = leader(5_000, &[(2, Some(4_000), now), (3, Some(5_000), long_ago), (4, Some(5_000), now)]);
         let check = |to| may_take_over(LEASE, &metrics, to);
         assert_eq!(check(2), Ok(()));
-        assert_eq!(check(1), Err(HandoverError::LeadsAlready { to: 1 }));
+        assert_eq!(check(1), Err(HandoverError::AlreadyLeader { to: 1 }));
         assert_eq!(check(3), Err(HandoverError::Silent { to: 3 }));
         assert_eq!(check(4), Err(HandoverError::NoVote { to: 4, voters: vec![1, 2, 3] }));
         assert_eq!(check(9), Err(HandoverError::NotMember { to: 9, members: vec![1, 2, 3, 4] }));

@@ -192,7 +192,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
             if let Err(what) = run_blocking(&*self.writer.store, move || state.check()).await? {
                 let text = format!("the state before log entry {index} is inconsistent: {what}");
                 // Only the first reason is reported.
-                let _already_reported = self.shared.broken.set(text.clone());
+                let _already_reported = self.shared.inconsistency.set(text.clone());
                 return Err(io::Error::other(text));
             }
             self.shared.defects.note_checked(index, position)?;

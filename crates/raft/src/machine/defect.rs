@@ -76,13 +76,13 @@ pub struct Defect {
 impl Defect {
     /// Whether the command is skipped.
     #[must_use]
-    pub fn is_left_out(&self) -> bool {
+    pub fn is_skipped(&self) -> bool {
         self.panics >= PANICS_MAX
     }
 }
 
 /// Stores a node's defects durably, and restarts the process.
-pub trait DefectBook: Send + Sync + 'static {
+pub trait DefectStore: Send + Sync + 'static {
     /// The recorded defects; empty if there are none.
     fn load(&self) -> io::Result<Vec<Defect>>;
 
@@ -90,14 +90,14 @@ pub trait DefectBook: Send + Sync + 'static {
     fn save(&self, defects: &[Defect]) -> io::Result<()>;
 
     /// Restarts the process. Returns only if that fails: the replica then ends with this error.
-    fn start_again(&self) -> io::Error;
+    fn restart_process(&self) -> io::Error;
 }
 
 /// Records nothing: a panic ends the replica. For replicas that do not outlive their process.
 #[derive(Debug, Clone, Copy)]
-pub struct NoDefectBook;
+pub struct NoDefectStore;
 
-impl DefectBook for NoDefectBook {
+impl DefectStore for NoDefectStore {
     fn load(&self) -> io::Result<Vec<Defect>> {
         Ok(Vec::new())
     }
@@ -106,20 +106,20 @@ impl DefectBook for NoDefectBook {
         Ok(())
     }
 
-    fn start_again(&self) -> io::Error {
+    fn restart_process(&self) -> io::Error {
         io::Error::other("a command panicked, and this replica records no defects")
     }
 }
 
 /// The defects that this node knows.
 pub(crate) struct Defects {
-    book: Arc<dyn DefectBook>,
+    store: Arc<dyn DefectStore>,
     recorded: Mutex<Vec<Defect>>,
     /// The last log entry of the snapshot with which the state machine started. Later entries are applied again at each
     /// start.
     snapshot_index: AtomicU64,
     /// The number of skipped commands.
-    pub(crate) left_out: Gauge,
+    pub(crate) skipped: Gauge,
 }
 
 /// What to do with the command at a position in the log.
@@ -132,11 +132,11 @@ pub(crate) enum DefectAction {
 }
 
 impl Defects {
-    pub(crate) fn load(book: Arc<dyn DefectBook>) -> io::Result<Defects> {
-        let recorded = book.load()?;
-        let left_out = Gauge::default();
-        left_out.set(count(&recorded));
-        Ok(Defects { book, recorded: Mutex::new(recorded), snapshot_index: AtomicU64::new(0), left_out })
+    pub(crate) fn load(store: Arc<dyn DefectStore>) -> io::Result<Defects> {
+        let recorded = store.load()?;
+        let skipped = Gauge::default();
+        skipped.set(count(&recorded));
+        Ok(Defects { store, recorded: Mutex::new(recorded), snapshot_index: AtomicU64::new(0), skipped })
     }
 
     /// Sets the last log entry of the snapshot with which the state machine started.
@@ -158,7 +158,7 @@ impl Defects {
     pub(crate) fn decide(&self, index: u64, position: u64, command: &Command) -> DefectAction {
         let mut recorded = self.locked();
         let Some(defect) = recorded.iter_mut().find(|defect| defect.is_at(index, position)) else { return DefectAction::Try };
-        if defect.is_left_out() {
+        if defect.is_skipped() {
             return DefectAction::Skip { fingerprint: defect.fingerprint, checked: defect.checked };
         }
         defect.kind = kind(command);
@@ -217,11 +217,11 @@ impl Defects {
                 surplus -= usize::from(is_dropped);
                 !is_dropped
             });
-            self.book.save(&recorded)
+            self.store.save(&recorded)
         };
         tracing::error!(index, position, message, "a defect in fairhold: a command panicked. This node restarts");
         match saved {
-            Ok(()) => self.book.start_again(),
+            Ok(()) => self.store.restart_process(),
             // Without the record, every restart would panic at the same position.
             Err(error) => {
                 io::Error::new(error.kind(), format!("a command panicked ({message}), which cannot be recorded: {error}"))
@@ -230,19 +230,19 @@ impl Defects {
     }
 
     /// Whether any command was ever skipped.
-    pub(crate) fn has_left_out(&self) -> bool {
-        self.left_out.get() > 0
+    pub(crate) fn has_skipped(&self) -> bool {
+        self.skipped.get() > 0
     }
 
     /// The fingerprint of the command if this node expects it to panic. The leader does not propose such a command:
     /// otherwise each retry by a client would bring down all nodes.
     pub(crate) fn refuses(&self, command: &Command) -> Option<u64> {
-        if !self.has_left_out() {
+        if !self.has_skipped() {
             return None;
         }
         let recorded = self.locked();
         let kind = kind(command);
-        let is_candidate = |defect: &&Defect| defect.is_left_out() && defect.version == VERSION && defect.kind == kind;
+        let is_candidate = |defect: &&Defect| defect.is_skipped() && defect.version == VERSION && defect.kind == kind;
         // Computing a fingerprint takes time proportional to the command.
         recorded.iter().find(is_candidate)?;
         let fingerprint = fingerprint(command);
@@ -259,7 +259,7 @@ impl Defects {
         if let Some(defect) = recorded.iter_mut().find(|defect| defect.is_at(index, position)) {
             update(defect);
         }
-        self.book.save(&recorded)
+        self.store.save(&recorded)
     }
 
     fn locked(&self) -> MutexGuard<'_, Vec<Defect>> {
@@ -291,7 +291,7 @@ impl fmt::Display for Hex {
 }
 
 fn count(recorded: &[Defect]) -> i64 {
-    i64::try_from(recorded.iter().filter(|defect| defect.is_left_out()).count()).unwrap_or(i64::MAX)
+    i64::try_from(recorded.iter().filter(|defect| defect.is_skipped()).count()).unwrap_or(i64::MAX)
 }
 
 /// The name of the command's variant.

@@ -61,7 +61,7 @@ pub(crate) struct Shared<RT: AsyncRuntime> {
     /// The commands at which the state machine panicked.
     pub(crate) defects: Defects,
     /// Why the replica cannot continue, if its state is inconsistent.
-    pub(crate) broken: OnceLock<String>,
+    pub(crate) inconsistency: OnceLock<String>,
 }
 
 impl<RT: AsyncRuntime> fmt::Debug for Shared<RT> {
@@ -90,7 +90,7 @@ impl<RT: AsyncRuntime> Shared<RT> {
             log_bytes: Mutex::new(log_bytes),
             metrics: ReplicaMetrics::default(),
             defects,
-            broken: OnceLock::new(),
+            inconsistency: OnceLock::new(),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::{
         types::{Batch, BatchResults, Types},
         wire::{PeerReply, PeerRequest},
     },
-    core::{CallError, Core, ForwardRoute, snapshot_schedule::LogRoom},
+    core::{CallError, Core, LeaderRoute, snapshot_schedule::LogRoom},
     propose::{
         priority::needs_room,
         queue::{Proposal, ProposalBatcher, ProposalOutcome},
@@ -72,7 +72,7 @@ pub(crate) async fn run<RT: AsyncRuntime>(mut batcher: ProposalBatcher, core: Ar
 
 async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) {
     match core.route() {
-        ForwardRoute::Here => {
+        LeaderRoute::Local => {
             let (ready, early) = if core.shared.read().cluster().is_some() {
                 (batch, Vec::new())
             } else {
@@ -86,14 +86,14 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
                 write(&core, ready).await;
             }
         }
-        ForwardRoute::There(leader) => {
+        LeaderRoute::Remote(leader) => {
             let (forwarded, own): (Vec<_>, Vec<_>) = batch.into_iter().partition(|proposal| proposal.forwarded);
             fail_all(forwarded, NotProposed::NoLeader.into());
             if !own.is_empty() {
                 forward(&core, &leader, own).await;
             }
         }
-        ForwardRoute::Unknown => fail_all(batch, NotProposed::NoLeader.into()),
+        LeaderRoute::Unknown => fail_all(batch, NotProposed::NoLeader.into()),
     }
 }
 
@@ -126,7 +126,7 @@ fn refuse_for_room<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> V
 
 /// Answers the commands at which the state machine is known to panic; returns the others.
 fn refuse_defects<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Vec<Proposal> {
-    if !core.shared.defects.has_left_out() {
+    if !core.shared.defects.has_skipped() {
         return batch;
     }
     let (others, refused): (Vec<_>, Vec<_>) = batch

@@ -6,7 +6,7 @@ use crate::{
         error::NotProposed,
         wire::{PeerReply, PeerRequest},
     },
-    core::{Core, ForwardRoute},
+    core::{Core, LeaderRoute},
     read::queue::{BarrierReceiver, BarrierWaiter, Outcome},
 };
 use fairhold_types::failpoint;
@@ -42,8 +42,8 @@ pub(crate) async fn run<RT: AsyncRuntime>(BarrierReceiver(mut queue): BarrierRec
 
 async fn run_round<RT: AsyncRuntime>(core: &Core<RT>, waiting: Vec<BarrierWaiter>) {
     let (waiting, outcome) = match core.route() {
-        ForwardRoute::Here => (waiting, RT::timeout(ROUND_LIMIT, read_index(core)).await),
-        ForwardRoute::There(leader) => {
+        LeaderRoute::Local => (waiting, RT::timeout(ROUND_LIMIT, read_index(core)).await),
+        LeaderRoute::Remote(leader) => {
             let (forwarded, own): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|waiting| waiting.forwarded);
             answer_all(forwarded, Err(NotProposed::NoLeader));
             if own.is_empty() {
@@ -66,7 +66,7 @@ async fn run_round<RT: AsyncRuntime>(core: &Core<RT>, waiting: Vec<BarrierWaiter
             };
             (own, RT::timeout(ROUND_LIMIT, either).await)
         }
-        ForwardRoute::Unknown => (waiting, Ok(Err(NotProposed::NoLeader))),
+        LeaderRoute::Unknown => (waiting, Ok(Err(NotProposed::NoLeader))),
     };
     answer_all(waiting, outcome.unwrap_or(Err(NotProposed::NoLeader)));
 }

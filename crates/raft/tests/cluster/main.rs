@@ -13,7 +13,7 @@ mod stale;
 use bytes::Bytes;
 use fairhold_raft::{
     ApplyObserver, FatalReason, FormationError, LeaderHandler, MemberAddress, PeerService, Replica, ReplicaConfig, Role,
-    defect::NoDefectBook,
+    defect::NoDefectStore,
     error::{NotProposed, ProposeError, ReadError, UnknownReason},
     peer::{Introduction, Lane, Refusal},
     snapshot::{ImageStore, SnapshotImage},
@@ -211,7 +211,7 @@ impl Cluster {
             disk.log,
             Arc::new(disk.snapshots),
             recorder.clone(),
-            Arc::new(NoDefectBook),
+            Arc::new(NoDefectStore),
         )
         .await
         .unwrap();

@@ -139,10 +139,10 @@ fn a_late_duplicate_whose_connection_ends_takes_nothing_from_the_holder() {
             let id = 1_000 + moment;
             let name = format!("held/{moment}");
             let first = held(acquire_at(&world, other, call(id, &name, Duration::ZERO), PATIENT).await);
-            assert!(first.leaves_with_caller.is_some(), "the first one ends with its caller, if its answer does not arrive");
+            assert!(first.attempt_to_abandon.is_some(), "the first one ends with its caller, if its answer does not arrive");
             let patience = Duration::from_micros(100 * u64::try_from(moment).unwrap());
             if let Some(answer) = acquire_at(&world, slow, call(id, &name, Duration::ZERO), patience).await {
-                assert_eq!(held(Some(answer)).leaves_with_caller, None, "a repeated request does not end it");
+                assert_eq!(held(Some(answer)).attempt_to_abandon, None, "a repeated request does not end it");
             }
         }
         SimRuntime::sleep(GIVEN_UP * 2).await;

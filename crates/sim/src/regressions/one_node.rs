@@ -157,7 +157,7 @@ fn a_waiter_waits_for_its_whole_wait_and_an_async_request_gets_its_position() {
             let begun = SimInstant::now();
             let answer = node.acquire(later).await.unwrap().value;
             let Acquired::Queued(view) = answer else { panic!("{answer:?}") };
-            assert_eq!(view.in_the_way.map(|in_the_way| u128::from(in_the_way.position)), Some(number - 1));
+            assert_eq!(view.queue_position.map(|queue_position| u128::from(queue_position.position)), Some(number - 1));
             assert!(since(begun) < SOON);
         }
         // A read of a queued grant is answered when it is granted.

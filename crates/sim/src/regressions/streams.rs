@@ -28,7 +28,7 @@ fn a_stream_reports_each_change_of_its_grant() {
         assert!(matches!(&first.first.value, HoldEvent::Held(view) if view.token.is_some()));
         let mut second = node.hold(call(2, "a", 60 * SECOND)).await.unwrap();
         let HoldEvent::Queued { view } = &second.first.value else { panic!("{:?}", second.first) };
-        assert_eq!(view.in_the_way.as_ref().map(|in_the_way| in_the_way.position), Some(2), "behind the holder");
+        assert_eq!(view.queue_position.as_ref().map(|queue_position| queue_position.position), Some(2), "behind the holder");
         for reason in ["please", "please!"] {
             revoke(&node, "a", reason).await;
             let received = next(&mut first).await;

@@ -46,7 +46,7 @@ fn another_node_is_refused() {
     let home = tempfile::tempdir().unwrap();
     drop(DataDir::open(home.path(), 1).unwrap());
     let error = DataDir::open(home.path(), 2).unwrap_err();
-    assert!(matches!(error, DataDirError::OtherNode { recorded: 1, asked: 2, .. }), "{error}");
+    assert!(matches!(error, DataDirError::OtherNode { recorded: 1, own: 2, .. }), "{error}");
 }
 
 #[test]

@@ -239,7 +239,7 @@ fn a_wait_timeout_names_the_holder() {
     let facts = json!({"holder": {"number": 41, "owner": "ci-7", "since": "1970-01-01T00:01:00.000Z"}});
     // With the caller's own key, the same request would name the ended grant.
     check(
-        CallError::WaitTimeout { holder: Some(holder(None)), in_the_way: Box::default() },
+        CallError::WaitTimeout { holder: Some(holder(None)), queue_position: Box::default() },
         acquire(true),
         409,
         "wait_timeout",
@@ -247,7 +247,7 @@ fn a_wait_timeout_names_the_holder() {
         &facts,
     );
     check(
-        CallError::WaitTimeout { holder: None, in_the_way: Box::default() },
+        CallError::WaitTimeout { holder: None, queue_position: Box::default() },
         acquire(false),
         409,
         "wait_timeout",
@@ -281,10 +281,14 @@ fn the_advice_to_a_call_in_a_batch_names_what_a_batch_has() {
     let asked = RequestKind::AcquireInBatch { id: key(), now: WallMillis(90_500) };
     let mismatch = Rejection::IdempotencyMismatch { field: "mode".to_owned() };
     let lock_held = || Rejection::LockHeld { holder: holder(None), ahead: 1 };
-    let in_the_way = Box::default;
+    let queue_position = Box::default;
     for (error, alone, in_a_batch) in [
         (CallError::Rejected(lock_held()), "pass wait=30s", "set \"queue\" to true"),
-        (CallError::LockHeld { refused: lock_held(), in_the_way: in_the_way() }, "pass wait=30s", "set \"queue\" to true"),
+        (
+            CallError::LockHeld { refused: lock_held(), queue_position: queue_position() },
+            "pass wait=30s",
+            "set \"queue\" to true",
+        ),
         (CallError::Rejected(mismatch), "Idempotency-Key was used", "the same id was used with another mode; use a new id"),
         (CallError::Rejected(Rejection::Forgotten), "use a new key", "use a new id"),
         (

@@ -1,7 +1,7 @@
 //! The requests of one connection, one at a time, and the progress of their answers.
 
 use crate::{edge::delivery::Undelivered, edge::memory_quota::Room, server::connection_slots::Seat};
-use fairhold_node::api::Silence;
+use fairhold_node::api::CallerSilent;
 use parking_lot::Mutex;
 use std::{
     io,
@@ -36,7 +36,7 @@ pub(super) struct ConnectionCalls {
     /// What to do if the last answer did not arrive.
     undelivered: Mutex<Option<(Instant, Undelivered)>>,
     /// The hold stream in progress, if any.
-    stream: Mutex<Option<Silence>>,
+    stream: Mutex<Option<CallerSilent>>,
 }
 
 impl ConnectionCalls {
@@ -60,14 +60,14 @@ impl ConnectionCalls {
         // A client that closes or resets its connection has gone away. Any other error only means that the server
         // receives nothing more from it.
         let went_away = matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe);
-        if let (false, Some(silence)) = (went_away, &*self.stream.lock()) {
-            silence.note();
+        if let (false, Some(caller_silent)) = (went_away, &*self.stream.lock()) {
+            caller_silent.set();
         }
     }
 
-    /// The current answer is a hold stream. If silence ends it, that is noted here.
-    pub(super) fn stream(&self, silence: Silence) {
-        *self.stream.lock() = Some(silence);
+    /// The current answer is a hold stream. If silence ends it, this is recorded here.
+    pub(super) fn stream(&self, caller_silent: CallerSilent) {
+        *self.stream.lock() = Some(caller_silent);
     }
 
     /// A new request shows that the client received the previous answer.

@@ -144,7 +144,7 @@ impl ClientConnection {
             if let Err(error) = bounded.and_then(|()| bound_silence(&self.stream, streamed.silence_max)) {
                 tracing::debug!(peer = %self.peer, %error, "the keepalive timeout of a stream could not be set");
             }
-            self.calls.stream(streamed.silence);
+            self.calls.stream(streamed.caller_silent);
         }
         let undelivered = response.extensions_mut().remove::<Undelivered>();
         let (response, room) = match find_room(&response, &self.calls.room) {
