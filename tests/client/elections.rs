@@ -5,7 +5,7 @@ use crate::{
     harness::{Cluster, NODES, SHORT, eventually, report, run_exclusive, run_parallel},
     trial,
 };
-use fairhold_client::{Client, Error, Lost, Seen};
+use fairhold_client::{Client, ElectionEvent, Error, Lost};
 use std::{
     process::Stdio,
     sync::{Arc, Mutex, MutexGuard},
@@ -14,14 +14,14 @@ use std::{
 use tokio::process::{Child, Command};
 
 /// What one observer has seen.
-type Observed = Arc<Mutex<Vec<Seen>>>;
+type Observed = Arc<Mutex<Vec<ElectionEvent>>>;
 
 const ELECTION: &str = "primary";
 /// The next candidate leads by then after a leader was killed.
 const NEXT_WITHIN: Duration = Duration::from_secs(60);
 
 /// Everything that it has seen so far.
-fn list(observed: &Observed) -> MutexGuard<'_, Vec<Seen>> {
+fn list(observed: &Observed) -> MutexGuard<'_, Vec<ElectionEvent>> {
     observed.lock().expect("no observer panics")
 }
 
@@ -37,8 +37,8 @@ fn observe(client: &Client, observed: &Observed) -> tokio::task::JoinHandle<()> 
 
 /// The tokens and values of the leaders that were seen, in order.
 fn leaders(observed: &Observed) -> Vec<(u64, String)> {
-    let elected = |seen: &Seen| {
-        let Seen::Elected(leader) = seen else { return None };
+    let elected = |event: &ElectionEvent| {
+        let ElectionEvent::Elected(leader) = event else { return None };
         Some((leader.token.0, leader.value.clone()))
     };
     list(observed).iter().filter_map(elected).collect()
@@ -56,13 +56,13 @@ async fn led(observed: &[Observed], count: usize) {
 }
 
 /// An event as a word and a value.
-fn word(seen: &Seen) -> String {
-    if let Seen::Elected(leader) = seen {
+fn word(event: &ElectionEvent) -> String {
+    if let ElectionEvent::Elected(leader) = event {
         format!("elected {}", leader.value)
-    } else if let Seen::Proclaimed(leader) = seen {
+    } else if let ElectionEvent::Proclaimed(leader) = event {
         format!("proclaimed {}", leader.value)
     } else {
-        format!("{seen:?}")
+        format!("{event:?}")
     }
 }
 
@@ -152,7 +152,7 @@ fn all_observers_see_the_same_leaders_while_leaders_are_killed_in_turn() {
         let expected = leaders(&observed[0])[..=known].to_vec();
         for observed in &observed {
             assert_eq!(leaders(observed)[..=known], expected);
-            assert!(!observed.lock().unwrap().contains(&Seen::Missed), "no observer was away for so long");
+            assert!(!observed.lock().unwrap().contains(&ElectionEvent::Missed), "no observer was away for so long");
         }
         assert!(expected.windows(2).all(|pair| pair[0].0 < pair[1].0), "two leaders at one revision: {expected:?}");
         assert!(expected.len() > kills, "every killed leader was followed by another: {expected:?}");

@@ -4,7 +4,7 @@ use crate::{
     basics::client_of,
     harness::{Cluster, LONG, run_parallel},
 };
-use fairhold_client::{Error, Lost, Seen, WatchEvent};
+use fairhold_client::{ElectionEvent, Error, Lost, WatchEvent};
 use fairhold_types::{Code, Mode, watch::What};
 use std::time::Duration;
 
@@ -140,10 +140,10 @@ fn a_recursive_watch_of_locks_and_an_observer_start_at_a_given_revision() {
         let elected = fairhold_types::Revision(leads.token().unwrap().0);
         leads.held().proclaim("http://a:2").await.unwrap();
         let mut now = client.observe("primary").unwrap();
-        assert!(matches!(now.next().await.unwrap(), Seen::Elected(leader) if leader.value == "http://a:2"));
+        assert!(matches!(now.next().await.unwrap(), ElectionEvent::Elected(leader) if leader.value == "http://a:2"));
         let mut then = client.observe("primary").unwrap().from(elected);
-        assert!(matches!(then.next().await.unwrap(), Seen::Elected(leader) if leader.value == "http://a:1"));
-        assert!(matches!(then.next().await.unwrap(), Seen::Proclaimed(leader) if leader.value == "http://a:2"));
+        assert!(matches!(then.next().await.unwrap(), ElectionEvent::Elected(leader) if leader.value == "http://a:1"));
+        assert!(matches!(then.next().await.unwrap(), ElectionEvent::Proclaimed(leader) if leader.value == "http://a:2"));
         drop((guard, leads));
         client.settled().await;
     });

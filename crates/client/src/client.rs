@@ -174,7 +174,7 @@ impl Client {
     /// The addresses that the client uses: the given ones, and those that the cluster reported.
     #[must_use]
     pub fn endpoints(&self) -> Vec<String> {
-        self.0.calls.endpoints.order(Prefer::Anybody).iter().map(Endpoint::to_string).collect()
+        self.0.calls.endpoints.order(Prefer::Any).iter().map(Endpoint::to_string).collect()
     }
 
     /// When the cluster last answered, and what has failed since. Check it while you wait for a lock without a time

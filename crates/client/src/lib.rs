@@ -125,7 +125,7 @@ pub use tree::nodes::{NodeValue, Nodes};
 pub use tree::transaction::Transaction;
 pub use tree::write::{Create, Delete, Put};
 pub use views::cluster::{Cluster, Sessions};
-pub use views::election::{Observer, Seen};
+pub use views::election::{ElectionEvent, Observer};
 pub use views::locks::{ListLocks, Locks, SetLock};
 pub use watch::{Watch, WatchEvent, Watching};
 pub use wire::at::At;

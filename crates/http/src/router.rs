@@ -14,7 +14,7 @@ use crate::{
     api::watch,
     edge::admin::Admin,
     edge::metrics::Exposition,
-    edge::middleware::{self, Envelope},
+    edge::middleware::{self, CallContext},
     edge::problem::Problem,
     edge::server_info::ServerInfo,
     openapi,
@@ -32,25 +32,25 @@ use openraft_rt::AsyncRuntime;
 
 /// The whole API of a node.
 pub fn router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, admin: Admin, exposition: Exposition) -> Router {
-    let envelope = Envelope::new(node.clone(), exposition.http());
+    let context = CallContext::new(node.clone(), exposition.http());
     routes(info)
         .into_router()
         .fallback(no_such_resource)
         .method_not_allowed_fallback(no_such_method)
-        .layer(from_fn_with_state(envelope, middleware::wrap::<RT>))
+        .layer(from_fn_with_state(context, middleware::wrap::<RT>))
         .layer(Extension(admin))
         .layer(Extension(exposition))
         .with_state(node)
 }
 
-/// The status of a node, for a separate listener that clients cannot fill: `/livez`, `/readyz` and `/metrics`.
+/// The status of a node, for a separate listener, so that clients cannot take all of its connections: `/livez`, `/readyz` and `/metrics`.
 pub fn status_router<RT: AsyncRuntime>(node: Node<RT>, info: ServerInfo, exposition: Exposition) -> Router {
-    let envelope = Envelope::new(node.clone(), exposition.http());
+    let context = CallContext::new(node.clone(), exposition.http());
     state_routes(Routes::new(), info)
         .into_router()
         .fallback(no_such_state)
         .method_not_allowed_fallback(no_such_method)
-        .layer(from_fn_with_state(envelope, middleware::wrap::<RT>))
+        .layer(from_fn_with_state(context, middleware::wrap::<RT>))
         .layer(Extension(exposition))
         .with_state(node)
 }
@@ -63,7 +63,7 @@ fn state_routes<RT: AsyncRuntime>(routes: Routes<Node<RT>>, info: ServerInfo) ->
     routes.route("/livez", get(cluster::live)).route("/readyz", get(show_ready)).route("/metrics", get(show_metrics))
 }
 
-/// Every path. The description of the API lists the same ones.
+/// Every path. A test compares them with the API description.
 pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
     let show_cluster = move |node: State<Node<RT>>, query: RawQuery| cluster::cluster(node, info, query);
     let show_version = move |node: State<Node<RT>>| cluster::version(node, info);
@@ -77,7 +77,7 @@ pub(crate) fn routes<RT: AsyncRuntime>(info: ServerInfo) -> Routes<Node<RT>> {
         .route("/v1/locks/{name}/holders", delete(locks::break_lock::<RT>))
         .route("/v1/elections/{name}", post(elections::stand::<RT>).get(elections::leader::<RT>).put(elections::proclaim::<RT>))
         .route("/v1/locks/{name}/holders/revoke", post(locks::revoke::<RT>))
-        .route("/v1/grants/{id}", get(grants::look::<RT>).delete(grants::release::<RT>))
+        .route("/v1/grants/{id}", get(grants::show::<RT>).delete(grants::release::<RT>))
         .route("/v1/grants/{id}/renew", post(grants::renew::<RT>))
         .route("/v1/grants/{id}/downgrade", post(grants::downgrade::<RT>))
         .route("/v1/grants/{id}/upgrade", post(grants::upgrade::<RT>))
@@ -104,7 +104,7 @@ fn node_route<RT: AsyncRuntime>() -> Methods<Node<RT>> {
 }
 
 async fn no_such_resource(uri: Uri) -> Problem {
-    let named = ["/v1/locks/", "/v1/elections/"].iter().any(|above| uri.path().starts_with(above));
+    let named = ["/v1/locks/", "/v1/elections/"].iter().any(|prefix| uri.path().starts_with(prefix));
     let detail = if named {
         "there is nothing at this path: write a / in the name of a lock or election as %2F; /openapi.json lists all calls"
     } else {

@@ -1,4 +1,4 @@
-//! The table of routes: axum's router, and a list of its paths to compare with the description of the API.
+//! The table of routes: axum's router, and a list of its paths. A test compares the list with the API description.
 
 use axum::{Router, handler::Handler, routing};
 use http::Method;

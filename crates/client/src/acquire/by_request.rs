@@ -160,7 +160,7 @@ impl Acquisition<'_> {
     fn post(&mut self, in_flight: &mut InFlight) {
         let inner = self.client.inner();
         if in_flight.order.is_empty() {
-            let prefer = if matches!(self.until, WaitUntil::Now(_)) { Prefer::Leader } else { Prefer::Anybody };
+            let prefer = if matches!(self.until, WaitUntil::Now(_)) { Prefer::Leader } else { Prefer::Any };
             in_flight.order = inner.calls.endpoints.order(prefer).into();
         }
         let Some(endpoint) = in_flight.order.pop_front() else { return };

@@ -1,7 +1,7 @@
 //! Elections: candidates, proclaimed values, and observers.
 //!
 //! If its node fails, an observer continues at another one. It resumes after the last revision that it saw, so it sees
-//! every leader and every proclaimed value once, in order, or [`Seen::Missed`] if the cluster no longer keeps some of
+//! every leader and every proclaimed value once, in order, or [`ElectionEvent::Missed`] if the cluster no longer keeps some of
 //! them.
 
 use crate::{
@@ -27,10 +27,10 @@ use serde::Deserialize;
 use std::collections::VecDeque;
 use tokio::time::sleep;
 
-/// An observation of an election.
+/// A change of an election, as an observer sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Seen {
+pub enum ElectionEvent {
     /// This candidate leads: a new leader, or the leader at the start of the observation.
     Elected(Leader),
     /// The leader proclaimed another value.
@@ -126,7 +126,7 @@ impl Held {
 
 impl Observer {
     /// Starts with the events of this revision instead of the current state. If no node still keeps them, the first
-    /// observation is [`Seen::Missed`].
+    /// observation is [`ElectionEvent::Missed`].
     #[must_use]
     pub fn from(self, revision: Revision) -> Observer {
         Observer { from: Some(revision), ..self }
@@ -137,10 +137,10 @@ impl Observer {
     ///
     /// # Errors
     /// [`Error::Refused`] if the cluster refuses, with `kind_mismatch` if the name belongs to a lock.
-    pub async fn next(&mut self) -> Result<Seen, Error> {
+    pub async fn next(&mut self) -> Result<ElectionEvent, Error> {
         loop {
             if std::mem::take(&mut self.missed) {
-                return Ok(Seen::Missed);
+                return Ok(ElectionEvent::Missed);
             }
             let Some(lines) = &mut self.lines else {
                 self.open().await?;
@@ -167,7 +167,7 @@ impl Observer {
     }
 
     /// Applies a line. Returns an observation if the line adds one to the earlier ones.
-    fn apply(&mut self, line: ElectionLine) -> Option<Seen> {
+    fn apply(&mut self, line: ElectionLine) -> Option<ElectionEvent> {
         match line.kind.as_str() {
             "leader" | "elected" | "proclaimed" | "vacant" | "bookmark" => self.from = Some(line.revision.next()),
             // Continue at the next node.
@@ -181,14 +181,14 @@ impl Observer {
         match (line.kind.as_str(), line.leader) {
             ("vacant", _) => {
                 self.last_seen = None;
-                Some(Seen::Vacant)
+                Some(ElectionEvent::Vacant)
             }
             ("leader" | "elected" | "proclaimed", Some(leader)) => {
                 let before = self.last_seen.replace((leader.token, leader.version));
                 match before {
                     Some(before) if before == (leader.token, leader.version) => None,
-                    Some((token, _)) if token == leader.token => Some(Seen::Proclaimed(leader)),
-                    Some(_) | None => Some(Seen::Elected(leader)),
+                    Some((token, _)) if token == leader.token => Some(ElectionEvent::Proclaimed(leader)),
+                    Some(_) | None => Some(ElectionEvent::Elected(leader)),
                 }
             }
             _ => None,
@@ -199,7 +199,7 @@ impl Observer {
         let inner = self.client.inner();
         if self.untried.is_empty() {
             self.client.discover();
-            self.untried = inner.calls.endpoints.order(Prefer::Anybody).into();
+            self.untried = inner.calls.endpoints.order(Prefer::Any).into();
         }
         let Some(endpoint) = self.untried.pop_front() else { return Ok(()) };
         let from = self.from.map_or_else(String::new, |from| format!("?from={from}"));
@@ -244,7 +244,7 @@ mod tests {
         client.observe("primary").unwrap()
     }
 
-    fn observe(observer: &mut Observer, lines: &str) -> Vec<Seen> {
+    fn observe(observer: &mut Observer, lines: &str) -> Vec<ElectionEvent> {
         lines.lines().filter_map(|line| observer.apply(serde_json::from_str(line).unwrap())).collect()
     }
 
@@ -257,19 +257,19 @@ mod tests {
     async fn a_leader_that_is_repeated_after_a_reconnect_is_seen_once() {
         let mut observer = observer();
         let seen = observe(&mut observer, &(leader_line("leader", 9, 7, 0) + &leader_line("proclaimed", 10, 7, 1)));
-        assert!(matches!(&seen[..], [Seen::Elected(_), Seen::Proclaimed(_)]), "{seen:?}");
+        assert!(matches!(&seen[..], [ElectionEvent::Elected(_), ElectionEvent::Proclaimed(_)]), "{seen:?}");
         assert_eq!(observer.from, Some(Revision(11)));
         observer.from = None;
         assert_eq!(observe(&mut observer, &leader_line("leader", 20, 7, 1)), [], "it is the same leader");
         let seen = observe(&mut observer, &(leader_line("elected", 21, 21, 0) + "{\"revision\":22,\"type\":\"vacant\"}\n"));
-        assert!(matches!(&seen[..], [Seen::Elected(_), Seen::Vacant]), "{seen:?}");
+        assert!(matches!(&seen[..], [ElectionEvent::Elected(_), ElectionEvent::Vacant]), "{seen:?}");
     }
 
     #[tokio::test]
     async fn an_observer_ignores_unknown_lines_and_leaves_a_server_that_shuts_down() {
         let mut observer = observer();
         let lines = "{\"revision\":3,\"type\":\"from_a_newer_version\"}\n{\"revision\":4,\"type\":\"vacant\"}\n";
-        assert_eq!(observe(&mut observer, lines), [Seen::Vacant]);
+        assert_eq!(observe(&mut observer, lines), [ElectionEvent::Vacant]);
         assert_eq!(observe(&mut observer, "{\"revision\":9,\"type\":\"goaway\"}\n"), []);
         assert_eq!(observer.from, Some(Revision(5)), "it continues after the last line before `goaway`");
     }

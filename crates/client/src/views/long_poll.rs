@@ -56,7 +56,7 @@ impl Client {
         loop {
             self.discover();
             let mut retry_after = None;
-            for endpoint in inner.calls.endpoints.order(Prefer::Anybody) {
+            for endpoint in inner.calls.endpoints.order(Prefer::Any) {
                 let sent_at = Instant::now();
                 let wait = until.map_or(WAIT_PER_REQUEST, |until| until.saturating_duration_since(sent_at).min(WAIT_PER_REQUEST));
                 let late = until.map_or(Duration::ZERO, |until| sent_at.saturating_duration_since(until));

@@ -106,7 +106,7 @@ impl Follower {
         loop {
             let mut retry_after = None;
             let before = self.position;
-            let order = self.calls.endpoints.order(Prefer::Anybody);
+            let order = self.calls.endpoints.order(Prefer::Any);
             for endpoint in &order {
                 match self.watch_at(endpoint).await {
                     StreamEnd::Broke(pause) => retry_after = pause.max(retry_after),

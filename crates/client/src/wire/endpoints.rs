@@ -79,7 +79,7 @@ pub(crate) enum Prefer {
     /// The leader, which answers without another node.
     Leader,
     /// Any node, in turn: otherwise all waiting requests would wait at the leader.
-    Anybody,
+    Any,
 }
 
 /// All addresses.
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn waiting_requests_are_spread_over_the_nodes() {
         let all = endpoints(&["http://a:1", "http://b:1", "http://c:1"]);
-        let mut firsts: Vec<String> = (0..3).map(|_| names(all.order(Prefer::Anybody))[0].clone()).collect();
+        let mut firsts: Vec<String> = (0..3).map(|_| names(all.order(Prefer::Any))[0].clone()).collect();
         firsts.sort();
         assert_eq!(firsts, ["http://a:1", "http://b:1", "http://c:1"]);
     }
@@ -214,9 +214,9 @@ mod tests {
         let all = endpoints(&["http://a:1"]);
         assert!(all.should_discover() && !all.should_discover());
         all.discovered(&["http://b:1".to_owned(), "nonsense".to_owned(), "http://a:1/".to_owned()]);
-        assert_eq!(all.order(Prefer::Anybody).len(), 2);
+        assert_eq!(all.order(Prefer::Any).len(), 2);
         all.discovered(&["http://c:1".to_owned()]);
-        let mut now = names(all.order(Prefer::Anybody));
+        let mut now = names(all.order(Prefer::Any));
         now.sort();
         assert_eq!(now, ["http://a:1", "http://c:1"]);
     }

@@ -3,17 +3,17 @@
 //!
 //! A batch accepts only calls that the server can answer at once: an acquire for a session, which waits in its queue without a
 //! request, a release, and a renewal. So no call delays the others, and nothing depends on whether the answer arrives. The
-//! server refuses a batch before it starts any call if one call is malformed, or if it has no room for the answers.
+//! server refuses a batch before it starts any call if one call is malformed, or if it has no memory for the answers.
 //!
 //! Calls with different ids run concurrently and have no order. Calls with the same id run one after the other, in the order of
 //! the request: a release is urgent in a node's queue and would overtake its acquire.
 
 use crate::{
-    api::grants::node_call,
+    api::grants::acquire_call,
     edge::advice::bounded,
     edge::answer,
     edge::error::problem_of,
-    edge::memory_quota::{HasRoom, NoRoom, with_room},
+    edge::memory_quota::{AlreadyCounted, NoMemory, with_share},
     edge::names::refuse_reserved,
     edge::params::{BodyFields, read_fields},
     edge::problem::{NO_STORE, Problem},
@@ -44,7 +44,7 @@ use openraft_rt::{AsyncRuntime, Instant};
 use serde::Deserialize;
 use std::{collections::BTreeMap, time::Duration};
 
-/// How many of the grants ahead the answer to a call names.
+/// The number of grants ahead that the answer to one call names.
 const AHEAD_IN_BATCH: usize = 1;
 /// The seconds after which to retry a call that the server turned away.
 const RETRY_AFTER: u64 = 1;
@@ -95,34 +95,34 @@ impl ValidCall {
 
 /// The answer to a call, and the revision that it reflects.
 type Done = (BatchAnswer, Option<Revision>);
-/// The same, with the answer as JSON, whose size is bounded.
-type Written = (Vec<u8>, Option<Revision>);
+/// The answer to a call as JSON of bounded size, and the revision that it reflects.
+type EncodedAnswer = (Vec<u8>, Option<Revision>);
 
 /// `POST /v1/batch`
 pub(crate) async fn batch<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, mut body) = Received::with_list::<RT>(request).await?;
     let call::Empty {} = received.query()?;
     let calls = valid_calls(&received, &std::mem::take(&mut body.bytes))?;
-    let room = received.room().map(|room| room.answer(calls.iter().map(ValidCall::answer_bytes_max).sum()));
-    let room = room.transpose().map_err(|NoRoom| {
+    let share = received.memory().map(|memory| memory.answer(calls.iter().map(ValidCall::answer_bytes_max).sum()));
+    let share = share.transpose().map_err(|NoMemory| {
         Problem::new(Code::Overloaded, "too many large answers are waiting for clients to read them: try again after a pause")
             .facts(Facts { outcome: Some(Effect::None), ..Facts::default() })
     })?;
     let deadline = RT::Instant::now() + received.timeout;
     let made = chains(calls).into_iter().map(|chain| make_in_order(&node, deadline, chain));
-    let mut done: Vec<(usize, Written)> = join_all(made).await.into_iter().flatten().collect();
+    let mut done: Vec<(usize, EncodedAnswer)> = join_all(made).await.into_iter().flatten().collect();
     done.sort_unstable_by_key(|(index, _)| *index);
     let revision = done.iter().filter_map(|(_, (_, revision))| *revision).max().unwrap_or_else(|| node.revision());
     let body = Bytes::from(together(done.into_iter().map(|(_, (answer, _))| answer)));
-    let body = match room.flatten() {
-        Some(mut room) => {
-            room.shrink_to(body.len());
-            with_room(body, room)
+    let body = match share.flatten() {
+        Some(mut share) => {
+            share.shrink_to(body.len());
+            with_share(body, share)
         }
         None => body,
     };
     let mut response = Response::new(body.into());
-    response.extensions_mut().insert(HasRoom);
+    response.extensions_mut().insert(AlreadyCounted);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
     answer::stamp(&mut response, revision);
@@ -195,7 +195,7 @@ async fn make_in_order<RT: AsyncRuntime>(
     node: &Node<RT>,
     deadline: RT::Instant,
     chain: Vec<(usize, ValidCall)>,
-) -> Vec<(usize, Written)> {
+) -> Vec<(usize, EncodedAnswer)> {
     let mut done = Vec::with_capacity(chain.len());
     for (index, call) in chain {
         let (left, bytes_max) = (deadline.saturating_duration_since(RT::Instant::now()), call.answer_bytes_max());
@@ -215,7 +215,7 @@ fn calls(body: &[u8]) -> Result<Vec<UnreadCall<'_>>, Problem> {
     Err(Problem::bad_request(format!("\"calls\" has {length} entries: a batch has 1 to {BATCH_CALLS_MAX}")))
 }
 
-/// Reads a batch with everything that its calls say.
+/// Reads a batch and the parameters of its calls.
 pub(crate) fn read(body: &[u8]) -> Result<Vec<BatchCall>, Problem> {
     let one = |(index, call)| {
         let read = match call {
@@ -232,7 +232,7 @@ fn valid_calls(received: &Received, body: &[u8]) -> Result<Vec<ValidCall>, Probl
     let one = |(index, call)| {
         Ok(match call {
             BatchCall::Acquire(params) => {
-                let call = acquire_call(received, *params).map_err(|problem| malformed(index, problem))?;
+                let call = batch_acquire_call(received, *params).map_err(|problem| malformed(index, problem))?;
                 ValidCall::Acquire(Box::new(call))
             }
             BatchCall::Release(params) => ValidCall::Release(params.id, params.session),
@@ -244,8 +244,8 @@ fn valid_calls(received: &Received, body: &[u8]) -> Result<Vec<ValidCall>, Probl
 
 /// Names the malformed call.
 fn malformed(index: usize, problem: Problem) -> Problem {
-    let said = fairhold_types::problem::Problem::from(problem);
-    Problem::bad_request(format!("calls[{index}]: {}", said.detail))
+    let problem = fairhold_types::problem::Problem::from(problem);
+    Problem::bad_request(format!("calls[{index}]: {}", problem.detail))
 }
 
 async fn answer_to<RT: AsyncRuntime>(node: &Node<RT>, timeout: Duration, call: ValidCall) -> Done {
@@ -280,12 +280,13 @@ async fn acquire<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall) -> Result
     Ok((BatchAnswer { status: status.as_u16(), retry_after: None, body }, Some(acquired.revision)))
 }
 
-fn acquire_call(received: &Received, mut params: BatchAcquire) -> Result<AcquireCall, Problem> {
+/// Converts an acquire in a batch to the node's call. Its id always comes from the caller.
+fn batch_acquire_call(received: &Received, mut params: BatchAcquire) -> Result<AcquireCall, Problem> {
     let options = call::Acquire { session: Some(params.session), ..params.take_options() };
     refuse_reserved(&params.lock)?;
     let wants = vec![Want { lock: params.lock, mode: options.mode.unwrap_or_default() }];
     // Without `wait` and `hold` the server answers at once.
-    let (call, _) = node_call(received, options, wants, params.id)?;
+    let (call, _) = acquire_call(received, options, wants, params.id, true)?;
     Ok(AcquireCall { respond_async: params.queue, ..call })
 }
 

@@ -38,13 +38,13 @@ use std::convert::Infallible;
 pub(crate) async fn stand<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
     let election = lock_name(&received.segment()?)?;
-    let (id, given) = received.key_or_new(&node)?;
+    let (id, id_given) = received.key_or_new(&node)?;
     let mut params: call::Stand = received.params(body)?;
     let wants = vec![Want { lock: election, mode: Mode::Exclusive }];
-    let (mut call, response_mode) = grants::node_call(&received, params.take_options(), wants, id)?;
+    let (mut call, response_mode) = grants::acquire_call(&received, params.take_options(), wants, id, id_given)?;
     let value = params.value.map(call::ElectionValue::into_string).unwrap_or_default();
     call.acquire.value = Some(value.into_bytes());
-    grants::answer_in(response_mode, node, call, given).await
+    grants::answer_in(response_mode, node, call).await
 }
 
 /// `PUT /v1/elections/{name}`
@@ -73,7 +73,7 @@ pub(crate) async fn leader<RT: AsyncRuntime>(State(node): State<Node<RT>>, reque
     let mut read = received.read_options(params.consistency)?;
     let poll = LongPoll::of(params.wait, params.after);
     let from = params.from.map(|revision| Revision(revision.get()));
-    if let Some(form) = StreamFormat::asked_for(received.headers())? {
+    if let Some(form) = StreamFormat::requested(received.headers())? {
         if poll.is_some() {
             return Err(Problem::bad_request("wait and after are for a single answer; for a stream, use from"));
         }

@@ -28,36 +28,35 @@ use openraft_rt::AsyncRuntime;
 pub(crate) async fn acquire<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
     let lock = lock_name(&received.segment()?)?;
-    let (id, given) = received.key_or_new(&node)?;
-    let (call, response_mode) = acquire_call(&received, body, lock, id)?;
-    answer_in(response_mode, node, call, given).await
+    let (id, id_given) = received.key_or_new(&node)?;
+    let (call, response_mode) = single_lock_call(&received, body, lock, id, id_given)?;
+    answer_in(response_mode, node, call).await
 }
 
 /// Acquires the grant and answers in the mode that the caller chose.
 pub(crate) async fn answer_in<RT: AsyncRuntime>(
     response_mode: ResponseMode,
     node: Node<RT>,
-    mut call: AcquireCall,
-    given: bool,
+    call: AcquireCall,
 ) -> Result<Response, Problem> {
-    call.acquire.id_given = given;
     match response_mode {
-        ResponseMode::Answer => answer_once(&node, call, given).await,
-        ResponseMode::Stream => hold::answer(node, call, given).await,
+        ResponseMode::Answer => answer_once(&node, call).await,
+        ResponseMode::Stream => hold::answer(node, call).await,
     }
 }
 
 /// Acquires the grant and answers once.
-async fn answer_once<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall, given: bool) -> Result<Response, Problem> {
+async fn answer_once<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall) -> Result<Response, Problem> {
     let id = call.acquire.grant;
+    let id_given = call.acquire.id_given;
     let answer = node.acquire(call).await;
     let now = node.wall_now();
     let acquired = match answer {
         Ok(acquired) => acquired,
         Err(error) => {
-            let unknown_to_all = error.is_unknown() && !given;
-            let problem = problem_of(error, RequestKind::Acquire { id, given, now });
-            return if unknown_to_all { Ok(known_by_answer(node, id, problem)) } else { Err(problem) };
+            let only_answer_has_id = error.is_unknown() && !id_given;
+            let problem = problem_of(error, RequestKind::Acquire { id, id_given, now });
+            return if only_answer_has_id { Ok(unknown_outcome(node, id, problem)) } else { Err(problem) };
         }
     };
     match acquired.value {
@@ -66,7 +65,7 @@ async fn answer_once<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall, given
             let mut response = answer::json(StatusCode::OK, acquired.revision, &answer::grant(view, now))?;
             if let Some(attempt) = attempt_to_abandon {
                 let node = node.clone();
-                let undelivered = Undelivered::then(move || node.abandon_soon(id, attempt));
+                let undelivered = Undelivered::on_loss(move || node.abandon_soon(id, attempt));
                 response.extensions_mut().insert(undelivered);
             }
             Ok(response)
@@ -81,24 +80,24 @@ async fn answer_once<RT: AsyncRuntime>(node: &Node<RT>, call: AcquireCall, given
 }
 
 /// The answer to an acquire whose outcome is unknown. It names the id that the server generated: if the answer does not arrive,
-/// nobody can retry with that id, and nobody may hold by it.
-fn known_by_answer<RT: AsyncRuntime>(node: &Node<RT>, id: GrantId, problem: Problem) -> Response {
+/// nobody can retry with that id, so the node ends the grant.
+fn unknown_outcome<RT: AsyncRuntime>(node: &Node<RT>, id: GrantId, problem: Problem) -> Response {
     let (mut response, node) = (problem.into_response(), node.clone());
-    response.extensions_mut().insert(Undelivered::then(move || node.release_unknown_soon(id)));
+    response.extensions_mut().insert(Undelivered::on_loss(move || node.release_unknown_soon(id)));
     response
 }
 
 /// `POST /v1/locks`
 pub(crate) async fn acquire_many<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_list::<RT>(request).await?;
-    let (id, given) = received.key_or_new(&node)?;
+    let (id, id_given) = received.key_or_new(&node)?;
     let mut params: call::AcquireMany = received.params(body)?;
     let options = params.take_options();
     let wants = params.locks.into_vec();
     wants.iter().try_for_each(|want| refuse_reserved(&want.name))?;
     let wants = wants.into_iter().map(|want| Want { lock: want.name, mode: want.mode }).collect();
-    let (call, response_mode) = node_call(&received, options, wants, id)?;
-    answer_in(response_mode, node, call, given).await
+    let (call, response_mode) = acquire_call(&received, options, wants, id, id_given)?;
+    answer_in(response_mode, node, call).await
 }
 
 /// How the server answers an acquire.
@@ -111,23 +110,25 @@ pub(crate) enum ResponseMode {
 }
 
 /// Converts a request for one lock to the node's call and its response mode.
-pub(crate) fn acquire_call(
+fn single_lock_call(
     received: &Received,
     body: ReceivedBody,
     lock: LockName,
-    grant: GrantId,
+    id: GrantId,
+    id_given: bool,
 ) -> Result<(AcquireCall, ResponseMode), Problem> {
     let params: call::Acquire = received.params(body)?;
     let mode = params.mode.unwrap_or_default();
-    node_call(received, params, vec![Want { lock, mode }], grant)
+    acquire_call(received, params, vec![Want { lock, mode }], id, id_given)
 }
 
 /// Converts any request for a grant to the node's call and its response mode, and checks the rules between its options.
-pub(crate) fn node_call(
+pub(crate) fn acquire_call(
     received: &Received,
     params: call::Acquire,
     wants: Vec<Want>,
-    grant: GrantId,
+    id: GrantId,
+    id_given: bool,
 ) -> Result<(AcquireCall, ResponseMode), Problem> {
     let limit = params.limit.map(call::PermitLimit::get);
     let permits = params.permits.map_or(1, call::Permits::get);
@@ -143,11 +144,11 @@ pub(crate) fn node_call(
         respond_async: headers::respond_async(received.headers()),
         timeout: received.timeout,
         acquire: Acquire {
-            grant,
-            // `answer_in` corrects this if the server generated the id.
-            id_given: true,
+            grant: id,
+            id_given,
             wants,
             claimant: claimant(&params)?,
+            // The node sets this, from `wait` and `respond_async`.
             if_busy: IfBusy::Queue,
             limit,
             permits,
@@ -158,6 +159,7 @@ pub(crate) fn node_call(
             reentrant: params.reentrant,
             max_hold_ms: params.max_hold.map(call::MaxHold::millis),
             value: None,
+            // The node sets this, when it proposes the command.
             at: WallMillis(0),
         },
     };
@@ -193,7 +195,7 @@ fn owner(received: &Received, params: Option<call::OwnerName>) -> Owner {
 }
 
 /// `GET /v1/grants/{id}`
-pub(crate) async fn look<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
+pub(crate) async fn show<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let received = Received::without_body(request)?;
     let params: call::GetGrant = received.query()?;
     let wait = params.wait.map(call::Wait::get).unwrap_or_default();
@@ -223,9 +225,9 @@ pub(crate) async fn renew<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
 pub(crate) async fn downgrade<RT: AsyncRuntime>(State(node): State<Node<RT>>, request: Request) -> Result<Response, Problem> {
     let (received, body) = Received::with_params::<RT>(request).await?;
     let call::Empty {} = received.params(body)?;
-    let shared = node.downgrade(received.grant()?, received.key()?, received.timeout).await;
-    let shared = shared.map_err(|error| problem_of(error, RequestKind::Change))?;
-    answer::json(StatusCode::OK, shared.revision, &answer::grant(shared.value, node.wall_now()))
+    let downgraded = node.downgrade(received.grant()?, received.key()?, received.timeout).await;
+    let downgraded = downgraded.map_err(|error| problem_of(error, RequestKind::Change))?;
+    answer::json(StatusCode::OK, downgraded.revision, &answer::grant(downgraded.value, node.wall_now()))
 }
 
 /// `POST /v1/grants/{id}/upgrade`
@@ -264,7 +266,7 @@ mod tests {
     async fn call(request: Request) -> Result<AcquireCall, Problem> {
         let (received, body) = Received::with_params::<TokioRuntime>(request).await?;
         let lock = lock_name(&received.segment()?)?;
-        acquire_call(&received, body, lock, GrantId::from_ulid(1)).map(|(call, _)| call)
+        single_lock_call(&received, body, lock, GrantId::from_ulid(1), true).map(|(call, _)| call)
     }
 
     async fn call_to(uri: &str) -> Result<AcquireCall, Problem> {

@@ -56,13 +56,14 @@ impl Streamed {
 
 /// Takes the grant, and reports its events for as long as the caller listens. A failure before the first line gets the
 /// same answer as without a stream.
-pub(crate) async fn answer<RT: AsyncRuntime>(node: Node<RT>, call: AcquireCall, given: bool) -> Result<Response, Problem> {
+pub(crate) async fn answer<RT: AsyncRuntime>(node: Node<RT>, call: AcquireCall) -> Result<Response, Problem> {
     let id = call.acquire.grant;
+    let id_given = call.acquire.id_given;
     let silence_max = silence_max(&call.acquire.claimant);
     let held =
-        node.hold(call).await.map_err(|error| problem_of(error, RequestKind::Acquire { id, given, now: node.wall_now() }))?;
+        node.hold(call).await.map_err(|error| problem_of(error, RequestKind::Acquire { id, id_given, now: node.wall_now() }))?;
     let revision = held.first.revision;
-    let write = move |event| line(event, RequestKind::Acquire { id, given, now: node.wall_now() }, id);
+    let write = move |event| line(event, RequestKind::Acquire { id, id_given, now: node.wall_now() }, id);
     let lines = HoldLines { first: Some(held.first), events: held.events, write };
     let mut response = Response::new(Body::new(lines));
     let headers = response.headers_mut();
@@ -103,7 +104,7 @@ impl<W: Fn(At<HoldEvent>) -> Bytes + Unpin> hyper::body::Body for HoldLines<W> {
     }
 }
 
-fn line(event: At<HoldEvent>, asked: RequestKind, id: GrantId) -> Bytes {
+fn line(event: At<HoldEvent>, kind: RequestKind, id: GrantId) -> Bytes {
     let mut shortest = 0;
     let line = match event.value {
         HoldEvent::Queued { view } => {
@@ -111,7 +112,7 @@ fn line(event: At<HoldEvent>, asked: RequestKind, id: GrantId) -> Bytes {
             HoldLine::Queued {
                 id,
                 position: queue_position.position,
-                ahead: answer::ahead(queue_position.ahead, asked.now()),
+                ahead: answer::ahead(queue_position.ahead, kind.now()),
                 estimate: queue_position.estimate.map(duration::format),
             }
         }
@@ -125,7 +126,7 @@ fn line(event: At<HoldEvent>, asked: RequestKind, id: GrantId) -> Bytes {
         }
         HoldEvent::Revoke(word) => HoldLine::Revoke { id, by: word.by, reason: word.reason },
         HoldEvent::Lost(reason) => HoldLine::Lost { id, reason },
-        HoldEvent::Failed(failure) => error(problem_of(failure, asked)),
+        HoldEvent::Failed(failure) => error(problem_of(failure, kind)),
         HoldEvent::GoAway => HoldLine::Goaway { id },
     };
     let mut bytes = serde_json::to_vec(&line).unwrap_or_else(|error| {
@@ -154,7 +155,7 @@ mod tests {
             value: HoldEvent::Failed(CallError::WaitTimeout { holder: None, queue_position: Box::default() }),
             revision: Revision(7),
         };
-        let bytes = line(event, RequestKind::Acquire { id, given: true, now: WallMillis(0) }, id);
+        let bytes = line(event, RequestKind::Acquire { id, id_given: true, now: WallMillis(0) }, id);
         assert_eq!(bytes.iter().filter(|byte| **byte == b'\n').count(), 1);
         let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!((&json["event"], &json["code"], &json["status"]), (&"error".into(), &"wait_timeout".into(), &409.into()));

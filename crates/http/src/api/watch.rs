@@ -38,10 +38,10 @@ pub(crate) async fn watch<RT: AsyncRuntime>(State(node): State<Node<RT>>, reques
     let filters = filters(&params)?;
     let start = start(&params, received.headers())?;
     let read = received.read_options(params.consistency)?;
-    let form = StreamFormat::wanted(received.headers())?;
+    let form = StreamFormat::requested_or_default(received.headers())?;
     let watch = node.watch(filters, start, read).await.map_err(|error| problem_of(error, RequestKind::Read))?;
     let revision = watch.revision();
-    let frames = Frames::new(form, received.room().cloned(), revision);
+    let frames = Frames::new(form, received.memory().cloned(), revision);
     let mut response = Response::new(body(watch, frames));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, form.content_type());
@@ -243,18 +243,18 @@ mod tests {
 
     #[test]
     fn a_browser_that_reconnects_continues_after_its_last_event() {
-        let begun = |query: &str, last: Option<&str>| {
+        let start = |query: &str, last: Option<&str>| {
             let headers = last.map(|last| (header::HeaderName::from_static(headers::LAST_EVENT_ID), last.parse().unwrap()));
             start(&read(query)?, &headers.into_iter().collect())
         };
-        assert_eq!(begun("", None).unwrap(), WatchStart::Now);
-        assert_eq!(begun("initial", None).unwrap(), WatchStart::Initial);
-        assert_eq!(begun("from=7", None).unwrap(), WatchStart::From(Revision(7)));
-        assert_eq!(begun("from=7", Some("9")).unwrap(), WatchStart::From(Revision(10)));
-        assert_eq!(begun("initial", Some("9")).unwrap(), WatchStart::From(Revision(10)));
-        assert_eq!(begun("initial", Some("")).unwrap(), WatchStart::Initial);
+        assert_eq!(start("", None).unwrap(), WatchStart::Now);
+        assert_eq!(start("initial", None).unwrap(), WatchStart::Initial);
+        assert_eq!(start("from=7", None).unwrap(), WatchStart::From(Revision(7)));
+        assert_eq!(start("from=7", Some("9")).unwrap(), WatchStart::From(Revision(10)));
+        assert_eq!(start("initial", Some("9")).unwrap(), WatchStart::From(Revision(10)));
+        assert_eq!(start("initial", Some("")).unwrap(), WatchStart::Initial);
         for (query, last) in [("from=0", None), ("from=-1", None), ("from=1&initial", None), ("", Some("x"))] {
-            assert!(begun(query, last).is_err(), "{query} {last:?}");
+            assert!(start(query, last).is_err(), "{query} {last:?}");
         }
     }
 

@@ -13,8 +13,8 @@ pub(crate) fn bounded(mut detail: String) -> String {
 }
 
 /// The advice for a refusal, if the same advice fits every refusal of this kind.
-pub(crate) fn what_to_do(code: Code, asked: RequestKind) -> Option<&'static str> {
-    let is_in_batch = matches!(asked, RequestKind::AcquireInBatch { .. });
+pub(crate) fn what_to_do(code: Code, kind: RequestKind) -> Option<&'static str> {
+    let is_in_batch = matches!(kind, RequestKind::AcquireInBatch { .. });
     match code {
         Code::LockHeld if is_in_batch => Some("to queue for it, set \"queue\" to true in the call"),
         Code::IdempotencyMismatch if is_in_batch => Some("use a new id for each acquire"),
@@ -43,9 +43,7 @@ pub(crate) fn what_to_do(code: Code, asked: RequestKind) -> Option<&'static str>
         Code::GrantGone => Some("stop all work under it; to go on, acquire a new one"),
         Code::WouldDeadlock => Some("release a lock that you hold, or acquire all of them in one request"),
         Code::NoLeader => Some("to wait for one, pass wait=30s"),
-        Code::NoNode if matches!(asked, RequestKind::Write { .. }) => {
-            Some("create it first; parents creates the missing parents")
-        }
+        Code::NoNode if matches!(kind, RequestKind::Write { .. }) => Some("create it first; parents creates the missing parents"),
         Code::BadRequest
         | Code::Unauthenticated
         | Code::Denied
@@ -70,8 +68,8 @@ pub(crate) fn what_to_do(code: Code, asked: RequestKind) -> Option<&'static str>
 }
 
 /// How to repeat a request that may have been carried out. `place` says where, or is empty.
-pub(crate) fn retry(asked: RequestKind, place: &str) -> Option<String> {
-    match asked {
+pub(crate) fn retry(kind: RequestKind, place: &str) -> Option<String> {
+    match kind {
         RequestKind::Acquire { id, .. } | RequestKind::Write { key: id } => {
             Some(format!("retry{place} with Idempotency-Key: {id}"))
         }

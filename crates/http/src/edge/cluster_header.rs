@@ -1,4 +1,4 @@
-//! `Fairhold-Cluster`: the id by which a client recognises a node of its cluster, whatever answers at an address.
+//! `Fairhold-Cluster`: the cluster's id. By it a client detects that it reached a node of another cluster, or another server.
 
 use fairhold_node::Node;
 use fairhold_types::ClusterId;
@@ -14,8 +14,9 @@ use std::{
 pub struct ClusterHeader(Arc<ClusterHeaderInner>);
 
 struct ClusterHeaderInner {
-    ask: Box<dyn Fn() -> Option<ClusterId> + Send + Sync>,
-    /// It never changes.
+    /// Returns the id once the node knows it.
+    source: Box<dyn Fn() -> Option<ClusterId> + Send + Sync>,
+    /// The id, which never changes.
     known: OnceLock<HeaderValue>,
 }
 
@@ -30,20 +31,20 @@ impl ClusterHeader {
     #[must_use]
     pub fn of<RT: AsyncRuntime>(node: &Node<RT>) -> ClusterHeader {
         let node = node.clone();
-        ClusterHeader::asking(move || node.cluster_id())
+        ClusterHeader::from_source(move || node.cluster_id())
     }
 
-    /// Reads the node's status until it has an id.
-    pub(crate) fn asking(ask: impl Fn() -> Option<ClusterId> + Send + Sync + 'static) -> ClusterHeader {
-        ClusterHeader(Arc::new(ClusterHeaderInner { ask: Box::new(ask), known: OnceLock::new() }))
+    /// Calls `source` until it returns an id.
+    pub(crate) fn from_source(source: impl Fn() -> Option<ClusterId> + Send + Sync + 'static) -> ClusterHeader {
+        ClusterHeader(Arc::new(ClusterHeaderInner { source: Box::new(source), known: OnceLock::new() }))
     }
 
     /// The header's value; none before the cluster has formed.
     pub(crate) fn value(&self) -> Option<&HeaderValue> {
-        let ClusterHeaderInner { ask, known } = &*self.0;
+        let ClusterHeaderInner { source, known } = &*self.0;
         if known.get().is_none() {
             // Hexadecimal digits are valid in a header.
-            let value = HeaderValue::try_from(ask()?.to_hex()).ok()?;
+            let value = HeaderValue::try_from(source()?.to_hex()).ok()?;
             known.get_or_init(|| value);
         }
         known.get()
@@ -56,13 +57,13 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
-    fn it_is_asked_for_until_it_is_known_and_then_no_more() {
-        static ASKED: AtomicU32 = AtomicU32::new(0);
-        let header = ClusterHeader::asking(|| (ASKED.fetch_add(1, Ordering::Relaxed) > 0).then_some(ClusterId(0xabc)));
+    fn the_source_is_called_until_the_id_is_known() {
+        static CALLS: AtomicU32 = AtomicU32::new(0);
+        let header = ClusterHeader::from_source(|| (CALLS.fetch_add(1, Ordering::Relaxed) > 0).then_some(ClusterId(0xabc)));
         assert_eq!(header.value(), None);
         for _ in 0..3 {
             assert_eq!(header.clone().value().unwrap(), "00000000000000000000000000000abc");
         }
-        assert_eq!(ASKED.load(Ordering::Relaxed), 2);
+        assert_eq!(CALLS.load(Ordering::Relaxed), 2);
     }
 }

@@ -1,20 +1,20 @@
-//! The clean-up of an answer that did not reach its caller: an undelivered grant must not block its lock for its whole ttl.
+//! Cleans up after an answer that did not reach its caller: an undelivered grant must not block its lock for its whole ttl.
 
 use std::sync::Arc;
 
-/// An extension of an answer with a grant. The listener removes it from the answer, and runs it if the connection shows that the
-/// client was gone before it got the answer.
+/// The clean-up of one answer, as an extension of the response. The listener removes it from the response, and runs it if the
+/// connection shows that the client disconnected before it received the answer.
 #[derive(Clone)]
 pub struct Undelivered(Arc<dyn Fn() + Send + Sync>);
 
 impl Undelivered {
-    /// Runs the action if the answer is lost.
-    pub(crate) fn then(act: impl Fn() + Send + Sync + 'static) -> Undelivered {
-        Undelivered(Arc::new(act))
+    /// Calls `clean_up` if the answer is lost.
+    pub(crate) fn on_loss(clean_up: impl Fn() + Send + Sync + 'static) -> Undelivered {
+        Undelivered(Arc::new(clean_up))
     }
 
-    /// The answer is lost: undoes the grant in the background.
-    pub fn act(&self) {
+    /// Runs the clean-up, because the answer is lost.
+    pub fn run(&self) {
         (self.0)();
     }
 }

@@ -20,10 +20,10 @@ use fairhold_types::{
 };
 
 /// The problem of a call to the node.
-pub(crate) fn problem_of(error: CallError, asked: RequestKind) -> Problem {
+pub(crate) fn problem_of(error: CallError, kind: RequestKind) -> Problem {
     let detail = bounded(error.to_string());
     match error {
-        CallError::Rejected(rejection) => advised(of_rejection(rejection, detail, asked), asked),
+        CallError::Rejected(rejection) => advised(of_rejection(rejection, detail, kind), kind),
         CallError::Propose(ProposeError::NotProposed(reason)) | CallError::Read(ReadError::NotServed(reason)) => {
             not_done(reason, detail)
         }
@@ -32,26 +32,26 @@ pub(crate) fn problem_of(error: CallError, asked: RequestKind) -> Problem {
                 UnknownReason::Deadline | UnknownReason::ConnectionLost | UnknownReason::Deposed => {
                     let detail = format!("{detail}; the request may have been carried out");
                     let problem = Problem::new(Code::DeadlineExceeded, detail);
-                    match retry(asked, "") {
+                    match retry(kind, "") {
                         Some(advice) => problem.advice(advice),
                         None => problem,
                     }
                 }
             };
-            problem.facts(outcome(Effect::Unknown, asked.key()))
+            problem.facts(outcome(Effect::Unknown, kind.key()))
         }
         CallError::Read(ReadError::Deadline) => Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::None, None)),
         CallError::LockHeld { refused, queue_position } => {
-            let problem = advised(of_rejection(refused, detail, asked), asked);
-            problem.map_facts(|facts| blocked(facts, *queue_position, asked))
+            let problem = advised(of_rejection(refused, detail, kind), kind);
+            problem.map_facts(|facts| blocked(facts, *queue_position, kind))
         }
         CallError::WaitTimeout { holder, queue_position } => {
-            let holder = holder.map(|holder| answer::contender(holder, asked.now()));
-            let facts = blocked(Facts { holder, ..Facts::default() }, *queue_position, asked);
+            let holder = holder.map(|holder| answer::contender(holder, kind.now()));
+            let facts = blocked(Facts { holder, ..Facts::default() }, *queue_position, kind);
             // The grant has ended: only a request with a new id may still succeed.
-            Problem::new(Code::WaitTimeout, detail).retryable(!asked.key_given()).facts(facts)
+            Problem::new(Code::WaitTimeout, detail).retryable(!kind.key_given()).facts(facts)
         }
-        CallError::Superseded => Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::Unknown, asked.key())),
+        CallError::Superseded => Problem::new(Code::DeadlineExceeded, detail).facts(outcome(Effect::Unknown, kind.key())),
         CallError::NoNode { path } => Problem::new(Code::NoNode, detail).facts(about(path)),
         CallError::Handover(error) => of_handover(&error, detail),
         CallError::Compacted { oldest } => {
@@ -62,8 +62,8 @@ pub(crate) fn problem_of(error: CallError, asked: RequestKind) -> Problem {
         CallError::ShuttingDown => Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::None, None)),
         CallError::Detached => {
             // The only 503 whose outcome is unknown: the place in the queue is kept for a retry with the key.
-            let problem = Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::Unknown, asked.key()));
-            match retry(asked, " at another node") {
+            let problem = Problem::new(Code::ShuttingDown, detail).facts(outcome(Effect::Unknown, kind.key()));
+            match retry(kind, " at another node") {
                 Some(advice) => problem.advice(advice),
                 None => problem,
             }
@@ -72,8 +72,8 @@ pub(crate) fn problem_of(error: CallError, asked: RequestKind) -> Problem {
 }
 
 /// The same, with advice for the caller.
-fn advised(problem: Problem, asked: RequestKind) -> Problem {
-    match what_to_do(problem.code(), asked) {
+fn advised(problem: Problem, kind: RequestKind) -> Problem {
+    match what_to_do(problem.code(), kind) {
         Some(advice) => problem.advice(advice),
         None => problem,
     }
@@ -105,9 +105,9 @@ fn not_done(reason: NotProposed, detail: String) -> Problem {
 }
 
 /// Adds the grants ahead of the caller. If the holder is known, its pairs of text go to the first of them.
-fn blocked(facts: Facts, queue_position: QueuePosition, asked: RequestKind) -> Facts {
+fn blocked(facts: Facts, queue_position: QueuePosition, kind: RequestKind) -> Facts {
     let QueuePosition { position, ahead, estimate } = queue_position;
-    let ahead = answer::ahead(ahead, asked.now());
+    let ahead = answer::ahead(ahead, kind.now());
     let same = |holder: &Contender| ahead.iter().find(|other| other.number == holder.number).cloned();
     Facts {
         holder: facts.holder.map(|holder| same(&holder).unwrap_or(holder)),

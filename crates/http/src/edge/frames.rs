@@ -1,7 +1,7 @@
-//! A watch as frames of bounded length: however large one revision is, a reader that reads nothing pins little memory.
+//! A watch as frames of bounded length, so that a reader that reads nothing pins little memory, however large one revision is.
 
 use crate::{
-    edge::memory_quota::{Room, with_room},
+    edge::memory_quota::{ConnectionMemory, with_share},
     edge::problem::Problem,
     edge::stream::StreamFormat,
 };
@@ -22,8 +22,8 @@ pub(crate) type Lines = Box<dyn Iterator<Item = (WatchLine, Option<Revision>)> +
 /// The unsent part of a watch.
 pub(crate) struct Frames {
     form: StreamFormat,
-    /// The memory of bytes that wait for their socket; none in the simulator.
-    room: Option<Arc<Room>>,
+    /// The memory for bytes that wait for their socket; none in the simulator.
+    memory: Option<Arc<ConnectionMemory>>,
     left: Lines,
     /// The revision of the last sent line.
     last: Revision,
@@ -31,9 +31,9 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// No lines are pending yet.
-    pub(crate) fn new(form: StreamFormat, room: Option<Arc<Room>>, begun: Revision) -> Frames {
-        Frames { form, room, left: Box::new(std::iter::empty()), last: begun, ended: false }
+    /// A watch that starts after this revision, without lines yet.
+    pub(crate) fn new(form: StreamFormat, memory: Option<Arc<ConnectionMemory>>, start: Revision) -> Frames {
+        Frames { form, memory, left: Box::new(std::iter::empty()), last: start, ended: false }
     }
 
     /// Sets the next lines. All previous lines must have been sent.
@@ -49,7 +49,7 @@ impl Frames {
     /// The next frame, with its share of memory; `None` if it needs more lines. If a slow reader has used up its memory, the
     /// stream ends with a line that says so and names the last revision that was sent.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
-        let most = self.room.as_ref().map_or(FRAME_BYTES_MAX, |room| room.frame_bytes());
+        let most = self.memory.as_ref().map_or(FRAME_BYTES_MAX, |memory| memory.frame_bytes());
         let (mut out, mut last) = (Vec::new(), self.last);
         while out.is_empty() || out.len() + LINE_BYTES_MAX <= most {
             let Some((line, id)) = self.left.next() else { break };
@@ -59,11 +59,11 @@ impl Frames {
         if out.is_empty() {
             return None;
         }
-        let room = self.room.as_ref().map(|room| room.answer(out.len())).transpose();
-        let Ok(room) = room else { return Some(self.cut_off()) };
+        let share = self.memory.as_ref().map(|memory| memory.answer(out.len())).transpose();
+        let Ok(share) = share else { return Some(self.cut_off()) };
         self.last = last;
-        Some(match room.flatten() {
-            Some(room) => with_room(out.into(), room),
+        Some(match share.flatten() {
+            Some(share) => with_share(out.into(), share),
             None => out.into(),
         })
     }
@@ -82,7 +82,7 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edge::quota::{Share, Shares};
+    use crate::edge::quota::{Quota, Share};
     use fairhold_types::{
         Path,
         limits::{ANSWER_BYTES_FREE, PATH_BYTES_MAX},
@@ -107,10 +107,10 @@ mod tests {
     }
 
     /// A connection's memory, and the share that others have taken.
-    fn room(others: usize) -> (Arc<Room>, Option<Share>) {
-        let answers = Shares::new(FRAME_BYTES_MAX, FRAME_BYTES_MAX);
-        let taken = Shares::take(&answers, IpAddr::from([10, 0, 0, 2]), others);
-        (Room::new(&Shares::new(0, 0), &answers, IpAddr::from([10, 0, 0, 1])), taken)
+    fn memory(others: usize) -> (Arc<ConnectionMemory>, Option<Share>) {
+        let answers = Quota::new(FRAME_BYTES_MAX, FRAME_BYTES_MAX);
+        let taken = Quota::take(&answers, IpAddr::from([10, 0, 0, 2]), others);
+        (ConnectionMemory::new(&Quota::new(0, 0), &answers, IpAddr::from([10, 0, 0, 1])), taken)
     }
 
     #[test]
@@ -119,11 +119,11 @@ mod tests {
         let long = (0..1_000).map(|number| format!("/{number:04}{}", "é".repeat(PATH_BYTES_MAX / 2 - 3))).collect();
         for paths in [short, long] {
             let paths: Vec<String> = paths;
-            let (mut frames, mut sent) = (Frames::new(StreamFormat::Events, Some(room(0).0), Revision(6)), String::new());
+            let (mut frames, mut sent) = (Frames::new(StreamFormat::Events, Some(memory(0).0), Revision(6)), String::new());
             frames.add(lines(7, paths.clone()));
             while let Some(frame) = frames.next() {
                 assert!(frame.len() <= FRAME_BYTES_MAX, "{} bytes", frame.len());
-                assert!(sent.is_empty() || !sent.contains("id:"), "behind the id comes nothing of the same revision");
+                assert!(sent.is_empty() || !sent.contains("id:"), "the line with the id is the last one of its revision");
                 sent.push_str(text(&frame));
             }
             let events: Vec<&str> = sent.split_terminator("\n\n").collect();
@@ -134,18 +134,18 @@ mod tests {
     }
 
     #[test]
-    fn without_room_frames_are_short_and_a_reader_that_takes_none_is_cut_off_at_its_last_line() {
-        let (room, others) = room(FRAME_BYTES_MAX);
-        let mut frames = Frames::new(StreamFormat::Lines, Some(Arc::clone(&room)), Revision(6));
+    fn without_memory_frames_are_short_and_a_reader_that_takes_none_is_cut_off_at_its_last_line() {
+        let (memory, others) = memory(FRAME_BYTES_MAX);
+        let mut frames = Frames::new(StreamFormat::Lines, Some(Arc::clone(&memory)), Revision(6));
         frames.add(lines(7, (0..30_000).map(|number| format!("/workers/{number}")).collect()));
         let frame = frames.next().unwrap();
         assert!(frame.len() <= ANSWER_BYTES_FREE, "{} bytes", frame.len());
-        room.took(frame.len());
-        room.flushed();
+        memory.add_unwritten(frame.len());
+        memory.flushed();
         let mut unread = 0;
         while !frames.ended() && unread <= 2 * ANSWER_BYTES_FREE {
             let frame = frames.next().unwrap();
-            room.took(frame.len());
+            memory.add_unwritten(frame.len());
             unread += frame.len();
             if frames.ended() {
                 assert!(text(&frame).starts_with("{\"revision\":7,\"type\":\"error\",") && text(&frame).contains("overloaded"));
@@ -157,9 +157,9 @@ mod tests {
 
     #[test]
     fn a_reader_cut_off_before_a_revision_gets_the_one_before() {
-        let (room, _others) = room(FRAME_BYTES_MAX);
-        room.took(ANSWER_BYTES_FREE);
-        let mut frames = Frames::new(StreamFormat::Lines, Some(room), Revision(6));
+        let (memory, _others) = memory(FRAME_BYTES_MAX);
+        memory.add_unwritten(ANSWER_BYTES_FREE);
+        let mut frames = Frames::new(StreamFormat::Lines, Some(memory), Revision(6));
         frames.add(lines(7, vec!["/a".to_owned()]));
         assert!(text(&frames.next().unwrap()).starts_with("{\"revision\":6,\"type\":\"error\","));
     }

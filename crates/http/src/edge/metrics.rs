@@ -93,7 +93,7 @@ impl RouteMetrics {
     }
 }
 
-/// Attached to a request. Set if its caller asked to wait, because the caller then decides how long the request takes.
+/// Attached to a request. Set if it has a `wait` parameter, even 0: its duration then says nothing about the server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Waits(Arc<AtomicBool>);
 
@@ -192,10 +192,10 @@ impl RouteTable {
         });
         scrape.family("http_requests", "Requests answered, by route, method and status class", requests)?;
         let answered = self.used().map(|route| ([("route", &*route.template)], &route.answered));
-        let help = "Time to answer of requests that neither wait (wait=) nor stream, by route";
+        let help = "Time to answer of requests without a wait parameter that are not streams, by route";
         scrape.family("http_request_seconds", help, answered)?;
         let waited = self.used().map(|route| ([("route", &*route.template)], &route.waited));
-        let help = "Time to answer of requests that wait (wait=), and to the first line of streams, by route";
+        let help = "Time to answer of requests with a wait parameter, and to the first line of streams, by route";
         scrape.family("http_waiting_request_seconds", help, waited)
     }
 }

@@ -25,42 +25,42 @@ use tracing::Instrument;
 /// The methods that calls have.
 const METHODS: [Method; 6] = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
-/// The node, and the number of requests so far.
-pub(crate) struct Envelope<RT: AsyncRuntime> {
+/// What every call needs: the node, the cluster's id, the request ids and the metrics.
+pub(crate) struct CallContext<RT: AsyncRuntime> {
     node: Node<RT>,
     cluster: ClusterHeader,
-    requests: Arc<Requests>,
+    request_ids: Arc<RequestIds>,
     metrics: HttpMetrics,
 }
 
 /// Makes request ids: the node, its start time, and the request's number.
-struct Requests {
+struct RequestIds {
     prefix: String,
     taken: AtomicU64,
 }
 
-impl<RT: AsyncRuntime> Clone for Envelope<RT> {
+impl<RT: AsyncRuntime> Clone for CallContext<RT> {
     fn clone(&self) -> Self {
-        Envelope {
+        CallContext {
             node: self.node.clone(),
             cluster: self.cluster.clone(),
-            requests: Arc::clone(&self.requests),
+            request_ids: Arc::clone(&self.request_ids),
             metrics: self.metrics.clone(),
         }
     }
 }
 
-impl<RT: AsyncRuntime> Envelope<RT> {
+impl<RT: AsyncRuntime> CallContext<RT> {
     pub(crate) fn new(node: Node<RT>, metrics: HttpMetrics) -> Self {
         let prefix = format!("{}-{:x}", node.cluster().id, node.wall_now().0);
-        let requests = Arc::new(Requests { prefix, taken: AtomicU64::new(0) });
-        Envelope { cluster: ClusterHeader::of(&node), node, requests, metrics }
+        let request_ids = Arc::new(RequestIds { prefix, taken: AtomicU64::new(0) });
+        CallContext { cluster: ClusterHeader::of(&node), node, request_ids, metrics }
     }
 }
 
-impl Requests {
+impl RequestIds {
     /// The caller's own id for its request, or a new one.
-    fn name(&self, headers: &HeaderMap) -> Result<HeaderValue, Problem> {
+    fn of(&self, headers: &HeaderMap) -> Result<HeaderValue, Problem> {
         if let Some(given) = headers::request_id(headers) {
             return Ok(given.clone());
         }
@@ -70,13 +70,16 @@ impl Requests {
 }
 
 /// Wraps every call, and measures it.
-pub(crate) async fn wrap<RT: AsyncRuntime>(State(envelope): State<Envelope<RT>>, mut request: Request, next: Next) -> Response {
-    let (begun, in_flight, waits) = (RT::Instant::now(), envelope.metrics.begin(), Waits::default());
+pub(crate) async fn wrap<RT: AsyncRuntime>(State(context): State<CallContext<RT>>, mut request: Request, next: Next) -> Response {
+    let start = RT::Instant::now();
+    let in_flight = context.metrics.begin();
+    let waits = Waits::default();
     request.extensions_mut().insert(waits.clone());
-    let (route, method) = (request.extensions().get::<MatchedPath>().cloned(), request.method().clone());
-    let response = serve(&envelope, request, next).await;
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let method = request.method().clone();
+    let response = serve(&context, request, next).await;
     let waited = waits.is_set() || is_stream(&response);
-    in_flight.answer(route.as_ref().map(MatchedPath::as_str), &method, response.status(), waited, begun.elapsed());
+    in_flight.answer(route.as_ref().map(MatchedPath::as_str), &method, response.status(), waited, start.elapsed());
     response
 }
 
@@ -86,8 +89,8 @@ fn is_stream(response: &Response) -> bool {
     kind.is_some_and(|kind| kind == b"application/x-ndjson" || kind.starts_with(b"text/event-stream"))
 }
 
-async fn serve<RT: AsyncRuntime>(envelope: &Envelope<RT>, request: Request, next: Next) -> Response {
-    let id = match envelope.requests.name(request.headers()) {
+async fn serve<RT: AsyncRuntime>(context: &CallContext<RT>, request: Request, next: Next) -> Response {
+    let id = match context.request_ids.of(request.headers()) {
         Ok(id) => id,
         Err(problem) => return problem.into_response(),
     };
@@ -98,8 +101,8 @@ async fn serve<RT: AsyncRuntime>(envelope: &Envelope<RT>, request: Request, next
         method = %request.method(),
         route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str)
     );
-    let place = is_for(&request, envelope.cluster.value()).and_then(|()| redirect(&envelope.node, &request));
-    let mut response = match place {
+    let routed = check_cluster(&request, context.cluster.value()).and_then(|()| redirect(&context.node, &request));
+    let mut response = match routed {
         Ok(None) => next.run(request).instrument(span).await,
         Ok(Some(redirect)) => redirect,
         Err(problem) => problem.into_response(),
@@ -108,22 +111,22 @@ async fn serve<RT: AsyncRuntime>(envelope: &Envelope<RT>, request: Request, next
         tracing::error!(request = ?id, "a request failed because of a defect in the server");
     }
     let headers = response.headers_mut();
-    headers.entry(headers::REVISION).or_insert_with(|| HeaderValue::from(envelope.node.revision().0));
+    headers.entry(headers::REVISION).or_insert_with(|| HeaderValue::from(context.node.revision().0));
     headers.insert(headers::REQUEST_ID, id);
-    if let Some(cluster) = envelope.cluster.value() {
+    if let Some(cluster) = context.cluster.value() {
         headers.insert(headers::CLUSTER, cluster.clone());
     }
-    if let Some(leader) = envelope.node.leader_url().and_then(|url| HeaderValue::try_from(url).ok()) {
+    if let Some(leader) = context.node.leader_url().and_then(|url| HeaderValue::try_from(url).ok()) {
         headers.insert(headers::LEADER, leader);
     }
     response
 }
 
-/// `Fairhold-Cluster`: the server refuses a request for another cluster before it does anything. The status of the node itself is
-/// open to everyone, and before the cluster has formed, no request can succeed.
-fn is_for(request: &Request, cluster: Option<&HeaderValue>) -> Result<(), Problem> {
+/// `Fairhold-Cluster`: refuses a request for another cluster before it has any effect. Calls about the node itself are exempt, and
+/// so are all calls before the cluster has formed.
+fn check_cluster(request: &Request, cluster: Option<&HeaderValue>) -> Result<(), Problem> {
     match (request.headers().get(headers::CLUSTER), cluster) {
-        (Some(wanted), Some(cluster)) if wanted != cluster && asks_the_cluster(request) => {
+        (Some(wanted), Some(cluster)) if wanted != cluster && needs_cluster(request) => {
             let detail = "the request is for another cluster; Fairhold-Cluster in this answer names the cluster of this node";
             Err(Problem::new(Code::WrongCluster, detail))
         }
@@ -131,8 +134,8 @@ fn is_for(request: &Request, cluster: Option<&HeaderValue>) -> Result<(), Proble
     }
 }
 
-/// The status of a node comes from the node itself, never by a redirect.
-fn asks_the_cluster(request: &Request) -> bool {
+/// Whether the call needs the cluster. A call about the node itself does not, and is never redirected.
+fn needs_cluster(request: &Request) -> bool {
     request.uri().path().starts_with("/v1/") && request.uri().path() != "/v1/cluster"
 }
 
@@ -158,7 +161,7 @@ fn wants_redirect(request: &Request) -> Result<bool, Problem> {
         None => Ok(false),
         // An unsupported method is refused here with `405`, without the leader.
         Some("redirect") if !METHODS.contains(request.method()) => Ok(false),
-        Some("redirect") => Ok(asks_the_cluster(request)),
+        Some("redirect") => Ok(needs_cluster(request)),
         Some(_) => Err(Problem::bad_request("the header Fairhold-Route: expected redirect")),
     }
 }
@@ -209,34 +212,34 @@ mod tests {
             ("/v1/cluster", Some("0b"), Some(&own), true),
             ("/livez", Some("0b"), Some(&own), true),
         ] {
-            assert_eq!(is_for(&named(path, wanted), own).is_ok(), fits, "{path} of {wanted:?} at {own:?}");
+            assert_eq!(check_cluster(&named(path, wanted), own).is_ok(), fits, "{path} of {wanted:?} at {own:?}");
         }
-        let refused = is_for(&named("/v1/txn", Some("0b")), Some(&own)).unwrap_err();
+        let refused = check_cluster(&named("/v1/txn", Some("0b")), Some(&own)).unwrap_err();
         let refused = fairhold_types::problem::Problem::from(refused);
         assert_eq!((refused.status, refused.code), (421, Code::WrongCluster));
     }
 
     #[test]
-    fn the_leader_is_asked_for_the_same() {
+    fn a_redirect_keeps_the_path_and_the_query() {
         let uri = Uri::from_static("/v1/locks/orders%2F42?wait=30s&ttl=10s");
         assert_eq!(location("http://n1:7171/", &uri), "http://n1:7171/v1/locks/orders%2F42?wait=30s&ttl=10s");
     }
 
     #[test]
-    fn a_request_keeps_its_own_name_if_it_can_stand_in_a_log() {
-        let requests = Requests { prefix: "1-abc".to_owned(), taken: AtomicU64::new(15) };
-        let named = |name: &[u8]| {
+    fn a_request_keeps_its_own_id_if_that_is_safe_to_log() {
+        let request_ids = RequestIds { prefix: "1-abc".to_owned(), taken: AtomicU64::new(15) };
+        let id_of = |id: &[u8]| {
             let headers = HeaderMap::from_iter([(
                 http::HeaderName::from_static(headers::REQUEST_ID),
-                HeaderValue::from_bytes(name).unwrap(),
+                HeaderValue::from_bytes(id).unwrap(),
             )]);
-            requests.name(&headers).unwrap()
+            request_ids.of(&headers).unwrap()
         };
-        assert_eq!(named(b"mine-1"), "mine-1");
-        assert_eq!(requests.name(&HeaderMap::new()).unwrap(), "1-abc-f");
-        assert_eq!(named(b"two words"), "1-abc-10");
-        assert_eq!(named("é".as_bytes()), "1-abc-11");
-        assert_eq!(named(&[b'x'; 128]).len(), 128);
-        assert_eq!(named(&[b'x'; 129]), "1-abc-12");
+        assert_eq!(id_of(b"mine-1"), "mine-1");
+        assert_eq!(request_ids.of(&HeaderMap::new()).unwrap(), "1-abc-f");
+        assert_eq!(id_of(b"two words"), "1-abc-10");
+        assert_eq!(id_of("é".as_bytes()), "1-abc-11");
+        assert_eq!(id_of(&[b'x'; 128]).len(), 128);
+        assert_eq!(id_of(&[b'x'; 129]), "1-abc-12");
     }
 }

@@ -24,9 +24,9 @@ use std::{borrow::Cow, str::Split, vec};
 use text::{decode_form, percent_decoded};
 use value::ParamValue;
 
-/// The parameters of a request.
+/// The parameters of a request, parsed.
 #[derive(Debug)]
-pub(crate) struct Given<T> {
+pub(crate) struct ParsedParams<T> {
     /// The parameters themselves.
     pub(crate) params: T,
     /// Whether `wait` is one of them.
@@ -34,16 +34,16 @@ pub(crate) struct Given<T> {
 }
 
 /// Reads a query and a body. An empty body has no parameters.
-pub(crate) fn read<T: DeserializeOwned>(query: Option<&str>, body: &[u8]) -> Result<Given<T>, Problem> {
+pub(crate) fn read<T: DeserializeOwned>(query: Option<&str>, body: &[u8]) -> Result<ParsedParams<T>, Problem> {
     let fields = if body.is_empty() {
         BodyFields::default()
     } else {
-        let not_one = |error| Problem::bad_request(format!("the body must be one JSON object: {error}"));
-        serde_json::from_slice(body).map_err(not_one)?
+        let problem = |error| Problem::bad_request(format!("the body must be one JSON object: {error}"));
+        serde_json::from_slice(body).map_err(problem)?
     };
     let mut pairs = Pairs::new(query.unwrap_or_default(), fields);
     let params = T::deserialize(&mut pairs)?;
-    Ok(Given { params, has_wait: pairs.has_wait })
+    Ok(ParsedParams { params, has_wait: pairs.has_wait })
 }
 
 /// Reads the fields of an object.

@@ -1,14 +1,14 @@
-//! A limited resource that all connections share: memory for bodies and for answers. No address can take all of it.
+//! The quota of a resource that all connections share: memory for bodies, or for answers. No address can take all of it.
 
 use fairhold_types::address::share_key;
 use parking_lot::{Mutex, MutexGuard};
 use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
-/// A limited resource, in units.
+/// The quota of a resource, in units.
 #[derive(Debug)]
-pub(crate) struct Shares {
-    most: usize,
-    most_per_address: usize,
+pub(crate) struct Quota {
+    max: usize,
+    max_per_address: usize,
     taken: Mutex<Taken>,
 }
 
@@ -21,20 +21,20 @@ struct Taken {
 /// The share of one connection. Dropping it returns the units.
 #[derive(Debug)]
 pub(crate) struct Share {
-    shares: Arc<Shares>,
+    quota: Arc<Quota>,
     address: IpAddr,
     amount: usize,
 }
 
-impl Shares {
-    /// A resource with this many units in total, and at most this many for one address.
-    pub(crate) fn new(most: usize, most_per_address: usize) -> Arc<Shares> {
-        Arc::new(Shares { most, most_per_address, taken: Mutex::default() })
+impl Quota {
+    /// A quota of this many units in total, and at most this many for one address.
+    pub(crate) fn new(max: usize, max_per_address: usize) -> Arc<Quota> {
+        Arc::new(Quota { max, max_per_address, taken: Mutex::default() })
     }
 
     /// Takes an amount, if it is available.
-    pub(crate) fn take(shares: &Arc<Shares>, address: IpAddr, amount: usize) -> Option<Share> {
-        let mut share = Share { shares: Arc::clone(shares), address: share_key(address), amount: 0 };
+    pub(crate) fn take(quota: &Arc<Quota>, address: IpAddr, amount: usize) -> Option<Share> {
+        let mut share = Share { quota: Arc::clone(quota), address: share_key(address), amount: 0 };
         share.grow_to(amount).then_some(share)
     }
 
@@ -46,13 +46,13 @@ impl Shares {
     }
 
     fn fit(&self, taken: &Taken, here: usize, more: usize) -> bool {
-        taken.all.saturating_add(more) <= self.most && here.saturating_add(more) <= self.most_per_address
+        taken.all.saturating_add(more) <= self.max && here.saturating_add(more) <= self.max_per_address
     }
 
     /// Whether nothing is available.
     #[cfg(test)]
     pub(crate) fn is_full(&self) -> bool {
-        self.taken().all >= self.most
+        self.taken().all >= self.max
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -65,9 +65,9 @@ impl Share {
     /// Grows the share to at least this size, if that is available. Otherwise the share does not change.
     pub(crate) fn grow_to(&mut self, amount: usize) -> bool {
         let more = amount.saturating_sub(self.amount);
-        let mut taken = self.shares.taken();
+        let mut taken = self.quota.taken();
         let here = taken.by_address.get(&self.address).copied().unwrap_or(0);
-        let fits = self.shares.fit(&taken, here, more);
+        let fits = self.quota.fit(&taken, here, more);
         if fits && more > 0 {
             taken.all += more;
             taken.by_address.insert(self.address, here + more);
@@ -85,7 +85,7 @@ impl Share {
             return;
         }
         self.amount -= less;
-        let mut taken = self.shares.taken();
+        let mut taken = self.quota.taken();
         taken.all -= less;
         if let Some(here) = taken.by_address.get_mut(&self.address) {
             *here -= less;
@@ -112,41 +112,41 @@ mod tests {
 
     #[test]
     fn a_share_over_the_limit_is_refused_until_another_is_dropped() {
-        let shares = Shares::new(5, 3);
+        let quota = Quota::new(5, 3);
         let take = |last: u8, count: usize| -> Vec<Share> {
-            (0..count).map(|_| Shares::take(&shares, address(last), 1).unwrap()).collect()
+            (0..count).map(|_| Quota::take(&quota, address(last), 1).unwrap()).collect()
         };
         let mut first = take(1, 3);
-        assert!(Shares::take(&shares, address(1), 1).is_none(), "one address has its share");
+        assert!(Quota::take(&quota, address(1), 1).is_none(), "one address has its share");
         let second = take(2, 2);
-        assert!(Shares::take(&shares, address(3), 1).is_none(), "all are taken");
+        assert!(Quota::take(&quota, address(3), 1).is_none(), "all are taken");
         first.pop();
-        assert!(Shares::take(&shares, address(1), 1).is_some());
+        assert!(Quota::take(&quota, address(1), 1).is_some());
         drop((first, second));
-        assert!(shares.taken().by_address.is_empty());
+        assert!(quota.taken().by_address.is_empty());
     }
 
     #[test]
     fn an_address_is_the_same_in_all_of_its_forms() {
-        let shares = Shares::new(5, 1);
-        let _network = Shares::take(&shares, "2001:db8::1".parse().unwrap(), 1).unwrap();
-        assert!(Shares::take(&shares, "2001:db8::2".parse().unwrap(), 1).is_none());
-        let _first = Shares::take(&shares, "10.0.0.1".parse().unwrap(), 1).unwrap();
-        assert!(Shares::take(&shares, "::ffff:10.0.0.1".parse().unwrap(), 1).is_none());
+        let quota = Quota::new(5, 1);
+        let _network = Quota::take(&quota, "2001:db8::1".parse().unwrap(), 1).unwrap();
+        assert!(Quota::take(&quota, "2001:db8::2".parse().unwrap(), 1).is_none());
+        let _first = Quota::take(&quota, "10.0.0.1".parse().unwrap(), 1).unwrap();
+        assert!(Quota::take(&quota, "::ffff:10.0.0.1".parse().unwrap(), 1).is_none());
     }
 
     #[test]
-    fn a_share_grows_as_far_as_there_is_room_and_no_further() {
-        let shares = Shares::new(100, 60);
-        let mut first = Shares::take(&shares, address(1), 0).unwrap();
+    fn a_share_grows_within_the_quota_only() {
+        let quota = Quota::new(100, 60);
+        let mut first = Quota::take(&quota, address(1), 0).unwrap();
         assert!(first.grow_to(60) && first.grow_to(10), "it never shrinks");
         assert!(!first.grow_to(61));
-        let mut second = Shares::take(&shares, address(2), 0).unwrap();
+        let mut second = Quota::take(&quota, address(2), 0).unwrap();
         assert!(!second.grow_to(41));
-        assert!(!shares.is_full() && second.grow_to(40) && shares.is_full());
+        assert!(!quota.is_full() && second.grow_to(40) && quota.is_full());
         drop(first);
         assert!(second.grow_to(60));
         drop(second);
-        assert_eq!(shares.taken().all, 0);
+        assert_eq!(quota.taken().all, 0);
     }
 }

@@ -15,19 +15,19 @@ use fairhold_types::{
 use http::StatusCode;
 
 /// The problem of a rejection, with `detail` as its text unless the caller needs another.
-pub(crate) fn of_rejection(rejection: Rejection, detail: String, asked: RequestKind) -> Problem {
+pub(crate) fn of_rejection(rejection: Rejection, detail: String, kind: RequestKind) -> Problem {
     let (code, facts) = match rejection {
         Rejection::NoSession => (Code::SessionNotFound, Facts::default()),
         Rejection::SessionEnded => (Code::SessionExpired, Facts::default()),
         Rejection::NoGrant => (Code::GrantNotFound, Facts::default()),
         Rejection::LockHeld { holder, ahead } => {
             let position = Some(ahead.saturating_add(1));
-            (Code::LockHeld, Facts { holder: Some(answer::contender(holder, asked.now())), position, ..Facts::default() })
+            (Code::LockHeld, Facts { holder: Some(answer::contender(holder, kind.now())), position, ..Facts::default() })
         }
         Rejection::GrantEnded { reason, note } => (Code::GrantGone, Facts { reason: Some(reason), note, ..Facts::default() }),
         Rejection::Forgotten => (Code::Forgotten, Facts::default()),
         Rejection::IdempotencyMismatch { field } => {
-            let detail = match asked {
+            let detail = match kind {
                 RequestKind::AcquireInBatch { .. } => bounded(format!("the same id was used with another {field}")),
                 RequestKind::Acquire { .. } | RequestKind::Change | RequestKind::Write { .. } | RequestKind::Read => detail,
             };
@@ -43,8 +43,8 @@ pub(crate) fn of_rejection(rejection: Rejection, detail: String, asked: RequestK
         Rejection::StaleToken { current } => {
             let problem =
                 Problem::new(Code::StaleToken, detail).facts(Facts { current_token: Some(current), ..Facts::default() });
-            // A check answers what the caller asked; a write fails because its condition does not hold.
-            return if asked.is_write() { problem.status(StatusCode::PRECONDITION_FAILED) } else { problem };
+            // A check answers what the caller kind; a write fails because its condition does not hold.
+            return if kind.is_write() { problem.status(StatusCode::PRECONDITION_FAILED) } else { problem };
         }
         Rejection::VersionMismatch { current } => {
             (Code::VersionMismatch, Facts { current_version: Some(current), ..Facts::default() })
@@ -58,10 +58,10 @@ pub(crate) fn of_rejection(rejection: Rejection, detail: String, asked: RequestK
             return Problem::new(Code::Denied, format!("{detail}: {why}")).facts(about(path));
         }
         // A multi-lock grant cannot do this: the cause is the grant, not the request.
-        Rejection::Unsupported { what: _ } if matches!(asked, RequestKind::Change) => (Code::KindMismatch, Facts::default()),
+        Rejection::Unsupported { what: _ } if matches!(kind, RequestKind::Change) => (Code::KindMismatch, Facts::default()),
         Rejection::Unsupported { what: _ } => (Code::BadRequest, Facts::default()),
         Rejection::Step { part, index, reason } => {
-            let problem = of_rejection(*reason, detail, asked);
+            let problem = of_rejection(*reason, detail, kind);
             return problem.map_facts(|facts| Facts { failed: Some(failed_step(part, index)), ..facts });
         }
         Rejection::NodeExists { path } | Rejection::OtherKind { path, kind: _ } => (Code::NodeExists, about(path)),

@@ -4,9 +4,9 @@ use crate::{
     edge::admin::Admin,
     edge::error::problem_of,
     edge::headers,
-    edge::memory_quota::Room,
+    edge::memory_quota::ConnectionMemory,
     edge::metrics::Waits,
-    edge::params::{self, Given},
+    edge::params::{self, ParsedParams},
     edge::problem::Problem,
     edge::quota::Share,
     edge::request_kind::RequestKind,
@@ -55,7 +55,7 @@ pub(crate) struct Received {
 pub(crate) struct ReceivedBody {
     /// Empty if the request has no body.
     pub(crate) bytes: Bytes,
-    _room: Option<Share>,
+    _share: Option<Share>,
 }
 
 /// A read that waits for something newer.
@@ -128,15 +128,15 @@ impl Received {
     ) -> Result<(Received, ReceivedBody), Problem> {
         let (parts, body) = request.into_parts();
         let timeout = headers::timeout(&parts.headers)?;
-        let mut room = parts.extensions.get::<Arc<Room>>().and_then(|room| room.body());
+        let mut memory = parts.extensions.get::<Arc<ConnectionMemory>>().and_then(|memory| memory.body());
         let bytes = if body.is_end_stream() {
             Bytes::new()
         } else {
-            RT::timeout(BODY_ARRIVES_MAX, read(body, bytes_max, room.as_mut())).await.map_err(|_| {
+            RT::timeout(BODY_ARRIVES_MAX, read(body, bytes_max, memory.as_mut())).await.map_err(|_| {
                 Problem::bad_request(format!("the body did not arrive within {} seconds", BODY_ARRIVES_MAX.as_secs()))
             })??
         };
-        Ok((Received { parts, timeout }, ReceivedBody { bytes, _room: room }))
+        Ok((Received { parts, timeout }, ReceivedBody { bytes, _share: memory }))
     }
 
     /// The path of the URL, as it was sent.
@@ -159,7 +159,7 @@ impl Received {
     }
 
     fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Problem> {
-        let Given { params, has_wait } = params::read(self.parts.uri.query(), body)?;
+        let ParsedParams { params, has_wait } = params::read(self.parts.uri.query(), body)?;
         // The time that a caller waits says nothing about the server's speed.
         if has_wait && let Some(waits) = self.parts.extensions.get::<Waits>() {
             waits.set();
@@ -212,7 +212,7 @@ impl Received {
     }
 
     /// The memory that the connection may use; unbounded in the simulator.
-    pub(crate) fn room(&self) -> Option<&Arc<Room>> {
+    pub(crate) fn memory(&self) -> Option<&Arc<ConnectionMemory>> {
         self.parts.extensions.get()
     }
 
@@ -231,11 +231,11 @@ impl Received {
 }
 
 /// Reads a body to its end, even if it is too large to keep. Otherwise its sender would not receive the answer.
-async fn read(mut body: axum::body::Body, bytes_max: usize, mut room: Option<&mut Share>) -> Result<Bytes, Problem> {
+async fn read(mut body: axum::body::Body, bytes_max: usize, mut memory: Option<&mut Share>) -> Result<Bytes, Problem> {
     let mut first = Bytes::new();
     let mut more = BytesMut::new();
     let mut length = 0_usize;
-    let mut has_room = true;
+    let mut has_memory = true;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Problem::bad_request(format!("the body did not arrive in full: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
@@ -243,12 +243,12 @@ async fn read(mut body: axum::body::Body, bytes_max: usize, mut room: Option<&mu
         if length > BODY_DRAINED_MAX {
             break;
         }
-        if let Some(room) = &mut room
+        if let Some(memory) = &mut memory
             && length > BODY_BYTES_FREE
         {
-            has_room &= room.grow_to(length.min(bytes_max));
+            has_memory &= memory.grow_to(length.min(bytes_max));
         }
-        if length > bytes_max || !has_room {
+        if length > bytes_max || !has_memory {
             (first, more) = (Bytes::new(), BytesMut::new());
             continue;
         }
@@ -265,7 +265,7 @@ async fn read(mut body: axum::body::Body, bytes_max: usize, mut room: Option<&mu
     if length > bytes_max {
         return Err(Problem::new(Code::TooLarge, format!("the body is too large: the limit is {bytes_max} bytes")));
     }
-    if !has_room {
+    if !has_memory {
         return Err(Problem::new(Code::Overloaded, "too many large bodies are arriving: try again after a pause")
             .facts(Facts { outcome: Some(Effect::None), ..Facts::default() }));
     }
@@ -287,47 +287,47 @@ fn check_is_json(headers: &HeaderMap) -> Result<(), Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edge::quota::Shares;
+    use crate::edge::quota::Quota;
     use axum::body::Body as RequestBody;
     use openraft_rt_tokio::TokioRuntime;
 
     /// A request whose body has this many bytes.
-    fn request(bytes: usize, room: &Arc<Room>) -> Request {
+    fn request(bytes: usize, memory: &Arc<ConnectionMemory>) -> Request {
         let params = r#"{"ttl":"30s","wait":"600s"}"#;
         let body = format!("{}{params}", " ".repeat(bytes - params.len()));
         let mut request = Request::post("/v1/locks/a").body(RequestBody::from(body)).unwrap();
-        request.extensions_mut().insert(Arc::clone(room));
+        request.extensions_mut().insert(Arc::clone(memory));
         request
     }
 
-    fn room() -> (Arc<Shares>, Arc<Room>) {
-        let bodies = Shares::new(PARAMS_BYTES_MAX, PARAMS_BYTES_MAX);
-        let room = Room::new(&bodies, &Shares::new(0, 0), IpAddr::from([10, 0, 0, 1]));
-        (bodies, room)
+    fn memory() -> (Arc<Quota>, Arc<ConnectionMemory>) {
+        let bodies = Quota::new(PARAMS_BYTES_MAX, PARAMS_BYTES_MAX);
+        let memory = ConnectionMemory::new(&bodies, &Quota::new(0, 0), IpAddr::from([10, 0, 0, 1]));
+        (bodies, memory)
     }
 
     #[tokio::test]
     async fn a_waiting_request_keeps_neither_its_body_nor_its_share() {
-        let (bodies, room) = room();
-        let (received, body) = Received::with_params::<TokioRuntime>(request(PARAMS_BYTES_MAX, &room)).await.unwrap();
+        let (bodies, memory) = memory();
+        let (received, body) = Received::with_params::<TokioRuntime>(request(PARAMS_BYTES_MAX, &memory)).await.unwrap();
         assert!(bodies.is_full());
         let acquire: fairhold_types::call::Acquire = received.params(body).unwrap();
-        assert!(bodies.fits(IpAddr::from([10, 0, 0, 2]), PARAMS_BYTES_MAX), "the room is free while the request waits");
+        assert!(bodies.fits(IpAddr::from([10, 0, 0, 2]), PARAMS_BYTES_MAX), "the memory is free while the request waits");
         assert_eq!(acquire.wait.map(Wait::get), Some(fairhold_types::limits::WAIT_MAX));
     }
 
     #[tokio::test]
     async fn a_body_over_the_limit_is_refused_with_the_limit() {
-        let too_large = Received::with_params::<TokioRuntime>(request(PARAMS_BYTES_MAX + 1, &room().1)).await.map(drop);
+        let too_large = Received::with_params::<TokioRuntime>(request(PARAMS_BYTES_MAX + 1, &memory().1)).await.map(drop);
         let problem = fairhold_types::problem::Problem::from(too_large.unwrap_err());
         assert_eq!((problem.status, &*problem.detail), (413, "the body is too large: the limit is 65536 bytes"));
     }
 
     #[tokio::test]
     async fn all_but_the_smallest_bodies_count() {
-        let (bodies, room) = room();
+        let (bodies, memory) = memory();
         for (bytes, counts) in [(BODY_BYTES_FREE, false), (BODY_BYTES_FREE + 1, true)] {
-            let (_, body) = Received::with_params::<TokioRuntime>(request(bytes, &room)).await.unwrap();
+            let (_, body) = Received::with_params::<TokioRuntime>(request(bytes, &memory)).await.unwrap();
             let fits = bodies.fits(IpAddr::from([10, 0, 0, 2]), PARAMS_BYTES_MAX);
             assert_eq!((body.bytes.len(), !fits), (bytes, counts));
         }
@@ -335,11 +335,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_of_parameters_has_its_own_limit() {
-        let (_, room) = room();
+        let (_, memory) = memory();
         for (bytes, status) in [(BODY_BYTES_FREE, None), (PARAMS_BYTES_MAX, None), (PARAMS_BYTES_MAX + 1, Some(413))] {
-            let refused = Received::with_params::<TokioRuntime>(request(bytes, &room)).await.err();
+            let refused = Received::with_params::<TokioRuntime>(request(bytes, &memory)).await.err();
             assert_eq!(refused.map(|problem| fairhold_types::problem::Problem::from(problem).status), status, "{bytes}");
         }
-        assert!(Received::with_list::<TokioRuntime>(request(BODY_BYTES_MAX, &room)).await.is_err(), "there is no room for it");
+        assert!(Received::with_list::<TokioRuntime>(request(BODY_BYTES_MAX, &memory)).await.is_err(), "there is no room for it");
     }
 }

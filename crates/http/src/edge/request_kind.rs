@@ -1,4 +1,4 @@
-//! The kind of a failed request, as far as the meaning of an error depends on it.
+//! The kind of a request. It decides what an error means to the caller.
 
 use fairhold_types::{GrantId, time::WallMillis};
 
@@ -9,12 +9,12 @@ pub(crate) enum RequestKind {
     Acquire {
         /// The grant's id.
         id: GrantId,
-        /// Whether the caller chose it, so that a repeated request names the same grant.
-        given: bool,
-        /// The time of the answer, from which holding times are computed.
+        /// Whether the caller chose the id. If so, a repeated request names the same grant.
+        id_given: bool,
+        /// The time of the answer. Holding times are computed from it.
         now: WallMillis,
     },
-    /// An acquire in a batch, where a call has no `wait` and its id is not in a header.
+    /// An acquire in a batch. It has no `wait`, and its id is not in a header.
     AcquireInBatch {
         /// The grant's id, which the caller chose.
         id: GrantId,
@@ -23,9 +23,9 @@ pub(crate) enum RequestKind {
     },
     /// A change that is safe to repeat: a release, a renewal, a keepalive, the end of a session.
     Change,
-    /// A write that is done again if it is repeated without its key.
+    /// A write that happens again if it is repeated without its key.
     Write {
-        /// The caller's key, or the one that the server made for it.
+        /// The caller's idempotency key, or the one that the server generated.
         key: GrantId,
     },
     /// A read, or the check of a token.
@@ -33,7 +33,7 @@ pub(crate) enum RequestKind {
 }
 
 impl RequestKind {
-    /// The key with which the caller can repeat the request.
+    /// The key with which the caller can safely repeat the request.
     pub(crate) fn key(self) -> Option<GrantId> {
         match self {
             RequestKind::Acquire { id, .. } | RequestKind::AcquireInBatch { id, .. } => Some(id),
@@ -56,7 +56,7 @@ impl RequestKind {
 
     pub(crate) fn key_given(self) -> bool {
         match self {
-            RequestKind::Acquire { given, .. } => given,
+            RequestKind::Acquire { id_given, .. } => id_given,
             RequestKind::AcquireInBatch { .. } => true,
             RequestKind::Write { .. } | RequestKind::Change | RequestKind::Read => false,
         }

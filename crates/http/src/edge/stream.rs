@@ -19,15 +19,15 @@ pub(crate) enum StreamFormat {
 
 impl StreamFormat {
     /// The format of an answer that is always a stream. The default is one JSON object a line.
-    pub(crate) fn wanted(headers: &HeaderMap) -> Result<StreamFormat, Problem> {
-        Ok(match StreamFormat::asked_for(headers)? {
+    pub(crate) fn requested_or_default(headers: &HeaderMap) -> Result<StreamFormat, Problem> {
+        Ok(match StreamFormat::requested(headers)? {
             Some(StreamFormat::Events) => StreamFormat::Events,
             Some(StreamFormat::Lines) | None => StreamFormat::Lines,
         })
     }
 
     /// The format of a stream, if the request asks for a stream.
-    pub(crate) fn asked_for(headers: &HeaderMap) -> Result<Option<StreamFormat>, Problem> {
+    pub(crate) fn requested(headers: &HeaderMap) -> Result<Option<StreamFormat>, Problem> {
         let accepted = headers::text(headers, header::ACCEPT.as_str())?.unwrap_or_default();
         let types = accepted.split(',').map(|kind| kind.split(';').next().unwrap_or_default().trim());
         let types: Vec<&str> = types.collect();
@@ -79,8 +79,8 @@ mod tests {
             (Some("text/html, text/event-stream;q=0.9"), Some(StreamFormat::Events)),
         ] {
             let headers = accept.map(|accept| (header::ACCEPT, HeaderValue::from_static(accept))).into_iter().collect();
-            assert_eq!(StreamFormat::asked_for(&headers).unwrap(), form, "{accept:?}");
-            assert_eq!(StreamFormat::wanted(&headers).unwrap(), form.unwrap_or(StreamFormat::Lines), "{accept:?}");
+            assert_eq!(StreamFormat::requested(&headers).unwrap(), form, "{accept:?}");
+            assert_eq!(StreamFormat::requested_or_default(&headers).unwrap(), form.unwrap_or(StreamFormat::Lines), "{accept:?}");
         }
     }
 }

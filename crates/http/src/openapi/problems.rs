@@ -52,7 +52,7 @@ pub(super) fn typical(code: Code) -> Problem {
         Code::Internal => said("the answer could not be encoded as JSON"),
         Code::DeadlineExceeded => problem_of(ReadError::Deadline.into(), RequestKind::Read),
         Code::Overloaded => not_served(NotProposed::Overloaded),
-        Code::DiskLow => problem_of(CallError::Propose(NotProposed::DiskLow.into()), asked()),
+        Code::DiskLow => problem_of(CallError::Propose(NotProposed::DiskLow.into()), acquire_kind()),
         Code::NoQuorum => not_served(NotProposed::NoLeader),
         Code::ShuttingDown => problem_of(CallError::ShuttingDown, RequestKind::Read),
         Code::NotCaughtUp => problem_of(HandoverError::Behind { to: 2, lag: 830 }.into(), RequestKind::Change),
@@ -80,7 +80,7 @@ pub(super) fn typical(code: Code) -> Problem {
         Code::WouldDeadlock => refused(Rejection::WouldDeadlock { cycle: circle() }),
         Code::LockHeld => refused(Rejection::LockHeld { holder: holder(), ahead: 1 }),
         Code::WaitTimeout => {
-            problem_of(CallError::WaitTimeout { holder: Some(holder()), queue_position: Box::default() }, asked())
+            problem_of(CallError::WaitTimeout { holder: Some(holder()), queue_position: Box::default() }, acquire_kind())
         }
     }
 }
@@ -90,12 +90,12 @@ fn not_served(reason: NotProposed) -> Problem {
 }
 
 fn refused(rejection: Rejection) -> Problem {
-    problem_of(rejection.into(), asked())
+    problem_of(rejection.into(), acquire_kind())
 }
 
 /// A request for a grant.
-fn asked() -> RequestKind {
-    RequestKind::Acquire { id: GrantId::from_ulid(1), given: false, now: NOW }
+fn acquire_kind() -> RequestKind {
+    RequestKind::Acquire { id: GrantId::from_ulid(1), id_given: false, now: NOW }
 }
 
 fn path() -> Path {

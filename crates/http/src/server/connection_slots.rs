@@ -18,11 +18,11 @@ use tokio::sync::Notify;
 /// The fraction (1/N) of all slots that is reserved for addresses with few connections.
 const RESERVED_PART: usize = 20;
 
-/// All slots.
+/// The slots of all connections.
 #[derive(Debug)]
-pub(crate) struct Places {
-    most: usize,
-    most_per_address: usize,
+pub(crate) struct ClientSlots {
+    max: usize,
+    max_per_address: usize,
     taken: Mutex<Taken>,
 }
 
@@ -31,12 +31,12 @@ struct Taken {
     next: u64,
     all: usize,
     /// The slots of each address, youngest last.
-    by_address: HashMap<IpAddr, BTreeMap<u64, Arc<Seat>>>,
+    by_address: HashMap<IpAddr, BTreeMap<u64, Arc<SlotState>>>,
 }
 
 /// The activity of a connection, which decides whether its slot may be taken.
 #[derive(Debug, Default)]
-pub(crate) struct Seat {
+pub(crate) struct SlotState {
     state: AtomicU8,
     given_up: Notify,
 }
@@ -48,7 +48,7 @@ const WRITES: u8 = 1;
 /// Another connection has its slot.
 const GIVEN_UP: u8 = 2;
 
-impl Seat {
+impl SlotState {
     /// Begins a request. `false` if another connection has the slot: the request must not begin.
     pub(crate) fn begin(&self, is_read: bool) -> bool {
         let state = if is_read { IDLE } else { WRITES };
@@ -79,57 +79,57 @@ impl Seat {
 
 /// A connection's slot, freed when it is dropped.
 #[derive(Debug)]
-pub(crate) struct ConnectionPlace {
-    places: Arc<Places>,
+pub(crate) struct ClientSlot {
+    slots: Arc<ClientSlots>,
     address: IpAddr,
     number: u64,
     /// The activity of the connection.
-    pub(crate) seat: Arc<Seat>,
+    pub(crate) slot_state: Arc<SlotState>,
 }
 
-impl Places {
+impl ClientSlots {
     /// Slots with a limit in total and a limit per address.
-    pub(crate) fn new(most: usize, most_per_address: usize) -> Arc<Places> {
-        Arc::new(Places { most, most_per_address, taken: Mutex::default() })
+    pub(crate) fn new(max: usize, max_per_address: usize) -> Arc<ClientSlots> {
+        Arc::new(ClientSlots { max, max_per_address, taken: Mutex::default() })
     }
 
     /// Takes a slot, if one is available for that address.
-    pub(crate) fn take(places: &Arc<Places>, address: IpAddr) -> Option<ConnectionPlace> {
+    pub(crate) fn take(slots: &Arc<ClientSlots>, address: IpAddr) -> Option<ClientSlot> {
         let address = share_key(address);
-        let mut taken = places.taken();
+        let mut taken = slots.taken();
         let here = taken.by_address.get(&address).map_or(0, BTreeMap::len);
-        if here >= places.most_per_address {
+        if here >= slots.max_per_address {
             return None;
         }
-        if taken.all >= places.most - places.reserved() {
+        if taken.all >= slots.max - slots.reserved() {
             if here >= FEW_CONNECTIONS {
                 return None;
             }
             taken.make_room(address);
         }
-        if taken.all >= places.most {
+        if taken.all >= slots.max {
             return None;
         }
         taken.next += 1;
         taken.all += 1;
-        let (number, seat) = (taken.next, Arc::<Seat>::default());
-        taken.by_address.entry(address).or_default().insert(number, Arc::clone(&seat));
+        let (number, slot_state) = (taken.next, Arc::<SlotState>::default());
+        taken.by_address.entry(address).or_default().insert(number, Arc::clone(&slot_state));
         drop(taken);
-        Some(ConnectionPlace { places: Arc::clone(places), address, number, seat })
+        Some(ClientSlot { slots: Arc::clone(slots), address, number, slot_state })
     }
 
     /// Whether more than three quarters are taken.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.taken().all > self.most / 4 * 3
+        self.taken().all > self.max / 4 * 3
     }
 
     /// Whether only addresses with few connections still get a slot.
     pub(crate) fn is_full(&self) -> bool {
-        self.taken().all >= self.most - self.reserved()
+        self.taken().all >= self.max - self.reserved()
     }
 
     fn reserved(&self) -> usize {
-        self.most / RESERVED_PART
+        self.max / RESERVED_PART
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -141,12 +141,11 @@ impl Places {
 impl Taken {
     /// Takes a slot from the address with the most connections, if it has more than a few and is another address.
     fn make_room(&mut self, address: IpAddr) {
-        let most = self.by_address.iter().max_by_key(|(_, places)| places.len());
-        let Some((greediest, places)) = most.filter(|(other, places)| **other != address && places.len() > FEW_CONNECTIONS)
-        else {
+        let most = self.by_address.iter().max_by_key(|(_, slots)| slots.len());
+        let Some((greediest, slots)) = most.filter(|(other, slots)| **other != address && slots.len() > FEW_CONNECTIONS) else {
             return;
         };
-        let youngest = places.iter().rev().find(|(_, seat)| seat.give_up()).map(|(number, _)| *number);
+        let youngest = slots.iter().rev().find(|(_, slot_state)| slot_state.give_up()).map(|(number, _)| *number);
         if let Some(number) = youngest {
             self.remove(*greediest, number);
         }
@@ -154,19 +153,19 @@ impl Taken {
 
     /// Frees a slot, unless it was freed before.
     fn remove(&mut self, address: IpAddr, number: u64) {
-        let Some(places) = self.by_address.get_mut(&address) else { return };
-        if places.remove(&number).is_some() {
+        let Some(slots) = self.by_address.get_mut(&address) else { return };
+        if slots.remove(&number).is_some() {
             self.all -= 1;
         }
-        if places.is_empty() {
+        if slots.is_empty() {
             self.by_address.remove(&address);
         }
     }
 }
 
-impl Drop for ConnectionPlace {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
-        self.places.taken().remove(self.address, self.number);
+        self.slots.taken().remove(self.address, self.number);
     }
 }
 
@@ -179,59 +178,59 @@ mod tests {
         IpAddr::from([10, 0, 0, last])
     }
 
-    fn take(places: &Arc<Places>, last: u8, count: usize) -> Vec<ConnectionPlace> {
-        (0..count).map_while(|_| Places::take(places, address(last))).collect()
+    fn take(slots: &Arc<ClientSlots>, last: u8, count: usize) -> Vec<ClientSlot> {
+        (0..count).map_while(|_| ClientSlots::take(slots, address(last))).collect()
     }
 
     #[test]
     fn a_connection_over_the_limit_is_refused_until_another_closes() {
-        let places = Places::new(5, 3);
-        let mut first = take(&places, 1, 4);
+        let slots = ClientSlots::new(5, 3);
+        let mut first = take(&slots, 1, 4);
         assert_eq!(first.len(), 3, "one address has its share");
-        let second = take(&places, 2, 4);
+        let second = take(&slots, 2, 4);
         assert_eq!(second.len(), 2, "all are taken");
-        assert!(Places::take(&places, address(3)).is_none());
+        assert!(ClientSlots::take(&slots, address(3)).is_none());
         first.pop();
-        assert!(Places::take(&places, address(3)).is_some());
+        assert!(ClientSlots::take(&slots, address(3)).is_some());
         drop((first, second));
-        assert!(places.taken().by_address.is_empty());
+        assert!(slots.taken().by_address.is_empty());
     }
 
     #[test]
     fn an_address_is_the_same_in_all_of_its_forms() {
-        let places = Places::new(5, 1);
-        let _first = Places::take(&places, "2001:db8::1".parse().unwrap()).unwrap();
-        assert!(Places::take(&places, "2001:db8::2".parse().unwrap()).is_none());
-        let _second = Places::take(&places, "10.0.0.1".parse().unwrap()).unwrap();
-        assert!(Places::take(&places, "::ffff:10.0.0.1".parse().unwrap()).is_none());
+        let slots = ClientSlots::new(5, 1);
+        let _first = ClientSlots::take(&slots, "2001:db8::1".parse().unwrap()).unwrap();
+        assert!(ClientSlots::take(&slots, "2001:db8::2".parse().unwrap()).is_none());
+        let _second = ClientSlots::take(&slots, "10.0.0.1".parse().unwrap()).unwrap();
+        assert!(ClientSlots::take(&slots, "::ffff:10.0.0.1".parse().unwrap()).is_none());
     }
 
     #[test]
-    fn a_late_connection_replaces_the_newest_idle_one_of_the_address_with_most() {
-        let places = Places::new(100, 60);
-        let (most, other) = (take(&places, 1, 60), take(&places, 2, 60));
-        assert_eq!((most.len(), other.len()), (60, 35), "a part is kept for those who have few");
-        assert!(most[59].seat.begin(false) && most[58].seat.begin(true));
-        let late = take(&places, 3, FEW_CONNECTIONS + 1);
-        assert_eq!(late.len(), FEW_CONNECTIONS, "they are few");
-        let gone: Vec<usize> = (0..60).filter(|index| most[*index].seat.given_up().now_or_never().is_some()).collect();
-        assert_eq!(gone, (51..=58).collect::<Vec<_>>(), "what must be answered goes on");
-        assert!(other.iter().all(|place| place.seat.given_up().now_or_never().is_none()));
-        assert!(!most[58].seat.begin(false), "nothing is begun on a connection that is over");
-        assert_eq!(places.taken().all, 95);
+    fn a_late_connection_replaces_the_newest_idle_one_of_the_address_with_the_most() {
+        let slots = ClientSlots::new(100, 60);
+        let (most, other) = (take(&slots, 1, 60), take(&slots, 2, 60));
+        assert_eq!((most.len(), other.len()), (60, 35), "a part is reserved for addresses with few");
+        assert!(most[59].slot_state.begin(false) && most[58].slot_state.begin(true));
+        let late = take(&slots, 3, FEW_CONNECTIONS + 1);
+        assert_eq!(late.len(), FEW_CONNECTIONS, "the limit of the reserve");
+        let gone: Vec<usize> = (0..60).filter(|index| most[*index].slot_state.given_up().now_or_never().is_some()).collect();
+        assert_eq!(gone, (51..=58).collect::<Vec<_>>(), "a request that must be answered continues");
+        assert!(other.iter().all(|slot| slot.slot_state.given_up().now_or_never().is_none()));
+        assert!(!most[58].slot_state.begin(false), "no request starts on a connection without a slot");
+        assert_eq!(slots.taken().all, 95);
         drop(most);
-        assert_eq!(places.taken().all, 43, "what was taken away is not given back again");
+        assert_eq!(slots.taken().all, 43, "a slot that was taken away is not freed twice");
     }
 
     #[test]
     fn when_no_connection_can_be_replaced_late_addresses_have_a_reserve() {
-        let places = Places::new(100, 95);
-        let busy = take(&places, 1, 95);
-        assert!(busy.iter().all(|place| place.seat.begin(false)));
-        let late: Vec<ConnectionPlace> = (2..10).flat_map(|last| take(&places, last, 1)).collect();
+        let slots = ClientSlots::new(100, 95);
+        let busy = take(&slots, 1, 95);
+        assert!(busy.iter().all(|slot| slot.slot_state.begin(false)));
+        let late: Vec<ClientSlot> = (2..10).flat_map(|last| take(&slots, last, 1)).collect();
         assert_eq!(late.len(), 5);
-        assert!(busy.iter().all(|place| place.seat.given_up().now_or_never().is_none()));
-        busy[3].seat.end();
-        assert_eq!(take(&places, 10, 1).len(), 1, "one of them idles again");
+        assert!(busy.iter().all(|slot| slot.slot_state.given_up().now_or_never().is_none()));
+        busy[3].slot_state.end();
+        assert_eq!(take(&slots, 10, 1).len(), 1, "one of them is idle again");
     }
 }

@@ -1,23 +1,23 @@
 //! Sockets: accepts connections, bounds what they may cost, and hands their requests to the router.
 //!
-//! This is the only part of the crate with tasks and a clock outside the runtime: the simulator calls the router without it.
+//! Only this module uses real tasks and real time. The simulator calls the router directly.
 #![expect(clippy::disallowed_methods, reason = "real sockets need real tasks and real time")]
 
 mod calls;
 mod connection;
 mod context;
 mod head;
-mod paced;
 mod refusal;
 mod spare;
+mod timed_stream;
 
 use self::context::{ConnectionContext, TIMEOUTS, Timeouts};
 use crate::{
     edge::cluster_header::ClusterHeader,
     edge::metrics::HttpMetrics,
     edge::origin::Hosts,
-    edge::quota::{Share, Shares},
-    server::connection_slots::Places,
+    edge::quota::{Quota, Share},
+    server::connection_slots::ClientSlots,
 };
 use axum::Router;
 use fairhold_types::limits::{ADDRESS_PART, ANSWERS_BYTES_MAX, BODIES_BYTES_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX};
@@ -36,7 +36,7 @@ pub struct Limits {
     pub connections: usize,
     /// Connections from one address.
     pub per_address: usize,
-    /// Bytes of all bodies over 4 KiB in progress. One address may use half of them.
+    /// Bytes of all request bodies over 4 KiB that are being handled. One address may use half of them.
     pub body_bytes: usize,
     /// Bytes of all answers waiting for their sockets, beyond each connection's own part. One address may use half of them.
     pub answer_bytes: usize,
@@ -83,7 +83,7 @@ impl Listener {
             socket: TcpListener::from_std(socket.into())?,
             limits: Limits::default(),
             metrics: HttpMetrics::default(),
-            cluster: ClusterHeader::asking(|| None),
+            cluster: ClusterHeader::from_source(|| None),
             hosts: Hosts::default(),
         })
     }
@@ -94,13 +94,13 @@ impl Listener {
         Listener { limits, ..self }
     }
 
-    /// Adds the cluster's id to the listener's own refusals, which do not reach the router.
+    /// Adds the cluster's id to the refusals that the listener itself sends.
     #[must_use]
     pub fn with_cluster(self, cluster: ClusterHeader) -> Listener {
         Listener { cluster, ..self }
     }
 
-    /// Sets the metrics.
+    /// Sets the metrics to count in.
     #[must_use]
     pub fn with_metrics(mut self, metrics: HttpMetrics) -> Listener {
         self.metrics = metrics;
@@ -131,11 +131,11 @@ impl Listener {
             metrics,
             cluster,
             hosts,
-            places: Places::new(limits.connections, limits.per_address),
-            bodies: Shares::new(limits.body_bytes, limits.body_bytes / ADDRESS_PART),
-            answers: Shares::new(limits.answer_bytes, limits.answer_bytes / ADDRESS_PART),
+            slots: ClientSlots::new(limits.connections, limits.per_address),
+            bodies: Quota::new(limits.body_bytes, limits.body_bytes / ADDRESS_PART),
+            answers: Quota::new(limits.answer_bytes, limits.answer_bytes / ADDRESS_PART),
         };
-        let turned_away = Shares::new(TURNED_AWAY_MAX, TURNED_AWAY_MAX);
+        let turned_away = Quota::new(TURNED_AWAY_MAX, TURNED_AWAY_MAX);
         let graceful = GracefulShutdown::new();
         let mut connections = JoinSet::new();
         let mut spare = spare::Spare::new();
@@ -151,14 +151,14 @@ impl Listener {
                 accepted = socket.accept() => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => match Places::take(&context.places, peer.ip()) {
-                    Some(place) => {
-                        connections.spawn(connection::talk(stream, peer, context.clone(), place, graceful.watcher()));
+                Ok((stream, peer)) => match ClientSlots::take(&context.slots, peer.ip()) {
+                    Some(slot) => {
+                        connections.spawn(connection::serve_connection(stream, peer, context.clone(), slot, graceful.watcher()));
                     }
                     None => {
-                        context.metrics.turn_away(context.places.is_full());
-                        if let Some(place) = Shares::take(&turned_away, peer.ip(), 1) {
-                            connections.spawn(turn_away(stream, peer, context.cluster.clone(), place));
+                        context.metrics.turn_away(context.slots.is_full());
+                        if let Some(share) = Quota::take(&turned_away, peer.ip(), 1) {
+                            connections.spawn(turn_away(stream, peer, context.cluster.clone(), share));
                         }
                     }
                 },
@@ -184,10 +184,10 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
 }
 
 /// Answers an excess connection with a refusal.
-async fn turn_away(stream: TcpStream, peer: SocketAddr, cluster: ClusterHeader, _place: Share) {
+async fn turn_away(stream: TcpStream, peer: SocketAddr, cluster: ClusterHeader, _share: Share) {
     tracing::debug!(%peer, "too many connections");
     match stream.try_write(&refusal::too_many_connections(&cluster)) {
-        Ok(_) => paced::part(&stream).await,
+        Ok(_) => timed_stream::lingering_close(&stream).await,
         Err(error) => tracing::debug!(%peer, %error, "the answer to a connection over the limit could not be sent"),
     }
 }

@@ -60,7 +60,7 @@ impl Drop for Delivery {
     fn drop(&mut self) {
         let host = &self.host;
         if let Some(undelivered) = self.undelivered.take().filter(|_| !host.is_dead()) {
-            host.within(|| undelivered.act());
+            host.within(|| undelivered.run());
         }
     }
 }

@@ -13,12 +13,12 @@ fn key() -> GrantId {
     GrantId::from_ulid(1)
 }
 
-fn acquire(given: bool) -> RequestKind {
-    RequestKind::Acquire { id: key(), given, now: WallMillis(90_500) }
+fn acquire(id_given: bool) -> RequestKind {
+    RequestKind::Acquire { id: key(), id_given, now: WallMillis(90_500) }
 }
 
-fn answer(error: CallError, asked: RequestKind) -> (u16, Option<String>, serde_json::Value) {
-    let response = problem_of(error, asked).into_response();
+fn answer(error: CallError, kind: RequestKind) -> (u16, Option<String>, serde_json::Value) {
+    let response = problem_of(error, kind).into_response();
     assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
     let retry_after = response.headers().get(header::RETRY_AFTER).map(|value| value.to_str().unwrap().to_owned());
     let status = response.status().as_u16();
@@ -179,9 +179,9 @@ fn refused_writes() -> Vec<Case> {
     ]
 }
 
-fn check(error: CallError, asked: RequestKind, status: u16, code: &str, retryable: bool, facts: &serde_json::Value) {
-    let shown = format!("{error:?} {asked:?}");
-    let (got, retry_after, mut json) = answer(error, asked);
+fn check(error: CallError, kind: RequestKind, status: u16, code: &str, retryable: bool, facts: &serde_json::Value) {
+    let shown = format!("{error:?} {kind:?}");
+    let (got, retry_after, mut json) = answer(error, kind);
     assert_eq!((got, json["code"].as_str(), json["retryable"].as_bool()), (status, Some(code), Some(retryable)), "{shown}");
     assert_eq!(retry_after.is_some(), retryable && matches!(status, 429 | 503), "{shown}");
     let object = json.as_object_mut().unwrap();
@@ -197,10 +197,10 @@ fn check(error: CallError, asked: RequestKind, status: u16, code: &str, retryabl
 
 #[test]
 fn each_refusal_has_its_status_its_code_and_its_facts() {
-    for (rejection, asked, status, code, retryable, facts) in
+    for (rejection, kind, status, code, retryable, facts) in
         refused_grants().into_iter().chain(refused_changes()).chain(refused_writes())
     {
-        check(CallError::Rejected(rejection), asked, status, code, retryable, &facts);
+        check(CallError::Rejected(rejection), kind, status, code, retryable, &facts);
     }
 }
 
@@ -278,7 +278,7 @@ fn the_page_of_errors_has_each_code_with_its_status_and_whether_to_repeat_it() {
 
 #[test]
 fn the_advice_to_a_call_in_a_batch_names_what_a_batch_has() {
-    let asked = RequestKind::AcquireInBatch { id: key(), now: WallMillis(90_500) };
+    let kind = RequestKind::AcquireInBatch { id: key(), now: WallMillis(90_500) };
     let mismatch = Rejection::IdempotencyMismatch { field: "mode".to_owned() };
     let lock_held = || Rejection::LockHeld { holder: holder(None), ahead: 1 };
     let queue_position = Box::default;
@@ -298,11 +298,11 @@ fn the_advice_to_a_call_in_a_batch_names_what_a_batch_has() {
         ),
         (CallError::Detached, "with Idempotency-Key", "send the call again at another node, with the same id"),
     ] {
-        let detail = |error: CallError, asked| {
-            let body = answer(error, asked).2;
+        let detail = |error: CallError, kind| {
+            let body = answer(error, kind).2;
             format!("{}; {}", body["detail"].as_str().unwrap(), body["advice"].as_str().unwrap())
         };
-        let (of_one, of_batch) = (detail(error.clone(), acquire(true)), detail(error, asked));
+        let (of_one, of_batch) = (detail(error.clone(), acquire(true)), detail(error, kind));
         assert!(of_one.contains(alone), "{of_one}");
         assert!(of_batch.contains(in_a_batch), "{of_batch}");
         for word in ["wait=", "key", "Key"] {

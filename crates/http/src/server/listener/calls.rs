@@ -1,7 +1,7 @@
 //! The requests of one connection, one at a time, and the progress of their answers.
 
-use crate::{edge::delivery::Undelivered, edge::memory_quota::Room, server::connection_slots::Seat};
-use fairhold_node::api::CallerSilent;
+use crate::{edge::delivery::Undelivered, edge::memory_quota::ConnectionMemory, server::connection_slots::SlotState};
+use fairhold_node::api::Silence;
 use parking_lot::Mutex;
 use std::{
     io,
@@ -20,11 +20,11 @@ const DELIVERY_OPEN_MAX: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct ConnectionCalls {
     /// The memory that the requests may pin.
-    pub(super) room: Arc<Room>,
-    /// Whether the connection's place may be given to another one.
-    pub(super) seat: Arc<Seat>,
-    /// Requests that have begun.
-    pub(super) begun: AtomicU64,
+    pub(super) memory: Arc<ConnectionMemory>,
+    /// Whether another connection may get the slot of this one.
+    pub(super) slot_state: Arc<SlotState>,
+    /// Requests that have started.
+    pub(super) started: AtomicU64,
     /// Requests whose whole answer was handed over for writing.
     pub(super) sent: AtomicU64,
     /// Whether bytes of an answer may still be written: from the start of its request until the last byte is out.
@@ -33,18 +33,18 @@ pub(super) struct ConnectionCalls {
     pub(super) broken: AtomicBool,
     /// Whether another task consumed the socket's readiness event.
     pub(super) readiness_taken: AtomicBool,
-    /// What to do if the last answer did not arrive.
+    /// The clean-up of the last answer, and when that was handed over.
     undelivered: Mutex<Option<(Instant, Undelivered)>>,
     /// The hold stream in progress, if any.
     stream: Mutex<Option<CallerSilent>>,
 }
 
 impl ConnectionCalls {
-    pub(super) fn new(room: Arc<Room>, seat: Arc<Seat>) -> ConnectionCalls {
+    pub(super) fn new(memory: Arc<ConnectionMemory>, slot_state: Arc<SlotState>) -> ConnectionCalls {
         ConnectionCalls {
-            room,
-            seat,
-            begun: AtomicU64::default(),
+            memory,
+            slot_state,
+            started: AtomicU64::default(),
             sent: AtomicU64::default(),
             answering: AtomicBool::default(),
             broken: AtomicBool::default(),
@@ -57,33 +57,34 @@ impl ConnectionCalls {
     /// Reading or writing failed.
     pub(super) fn note_broken(&self, error: &io::Error) {
         self.broken.store(true, Ordering::Relaxed);
-        // A client that closes or resets its connection has gone away. Any other error only means that the server
+        // A client that closes or resets its connection has disconnected. Any other error only means that the server
         // receives nothing more from it.
-        let went_away = matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe);
-        if let (false, Some(caller_silent)) = (went_away, &*self.stream.lock()) {
-            caller_silent.set();
+        let disconnected = matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe);
+        if let (false, Some(silence)) = (disconnected, &*self.stream.lock()) {
+            silence.note();
         }
     }
 
-    /// The current answer is a hold stream. If silence ends it, this is recorded here.
-    pub(super) fn stream(&self, caller_silent: CallerSilent) {
-        *self.stream.lock() = Some(caller_silent);
+    /// The current answer is a hold stream. `silence` notes whether silence ended it.
+    pub(super) fn set_stream(&self, silence: Silence) {
+        *self.stream.lock() = Some(silence);
     }
 
     /// A new request shows that the client received the previous answer.
     pub(super) fn begin(&self) {
-        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.started.fetch_add(1, Ordering::Relaxed);
         self.answering.store(true, Ordering::Relaxed);
-        self.unsettled();
+        self.take_unconfirmed();
     }
 
+    /// The answer is ready. Keeps its clean-up until its delivery is certain.
     pub(super) fn end(&self, undelivered: Option<Undelivered>) {
         let undelivered = undelivered.map(|undelivered| (Instant::now(), undelivered));
         *self.undelivered.lock() = undelivered;
     }
 
-    /// What to do if the last answer did not arrive, while delivery is still uncertain.
-    pub(super) fn unsettled(&self) -> Option<Undelivered> {
+    /// Takes the clean-up of the last answer, if its delivery is still uncertain.
+    pub(super) fn take_unconfirmed(&self) -> Option<Undelivered> {
         let (answered, undelivered) = self.undelivered.lock().take()?;
         (answered.elapsed() < DELIVERY_OPEN_MAX).then_some(undelivered)
     }

@@ -1,20 +1,20 @@
-//! One connection: passes its requests to the router one at a time, and drops them when the client goes away.
+//! One connection: passes its requests to the router one at a time, and drops them when the client disconnects.
 
 use super::{
     calls::ConnectionCalls,
     context::ConnectionContext,
     head,
-    paced::{TimedStream, part},
+    timed_stream::{TimedStream, lingering_close},
 };
 use crate::{
     api::hold::Streamed,
     edge::delivery::Undelivered,
     edge::headers,
-    edge::memory_quota::{HasRoom, NoRoom, Room, with_room},
+    edge::memory_quota::{AlreadyCounted, ConnectionMemory, NoMemory, with_share},
     edge::problem::Problem,
     edge::quota::Share,
     edge::request::PeerAddress,
-    server::connection_slots::ConnectionPlace,
+    server::connection_slots::ClientSlot,
     server::counted::CountedStream,
 };
 use axum::response::{IntoResponse, Response};
@@ -58,24 +58,25 @@ const UNSENT_BYTES_MAX: u32 = 64 * 1024;
 /// How long the server waits for a reset from a client that closed its socket before the answer arrived.
 const RESET_ARRIVES_MAX: Duration = Duration::from_millis(100);
 
-/// Serves one connection to its end, or until its place is given to another.
-pub(super) async fn talk(
+/// Serves one connection until it ends, or until another connection gets its slot.
+pub(super) async fn serve_connection(
     stream: TcpStream,
     peer: SocketAddr,
     context: ConnectionContext,
-    place: ConnectionPlace,
+    slot: ClientSlot,
     watcher: Watcher,
 ) {
     if let Err(error) = tune(&stream) {
         tracing::debug!(%peer, %error, "the socket options of a connection could not be set");
     }
-    let room = Room::new(&context.bodies, &context.answers, peer.ip());
-    let (stream, calls) = (Arc::new(stream), Arc::new(ConnectionCalls::new(room, Arc::clone(&place.seat))));
-    let paced = TimedStream::new(Arc::clone(&stream), &context, Arc::clone(&calls));
-    let metered = CountedStream::new(paced, context.metrics.clone());
+    let memory = ConnectionMemory::new(&context.bodies, &context.answers, peer.ip());
+    let stream = Arc::new(stream);
+    let calls = Arc::new(ConnectionCalls::new(memory, Arc::clone(&slot.slot_state)));
+    let timed = TimedStream::new(Arc::clone(&stream), &context, Arc::clone(&calls));
+    let counted = CountedStream::new(timed, context.metrics.clone());
     let client = ClientConnection { peer, stream: Arc::clone(&stream), calls: Arc::clone(&calls), context };
     let service = service_fn(move |request| client.clone().serve(request));
-    // A client that shuts its side of the connection has gone away: hyper then drops its request, because half-closing
+    // A client that shuts its side of the connection has disconnected: hyper then drops its request, because half-closing
     // is off. `TimedStream` bounds heads and idle time.
     let connection = http1::Builder::new()
         .half_close(false)
@@ -84,29 +85,29 @@ pub(super) async fn talk(
         .max_headers(HEADERS_MAX)
         .max_header_size(HEAD_BYTES_MAX)
         .max_buf_size(CONNECTION_BUFFER_BYTES)
-        .serve_connection(TokioIo::new(metered), service);
+        .serve_connection(TokioIo::new(counted), service);
     tokio::select! {
         biased;
-        // A client that goes away, times out or sends nonsense is no error of the server.
+        // Disconnects, timeouts and malformed requests are the client's doing: they are logged at trace level only.
         ended = watcher.watch(connection) => {
             if let Err(error) = ended {
                 tracing::trace!(%peer, %error, "a connection ended");
             }
         }
-        () = place.seat.given_up() => {
+        () = slot.slot_state.given_up() => {
             tracing::debug!(%peer, "a connection from an address with few replaces one from an address with many");
         }
     }
-    if let Some(undelivered) = calls.unsettled() {
+    if let Some(undelivered) = calls.take_unconfirmed() {
         // A client that closes its socket without reading the answer resets the connection. A client that has read the
         // answer closes cleanly. A later failure says nothing about the answer; the ttl covers it.
         tokio::time::sleep(RESET_ARRIVES_MAX).await;
         if calls.broken.load(Ordering::Relaxed) || !matches!(stream.take_error(), Ok(None)) {
-            undelivered.act();
+            undelivered.run();
         }
     }
     if !calls.broken.load(Ordering::Relaxed) {
-        part(&stream).await;
+        lingering_close(&stream).await;
     }
 }
 
@@ -122,51 +123,51 @@ struct ClientConnection {
 impl ClientConnection {
     async fn serve(mut self, mut request: http::Request<Incoming>) -> io::Result<http::Response<Tracked>> {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        if !self.calls.seat.begin(is_read) {
+        if !self.calls.slot_state.begin(is_read) {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        if let Err(problem) = self.passes(&request) {
+        if let Err(problem) = self.check_head(&request) {
             self.calls.begin();
             let response = self.refuse(problem);
-            return Ok(response.map(|body| Tracked { body, stream: self.stream, calls: self.calls, end: None, room: None }));
+            return Ok(response.map(|body| Tracked { body, stream: self.stream, calls: self.calls, end: None, share: None }));
         }
         request.extensions_mut().insert(PeerAddress(self.peer.ip()));
-        request.extensions_mut().insert(Arc::clone(&self.calls.room));
+        request.extensions_mut().insert(Arc::clone(&self.calls.memory));
         self.calls.begin();
         let answer = self.context.router.call(request);
         let mut response = tokio::select! {
             biased;
             answer = answer => answer.unwrap_or_else(|never| match never {}),
-            () = gone(&self.stream, &self.calls) => return Err(io::ErrorKind::ConnectionAborted.into()),
+            () = client_closed(&self.stream, &self.calls) => return Err(io::ErrorKind::ConnectionAborted.into()),
         };
         if let Some(streamed) = response.extensions_mut().remove::<Streamed>() {
             let bounded = streamed.keep_little(&SockRef::from(&*self.stream));
             if let Err(error) = bounded.and_then(|()| bound_silence(&self.stream, streamed.silence_max)) {
                 tracing::debug!(peer = %self.peer, %error, "the keepalive timeout of a stream could not be set");
             }
-            self.calls.stream(streamed.caller_silent);
+            self.calls.set_stream(streamed.silence);
         }
         let undelivered = response.extensions_mut().remove::<Undelivered>();
-        let (response, room) = match find_room(&response, &self.calls.room) {
-            Ok(room) => {
+        let (response, share) = match reserve_memory(&response, &self.calls.memory) {
+            Ok(share) => {
                 self.calls.end(undelivered);
-                (response, room)
+                (response, share)
             }
-            Err(NoRoom) => {
+            Err(NoMemory) => {
                 // The answer is lost, as if the connection had broken.
-                undelivered.iter().for_each(Undelivered::act);
+                undelivered.iter().for_each(Undelivered::run);
                 self.calls.end(None);
-                (without_room(&response, is_read), None)
+                (out_of_memory_answer(&response, is_read), None)
             }
         };
         let ClientConnection { stream, calls, .. } = self;
-        Ok(response.map(|body| Tracked { body, stream, calls, end: None, room }))
+        Ok(response.map(|body| Tracked { body, stream, calls, end: None, share }))
     }
 }
 
 impl ClientConnection {
     /// Checks that run before the server reads the body.
-    fn passes(&self, request: &http::Request<Incoming>) -> Result<(), Problem> {
+    fn check_head(&self, request: &http::Request<Incoming>) -> Result<(), Problem> {
         head::check(request.version(), request.method(), request.headers())?;
         self.context.hosts.check(request.method(), request.uri(), request.headers())
     }
@@ -183,18 +184,18 @@ impl ClientConnection {
     }
 }
 
-/// Reserves room for an answer until its socket has taken it. A stream has no known length, so it reserves room as it
-/// writes.
-fn find_room(response: &Response, room: &Room) -> Result<Option<Share>, NoRoom> {
-    if response.extensions().get::<HasRoom>().is_some() {
+/// Reserves memory for an answer until its socket has taken it. A stream has no known length, so it reserves memory as
+/// it writes.
+fn reserve_memory(response: &Response, memory: &ConnectionMemory) -> Result<Option<Share>, NoMemory> {
+    if response.extensions().get::<AlreadyCounted>().is_some() {
         return Ok(None);
     }
-    room.answer(usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX))
+    memory.answer(usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX))
 }
 
 /// The answer to send if there is no memory for the real one. The client can repeat a read; any other call may have been done, so
 /// the outcome is unknown, as after a broken connection.
-fn without_room(response: &Response, is_read: bool) -> Response {
+fn out_of_memory_answer(response: &Response, is_read: bool) -> Response {
     let problem = if is_read {
         Problem::new(Code::Overloaded, "too many large answers are waiting for clients to read them: read again later")
     } else {
@@ -214,9 +215,9 @@ fn without_room(response: &Response, is_read: bool) -> Response {
     refused
 }
 
-/// Resolves when the client has closed its side. hyper notices that too, but not behind bytes that the client has sent
-/// ahead of its next request.
-async fn gone(stream: &TcpStream, calls: &ConnectionCalls) {
+/// Resolves when the client has closed its side. hyper notices that too, but not while unread bytes of a pipelined
+/// request come first.
+async fn client_closed(stream: &TcpStream, calls: &ConnectionCalls) {
     while let Ok(ready) = stream.ready(Interest::READABLE).await {
         if ready.is_read_closed() {
             // The socket reports an error only once. The error shows whether the client ended the connection.
@@ -225,11 +226,11 @@ async fn gone(stream: &TcpStream, calls: &ConnectionCalls) {
             }
             return;
         }
-        // Bytes are waiting, but they are not read here. The readiness event is consumed, so that the loop can wait for
-        // the next one.
+        // Bytes are waiting, but they are not read here. This consumes the readiness event, so that the loop can wait
+        // for the next one.
         calls.readiness_taken.store(true, Ordering::Relaxed);
-        let taken: io::Result<()> = stream.try_io(Interest::READABLE, || Err(io::ErrorKind::WouldBlock.into()));
-        drop(taken);
+        let consumed: io::Result<()> = stream.try_io(Interest::READABLE, || Err(io::ErrorKind::WouldBlock.into()));
+        drop(consumed);
     }
 }
 
@@ -242,13 +243,13 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
     bound_silence(stream, UNACKNOWLEDGED_MAX)
 }
 
-/// Bounds the part of an answer that the system buffers while the client has no room for it. The default is up to 4 MiB
+/// Bounds the part of an answer that the system buffers while the client does not read it. The default is up to 4 MiB
 /// a connection, and a cgroup charges that to this process. Linux only.
 fn bound_unsent(stream: &TcpStream) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     #[cfg(not(target_os = "linux"))]
-    tracing::trace!(?stream, "this system has no bound on what is not sent");
+    tracing::trace!(?stream, "this system cannot bound the unsent bytes");
     Ok(())
 }
 
@@ -257,27 +258,27 @@ fn bound_silence(stream: &TcpStream, limit: Duration) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     SockRef::from(stream).set_tcp_user_timeout(Some(limit.min(UNACKNOWLEDGED_MAX)))?;
     #[cfg(not(target_os = "linux"))]
-    tracing::trace!(?stream, ?limit, "this system has no bound on silence");
+    tracing::trace!(?stream, ?limit, "this system cannot bound the time until an acknowledgement");
     Ok(())
 }
 
-/// An answer's body. It notes when all of it is handed over, attaches its room to the bytes, and ends when the client
-/// goes away.
+/// An answer's body. It notes when all of it is handed over, attaches its share to the bytes, and ends when the client
+/// disconnects.
 struct Tracked {
     body: axum::body::Body,
     stream: Arc<TcpStream>,
     calls: Arc<ConnectionCalls>,
-    /// Resolves when the client goes away. Set on the first poll of the body.
+    /// Resolves when the client disconnects. Set on the first poll of the body.
     end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    room: Option<Share>,
+    share: Option<Share>,
 }
 
 impl Tracked {
-    /// Counts the bytes handed over for writing. The room travels with the bytes and is released when they are written.
-    fn taken_over(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
-        self.calls.room.took(frame.data_ref().map_or(0, Bytes::len));
-        match self.room.take() {
-            Some(room) => frame.map_data(|bytes| with_room(bytes, room)),
+    /// Counts the bytes handed over for writing. The share stays with the bytes and is released when they are written.
+    fn hand_over(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        self.calls.memory.add_unwritten(frame.data_ref().map_or(0, Bytes::len));
+        match self.share.take() {
+            Some(share) => frame.map_data(|bytes| with_share(bytes, share)),
             None => frame,
         }
     }
@@ -296,12 +297,12 @@ impl hyper::body::Body for Tracked {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(cx);
         if frame.is_ready() {
-            return frame.map_ok(|frame| self.taken_over(frame));
+            return frame.map_ok(|frame| self.hand_over(frame));
         }
         let Tracked { stream, calls, end, .. } = &mut *self;
         let end = end.get_or_insert_with(|| {
             let (stream, calls) = (Arc::clone(stream), Arc::clone(calls));
-            Box::pin(async move { gone(&stream, &calls).await })
+            Box::pin(async move { client_closed(&stream, &calls).await })
         });
         end.as_mut().poll(cx).map(|()| Some(Err(axum::Error::new(io::Error::from(io::ErrorKind::ConnectionAborted)))))
     }
@@ -336,18 +337,18 @@ mod tests {
     /// Fills both connections in turns until one of them has buffered a lot. Without its bound the other would have
     /// buffered as much.
     #[tokio::test]
-    async fn the_system_holds_little_of_what_a_client_does_not_read() {
+    async fn the_system_buffers_little_of_an_unread_answer() {
         let ((tuned, _reader), (untuned, _other)) = (unread().await, unread().await);
         tune(&tuned).unwrap();
-        let (mut held, mut unbounded) = (0, 0);
+        let (mut bounded, mut unbounded) = (0, 0);
         let filled = async {
             while unbounded < 16 * UNSENT_BYTES_MAX as usize {
                 untuned.writable().await.unwrap();
                 unbounded += fill(&untuned);
-                held += fill(&tuned);
+                bounded += fill(&tuned);
             }
         };
         assert!(tokio::time::timeout(Duration::from_secs(20), filled).await.is_ok(), "the system took only {unbounded} bytes");
-        assert!(0 < held && held < unbounded / 4, "{held} bytes, and {unbounded} without a bound");
+        assert!(0 < bounded && bounded < unbounded / 4, "{bounded} bytes, and {unbounded} without a bound");
     }
 }

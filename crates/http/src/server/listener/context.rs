@@ -1,8 +1,8 @@
 //! What all connections of a listener share.
 
 use crate::{
-    edge::cluster_header::ClusterHeader, edge::metrics::HttpMetrics, edge::origin::Hosts, edge::quota::Shares,
-    server::connection_slots::Places,
+    edge::cluster_header::ClusterHeader, edge::metrics::HttpMetrics, edge::origin::Hosts, edge::quota::Quota,
+    server::connection_slots::ClientSlots,
 };
 use axum::Router;
 use std::{sync::Arc, time::Duration};
@@ -17,9 +17,9 @@ pub(super) struct Timeouts {
     /// How long a connection may be idle between two requests. Clients commonly keep theirs for 90 s. The server waits
     /// longer, because a client cannot know the outcome of a request that meets a closing connection.
     pub(super) idle: Duration,
-    /// The idle timeout while more than three quarters of all places are taken.
-    pub(super) idle_in_a_crowd: Duration,
-    /// How long a client may take nothing, or almost nothing, of an answer.
+    /// The idle timeout while more than three quarters of all slots are taken.
+    pub(super) idle_when_crowded: Duration,
+    /// How long a client may read nothing, or almost nothing, of an answer.
     pub(super) answer: Duration,
     /// How long running requests may continue when the server stops.
     pub(super) drain: Duration,
@@ -29,7 +29,7 @@ pub(super) const TIMEOUTS: Timeouts = Timeouts {
     head: Duration::from_secs(5),
     first: Duration::from_secs(15),
     idle: Duration::from_secs(120),
-    idle_in_a_crowd: Duration::from_secs(10),
+    idle_when_crowded: Duration::from_secs(10),
     answer: Duration::from_secs(30),
     drain: Duration::from_secs(10),
 };
@@ -43,10 +43,10 @@ pub(super) struct ConnectionContext {
     pub(super) cluster: ClusterHeader,
     /// The names by which clients reach this server.
     pub(super) hosts: Hosts,
-    /// Places for connections.
-    pub(super) places: Arc<Places>,
-    /// Memory for request bodies in progress.
-    pub(super) bodies: Arc<Shares>,
+    /// The slots for connections.
+    pub(super) slots: Arc<ClientSlots>,
+    /// Memory for request bodies that are being handled.
+    pub(super) bodies: Arc<Quota>,
     /// Memory for answers that their sockets have not taken yet.
-    pub(super) answers: Arc<Shares>,
+    pub(super) answers: Arc<Quota>,
 }

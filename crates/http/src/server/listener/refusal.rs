@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_bare_status_is_put_into_words() {
-        let none_yet = ClusterHeader::asking(|| None);
+        let none_yet = ClusterHeader::from_source(|| None);
         let text = |bare: &[u8]| in_words(bare, &none_yet).map(|bytes| String::from_utf8(bytes).unwrap());
         let large = text(b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\n\r\n").unwrap();
         assert!(large.starts_with("HTTP/1.1 431 ") && large.contains("\"code\":\"too_large\""), "{large}");
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn one_connection_too_many_is_told_to_come_again() {
-        let cluster = ClusterHeader::asking(|| Some(ClusterId(7)));
+        let cluster = ClusterHeader::from_source(|| Some(ClusterId(7)));
         let text = String::from_utf8(too_many_connections(&cluster)).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 503 ") && head.contains("\r\nRetry-After: 1\r\n"), "{head}");

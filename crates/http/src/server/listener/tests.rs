@@ -75,7 +75,7 @@ async fn a_request_is_dropped_when_its_client_goes_away() {
 /// Answers, and reports when it learns that the answer was lost.
 fn answers_that_matter(news: mpsc::UnboundedSender<&'static str>) -> Router {
     let handler = move || async move {
-        let lost = Undelivered::then(move || news.send("lost").unwrap());
+        let lost = Undelivered::on_loss(move || news.send("lost").unwrap());
         ([("connection", "close")], axum::Extension(lost), "the answer")
     };
     Router::new().route("/", get(handler))
@@ -326,7 +326,7 @@ async fn status(client: &mut TcpStream) -> String {
 async fn answers_that_wait_for_a_socket_are_bounded_for_every_call() {
     let (news, mut heard) = mpsc::unbounded_channel();
     let handler = move |method: http::Method| async move {
-        let lost = Undelivered::then(move || news.send("lost").unwrap());
+        let lost = Undelivered::on_loss(move || news.send("lost").unwrap());
         let matters = (method == http::Method::PUT).then_some(axum::Extension(lost));
         (matters, Bytes::from_static(&LARGE))
     };

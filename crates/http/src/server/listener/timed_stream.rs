@@ -9,7 +9,7 @@ use super::{
     context::{ConnectionContext, Timeouts},
     refusal,
 };
-use crate::{edge::cluster_header::ClusterHeader, server::connection_slots::Places};
+use crate::{edge::cluster_header::ClusterHeader, server::connection_slots::ClientSlots};
 use socket2::SockRef;
 use std::{
     future::Future,
@@ -33,14 +33,14 @@ const ANSWER_BYTES_LEAST: usize = 30 * 1024;
 pub(super) struct TimedStream {
     stream: Arc<TcpStream>,
     timeouts: Timeouts,
-    /// All places. If many are taken, the idle timeout is shorter.
-    places: Arc<Places>,
+    /// All slots. If many are taken, the idle timeout is shorter.
+    slots: Arc<ClientSlots>,
     calls: Arc<ConnectionCalls>,
     cluster: ClusterHeader,
-    /// The deadline for reading.
+    /// The current deadline for reading.
     reading: ReadDeadline,
-    /// The number of requests begun when `reading` was set.
-    seen: u64,
+    /// The number of requests started when `reading` was set.
+    started_before: u64,
     read_alarm: Option<Pin<Box<Sleep>>>,
     write_alarm: Option<Pin<Box<Sleep>>>,
     /// Bytes that the client has taken since `write_alarm` was set.
@@ -58,32 +58,32 @@ enum ReadDeadline {
 
 impl TimedStream {
     pub(super) fn new(stream: Arc<TcpStream>, context: &ConnectionContext, calls: Arc<ConnectionCalls>) -> TimedStream {
-        let (timeouts, places, cluster) = (context.timeouts, Arc::clone(&context.places), context.cluster.clone());
+        let (timeouts, slots, cluster) = (context.timeouts, Arc::clone(&context.slots), context.cluster.clone());
         // A client that has just connected has something to send.
         let reading = ReadDeadline::Idle { until: Instant::now() + timeouts.first };
         TimedStream {
             stream,
             timeouts,
-            places,
+            slots,
             calls,
             cluster,
             reading,
-            seen: 0,
+            started_before: 0,
             read_alarm: None,
             write_alarm: None,
             written: 0,
         }
     }
 
-    /// Returns true while a request runs or its answer is being written: reading then has no deadline.
-    fn look_at_calls(&mut self) -> bool {
-        let begun = self.calls.begun.load(Ordering::Relaxed);
-        if begun != self.calls.sent.load(Ordering::Relaxed) {
+    /// Whether a request runs or its answer is being written. Reading then has no deadline; afterwards the idle time starts.
+    fn is_busy(&mut self) -> bool {
+        let started = self.calls.started.load(Ordering::Relaxed);
+        if started != self.calls.sent.load(Ordering::Relaxed) {
             return true;
         }
-        if begun != self.seen {
-            self.seen = begun;
-            let idle = if self.places.is_crowded() { self.timeouts.idle_in_a_crowd } else { self.timeouts.idle };
+        if started != self.started_before {
+            self.started_before = started;
+            let idle = if self.slots.is_crowded() { self.timeouts.idle_when_crowded } else { self.timeouts.idle };
             self.reading = ReadDeadline::Idle { until: Instant::now() + idle };
             self.read_alarm = None;
         }
@@ -131,10 +131,10 @@ impl TimedStream {
         if self.calls.answering.load(Ordering::Relaxed) {
             return None;
         }
-        let words = refusal::in_words(bare, &self.cluster)?;
+        let refusal = refusal::in_words(bare, &self.cluster)?;
         // Nothing else is being sent, so the socket has room. If it has none, the bare status is sent.
-        match self.stream.try_write(&words) {
-            Ok(bytes) if bytes == words.len() => Some(length),
+        match self.stream.try_write(&refusal) {
+            Ok(bytes) if bytes == refusal.len() => Some(length),
             Ok(_) => {
                 self.calls.broken.store(true, Ordering::Relaxed);
                 Some(length)
@@ -146,25 +146,25 @@ impl TimedStream {
 
 impl AsyncRead for TimedStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let paced = self.get_mut();
-        let busy = paced.look_at_calls();
+        let timed = self.get_mut();
+        let busy = timed.is_busy();
         let before = buffer.filled().len();
-        let read = poll_read(&paced.stream, &paced.calls, cx, buffer);
+        let read = poll_read(&timed.stream, &timed.calls, cx, buffer);
         if let Poll::Ready(Err(error)) = &read {
-            paced.calls.note_broken(error);
+            timed.calls.note_broken(error);
         }
         if busy {
             return read;
         }
         match read {
             Poll::Ready(result) => {
-                if buffer.filled().len() > before && matches!(paced.reading, ReadDeadline::Idle { .. }) {
-                    paced.reading = ReadDeadline::Head { until: Instant::now() + paced.timeouts.head };
-                    paced.read_alarm = None;
+                if buffer.filled().len() > before && matches!(timed.reading, ReadDeadline::Idle { .. }) {
+                    timed.reading = ReadDeadline::Head { until: Instant::now() + timed.timeouts.head };
+                    timed.read_alarm = None;
                 }
                 Poll::Ready(result)
             }
-            Poll::Pending => paced.read_in_time(cx),
+            Poll::Pending => timed.read_in_time(cx),
         }
     }
 }
@@ -176,7 +176,7 @@ fn poll_read(
     cx: &mut Context<'_>,
     buffer: &mut ReadBuf<'_>,
 ) -> Poll<io::Result<()>> {
-    // The task that watches for the client's departure may have consumed the readiness event.
+    // The task that watches for a disconnect may have consumed the readiness event.
     if calls.readiness_taken.swap(false, Ordering::Relaxed) {
         match (&*SockRef::from(stream)).read(buffer.initialize_unfilled()) {
             Ok(length) => {
@@ -191,7 +191,7 @@ fn poll_read(
     }
     loop {
         ready!(stream.poll_read_ready(cx))?;
-        match read_what_is_there(stream, buffer.initialize_unfilled()) {
+        match read_available(stream, buffer.initialize_unfilled()) {
             Ok(length) => {
                 buffer.advance(length);
                 return Poll::Ready(Ok(()));
@@ -204,11 +204,11 @@ fn poll_read(
 
 /// Reads. A short read means that the socket is empty, so readiness is cleared and the next poll needs no extra system
 /// call.
-fn read_what_is_there(stream: &TcpStream, room: &mut [u8]) -> io::Result<usize> {
+fn read_available(stream: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     let mut read = 0;
     let done = stream.try_io(Interest::READABLE, || {
-        read = (&*SockRef::from(stream)).read(room)?;
-        if read > 0 && read < room.len() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        read = (&*SockRef::from(stream)).read(buffer)?;
+        if read > 0 && read < buffer.len() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
     });
     match done {
         Err(error) if read == 0 => Err(error),
@@ -229,22 +229,22 @@ fn poll_write<T>(stream: &TcpStream, cx: &mut Context<'_>, write: impl Fn() -> i
 
 impl AsyncWrite for TimedStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let paced = self.get_mut();
-        if let Some(length) = paced.replace(bytes, bytes.len()) {
+        let timed = self.get_mut();
+        if let Some(length) = timed.replace(bytes, bytes.len()) {
             return Poll::Ready(Ok(length));
         }
-        let done = poll_write(&paced.stream, cx, || paced.stream.try_write(bytes));
-        paced.written(cx, done)
+        let done = poll_write(&timed.stream, cx, || timed.stream.try_write(bytes));
+        timed.written(cx, done)
     }
 
     fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, parts: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        let paced = self.get_mut();
+        let timed = self.get_mut();
         let length = parts.iter().map(|part| part.len()).sum();
-        if let Some(length) = parts.first().and_then(|first| paced.replace(first, length)) {
+        if let Some(length) = parts.first().and_then(|first| timed.replace(first, length)) {
             return Poll::Ready(Ok(length));
         }
-        let done = poll_write(&paced.stream, cx, || paced.stream.try_write_vectored(parts));
-        paced.written(cx, done)
+        let done = poll_write(&timed.stream, cx, || timed.stream.try_write_vectored(parts));
+        timed.written(cx, done)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -253,12 +253,12 @@ impl AsyncWrite for TimedStream {
 
     /// The client has taken everything written so far.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let paced = self.get_mut();
-        paced.write_alarm = None;
-        paced.calls.room.flushed();
-        if paced.calls.begun.load(Ordering::Relaxed) == paced.calls.sent.load(Ordering::Relaxed) {
-            paced.calls.answering.store(false, Ordering::Relaxed);
-            paced.calls.seat.end();
+        let timed = self.get_mut();
+        timed.write_alarm = None;
+        timed.calls.memory.flushed();
+        if timed.calls.started.load(Ordering::Relaxed) == timed.calls.sent.load(Ordering::Relaxed) {
+            timed.calls.answering.store(false, Ordering::Relaxed);
+            timed.calls.slot_state.end();
         }
         Poll::Ready(Ok(()))
     }
@@ -270,12 +270,12 @@ impl AsyncWrite for TimedStream {
 
 /// After the last answer, briefly reads what the client still sends. If a socket closes with unread bytes, the client
 /// can lose the answer.
-pub(super) async fn part(stream: &TcpStream) {
+pub(super) async fn lingering_close(stream: &TcpStream) {
     if SockRef::from(stream).shutdown(Shutdown::Write).is_err() {
         return;
     }
     let mut sink = [0; 4 * 1024];
-    let mut left = PARTING_BYTES_MAX;
+    let mut left = LINGER_BYTES_MAX;
     let to_the_end = async {
         while left > 0 && stream.readable().await.is_ok() {
             match stream.try_read(&mut sink) {
@@ -287,10 +287,10 @@ pub(super) async fn part(stream: &TcpStream) {
         }
     };
     // If the client has not closed the connection by then, the server does.
-    drop(tokio::time::timeout(PARTING_MAX, to_the_end).await);
+    drop(tokio::time::timeout(LINGER_MAX, to_the_end).await);
 }
 
 /// How long a client may take to close its side after the last answer.
-const PARTING_MAX: Duration = Duration::from_secs(1);
+const LINGER_MAX: Duration = Duration::from_secs(1);
 /// The most bytes to read in that time.
-const PARTING_BYTES_MAX: usize = 1024 * 1024;
+const LINGER_BYTES_MAX: usize = 1024 * 1024;
