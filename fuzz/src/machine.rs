@@ -283,7 +283,7 @@ impl Choices<'_> {
                 Command::Sweep { nodes: vec![Sweepable { path: self.path(), since }], at }
             }
             5 => Command::NoteKey { key: self.key(), at },
-            6..9 => Command::Continue { at },
+            6..9 => Command::ContinuePendingWork { at },
             _ => Command::FormCluster { cluster: ClusterId(9) },
         }
     }

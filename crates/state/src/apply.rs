@@ -83,7 +83,7 @@ impl Change<'_> {
             Command::SetLock(order) => self.set_lock(order),
             Command::Revoke(order) => self.revoke(order),
             Command::EndHolds { holds, at: _ } => Ok(self.end_holds(&holds)),
-            Command::Continue { at: _ } => Ok(self.continue_pending()),
+            Command::ContinuePendingWork { at: _ } => Ok(self.continue_pending()),
             Command::NoteKey { key, at: _ } => self.note_key(key),
             Command::NoteCapacity { node, bytes } => Ok(self.note_capacity(node, bytes)),
         }

@@ -174,7 +174,7 @@ pub enum Command {
         at: WallMillis,
     },
     /// Does the next piece of the pending work.
-    Continue {
+    ContinuePendingWork {
         /// When the piece was proposed. The command grants locks as of this time.
         at: WallMillis,
     },
@@ -219,7 +219,7 @@ impl Command {
             | Command::EndUpgrade { at, .. }
             | Command::EndHolds { at, .. }
             | Command::SetGrantTimeout { at, .. }
-            | Command::Continue { at }
+            | Command::ContinuePendingWork { at }
             | Command::NoteKey { at, .. } => *at,
             Command::FormCluster { .. }
             | Command::Forget { .. }
@@ -253,7 +253,7 @@ impl Command {
             | Command::EndUpgrade { at, .. }
             | Command::EndHolds { at, .. }
             | Command::SetGrantTimeout { at, .. }
-            | Command::Continue { at }
+            | Command::ContinuePendingWork { at }
             | Command::NoteKey { at, .. } => at,
             Command::FormCluster { .. }
             | Command::Forget { .. }

@@ -155,7 +155,7 @@ impl Command {
             | Command::ForgetHistory { .. }
             | Command::EndUpgrade { .. }
             | Command::EndHolds { .. }
-            | Command::Continue { .. }
+            | Command::ContinuePendingWork { .. }
             | Command::NoteCapacity { .. } => Room::Always,
         }
     }

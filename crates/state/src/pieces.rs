@@ -16,7 +16,7 @@ use std::{collections::BTreeSet, ops::Bound};
 const CONTENDER_STEPS: u64 = 4;
 
 impl State {
-    /// Whether `Command::Continue` has anything to do.
+    /// Whether `Command::ContinuePendingWork` has anything to do.
     #[must_use]
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()

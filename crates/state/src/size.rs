@@ -45,7 +45,7 @@ impl Command {
             | Command::Downgrade { .. }
             | Command::Upgrade { .. }
             | Command::EndUpgrade { .. }
-            | Command::Continue { .. }
+            | Command::ContinuePendingWork { .. }
             | Command::NoteKey { .. }
             | Command::NoteCapacity { .. } => 0,
         };

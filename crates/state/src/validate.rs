@@ -29,7 +29,7 @@ impl Command {
             | Command::Sweep { .. }
             | Command::ForgetHistory { .. }
             | Command::EndHolds { .. }
-            | Command::Continue { .. }
+            | Command::ContinuePendingWork { .. }
             | Command::NoteKey { .. } => true,
             Command::OpenSession(_)
             | Command::CloseSession { .. }
@@ -82,7 +82,7 @@ impl Command {
             | Command::Upgrade { .. }
             | Command::EndUpgrade { .. }
             | Command::EndHolds { .. }
-            | Command::Continue { .. }
+            | Command::ContinuePendingWork { .. }
             | Command::NoteKey { .. } => Ok(()),
         }
     }

@@ -196,7 +196,7 @@ fn commands(state: &State) -> Vec<(&'static str, Command, Expected, Expected)> {
         ("Proclaim", Command::Proclaim(proclaim), NoRoom, Room),
         ("SetLock", Command::SetLock(set), NoRoom, NoRoom),
         ("Revoke", Command::Revoke(revoke), NoRoom, Room),
-        ("Continue", Command::Continue { at }, Room, Room),
+        ("ContinuePendingWork", Command::ContinuePendingWork { at }, Room, Room),
         ("NoteKey", Command::NoteKey { key: key(513), at }, NoRoom, Room),
         ("NoteCapacity", Command::NoteCapacity { node: 2, bytes: 1 }, Room, Room),
     ]
@@ -229,7 +229,7 @@ fn name(command: &Command) -> &'static str {
         Command::Proclaim(_) => "Proclaim",
         Command::SetLock(_) => "SetLock",
         Command::Revoke(_) => "Revoke",
-        Command::Continue { .. } => "Continue",
+        Command::ContinuePendingWork { .. } => "ContinuePendingWork",
         Command::NoteKey { .. } => "NoteKey",
         Command::NoteCapacity { .. } => "NoteCapacity",
     }
@@ -579,14 +579,14 @@ fn a_revoke_of_many_holders_is_refused_unless_all_of_it_has_room() {
     };
     let refused = is_full(&state.apply(order(256, 1)));
     while state.has_pending() {
-        done(&mut state, Command::Continue { at: AT });
+        done(&mut state, Command::ContinuePendingWork { at: AT });
     }
     assert!(state.bytes() <= bytes, "{} of {bytes} bytes", state.bytes());
     assert!(refused, "it was started");
     done(&mut state, Command::NoteCapacity { node: 1, bytes: bytes + 200_000 });
     done(&mut state, order(256, 1));
     while state.has_pending() {
-        done(&mut state, Command::Continue { at: AT });
+        done(&mut state, Command::ContinuePendingWork { at: AT });
     }
     assert_eq!(state.lock(&lock("asked")).holders.iter().filter(|holder| holder.revoked.is_some()).count(), 400);
 }

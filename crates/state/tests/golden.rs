@@ -264,7 +264,7 @@ fn commands() -> Vec<(String, Command)> {
             at: AT,
         }),
         EndHolds => Command::EndHolds { holds: vec![(GrantNumber(57), FencingToken(90))], at: AT },
-        Continue => Command::Continue { at: AT },
+        ContinuePendingWork => Command::ContinuePendingWork { at: AT },
         NoteKey => Command::NoteKey { key, at: AT },
         NoteCapacity => Command::NoteCapacity { node: 3, bytes: 134_217_728 },
     );

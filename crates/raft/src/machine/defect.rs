@@ -329,7 +329,7 @@ fn is_verdict(command: &Command) -> bool {
         | Command::ForgetHistory { .. }
         | Command::ForgetLocks { .. }
         | Command::Sweep { .. }
-        | Command::Continue { .. } => true,
+        | Command::ContinuePendingWork { .. } => true,
         Command::FormCluster { .. }
         | Command::OpenSession(_)
         | Command::CloseSession { .. }

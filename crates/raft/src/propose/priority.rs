@@ -22,7 +22,7 @@ pub(crate) fn is_urgent(command: &Command) -> bool {
         | Command::Downgrade { .. }
         | Command::EndUpgrade { .. }
         | Command::EndHolds { .. }
-        | Command::Continue { .. }
+        | Command::ContinuePendingWork { .. }
         | Command::SetLock(_)
         | Command::Revoke(_)
         | Command::NoteCapacity { .. }

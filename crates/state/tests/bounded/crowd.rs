@@ -42,7 +42,7 @@ pub(crate) const EVERY: [&str; 27] = [
     "Proclaim",
     "SetLock",
     "Revoke",
-    "Continue",
+    "ContinuePendingWork",
     "NoteKey",
     "NoteCapacity",
 ];
@@ -253,7 +253,7 @@ impl Crowd {
         }
         self.apply(Command::ExpireSession { session: number, at: AT });
         while self.state.has_pending() {
-            self.apply(Command::Continue { at: AT });
+            self.apply(Command::ContinuePendingWork { at: AT });
         }
         self.cooling = self.state.cooling().map(|contender| contender.number).collect();
         for number in 0..VERDICT_OBJECTS_MAX {
@@ -384,7 +384,7 @@ impl Crowd {
             ("1,000 locks", Command::ForgetLocks { locks: idle }),
             ("20,000 past holds, 1,000 of them forgotten", Command::ForgetHistory { through: Revision(u64::MAX) }),
             ("1,000 TTL nodes", Command::Sweep { nodes: swept, at: AT }),
-            ("a session of 2,000 locks has ended", Command::Continue { at: AT }),
+            ("a session of 2,000 locks has ended", Command::ContinuePendingWork { at: AT }),
             ("a key", Command::NoteKey { key: self.key(), at: AT }),
             ("the capacity of a node", Command::NoteCapacity { node: 3, bytes: 1 }),
         ]

@@ -104,7 +104,7 @@ impl Machine {
                 self.state = State::with_piece_steps(word(args)?.parse()?);
                 return Ok("pieces".to_owned());
             }
-            "continue" => Command::Continue { at },
+            "continue" => Command::ContinuePendingWork { at },
             "finish" => return Ok(self.finish(at)),
             "allow" => Command::SetLock(SetLock {
                 key: key(args)?,
@@ -176,7 +176,7 @@ impl Machine {
     fn finish(&mut self, at: WallMillis) -> String {
         let mut lines = Vec::new();
         while self.state.has_pending() {
-            lines.push(self.apply(Command::Continue { at }));
+            lines.push(self.apply(Command::ContinuePendingWork { at }));
         }
         lines.join("\n")
     }
