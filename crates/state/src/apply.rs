@@ -84,8 +84,8 @@ impl Change<'_> {
             Command::Revoke(order) => self.revoke(order),
             Command::EndHolds { holds, at: _ } => Ok(self.end_holds(&holds)),
             Command::ContinuePendingWork { at: _ } => Ok(self.continue_pending()),
-            Command::NoteKey { key, at: _ } => self.note_key(key),
-            Command::NoteCapacity { node, bytes } => Ok(self.note_capacity(node, bytes)),
+            Command::RecordKey { key, at: _ } => self.record_key(key),
+            Command::RecordCapacity { node, bytes } => Ok(self.record_capacity(node, bytes)),
         }
     }
 

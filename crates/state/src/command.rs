@@ -179,14 +179,14 @@ pub enum Command {
         at: WallMillis,
     },
     /// Remembers the key of a request whose effect is outside the state, so that it takes effect once.
-    NoteKey {
+    RecordKey {
         /// The caller's key.
         key: WriteKey,
         /// When the request was received.
         at: WallMillis,
     },
     /// A node reports how large a state it can hold. The smallest capacity of all nodes is the state's budget.
-    NoteCapacity {
+    RecordCapacity {
         /// The node.
         node: NodeId,
         /// Its capacity in bytes, as the state counts them.
@@ -220,11 +220,11 @@ impl Command {
             | Command::EndHolds { at, .. }
             | Command::SetGrantTimeout { at, .. }
             | Command::ContinuePendingWork { at }
-            | Command::NoteKey { at, .. } => *at,
+            | Command::RecordKey { at, .. } => *at,
             Command::FormCluster { .. }
             | Command::Forget { .. }
             | Command::ForgetHistory { .. }
-            | Command::NoteCapacity { .. }
+            | Command::RecordCapacity { .. }
             | Command::ForgetLocks { .. } => WallMillis(0),
         }
     }
@@ -254,11 +254,11 @@ impl Command {
             | Command::EndHolds { at, .. }
             | Command::SetGrantTimeout { at, .. }
             | Command::ContinuePendingWork { at }
-            | Command::NoteKey { at, .. } => at,
+            | Command::RecordKey { at, .. } => at,
             Command::FormCluster { .. }
             | Command::Forget { .. }
             | Command::ForgetHistory { .. }
-            | Command::NoteCapacity { .. }
+            | Command::RecordCapacity { .. }
             | Command::ForgetLocks { .. } => return self,
         };
         *time = WallMillis(0);

@@ -117,7 +117,7 @@ impl State {
 
 impl Change<'_> {
     /// Records the capacity of a node.
-    pub(crate) fn note_capacity(&mut self, node: NodeId, bytes: u64) -> Effect {
+    pub(crate) fn record_capacity(&mut self, node: NodeId, bytes: u64) -> Effect {
         if self.state.capacity_of(node) == Some(bytes) {
             return Effect::Unchanged(Outcome::Nothing);
         }
@@ -139,7 +139,7 @@ impl Command {
             | Command::Upgrade { .. }
             | Command::Proclaim(_)
             | Command::Revoke(_)
-            | Command::NoteKey { .. } => Room::Tombstone,
+            | Command::RecordKey { .. } => Room::Tombstone,
             Command::FormCluster { .. }
             | Command::CloseSession { .. }
             | Command::ExpireSession { .. }
@@ -156,7 +156,7 @@ impl Command {
             | Command::EndUpgrade { .. }
             | Command::EndHolds { .. }
             | Command::ContinuePendingWork { .. }
-            | Command::NoteCapacity { .. } => Room::Always,
+            | Command::RecordCapacity { .. } => Room::Always,
         }
     }
 

@@ -123,7 +123,7 @@ impl Change<'_> {
     }
 
     /// Remembers the key of a request whose effect is outside the state.
-    pub(crate) fn note_key(&mut self, key: WriteKey) -> Result<crate::change::Effect, Rejection> {
+    pub(crate) fn record_key(&mut self, key: WriteKey) -> Result<crate::change::Effect, Rejection> {
         if self.written_before(key)?.is_some() {
             return Ok(crate::change::Effect::Unchanged(Outcome::Nothing));
         }

@@ -46,8 +46,8 @@ impl Command {
             | Command::Upgrade { .. }
             | Command::EndUpgrade { .. }
             | Command::ContinuePendingWork { .. }
-            | Command::NoteKey { .. }
-            | Command::NoteCapacity { .. } => 0,
+            | Command::RecordKey { .. }
+            | Command::RecordCapacity { .. } => 0,
         };
         COMMAND_BYTES + inside
     }

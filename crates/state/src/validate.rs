@@ -30,7 +30,7 @@ impl Command {
             | Command::ForgetHistory { .. }
             | Command::EndHolds { .. }
             | Command::ContinuePendingWork { .. }
-            | Command::NoteKey { .. } => true,
+            | Command::RecordKey { .. } => true,
             Command::OpenSession(_)
             | Command::CloseSession { .. }
             | Command::Acquire(_)
@@ -47,7 +47,7 @@ impl Command {
             | Command::Proclaim(_)
             | Command::SetLock(_)
             | Command::Revoke(_)
-            | Command::NoteCapacity { .. } => false,
+            | Command::RecordCapacity { .. } => false,
         }
     }
 
@@ -66,7 +66,7 @@ impl Command {
                 fits("the value of an election", order.value.len(), limits::ELECTION_VALUE_BYTES_MAX)
             }
             Command::SetLock(order) => set_lock(order),
-            Command::NoteCapacity { bytes, .. } => refuse_if(*bytes == 0, "a capacity of 0"),
+            Command::RecordCapacity { bytes, .. } => refuse_if(*bytes == 0, "a capacity of 0"),
             Command::FormCluster { .. }
             | Command::CloseSession { .. }
             | Command::ExpireSession { .. }
@@ -83,7 +83,7 @@ impl Command {
             | Command::EndUpgrade { .. }
             | Command::EndHolds { .. }
             | Command::ContinuePendingWork { .. }
-            | Command::NoteKey { .. } => Ok(()),
+            | Command::RecordKey { .. } => Ok(()),
         }
     }
 }

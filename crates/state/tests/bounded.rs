@@ -59,8 +59,8 @@ fn bound(command: &Command) -> (&'static str, u64, &'static str) {
         Command::SetLock(_) => ("SetLock", BASE + PIECE, "a piece: waiters that cannot fit end, others are granted"),
         Command::Revoke(_) => ("Revoke", BASE + PIECE, "a piece"),
         Command::ContinuePendingWork { .. } => ("ContinuePendingWork", BASE + PIECE, "a piece"),
-        Command::NoteKey { .. } => ("NoteKey", BASE, "nothing grows"),
-        Command::NoteCapacity { .. } => ("NoteCapacity", BASE, "nothing grows"),
+        Command::RecordKey { .. } => ("RecordKey", BASE, "nothing grows"),
+        Command::RecordCapacity { .. } => ("RecordCapacity", BASE, "nothing grows"),
     }
 }
 

@@ -125,8 +125,8 @@ impl Translation<'_> {
             | Command::SetLock(_)
             | Command::Revoke(_)
             | Command::ContinuePendingWork { .. }
-            | Command::NoteKey { .. }
-            | Command::NoteCapacity { .. } => {}
+            | Command::RecordKey { .. }
+            | Command::RecordCapacity { .. } => {}
         }
         Some(command)
     }

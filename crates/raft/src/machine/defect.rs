@@ -348,8 +348,8 @@ fn is_verdict(command: &Command) -> bool {
         | Command::Proclaim(_)
         | Command::SetLock(_)
         | Command::Revoke(_)
-        | Command::NoteKey { .. }
-        | Command::NoteCapacity { .. } => false,
+        | Command::RecordKey { .. }
+        | Command::RecordCapacity { .. } => false,
     }
 }
 

@@ -43,8 +43,8 @@ pub(crate) const EVERY: [&str; 27] = [
     "SetLock",
     "Revoke",
     "ContinuePendingWork",
-    "NoteKey",
-    "NoteCapacity",
+    "RecordKey",
+    "RecordCapacity",
 ];
 
 pub(crate) const REFUSED: &str = "a deadlock behind 3,900, refused";
@@ -174,7 +174,7 @@ impl Crowd {
             let grant = self.take(own, &format!("past/{}", number % 500), Mode::Exclusive);
             self.apply(Command::Release { grant, session: None, at: AT });
             let key = self.key();
-            self.apply(Command::NoteKey { key, at: AT });
+            self.apply(Command::RecordKey { key, at: AT });
         }
         for number in 0..2 * VERDICT_OBJECTS_MAX {
             let grant = self.take(own, &format!("idle/{number}"), Mode::Exclusive);
@@ -385,8 +385,8 @@ impl Crowd {
             ("20,000 past holds, 1,000 of them forgotten", Command::ForgetHistory { through: Revision(u64::MAX) }),
             ("1,000 TTL nodes", Command::Sweep { nodes: swept, at: AT }),
             ("a session of 2,000 locks has ended", Command::ContinuePendingWork { at: AT }),
-            ("a key", Command::NoteKey { key: self.key(), at: AT }),
-            ("the capacity of a node", Command::NoteCapacity { node: 3, bytes: 1 }),
+            ("a key", Command::RecordKey { key: self.key(), at: AT }),
+            ("the capacity of a node", Command::RecordCapacity { node: 3, bytes: 1 }),
         ]
     }
 
