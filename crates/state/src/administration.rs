@@ -97,7 +97,7 @@ impl Change<'_> {
                 break;
             }
             visited += 1;
-            self.step(1);
+            self.count_steps(1);
             locks.extend(self.end_overdue(*number, *token));
         }
         self.grant_waiters(locks);

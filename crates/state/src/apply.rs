@@ -99,7 +99,7 @@ impl Change<'_> {
 
     fn forget(&mut self, through: Revision) -> Effect {
         let forgotten = self.state.tombstones.forget(through);
-        self.note_steps(forgotten as u64);
+        self.add_uncounted_steps(forgotten as u64);
         if forgotten > 0 { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) }
     }
 }

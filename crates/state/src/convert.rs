@@ -109,7 +109,7 @@ impl Change<'_> {
             kind: WaitKind::Upgrade(lock),
         };
         let searched = self.state.deadlock(&request);
-        self.note_steps(searched.visits as u64);
+        self.add_uncounted_steps(searched.visits as u64);
         searched.deadlock.refused()
     }
 

@@ -76,7 +76,7 @@ impl Change<'_> {
             kind: WaitKind::Queue { wants: wants.collect(), permits: acquire.permits, granted },
         };
         let searched = self.state.deadlock(&request);
-        self.note_steps(searched.visits as u64);
+        self.add_uncounted_steps(searched.visits as u64);
         searched.deadlock.refused()
     }
 
@@ -193,7 +193,7 @@ impl Change<'_> {
                 break;
             }
             judged += 1;
-            self.step(FORGET_STEPS);
+            self.count_steps(FORGET_STEPS);
             if self.state.idle_since(&lock) != Some(since) {
                 continue;
             }

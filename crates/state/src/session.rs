@@ -190,7 +190,7 @@ impl Change<'_> {
             return;
         };
         self.state.index.remove_session(&session);
-        self.note_steps(session.ended.len() as u64);
+        self.add_uncounted_steps(session.ended.len() as u64);
         for grant in session.ended.ids() {
             self.state.tombstones.in_session.remove(grant);
         }

@@ -22,7 +22,7 @@ impl Change<'_> {
             }
             self.require_tombstone_room()?;
         }
-        self.note_steps(transact.conditions.len() as u64);
+        self.add_uncounted_steps(transact.conditions.len() as u64);
         let failed = transact.conditions.iter().zip(0_u32..).find_map(|(condition, index)| {
             let reason = self.state.verify(condition).err()?;
             Some(Rejection::Step { part: Part::Conditions, index, reason: Box::new(reason) })
