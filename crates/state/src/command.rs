@@ -5,8 +5,8 @@
 
 pub use crate::write::{Condition, Lifetime, Operation, OperationResult, Part, SessionKey, Sweepable, Transact, WriteKey};
 pub use crate::{
+    admin_request::{Break, Revoke, SetLock},
     event::Event,
-    orders::{Break, Revoke, SetLock},
     outcome::{Answer, Applied, HeldGrant, Outcome, Queued},
     rejection::{Blocked, HolderFacts, Rejection},
     request::{Acquire, Claimant, IfBusy, Meta, OpenSession, Owner, Proclaim, Want},
@@ -202,10 +202,10 @@ impl Command {
             Command::OpenSession(open) => open.at,
             Command::Acquire(acquire) => acquire.at,
             Command::Transact(transact) => transact.at,
-            Command::Break(order) => order.at,
-            Command::Proclaim(order) => order.at,
-            Command::SetLock(order) => order.at,
-            Command::Revoke(order) => order.at,
+            Command::Break(request) => request.at,
+            Command::Proclaim(request) => request.at,
+            Command::SetLock(request) => request.at,
+            Command::Revoke(request) => request.at,
             Command::EndSession { at, .. }
             | Command::CloseSession { at, .. }
             | Command::ExpireSession { at, .. }
@@ -236,10 +236,10 @@ impl Command {
             Command::OpenSession(open) => &mut open.at,
             Command::Acquire(acquire) => &mut acquire.at,
             Command::Transact(transact) => &mut transact.at,
-            Command::Break(order) => &mut order.at,
-            Command::Proclaim(order) => &mut order.at,
-            Command::SetLock(order) => &mut order.at,
-            Command::Revoke(order) => &mut order.at,
+            Command::Break(request) => &mut request.at,
+            Command::Proclaim(request) => &mut request.at,
+            Command::SetLock(request) => &mut request.at,
+            Command::Revoke(request) => &mut request.at,
             Command::EndSession { at, .. }
             | Command::CloseSession { at, .. }
             | Command::ExpireSession { at, .. }

@@ -79,8 +79,8 @@ impl State {
             removes(&transact.then) && transact.otherwise.as_deref().is_none_or(removes)
         } else if let Command::Release { grant, .. } = command {
             self.index.grants.contains_key(grant)
-        } else if let Command::Break(order) = command {
-            self.index.queues.get(&order.lock).is_some_and(|queue| !queue.holders.is_empty())
+        } else if let Command::Break(request) = command {
+            self.index.queues.get(&request.lock).is_some_and(|queue| !queue.holders.is_empty())
         } else {
             false
         }

@@ -15,7 +15,7 @@ use fairhold_types::{
 impl Change<'_> {
     pub(crate) fn transact(&mut self, transact: Transact) -> Result<Effect, Rejection> {
         if let Some(key) = transact.key {
-            if let Some(outcome) = self.written_before(key)?
+            if let Some(outcome) = self.earlier_outcome(key)?
                 && !writes_again()
             {
                 return Ok(Effect::Unchanged(outcome));
