@@ -282,8 +282,8 @@ impl Choices<'_> {
                 let since = Revision(self.number().min(state.revision().0));
                 Command::Sweep { nodes: vec![Sweepable { path: self.path(), since }], at }
             }
-            5 => Command::NoteKey { key: self.key(), at },
-            6..9 => Command::Continue { at },
+            5 => Command::RecordKey { key: self.key(), at },
+            6..9 => Command::ContinuePendingWork { at },
             _ => Command::FormCluster { cluster: ClusterId(9) },
         }
     }

@@ -36,7 +36,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         loop {
             if replica.read(|state| state.cluster().is_some() && state.capacity_of(id) != Some(bytes)) {
                 let reported =
-                    replica.propose(Command::NoteCapacity { node: id, bytes }, RT::Instant::now() + REPORT_TIMEOUT).await;
+                    replica.propose(Command::RecordCapacity { node: id, bytes }, RT::Instant::now() + REPORT_TIMEOUT).await;
                 match reported {
                     Ok(_) => tracing::info!(bytes, "this node reported how large a state it can hold"),
                     Err(error) => tracing::debug!(%error, "this node could not report how large a state it can hold"),

@@ -13,60 +13,60 @@ use std::collections::BTreeSet;
 impl Change<'_> {
     /// Changes the given settings. No holder loses the lock. Waiters that no longer fit the limit end. The cluster
     /// keeps a lock that has a non-default setting.
-    pub(crate) fn set_lock(&mut self, order: SetLock) -> Result<Effect, Rejection> {
+    pub(crate) fn set_lock(&mut self, request: SetLock) -> Result<Effect, Rejection> {
         // A contender's name is not a lock. A lock below a contender's node would outlive the contender.
-        if order.lock.is_reserved() {
+        if request.lock.is_reserved() {
             return Err(Rejection::Unsupported { what: "a lock with a contender's name".to_owned() });
         }
-        if let Some(key) = order.key {
-            if self.written_before(key)?.is_some() {
+        if let Some(key) = request.key {
+            if self.was_written(key)? {
                 return Ok(Effect::Unchanged(Outcome::Nothing));
             }
             self.require_tombstone_room()?;
         }
-        let before = self.state.settings(&order.lock).cloned();
+        let before = self.state.settings(&request.lock).cloned();
         let mut after = before.clone().unwrap_or_default();
         after.used = true;
-        if let Some(limit) = order.limit.filter(|limit| after.limit != Some(*limit)) {
+        if let Some(limit) = request.limit.filter(|limit| after.limit != Some(*limit)) {
             after.limit = Some(limit);
             after.limited_at = Some(self.revision);
         }
-        after.max_waiters = order.max_waiters.or(after.max_waiters);
-        after.max_hold_ms = order.max_hold_ms.or(after.max_hold_ms).filter(|max_ms| *max_ms > 0);
+        after.max_waiters = request.max_waiters.or(after.max_waiters);
+        after.max_hold_ms = request.max_hold_ms.or(after.max_hold_ms).filter(|max_ms| *max_ms > 0);
         let set_limit = after.limited_at.is_some() && after.limit.is_some_and(|limit| limit > 1);
         after.kept = set_limit || after.max_waiters.is_some() || after.max_hold_ms.is_some();
         // Remember the key even if nothing changes: a late repetition could change something.
-        order.key.into_iter().for_each(|key| self.remember_write(key));
+        request.key.into_iter().for_each(|key| self.remember_write(key));
         if before.as_ref() == Some(&after) {
-            return Ok(if order.key.is_some() { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) });
+            return Ok(if request.key.is_some() { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) });
         }
-        self.open_lock(&order.lock, None, order.at);
-        *self.state.settings_mut(&order.lock) = after;
-        self.events.push(Event::LockSet { lock: order.lock.clone(), by: order.by.clone() });
-        let (locks, after) = self.end_unfit_waiters(&order.lock, None, &order.by);
+        self.open_lock(&request.lock, None, request.at);
+        *self.state.settings_mut(&request.lock) = after;
+        self.events.push(Event::LockSet { lock: request.lock.clone(), by: request.by.clone() });
+        let (locks, after) = self.end_unfit_waiters(&request.lock, None, &request.by);
         if after.is_some() {
-            self.defer(Pending::ApplyLimit { lock: order.lock, after, by: order.by });
+            self.defer(Pending::ApplyLimit { lock: request.lock, after, by: request.by });
         }
         self.grant_waiters(locks);
         Ok(Effect::Changed(Outcome::Done))
     }
 
     /// Asks the holders of a lock to release it. Ends no grant.
-    pub(crate) fn revoke(&mut self, order: Revoke) -> Result<Effect, Rejection> {
-        if let Some(key) = order.key {
-            if self.written_before(key)?.is_some() {
+    pub(crate) fn revoke(&mut self, request: Revoke) -> Result<Effect, Rejection> {
+        if let Some(key) = request.key {
+            if self.was_written(key)? {
                 return Ok(Effect::Unchanged(Outcome::Nothing));
             }
             self.require_tombstone_room()?;
         }
-        let revocation = Revocation { revision: self.revision, by: order.by, reason: order.reason };
-        let holders = self.state.index.queues.get(&order.lock).map_or(0, |queue| queue.holders.len());
+        let revocation = Revocation { revision: self.revision, by: request.by, reason: request.reason };
+        let holders = self.state.index.queues.get(&request.lock).map_or(0, |queue| queue.holders.len());
         self.state.require_room_for_revocations(holders, &revocation)?;
-        order.key.into_iter().for_each(|key| self.remember_write(key));
-        let rest = self.revoke_some(&order.lock, GrantNumber(0), &revocation);
-        let changed = order.key.is_some() || !self.events.is_empty() || rest.is_some();
+        request.key.into_iter().for_each(|key| self.remember_write(key));
+        let rest = self.revoke_some(&request.lock, GrantNumber(0), &revocation);
+        let changed = request.key.is_some() || !self.events.is_empty() || rest.is_some();
         if let Some(after) = rest {
-            self.defer(Pending::Revoke { lock: order.lock, after, revocation });
+            self.defer(Pending::Revoke { lock: request.lock, after, revocation });
         }
         Ok(if changed { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) })
     }
@@ -97,7 +97,7 @@ impl Change<'_> {
                 break;
             }
             visited += 1;
-            self.step(1);
+            self.count_steps(1);
             locks.extend(self.end_overdue(*number, *token));
         }
         self.grant_waiters(locks);

@@ -72,20 +72,20 @@ impl Change<'_> {
             Command::Forget { through } => Ok(self.forget(through)),
             Command::ForgetLocks { locks } => Ok(self.forget_locks(locks)),
             Command::Transact(transact) => self.transact(transact),
-            Command::Break(order) => self.break_lock(order),
+            Command::Break(request) => self.break_lock(request),
             Command::EndSession { session, by, reason, at: _ } => self.end_session(session, by, reason),
             Command::Sweep { nodes, at: _ } => Ok(self.sweep(nodes)),
-            Command::Proclaim(order) => self.proclaim(order),
+            Command::Proclaim(request) => self.proclaim(request),
             Command::ForgetHistory { through } => Ok(self.forget_history(through)),
             Command::Downgrade { grant, key, at: _ } => self.downgrade(grant, key),
             Command::Upgrade { grant, if_busy, key, at: _ } => self.upgrade(grant, if_busy, key),
             Command::EndUpgrade { grant, attempt, at: _ } => self.end_upgrade(grant, attempt),
-            Command::SetLock(order) => self.set_lock(order),
-            Command::Revoke(order) => self.revoke(order),
+            Command::SetLock(request) => self.set_lock(request),
+            Command::Revoke(request) => self.revoke(request),
             Command::EndHolds { holds, at: _ } => Ok(self.end_holds(&holds)),
-            Command::Continue { at: _ } => Ok(self.continue_pending()),
-            Command::NoteKey { key, at: _ } => self.note_key(key),
-            Command::NoteCapacity { node, bytes } => Ok(self.note_capacity(node, bytes)),
+            Command::ContinuePendingWork { at: _ } => Ok(self.continue_pending()),
+            Command::RecordKey { key, at: _ } => self.record_key(key),
+            Command::RecordCapacity { node, bytes } => Ok(self.record_capacity(node, bytes)),
         }
     }
 
@@ -99,7 +99,7 @@ impl Change<'_> {
 
     fn forget(&mut self, through: Revision) -> Effect {
         let forgotten = self.state.tombstones.forget(through);
-        self.note_steps(forgotten as u64);
+        self.add_uncounted_steps(forgotten as u64);
         if forgotten > 0 { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) }
     }
 }

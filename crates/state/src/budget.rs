@@ -1,6 +1,6 @@
 //! The state's budget in bytes: it keeps the state within the memory of the smallest node.
 //!
-//! Each node reports what it can hold (`Command::NoteCapacity`), and the smallest number is the budget of all. It is
+//! Each node reports what it can hold (`Command::RecordCapacity`), and the smallest number is the budget of all. It is
 //! part of the state, so every node refuses the same commands. There is no budget until the first node has reported.
 //!
 //! **Over the budget,** a command that would make the state larger is refused. A command that frees something always

@@ -35,12 +35,12 @@ pub(crate) enum Effect {
 
 impl Change<'_> {
     /// Adds work that has a bound of its own.
-    pub(crate) fn note_steps(&mut self, steps: u64) {
+    pub(crate) fn add_uncounted_steps(&mut self, steps: u64) {
         self.steps += steps;
     }
 
     /// Adds work that counts against the bound on one command.
-    pub(crate) fn step(&mut self, steps: u64) {
+    pub(crate) fn count_steps(&mut self, steps: u64) {
         self.steps += steps;
         self.counted += steps;
     }

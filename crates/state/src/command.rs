@@ -5,8 +5,8 @@
 
 pub use crate::write::{Condition, Lifetime, Operation, OperationResult, Part, SessionKey, Sweepable, Transact, WriteKey};
 pub use crate::{
+    admin_request::{Break, Revoke, SetLock},
     event::Event,
-    orders::{Break, Revoke, SetLock},
     outcome::{Answer, Applied, HeldGrant, Outcome, Queued},
     rejection::{Blocked, HolderFacts, Rejection},
     request::{Acquire, Claimant, IfBusy, Meta, OpenSession, Owner, Proclaim, Want},
@@ -174,19 +174,19 @@ pub enum Command {
         at: WallMillis,
     },
     /// Does the next piece of the pending work.
-    Continue {
+    ContinuePendingWork {
         /// When the piece was proposed. The command grants locks as of this time.
         at: WallMillis,
     },
     /// Remembers the key of a request whose effect is outside the state, so that it takes effect once.
-    NoteKey {
+    RecordKey {
         /// The caller's key.
         key: WriteKey,
         /// When the request was received.
         at: WallMillis,
     },
     /// A node reports how large a state it can hold. The smallest capacity of all nodes is the state's budget.
-    NoteCapacity {
+    RecordCapacity {
         /// The node.
         node: NodeId,
         /// Its capacity in bytes, as the state counts them.
@@ -202,10 +202,10 @@ impl Command {
             Command::OpenSession(open) => open.at,
             Command::Acquire(acquire) => acquire.at,
             Command::Transact(transact) => transact.at,
-            Command::Break(order) => order.at,
-            Command::Proclaim(order) => order.at,
-            Command::SetLock(order) => order.at,
-            Command::Revoke(order) => order.at,
+            Command::Break(request) => request.at,
+            Command::Proclaim(request) => request.at,
+            Command::SetLock(request) => request.at,
+            Command::Revoke(request) => request.at,
             Command::EndSession { at, .. }
             | Command::CloseSession { at, .. }
             | Command::ExpireSession { at, .. }
@@ -219,12 +219,12 @@ impl Command {
             | Command::EndUpgrade { at, .. }
             | Command::EndHolds { at, .. }
             | Command::SetGrantTimeout { at, .. }
-            | Command::Continue { at }
-            | Command::NoteKey { at, .. } => *at,
+            | Command::ContinuePendingWork { at }
+            | Command::RecordKey { at, .. } => *at,
             Command::FormCluster { .. }
             | Command::Forget { .. }
             | Command::ForgetHistory { .. }
-            | Command::NoteCapacity { .. }
+            | Command::RecordCapacity { .. }
             | Command::ForgetLocks { .. } => WallMillis(0),
         }
     }
@@ -236,10 +236,10 @@ impl Command {
             Command::OpenSession(open) => &mut open.at,
             Command::Acquire(acquire) => &mut acquire.at,
             Command::Transact(transact) => &mut transact.at,
-            Command::Break(order) => &mut order.at,
-            Command::Proclaim(order) => &mut order.at,
-            Command::SetLock(order) => &mut order.at,
-            Command::Revoke(order) => &mut order.at,
+            Command::Break(request) => &mut request.at,
+            Command::Proclaim(request) => &mut request.at,
+            Command::SetLock(request) => &mut request.at,
+            Command::Revoke(request) => &mut request.at,
             Command::EndSession { at, .. }
             | Command::CloseSession { at, .. }
             | Command::ExpireSession { at, .. }
@@ -253,12 +253,12 @@ impl Command {
             | Command::EndUpgrade { at, .. }
             | Command::EndHolds { at, .. }
             | Command::SetGrantTimeout { at, .. }
-            | Command::Continue { at }
-            | Command::NoteKey { at, .. } => at,
+            | Command::ContinuePendingWork { at }
+            | Command::RecordKey { at, .. } => at,
             Command::FormCluster { .. }
             | Command::Forget { .. }
             | Command::ForgetHistory { .. }
-            | Command::NoteCapacity { .. }
+            | Command::RecordCapacity { .. }
             | Command::ForgetLocks { .. } => return self,
         };
         *time = WallMillis(0);

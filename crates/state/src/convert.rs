@@ -18,7 +18,7 @@ impl Change<'_> {
     /// it changes nothing and returns the hold.
     pub(crate) fn downgrade(&mut self, grant: GrantId, key: Option<WriteKey>) -> Result<Effect, Rejection> {
         let number = self.held_grant(&grant)?;
-        if self.changed_before(number, key)? {
+        if self.already_changed(number, key)? {
             return Ok(Effect::Unchanged(hold_outcome(self.contender(number), &grant)));
         }
         let contender = self.contender(number);
@@ -50,7 +50,7 @@ impl Change<'_> {
     /// another upgrade waits by then.
     pub(crate) fn upgrade(&mut self, grant: GrantId, if_busy: IfBusy, key: Option<WriteKey>) -> Result<Effect, Rejection> {
         let number = self.held_grant(&grant)?;
-        let repeated = self.changed_before(number, key)?;
+        let repeated = self.already_changed(number, key)?;
         let contender = self.contender(number);
         let lock = contender.lock.clone();
         let named = key.map(|key| key.key);
@@ -109,7 +109,7 @@ impl Change<'_> {
             kind: WaitKind::Upgrade(lock),
         };
         let searched = self.state.deadlock(&request);
-        self.note_steps(searched.visits as u64);
+        self.add_uncounted_steps(searched.visits as u64);
         searched.deadlock.refused()
     }
 

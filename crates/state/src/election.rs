@@ -39,28 +39,28 @@ impl LockSettings {
 
 impl Change<'_> {
     /// Gives the leader's node a new value and emits it to watchers.
-    pub(crate) fn proclaim(&mut self, order: Proclaim) -> Result<Effect, Rejection> {
-        if let Some(outcome) = self.written_before(order.key)? {
+    pub(crate) fn proclaim(&mut self, request: Proclaim) -> Result<Effect, Rejection> {
+        if let Some(outcome) = self.earlier_outcome(request.key)? {
             return Ok(Effect::Unchanged(outcome));
         }
-        let number = self.state.index.grants.get(&order.grant).copied();
+        let number = self.state.index.grants.get(&request.grant).copied();
         let leads =
-            |number: &GrantNumber| self.state.election(&order.election).is_some_and(|now| now.contender.number == *number);
+            |number: &GrantNumber| self.state.election(&request.election).is_some_and(|now| now.contender.number == *number);
         let number = number.filter(leads).ok_or(Rejection::NotLeader)?;
         self.require_tombstone_room()?;
         let revision = self.revision;
         let at = self.at;
         let path = self.state.index.contenders.get(&number).cloned();
-        let Some(node) = path.and_then(|path| self.state.tree.write(&path, order.value)) else {
+        let Some(node) = path.and_then(|path| self.state.tree.write(&path, request.value)) else {
             unreachable!("grant #{number} leads but has no node");
         };
         node.version = node.version.saturating_add(1);
         node.mzxid = revision;
         node.mtime = at;
         let results = vec![OperationResult::Set { version: node.version }];
-        let what = Tombstone::Write { fingerprint: order.key.fingerprint, succeeded: true, results: Some(results.clone()) };
-        self.state.tombstones.remember(order.key.key, revision, what);
-        self.emit_proclaimed(&order.election);
+        let what = Tombstone::Write { fingerprint: request.key.fingerprint, succeeded: true, results: Some(results.clone()) };
+        self.state.tombstones.remember(request.key.key, revision, what);
+        self.emit_proclaimed(&request.election);
         Ok(Effect::Changed(Outcome::Written { succeeded: true, results, at: revision }))
     }
 

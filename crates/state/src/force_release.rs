@@ -11,14 +11,14 @@ use fairhold_types::{EndReason, GrantNumber, LockName, limits::BROKEN_NAMED_MAX}
 use std::collections::BTreeSet;
 
 impl Change<'_> {
-    /// Ends the holders of a lock and its cooling grant. The next grants are given once the last of them is gone. The
-    /// holders are dead from now on; this command ends as many as it may, later ones end the rest. The order is
-    /// remembered even if nobody holds the lock: when it is repeated with the same key, it must not hit later holders.
-    pub(crate) fn break_lock(&mut self, order: Break) -> Result<Effect, Rejection> {
-        if self.written_before(order.key)?.is_some() {
+    /// Ends the holders of a lock and its cooling grants. The lock is granted again once the last of them is gone. The
+    /// holders lose the lock at once; this command ends as many as it may, and later ones end the rest. The key is
+    /// remembered even if the lock has no holder: a repeated request must not end later holders.
+    pub(crate) fn break_lock(&mut self, request: Break) -> Result<Effect, Rejection> {
+        if self.was_written(request.key)? {
             return Ok(Effect::Unchanged(Outcome::Nothing));
         }
-        let Break { key, lock, token, by, reason, at: _ } = order;
+        let Break { key, lock, token, by, reason, at: _ } = request;
         // A refusal need not be remembered: a stale token stays stale.
         token.map_or(Ok(()), |token| self.state.verify_fence(&lock, token, None))?;
         self.require_tombstone_room()?;

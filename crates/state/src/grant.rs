@@ -131,7 +131,7 @@ impl Change<'_> {
                 break;
             }
             judged += 1;
-            self.step(1);
+            self.count_steps(1);
             if self.state.index.cooling.contains(number) {
                 locks.extend(self.free_cooling(*number));
             }
@@ -143,7 +143,7 @@ impl Change<'_> {
     /// Removes the contenders of a cooling grant. Returns its locks, which may have a next grant now.
     pub(crate) fn free_cooling(&mut self, number: GrantNumber) -> Vec<LockName> {
         let locks: Vec<LockName> = self.remove_contenders(number).into_iter().map(|contender| contender.lock).collect();
-        self.step(END_STEPS * locks.len() as u64);
+        self.count_steps(END_STEPS * locks.len() as u64);
         for lock in &locks {
             self.events.push(Event::Cooled { lock: lock.clone(), grant: number });
         }
@@ -154,7 +154,7 @@ impl Change<'_> {
     /// have a next grant now.
     pub(crate) fn end_contender(&mut self, number: GrantNumber, reason: EndReason, keeper: TombstoneKeeper) -> Vec<LockName> {
         let contenders = self.remove_contenders(number);
-        self.step(END_STEPS * contenders.len() as u64);
+        self.count_steps(END_STEPS * contenders.len() as u64);
         for contender in &contenders {
             let lock = contender.lock.clone();
             self.events.push(Event::Ended { lock, grant: number, session: contender.session, reason });
@@ -193,7 +193,7 @@ impl Change<'_> {
         self.state.index.cool(&held);
         self.remember_ended(&held, EndReason::Expired, keeper);
         for lock in self.state.locks_of(number) {
-            self.step(END_STEPS);
+            self.count_steps(END_STEPS);
             let expired = self.contender_in(&lock, number).clone();
             self.state.unindex_cooling(&expired);
             self.record_ended(&expired, EndReason::Expired);

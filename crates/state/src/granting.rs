@@ -87,7 +87,7 @@ impl Change<'_> {
         let locks = self.state.locks_of(number);
         self.set_max_hold(number);
         for lock in &locks {
-            self.step(GRANT_STEPS);
+            self.count_steps(GRANT_STEPS);
             let granted = self.contender_in(lock, number).clone();
             self.count_granted(&granted);
             let holders = self.state.index.grant(&granted);

@@ -79,8 +79,8 @@ impl State {
             removes(&transact.then) && transact.otherwise.as_deref().is_none_or(removes)
         } else if let Command::Release { grant, .. } = command {
             self.index.grants.contains_key(grant)
-        } else if let Command::Break(order) = command {
-            self.index.queues.get(&order.lock).is_some_and(|queue| !queue.holders.is_empty())
+        } else if let Command::Break(request) = command {
+            self.index.queues.get(&request.lock).is_some_and(|queue| !queue.holders.is_empty())
         } else {
             false
         }
@@ -117,7 +117,7 @@ impl State {
 
 impl Change<'_> {
     /// Records the capacity of a node.
-    pub(crate) fn note_capacity(&mut self, node: NodeId, bytes: u64) -> Effect {
+    pub(crate) fn record_capacity(&mut self, node: NodeId, bytes: u64) -> Effect {
         if self.state.capacity_of(node) == Some(bytes) {
             return Effect::Unchanged(Outcome::Nothing);
         }
@@ -139,7 +139,7 @@ impl Command {
             | Command::Upgrade { .. }
             | Command::Proclaim(_)
             | Command::Revoke(_)
-            | Command::NoteKey { .. } => Room::Tombstone,
+            | Command::RecordKey { .. } => Room::Tombstone,
             Command::FormCluster { .. }
             | Command::CloseSession { .. }
             | Command::ExpireSession { .. }
@@ -155,8 +155,8 @@ impl Command {
             | Command::ForgetHistory { .. }
             | Command::EndUpgrade { .. }
             | Command::EndHolds { .. }
-            | Command::Continue { .. }
-            | Command::NoteCapacity { .. } => Room::Always,
+            | Command::ContinuePendingWork { .. }
+            | Command::RecordCapacity { .. } => Room::Always,
         }
     }
 

@@ -84,6 +84,7 @@ impl Queue {
     }
 }
 
+/// Everything that is derived from the tree and the sessions, for fast lookup. A snapshot does not contain it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Index {
     /// Locks that have a holder or a waiter.

@@ -54,12 +54,12 @@ impl State {
 impl State {
     /// Whether a write with this key was already done. A key with another use is refused.
     pub fn was_written(&self, key: WriteKey) -> Result<bool, Rejection> {
-        self.written_before(key).map(|outcome| outcome.is_some())
+        self.earlier_outcome(key).map(|outcome| outcome.is_some())
     }
 
     /// The outcome of the write with this key, if it was already done.
     #[inline]
-    fn written_before(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
+    fn earlier_outcome(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
         match self.use_of(&key.key) {
             KeyUse::Free => Ok(None),
             KeyUse::Tombstone(at, Tombstone::Write { fingerprint, succeeded, results }) if *fingerprint == key.fingerprint => {
@@ -78,8 +78,13 @@ impl State {
 
 impl Change<'_> {
     /// The outcome of the write with this key, if it was already done. A key with another use is refused.
-    pub(crate) fn written_before(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
-        self.state.written_before(key)
+    pub(crate) fn earlier_outcome(&self, key: WriteKey) -> Result<Option<Outcome>, Rejection> {
+        self.state.earlier_outcome(key)
+    }
+
+    /// Whether the write with this key was already done. A key with another use is refused.
+    pub(crate) fn was_written(&self, key: WriteKey) -> Result<bool, Rejection> {
+        self.state.was_written(key)
     }
 
     /// Remembers the key of a write without results.
@@ -90,7 +95,7 @@ impl Change<'_> {
 
     /// Whether the request with this key already changed the grant. Refuses a key with another use, and a key so old
     /// that the grant may have forgotten it.
-    pub(crate) fn changed_before(&self, number: GrantNumber, key: Option<WriteKey>) -> Result<bool, Rejection> {
+    pub(crate) fn already_changed(&self, number: GrantNumber, key: Option<WriteKey>) -> Result<bool, Rejection> {
         let Some(key) = key else { return Ok(false) };
         let keys = &self.contender(number).keys;
         match self.state.use_of(&key.key) {
@@ -123,8 +128,8 @@ impl Change<'_> {
     }
 
     /// Remembers the key of a request whose effect is outside the state.
-    pub(crate) fn note_key(&mut self, key: WriteKey) -> Result<crate::change::Effect, Rejection> {
-        if self.written_before(key)?.is_some() {
+    pub(crate) fn record_key(&mut self, key: WriteKey) -> Result<crate::change::Effect, Rejection> {
+        if self.was_written(key)? {
             return Ok(crate::change::Effect::Unchanged(Outcome::Nothing));
         }
         self.require_tombstone_room()?;

@@ -23,6 +23,7 @@
 //! Tree operations cannot write below `/locks`. Nodes have access lists, which are empty and not enforced.
 
 mod actor;
+mod admin_request;
 mod administration;
 mod ageing;
 mod apply;
@@ -54,7 +55,6 @@ pub mod listing;
 mod lock;
 mod multi_lock;
 mod nodes;
-mod orders;
 mod outcome;
 pub mod owned;
 mod pending;

@@ -27,6 +27,9 @@ use fairhold_types::{
 const FORGET_STEPS: u64 = 4;
 
 impl Change<'_> {
+    /// Grants, queues or refuses. A repeated request attaches to the grant that it created. Every refusal comes before the
+    /// first change, in a fixed order: unsupported options, a used id, another use of the lock (a lock or an election),
+    /// the session, the limit, a busy lock, a deadlock, too little room.
     pub(crate) fn acquire(&mut self, acquire: Acquire) -> Result<Effect, Rejection> {
         refuse_unsupported(&acquire)?;
         if let Some(number) = self.state.index.grants.get(&acquire.grant).copied()
@@ -76,7 +79,7 @@ impl Change<'_> {
             kind: WaitKind::Queue { wants: wants.collect(), permits: acquire.permits, granted },
         };
         let searched = self.state.deadlock(&request);
-        self.note_steps(searched.visits as u64);
+        self.add_uncounted_steps(searched.visits as u64);
         searched.deadlock.refused()
     }
 
@@ -193,7 +196,7 @@ impl Change<'_> {
                 break;
             }
             judged += 1;
-            self.step(FORGET_STEPS);
+            self.count_steps(FORGET_STEPS);
             if self.state.idle_since(&lock) != Some(since) {
                 continue;
             }

@@ -50,7 +50,7 @@ impl Change<'_> {
 
     /// Removes the nodes that are unchanged since the leader's verdict.
     pub(crate) fn sweep(&mut self, nodes: Vec<Sweepable>) -> Effect {
-        self.note_steps(NODE_STEPS * nodes.len() as u64);
+        self.add_uncounted_steps(NODE_STEPS * nodes.len() as u64);
         for swept in nodes {
             if self.state.sweepable_at(&swept.path) == Some(swept.since) {
                 self.remove_node(&swept.path);
@@ -69,7 +69,7 @@ impl Change<'_> {
             if !self.has_room_to_end() {
                 return false;
             }
-            self.step(NODE_STEPS);
+            self.count_steps(NODE_STEPS);
             self.remove_node(&path);
         }
         true
@@ -159,7 +159,7 @@ impl Change<'_> {
             }
             self.removed += removed_paths.len();
         }
-        self.note_steps(NODE_STEPS * removed_paths.len() as u64);
+        self.add_uncounted_steps(NODE_STEPS * removed_paths.len() as u64);
         // Children first.
         for path in removed_paths.iter().rev() {
             self.remove_node(path);
@@ -173,7 +173,7 @@ impl Change<'_> {
             self.remove_node(&path);
         }
         self.created += 1;
-        self.note_steps(NODE_STEPS);
+        self.add_uncounted_steps(NODE_STEPS);
         self.state.tree.create(path.clone(), create, self.revision, self.at);
         if let Some(node) = self.state.tree.get(&path) {
             self.state.index.note_node(&path, node);

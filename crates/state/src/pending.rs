@@ -1,4 +1,4 @@
-//! Work that exceeds the steps of one command. Later commands, `Continue`, do it in pieces.
+//! Work that exceeds the steps of one command. Later commands, `ContinuePendingWork`, do it in pieces.
 //!
 //! Pending work is part of the state, so all nodes do the same pieces, and a new leader continues where the old one
 //! stopped. The leader proposes pieces while any work is pending. The pieces take turns, so that large work does not

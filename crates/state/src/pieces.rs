@@ -16,7 +16,7 @@ use std::{collections::BTreeSet, ops::Bound};
 const CONTENDER_STEPS: u64 = 4;
 
 impl State {
-    /// Whether `Command::Continue` has anything to do.
+    /// Whether `Command::ContinuePendingWork` has anything to do.
     #[must_use]
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
@@ -57,7 +57,7 @@ impl Change<'_> {
                 }
                 None => self.finish_pending(number),
             }
-            self.step(1);
+            self.count_steps(1);
         }
         Effect::Changed(Outcome::Done)
     }
@@ -117,7 +117,7 @@ impl Change<'_> {
                 return Some(last);
             }
             last = next;
-            self.step(CONTENDER_STEPS);
+            self.count_steps(CONTENDER_STEPS);
             let holder = self.contender_in(lock, next);
             let newer = holder.granted_at > Some(revocation.revision);
             if newer || holder.cooling || self.state.is_dead(holder) {
@@ -155,7 +155,7 @@ impl Change<'_> {
                 return (locks, last.or(Some(ServiceRank::first())));
             }
             last = Some(next);
-            self.step(1);
+            self.count_steps(1);
             if self.contender_in(lock, next.number()).can_never_fit(limit) {
                 locks.extend(self.break_contender(next.number(), by, &note, TombstoneKeeper::Session));
             }

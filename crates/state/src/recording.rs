@@ -56,7 +56,7 @@ impl Change<'_> {
 
     pub(crate) fn forget_history(&mut self, through: Revision) -> Effect {
         let forgotten = self.state.history.forget(through);
-        self.note_steps(forgotten.len() as u64);
+        self.add_uncounted_steps(forgotten.len() as u64);
         if forgotten.is_empty() {
             return Effect::Unchanged(Outcome::Nothing);
         }

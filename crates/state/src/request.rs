@@ -104,7 +104,7 @@ pub struct Acquire {
 /// Gives the leader of an election a new value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proclaim {
-    /// The caller's key, or the server's own: however often the order is repeated, it is proclaimed once.
+    /// The caller's key, or one that the server generated: a repeated request proclaims the value once.
     pub key: WriteKey,
     /// The election.
     pub election: LockName,

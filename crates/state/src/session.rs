@@ -170,7 +170,7 @@ impl Change<'_> {
         if !contender.anonymous {
             return Err(Rejection::SessionOwned { session });
         }
-        if self.changed_before(number, key)? {
+        if self.already_changed(number, key)? {
             return Ok(Effect::Unchanged(Outcome::Nothing));
         }
         // Remember the key even if nothing changes: when the request is repeated, it might change something.
@@ -190,7 +190,7 @@ impl Change<'_> {
             return;
         };
         self.state.index.remove_session(&session);
-        self.note_steps(session.ended.len() as u64);
+        self.add_uncounted_steps(session.ended.len() as u64);
         for grant in session.ended.ids() {
             self.state.tombstones.in_session.remove(grant);
         }

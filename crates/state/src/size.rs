@@ -24,10 +24,10 @@ impl Command {
                 value + locks + acquire.owner.text.len() + of_meta(&acquire.meta)
             }
             Command::OpenSession(open) => open.name.len() + of_meta(&open.meta),
-            Command::Proclaim(order) => order.election.as_str().len() + order.value.len(),
-            Command::Break(order) => order.lock.as_str().len() + order.by.len() + order.reason.len(),
-            Command::Revoke(order) => order.lock.as_str().len() + order.by.len() + order.reason.len(),
-            Command::SetLock(order) => order.lock.as_str().len() + order.by.len(),
+            Command::Proclaim(request) => request.election.as_str().len() + request.value.len(),
+            Command::Break(request) => request.lock.as_str().len() + request.by.len() + request.reason.len(),
+            Command::Revoke(request) => request.lock.as_str().len() + request.by.len() + request.reason.len(),
+            Command::SetLock(request) => request.lock.as_str().len() + request.by.len(),
             Command::EndSession { by, reason, .. } => by.len() + reason.len(),
             Command::EndCooling { grants, .. } => grants.len() * STEP_BYTES,
             Command::EndHolds { holds, .. } => holds.len() * STEP_BYTES,
@@ -45,9 +45,9 @@ impl Command {
             | Command::Downgrade { .. }
             | Command::Upgrade { .. }
             | Command::EndUpgrade { .. }
-            | Command::Continue { .. }
-            | Command::NoteKey { .. }
-            | Command::NoteCapacity { .. } => 0,
+            | Command::ContinuePendingWork { .. }
+            | Command::RecordKey { .. }
+            | Command::RecordCapacity { .. } => 0,
         };
         COMMAND_BYTES + inside
     }

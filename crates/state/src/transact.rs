@@ -15,14 +15,14 @@ use fairhold_types::{
 impl Change<'_> {
     pub(crate) fn transact(&mut self, transact: Transact) -> Result<Effect, Rejection> {
         if let Some(key) = transact.key {
-            if let Some(outcome) = self.written_before(key)?
+            if let Some(outcome) = self.earlier_outcome(key)?
                 && !writes_again()
             {
                 return Ok(Effect::Unchanged(outcome));
             }
             self.require_tombstone_room()?;
         }
-        self.note_steps(transact.conditions.len() as u64);
+        self.add_uncounted_steps(transact.conditions.len() as u64);
         let failed = transact.conditions.iter().zip(0_u32..).find_map(|(condition, index)| {
             let reason = self.state.verify(condition).err()?;
             Some(Rejection::Step { part: Part::Conditions, index, reason: Box::new(reason) })

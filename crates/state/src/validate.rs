@@ -29,8 +29,8 @@ impl Command {
             | Command::Sweep { .. }
             | Command::ForgetHistory { .. }
             | Command::EndHolds { .. }
-            | Command::Continue { .. }
-            | Command::NoteKey { .. } => true,
+            | Command::ContinuePendingWork { .. }
+            | Command::RecordKey { .. } => true,
             Command::OpenSession(_)
             | Command::CloseSession { .. }
             | Command::Acquire(_)
@@ -47,7 +47,7 @@ impl Command {
             | Command::Proclaim(_)
             | Command::SetLock(_)
             | Command::Revoke(_)
-            | Command::NoteCapacity { .. } => false,
+            | Command::RecordCapacity { .. } => false,
         }
     }
 
@@ -55,18 +55,18 @@ impl Command {
     pub fn validate(&self) -> Result<(), Rejection> {
         match self {
             Command::OpenSession(open) => open_session(open),
-            Command::Acquire(order) => acquire(order),
+            Command::Acquire(request) => acquire(request),
             Command::SetGrantTimeout { timeout_ms, .. } => timeout(*timeout_ms),
-            Command::Transact(order) => transact(order),
-            Command::Break(order) => lock_name(&order.lock).and_then(|()| admin_order(&order.by, &order.reason)),
-            Command::Revoke(order) => lock_name(&order.lock).and_then(|()| admin_order(&order.by, &order.reason)),
-            Command::EndSession { by, reason, .. } => admin_order(by, reason),
-            Command::Proclaim(order) => {
-                lock_name(&order.election)?;
-                fits("the value of an election", order.value.len(), limits::ELECTION_VALUE_BYTES_MAX)
+            Command::Transact(request) => transact(request),
+            Command::Break(request) => lock_name(&request.lock).and_then(|()| admin_texts(&request.by, &request.reason)),
+            Command::Revoke(request) => lock_name(&request.lock).and_then(|()| admin_texts(&request.by, &request.reason)),
+            Command::EndSession { by, reason, .. } => admin_texts(by, reason),
+            Command::Proclaim(request) => {
+                lock_name(&request.election)?;
+                fits("the value of an election", request.value.len(), limits::ELECTION_VALUE_BYTES_MAX)
             }
-            Command::SetLock(order) => set_lock(order),
-            Command::NoteCapacity { bytes, .. } => refuse_if(*bytes == 0, "a capacity of 0"),
+            Command::SetLock(request) => set_lock(request),
+            Command::RecordCapacity { bytes, .. } => refuse_if(*bytes == 0, "a capacity of 0"),
             Command::FormCluster { .. }
             | Command::CloseSession { .. }
             | Command::ExpireSession { .. }
@@ -82,8 +82,8 @@ impl Command {
             | Command::Upgrade { .. }
             | Command::EndUpgrade { .. }
             | Command::EndHolds { .. }
-            | Command::Continue { .. }
-            | Command::NoteKey { .. } => Ok(()),
+            | Command::ContinuePendingWork { .. }
+            | Command::RecordKey { .. } => Ok(()),
         }
     }
 }
@@ -137,7 +137,7 @@ fn meta(meta: &Meta) -> Result<(), Rejection> {
     fits("bytes in meta", bytes, limits::META_BYTES_MAX)
 }
 
-fn admin_order(by: &str, reason: &str) -> Result<(), Rejection> {
+fn admin_texts(by: &str, reason: &str) -> Result<(), Rejection> {
     text("an administrator's name", by, limits::OWNER_BYTES_MAX)?;
     text("a reason", reason, limits::REASON_BYTES_MAX)
 }
@@ -148,43 +148,46 @@ fn open_session(open: &OpenSession) -> Result<(), Rejection> {
     meta(&open.meta)
 }
 
-fn acquire(order: &Acquire) -> Result<(), Rejection> {
-    fits("a number of locks", order.wants.len(), limits::LOCKS_TOGETHER_MAX)?;
-    order.wants.iter().try_for_each(|want| lock_name(&want.lock))?;
-    if let Claimant::Anonymous { timeout_ms } = order.claimant {
+fn acquire(request: &Acquire) -> Result<(), Rejection> {
+    fits("a number of locks", request.wants.len(), limits::LOCKS_TOGETHER_MAX)?;
+    request.wants.iter().try_for_each(|want| lock_name(&want.lock))?;
+    if let Claimant::Anonymous { timeout_ms } = request.claimant {
         timeout(timeout_ms)?;
     }
-    limit(order.limit)?;
-    limit(Some(order.permits))?;
-    refuse_if(order.limit.is_some_and(|limit| order.permits > limit), "taking more permits than the limit in the same request")?;
-    let shared = order.wants.iter().any(|want| want.mode == Mode::Shared);
-    refuse_if(shared && order.limit.is_some_and(|limit| limit > 1), "a shared mode with a limit over 1")?;
-    text("the text of an owner", &order.owner.text, limits::OWNER_BYTES_MAX)?;
-    meta(&order.meta)?;
-    refuse_if(!within(order.lock_delay_ms, Duration::ZERO, limits::LOCK_DELAY_MAX), "a lock delay of that length")?;
-    order.max_hold_ms.map_or(Ok(()), max_hold)?;
-    fits("the value of an election", order.value.as_ref().map_or(0, Vec::len), limits::ELECTION_VALUE_BYTES_MAX)
+    limit(request.limit)?;
+    limit(Some(request.permits))?;
+    refuse_if(
+        request.limit.is_some_and(|limit| request.permits > limit),
+        "taking more permits than the limit in the same request",
+    )?;
+    let shared = request.wants.iter().any(|want| want.mode == Mode::Shared);
+    refuse_if(shared && request.limit.is_some_and(|limit| limit > 1), "a shared mode with a limit over 1")?;
+    text("the text of an owner", &request.owner.text, limits::OWNER_BYTES_MAX)?;
+    meta(&request.meta)?;
+    refuse_if(!within(request.lock_delay_ms, Duration::ZERO, limits::LOCK_DELAY_MAX), "a lock delay of that length")?;
+    request.max_hold_ms.map_or(Ok(()), max_hold)?;
+    fits("the value of an election", request.value.as_ref().map_or(0, Vec::len), limits::ELECTION_VALUE_BYTES_MAX)
 }
 
-fn set_lock(order: &SetLock) -> Result<(), Rejection> {
-    lock_name(&order.lock)?;
-    limit(order.limit)?;
-    refuse_if(order.max_waiters.is_some_and(|most| most > limits::WAITERS_MAX as u64), "a queue of that length")?;
-    order.max_hold_ms.filter(|ms| *ms > 0).map_or(Ok(()), max_hold)?;
-    admin_order(&order.by, "")
+fn set_lock(request: &SetLock) -> Result<(), Rejection> {
+    lock_name(&request.lock)?;
+    limit(request.limit)?;
+    refuse_if(request.max_waiters.is_some_and(|most| most > limits::WAITERS_MAX as u64), "a queue of that length")?;
+    request.max_hold_ms.filter(|ms| *ms > 0).map_or(Ok(()), max_hold)?;
+    admin_texts(&request.by, "")
 }
 
-fn transact(order: &Transact) -> Result<(), Rejection> {
-    let otherwise = order.otherwise.as_deref().unwrap_or_default();
+fn transact(request: &Transact) -> Result<(), Rejection> {
+    let otherwise = request.otherwise.as_deref().unwrap_or_default();
     for (what, length) in [
-        ("a number of conditions", order.conditions.len()),
-        ("a number of operations", order.then.len()),
+        ("a number of conditions", request.conditions.len()),
+        ("a number of operations", request.then.len()),
         ("a number of operations", otherwise.len()),
     ] {
         fits(what, length, limits::TRANSACTION_STEPS_MAX)?;
     }
-    let operations = || order.then.iter().chain(otherwise);
-    let paths = order.conditions.iter().map(Condition::weight);
+    let operations = || request.then.iter().chain(otherwise);
+    let paths = request.conditions.iter().map(Condition::weight);
     fits("bytes in one write", operations().map(Operation::weight).chain(paths).sum(), TRANSACTION_BYTES_MAX)?;
     operations().try_for_each(operation)
 }
@@ -264,8 +267,8 @@ mod tests {
             (Acquire { max_hold_ms: Some(1), ..proper() }, "hold time"),
             (Acquire { value: Some(vec![0; limits::ELECTION_VALUE_BYTES_MAX + 1]), ..proper() }, "election"),
         ];
-        for (order, says) in changes {
-            let what = refused(&Command::Acquire(order));
+        for (request, says) in changes {
+            let what = refused(&Command::Acquire(request));
             assert!(what.contains(says), "{what}");
         }
     }
@@ -304,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn an_administrators_order_is_checked_against_every_limit() {
+    fn an_administrators_request_is_checked_against_every_limit() {
         let end = |by: &str, reason: &str| Command::EndSession {
             session: fairhold_types::SessionNumber(1),
             by: by.to_owned(),

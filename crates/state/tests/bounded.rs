@@ -58,9 +58,9 @@ fn bound(command: &Command) -> (&'static str, u64, &'static str) {
         Command::Proclaim(_) => ("Proclaim", BASE, "nothing grows"),
         Command::SetLock(_) => ("SetLock", BASE + PIECE, "a piece: waiters that cannot fit end, others are granted"),
         Command::Revoke(_) => ("Revoke", BASE + PIECE, "a piece"),
-        Command::Continue { .. } => ("Continue", BASE + PIECE, "a piece"),
-        Command::NoteKey { .. } => ("NoteKey", BASE, "nothing grows"),
-        Command::NoteCapacity { .. } => ("NoteCapacity", BASE, "nothing grows"),
+        Command::ContinuePendingWork { .. } => ("ContinuePendingWork", BASE + PIECE, "a piece"),
+        Command::RecordKey { .. } => ("RecordKey", BASE, "nothing grows"),
+        Command::RecordCapacity { .. } => ("RecordCapacity", BASE, "nothing grows"),
     }
 }
 
@@ -75,7 +75,7 @@ fn worst() -> BTreeMap<&'static str, (u64, u64, &'static str, String)> {
         // While other work is pending, a large session does nothing at once.
         if ["CloseSession", "EndSession", "ExpireSession"].contains(&name) {
             while state.has_pending() {
-                state.apply(Command::Continue { at: AT });
+                state.apply(Command::ContinuePendingWork { at: AT });
             }
         }
         let steps = state.apply(command).steps;
@@ -137,7 +137,7 @@ fn each_piece_of_the_largest_ends_stays_within_its_bound() {
     }
     let (mut pieces, mut most) = (0, 0);
     while crowd.state.has_pending() {
-        most = most.max(crowd.state.apply(Command::Continue { at: AT }).steps);
+        most = most.max(crowd.state.apply(Command::ContinuePendingWork { at: AT }).steps);
         pieces += 1;
     }
     assert!(most <= BASE + PIECE, "a piece took {most} steps");

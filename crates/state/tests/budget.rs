@@ -196,9 +196,9 @@ fn commands(state: &State) -> Vec<(&'static str, Command, Expected, Expected)> {
         ("Proclaim", Command::Proclaim(proclaim), NoRoom, Room),
         ("SetLock", Command::SetLock(set), NoRoom, NoRoom),
         ("Revoke", Command::Revoke(revoke), NoRoom, Room),
-        ("Continue", Command::Continue { at }, Room, Room),
-        ("NoteKey", Command::NoteKey { key: key(513), at }, NoRoom, Room),
-        ("NoteCapacity", Command::NoteCapacity { node: 2, bytes: 1 }, Room, Room),
+        ("ContinuePendingWork", Command::ContinuePendingWork { at }, Room, Room),
+        ("RecordKey", Command::RecordKey { key: key(513), at }, NoRoom, Room),
+        ("RecordCapacity", Command::RecordCapacity { node: 2, bytes: 1 }, Room, Room),
     ]
 }
 
@@ -229,9 +229,9 @@ fn name(command: &Command) -> &'static str {
         Command::Proclaim(_) => "Proclaim",
         Command::SetLock(_) => "SetLock",
         Command::Revoke(_) => "Revoke",
-        Command::Continue { .. } => "Continue",
-        Command::NoteKey { .. } => "NoteKey",
-        Command::NoteCapacity { .. } => "NoteCapacity",
+        Command::ContinuePendingWork { .. } => "ContinuePendingWork",
+        Command::RecordKey { .. } => "RecordKey",
+        Command::RecordCapacity { .. } => "RecordCapacity",
     }
 }
 
@@ -250,7 +250,7 @@ fn a_full_state_refuses_commands_that_create_and_accepts_those_that_free() {
         // free.
         for (max, expected) in [(used, when_full), (used / 2, when_full), (used / 95 * 100 + 99, in_the_last_part)] {
             let mut state = populated.clone();
-            done(&mut state, Command::NoteCapacity { node: 1, bytes: max });
+            done(&mut state, Command::RecordCapacity { node: 1, bytes: max });
             let before = state.clone();
             let applied = state.apply(command.clone());
             state.check().unwrap();
@@ -264,7 +264,7 @@ fn a_full_state_refuses_commands_that_create_and_accepts_those_that_free() {
             // Without a budget, and with a far larger one, it is executed.
             for max in [None, Some(u64::MAX), Some(used * 100)] {
                 let mut roomy = populated.clone();
-                max.into_iter().for_each(|bytes| drop(roomy.apply(Command::NoteCapacity { node: 1, bytes })));
+                max.into_iter().for_each(|bytes| drop(roomy.apply(Command::RecordCapacity { node: 1, bytes })));
                 assert!(roomy.apply(command.clone()).answer.result.is_ok(), "{what} with {max:?}");
             }
         }
@@ -276,7 +276,7 @@ fn a_full_state_refuses_commands_that_create_and_accepts_those_that_free() {
 fn values_cannot_use_up_the_budget_of_locks() {
     let mut state = populated();
     let max = 4_000_000;
-    done(&mut state, Command::NoteCapacity { node: 1, bytes: max });
+    done(&mut state, Command::RecordCapacity { node: 1, bytes: max });
     let fill = |number: u64| write(None, vec![put(&format!("/fill-{number}"), 10_000)]);
     let filled = (0..1_000).take_while(|number| !is_full(&state.apply(fill(*number)))).count();
     assert!(filled > 200 && state.bytes() <= max / 100 * 75, "{filled} values, {} of {max} bytes", state.bytes());
@@ -328,9 +328,9 @@ fn the_smallest_capacity_is_the_budget_and_snapshots_keep_it() {
     let mut state = State::new();
     assert_eq!(state.bytes_max(), None);
     for (node, bytes, least) in [(1, 500_000, 500_000), (2, 400_000, 400_000), (3, 600_000, 400_000), (2, 700_000, 500_000)] {
-        assert_eq!(done(&mut state, Command::NoteCapacity { node, bytes }), Outcome::Done);
+        assert_eq!(done(&mut state, Command::RecordCapacity { node, bytes }), Outcome::Done);
         assert_eq!((state.bytes_max(), state.capacity_of(node)), (Some(least), Some(bytes)));
-        assert_eq!(done(&mut state, Command::NoteCapacity { node, bytes }), Outcome::Nothing);
+        assert_eq!(done(&mut state, Command::RecordCapacity { node, bytes }), Outcome::Nothing);
     }
     done(&mut state, write(None, vec![put("/a", 100_000)]));
     let blocks: Vec<Vec<u8>> = state.snapshot_blocks().collect();
@@ -344,9 +344,9 @@ fn the_smallest_capacity_is_the_budget_and_snapshots_keep_it() {
 #[test]
 fn a_command_from_before_the_budget_was_lowered_is_still_applied() {
     let log = [
-        Command::NoteCapacity { node: 1, bytes: 1_000_000 },
+        Command::RecordCapacity { node: 1, bytes: 1_000_000 },
         write(Some(key(1)), vec![put("/a", 500_000)]),
-        Command::NoteCapacity { node: 2, bytes: 100_000 },
+        Command::RecordCapacity { node: 2, bytes: 100_000 },
         write(Some(key(2)), vec![put("/b", 1)]),
         write(Some(key(1)), vec![put("/a", 500_000)]),
         write(Some(key(3)), vec![put("/a", 499_000)]),
@@ -366,7 +366,7 @@ fn a_command_from_before_the_budget_was_lowered_is_still_applied() {
 #[test]
 fn a_refused_transaction_is_undone_as_a_whole_and_does_not_stop_the_next_one() {
     let mut state = State::new();
-    done(&mut state, Command::NoteCapacity { node: 1, bytes: 50_000 });
+    done(&mut state, Command::RecordCapacity { node: 1, bytes: 50_000 });
     let before = state.clone();
     let many = write(Some(key(1)), (0..10).map(|number| put(&format!("/n/{number}"), 10_000)).collect());
     assert!(is_full(&state.apply(many.clone())));
@@ -374,7 +374,7 @@ fn a_refused_transaction_is_undone_as_a_whole_and_does_not_stop_the_next_one() {
     // The other commands of its log entry behave as if it were not there.
     done(&mut state, write(Some(key(2)), vec![put("/small", 100)]));
     assert!(is_full(&state.apply(many.clone())), "it was not remembered as done");
-    done(&mut state, Command::NoteCapacity { node: 1, bytes: 500_000 });
+    done(&mut state, Command::RecordCapacity { node: 1, bytes: 500_000 });
     assert!(matches!(done(&mut state, many), Outcome::Written { .. }));
 }
 
@@ -383,7 +383,7 @@ fn a_refused_transaction_is_undone_as_a_whole_and_does_not_stop_the_next_one() {
 fn a_refused_command_is_not_remembered() {
     let mut state = populated();
     let bytes = state.bytes();
-    done(&mut state, Command::NoteCapacity { node: 1, bytes });
+    done(&mut state, Command::RecordCapacity { node: 1, bytes });
     for number in 0..1_000 {
         assert!(is_full(&state.apply(write(Some(key(10_000 + number)), vec![put("/new", 1)]))));
         assert!(is_full(&state.apply(Command::Acquire(acquire("new", 20_000 + number, Mode::Exclusive)))));
@@ -419,7 +419,7 @@ fn a_large_write_is_remembered_without_its_results_and_is_not_done_twice() {
 fn the_history_forgets_its_oldest_entries_before_it_fills_the_budget() {
     let mut state = State::new();
     done(&mut state, open(1));
-    done(&mut state, Command::NoteCapacity { node: 1, bytes: 400_000 });
+    done(&mut state, Command::RecordCapacity { node: 1, bytes: 400_000 });
     for number in 0..3_000 {
         let taken = state.apply(Command::Acquire(acquire("busy", 10_000 + number, Mode::Exclusive)));
         assert!(taken.answer.result.is_ok(), "{number}: {:?}", taken.answer.result);
@@ -452,7 +452,7 @@ fn the_byte_count_equals_a_full_count_and_stays_within_the_budget() {
             let at = || format!("seed {seed} ({profile:?}), step {step}");
             if step % 100 == 99 {
                 let bytes = state.bytes() * (8 + (step + seed) % 5) / 10;
-                done(&mut state, Command::NoteCapacity { node: seed % 3, bytes });
+                done(&mut state, Command::RecordCapacity { node: seed % 3, bytes });
             }
             let (command, before) = (commands.next(&state), state.clone());
             let applied = state.apply(command.clone());
@@ -482,7 +482,7 @@ fn a_small_node_can_be_removed_in_a_full_state() {
     let mut state = State::new();
     done(&mut state, write(None, vec![put("/a", 0), put("/b", 0), put("/c", 0)]));
     let bytes = state.bytes() - 1;
-    done(&mut state, Command::NoteCapacity { node: 1, bytes });
+    done(&mut state, Command::RecordCapacity { node: 1, bytes });
     assert!(matches!(done(&mut state, write(Some(key(1)), vec![delete("/a")])), Outcome::Written { .. }));
     assert!(matches!(done(&mut state, write(Some(key(2)), vec![delete("/b"), delete("/c")])), Outcome::Written { .. }));
     // A command that only reads, or does nothing, frees nothing: it waits until there is room for its key.
@@ -549,7 +549,7 @@ fn a_mode_change_without_a_key_works_in_a_full_state() {
     done(&mut state, Command::Acquire(acquire("a", 10, Mode::Shared)));
     done(&mut state, write(None, vec![put("/filler", 100_000)]));
     let bytes = state.bytes();
-    done(&mut state, Command::NoteCapacity { node: 1, bytes });
+    done(&mut state, Command::RecordCapacity { node: 1, bytes });
     for _ in 0..3 {
         let upgraded = done(&mut state, Command::Upgrade { grant: id(10), if_busy: IfBusy::Refuse, key: None, at: AT });
         assert!(matches!(upgraded, Outcome::Held(_)), "{upgraded:?}");
@@ -567,7 +567,7 @@ fn a_revoke_of_many_holders_is_refused_unless_all_of_it_has_room() {
         done(&mut state, Command::Acquire(acquire("asked", 100 + number, Mode::Shared)));
     }
     let bytes = state.bytes() + 20_000;
-    done(&mut state, Command::NoteCapacity { node: 1, bytes });
+    done(&mut state, Command::RecordCapacity { node: 1, bytes });
     let order = |reason: usize, number| {
         Command::Revoke(Revoke {
             key: Some(key(number)),
@@ -579,14 +579,14 @@ fn a_revoke_of_many_holders_is_refused_unless_all_of_it_has_room() {
     };
     let refused = is_full(&state.apply(order(256, 1)));
     while state.has_pending() {
-        done(&mut state, Command::Continue { at: AT });
+        done(&mut state, Command::ContinuePendingWork { at: AT });
     }
     assert!(state.bytes() <= bytes, "{} of {bytes} bytes", state.bytes());
     assert!(refused, "it was started");
-    done(&mut state, Command::NoteCapacity { node: 1, bytes: bytes + 200_000 });
+    done(&mut state, Command::RecordCapacity { node: 1, bytes: bytes + 200_000 });
     done(&mut state, order(256, 1));
     while state.has_pending() {
-        done(&mut state, Command::Continue { at: AT });
+        done(&mut state, Command::ContinuePendingWork { at: AT });
     }
     assert_eq!(state.lock(&lock("asked")).holders.iter().filter(|holder| holder.revoked.is_some()).count(), 400);
 }

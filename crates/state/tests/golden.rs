@@ -264,9 +264,9 @@ fn commands() -> Vec<(String, Command)> {
             at: AT,
         }),
         EndHolds => Command::EndHolds { holds: vec![(GrantNumber(57), FencingToken(90))], at: AT },
-        Continue => Command::Continue { at: AT },
-        NoteKey => Command::NoteKey { key, at: AT },
-        NoteCapacity => Command::NoteCapacity { node: 3, bytes: 134_217_728 },
+        ContinuePendingWork => Command::ContinuePendingWork { at: AT },
+        RecordKey => Command::RecordKey { key, at: AT },
+        RecordCapacity => Command::RecordCapacity { node: 3, bytes: 134_217_728 },
     );
     commands.push(("transact-each-operation".to_owned(), Command::Transact(transact_with_each())));
     commands.push(("acquire-with-all".to_owned(), Command::Acquire(acquire_with_all())));

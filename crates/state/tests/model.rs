@@ -163,7 +163,7 @@ impl Run {
         ensure(self.state == before, || "a refused command changed something".to_owned())?;
         let (used, most) = (before.bytes(), before.bytes_max().unwrap_or(u64::MAX));
         let mut roomy = before;
-        (1..3).for_each(|node| drop(roomy.apply(Command::NoteCapacity { node, bytes: u64::MAX })));
+        (1..3).for_each(|node| drop(roomy.apply(Command::RecordCapacity { node, bytes: u64::MAX })));
         let allowed = roomy.apply(command.clone());
         let grows = roomy.bytes() > used || matches!(command, Command::Revoke(_));
         let (bytes, result) = (roomy.bytes(), allowed.answer.result);

@@ -124,9 +124,9 @@ impl Translation<'_> {
             | Command::Proclaim(_)
             | Command::SetLock(_)
             | Command::Revoke(_)
-            | Command::Continue { .. }
-            | Command::NoteKey { .. }
-            | Command::NoteCapacity { .. } => {}
+            | Command::ContinuePendingWork { .. }
+            | Command::RecordKey { .. }
+            | Command::RecordCapacity { .. } => {}
         }
         Some(command)
     }
@@ -209,8 +209,8 @@ fn check_pending(state: &State) -> Checked {
 fn drain(state: &mut State, steps: u64) -> Result<usize, String> {
     let mut left = 10_000;
     while state.has_pending() {
-        let applied = state.apply(Command::Continue { at: WallMillis(0) });
-        bounded("Continue", applied.steps, steps)?;
+        let applied = state.apply(Command::ContinuePendingWork { at: WallMillis(0) });
+        bounded("ContinuePendingWork", applied.steps, steps)?;
         check_pending(state)?;
         left -= 1;
         ensure(left > 0, || "the pieces never end".to_owned())?;
@@ -274,7 +274,7 @@ fn right_in_between(seed: u64, steps: usize) -> Result<usize, String> {
     let (mut trace, mut with_pending) = (Vec::new(), 0);
     for step in 0..steps {
         let command = if (step as u64 * 7 + seed).is_multiple_of(2 + seed % 13) {
-            Command::Continue { at: WallMillis(0) }
+            Command::ContinuePendingWork { at: WallMillis(0) }
         } else {
             commands.next(&state)
         };
@@ -325,7 +325,7 @@ fn many_ends_at_once(seed: u64, steps: usize) -> Result<usize, String> {
         let session = sessions.get(rng.random_range(0..=sessions.len())).copied().unwrap_or_default();
         let lock = locks()[rng.random_range(0..LOCKS.len())].clone();
         let mut command = match rng.random_range(0..60) {
-            0..4 => Command::Continue { at },
+            0..4 => Command::ContinuePendingWork { at },
             4..10 => {
                 let key = WriteKey { key: GrantId::from_ulid(u128::MAX - step as u128), fingerprint: [9; 16] };
                 Command::Break(Break {

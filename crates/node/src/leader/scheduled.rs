@@ -51,7 +51,7 @@ impl Scheduled {
             Scheduled::Forget(through) => Command::Forget { through },
             Scheduled::Sweep(nodes) => Command::Sweep { nodes, at: wall_now() },
             Scheduled::ForgetHistory(through) => Command::ForgetHistory { through },
-            Scheduled::Continue => Command::Continue { at: wall_now() },
+            Scheduled::Continue => Command::ContinuePendingWork { at: wall_now() },
         }
     }
 }

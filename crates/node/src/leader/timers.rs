@@ -235,7 +235,7 @@ pub(crate) struct StateFacts {
     pub(crate) oldest_remembered: Option<Revision>,
     /// The oldest entry of the history.
     pub(crate) oldest_history: Option<Revision>,
-    /// Whether work is left for `Command::Continue`.
+    /// Whether work is left for `Command::ContinuePendingWork`.
     pub(crate) is_pending: bool,
     /// The state's budget in bytes.
     pub(crate) budget: Option<u64>,

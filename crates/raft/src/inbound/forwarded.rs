@@ -19,7 +19,7 @@ pub(crate) fn refusal(from: NodeId, command: &Command) -> Option<Rejection> {
     if is_verdict(command) {
         return Some(Rejection::Unsupported { what: "a verdict of the leader from a node that does not lead".to_owned() });
     }
-    if let Command::NoteCapacity { node, .. } = command
+    if let Command::RecordCapacity { node, .. } = command
         && *node != from
     {
         return Some(Rejection::Unsupported { what: format!("the capacity of node {node}, reported by node {from},") });
@@ -87,7 +87,7 @@ mod tests {
         assert!(refusal(2, &order("2-lock-0000000000")).unwrap().to_string().contains("a contender's name"));
         let verdict = Command::Forget { through: Revision(7) };
         assert!(refusal(2, &verdict).unwrap().to_string().contains("a verdict of the leader"));
-        let capacity = |bytes| Command::NoteCapacity { node: 2, bytes };
+        let capacity = |bytes| Command::RecordCapacity { node: 2, bytes };
         assert_eq!(refusal(2, &capacity(1_000_000)), None);
         assert!(refusal(3, &capacity(1_000_000)).unwrap().to_string().contains("the capacity of node 2, reported by node 3"));
         assert!(refusal(2, &capacity(0)).unwrap().to_string().contains("a capacity of 0"));

@@ -122,7 +122,7 @@ async fn note<RT: AsyncRuntime>(
     deadline: RT::Instant,
 ) -> Result<bool, HandoverError> {
     // The time is for people, and is never shown here.
-    let submitted = queues.proposals.submit(Command::NoteKey { key, at: WallMillis(0) }, true);
+    let submitted = queues.proposals.submit(Command::RecordKey { key, at: WallMillis(0) }, true);
     let outcome = match submitted {
         Ok(submitted) => submitted.outcome::<RT>(deadline).await,
         Err(reason) => Err(reason.into()),

@@ -329,7 +329,7 @@ fn is_verdict(command: &Command) -> bool {
         | Command::ForgetHistory { .. }
         | Command::ForgetLocks { .. }
         | Command::Sweep { .. }
-        | Command::Continue { .. } => true,
+        | Command::ContinuePendingWork { .. } => true,
         Command::FormCluster { .. }
         | Command::OpenSession(_)
         | Command::CloseSession { .. }
@@ -348,8 +348,8 @@ fn is_verdict(command: &Command) -> bool {
         | Command::Proclaim(_)
         | Command::SetLock(_)
         | Command::Revoke(_)
-        | Command::NoteKey { .. }
-        | Command::NoteCapacity { .. } => false,
+        | Command::RecordKey { .. }
+        | Command::RecordCapacity { .. } => false,
     }
 }
 

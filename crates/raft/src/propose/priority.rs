@@ -22,10 +22,10 @@ pub(crate) fn is_urgent(command: &Command) -> bool {
         | Command::Downgrade { .. }
         | Command::EndUpgrade { .. }
         | Command::EndHolds { .. }
-        | Command::Continue { .. }
+        | Command::ContinuePendingWork { .. }
         | Command::SetLock(_)
         | Command::Revoke(_)
-        | Command::NoteCapacity { .. }
+        | Command::RecordCapacity { .. }
         | Command::FormCluster { .. } => true,
         Command::OpenSession(_)
         | Command::Acquire(_)
@@ -35,7 +35,7 @@ pub(crate) fn is_urgent(command: &Command) -> bool {
         | Command::Forget { .. }
         | Command::ForgetHistory { .. }
         | Command::ForgetLocks { .. }
-        | Command::NoteKey { .. }
+        | Command::RecordKey { .. }
         | Command::Sweep { .. } => false,
     }
 }

@@ -42,9 +42,9 @@ pub(crate) const EVERY: [&str; 27] = [
     "Proclaim",
     "SetLock",
     "Revoke",
-    "Continue",
-    "NoteKey",
-    "NoteCapacity",
+    "ContinuePendingWork",
+    "RecordKey",
+    "RecordCapacity",
 ];
 
 pub(crate) const REFUSED: &str = "a deadlock behind 3,900, refused";
@@ -174,7 +174,7 @@ impl Crowd {
             let grant = self.take(own, &format!("past/{}", number % 500), Mode::Exclusive);
             self.apply(Command::Release { grant, session: None, at: AT });
             let key = self.key();
-            self.apply(Command::NoteKey { key, at: AT });
+            self.apply(Command::RecordKey { key, at: AT });
         }
         for number in 0..2 * VERDICT_OBJECTS_MAX {
             let grant = self.take(own, &format!("idle/{number}"), Mode::Exclusive);
@@ -253,7 +253,7 @@ impl Crowd {
         }
         self.apply(Command::ExpireSession { session: number, at: AT });
         while self.state.has_pending() {
-            self.apply(Command::Continue { at: AT });
+            self.apply(Command::ContinuePendingWork { at: AT });
         }
         self.cooling = self.state.cooling().map(|contender| contender.number).collect();
         for number in 0..VERDICT_OBJECTS_MAX {
@@ -384,9 +384,9 @@ impl Crowd {
             ("1,000 locks", Command::ForgetLocks { locks: idle }),
             ("20,000 past holds, 1,000 of them forgotten", Command::ForgetHistory { through: Revision(u64::MAX) }),
             ("1,000 TTL nodes", Command::Sweep { nodes: swept, at: AT }),
-            ("a session of 2,000 locks has ended", Command::Continue { at: AT }),
-            ("a key", Command::NoteKey { key: self.key(), at: AT }),
-            ("the capacity of a node", Command::NoteCapacity { node: 3, bytes: 1 }),
+            ("a session of 2,000 locks has ended", Command::ContinuePendingWork { at: AT }),
+            ("a key", Command::RecordKey { key: self.key(), at: AT }),
+            ("the capacity of a node", Command::RecordCapacity { node: 3, bytes: 1 }),
         ]
     }
 

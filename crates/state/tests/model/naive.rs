@@ -304,11 +304,11 @@ impl Naive {
                 Ok(self.judged(holds.len()))
             }
             // The model never splits work into pieces.
-            Command::Continue { at: _ } => Ok(Outcome::Nothing),
-            Command::NoteKey { key, at: _ } => self.once(key, |_| ()),
+            Command::ContinuePendingWork { at: _ } => Ok(Outcome::Nothing),
+            Command::RecordKey { key, at: _ } => self.once(key, |_| ()),
             // The model does not count bytes. The comparison with the machine handles refusals for lack of room.
-            Command::NoteCapacity { node, bytes } if self.capacities.get(node) == Some(bytes) => Ok(Outcome::Nothing),
-            Command::NoteCapacity { node, bytes } => {
+            Command::RecordCapacity { node, bytes } if self.capacities.get(node) == Some(bytes) => Ok(Outcome::Nothing),
+            Command::RecordCapacity { node, bytes } => {
                 self.capacities.insert(*node, *bytes);
                 Ok(self.done())
             }

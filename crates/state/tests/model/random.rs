@@ -207,7 +207,7 @@ impl Commands {
         }
         if self.profile == Profile::Full && self.one_in(30) {
             let (node, bytes) = (self.rng.random_range(1..3), self.rng.random_range(1..40) * 4_000);
-            return Command::NoteCapacity { node, bytes };
+            return Command::RecordCapacity { node, bytes };
         }
         if contenders > CONTENDERS_MAX && !self.one_in(3) {
             return self.release(state);
@@ -248,7 +248,7 @@ impl Commands {
             }
             91..92 if self.one_in(4) => {
                 let key = self.change_key(state).unwrap_or(WriteKey { key: self.fresh_id(), fingerprint: [5; 16] });
-                Command::NoteKey { key, at }
+                Command::RecordKey { key, at }
             }
             91..92 => self.forget_lock(state),
             92..93 => self.sweep(state),

@@ -16,7 +16,7 @@
 //!         [absent=PATH] [exists=PATH] [alive=s1] [else=PATH@VALUE] [key=k] [request=..]
 //! proclaim ELECTION a [value=..] [key=k]     show election NAME
 //! sweep PATH@SINCE …       show children|below PATH [after]     show owned s1     show sweepable
-//! downgrade a [key=k]     upgrade a [refuse] [key=k]     end-upgrade a [attempt=1]     note-key k
+//! downgrade a [key=k]     upgrade a [refuse] [key=k]     end-upgrade a [attempt=1]     record-key k
 //! allow LOCK [limit=] [max_waiters=] [max_hold=5s] [key=k]     revoke LOCK [reason=] [key=k]     end-hold a token=7
 //! pieces STEPS                               starts over with pieces of work of this many steps
 //! continue                                   does the next piece        finish      does all remaining pieces
@@ -99,12 +99,12 @@ impl Machine {
                 let attempt = args.take_key("attempt").map_or(Ok(u64::MAX), str::parse)?;
                 Command::EndUpgrade { grant: grant_id(word(args)?)?, attempt, at }
             }
-            "note-key" => Command::NoteKey { key: WriteKey { key: grant_id(word(args)?)?, fingerprint: [0; 16] }, at },
+            "record-key" => Command::RecordKey { key: WriteKey { key: grant_id(word(args)?)?, fingerprint: [0; 16] }, at },
             "pieces" => {
                 self.state = State::with_piece_steps(word(args)?.parse()?);
                 return Ok("pieces".to_owned());
             }
-            "continue" => Command::Continue { at },
+            "continue" => Command::ContinuePendingWork { at },
             "finish" => return Ok(self.finish(at)),
             "allow" => Command::SetLock(SetLock {
                 key: key(args)?,
@@ -176,7 +176,7 @@ impl Machine {
     fn finish(&mut self, at: WallMillis) -> String {
         let mut lines = Vec::new();
         while self.state.has_pending() {
-            lines.push(self.apply(Command::Continue { at }));
+            lines.push(self.apply(Command::ContinuePendingWork { at }));
         }
         lines.join("\n")
     }

@@ -103,7 +103,7 @@ fn many_lock_delays_end_in_consecutive_commands_of_limited_size() {
     fixture.hold(2_500);
     fixture.apply(Command::ExpireSession { session: SessionNumber(1), at: AT }, 5);
     while fixture.state.has_pending() {
-        fixture.apply(Command::Continue { at: AT }, 5);
+        fixture.apply(Command::ContinuePendingWork { at: AT }, 5);
     }
     let early = Duration::from_secs(5) + DELAY - Duration::from_millis(1);
     assert_eq!(fixture.due(early), [], "the delay is not over");

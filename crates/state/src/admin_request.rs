@@ -1,4 +1,4 @@
-//! The orders of administrators, as commands: part of `command`.
+//! The requests of administrators, as fields of commands. `command` exports them.
 
 use crate::command::WriteKey;
 use fairhold_types::{FencingToken, LockName, time::WallMillis};
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 /// Takes a lock from its holders, and ends its lock delay. The waiters stay; the next are granted in the same step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Break {
-    /// The caller's key, or the server's own: a repeated order must not hit later holders.
+    /// The caller's key, or one that the server generated: a repeated request must not end later holders.
     pub key: WriteKey,
     /// The lock.
     pub lock: LockName,
-    /// The order applies only while a held grant has this token, so that it cannot hit a holder that its sender has not
-    /// seen.
+    /// If given, the request is refused unless a held grant has this token: it cannot end a holder that the
+    /// administrator has not seen.
     pub token: Option<FencingToken>,
     /// The administrator's client, such as `curl@127.0.0.1`.
     pub by: String,
@@ -25,7 +25,7 @@ pub struct Break {
 /// Changes the settings of a lock. Fields that are `None` stay as they are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetLock {
-    /// The caller's key, if it gave one: a late repetition must not undo a newer order.
+    /// The caller's key, if it gave one: a late repetition must not undo a newer request.
     pub key: Option<WriteKey>,
     /// The lock.
     pub lock: LockName,
