@@ -110,7 +110,7 @@ pub(crate) enum ResponseMode {
 }
 
 /// Converts a request for one lock to the node's call and its response mode.
-fn single_lock_call(
+pub(crate) fn single_lock_call(
     received: &Received,
     body: ReceivedBody,
     lock: LockName,

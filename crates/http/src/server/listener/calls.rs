@@ -1,7 +1,7 @@
 //! The requests of one connection, one at a time, and the progress of their answers.
 
 use crate::{edge::delivery::Undelivered, edge::memory_quota::ConnectionMemory, server::connection_slots::SlotState};
-use fairhold_node::api::Silence;
+use fairhold_node::api::CallerSilent;
 use parking_lot::Mutex;
 use std::{
     io,
@@ -60,14 +60,14 @@ impl ConnectionCalls {
         // A client that closes or resets its connection has disconnected. Any other error only means that the server
         // receives nothing more from it.
         let disconnected = matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe);
-        if let (false, Some(silence)) = (disconnected, &*self.stream.lock()) {
-            silence.note();
+        if let (false, Some(caller_silent)) = (disconnected, &*self.stream.lock()) {
+            caller_silent.set();
         }
     }
 
-    /// The current answer is a hold stream. `silence` notes whether silence ended it.
-    pub(super) fn set_stream(&self, silence: Silence) {
-        *self.stream.lock() = Some(silence);
+    /// The current answer is a hold stream. `caller_silent` is set if silence ends it.
+    pub(super) fn set_stream(&self, caller_silent: CallerSilent) {
+        *self.stream.lock() = Some(caller_silent);
     }
 
     /// A new request shows that the client received the previous answer.

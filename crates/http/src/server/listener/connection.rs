@@ -145,7 +145,7 @@ impl ClientConnection {
             if let Err(error) = bounded.and_then(|()| bound_silence(&self.stream, streamed.silence_max)) {
                 tracing::debug!(peer = %self.peer, %error, "the keepalive timeout of a stream could not be set");
             }
-            self.calls.set_stream(streamed.silence);
+            self.calls.set_stream(streamed.caller_silent);
         }
         let undelivered = response.extensions_mut().remove::<Undelivered>();
         let (response, share) = match reserve_memory(&response, &self.calls.memory) {
