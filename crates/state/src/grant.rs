@@ -8,11 +8,11 @@ use crate::{
     key_use::KeyUse,
     keys::ChangeKeys,
     read::GrantStatus,
-    record::{Contender, NodeRole},
+    record::Contender,
     tombstones::Tombstone,
 };
 use fairhold_types::{
-    EndReason, GrantId, GrantNumber, LockName, SessionId, SessionNumber, limits,
+    EndReason, GrantId, GrantNumber, LockName, SessionId, SessionNumber,
     planted::{self, Bug},
 };
 use std::collections::BTreeSet;
@@ -127,7 +127,7 @@ impl Change<'_> {
         let mut locks = BTreeSet::new();
         let mut judged = 0;
         for number in grants {
-            if !self.has_room_to_end() {
+            if !self.has_steps_left_to_end() {
                 break;
             }
             judged += 1;
@@ -215,33 +215,6 @@ impl Change<'_> {
             GrantStatus::Ended(reason) => Err(self.state.grant_ended(grant, reason)),
             GrantStatus::Unknown => Err(Rejection::NoGrant),
         }
-    }
-
-    pub(crate) fn contender(&self, number: GrantNumber) -> &Contender {
-        match self.state.contender(number) {
-            Some(contender) => contender,
-            None => unreachable!("the index has grant #{number}, but the tree has no contender of it"),
-        }
-    }
-
-    /// The contender of a grant with one lock, to change fields that do not count in its weight. `update_contenders`
-    /// can change all fields.
-    pub(crate) fn contender_mut(&mut self, number: GrantNumber) -> &mut Contender {
-        let path = self.state.index.contenders.get(&number);
-        match path.and_then(|path| self.state.tree.get_mut(path)).map(|node| &mut node.role) {
-            Some(NodeRole::Contender(contender)) => contender,
-            Some(NodeRole::Data | NodeRole::Lock(_)) | None => {
-                unreachable!("the index has grant #{number}, but the tree has no contender of it")
-            }
-        }
-    }
-
-    /// Refuses if one more id could not be remembered when it ends. Room is reserved for every live grant, so ending
-    /// one never fails.
-    pub(crate) fn require_tombstone_room(&self) -> Result<(), Rejection> {
-        let index = &self.state.index;
-        let reserved = self.state.tombstones.len() + index.grants.len() + index.session_keys.len() + index.change_keys.len();
-        if reserved < limits::REMEMBERED_MAX { Ok(()) } else { Err(Rejection::MemoryFull { max: limits::REMEMBERED_MAX as u64 }) }
     }
 
     fn remember_ended(&mut self, contender: &Contender, reason: EndReason, keeper: TombstoneKeeper) {

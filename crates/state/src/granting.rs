@@ -32,7 +32,7 @@ impl Change<'_> {
             }
             self.finish_upgrade(&lock);
             loop {
-                if !self.has_room() {
+                if !self.has_steps_left() {
                     self.defer_granting(lock);
                     locks.into_iter().rev().for_each(|lock| self.defer_granting(lock));
                     return;
@@ -96,6 +96,22 @@ impl Change<'_> {
             self.emit_proclaimed(lock);
         }
         locks
+    }
+
+    /// Sets the maximum hold time of a new grant: the smallest `max_hold` of its request and its locks. An upgrade
+    /// makes a new grant and sets it again.
+    pub(crate) fn set_max_hold(&mut self, number: GrantNumber) {
+        let lock_max_hold = |lock: &LockName| self.state.settings(lock).and_then(|settings| settings.max_hold_ms);
+        let contender = self.contender(number);
+        let hold_ms = self.state.locks_of(number).iter().filter_map(lock_max_hold).chain(contender.max_hold_ms).min();
+        if hold_ms == contender.hold_ms {
+            return;
+        }
+        self.update_contenders(number, |contender| contender.hold_ms = hold_ms);
+        match hold_ms {
+            Some(_) => self.state.index.bounded.insert(number),
+            None => self.state.index.bounded.remove(&number),
+        };
     }
 
     /// Records this revision as the last token of the lock, and emits the event.

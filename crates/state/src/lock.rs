@@ -5,12 +5,12 @@ use crate::{
     actor::Actor,
     change::{Change, Effect},
     command::{Acquire, Claimant, Event, HolderFacts, IfBusy, Outcome, Rejection, Want},
+    contender::new_contender,
     deadlock::{WaitKind, WaitRequest},
     granting::may_overtake,
     holds::hold_outcome,
     index::Queue,
     key_use::{KeyUse, other_request},
-    multi_lock::new_contender,
     record::{Contender, LockSettings, NodeRole},
     service_rank::ServiceRank,
     tombstones::Tombstone,
@@ -192,7 +192,7 @@ impl Change<'_> {
     pub(crate) fn forget_locks(&mut self, locks: Vec<(LockName, Revision)>) -> Effect {
         let mut judged = 0;
         for (lock, since) in locks {
-            if !self.has_room() {
+            if !self.has_steps_left() {
                 break;
             }
             judged += 1;

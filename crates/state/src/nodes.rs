@@ -66,7 +66,7 @@ impl Change<'_> {
             return true;
         }
         while let Some(path) = self.state.index.ephemerals.get(&session).and_then(|owned| owned.get_min()).cloned() {
-            if !self.has_room_to_end() {
+            if !self.has_steps_left_to_end() {
                 return false;
             }
             self.count_steps(NODE_STEPS);

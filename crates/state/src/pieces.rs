@@ -44,7 +44,7 @@ impl Change<'_> {
         if self.state.pending.is_empty() {
             return Effect::Unchanged(Outcome::Nothing);
         }
-        while self.has_room_to_end()
+        while self.has_steps_left_to_end()
             && let Some((number, pending)) = self.state.pending.next_in_turn()
         {
             self.state.pending.last = number;
@@ -113,7 +113,7 @@ impl Change<'_> {
         loop {
             let queue = self.state.index.queues.get(lock)?;
             let next = queue.holders.range((Bound::Excluded(last), Bound::Unbounded)).next().copied()?;
-            if !self.has_room() {
+            if !self.has_steps_left() {
                 return Some(last);
             }
             last = next;
@@ -151,7 +151,7 @@ impl Change<'_> {
             let Some(next) = queue.and_then(|queue| queue.waiting.range((begin, Bound::Unbounded)).next().copied()) else {
                 return (locks, None);
             };
-            if !self.has_room_to_end() {
+            if !self.has_steps_left_to_end() {
                 return (locks, last.or(Some(ServiceRank::first())));
             }
             last = Some(next);

@@ -109,7 +109,7 @@ impl Change<'_> {
     pub(crate) fn end_some_grants(&mut self, session: SessionNumber, how: &SessionEnd) -> (BTreeSet<LockName>, bool) {
         let mut locks = BTreeSet::new();
         while let Some(grant) = self.state.index.of_session.get(&session).and_then(|grants| grants.get_min()).copied() {
-            if !self.has_room_to_end() {
+            if !self.has_steps_left_to_end() {
                 return (locks, false);
             }
             locks.extend(self.end_grant_of(grant, how));

@@ -268,7 +268,7 @@ impl State {
         state.totals = Arc::new(header.totals);
         state.pending.restore_counters(header.pending_counters);
         state.piece_steps = header.piece_steps;
-        header.capacities.into_iter().for_each(|(node, bytes)| state.budget.note(node, bytes));
+        header.capacities.into_iter().for_each(|(node, bytes)| state.budget.record(node, bytes));
         state.rebuild_caches();
         Ok(state)
     }
