@@ -16,7 +16,8 @@ use fairhold_types::{
 };
 use imbl::OrdMap;
 
-/// The percentage of the budget that writes to the tree may fill. The rest is for locks, so that values cannot stop them.
+/// The percentage of the budget that writes to the tree may fill. The rest is for locks, so that values cannot stop
+/// them.
 const WRITTEN_PERCENT: u64 = 75;
 /// The percentage of the budget that new items may fill. The rest is for the ids that the state remembers.
 const CREATED_PERCENT: u64 = 95;

@@ -17,7 +17,7 @@ pub(crate) struct BudgetCheck {
 }
 
 impl State {
-    /// How many bytes the state counts (`weight`).
+    /// The weight of the state in bytes (`weight`).
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.lasting_bytes() + self.tombstones.bytes()
