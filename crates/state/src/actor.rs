@@ -1,4 +1,4 @@
-//! The parties of the deadlock check.
+//! Actors: the parties of the deadlock check.
 
 use crate::record::Contender;
 use fairhold_types::{GrantNumber, SessionNumber};
@@ -12,7 +12,7 @@ pub(crate) enum Actor {
     Unnamed(GrantNumber),
 }
 
-/// What a named actor has and waits for, over all locks.
+/// The grants and waits of a named actor, over all locks.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ActorWaits {
     /// How many live grants it has.

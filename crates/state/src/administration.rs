@@ -71,29 +71,13 @@ impl Change<'_> {
         Ok(if changed { Effect::Changed(Outcome::Done) } else { Effect::Unchanged(Outcome::Nothing) })
     }
 
-    /// Sets the maximum hold time of a new grant: the smallest `max_hold` of its request and its locks. An upgrade
-    /// makes a new grant and sets it again.
-    pub(crate) fn set_max_hold(&mut self, number: GrantNumber) {
-        let lock_max_hold = |lock: &LockName| self.state.settings(lock).and_then(|settings| settings.max_hold_ms);
-        let contender = self.contender(number);
-        let hold_ms = self.state.locks_of(number).iter().filter_map(lock_max_hold).chain(contender.max_hold_ms).min();
-        if hold_ms == contender.hold_ms {
-            return;
-        }
-        self.update_contenders(number, |contender| contender.hold_ms = hold_ms);
-        match hold_ms {
-            Some(_) => self.state.index.bounded.insert(number),
-            None => self.state.index.bounded.remove(&number),
-        };
-    }
-
     /// Ends grants that have reached their maximum hold time, with all their holds. The lock delay applies, as when a
     /// session expires. Skips a grant if its token has changed.
     pub(crate) fn end_holds(&mut self, holds: &[(GrantNumber, FencingToken)]) -> Effect {
         let mut locks = BTreeSet::new();
         let mut visited = 0;
         for (number, token) in holds {
-            if !self.has_room_to_end() {
+            if !self.has_steps_left_to_end() {
                 break;
             }
             visited += 1;

@@ -2,7 +2,7 @@
 //!
 //! Only the longest waiter counts the newcomers that are placed before it. So a newcomer costs one step however long
 //! the queue is, and the longest waiter is served after a bounded number of grants. From then on, newcomers of higher
-//! priority queue behind it as its equals, in order of arrival. Time plays no part: the same commands give the same
+//! priority queue behind it as its equals, in order of arrival. Time has no effect: the same commands give the same
 //! order.
 
 use crate::{change::Change, service_rank::ServiceRank};
@@ -10,7 +10,7 @@ use fairhold_types::LockName;
 
 impl Change<'_> {
     /// Counts a newcomer that is placed before the longest waiter.
-    pub(crate) fn note_overtaken(&mut self, lock: &LockName, newcomer: ServiceRank) {
+    pub(crate) fn count_overtaken(&mut self, lock: &LockName, newcomer: ServiceRank) {
         let queue = self.state.index.queues.get(lock);
         let Some(oldest) = queue.and_then(|queue| queue.by_age.get_min()).copied() else { return };
         let contender = self.contender_in(lock, oldest);

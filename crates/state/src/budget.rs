@@ -16,7 +16,8 @@ use fairhold_types::{
 };
 use imbl::OrdMap;
 
-/// The percentage of the budget that writes to the tree may fill. The rest is for locks, so that values cannot stop them.
+/// The percentage of the budget that writes to the tree may fill. The rest is for locks, so that values cannot stop
+/// them.
 const WRITTEN_PERCENT: u64 = 75;
 /// The percentage of the budget that new items may fill. The rest is for the ids that the state remembers.
 const CREATED_PERCENT: u64 = 95;
@@ -41,7 +42,7 @@ impl Budget {
         self.capacities.iter().map(|(node, bytes)| (*node, *bytes))
     }
 
-    pub(crate) fn note(&mut self, node: NodeId, bytes: u64) {
+    pub(crate) fn record(&mut self, node: NodeId, bytes: u64) {
         self.capacities.insert(node, bytes);
         self.bytes_max = self.capacities.values().min().copied();
     }
@@ -54,7 +55,7 @@ impl Budget {
 
 /// How much of the budget a command may fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum BudgetShare {
     /// All of it and more: the command frees something or changes nothing that counts.
     Always,
     /// All of it: the command creates nothing but the tombstone of its key.
@@ -65,13 +66,13 @@ pub(crate) enum Room {
     Written,
 }
 
-impl Room {
+impl BudgetShare {
     /// How many bytes the state may have after such a command has created something.
     pub(crate) fn created_max(self, bytes_max: u64) -> u64 {
         match self {
-            Room::Written => bytes_max / 100 * WRITTEN_PERCENT,
-            Room::Created => bytes_max / 100 * CREATED_PERCENT,
-            Room::Always | Room::Tombstone => bytes_max,
+            BudgetShare::Written => bytes_max / 100 * WRITTEN_PERCENT,
+            BudgetShare::Created => bytes_max / 100 * CREATED_PERCENT,
+            BudgetShare::Always | BudgetShare::Tombstone => bytes_max,
         }
     }
 }

@@ -46,12 +46,12 @@ impl Change<'_> {
     }
 
     /// Whether the command may do more work.
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn has_steps_left(&self) -> bool {
         self.counted < self.state.piece_steps
     }
 
     /// Whether the command may end more and still have room for the grants that follow.
-    pub(crate) fn has_room_to_end(&self) -> bool {
+    pub(crate) fn has_steps_left_to_end(&self) -> bool {
         self.counted < (self.state.piece_steps * 3 / 4).max(1)
     }
 

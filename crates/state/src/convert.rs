@@ -14,8 +14,8 @@ use crate::{
 use fairhold_types::{GrantId, GrantNumber, HoldingEnd, LockName, Mode};
 
 impl Change<'_> {
-    /// Makes an exclusive holder a shared one, with the same token. If it is repeated or the holder is shared already,
-    /// it changes nothing and returns the hold.
+    /// Makes an exclusive holder shared, with the same token. If the request is repeated or the holder is already
+    /// shared, nothing changes and the outcome is the hold.
     pub(crate) fn downgrade(&mut self, grant: GrantId, key: Option<WriteKey>) -> Result<Effect, Rejection> {
         let number = self.held_grant(&grant)?;
         if self.already_changed(number, key)? {
@@ -23,7 +23,7 @@ impl Change<'_> {
         }
         let contender = self.contender(number);
         if contender.mode == Mode::Shared {
-            // Remember the key even if nothing changes: when the request is repeated, it might change something.
+            // Remember the key even if nothing changes: a late repetition could change something.
             let remembered = self.remember_change(number, key);
             let outcome = hold_outcome(self.contender(number), &grant);
             return Ok(if remembered { Effect::Changed(outcome) } else { Effect::Unchanged(outcome) });
@@ -39,15 +39,15 @@ impl Change<'_> {
         let contender = self.contender_mut(number);
         contender.mode = Mode::Shared;
         contender.mode_since = Some(now);
-        self.state.index.note_mode(&lock, Mode::Shared);
+        self.state.index.count_mode_change(&lock, Mode::Shared);
         self.events.push(Event::Downgraded { lock: lock.clone(), grant: number });
         self.grant_waiters_of(&lock);
         Ok(Effect::Changed(hold_outcome(self.contender(number), &grant)))
     }
 
-    /// Makes a shared holder the only one, or lets it wait for that. Repeated while it waits, it starts a newer
-    /// attempt, which is the one that counts. Repeated after it was given up, the same request does nothing, even if
-    /// another upgrade waits by then.
+    /// Upgrades a shared holder, or lets it wait until it is the only holder. A repetition while it waits starts a
+    /// newer attempt, which replaces the earlier one. A repetition after the upgrade was given up does nothing, even if
+    /// another upgrade waits now.
     pub(crate) fn upgrade(&mut self, grant: GrantId, if_busy: IfBusy, key: Option<WriteKey>) -> Result<Effect, Rejection> {
         let number = self.held_grant(&grant)?;
         let repeated = self.already_changed(number, key)?;
@@ -86,8 +86,8 @@ impl Change<'_> {
         Ok(Effect::Changed(self.upgrade_outcome(number, &grant)))
     }
 
-    /// Refuses an upgrade that would have to wait although it must not, and one that would cause a deadlock. Returns
-    /// whether the deadlock check was complete.
+    /// Refuses an upgrade that would wait but may not, or that would cause a deadlock. Returns whether the deadlock
+    /// check was complete.
     fn check_upgrade_wait(&mut self, number: GrantNumber, lock: &LockName, if_busy: IfBusy) -> Result<bool, Rejection> {
         let Some(queue) = self.state.index.queues.get(lock) else { return Ok(true) };
         if let Some(other) = queue.upgrading {
@@ -113,7 +113,7 @@ impl Change<'_> {
         searched.deadlock.refused()
     }
 
-    /// Gives up a waiting upgrade. A finished upgrade stays, and so does one for which a newer attempt waits.
+    /// Gives up a waiting upgrade, unless it is finished or a newer attempt waits for it.
     pub(crate) fn end_upgrade(&mut self, grant: GrantId, attempt: u64) -> Result<Effect, Rejection> {
         let number = self.held_grant(&grant)?;
         let contender = self.contender(number);
@@ -130,7 +130,7 @@ impl Change<'_> {
         Ok(Effect::Changed(hold_outcome(self.contender(number), &grant)))
     }
 
-    /// Makes the upgrading holder exclusive once it is the only one.
+    /// Makes the upgrading holder exclusive once it is the only holder.
     pub(crate) fn finish_upgrade(&mut self, lock: &LockName) {
         let Some(queue) = self.state.index.queues.get(lock) else { return };
         let Some(number) = queue.upgrading.filter(|_| queue.holders.len() == 1) else { return };
@@ -146,16 +146,16 @@ impl Change<'_> {
         contender.mode_since = None;
         contender.granted_at = Some(revision);
         contender.held_since = Some(at);
-        self.state.index.note_mode(lock, Mode::Exclusive);
+        self.state.index.count_mode_change(lock, Mode::Exclusive);
         self.set_max_hold(number);
-        self.note_token(lock, number);
+        self.record_token(lock, number);
     }
 
     fn set_upgrading(&mut self, number: GrantNumber, upgrading: bool) {
         let contender = self.contender_mut(number);
         contender.upgrading = upgrading;
         let contender = contender.clone();
-        self.state.index.note_upgrading(&contender);
+        self.state.index.update_upgrading(&contender);
     }
 
     /// The outcome of an upgrade: held or waiting.
@@ -189,8 +189,8 @@ impl Change<'_> {
         }
     }
 
-    /// There can be other exclusive holders if an administrator lowered the limit. Next to them, none may become
-    /// shared.
+    /// Refuses a downgrade while the lock has other holders. An exclusive holder has others if an administrator lowered
+    /// the limit.
     fn refuse_other_holders(&self, lock: &LockName, number: GrantNumber) -> Result<(), Rejection> {
         let Some(queue) = self.state.index.queues.get(lock) else { return Ok(()) };
         match queue.holders.iter().copied().find(|holder| *holder != number) {

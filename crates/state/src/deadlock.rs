@@ -6,8 +6,8 @@
 //! request, so other locks cost nothing. A search that would visit more than `DEADLOCK_VISITS_MAX` contenders is given
 //! up, and the grant records that.
 //!
-//! If the caller names no owner, two grants of a session may belong to two independent threads. Then each grant is an
-//! actor of its own, and no request for a lock is refused.
+//! If the caller names no owner, two grants of a session may belong to two independent threads. Then each grant is
+//! its own actor, and no request for a lock is refused.
 
 mod actor_key;
 mod cycle;
@@ -27,7 +27,8 @@ use search::Search;
 pub(crate) enum Deadlock {
     /// The request would not wait forever.
     None,
-    /// The request would wait forever: each actor waits for the next, and the last for the first, which is the request.
+    /// The request would wait forever. Each actor waits for the next, and the last for the first, which is the
+    /// requester.
     Cycle(Vec<Blocked>),
     /// The search would have visited more than one command may.
     NotChecked,
@@ -58,7 +59,7 @@ impl State {
         let actor = self.index.actors.get(&request.actor);
         let last = |lock: &LockName| self.index.queues.get(lock).and_then(|queue| queue.waiting.get_max());
         let may_close_cycle = match &request.kind {
-            // Nobody waits for an actor without a grant, except waiters behind which the request would not queue.
+            // No actor waits for one without a grant, except a waiter that the request would overtake.
             WaitKind::Queue { granted: false, wants, .. } => {
                 actor.is_some() || wants.iter().any(|(want, rank)| last(&want.lock).is_some_and(|last| rank < last))
             }

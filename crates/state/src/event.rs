@@ -1,6 +1,6 @@
-//! What a change did, for watchers and waiters: the same on every node.
+//! Facts about changes, for watchers and waiters: the same on every node.
 //!
-//! Events are in no frame and in no log: each node makes its own.
+//! Events are neither logged nor sent between nodes: each node derives them from the commands.
 
 use crate::value::Value;
 use fairhold_types::{EndReason, FencingToken, GrantNumber, LockName, Path, SessionNumber};
@@ -129,21 +129,21 @@ pub enum Event {
         /// How often children have been created or removed: its `cversion` now.
         cversion: i32,
     },
-    /// An exclusive holder is shared from now on.
+    /// An exclusive holder became shared.
     Downgraded {
         /// The lock.
         lock: LockName,
         /// The grant.
         grant: GrantNumber,
     },
-    /// A shared holder waits to become the only one.
+    /// A shared holder waits to become the only holder.
     Upgrading {
         /// The lock.
         lock: LockName,
         /// The grant.
         grant: GrantNumber,
     },
-    /// A shared holder stopped waiting to become the only one, and keeps its shared hold.
+    /// A shared holder stopped waiting for its upgrade, and keeps its shared hold.
     UpgradeEnded {
         /// The lock.
         lock: LockName,
@@ -186,7 +186,7 @@ pub enum Event {
         /// The administrator's client, such as `curl@127.0.0.1`.
         by: String,
     },
-    /// An administrator asks a holder to give the lock back.
+    /// An administrator asks a holder to release the lock.
     Revoked {
         /// The lock.
         lock: LockName,

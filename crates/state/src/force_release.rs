@@ -46,7 +46,7 @@ impl Change<'_> {
     pub(crate) fn break_some_holders(&mut self, lock: &LockName, by: &str, reason: &str) -> (BTreeSet<LockName>, bool) {
         let mut locks = BTreeSet::new();
         while let Some(holder) = self.state.index.queues.get(lock).and_then(|queue| queue.holders.get_min()).copied() {
-            if !self.has_room_to_end() {
+            if !self.has_steps_left_to_end() {
                 return (locks, false);
             }
             locks.extend(self.break_contender(holder, by, reason, TombstoneKeeper::Session));

@@ -8,11 +8,11 @@ use crate::{
     key_use::KeyUse,
     keys::ChangeKeys,
     read::GrantStatus,
-    record::{Contender, NodeRole},
+    record::Contender,
     tombstones::Tombstone,
 };
 use fairhold_types::{
-    EndReason, GrantId, GrantNumber, LockName, SessionId, SessionNumber, limits,
+    EndReason, GrantId, GrantNumber, LockName, SessionId, SessionNumber,
     planted::{self, Bug},
 };
 use std::collections::BTreeSet;
@@ -23,15 +23,15 @@ const END_STEPS: u64 = 8;
 /// Where the tombstone of an ended grant is kept.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum TombstoneKeeper {
-    /// In its session, if that is a named session that lives on.
+    /// In its session, if that is a named session that stays open.
     Session,
     /// In the table, because the session ends too.
     Table,
 }
 
 impl Change<'_> {
-    /// Gives a grant back. An unknown id is remembered as ended, so that an acquire that arrives later is refused. If
-    /// the caller names the session of the grant, that session remembers it for as long as it lives.
+    /// Releases a grant. An unknown id is remembered as ended, so that a late acquire is refused. If the caller names
+    /// the session of the grant, that session remembers the id for as long as it is open.
     pub(crate) fn release(&mut self, grant: GrantId, session: Option<SessionId>) -> Result<Effect, Rejection> {
         match self.state.use_of(&grant) {
             KeyUse::Grant(number) => Ok(self.release_live(number, grant)),
@@ -41,7 +41,8 @@ impl Change<'_> {
                 }
                 Ok(self.remember_released(grant, session, Tombstone::Grant(EndReason::Released)))
             }
-            // Its time starts again now: as long as its acquire may still arrive, the caller can repeat the release.
+            // This restarts the time for which the id is remembered: the caller can repeat the release for as long as
+            // the acquire may still arrive.
             KeyUse::Tombstone(_, what @ (Tombstone::Grant(_) | Tombstone::Broken { .. })) => {
                 let what = what.clone();
                 Ok(self.remember_released(grant, session, what))
@@ -68,7 +69,7 @@ impl Change<'_> {
         Effect::Changed(Outcome::Done)
     }
 
-    /// Remembers as released an id that has no live grant.
+    /// Remembers an id without a live grant as released.
     fn remember_released(&mut self, grant: GrantId, session: Option<SessionId>, what: Tombstone) -> Effect {
         let Some(session) = session else {
             self.state.tombstones.remember(grant, self.revision, what);
@@ -76,7 +77,7 @@ impl Change<'_> {
         };
         let open = self.state.session_by_id(&session).map(|session| (session.number, session.ended.floor()));
         match open {
-            // A later acquire is refused by the floor, or because the session has ended.
+            // The ended session, or the floor, refuses a later acquire.
             None => Effect::Unchanged(Outcome::Nothing),
             Some((_, floor)) if Some(grant) <= floor => Effect::Unchanged(Outcome::Nothing),
             Some((number, _)) => {
@@ -87,7 +88,7 @@ impl Change<'_> {
         }
     }
 
-    /// The caller stops waiting. If the grant is held by now, the answer says so.
+    /// Takes a waiter out of the queue. If the grant is held by now, the outcome says so, and nothing changes.
     pub(crate) fn withdraw(&mut self, grant: GrantId, attempt: u64) -> Result<Effect, Rejection> {
         let number = self.live_grant(&grant)?;
         let contender = self.contender(number);
@@ -127,7 +128,7 @@ impl Change<'_> {
         let mut locks = BTreeSet::new();
         let mut judged = 0;
         for number in grants {
-            if !self.has_room_to_end() {
+            if !self.has_steps_left_to_end() {
                 break;
             }
             judged += 1;
@@ -150,7 +151,7 @@ impl Change<'_> {
         locks
     }
 
-    /// Ends a live grant: its contenders and, if it was made for this grant, its session. Returns its locks, which may
+    /// Ends a live grant, with its contenders and its anonymous session. Returns its locks, which may
     /// have a next grant now.
     pub(crate) fn end_contender(&mut self, number: GrantNumber, reason: EndReason, keeper: TombstoneKeeper) -> Vec<LockName> {
         let contenders = self.remove_contenders(number);
@@ -177,7 +178,7 @@ impl Change<'_> {
         self.update_contenders(number, |contender| {
             contender.cooling = true;
             contender.upgrading = false;
-            // These are remembered as ended now, and must not count twice.
+            // Tombstones replace these now; they must not count twice.
             contender.keys = ChangeKeys::default();
             contender.further_holds = Vec::new();
         });
@@ -188,7 +189,7 @@ impl Change<'_> {
         }
         let contender = self.contender(number).clone();
         if held.upgrading {
-            self.state.index.note_upgrading(&contender);
+            self.state.index.update_upgrading(&contender);
         }
         self.state.index.cool(&held);
         self.remember_ended(&held, EndReason::Expired, keeper);
@@ -217,37 +218,10 @@ impl Change<'_> {
         }
     }
 
-    pub(crate) fn contender(&self, number: GrantNumber) -> &Contender {
-        match self.state.contender(number) {
-            Some(contender) => contender,
-            None => unreachable!("the index has grant #{number}, but the tree has no contender of it"),
-        }
-    }
-
-    /// The contender of a grant with one lock, to change fields that do not count in its weight. `update_contenders`
-    /// can change all fields.
-    pub(crate) fn contender_mut(&mut self, number: GrantNumber) -> &mut Contender {
-        let path = self.state.index.contenders.get(&number);
-        match path.and_then(|path| self.state.tree.get_mut(path)).map(|node| &mut node.role) {
-            Some(NodeRole::Contender(contender)) => contender,
-            Some(NodeRole::Data | NodeRole::Lock(_)) | None => {
-                unreachable!("the index has grant #{number}, but the tree has no contender of it")
-            }
-        }
-    }
-
-    /// Refuses if one more id could not be remembered when it ends. Room is reserved for every live grant, so ending
-    /// one never fails.
-    pub(crate) fn require_tombstone_room(&self) -> Result<(), Rejection> {
-        let index = &self.state.index;
-        let reserved = self.state.tombstones.len() + index.grants.len() + index.session_keys.len() + index.change_keys.len();
-        if reserved < limits::REMEMBERED_MAX { Ok(()) } else { Err(Rejection::MemoryFull { max: limits::REMEMBERED_MAX as u64 }) }
-    }
-
     fn remember_ended(&mut self, contender: &Contender, reason: EndReason, keeper: TombstoneKeeper) {
         let session = contender.session;
-        // An ended session remembers nothing, even if one of its grants ends in another way before the pieces of its
-        // end reach it.
+        // An ended session remembers nothing, even if one of its grants ends in another way before the pending work
+        // ends it.
         let in_session = match keeper {
             TombstoneKeeper::Session => !contender.anonymous && self.state.sessions.contains_key(&session),
             TombstoneKeeper::Table => false,

@@ -20,7 +20,7 @@ const GRANT_STEPS: u64 = 8;
 impl Change<'_> {
     /// Grants waiters in order while they are compatible with the holders: one exclusive contender, a batch of readers,
     /// or as many as have permits. A multi-lock grant takes all its locks together, and then the contenders behind it
-    /// in its other locks may be granted too. What exceeds the steps of one command is left to later ones.
+    /// in its other locks may be granted too. Later commands grant the rest if one command has too few steps.
     pub(crate) fn grant_waiters(&mut self, locks: impl IntoIterator<Item = LockName>) {
         // Sorted in reverse, so that `pop` returns the next lock. A set costs more for one lock, the usual case.
         let mut locks: Vec<LockName> = locks.into_iter().collect();
@@ -32,7 +32,7 @@ impl Change<'_> {
             }
             self.finish_upgrade(&lock);
             loop {
-                if !self.has_room() {
+                if !self.has_steps_left() {
                     self.defer_granting(lock);
                     locks.into_iter().rev().for_each(|lock| self.defer_granting(lock));
                     return;
@@ -92,14 +92,30 @@ impl Change<'_> {
             self.count_granted(&granted);
             let holders = self.state.index.grant(&granted);
             self.state.index_holder(&granted, holders);
-            self.note_token(lock, number);
+            self.record_token(lock, number);
             self.emit_proclaimed(lock);
         }
         locks
     }
 
+    /// Sets the maximum hold time of a new grant: the smallest `max_hold` of its request and its locks. An upgrade
+    /// makes a new grant and sets it again.
+    pub(crate) fn set_max_hold(&mut self, number: GrantNumber) {
+        let lock_max_hold = |lock: &LockName| self.state.settings(lock).and_then(|settings| settings.max_hold_ms);
+        let contender = self.contender(number);
+        let hold_ms = self.state.locks_of(number).iter().filter_map(lock_max_hold).chain(contender.max_hold_ms).min();
+        if hold_ms == contender.hold_ms {
+            return;
+        }
+        self.update_contenders(number, |contender| contender.hold_ms = hold_ms);
+        match hold_ms {
+            Some(_) => self.state.index.bounded.insert(number),
+            None => self.state.index.bounded.remove(&number),
+        };
+    }
+
     /// Records this revision as the last token of the lock, and emits the event.
-    pub(crate) fn note_token(&mut self, lock: &LockName, number: GrantNumber) {
+    pub(crate) fn record_token(&mut self, lock: &LockName, number: GrantNumber) {
         let token = token_of_grant(self.revision, number);
         let settings = self.state.settings_mut(lock);
         assert!(settings.last_token <= Some(token), "the fencing token of {lock} went back to {token}");
@@ -120,8 +136,8 @@ fn add_others(locks: &mut Vec<LockName>, more: Vec<LockName>, but: &LockName) {
 }
 
 impl State {
-    /// The first holder or the first waiter whose session has ended: it must not block others. A grant that lost
-    /// another of its locks is left to the pieces of that break.
+    /// The first holder or the first waiter whose session has ended: it must not block others. The pending work of a
+    /// break ends a grant that lost another of its locks.
     fn first_dead(&self, lock: &LockName) -> Option<GrantNumber> {
         if self.index.ending.is_empty() {
             return None;
@@ -144,8 +160,8 @@ impl State {
         (single_lock || all_ready()).then_some(number)
     }
 
-    /// Whether it is the first waiter and compatible with the holders. A multi-lock contender for which this holds in
-    /// some of its locks only is reserved there.
+    /// Whether it is the first waiter and compatible with the holders. A multi-lock contender that can be
+    /// granted in only some of its locks is reserved there.
     pub(crate) fn can_be_granted(&self, lock: &LockName, number: GrantNumber) -> bool {
         let Some(queue) = self.index.queues.get(lock) else { return false };
         let Some(contender) = self.contender_in(lock, number) else { return false };

@@ -2,7 +2,7 @@
 
 use crate::{
     State,
-    budget::{GROWTH_AT_ONCE, Room},
+    budget::{BudgetShare, GROWTH_AT_ONCE},
     change::{Change, Effect},
     command::{Command, Operation, Outcome, Rejection, Transact},
     record::Revocation,
@@ -13,11 +13,11 @@ use fairhold_types::NodeId;
 /// The state before a command that might exceed the budget.
 pub(crate) struct BudgetCheck {
     before: State,
-    room: Room,
+    share: BudgetShare,
 }
 
 impl State {
-    /// How many bytes the state counts (`weight`).
+    /// The weight of the state in bytes (`weight`).
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.lasting_bytes() + self.tombstones.bytes()
@@ -64,14 +64,15 @@ impl State {
     /// reverted. Far from the budget this costs only a sum. Boxed, so that a command without a check moves one word.
     pub(crate) fn budget_check(&self, command: &Command) -> Option<Box<BudgetCheck>> {
         let bytes_max = self.budget.bytes_max?;
-        let room = command.room();
-        let near = self.bytes().saturating_add(command.growth_max()) > room.created_max(bytes_max);
-        (near && room != Room::Always && !self.is_freed_by(command)).then(|| Box::new(BudgetCheck { before: self.clone(), room }))
+        let share = command.budget_share();
+        let near = self.bytes().saturating_add(command.growth_max()) > share.created_max(bytes_max);
+        (near && share != BudgetShare::Always && !self.frees_memory(command))
+            .then(|| Box::new(BudgetCheck { before: self.clone(), share }))
     }
 
-    /// Whether a command that normally only adds a tombstone ends a grant or removes nodes. Such a command passes,
-    /// although a small node counts less than the key of its removal.
-    fn is_freed_by(&self, command: &Command) -> bool {
+    /// Whether a command that normally only adds a tombstone ends a grant or removes nodes. Such a command passes, even
+    /// if the tombstone is larger than the removed node.
+    fn frees_memory(&self, command: &Command) -> bool {
         if let Command::Transact(transact) = command {
             let removes = |operations: &[Operation]| {
                 !operations.is_empty() && operations.iter().all(|operation| matches!(operation, Operation::Delete { .. }))
@@ -96,7 +97,7 @@ impl State {
 
     /// Reverts a command that exceeds the budget.
     pub(crate) fn enforce_budget(&mut self, budget_check: BudgetCheck) -> Result<(), Rejection> {
-        let BudgetCheck { before, room } = budget_check;
+        let BudgetCheck { before, share } = budget_check;
         let Some(max) = self.budget.bytes_max else { return Ok(()) };
         // Entries in the history do not count here: the history has a bound of its own.
         let history = self.history.bytes();
@@ -104,8 +105,8 @@ impl State {
         let bytes = self.bytes();
         let grew = bytes - history > before.bytes() - history_before;
         let lasts = self.lasting_bytes() - history > before.lasting_bytes() - history_before;
-        let created = matches!(room, Room::Created | Room::Written) && lasts;
-        let full = (grew && bytes > max) || (created && bytes > room.created_max(max));
+        let created = matches!(share, BudgetShare::Created | BudgetShare::Written) && lasts;
+        let full = (grew && bytes > max) || (created && bytes > share.created_max(max));
         if !full {
             return Ok(());
         }
@@ -121,17 +122,17 @@ impl Change<'_> {
         if self.state.capacity_of(node) == Some(bytes) {
             return Effect::Unchanged(Outcome::Nothing);
         }
-        self.state.budget.note(node, bytes);
+        self.state.budget.record(node, bytes);
         Effect::Changed(Outcome::Done)
     }
 }
 
 impl Command {
     /// How much of the budget it may fill.
-    pub(crate) fn room(&self) -> Room {
+    pub(crate) fn budget_share(&self) -> BudgetShare {
         match self {
-            Command::Transact(_) => Room::Written,
-            Command::OpenSession(_) | Command::Acquire(_) | Command::SetLock(_) => Room::Created,
+            Command::Transact(_) => BudgetShare::Written,
+            Command::OpenSession(_) | Command::Acquire(_) | Command::SetLock(_) => BudgetShare::Created,
             Command::SetGrantTimeout { .. }
             | Command::Release { .. }
             | Command::Break(_)
@@ -139,7 +140,7 @@ impl Command {
             | Command::Upgrade { .. }
             | Command::Proclaim(_)
             | Command::Revoke(_)
-            | Command::RecordKey { .. } => Room::Tombstone,
+            | Command::RecordKey { .. } => BudgetShare::Tombstone,
             Command::FormCluster { .. }
             | Command::CloseSession { .. }
             | Command::ExpireSession { .. }
@@ -156,7 +157,7 @@ impl Command {
             | Command::EndUpgrade { .. }
             | Command::EndHolds { .. }
             | Command::ContinuePendingWork { .. }
-            | Command::RecordCapacity { .. } => Room::Always,
+            | Command::RecordCapacity { .. } => BudgetShare::Always,
         }
     }
 
@@ -167,7 +168,7 @@ impl Command {
             let frees = |operation: &Operation| matches!(operation, Operation::Delete { .. } | Operation::Check { .. });
             return !transact.then.iter().chain(transact.otherwise.iter().flatten()).all(frees);
         }
-        matches!(self.room(), Room::Created | Room::Written)
+        matches!(self.budget_share(), BudgetShare::Created | BudgetShare::Written)
     }
 
     /// An upper bound of the bytes that it can add.

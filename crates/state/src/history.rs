@@ -2,9 +2,9 @@
 //! lock and over all.
 //!
 //! A grant that changes its mode leaves one entry for each mode, so that a query for an earlier time returns the mode
-//! and the token of that time. Only grants that held are recorded: withdrawn waiters would push out what readers look
-//! for. Entries expire only by the leader's verdict (`Command::ForgetHistory`). Wall times are for people; no rule
-//! reads them. A lock's history outlives its node.
+//! and the token of that time. Only grants that held are recorded: withdrawn waiters would displace the entries that
+//! readers need. Entries expire only by the leader's verdict (`Command::ForgetHistory`). Wall times are for people; no
+//! rule reads them. A lock's history outlives its node.
 
 use crate::{
     record::Moment,
@@ -20,7 +20,7 @@ use imbl::{OrdMap, OrdSet};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// At most this many old entries are dropped for each new one while the history counts too many bytes.
+/// How many old entries each new entry may displace while the history exceeds its bytes.
 const TRIMMED_MAX: usize = 4;
 
 /// One holding period in one mode, without its end.
@@ -114,12 +114,12 @@ impl History {
         }
     }
 
-    /// The bytes that all entries count.
+    /// The total weight in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.table.bytes()
     }
 
-    /// The same, recounted by a walk over all entries.
+    /// The same weight, recomputed by a walk over all entries.
     pub(crate) fn recounted(&self) -> u64 {
         self.table.recounted()
     }

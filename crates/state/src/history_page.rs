@@ -22,7 +22,8 @@ pub struct HistoryQuery {
     pub limit: usize,
 }
 
-/// The point in time of a query. A grant that begins at that point counts as a holder; a grant that ends at it does not.
+/// The point in time of a query. A grant that begins at that point counts as a holder; a grant that ends at it does
+/// not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     /// A wall time, compared with the times in the commands.
@@ -34,7 +35,7 @@ pub enum When {
 /// One entry of a lock's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryEntry {
-    /// The holder, and since when it held.
+    /// The holder, and when it began to hold.
     pub holding: Holding,
     /// How it ended; `None` while it holds.
     pub ending: Option<Ending>,
@@ -78,7 +79,7 @@ impl fmt::Debug for HistoryListing<'_> {
 
 impl HistoryListing<'_> {
     /// Visits `count` more entries. Returns whether the page is complete.
-    pub fn look_at(&mut self, count: usize) -> bool {
+    pub fn visit(&mut self, count: usize) -> bool {
         for _ in 0..count {
             // One entry beyond the page shows that there is a next page.
             if self.found.len() > self.limit {
@@ -106,7 +107,7 @@ impl State {
     #[must_use]
     pub fn history(&self, query: &HistoryQuery) -> HistoryPage {
         let mut listing = self.history_listing(query);
-        while !listing.look_at(PAGE_MAX) {}
+        while !listing.visit(PAGE_MAX) {}
         listing.into_page()
     }
 

@@ -1,4 +1,4 @@
-//! The holders of one lock by token and by owner, so that fences and reentrant acquires need not walk over all of them.
+//! The holders of one lock by token and by owner, so that fences and reentrant acquires do not visit all of them.
 //!
 //! A lock with few holders has no index: a scan is cheaper than maintaining one.
 
@@ -16,8 +16,8 @@ type Owner = (SessionNumber, Option<Arc<str>>);
 /// The holders of one lock, except cooling ones: their tokens are no longer valid, and no hold can be added to them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct HolderIndex {
-    /// The grants that hold with each token. One command grants all holders of a token, so these are some hundreds at
-    /// most.
+    /// The grants that hold with each token. One command grants all holders of a token, so these are at most some
+    /// hundreds.
     tokens: OrdSet<(FencingToken, GrantNumber)>,
     /// The grants of each owner, the one with the most permits first.
     owners: OrdMap<Owner, OrdSet<(Reverse<u32>, GrantNumber)>>,

@@ -1,8 +1,8 @@
 //! The holds of one grant: the first one, and those that the same owner added (`reentrant`); and repeated acquires with
 //! the id of one of them.
 //!
-//! Every hold has its own id, and a release names one. The grant ends with its last hold. With a bare counter, a
-//! repeated release could free what an outer section still holds.
+//! Every hold has its own id, and a release names one. The grant ends with its last hold. With a plain counter, a
+//! repeated release could end the hold of an outer section.
 
 use crate::{
     change::{Change, Effect},
@@ -13,7 +13,7 @@ use fairhold_types::{EndReason, GrantId, GrantNumber, Mode, SessionNumber, limit
 use std::cmp::Reverse;
 
 impl Change<'_> {
-    /// Attaches a repeated acquire to the live hold with its id. Its attempt is now the one that counts.
+    /// Attaches a repeated acquire to the live hold with its id. Only its attempt counts from now on.
     pub(crate) fn attach(&mut self, number: GrantNumber, acquire: &Acquire) -> Result<Effect, Rejection> {
         let contender = self.contender(number);
         let session = self.state.session(contender.session);
@@ -115,8 +115,8 @@ fn same_owner(contender: &Contender, acquire: &Acquire) -> bool {
     contender.owner.given == acquire.owner.given && (!acquire.owner.given || contender.owner.text == acquire.owner.text)
 }
 
-/// The first field in which a repeated acquire differs from the hold with its id. How long to wait is not compared. Of
-/// a value, only its presence is compared: the leader may have proclaimed another.
+/// The first field in which a repeated acquire differs from the hold with its id. The wait is not compared. Of a
+/// value, only its presence is compared: the leader may have proclaimed another.
 fn first_difference(
     contender: &Contender,
     session: Option<&SessionRecord>,

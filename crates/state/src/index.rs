@@ -38,7 +38,7 @@ impl Queue {
         self.holders.is_empty() && self.waiting.is_empty()
     }
 
-    /// How many waiters are before a rank, counted from the nearer end of the queue.
+    /// How many waiters are before a rank. Counts from the nearer end of the queue.
     pub(crate) fn waiting_before(&self, rank: ServiceRank) -> usize {
         let mut before = self.waiting.range(..rank);
         let mut behind = self.waiting.range(rank..);
@@ -89,7 +89,7 @@ impl Queue {
 pub(crate) struct Index {
     /// Locks that have a holder or a waiter.
     pub(crate) queues: OrdMap<LockName, Queue>,
-    /// Locks that were ever used and still have a node, those without contenders included.
+    /// Used locks that still have a node, including locks without contenders.
     pub(crate) locks: OrdSet<LockName>,
     /// The path of each grant's first contender.
     pub(crate) contenders: OrdMap<GrantNumber, Path>,
@@ -105,7 +105,7 @@ pub(crate) struct Index {
     pub(crate) bounded: OrdSet<GrantNumber>,
     /// The live grants of each session that has any.
     pub(crate) of_session: OrdMap<SessionNumber, OrdSet<GrantNumber>>,
-    /// What each named actor has and waits for.
+    /// The grants and waits of each named actor.
     pub(crate) actors: OrdMap<Actor, ActorWaits>,
     /// Live grants by the keys of the requests that changed them.
     pub(crate) change_keys: OrdMap<GrantId, GrantNumber>,
@@ -119,14 +119,14 @@ pub(crate) struct Index {
     pub(crate) session_ids: OrdMap<SessionId, SessionNumber>,
     /// Sessions by the key that opened them.
     pub(crate) session_keys: OrdMap<GrantId, SessionNumber>,
-    /// The ephemeral nodes of each session that has any, without contenders.
+    /// The ephemeral nodes of each session that has any, except contenders.
     pub(crate) ephemerals: OrdMap<SessionNumber, OrdSet<Path>>,
     /// Containers and TTL nodes that may be removed once they have stayed unchanged for long enough.
     pub(crate) sweepable: OrdSet<Path>,
 }
 
 impl Index {
-    /// Adds a contender, in whatever phase it is.
+    /// Adds a contender, in any phase.
     pub(crate) fn add_contender(&mut self, contender: &Contender, path: Path) {
         let number = contender.number;
         let queue = self.queues.entry(contender.lock.clone()).or_default();
@@ -189,8 +189,8 @@ impl Index {
         holders
     }
 
-    /// Counts a holder that has changed to this mode.
-    pub(crate) fn note_mode(&mut self, lock: &LockName, mode: Mode) {
+    /// Counts a holder that has changed to `mode`.
+    pub(crate) fn count_mode_change(&mut self, lock: &LockName, mode: Mode) {
         if let Some(queue) = self.queues.get_mut(lock) {
             match mode {
                 Mode::Exclusive => queue.exclusive += 1,
@@ -206,8 +206,8 @@ impl Index {
         }
     }
 
-    /// Follows the `upgrading` flag of a holder.
-    pub(crate) fn note_upgrading(&mut self, contender: &Contender) {
+    /// Updates the entries of a holder whose `upgrading` flag has changed.
+    pub(crate) fn update_upgrading(&mut self, contender: &Contender) {
         let number = contender.number;
         if let Some(queue) = self.queues.get_mut(&contender.lock) {
             queue.upgrading = contender.upgrading.then_some(number);
@@ -267,7 +267,7 @@ impl Index {
     }
 
     /// Adds pending work.
-    pub(crate) fn note_pending(&mut self, number: u64, pending: &Pending) {
+    pub(crate) fn add_pending(&mut self, number: u64, pending: &Pending) {
         match pending {
             Pending::EndSession { session, .. } => drop(self.ending.insert(*session, number)),
             Pending::Break { lock, .. } => drop(self.breaking.insert(lock.clone(), number)),
@@ -277,7 +277,7 @@ impl Index {
     }
 
     /// Removes finished work.
-    pub(crate) fn forget_pending(&mut self, pending: &Pending) {
+    pub(crate) fn remove_pending(&mut self, pending: &Pending) {
         match pending {
             Pending::EndSession { session, .. } => drop(self.ending.remove(session)),
             Pending::Break { lock, .. } => drop(self.breaking.remove(lock)),
@@ -287,7 +287,7 @@ impl Index {
     }
 
     /// Updates the entries of a node of the tree. Contenders go through `add_contender`.
-    pub(crate) fn note_node(&mut self, path: &Path, node: &Znode) {
+    pub(crate) fn update_node(&mut self, path: &Path, node: &Znode) {
         if node.ephemeral_owner != SessionNumber(0) && node.role == NodeRole::Data {
             self.ephemerals.entry(node.ephemeral_owner).or_default().insert(path.clone());
         }

@@ -6,7 +6,7 @@ use crate::{
     command::{Outcome, Rejection, WriteKey},
     tombstones::Tombstone,
 };
-use fairhold_types::{EndReason, GrantId, GrantNumber, Revision, SessionNumber};
+use fairhold_types::{EndReason, GrantId, GrantNumber, Revision, SessionNumber, limits};
 
 /// The use of an id or a key.
 #[derive(Debug, PartialEq, Eq)]
@@ -85,6 +85,14 @@ impl Change<'_> {
     /// Whether the write with this key was already done. A key with another use is refused.
     pub(crate) fn was_written(&self, key: WriteKey) -> Result<bool, Rejection> {
         self.state.was_written(key)
+    }
+
+    /// Refuses if one more id could not be remembered when it ends. Room is reserved for every live grant, so ending
+    /// one never fails.
+    pub(crate) fn require_tombstone_room(&self) -> Result<(), Rejection> {
+        let index = &self.state.index;
+        let reserved = self.state.tombstones.len() + index.grants.len() + index.session_keys.len() + index.change_keys.len();
+        if reserved < limits::REMEMBERED_MAX { Ok(()) } else { Err(Rejection::MemoryFull { max: limits::REMEMBERED_MAX as u64 }) }
     }
 
     /// Remembers the key of a write without results.

@@ -32,6 +32,7 @@ pub mod budget;
 mod change;
 mod check;
 pub mod command;
+mod contender;
 mod convert;
 mod counting;
 mod deadlock;

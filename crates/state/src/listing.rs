@@ -1,5 +1,5 @@
-//! Lists locks page by page. A page in the order of names visits only what it shows. Other orders visit every matching
-//! lock.
+//! Lists locks page by page. A page sorted by name visits only the locks that it shows. Other sort orders visit every
+//! matching lock.
 
 use crate::{State, index::Queue};
 use fairhold_types::{
@@ -42,9 +42,9 @@ pub enum LockSort {
 /// The position of a lock in a listing. It stays valid when the lock is gone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LockKey {
-    /// Lower first; 0 for all locks in the order of names.
+    /// The sort value, lower first; 0 if the list is sorted by name.
     pub rank: u64,
-    /// The order among equals.
+    /// The name, which orders locks of equal rank.
     pub name: LockName,
 }
 
@@ -78,7 +78,7 @@ pub struct LockEntry {
     pub mode: Option<Mode>,
     /// Its limit.
     pub limit: u32,
-    /// The last token given out.
+    /// The last token issued.
     pub last_token: Option<FencingToken>,
     /// The owner of its longest holder.
     pub owner: Option<String>,
@@ -125,7 +125,7 @@ impl fmt::Debug for LockListing<'_> {
 
 impl<'a> LockListing<'a> {
     /// Visits `count` more locks. Returns whether the page is complete.
-    pub fn look_at(&mut self, count: usize) -> bool {
+    pub fn visit(&mut self, count: usize) -> bool {
         for _ in 0..count {
             if self.is_full() {
                 return true;
@@ -159,7 +159,7 @@ impl<'a> LockListing<'a> {
         self.query.sort == LockSort::Name
     }
 
-    /// In the order of names, the first matches make the page. In other orders, any lock may belong to it.
+    /// Sorted by name, the first matches are the page. In other sort orders, any lock may belong to it.
     fn is_full(&self) -> bool {
         self.is_by_name() && (self.first.len() == self.limit || self.seen == PAGE_SCANNED_MAX)
     }
@@ -182,7 +182,7 @@ impl State {
     #[must_use]
     pub fn locks_page(&self, query: &LockQuery) -> LockPage {
         let mut listing = self.lock_listing(query);
-        while !listing.look_at(PAGE_SCANNED_MAX) {}
+        while !listing.visit(PAGE_SCANNED_MAX) {}
         listing.into_page()
     }
 
@@ -280,7 +280,7 @@ impl State {
     }
 }
 
-/// The longest waiter, whatever its rank.
+/// The waiter that has waited longest, whatever its rank.
 fn longest_waiter(queue: &Queue) -> Option<GrantNumber> {
     queue.by_age.get_min().copied()
 }
@@ -322,7 +322,7 @@ mod tests {
                 let query = query(sort, after);
                 let mut listing = state.lock_listing(&query);
                 let mut parts = 0;
-                while !listing.look_at(1) {
+                while !listing.visit(1) {
                     parts += 1;
                     assert_eq!(listing.seen, parts);
                 }
@@ -344,7 +344,7 @@ mod tests {
         let mut listing = state.lock_listing(&prefix);
         // As if no lock matched.
         listing.limit = usize::MAX;
-        assert!(listing.look_at(PAGE_SCANNED_MAX + 1));
+        assert!(listing.visit(PAGE_SCANNED_MAX + 1));
         let next = listing.into_page().next.unwrap();
         assert_eq!(next.name.as_str(), format!("lock-{:05}", PAGE_SCANNED_MAX - 1));
         let rest = state.locks_page(&LockQuery { after: Some(next), ..prefix });

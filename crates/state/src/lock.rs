@@ -5,12 +5,12 @@ use crate::{
     actor::Actor,
     change::{Change, Effect},
     command::{Acquire, Claimant, Event, HolderFacts, IfBusy, Outcome, Rejection, Want},
+    contender::new_contender,
     deadlock::{WaitKind, WaitRequest},
     granting::may_overtake,
     holds::hold_outcome,
     index::Queue,
     key_use::{KeyUse, other_request},
-    multi_lock::new_contender,
     record::{Contender, LockSettings, NodeRole},
     service_rank::ServiceRank,
     tombstones::Tombstone,
@@ -27,9 +27,9 @@ use fairhold_types::{
 const FORGET_STEPS: u64 = 4;
 
 impl Change<'_> {
-    /// Grants, queues or refuses. A repeated request attaches to the grant that it created. Every refusal comes before the
-    /// first change, in a fixed order: unsupported options, a used id, another use of the lock (a lock or an election),
-    /// the session, the limit, a busy lock, a deadlock, too little room.
+    /// Grants, queues or refuses. A repeated request attaches to the grant that it created. Every refusal comes before
+    /// the first change, in a fixed order: unsupported options, a used id, another use of the lock (a lock or an
+    /// election), the session, the limit, a busy lock, a deadlock, too little room.
     pub(crate) fn acquire(&mut self, acquire: Acquire) -> Result<Effect, Rejection> {
         refuse_unsupported(&acquire)?;
         if let Some(number) = self.state.index.grants.get(&acquire.grant).copied()
@@ -104,7 +104,7 @@ impl Change<'_> {
             self.state.settings_mut(&want.lock).election = Some(acquire.value.is_some());
             let rank = self.rank_in(&want.lock, acquire.priority);
             let contender = Contender { deadlock_checked, ..new_contender(&acquire, index, session, named.is_none(), rank) };
-            self.note_overtaken(&want.lock, rank);
+            self.count_overtaken(&want.lock, rank);
             self.add_contender(contender, value.clone());
         }
         panic_if_planted(&acquire.wants[0].lock);
@@ -157,8 +157,7 @@ impl Change<'_> {
         if may_be_forgotten { Err(Rejection::Forgotten) } else { Ok(Some(number)) }
     }
 
-    /// Refuses a request that does not want to wait, or for which a queue is full. `lock` is the first that is not
-    /// free.
+    /// Refuses a request that may not wait, or for which a queue is full. `lock` is the first lock that is not free.
     fn refuse_busy(&self, acquire: &Acquire, lock: &LockName, rank: ServiceRank) -> Result<(), Rejection> {
         if acquire.if_busy == IfBusy::Refuse {
             return Err(self.state.busy(lock, rank));
@@ -192,7 +191,7 @@ impl Change<'_> {
     pub(crate) fn forget_locks(&mut self, locks: Vec<(LockName, Revision)>) -> Effect {
         let mut judged = 0;
         for (lock, since) in locks {
-            if !self.has_room() {
+            if !self.has_steps_left() {
                 break;
             }
             judged += 1;

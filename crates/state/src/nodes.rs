@@ -1,5 +1,5 @@
-//! What each operation does to the tree. ZooKeeper's rules decide which stat fields move, in which order errors are
-//! found and in which order events come.
+//! Applies operations to the tree. ZooKeeper's rules define which stat fields change, and the order of checks and of
+//! events.
 //!
 //! An operation checks everything that could refuse it before it changes anything.
 
@@ -66,7 +66,7 @@ impl Change<'_> {
             return true;
         }
         while let Some(path) = self.state.index.ephemerals.get(&session).and_then(|owned| owned.get_min()).cloned() {
-            if !self.has_room_to_end() {
+            if !self.has_steps_left_to_end() {
                 return false;
             }
             self.count_steps(NODE_STEPS);
@@ -176,7 +176,7 @@ impl Change<'_> {
         self.add_uncounted_steps(NODE_STEPS);
         self.state.tree.create(path.clone(), create, self.revision, self.at);
         if let Some(node) = self.state.tree.get(&path) {
-            self.state.index.note_node(&path, node);
+            self.state.index.update_node(&path, node);
         }
         self.events.push(Event::NodeCreated { path: path.clone() });
         self.emit_children_changed(&path);
@@ -195,7 +195,7 @@ impl Change<'_> {
     fn emit_children_changed(&mut self, path: &Path) {
         let Some(parent) = path.parent() else { return };
         if let Some(node) = self.state.tree.get(&parent) {
-            self.state.index.note_node(&parent, node);
+            self.state.index.update_node(&parent, node);
             self.events.push(Event::ChildrenChanged { cversion: node.cversion(), path: parent });
         }
     }
@@ -225,7 +225,8 @@ fn refuse_locks(path: &Path) -> Result<(), Rejection> {
     if path.is_under_locks() { Err(Rejection::ReadOnly { path: path.clone() }) } else { Ok(()) }
 }
 
-/// The counter is printed as a signed number of at least ten characters: 2147483647 is followed by -2147483648.
+/// The path of a sequential node. The counter is printed as a signed number of at least ten characters: -2147483648
+/// follows 2147483647.
 fn sequential(parent: &Path, prefix: &str, sequence: u32) -> Result<Path, Rejection> {
     let text = format!("{}{prefix}{:010}", parent.prefix_below(), sequence.cast_signed());
     Path::parse(&text).map_err(|_| Rejection::NoRoomForName { parent: parent.clone() })

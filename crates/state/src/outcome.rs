@@ -1,6 +1,7 @@
-//! The answers of the machine: part of `command`.
+//! The answers of the machine. `command` exports them.
 //!
-//! Encoded by position, as there: add variants at the end, and change a struct only together with `LOG_FORMAT`.
+//! Frames encode variants and fields by position: add variants at the end, and change a struct only together with
+//! `LOG_FORMAT`.
 
 use crate::command::{Event, OperationResult, Rejection};
 use fairhold_types::{FencingToken, GrantNumber, Revision, SessionId, SessionNumber};
@@ -53,12 +54,12 @@ pub enum Outcome {
         succeeded: bool,
         /// One for each operation.
         results: Vec<OperationResult>,
-        /// The revision at which they were done. For a repeated request, that of the first time.
+        /// The revision at which they were done. For a repeated request: the revision of the first request.
         at: Revision,
     },
     /// A lock was taken from its holders.
     Broken {
-        /// How many there were, cooling ones included.
+        /// The number of holders, including cooling grants.
         holders: u64,
         /// The first of them, at most `BROKEN_NAMED_MAX`.
         named: Vec<GrantNumber>,
@@ -69,7 +70,7 @@ pub enum Outcome {
         /// How many.
         objects: u64,
     },
-    /// A request with the same key did the operations before, but their results were too large to remember.
+    /// An earlier request with the same key did the operations. Their results were too large to remember.
     WrittenBefore {
         /// Whether the conditions held: `then` was done rather than `otherwise`.
         succeeded: bool,

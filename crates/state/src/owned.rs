@@ -1,5 +1,5 @@
-//! What a session owns, from any position on: its grants by number, one entry for each of their locks, and its
-//! ephemeral nodes by path.
+//! Lists what a session owns, from any position on: its grants by number, with one entry for each of their locks, and
+//! its ephemeral nodes by path.
 
 use crate::{State, record::Contender};
 use fairhold_types::{GrantNumber, LockName, Path, SessionNumber};

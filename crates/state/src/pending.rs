@@ -14,14 +14,14 @@ use fairhold_types::{GrantNumber, LockName, SessionNumber};
 use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 
-/// Work that is not finished.
+/// Unfinished work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Pending {
     /// Ends the grants and nodes of an ended session.
     EndSession { session: SessionNumber, how: SessionEnd },
     /// Ends the holders of a lock that an administrator broke.
     Break { lock: LockName, by: String, reason: String },
-    /// Asks the holders of a lock after this grant to give it back.
+    /// Asks the holders of a lock after this grant to release it.
     Revoke { lock: LockName, after: GrantNumber, revocation: Revocation },
     /// Ends the waiters after this rank that no longer fit, because the settings of their lock changed.
     ApplyLimit { lock: LockName, after: Option<ServiceRank>, by: String },
@@ -68,12 +68,12 @@ impl PendingWork {
         self.work.is_empty()
     }
 
-    /// The bytes that all of it counts.
+    /// The total weight in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.work.bytes()
     }
 
-    /// The same, recounted by a walk over all of it.
+    /// The same weight, recomputed by a walk over all of it.
     pub(crate) fn recounted(&self) -> u64 {
         self.work.recounted()
     }

@@ -5,7 +5,7 @@ use imbl::OrdMap;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use std::{fmt, marker::PhantomData};
 
-/// Decodes a map entry by entry, so that memory use follows the bytes that are there.
+/// Decodes a map entry by entry, so that memory use is proportional to the bytes present.
 pub(crate) fn map<'de, D, K, V>(deserializer: D) -> Result<OrdMap<K, V>, D::Error>
 where
     D: Deserializer<'de>,

@@ -22,7 +22,7 @@ impl State {
         !self.pending.is_empty()
     }
 
-    /// How much work is not finished.
+    /// The number of unfinished items of pending work.
     #[must_use]
     pub fn pending_count(&self) -> usize {
         self.pending.len()
@@ -35,7 +35,7 @@ impl Change<'_> {
         let work = &mut self.state.pending;
         // Numbers begin at 1: 0 is before all of them.
         work.next += 1;
-        self.state.index.note_pending(work.next, &pending);
+        self.state.index.add_pending(work.next, &pending);
         work.work.insert(work.next, pending);
     }
 
@@ -44,12 +44,12 @@ impl Change<'_> {
         if self.state.pending.is_empty() {
             return Effect::Unchanged(Outcome::Nothing);
         }
-        while self.has_room_to_end()
+        while self.has_steps_left_to_end()
             && let Some((number, pending)) = self.state.pending.next_in_turn()
         {
             self.state.pending.last = number;
             match self.run_piece(number, pending) {
-                // The grants that it caused may have finished it.
+                // Grants that the piece caused may have finished the work.
                 Some(rest) => {
                     if let Some(left) = self.state.pending.work.get_mut(&number) {
                         *left = rest;
@@ -65,7 +65,7 @@ impl Change<'_> {
     /// Removes finished work.
     pub(crate) fn finish_pending(&mut self, number: u64) {
         if let Some(done) = self.state.pending.work.remove(&number) {
-            self.state.index.forget_pending(&done);
+            self.state.index.remove_pending(&done);
         }
     }
 
@@ -107,13 +107,13 @@ impl Change<'_> {
         }
     }
 
-    /// Asks the holders of a lock after a grant to give it back. Returns the last one that was asked, if more are left.
+    /// Asks the holders of a lock after a grant to release it. Returns the last one asked, if more remain.
     pub(crate) fn revoke_some(&mut self, lock: &LockName, after: GrantNumber, revocation: &Revocation) -> Option<GrantNumber> {
         let mut last = after;
         loop {
             let queue = self.state.index.queues.get(lock)?;
             let next = queue.holders.range((Bound::Excluded(last), Bound::Unbounded)).next().copied()?;
-            if !self.has_room() {
+            if !self.has_steps_left() {
                 return Some(last);
             }
             last = next;
@@ -151,7 +151,7 @@ impl Change<'_> {
             let Some(next) = queue.and_then(|queue| queue.waiting.range((begin, Bound::Unbounded)).next().copied()) else {
                 return (locks, None);
             };
-            if !self.has_room_to_end() {
+            if !self.has_steps_left_to_end() {
                 return (locks, last.or(Some(ServiceRank::first())));
             }
             last = Some(next);

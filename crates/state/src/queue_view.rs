@@ -51,11 +51,11 @@ pub struct LockSummary {
     pub max_waiters: Option<u64>,
     /// How long a grant may hold it, in milliseconds, if an administrator set a limit.
     pub max_hold_ms: Option<u64>,
-    /// The last token given out, while the lock's node exists.
+    /// The last token issued, while the lock's node exists.
     pub last_token: Option<FencingToken>,
 }
 
-/// What a walk from the middle of a queue must know of the contenders before its start.
+/// What a walk from the middle of a queue needs to know about the contenders before its start.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Before<'a> {
     /// How many there are.
@@ -97,8 +97,8 @@ impl State {
         self.contender_in(name, *self.index.queues.get(name)?.holders.get_min()?)
     }
 
-    /// The position of a waiter: the number of contenders ahead of it, holders included, plus 1. It is counted from the
-    /// nearer end.
+    /// The position of a waiter: the number of contenders ahead of it, holders included, plus 1. Counts from the nearer
+    /// end.
     #[must_use]
     pub fn position(&self, name: &LockName, number: GrantNumber) -> Option<u64> {
         let queue = self.index.queues.get(name)?;
@@ -143,8 +143,8 @@ impl State {
         })
     }
 
-    /// How many contenders are up to and including a key: a number, and an iterator over the rest, to be counted one by
-    /// one.
+    /// The number of contenders up to and including a key: the returned number, plus the length of the iterator, which
+    /// the caller counts.
     pub fn queue_through<'a>(
         &'a self,
         name: &LockName,
@@ -185,8 +185,8 @@ impl State {
 }
 
 impl Contender {
-    /// Whether readers behind it wait for it: it is exclusive, an upgrading holder, or a waiter for several locks,
-    /// which must have one order everywhere.
+    /// Whether readers behind it wait for it: it is exclusive, an upgrading holder, or a multi-lock waiter, whose place
+    /// must be the same in every queue.
     #[must_use]
     pub fn holds_readers_back(&self) -> bool {
         self.mode == Mode::Exclusive || self.upgrading || (self.granted_at.is_none() && self.is_multi_lock())

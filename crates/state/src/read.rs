@@ -12,8 +12,7 @@ use fairhold_types::{
     planted::{self, Bug},
 };
 
-/// To find the current token for a refused fence, at most this many of the newest holders are checked: a lock can have
-/// very many.
+/// How many of the newest holders are searched for the current token after a refused fence. A lock can have far more.
 const NEWEST_CHECKED_MAX: usize = 500;
 
 /// The grant to which an id refers.
@@ -40,7 +39,7 @@ pub struct LockView<'a> {
     pub max_waiters: Option<u64>,
     /// How long a grant may hold it, in milliseconds, if an administrator set a limit.
     pub max_hold_ms: Option<u64>,
-    /// The last token given out, while the lock's node exists.
+    /// The last token issued, while the lock's node exists.
     pub last_token: Option<FencingToken>,
 }
 
@@ -125,7 +124,7 @@ impl State {
     #[must_use]
     pub fn break_note(&self, id: &GrantId) -> Option<String> {
         let dead = self.index.grants.get(id).and_then(|number| self.contender(*number));
-        if let Some(note) = dead.and_then(|contender| self.note_of_dead(contender)) {
+        if let Some(note) = dead.and_then(|contender| self.break_note_of_dead(contender)) {
             return Some(note);
         }
         match self.tombstones.get(id)? {
@@ -134,7 +133,7 @@ impl State {
         }
     }
 
-    /// A contender by its number, in whatever phase it is.
+    /// A contender by its number, in any phase.
     #[must_use]
     pub fn contender(&self, number: GrantNumber) -> Option<&Contender> {
         match &self.tree.get(self.index.contenders.get(&number)?)?.role {

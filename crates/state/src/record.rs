@@ -163,8 +163,8 @@ impl Znode {
         self.creates.wrapping_mul(2).wrapping_sub(self.num_children).cast_signed()
     }
 
-    /// Whether the leader's clock may have it removed once it has stayed unchanged for long enough. This holds for a
-    /// container that had children and has none, and for a TTL node without children.
+    /// Whether the leader may sweep it once it has stayed unchanged for long enough: a container that has had children
+    /// and has none now, or a TTL node without children.
     #[must_use]
     pub fn is_sweepable(&self) -> bool {
         let may_go = match self.kind.get() {
@@ -198,7 +198,7 @@ pub enum NodeRole {
 pub struct LockSettings {
     /// How many permits it has, once a grant or an administrator has named a limit.
     pub limit: Option<u32>,
-    /// The last token given out.
+    /// The last token issued.
     pub last_token: Option<FencingToken>,
     /// Whether it is an election; `None` until its first contender.
     pub election: Option<bool>,
@@ -208,9 +208,9 @@ pub struct LockSettings {
     pub max_waiters: Option<u64>,
     /// How long a grant may hold it, in milliseconds, if an administrator set a limit.
     pub max_hold_ms: Option<u64>,
-    /// An administrator set a value other than the default, so the lock is not forgotten.
+    /// Whether an administrator set a value other than the default. Such a lock is not forgotten.
     pub kept: bool,
-    /// When an administrator set the limit. Earlier holders may exceed it together.
+    /// The revision at which an administrator set the limit. Holders from before it may exceed it together.
     pub limited_at: Option<Revision>,
 }
 
@@ -231,14 +231,14 @@ pub struct Hold {
     pub priority: i32,
     /// Pairs of text, for people to read.
     pub meta: Meta,
-    /// The requested lock delay. That of the grant's first hold applies.
+    /// The requested lock delay. Only the first hold's applies.
     pub lock_delay_ms: u64,
-    /// The requested maximum hold time. That of the grant's first hold applies.
+    /// The requested maximum hold time. Only the first hold's applies.
     pub max_hold_ms: Option<u64>,
 }
 
 impl Hold {
-    /// The hold with which the grant was taken.
+    /// The first hold of a grant.
     pub(crate) fn first_of(contender: &Contender) -> Hold {
         Hold {
             grant: contender.grant,
@@ -274,10 +274,9 @@ pub struct Contender {
     pub grant: GrantId,
     /// The lock.
     pub lock: LockName,
-    /// The other locks of its request, in order. Each has a contender with the same number, for which all of this
-    /// applies.
+    /// The other locks of its request, in order. Each has a contender with the same number.
     pub others: Vec<Want>,
-    /// The grant's first lock is another one.
+    /// Whether its lock is not the first one of the grant.
     pub secondary: bool,
     /// The session that owns it. It stays set after the session expired, while the grant cools.
     pub session: SessionNumber,
@@ -287,7 +286,7 @@ pub struct Contender {
     pub mode: Mode,
     /// The mode of its request.
     pub requested_mode: Mode,
-    /// A shared holder that waits to become the only one.
+    /// Whether it is a shared holder that waits to become the only holder.
     pub upgrading: bool,
     /// The limit of its request.
     pub limit: Option<u32>,
@@ -308,7 +307,7 @@ pub struct Contender {
     pub attempt: u64,
     /// Further holds of the same owner, in the order in which they were taken.
     pub further_holds: Vec<Hold>,
-    /// Its first hold was given back; further holds keep the grant.
+    /// Whether its first hold was released while further holds keep the grant.
     pub first_released: bool,
     /// The newest attempt to upgrade, which is the one that counts.
     pub upgrade_attempt: u64,
@@ -326,16 +325,16 @@ pub struct Contender {
     pub max_hold_ms: Option<u64>,
     /// The maximum hold time that applies since it was granted: the smallest of its request and its locks.
     pub hold_ms: Option<u64>,
-    /// An administrator has asked it to release the lock.
+    /// The newest request of an administrator to release the lock.
     pub revoked: Option<Revocation>,
-    /// Its session expired while it was held. It blocks the lock until the lock delay is over, and its token is no
-    /// longer valid.
+    /// Whether its session expired while it was held. It blocks the lock until the lock delay is over, and its token is
+    /// no longer valid.
     pub cooling: bool,
     /// When it queued, by the clock of the node that received the request.
     pub queued_at: WallMillis,
-    /// When it was granted, by the clock of the node that received the request which caused it.
+    /// When it was granted, by the clock of the node that received the request that caused the grant.
     pub held_since: Option<WallMillis>,
-    /// Since when it holds in its current mode, if it was granted in another.
+    /// When it changed to its current mode, if it was granted in another.
     pub mode_since: Option<Moment>,
 }
 

@@ -40,7 +40,7 @@ impl Change<'_> {
         Moment { revision: self.revision, at: self.at }
     }
 
-    /// Adds to the entry of this revision who ended it, and why.
+    /// Adds who ended the hold, and why, to the entry of this revision.
     pub(crate) fn record_who_ended(&mut self, lock: &LockName, number: GrantNumber, by: &str, reason: &str) {
         let key = HistoryKey { ended: self.revision, number };
         self.state.history.table.change(

@@ -170,7 +170,7 @@ pub enum Rejection {
     /// Waiting there would cause a deadlock.
     #[error("waiting for it would cause a deadlock: {}", describe_cycle(.cycle))]
     WouldDeadlock {
-        /// Each waits for the next, and the last for the first, which is the request.
+        /// Each waits for the next, and the last for the first, which is the requester.
         cycle: Vec<Blocked>,
     },
     /// Only a held grant can change its mode.
@@ -179,7 +179,7 @@ pub enum Rejection {
     /// Only the leader of an election can proclaim.
     #[error("the grant does not lead this election")]
     NotLeader,
-    /// The name is used as the other of lock and election.
+    /// The name is already used the other way: as an election instead of a lock, or as a lock instead of an election.
     #[error("{}", if *.election { "this is an election, not a lock" } else { "this is a lock, not an election" })]
     OtherUse {
         /// Whether it is an election; otherwise it is a lock.

@@ -1,6 +1,6 @@
-//! Client requests on sessions, locks and elections, as the fields of commands: part of `command`.
+//! Client requests on sessions, locks and elections, as the fields of commands. `command` exports them.
 //!
-//! Encoded by position, as there: change a struct only together with `LOG_FORMAT`.
+//! The log encodes fields by position: change a struct only together with `LOG_FORMAT`.
 
 use crate::{value::Value, write::WriteKey};
 use fairhold_types::{GrantId, LockName, Mode, SessionId, time::WallMillis};
@@ -66,12 +66,13 @@ pub struct Want {
     pub mode: Mode,
 }
 
-/// Queues for each lock, or adds a hold. An election has one name and a value.
+/// A request for a grant on one or more locks: it is granted, queued or refused. With `reentrant`, it may add a hold
+/// to a held grant instead. An election has one name and a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acquire {
-    /// The grant's id, which makes the command safe to repeat.
+    /// The grant's id. A repeated request with the same id creates no second grant.
     pub grant: GrantId,
-    /// Whether the caller made that id. A request with an id that the server made cannot be repeated.
+    /// Whether the caller made that id. A request with an id that the server generated cannot be repeated.
     pub id_given: bool,
     /// The locks, all of them different.
     pub wants: Vec<Want>,
@@ -83,7 +84,7 @@ pub struct Acquire {
     pub limit: Option<u32>,
     /// The number of permits requested.
     pub permits: u32,
-    /// Higher is served first.
+    /// A higher priority is served first.
     pub priority: i32,
     /// Its owner, for people to read.
     pub owner: Owner,

@@ -48,7 +48,7 @@ impl Change<'_> {
         Ok(Effect::Changed(Outcome::SessionOpened { id: open.id, number, timeout_ms: open.timeout_ms }))
     }
 
-    /// Opens the session of a grant that names none.
+    /// Opens the anonymous session of one grant.
     pub(crate) fn open_anonymous_session(&mut self, timeout_ms: u64, at: WallMillis) -> SessionNumber {
         let number = SessionNumber(self.revision.0);
         self.insert_session(SessionRecord {
@@ -89,9 +89,9 @@ impl Change<'_> {
         Ok(self.end_session_by(number, SessionEnd::Ended { by, reason }))
     }
 
-    /// Removes the session now. What it owned ends now as far as one command may go, and the rest with later commands;
-    /// until then it is dead (`visible`). If other work is pending, everything that a large session owned is left to
-    /// later commands: sessions that end at the same time must not add a piece each.
+    /// Removes the session now, and ends as many of its grants and nodes as one command may. Later commands end the
+    /// rest, which is dead until then (`visible`). If other work is pending, they end everything of a large session:
+    /// otherwise sessions that end together would add a piece each.
     fn end_session_by(&mut self, number: SessionNumber, how: SessionEnd) -> Effect {
         let owns_much = self.state.grant_count(number) + self.state.ephemeral_count(number) > SMALL_SESSION;
         let goes_later = owns_much && self.state.has_pending();
@@ -109,7 +109,7 @@ impl Change<'_> {
     pub(crate) fn end_some_grants(&mut self, session: SessionNumber, how: &SessionEnd) -> (BTreeSet<LockName>, bool) {
         let mut locks = BTreeSet::new();
         while let Some(grant) = self.state.index.of_session.get(&session).and_then(|grants| grants.get_min()).copied() {
-            if !self.has_room_to_end() {
+            if !self.has_steps_left_to_end() {
                 return (locks, false);
             }
             locks.extend(self.end_grant_of(grant, how));
@@ -127,7 +127,7 @@ impl Change<'_> {
                 self.end_contender(grant, if held { EndReason::Released } else { EndReason::Withdrawn }, TombstoneKeeper::Table)
             }
             SessionEnd::Expired if held && contender.lock_delay_ms > 0 => {
-                // If it was about to be upgraded, it no longer stops new readers.
+                // A waiting upgrade of this grant no longer stops new readers.
                 let locks = self.state.locks_of(grant);
                 self.cool_contender(grant, TombstoneKeeper::Table);
                 locks
@@ -143,8 +143,8 @@ impl Change<'_> {
         }
     }
 
-    /// Ends a grant of an ended session before the pieces of that end reach it. Returns the locks that may have a next
-    /// grant.
+    /// Ends a grant of an ended session ahead of the pending work that would end it. Returns the locks that may have a
+    /// next grant.
     pub(crate) fn end_dead(&mut self, grant: GrantNumber) -> Vec<LockName> {
         let pending = self.state.index.ending.get(&self.contender(grant).session);
         match pending.and_then(|number| self.state.pending.get(*number)) {
@@ -173,7 +173,7 @@ impl Change<'_> {
         if self.already_changed(number, key)? {
             return Ok(Effect::Unchanged(Outcome::Nothing));
         }
-        // Remember the key even if nothing changes: when the request is repeated, it might change something.
+        // Remember the key even if nothing changes: a late repetition could change something.
         let remembered = self.remember_change(number, key);
         let record = self.state.sessions.get_mut(&session).ok_or(Rejection::NoSession)?;
         if record.timeout_ms == timeout_ms {
@@ -184,7 +184,7 @@ impl Change<'_> {
         Ok(Effect::Changed(Outcome::Done))
     }
 
-    /// Removes a session's record. Its tombstones were promised for the life of the session, and go with it.
+    /// Removes a session's record, with its tombstones: they are promised only for the life of the session.
     pub(crate) fn forget_session(&mut self, number: SessionNumber) {
         let Some(session) = self.state.sessions.remove(&number) else {
             return;

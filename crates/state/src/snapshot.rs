@@ -1,6 +1,7 @@
-//! The state as bytes: a header with the counts, then sessions, nodes, tombstones and the rest, in blocks.
+//! The state as blocks of bytes: a header with the counts, then sessions, nodes, tombstones and the rest.
 //!
-//! A block is a list of items, sealed by `codec`, of about `BLOCK_BYTES`. Caches are not written but rebuilt.
+//! A block is a list of items of about `BLOCK_BYTES`, sealed by `codec`. Caches are not written; the reader rebuilds
+//! them.
 
 use crate::{
     State,
@@ -55,7 +56,7 @@ pub enum SnapshotError {
         #[source]
         source: DecodeError,
     },
-    /// There is no header, or there are two.
+    /// The header is missing, or a second one follows.
     #[error("the snapshot does not begin with exactly one header")]
     Header,
     /// The blocks hold more or fewer items than the header says.
@@ -172,7 +173,7 @@ impl State {
         items as u64 * ITEM_WEIGHT + remembered + self.tree.value_bytes()
     }
 
-    /// The approximate size of its snapshot in bytes. It is rather too high if texts are short.
+    /// The approximate size of its snapshot in bytes. It is too high if texts are short.
     #[must_use]
     pub fn snapshot_bytes(&self) -> u64 {
         let items = self.sessions.len() + self.tree.len() + self.history.len() + self.statistics.len() + self.tombstones.len();
@@ -268,15 +269,15 @@ impl State {
         state.totals = Arc::new(header.totals);
         state.pending.restore_counters(header.pending_counters);
         state.piece_steps = header.piece_steps;
-        header.capacities.into_iter().for_each(|(node, bytes)| state.budget.note(node, bytes));
+        header.capacities.into_iter().for_each(|(node, bytes)| state.budget.record(node, bytes));
         state.rebuild_caches();
         Ok(state)
     }
 }
 
 impl Command {
-    /// Its weight compared with a snapshot, which saves a node from applying it: one item, or one for each operation,
-    /// and the bytes of its values. Removals do not reduce it.
+    /// Its weight on the scale of `State::snapshot_weight`: one item, or one for each operation, and the bytes of its
+    /// values. A snapshot saves a node from applying the command. Removals do not reduce the weight.
     #[must_use]
     pub fn snapshot_weight(&self) -> u64 {
         let Command::Transact(transact) = self else { return ITEM_WEIGHT };
@@ -298,7 +299,7 @@ impl State {
             }
         }
         for (path, node) in self.tree.iter() {
-            index.note_node(path, node);
+            index.update_node(path, node);
             match &node.role {
                 NodeRole::Contender(contender) => index.add_contender(contender, path.clone()),
                 NodeRole::Lock(settings) if settings.used => {
@@ -307,7 +308,7 @@ impl State {
                 NodeRole::Lock(_) | NodeRole::Data => {}
             }
         }
-        self.pending.entries().for_each(|(number, pending)| index.note_pending(*number, pending));
+        self.pending.entries().for_each(|(number, pending)| index.add_pending(*number, pending));
         self.index = index;
         self.tombstones.in_session = in_session;
         let crowded = |queue: &Queue| queue.holders.len() > HOLDERS_SCANNED_MAX;

@@ -21,7 +21,7 @@ pub struct State {
     pub(crate) totals: Arc<Statistics>,
     pub(crate) pending: PendingWork,
     pub(crate) budget: Budget,
-    /// How many steps a command may do before it leaves the rest to later ones.
+    /// The maximum number of steps of one command. Later commands do the rest.
     pub(crate) piece_steps: u64,
     pub(crate) index: Index,
 }
@@ -52,7 +52,7 @@ impl State {
         }
     }
 
-    /// The same with a smaller bound on steps, so that tests see many pieces.
+    /// A new state with another bound on steps, so that tests see many pieces.
     #[must_use]
     pub fn with_piece_steps(steps: u64) -> State {
         State { piece_steps: steps, ..State::new() }

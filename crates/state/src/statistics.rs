@@ -1,9 +1,9 @@
 //! How long contenders wait for locks and hold them, and how that ends: counted for each lock and over all.
 //!
 //! Statistics are part of the replicated state, so that every node reports the same, and a restart or a change of
-//! leader loses nothing. A lock's statistics exist as long as its node or its history. Durations come from the wall
-//! times in the commands: they are for people, and no rule reads them. A multi-lock grant counts in each of its locks,
-//! and once in the totals.
+//! leader loses nothing. A lock's statistics exist as long as its node or its history. Durations are differences of
+//! the wall times in the commands: they are for people, and no rule reads them. A multi-lock grant counts in each of
+//! its locks, and once in the totals.
 
 use crate::{
     weighed::Weigh,

@@ -38,12 +38,12 @@ impl Tombstones {
         self.table.len()
     }
 
-    /// The bytes that the whole table counts.
+    /// The total weight in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.table.bytes()
     }
 
-    /// The same, recounted by a walk over the table.
+    /// The same weight, recomputed by a walk over the table.
     pub(crate) fn recounted(&self) -> u64 {
         self.table.recounted()
     }

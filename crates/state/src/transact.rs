@@ -35,7 +35,7 @@ impl Change<'_> {
         let succeeded = part == Part::Then;
         let results = self.operate_all(part, operations)?;
         if let Some(WriteKey { key, fingerprint }) = transact.key {
-            // A retry must not act twice. If the results are too large to keep, it is answered without them.
+            // A retry must not act twice. If the results are too large to keep, its answer has none.
             let kept = (results_weight(&results) <= RESULTS_REMEMBERED_BYTES).then(|| results.clone());
             let remembered = Tombstone::Write { fingerprint, succeeded, results: kept };
             self.state.tombstones.remember(key, self.revision, remembered);
@@ -45,18 +45,18 @@ impl Change<'_> {
         Ok(Effect::Changed(Outcome::Written { succeeded, results, at: self.revision }))
     }
 
-    /// All or nothing: an operation sees the changes of the operations before it, and the first that is refused undoes
-    /// them all.
+    /// Does all operations or none. An operation sees the changes of the earlier ones. The first refusal reverts them
+    /// all.
     fn operate_all(&mut self, part: Part, operations: Vec<Operation>) -> Result<Vec<OperationResult>, Rejection> {
         // A refused operation has changed nothing, so a single one needs no copy for the rollback.
-        let before = (operations.len() > 1).then(|| self.state.clone());
+        let saved = (operations.len() > 1).then(|| self.state.clone());
         let mut results = Vec::with_capacity(operations.len());
         for (operation, index) in operations.into_iter().zip(0_u32..) {
             match self.operate(operation) {
                 Ok(result) => results.push(result),
                 Err(reason) => {
-                    if let Some(before) = before {
-                        *self.state = before;
+                    if let Some(saved) = saved {
+                        *self.state = saved;
                     }
                     self.events.clear();
                     return Err(Rejection::Step { part, index, reason: Box::new(reason) });
@@ -68,6 +68,7 @@ impl Change<'_> {
 }
 
 impl State {
+    /// Refuses if the condition does not hold.
     fn verify(&self, condition: &Condition) -> Result<(), Rejection> {
         match condition {
             Condition::Fence { lock, token, grant } => self.verify_fence(lock, *token, grant.as_ref()),

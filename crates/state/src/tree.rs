@@ -93,12 +93,12 @@ impl Tree {
         })?
     }
 
-    /// The bytes that all nodes count, including locks and contenders.
+    /// The total weight in bytes, including locks and contenders.
     pub(crate) fn bytes(&self) -> u64 {
         self.nodes.bytes()
     }
 
-    /// The same, recounted by a walk over all nodes.
+    /// The same weight, recomputed by a walk over all nodes.
     pub(crate) fn recounted(&self) -> u64 {
         self.nodes.recounted()
     }

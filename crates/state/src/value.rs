@@ -6,7 +6,7 @@ use serde::{
 };
 use std::{fmt, ops::Deref, sync::Arc};
 
-/// How many bytes are allocated on the word of a length prefix, before the bytes are there.
+/// The most bytes that a length prefix alone makes the decoder allocate, before it has read the bytes.
 const TRUSTED_BYTES: usize = 64 * 1024;
 
 /// Bytes, shared by clones. They are encoded like a list of bytes, but in one piece.

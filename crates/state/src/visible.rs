@@ -1,9 +1,8 @@
-//! What is left of an ended session until the pieces of its end reach it: dead grants, and nodes that nobody sees any
-//! more.
+//! What remains of an ended session until later pieces remove it: dead grants and invisible nodes.
 //!
 //! A session ends with the first piece. From then on its grants have no token and no id, its waiters are not granted,
-//! and its ephemeral nodes can be neither read nor collided with. The same holds for the holders of a lock that is
-//! being broken.
+//! and its ephemeral nodes are invisible and do not conflict with new nodes. The holders of a lock that is being broken
+//! are dead in the same way.
 
 use crate::{
     State,
@@ -13,7 +12,7 @@ use crate::{
 use fairhold_types::{EndReason, FencingToken, LockName, Path, SessionNumber};
 
 impl State {
-    /// A node that others can see.
+    /// The node at a path, unless its session has ended.
     #[inline]
     pub(crate) fn visible(&self, path: &Path) -> Option<&Znode> {
         self.tree.get(path).filter(|node| !self.is_orphan(node))
@@ -60,8 +59,8 @@ impl State {
         }
     }
 
-    /// The reason of the administrator who ended a dead grant.
-    pub(crate) fn note_of_dead(&self, contender: &Contender) -> Option<String> {
+    /// The reason that an administrator gave for ending a dead grant.
+    pub(crate) fn break_note_of_dead(&self, contender: &Contender) -> Option<String> {
         if !self.is_dead(contender) {
             return None;
         }

@@ -43,7 +43,7 @@ impl<K: Ord + Clone, V: Weigh<K> + Clone> Weighed<K, V> {
         self.bytes
     }
 
-    /// The same, recounted by a walk over all entries.
+    /// The same weight, recomputed by a walk over all entries.
     pub(crate) fn recounted(&self) -> u64 {
         self.map.iter().map(|(key, value)| V::key_weight(key) + value.weight()).sum()
     }

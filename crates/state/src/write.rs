@@ -1,7 +1,7 @@
-//! Writes to the tree's nodes and their results: the part of the machine's boundary that concerns nodes. `command` has
-//! all of it.
+//! Writes to the tree's nodes, and their results. `command` exports them.
 //!
-//! Encoded by position, as there: add variants at the end, and change a struct only together with `LOG_FORMAT`.
+//! The log and the frames encode variants and fields by position: add variants at the end, and change a struct only
+//! together with `LOG_FORMAT`.
 
 use crate::value::Value;
 use fairhold_types::{FencingToken, GrantId, LockName, Path, Revision, SessionId, SessionNumber, time::WallMillis};
@@ -16,7 +16,7 @@ pub struct Transact {
     pub conditions: Vec<Condition>,
     /// The operations if all conditions hold.
     pub then: Vec<Operation>,
-    /// The operations if one does not hold; `None`: the transaction is refused with that condition's rejection.
+    /// The operations if a condition does not hold; `None`: the transaction is refused with that condition's rejection.
     pub otherwise: Option<Vec<Operation>>,
     /// When the request was received; this becomes `ctime` and `mtime`.
     pub at: WallMillis,

@@ -1,18 +1,18 @@
-//! The cycle that a request would close, as its rejection names it.
+//! Finds the cycle that a request would close, for its rejection.
 
 use super::search::Search;
 use crate::command::Blocked;
 use fairhold_types::Mode;
 use std::collections::VecDeque;
 
-/// How much of a queue the walk has followed.
+/// The part of a queue that the walk has followed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Followed {
-    /// The number of waiters, from the front.
+    /// How many waiters, from the front.
     waiting: usize,
-    /// The holders that block readers.
+    /// Whether it has followed the holders that block readers.
     reader_blockers: bool,
-    /// All holders.
+    /// Whether it has followed all holders.
     holders: bool,
 }
 
@@ -40,7 +40,7 @@ impl Search<'_> {
             }
         }
         // The request waits behind a cycle of others. A lowered limit, or a prioritized request without a named owner,
-        // can close one.
+        // can create such a cycle.
         let own = self.entries_of(Search::REQUESTER).iter().find(|entry| self.entries[**entry].waits());
         own.map(|entry| self.blocked(*entry)).into_iter().collect()
     }
@@ -57,17 +57,17 @@ impl Search<'_> {
     }
 
     /// The entries that block this one by the rules of its lock, except those that the walk has already followed.
-    fn waits_for(&self, number: usize, ahead: usize, followed: &mut Followed) -> Vec<usize> {
-        let entry = &self.entries[number];
+    fn waits_for(&self, index: usize, ahead: usize, followed: &mut Followed) -> Vec<usize> {
+        let entry = &self.entries[index];
         let queue = &self.queues[entry.queue];
-        let left = |other: &usize| *other != number && !self.entries[*other].released;
+        let remains = |other: &usize| *other != index && !self.entries[*other].released;
         let mut found = Vec::new();
         if !entry.granted {
             let before = queue.waiting.iter().take(ahead).skip(followed.waiting.max(queue.granted_count));
-            found.extend(before.copied().filter(left));
+            found.extend(before.copied().filter(remains));
             followed.waiting = followed.waiting.max(ahead);
         }
-        let holders = || queue.holders.iter().chain(queue.waiting.iter().take(queue.granted_count)).copied().filter(left);
+        let holders = || queue.holders.iter().chain(queue.waiting.iter().take(queue.granted_count)).copied().filter(remains);
         if entry.upgrading || entry.mode == Mode::Exclusive {
             if !std::mem::replace(&mut followed.holders, true) {
                 found.extend(holders());
@@ -79,7 +79,7 @@ impl Search<'_> {
         found
     }
 
-    /// The path from the request to the entry that waits for the request.
+    /// The path from the request to the entry `last`, which waits for the request.
     fn path_to(&self, reached_by: &[Option<usize>], last: usize) -> Vec<Blocked> {
         let mut path = vec![self.blocked(last)];
         let mut actor = self.entries[last].actor;
