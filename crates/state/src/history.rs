@@ -8,7 +8,6 @@
 
 use crate::{
     record::Moment,
-    weighed::{Weigh, Weighed},
     weight::{HISTORY_BYTES, len},
 };
 use fairhold_types::{
@@ -16,7 +15,7 @@ use fairhold_types::{
     limits::{HISTORY_FORGOTTEN_MAX, HISTORY_MAX, HISTORY_PER_LOCK_MAX},
     time::WallMillis,
 };
-use imbl::{OrdMap, OrdSet};
+use imbl::{OrdMap, OrdSet, Vector};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -84,61 +83,111 @@ impl HistoryKey {
 /// The finished holding periods of all locks.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct History {
-    pub(crate) table: Weighed<(LockName, HistoryKey), Arc<PastHolding>>,
-    /// The entries by age: a cache.
-    pub(crate) by_age: OrdSet<(HistoryKey, LockName)>,
-    /// The number of entries of each lock: a cache.
-    counts: OrdMap<LockName, usize>,
+    /// The entries of each lock that has any, the oldest end first.
+    locks: OrdMap<LockName, Vector<Arc<PastHolding>>>,
+    /// These locks by their oldest entry: a cache. Entries of one lock are dropped in order, so this gives the oldest of
+    /// all.
+    oldest: OrdSet<(HistoryKey, LockName)>,
+    /// The number of entries: a cache.
+    len: usize,
+    /// The bytes that all entries count: a cache.
+    bytes: u64,
+}
+
+impl PastHolding {
+    fn key(&self) -> HistoryKey {
+        HistoryKey { ended: self.ending.to.revision, number: self.holding.number }
+    }
+
+    /// The bytes that the entry counts.
+    fn weight(&self) -> u64 {
+        HISTORY_BYTES + len(self.holding.lock.as_str()) + len(&self.holding.owner) + who_ended_weight(self)
+    }
 }
 
 impl History {
     pub(crate) fn len(&self) -> usize {
-        self.table.len()
+        self.len
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<PastHolding>> {
-        self.table.values()
+        self.locks.values().flatten()
     }
 
     pub(crate) fn count(&self, lock: &LockName) -> usize {
-        self.counts.get(lock).copied().unwrap_or(0)
+        self.locks.get(lock).map_or(0, Vector::len)
     }
 
     /// Adds an entry. `trim` enforces the bounds.
     pub(crate) fn insert(&mut self, past: Arc<PastHolding>) {
+        let key = past.key();
+        let weight = past.weight();
         let lock = past.holding.lock.clone();
-        let key = HistoryKey { ended: past.ending.to.revision, number: past.holding.number };
-        if self.table.insert((lock.clone(), key), past).is_none() {
-            *self.counts.entry(lock.clone()).or_default() += 1;
-            self.by_age.insert((key, lock));
+        let entries = self.locks.entry(lock.clone()).or_default();
+        if entries.back().is_none_or(|newest| newest.key() < key) {
+            if entries.is_empty() {
+                self.oldest.insert((key, lock));
+            }
+            entries.push_back(past);
+        } else {
+            // Grants of the same command end in any order.
+            match entries.binary_search_by_key(&key, |past| past.key()) {
+                // Only a damaged snapshot has an entry twice. It is refused, because its counts do not agree.
+                Ok(at) => {
+                    self.bytes -= entries.set(at, past).weight();
+                    self.len -= 1;
+                }
+                Err(at) => {
+                    if at == 0
+                        && let Some(first) = entries.front()
+                    {
+                        self.oldest.remove(&(first.key(), lock.clone()));
+                        self.oldest.insert((key, lock));
+                    }
+                    entries.insert(at, past);
+                }
+            }
+        }
+        self.len += 1;
+        self.bytes += weight;
+    }
+
+    /// Adds to an entry who ended the holding period, and why.
+    pub(crate) fn record_who_ended(&mut self, lock: &LockName, key: HistoryKey, by: &str, reason: &str) {
+        let Some(entries) = self.locks.get_mut(lock) else { return };
+        let Ok(at) = entries.binary_search_by_key(&key, |past| past.key()) else { return };
+        if let Some(past) = entries.get_mut(at) {
+            let past = Arc::make_mut(past);
+            self.bytes -= who_ended_weight(past);
+            past.ending.by = by.to_owned();
+            past.ending.reason = reason.to_owned();
+            self.bytes += who_ended_weight(past);
         }
     }
 
-    /// The total weight in bytes.
+    /// The bytes that all entries count.
     pub(crate) fn bytes(&self) -> u64 {
-        self.table.bytes()
+        self.bytes
     }
 
-    /// The same weight, recomputed by a walk over all entries.
+    /// The same, recounted by a walk over all entries.
     pub(crate) fn recounted(&self) -> u64 {
-        self.table.recounted()
+        self.iter().map(|past| past.weight()).sum()
     }
 
     /// Drops the oldest entries beyond the bounds, and returns their locks. Beyond `bytes_max` it drops a few at a
     /// time: each new entry makes room for more than itself.
     pub(crate) fn trim(&mut self, lock: &LockName, bytes_max: u64) -> Vec<LockName> {
         let mut dropped = Vec::new();
-        while self.count(lock) > HISTORY_PER_LOCK_MAX
-            && let Some(key) = self.oldest_of(lock)
-        {
-            self.remove(lock, key);
+        while self.count(lock) > HISTORY_PER_LOCK_MAX {
+            self.drop_oldest_of(lock);
             dropped.push(lock.clone());
         }
         let at_once = dropped.len() + TRIMMED_MAX;
-        while (self.len() > HISTORY_MAX || (self.bytes() > bytes_max && dropped.len() < at_once))
-            && let Some((key, lock)) = self.by_age.get_min().cloned()
+        while (self.len > HISTORY_MAX || (self.bytes > bytes_max && dropped.len() < at_once))
+            && let Some((_, lock)) = self.oldest.get_min().cloned()
         {
-            self.remove(&lock, key);
+            self.drop_oldest_of(&lock);
             dropped.push(lock);
         }
         dropped
@@ -146,29 +195,41 @@ impl History {
 
     /// Drops entries that ended up to this revision, `HISTORY_FORGOTTEN_MAX` at most, and returns their locks.
     pub(crate) fn forget(&mut self, through: Revision) -> Vec<LockName> {
-        let old = self.by_age.iter().take_while(|(key, _)| key.ended <= through).take(HISTORY_FORGOTTEN_MAX);
-        let old: Vec<_> = old.cloned().collect();
-        old.iter().for_each(|(key, lock)| self.remove(lock, *key));
-        old.into_iter().map(|(_, lock)| lock).collect()
+        let mut dropped = Vec::new();
+        while dropped.len() < HISTORY_FORGOTTEN_MAX
+            && let Some((key, lock)) = self.oldest.get_min()
+            && key.ended <= through
+        {
+            let lock = lock.clone();
+            self.drop_oldest_of(&lock);
+            dropped.push(lock);
+        }
+        dropped
     }
 
-    fn remove(&mut self, lock: &LockName, key: HistoryKey) {
-        let entry = (lock.clone(), key);
-        if self.table.remove(&entry).is_none() {
-            return;
+    /// When the oldest entry of all ended.
+    pub(crate) fn oldest_end(&self) -> Option<Revision> {
+        self.oldest.get_min().map(|(key, _)| key.ended)
+    }
+
+    fn drop_oldest_of(&mut self, lock: &LockName) {
+        let Some(entries) = self.locks.get_mut(lock) else { return };
+        let Some(dropped) = entries.pop_front() else { return };
+        let next = entries.front().map(|past| past.key());
+        self.oldest.remove(&(dropped.key(), lock.clone()));
+        match next {
+            Some(key) => drop(self.oldest.insert((key, lock.clone()))),
+            None => drop(self.locks.remove(lock)),
         }
-        self.by_age.remove(&(key, entry.0));
-        match self.count(lock) {
-            0 | 1 => drop(self.counts.remove(lock)),
-            more => drop(self.counts.insert(lock.clone(), more - 1)),
-        }
+        self.len -= 1;
+        self.bytes -= dropped.weight();
     }
 
     /// The entries of a lock, the oldest end first.
     pub(crate) fn of_lock<'a>(
         &'a self,
         lock: &LockName,
-    ) -> impl DoubleEndedIterator<Item = (HistoryKey, &'a Arc<PastHolding>)> + use<'a> {
+    ) -> impl DoubleEndedIterator<Item = (HistoryKey, &'a Arc<PastHolding>)> + Send + use<'a> {
         self.of_lock_before(lock, HistoryKey::END)
     }
 
@@ -177,48 +238,37 @@ impl History {
         &'a self,
         lock: &LockName,
         end: HistoryKey,
-    ) -> impl DoubleEndedIterator<Item = (HistoryKey, &'a Arc<PastHolding>)> + use<'a> {
-        let first = HistoryKey { ended: Revision(0), number: GrantNumber(0) };
-        self.table.range((lock.clone(), first)..(lock.clone(), end)).map(|((_, key), past)| (*key, past))
+    ) -> impl DoubleEndedIterator<Item = (HistoryKey, &'a Arc<PastHolding>)> + Send + use<'a> {
+        self.locks.get(lock).into_iter().flat_map(move |entries| {
+            let before = entries.binary_search_by_key(&end, |past| past.key()).unwrap_or_else(|before| before);
+            (0..before).filter_map(|at| entries.get(at)).map(|past| (past.key(), past))
+        })
     }
 
-    fn oldest_of(&self, lock: &LockName) -> Option<HistoryKey> {
-        let oldest = self.of_lock(lock).next();
-        oldest.map(|(key, _)| key)
-    }
-
-    /// Checks that the caches equal the table and that the bounds hold.
+    /// Checks that the caches equal the entries and that the bounds hold.
     pub(crate) fn check(&self, revision: Revision) -> Result<(), String> {
-        let mut counts: OrdMap<LockName, usize> = OrdMap::new();
-        for ((lock, key), past) in self.table.iter() {
-            *counts.entry(lock.clone()).or_default() += 1;
-            let from = past.holding.from.revision;
-            let to = past.ending.to.revision;
-            let kept_well = past.holding.lock == *lock && to == key.ended && past.holding.number == key.number;
-            if !kept_well || !self.by_age.contains(&(*key, lock.clone())) {
-                return Err(format!("the history has #{} of {lock} under the wrong key", key.number));
+        let mut oldest = OrdSet::new();
+        for (lock, entries) in &self.locks {
+            oldest.extend(entries.front().map(|past| (past.key(), lock.clone())));
+            let sorted = entries.iter().zip(entries.iter().skip(1)).all(|(one, next)| one.key() < next.key());
+            if !sorted || entries.is_empty() || entries.len() > HISTORY_PER_LOCK_MAX {
+                return Err(format!("the history of {lock} is not in order, or has {} entries", entries.len()));
             }
-            if from >= to || to > revision || from.0 < past.holding.number.0 {
-                return Err(format!("the history says that #{} held {lock} from @{from} to @{to}", key.number));
+            for past in entries {
+                let from = past.holding.from.revision;
+                let to = past.ending.to.revision;
+                if past.holding.lock != *lock || from >= to || to > revision || from.0 < past.holding.number.0 {
+                    return Err(format!("the history says that #{} held {lock} from @{from} to @{to}", past.holding.number));
+                }
             }
         }
-        if counts != self.counts || self.by_age.len() != self.table.len() {
-            return Err("the history's caches differ from its table".to_owned());
+        if oldest != self.oldest || self.iter().count() != self.len {
+            return Err("the history's caches differ from its entries".to_owned());
         }
-        if self.len() > HISTORY_MAX || self.counts.values().any(|count| *count > HISTORY_PER_LOCK_MAX) {
-            return Err(format!("the history has {} entries, or too many of one lock", self.len()));
+        if self.len > HISTORY_MAX {
+            return Err(format!("the history has {} entries", self.len));
         }
         Ok(())
-    }
-}
-
-impl Weigh<(LockName, HistoryKey)> for Arc<PastHolding> {
-    fn key_weight((lock, _): &(LockName, HistoryKey)) -> u64 {
-        len(lock.as_str())
-    }
-
-    fn weight(&self) -> u64 {
-        HISTORY_BYTES + len(&self.holding.owner) + who_ended_weight(self)
     }
 }
 
@@ -262,7 +312,7 @@ mod tests {
             assert_eq!(dropped, expected, "at {index}");
         }
         history.check(Revision(ended)).unwrap();
-        assert_eq!((history.len(), history.by_age.get_min().unwrap().0.ended), (HISTORY_MAX, Revision(3)));
+        assert_eq!((history.len(), history.oldest_end()), (HISTORY_MAX, Some(Revision(3))));
     }
 
     #[test]
@@ -272,6 +322,28 @@ mod tests {
         let a = LockName::parse("a").unwrap();
         assert_eq!((history.trim(&a, 0).len(), history.len()), (TRIMMED_MAX, 10 - TRIMMED_MAX));
         assert_eq!((history.trim(&a, history.bytes()).len(), history.len()), (0, 10 - TRIMMED_MAX));
+    }
+
+    #[test]
+    fn entries_of_one_revision_are_kept_in_order_however_they_end() {
+        let mut history = History::default();
+        let with_number = |number: u64| {
+            let mut entry = Arc::unwrap_or_clone(past("a", 9));
+            entry.holding.number = GrantNumber(number);
+            Arc::new(entry)
+        };
+        for number in [5, 3, 8, 4] {
+            history.insert(with_number(number));
+            history.check(Revision(9)).unwrap();
+        }
+        let a = LockName::parse("a").unwrap();
+        let numbers = |end| history.of_lock_before(&a, end).map(|(key, _)| key.number.0).collect::<Vec<_>>();
+        assert_eq!(numbers(HistoryKey::END), [3, 4, 5, 8]);
+        assert_eq!(numbers(HistoryKey { ended: Revision(9), number: GrantNumber(5) }), [3, 4]);
+        let before = (history.len(), history.bytes());
+        history.insert(with_number(4));
+        assert_eq!((history.len(), history.bytes()), before, "an entry that is there twice counts once");
+        assert_eq!(history.bytes(), history.recounted());
     }
 
     #[test]

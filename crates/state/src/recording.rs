@@ -4,7 +4,7 @@ use crate::{
     State,
     change::{Change, Effect},
     command::Outcome,
-    history::{Ending, HistoryKey, Holding, PastHolding, who_ended_weight},
+    history::{Ending, HistoryKey, Holding, PastHolding},
     record::{Contender, Moment},
 };
 use fairhold_types::{EndReason, FencingToken, GrantNumber, HoldingEnd, LockName, Revision, limits::ESTIMATE_HOLDS};
@@ -43,15 +43,7 @@ impl Change<'_> {
     /// Adds who ended the hold, and why, to the entry of this revision.
     pub(crate) fn record_who_ended(&mut self, lock: &LockName, number: GrantNumber, by: &str, reason: &str) {
         let key = HistoryKey { ended: self.revision, number };
-        self.state.history.table.change(
-            &(lock.clone(), key),
-            |past| who_ended_weight(past),
-            |past| {
-                let ending = &mut Arc::make_mut(past).ending;
-                ending.by = by.to_owned();
-                ending.reason = reason.to_owned();
-            },
-        );
+        self.state.history.record_who_ended(lock, key, by, reason);
     }
 
     pub(crate) fn forget_history(&mut self, through: Revision) -> Effect {
@@ -69,7 +61,7 @@ impl State {
     /// The revision at which the oldest entry of the history ended, for `Command::ForgetHistory`.
     #[must_use]
     pub fn oldest_history(&self) -> Option<Revision> {
-        self.history.by_age.get_min().map(|(key, _)| key.ended)
+        self.history.oldest_end()
     }
 
     /// The median of the newest `ESTIMATE_HOLDS` holding periods of a lock, in milliseconds, by the times in the
