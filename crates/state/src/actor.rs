@@ -23,10 +23,12 @@ pub(crate) struct ActorWaits {
 
 impl Actor {
     pub(crate) fn of(contender: &Contender) -> Actor {
-        if contender.owner.given && !contender.anonymous {
-            Actor::Named(contender.session, contender.owner.text.clone())
-        } else {
-            Actor::Unnamed(contender.number)
-        }
+        Actor::named(contender).unwrap_or(Actor::Unnamed(contender.number))
+    }
+
+    /// The named actor of a contender, if it has one.
+    pub(crate) fn named(contender: &Contender) -> Option<Actor> {
+        let has_name = contender.owner.given && !contender.anonymous;
+        has_name.then(|| Actor::Named(contender.session, contender.owner.text.clone()))
     }
 }

@@ -5,10 +5,11 @@ use crate::{
     change::Change,
     command::Acquire,
     keys::ChangeKeys,
-    record::{Contender, NodeRole},
+    record::{Contender, NodeRole, Znode},
     service_rank::ServiceRank,
 };
 use fairhold_types::{GrantNumber, LockName, Path, SessionNumber};
+use std::{ops::Deref, sync::Arc};
 
 /// The contender of a new grant in one of its locks, by index in the request.
 pub(crate) fn new_contender(
@@ -56,6 +57,20 @@ pub(crate) fn new_contender(
     }
 }
 
+/// A contender that is kept while other parts of the state change.
+pub(crate) struct SharedContender(Arc<Znode>);
+
+impl Deref for SharedContender {
+    type Target = Contender;
+
+    fn deref(&self) -> &Contender {
+        match &self.0.role {
+            NodeRole::Contender(contender) => contender,
+            NodeRole::Data | NodeRole::Lock(_) => unreachable!("the index has the path of a node that is no contender"),
+        }
+    }
+}
+
 impl State {
     /// The contender of a grant in one of its locks.
     #[must_use]
@@ -92,7 +107,7 @@ impl Change<'_> {
     /// can change all fields.
     pub(crate) fn contender_mut(&mut self, number: GrantNumber) -> &mut Contender {
         let path = self.state.index.contenders.get(&number);
-        match path.and_then(|path| self.state.tree.get_mut(path)).map(|node| &mut node.role) {
+        match path.and_then(|path| self.state.tree.get_mut(path.as_str())).map(|node| &mut node.role) {
             Some(NodeRole::Contender(contender)) => contender,
             Some(NodeRole::Data | NodeRole::Lock(_)) | None => {
                 unreachable!("the index has grant #{number}, but the tree has no contender of it")
@@ -119,6 +134,20 @@ impl Change<'_> {
 
     pub(crate) fn contender_in(&self, lock: &LockName, number: GrantNumber) -> &Contender {
         match self.state.contender_in(lock, number) {
+            Some(contender) => contender,
+            None => unreachable!("grant #{number} has no contender in {lock}"),
+        }
+    }
+
+    /// The same, to keep while indexes and other nodes change.
+    pub(crate) fn shared_contender(&self, lock: &LockName, number: GrantNumber) -> SharedContender {
+        let index = &self.state.index;
+        let first = index.contenders.get(&number).and_then(|path| self.state.tree.get_shared(path)).map(SharedContender);
+        let found = first.filter(|first| first.lock == *lock).or_else(|| {
+            let path = index.secondaries.get(&(number, lock.clone()))?;
+            self.state.tree.get_shared(path).map(SharedContender)
+        });
+        match found {
             Some(contender) => contender,
             None => unreachable!("grant #{number} has no contender in {lock}"),
         }

@@ -183,7 +183,7 @@ impl Change<'_> {
             contender.further_holds = Vec::new();
         });
         for path in self.paths_of(number) {
-            if let Some(node) = self.state.tree.get_mut(&path) {
+            if let Some(node) = self.state.tree.get_mut(path.as_str()) {
                 node.ephemeral_owner = SessionNumber(0);
             }
         }

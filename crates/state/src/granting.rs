@@ -79,34 +79,39 @@ impl Change<'_> {
     fn grant(&mut self, number: GrantNumber) -> Vec<LockName> {
         let revision = self.revision;
         let at = self.at;
+        let locks = self.state.locks_of(number);
+        let hold_ms = self.max_hold(number, &locks);
         self.update_contenders(number, |contender| {
             assert!(contender.granted_at.is_none(), "grant #{number} was granted twice");
             contender.granted_at = Some(revision);
             contender.held_since = Some(at);
+            contender.hold_ms = hold_ms;
         });
-        let locks = self.state.locks_of(number);
-        self.set_max_hold(number);
+        if hold_ms.is_some() {
+            self.state.index.bounded.insert(number);
+        }
         for lock in &locks {
             self.count_steps(GRANT_STEPS);
-            let granted = self.contender_in(lock, number).clone();
+            let granted = self.shared_contender(lock, number);
             self.count_granted(&granted);
             let holders = self.state.index.grant(&granted);
             self.state.index_holder(&granted, holders);
-            self.record_token(lock, number);
-            self.emit_proclaimed(lock);
+            if self.record_token(lock, number) {
+                self.emit_proclaimed(lock);
+            }
         }
         locks
     }
 
-    /// Sets the maximum hold time of a new grant: the smallest `max_hold` of its request and its locks. An upgrade
-    /// makes a new grant and sets it again.
-    pub(crate) fn set_max_hold(&mut self, number: GrantNumber) {
+    /// The maximum hold time of a new grant: the smallest `max_hold` of its request and its locks.
+    fn max_hold(&self, number: GrantNumber, locks: &[LockName]) -> Option<u64> {
         let lock_max_hold = |lock: &LockName| self.state.settings(lock).and_then(|settings| settings.max_hold_ms);
-        let contender = self.contender(number);
-        let hold_ms = self.state.locks_of(number).iter().filter_map(lock_max_hold).chain(contender.max_hold_ms).min();
-        if hold_ms == contender.hold_ms {
-            return;
-        }
+        locks.iter().filter_map(lock_max_hold).chain(self.contender(number).max_hold_ms).min()
+    }
+
+    /// Sets the maximum hold time of a grant that an upgrade has made new.
+    pub(crate) fn set_max_hold(&mut self, number: GrantNumber) {
+        let hold_ms = self.max_hold(number, &self.state.locks_of(number));
         self.update_contenders(number, |contender| contender.hold_ms = hold_ms);
         match hold_ms {
             Some(_) => self.state.index.bounded.insert(number),
@@ -114,13 +119,15 @@ impl Change<'_> {
         };
     }
 
-    /// Records this revision as the last token of the lock, and emits the event.
-    pub(crate) fn record_token(&mut self, lock: &LockName, number: GrantNumber) {
+    /// Records this revision as the last token of the lock, and emits the event. Returns whether it is an election.
+    pub(crate) fn record_token(&mut self, lock: &LockName, number: GrantNumber) -> bool {
         let token = token_of_grant(self.revision, number);
         let settings = self.state.settings_mut(lock);
         assert!(settings.last_token <= Some(token), "the fencing token of {lock} went back to {token}");
         settings.last_token = Some(token);
+        let is_election = settings.election == Some(true);
         self.events.push(Event::Granted { lock: lock.clone(), grant: number, token });
+        is_election
     }
 }
 

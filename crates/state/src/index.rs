@@ -147,8 +147,12 @@ impl Index {
         if contender.cooling {
             self.cooling.insert(number);
         } else {
-            self.grants.extend(contender.ids().map(|id| (id, number)));
-            self.change_keys.extend(contender.keys.iter().map(|key| (key.key, number)));
+            for id in contender.ids() {
+                self.grants.insert(id, number);
+            }
+            for key in contender.keys.iter() {
+                self.change_keys.insert(key.key, number);
+            }
             if contender.hold_ms.is_some() {
                 self.bounded.insert(number);
             }
@@ -163,11 +167,15 @@ impl Index {
 
     /// Updates the entry of a grant's actor, if the actor is named.
     fn update_actor(&mut self, contender: &Contender, change: impl FnOnce(&mut ActorWaits)) {
-        let actor = Actor::of(contender);
-        if matches!(actor, Actor::Unnamed(_)) {
+        let Some(actor) = Actor::named(contender) else { return };
+        if let Some(waits) = self.actors.get_mut(&actor) {
+            change(waits);
+            if waits.grants == 0 {
+                self.actors.remove(&actor);
+            }
             return;
         }
-        let mut waits = self.actors.remove(&actor).unwrap_or_default();
+        let mut waits = ActorWaits::default();
         change(&mut waits);
         if waits.grants > 0 {
             self.actors.insert(actor, waits);

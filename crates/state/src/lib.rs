@@ -59,7 +59,6 @@ mod nodes;
 mod outcome;
 pub mod owned;
 mod pending;
-mod persistent;
 mod pieces;
 pub mod queue_view;
 pub mod read;

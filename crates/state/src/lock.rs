@@ -14,7 +14,7 @@ use crate::{
     record::{Contender, LockSettings, NodeRole},
     service_rank::ServiceRank,
     tombstones::Tombstone,
-    tree::NewNode,
+    tree::{NewNode, Tree},
     value::Value,
 };
 use fairhold_types::{
@@ -23,6 +23,8 @@ use fairhold_types::{
     time::WallMillis,
 };
 
+/// As many digits as the number of a contender's node has.
+const SEQUENCE_DIGITS: &str = "0000000000";
 /// The cost of forgetting a lock, in steps.
 const FORGET_STEPS: u64 = 4;
 
@@ -100,8 +102,7 @@ impl Change<'_> {
         };
         let value = acquire.value.clone().map_or_else(Value::empty, Value::from);
         for (index, want) in acquire.wants.iter().enumerate() {
-            self.open_lock(&want.lock, acquire.limit, at);
-            self.state.settings_mut(&want.lock).election = Some(acquire.value.is_some());
+            self.open_lock(&want.lock, acquire.limit, at).election = Some(acquire.value.is_some());
             let rank = self.rank_in(&want.lock, acquire.priority);
             let contender = Contender { deadlock_checked, ..new_contender(&acquire, index, session, named.is_none(), rank) };
             self.count_overtaken(&want.lock, rank);
@@ -119,7 +120,7 @@ impl Change<'_> {
         let at = contender.queued_at;
         let path = lock.path();
         let sequence = self.state.tree.get(&path).map_or(0, |node| node.creates);
-        let path = path.child(&format!("{session}-lock-{sequence:010}"));
+        let path = path.child(&contender_name(session, sequence));
         self.state.index.add_contender(&contender, path.clone());
         let create = NewNode {
             kind: crate::record::NodeKind::Ephemeral,
@@ -174,17 +175,21 @@ impl Change<'_> {
         }
     }
 
-    /// Creates the lock's node if it is missing, and sets its limit if it has none.
-    pub(crate) fn open_lock(&mut self, lock: &LockName, limit: Option<u32>, at: WallMillis) {
+    /// Creates the lock's node if it is missing, and sets its limit if it has none. Returns its settings.
+    pub(crate) fn open_lock(&mut self, lock: &LockName, limit: Option<u32>, at: WallMillis) -> &mut LockSettings {
         let path = lock.path();
         if self.state.tree.get(&path).is_none() {
             self.state.tree.create_parents(&path, NewNode::lock, self.revision, at);
             self.state.tree.create(path.clone(), NewNode::lock(), self.revision, at);
         }
-        let settings = self.state.settings_mut(lock);
+        let State { tree, index, .. } = &mut *self.state;
+        let settings = settings_in(tree, lock);
         settings.limit = settings.limit.or(limit);
-        settings.used = true;
-        self.state.index.locks.insert(lock.clone());
+        if !settings.used {
+            settings.used = true;
+            index.locks.insert(lock.clone());
+        }
+        settings
     }
 
     /// Removes the nodes of locks that have had no contenders since the given revisions.
@@ -277,11 +282,29 @@ impl State {
     }
 
     pub(crate) fn settings_mut(&mut self, lock: &LockName) -> &mut LockSettings {
-        match self.tree.get_mut(&lock.path()).map(|node| &mut node.role) {
-            Some(NodeRole::Lock(settings)) => settings,
-            Some(NodeRole::Data | NodeRole::Contender(_)) | None => unreachable!("{lock} has contenders but no lock node"),
-        }
+        settings_in(&mut self.tree, lock)
     }
+}
+
+fn settings_in<'a>(tree: &'a mut Tree, lock: &LockName) -> &'a mut LockSettings {
+    match tree.get_mut(lock.path().as_str()).map(|node| &mut node.role) {
+        Some(NodeRole::Lock(settings)) => settings,
+        Some(NodeRole::Data | NodeRole::Contender(_)) | None => unreachable!("{lock} has contenders but no lock node"),
+    }
+}
+
+/// The name of a contender's node: `<session number>-lock-<ten digits>`, as in ZooKeeper's recipe.
+fn contender_name(session: SessionNumber, sequence: u32) -> String {
+    let mut session_digits = itoa::Buffer::new();
+    let mut digits = itoa::Buffer::new();
+    let session = session_digits.format(session.0);
+    let sequence = digits.format(sequence);
+    let mut name = String::with_capacity(session.len() + "-lock-".len() + SEQUENCE_DIGITS.len());
+    name.push_str(session);
+    name.push_str("-lock-");
+    name.push_str(&SEQUENCE_DIGITS[sequence.len()..]);
+    name.push_str(sequence);
+    name
 }
 
 fn refuse_unsupported(acquire: &Acquire) -> Result<(), Rejection> {

@@ -3,7 +3,6 @@
 use crate::{
     command::{Meta, Owner, Want},
     keys::ChangeKeys,
-    persistent,
     value::Value,
 };
 use fairhold_types::{
@@ -11,9 +10,8 @@ use fairhold_types::{
     limits::{OVERTAKEN_MAX, SESSION_ENDED_IDS_MAX},
     time::WallMillis,
 };
-use imbl::OrdMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 pub use crate::kind::{NodeKind, PackedKind};
 
@@ -44,9 +42,9 @@ pub struct Ended(Option<Box<EndedGrants>>);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct EndedGrants {
-    /// The newest `SESSION_ENDED_IDS_MAX` by id.
-    #[serde(deserialize_with = "persistent::map")]
-    ids: OrdMap<GrantId, EndReason>,
+    /// The newest `SESSION_ENDED_IDS_MAX` by id, sorted. New ids are nearly always the newest, so this is a queue. It is
+    /// copied when the session changes for the first time after a snapshot.
+    ids: VecDeque<(GrantId, EndReason)>,
     /// The newest id that was dropped from `ids`.
     floor: Option<GrantId>,
 }
@@ -55,7 +53,9 @@ impl Ended {
     /// How a grant ended, if that is remembered.
     #[must_use]
     pub fn get(&self, grant: &GrantId) -> Option<EndReason> {
-        self.0.as_ref()?.ids.get(grant).copied()
+        let ids = &self.0.as_ref()?.ids;
+        let at = ids.binary_search_by_key(grant, |(id, _)| *id).ok()?;
+        ids.get(at).map(|(_, reason)| *reason)
     }
 
     /// The number of remembered grants.
@@ -72,7 +72,7 @@ impl Ended {
 
     /// The remembered ids, in order.
     pub fn ids(&self) -> impl Iterator<Item = &GrantId> {
-        self.0.iter().flat_map(|ended| ended.ids.keys())
+        self.0.iter().flat_map(|ended| ended.ids.iter().map(|(id, _)| id))
     }
 
     /// The newest id that was dropped. An unknown id up to this one may have ended and been forgotten.
@@ -84,12 +84,14 @@ impl Ended {
     /// Remembers one more grant. Returns the id that was dropped for it.
     pub(crate) fn remember(&mut self, grant: GrantId, reason: EndReason) -> Option<GrantId> {
         let ended = self.0.get_or_insert_default();
-        ended.ids.insert(grant, reason);
+        match ended.ids.binary_search_by_key(&grant, |(id, _)| *id) {
+            Ok(at) => ended.ids[at].1 = reason,
+            Err(at) => ended.ids.insert(at, (grant, reason)),
+        }
         if ended.ids.len() <= SESSION_ENDED_IDS_MAX {
             return None;
         }
-        let (oldest, _) = ended.ids.get_min().copied()?;
-        ended.ids.remove(&oldest);
+        let (oldest, _) = ended.ids.pop_front()?;
         ended.floor = ended.floor.max(Some(oldest));
         Some(oldest)
     }

@@ -65,9 +65,14 @@ impl Tree {
         self.nodes.get(path).map(|node| &**node)
     }
 
+    /// A node, to keep while other nodes change.
+    pub(crate) fn get_shared(&self, path: &Path) -> Option<Arc<Znode>> {
+        self.nodes.get(path).cloned()
+    }
+
     /// A node, to change fields that do not count in its weight. `write` changes its value, `change_contender` its
     /// contender.
-    pub(crate) fn get_mut(&mut self, path: &Path) -> Option<&mut Znode> {
+    pub(crate) fn get_mut(&mut self, path: &str) -> Option<&mut Znode> {
         self.nodes.get_mut(path).map(Arc::make_mut)
     }
 
@@ -160,8 +165,7 @@ impl Tree {
     /// Creates a node that does not exist yet, below a parent that does. Updates the parent's `pzxid` and child
     /// counters.
     pub(crate) fn create(&mut self, path: Path, create: NewNode, revision: Revision, at: WallMillis) {
-        let parent = path.parent();
-        let parent = parent.and_then(|parent| self.get_mut(&parent));
+        let parent = path.parent_str().and_then(|parent| self.get_mut(parent));
         assert!(parent.is_some(), "a node was created without its parent: {path}");
         if let Some(parent) = parent {
             parent.pzxid = revision;
@@ -202,7 +206,7 @@ impl Tree {
         let node = self.nodes.remove(path)?;
         self.value_bytes -= node.value.len() as u64;
         assert!(node.num_children == 0, "a node with children was removed: {path}");
-        if let Some(parent) = path.parent().and_then(|parent| self.get_mut(&parent)) {
+        if let Some(parent) = path.parent_str().and_then(|parent| self.get_mut(parent)) {
             parent.pzxid = revision;
             parent.num_children -= 1;
         }

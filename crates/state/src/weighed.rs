@@ -4,7 +4,7 @@
 //! `weight` defines the weights.
 
 use imbl::OrdMap;
-use std::ops::Deref;
+use std::{borrow::Borrow, ops::Deref};
 
 /// An entry's value that has a weight in bytes of the state's budget, in a table with keys `K`.
 pub(crate) trait Weigh<K> {
@@ -66,7 +66,10 @@ impl<K: Ord + Clone, V: Weigh<K> + Clone> Weighed<K, V> {
     }
 
     /// An entry, to change fields that do not count. `State::check` detects other changes.
-    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+    pub(crate) fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+    {
         self.map.get_mut(key)
     }
 
