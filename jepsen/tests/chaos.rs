@@ -49,7 +49,7 @@ fn holds_under(workload: &str, nemesis: &str) {
 fn in_ten_seconds_without_faults_nothing_is_broken_and_every_checker_sees_something() {
     let arguments = ["--workload", WORKLOADS, "--nemesis", "none", "--seconds", "10", "--clients", "3", "--seed", "7"];
     let Some(report) = holds("all", &arguments) else { return };
-    let checks: Vec<&str> = report.lines().filter(|line| line.contains(" looked at: ")).collect();
+    let checks: Vec<&str> = report.lines().filter(|line| line.contains(" checked: ")).collect();
     assert!(checks.len() >= 15, "a checker is missing\n{report}");
     for check in checks {
         assert!(check.starts_with("holds "), "{check}\n{report}");

@@ -1,12 +1,12 @@
-//! A checker that saw nothing proves nothing. Each workload names the checkers that must check some of it, and how
-//! much: less than what six seconds with a fault give on a machine with a tenfold load.
+//! A checker without input proves nothing. Each workload names its checkers, and how much each must have checked: less
+//! than a run of six seconds with a fault gives on a machine with ten times the load.
 
 use super::Check;
 use crate::workload::Workload;
 
-/// For checks that every use of locks feeds often.
+/// For checkers that get input from every use of a lock.
 const MUCH: usize = 5;
-/// For checks that only some operations feed.
+/// For checkers that get input from only some operations.
 const SOME: usize = 2;
 
 type Wanted = (&'static str, usize);
@@ -15,7 +15,7 @@ type Wanted = (&'static str, usize);
 const ALL: &[Wanted] = &[("order", MUCH), ("watches", MUCH)];
 /// For locks that clients hold with their own lease.
 const HOLDS: &[Wanted] = &[("exclusion", MUCH), ("locks, without revisions", MUCH)];
-/// For locks that clients wait for.
+/// For locks with waiters.
 const LINE: &[Wanted] = &[("fair order", 1)];
 /// For writes under a fence, with the token of a lock.
 const FENCED: &[Wanted] = &[("fences", SOME), ("durability", SOME)];
@@ -38,15 +38,15 @@ fn wanted(workload: Workload) -> impl Iterator<Item = Wanted> {
     ALL.iter().chain(own.iter().copied().flatten()).copied()
 }
 
-/// The checkers that checked too little of a workload, one sentence each.
+/// The complaints about checkers that checked too little of a workload, one sentence each.
 pub(crate) fn blind(workloads: &[Workload], checks: &[Check]) -> Vec<String> {
     let mut missing = Vec::new();
     for workload in workloads {
         for (name, least) in wanted(*workload) {
-            let seen = checks.iter().find(|check| check.name == name).map_or(0, |check| check.looked_at_of(*workload));
+            let seen = checks.iter().find(|check| check.name == name).map_or(0, |check| check.checked_of(*workload));
             if seen < least {
                 missing.push(format!(
-                    "the checker `{name}` looked at {seen} things of {}, and {least} are the least: run longer (--seconds), or \
+                    "the checker `{name}` checked {seen} things of {}, and {least} are the least: run longer (--seconds), or \
                      with more clients (--clients)",
                     workload.name(),
                 ));
