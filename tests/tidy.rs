@@ -3,8 +3,8 @@
 //!
 //! Every rule is a pure function from text to complaints, and a planted violation shows that it can fail.
 
-#[path = "tidy/circles.rs"]
-mod circles;
+#[path = "tidy/cycles.rs"]
+mod cycles;
 #[path = "tidy/listing.rs"]
 mod listing;
 #[path = "tidy/names.rs"]
@@ -12,7 +12,7 @@ mod names;
 #[path = "tidy/source.rs"]
 mod source;
 
-use circles::circles;
+use cycles::cycles;
 use names::{check_pairs, known_pairs};
 use source::{Source, files_under};
 use std::{
@@ -520,10 +520,10 @@ fn the_listing_of_all_texts_for_people_reads_as_plain_english() {
     assert_none(&complaints);
 }
 
-// Circles
+// Cycles
 
-/// `tests/tidy/circles.txt`: the files that still import each other in circles, a line for each crate.
-fn known_circles(text: &str) -> BTreeMap<String, BTreeSet<String>> {
+/// `tests/tidy/cycles.txt`: the files that still import each other in cycles, a line for each crate.
+fn known_cycles(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let split = |line: &str| {
         let (name, files) = line.split_once(": ").expect("a crate and its files");
@@ -532,45 +532,45 @@ fn known_circles(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     lines.map(split).collect()
 }
 
-fn check_circles(sources: &[Source], known: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
+fn check_cycles(sources: &[Source], known: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let none = BTreeSet::new();
-    let found = circles(sources);
+    let found = cycles(sources);
     let mut complaints = Vec::new();
-    for (name, circles) in &found {
+    for (name, cycles) in &found {
         let known = known.get(name).unwrap_or(&none);
-        let files: BTreeSet<String> = circles.iter().flatten().cloned().collect();
-        for circle in circles.iter().filter(|circle| circle.iter().any(|file| !known.contains(file))) {
-            complaints.push(format!("{name}: these files import each other in a circle: {}", circle.join(" ")));
+        let files: BTreeSet<String> = cycles.iter().flatten().cloned().collect();
+        for cycle in cycles.iter().filter(|cycle| cycle.iter().any(|file| !known.contains(file))) {
+            complaints.push(format!("{name}: these files import each other in a cycle: {}", cycle.join(" ")));
         }
         for file in known.difference(&files) {
-            complaints.push(format!("{name}: {file} is in no circle any more: take it out of tests/tidy/circles.txt"));
+            complaints.push(format!("{name}: {file} is no longer in a cycle: remove it from tests/tidy/cycles.txt"));
         }
     }
     complaints
 }
 
 #[test]
-fn no_further_files_import_each_other_in_circles() {
-    let known = fs::read_to_string(root().join("tests/tidy/circles.txt")).expect("the list is there");
+fn no_further_files_import_each_other_in_cycles() {
+    let known = fs::read_to_string(root().join("tests/tidy/cycles.txt")).expect("the list is there");
     let sources = sources();
     if std::env::var("FAIRHOLD_GOLDEN").is_ok_and(|how| how == "write") {
         let head: String = known.lines().take_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect();
-        let lines = circles(&sources).into_iter().filter(|(_, circles)| !circles.is_empty()).map(|(name, circles)| {
-            let files: BTreeSet<String> = circles.into_iter().flatten().collect();
+        let lines = cycles(&sources).into_iter().filter(|(_, cycles)| !cycles.is_empty()).map(|(name, cycles)| {
+            let files: BTreeSet<String> = cycles.into_iter().flatten().collect();
             format!("{name}: {}\n", files.into_iter().collect::<Vec<_>>().join(" "))
         });
-        fs::write(root().join("tests/tidy/circles.txt"), head + &lines.collect::<String>()).expect("the list can be written");
+        fs::write(root().join("tests/tidy/cycles.txt"), head + &lines.collect::<String>()).expect("the list can be written");
         return;
     }
-    assert_none(&check_circles(&sources, &known_circles(&known)));
+    assert_none(&check_cycles(&sources, &known_cycles(&known)));
 }
 
 #[test]
-fn a_circle_is_found_through_imports_paths_and_re_exports() {
+fn a_cycle_is_found_through_imports_paths_and_re_exports() {
     let file = |name: &str, text: &str| Source::new(&format!("crates/x/src/{name}.rs"), text);
     let lib = file("lib", "mod a;\nmod b;\npub use b::Bee;\n");
     let check =
-        |a: &str, b: &str, known: &str| check_circles(&[lib.clone(), file("a", a), file("b", b)], &known_circles(known)).len();
+        |a: &str, b: &str, known: &str| check_cycles(&[lib.clone(), file("a", a), file("b", b)], &known_cycles(known)).len();
     let back = "use crate::a::{self, Ay};\n";
     assert_eq!(check("use crate::b::Bee;\n", "struct Bee;\n", ""), 0);
     assert_eq!(check("use crate::b::Bee;\n", back, ""), 1, "by an import");

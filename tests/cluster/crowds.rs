@@ -34,7 +34,7 @@ struct Sizes {
     holders: usize,
     readers: usize,
     waiters: usize,
-    /// Waiters behind which a circle is found: as many as the search visits.
+    /// Waiters behind which a cycle is found: as many as the search visits.
     searched: usize,
     ephemerals: usize,
     locks: usize,
@@ -202,8 +202,8 @@ async fn fill_all(client: &Client, sizes: Sizes) -> Crowd {
     fill::acquire(client, &own, sizes.holders, |number| json!({"lock": format!("held/{number}")})).await;
     fill::acquire(client, &own, sizes.readers - 1, |_| json!({"lock": "book", "mode": "shared"})).await;
     let reader = client.acquire("book", &format!("mode=shared&session={}", own.id)).await;
-    fill::circle(client, &own, "line", sizes.waiters).await;
-    fill::circle(client, &own, "searched", sizes.searched).await;
+    fill::cycle(client, &own, "line", sizes.waiters).await;
+    fill::cycle(client, &own, "searched", sizes.searched).await;
     for lock in ["widened", "narrowed"] {
         fill::acquire(client, &own, 1, move |_| json!({"lock": lock, "limit": NARROW, "permits": NARROW})).await;
         fill::acquire(client, &own, sizes.waiters, move |_| json!({"lock": lock, "limit": NARROW, "permits": 5})).await;
@@ -243,7 +243,7 @@ async fn measure_reads(stage: &mut Stage, crowd: &Crowd) {
     let fences = Call::post("/v1/txn").json(&json!({"if": vec![fence; FENCES], "then": []}));
     stage.during("transactions of 1,000 such checks", again(client.clone(), fences, 200)).await;
     let asks = |lock: &str| Call::post(&format!("/v1/locks/{lock}?session={}&owner=r-{lock}&wait=1ms", crowd.own.id));
-    stage.during("refused acquires: a circle was found", again(client.clone(), asks("searched"), 409)).await;
+    stage.during("refused acquires: a cycle was found", again(client.clone(), asks("searched"), 409)).await;
     stage.during("acquires behind more than are searched", again(client.clone(), asks("line"), 409)).await;
     let snapshot = order(client, Call::post("/v1/cluster/snapshot").within(LONG), 200);
     stage.during("a snapshot of the leader", snapshot).await;

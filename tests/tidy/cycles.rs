@@ -1,5 +1,5 @@
-//! Finds the files of a crate that import each other in a circle. A circle has no bottom, so no one can read it file by
-//! file.
+//! Finds the files of a crate that import each other in a cycle. A cycle has no first file, so it cannot be read file
+//! by file.
 
 use crate::source::Source;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,15 +14,15 @@ struct Crate {
     passed_on: BTreeMap<(Module, String), Module>,
 }
 
-/// The circles of each crate's files: each a sorted list of module paths.
-pub(crate) fn circles(sources: &[Source]) -> BTreeMap<String, Vec<Vec<String>>> {
+/// The cycles of each crate's files: each a sorted list of module paths.
+pub(crate) fn cycles(sources: &[Source]) -> BTreeMap<String, Vec<Vec<String>>> {
     let mut crates: BTreeMap<String, BTreeMap<Module, String>> = BTreeMap::new();
     for source in sources.iter().filter(|source| !source.is_test_file()) {
         if let Some((name, module)) = place(&source.path) {
             crates.entry(name).or_default().insert(module, product_code(source));
         }
     }
-    crates.into_iter().map(|(name, code)| (name, Crate::new(code).circles())).collect()
+    crates.into_iter().map(|(name, code)| (name, Crate::new(code).cycles())).collect()
 }
 
 /// The crate and the module of `crates/NAME/src/a/b.rs`. Binaries of a crate next to its root do not count.
@@ -116,7 +116,7 @@ impl Crate {
     }
 
     /// The sets of files that reach each other.
-    fn circles(&self) -> Vec<Vec<String>> {
+    fn cycles(&self) -> Vec<Vec<String>> {
         let arrows = self.arrows();
         let reached = |from: &Module| {
             let (mut seen, mut next) = (BTreeSet::new(), vec![from.clone()]);
@@ -130,15 +130,15 @@ impl Crate {
             seen
         };
         let reach: BTreeMap<&Module, BTreeSet<Module>> = self.code.keys().map(|module| (module, reached(module))).collect();
-        let mut circles = BTreeSet::new();
+        let mut cycles = BTreeSet::new();
         for (module, reached) in &reach {
             if reached.contains(*module) {
-                let circle = reached.iter().filter(|other| reach.get(other).is_some_and(|back| back.contains(*module)));
-                let names = circle.map(|module| if module.is_empty() { "lib".to_owned() } else { module.join("/") });
-                circles.insert(names.collect::<Vec<_>>());
+                let cycle = reached.iter().filter(|other| reach.get(other).is_some_and(|back| back.contains(*module)));
+                let names = cycle.map(|module| if module.is_empty() { "lib".to_owned() } else { module.join("/") });
+                cycles.insert(names.collect::<Vec<_>>());
             }
         }
-        circles.into_iter().collect()
+        cycles.into_iter().collect()
     }
 }
 
