@@ -99,12 +99,12 @@ fn readers_and_permits_exclude_each_other_when_all_nodes_are_killed() {
 }
 
 #[test]
-fn sessions_live_as_long_as_they_were_told_when_the_leader_is_paused() {
+fn sessions_live_for_their_ttl_when_the_leader_is_paused() {
     holds_under("session-expiry", "pause-leader");
 }
 
 #[test]
-fn watches_tell_everything_and_elections_have_one_leader_when_packets_are_lost() {
+fn watches_show_everything_and_elections_have_one_leader_when_packets_are_lost() {
     holds_under("watches,election", "loss");
 }
 

@@ -108,7 +108,7 @@ impl Trial {
                 }
                 FlipResult::Ended(_) => {
                     count.refused += 1;
-                    if !self.said_since_start().contains(&*file.file_name().unwrap_or_default().to_string_lossy()) {
+                    if !self.logged_since_start().contains(&*file.file_name().unwrap_or_default().to_string_lossy()) {
                         sum.add_violation(format!("{what}: the node refused to start, but did not name the file"));
                     }
                 }
@@ -255,7 +255,7 @@ impl Trial {
         }
     }
 
-    fn said_since_start(&mut self) -> String {
+    fn logged_since_start(&mut self) -> String {
         fs::read_to_string(&self.cluster.node(VICTIM).log).unwrap_or_default()
     }
 

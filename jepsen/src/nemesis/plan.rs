@@ -189,7 +189,7 @@ mod tests {
     use rand::SeedableRng;
 
     #[test]
-    fn names_and_groups_are_understood_and_others_are_named() {
+    fn known_names_are_accepted_and_others_are_reported() {
         assert_eq!(parse("kill-leader, one-way").unwrap(), [Fault::KillLeader, Fault::OneWayOut, Fault::OneWayIn]);
         assert_eq!(parse("kill,kill-leader").unwrap().len(), 3, "nothing twice");
         assert_eq!(parse("none").unwrap(), []);

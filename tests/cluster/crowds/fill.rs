@@ -1,4 +1,4 @@
-//! Makes very large numbers of everything, as fast as possible: batches and transactions, several in flight.
+//! Creates very many items of each kind, as fast as possible: batches and transactions, several in flight.
 
 use crate::{
     batches::{batch, statuses},
