@@ -1,10 +1,10 @@
-//! The rules of this repository, as tests: which crates may depend on which, what a file looks like, what tests may not
-//! do.
+//! The rules of this repository, as tests: which crates may depend on which, what a file looks like, and what tests may
+//! not do.
 //!
 //! Every rule is a pure function from text to complaints, and a planted violation shows that it can fail.
 
-#[path = "tidy/circles.rs"]
-mod circles;
+#[path = "tidy/cycles.rs"]
+mod cycles;
 #[path = "tidy/listing.rs"]
 mod listing;
 #[path = "tidy/names.rs"]
@@ -12,7 +12,7 @@ mod names;
 #[path = "tidy/source.rs"]
 mod source;
 
-use circles::circles;
+use cycles::cycles;
 use names::{check_pairs, known_pairs};
 use source::{Source, files_under};
 use std::{
@@ -24,7 +24,7 @@ use std::{
 const FILE_LINES_MAX: usize = 400;
 const LINE_CHARS_MAX: usize = 130;
 
-/// The arrows between the crates: the allowed dependencies. A crate that is not listed here has no place yet.
+/// The allowed dependencies between the crates. A new crate must be listed here.
 const ARROWS: &[(&str, &[&str])] = &[
     ("fairhold-types", &[]),
     ("fairhold-codec", &["fairhold-types"]),
@@ -78,7 +78,7 @@ const IMPURE_DEPENDENCIES: &[&str] = &["tokio", "tokio-util", "rand", "tracing",
 /// The crates that also run under a simulator.
 const SIMULATED: &[&str] = &["crates/raft/src/", "crates/node/src/", "crates/http/src/"];
 
-/// Words with another name here: from the "not" column of docs/glossary.md, unless an outside name uses them.
+/// Words that names must not use: from the "not" column of docs/glossary.md, except words of external names.
 const NOT_WORDS: &[(&str, &str)] = &[
     ("epoch", "term"),
     ("master", "leader"),
@@ -201,7 +201,7 @@ fn a_wrong_arrow_is_found() {
     assert_eq!(check("fairhold-stranger", ""), 1);
 }
 
-/// Crates that the client must never pull in, however deep: a user of the client compiles no server.
+/// Crates on which the client must not depend, directly or indirectly: a user of the client compiles no server.
 const NOT_IN_CLIENT: &[&str] = &["rocksdb", "librocksdb-sys", "openraft", "openraft-rt", "axum", "bincode"];
 
 fn check_client_tree(tree: &str) -> Vec<String> {
@@ -230,7 +230,7 @@ fn a_server_in_the_client_is_found() {
     assert_eq!(check_client_tree("fairhold-client v0.1.0\nfairhold-state v0.1.0\nlibrocksdb-sys v1\n").len(), 2);
 }
 
-/// Each dependency of the workspace has a row with its version, and no row is left over.
+/// Each dependency of the workspace has a row with its version, and each row has a dependency.
 fn check_documented(manifest: &str, page: &str) -> Vec<String> {
     let manifest: toml::Table = manifest.parse().expect("a manifest is TOML");
     let known = manifest["workspace"]["dependencies"].as_table().expect("the workspace has dependencies");
@@ -286,7 +286,7 @@ fn lint_settings_of_crates_repeat_the_root_settings() {
     assert_eq!(check_lint_settings("# c\na = 1\nb = 2\n", "x", "a = 1\nb = 3\n").len(), 1);
 }
 
-/// If the environment could make the program fail, someone would make it fail.
+/// The product has no failpoints: otherwise a user of the environment could make it fail.
 #[test]
 fn the_program_has_no_failpoints() {
     let program = fs::read(env!("CARGO_BIN_EXE_fairhold")).expect("the program was built");
@@ -396,7 +396,7 @@ fn a_forbidden_call_allowed_elsewhere_is_found() {
     assert_finds_nothing(check_exceptions, "crates/storage/src/a.rs", text);
 }
 
-/// Nothing is silently left for later, and no test waits by sleeping.
+/// No code is a stub, and no test waits by sleeping.
 fn check_no_stubs_and_sleeps(source: &Source) -> Vec<String> {
     let mut complaints = Vec::new();
     for banned in ["#[ignore", "todo!(", "unimplemented!("] {
@@ -437,7 +437,7 @@ fn a_sleep_and_a_stub_are_found() {
     assert_finds_nothing(rule, "tests/a.rs", "//! todo!()\nfn f() { panic!(\"no thread::sleep, no #[ignore\") }\n");
 }
 
-/// A test that cannot do its work here must not pass silently: what it lacks has a name in tests/cluster/without.rs.
+/// A test that cannot run on a machine must not pass silently: tests/cluster/without.rs names each requirement.
 fn check_no_silent_skips(source: &Source) -> Vec<String> {
     let skips = source.find("return report(").into_iter();
     skips.map(|offset| format!("{}: a skipped test reports it by `Need::or_without`", source.at(offset))).collect()
@@ -520,10 +520,10 @@ fn the_listing_of_all_texts_for_people_reads_as_plain_english() {
     assert_none(&complaints);
 }
 
-// Circles
+// Cycles
 
-/// `tests/tidy/circles.txt`: the files that still import each other in circles, a line for each crate.
-fn known_circles(text: &str) -> BTreeMap<String, BTreeSet<String>> {
+/// `tests/tidy/cycles.txt`: the files that still import each other in cycles, a line for each crate.
+fn known_cycles(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let split = |line: &str| {
         let (name, files) = line.split_once(": ").expect("a crate and its files");
@@ -532,45 +532,45 @@ fn known_circles(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     lines.map(split).collect()
 }
 
-fn check_circles(sources: &[Source], known: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
+fn check_cycles(sources: &[Source], known: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let none = BTreeSet::new();
-    let found = circles(sources);
+    let found = cycles(sources);
     let mut complaints = Vec::new();
-    for (name, circles) in &found {
+    for (name, cycles) in &found {
         let known = known.get(name).unwrap_or(&none);
-        let files: BTreeSet<String> = circles.iter().flatten().cloned().collect();
-        for circle in circles.iter().filter(|circle| circle.iter().any(|file| !known.contains(file))) {
-            complaints.push(format!("{name}: these files import each other in a circle: {}", circle.join(" ")));
+        let files: BTreeSet<String> = cycles.iter().flatten().cloned().collect();
+        for cycle in cycles.iter().filter(|cycle| cycle.iter().any(|file| !known.contains(file))) {
+            complaints.push(format!("{name}: these files import each other in a cycle: {}", cycle.join(" ")));
         }
         for file in known.difference(&files) {
-            complaints.push(format!("{name}: {file} is in no circle any more: take it out of tests/tidy/circles.txt"));
+            complaints.push(format!("{name}: {file} is no longer in a cycle: remove it from tests/tidy/cycles.txt"));
         }
     }
     complaints
 }
 
 #[test]
-fn no_further_files_import_each_other_in_circles() {
-    let known = fs::read_to_string(root().join("tests/tidy/circles.txt")).expect("the list is there");
+fn no_further_files_import_each_other_in_cycles() {
+    let known = fs::read_to_string(root().join("tests/tidy/cycles.txt")).expect("the list is there");
     let sources = sources();
     if std::env::var("FAIRHOLD_GOLDEN").is_ok_and(|how| how == "write") {
         let head: String = known.lines().take_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect();
-        let lines = circles(&sources).into_iter().filter(|(_, circles)| !circles.is_empty()).map(|(name, circles)| {
-            let files: BTreeSet<String> = circles.into_iter().flatten().collect();
+        let lines = cycles(&sources).into_iter().filter(|(_, cycles)| !cycles.is_empty()).map(|(name, cycles)| {
+            let files: BTreeSet<String> = cycles.into_iter().flatten().collect();
             format!("{name}: {}\n", files.into_iter().collect::<Vec<_>>().join(" "))
         });
-        fs::write(root().join("tests/tidy/circles.txt"), head + &lines.collect::<String>()).expect("the list can be written");
+        fs::write(root().join("tests/tidy/cycles.txt"), head + &lines.collect::<String>()).expect("the list can be written");
         return;
     }
-    assert_none(&check_circles(&sources, &known_circles(&known)));
+    assert_none(&check_cycles(&sources, &known_cycles(&known)));
 }
 
 #[test]
-fn a_circle_is_found_through_imports_paths_and_re_exports() {
+fn a_cycle_is_found_through_imports_paths_and_re_exports() {
     let file = |name: &str, text: &str| Source::new(&format!("crates/x/src/{name}.rs"), text);
     let lib = file("lib", "mod a;\nmod b;\npub use b::Bee;\n");
     let check =
-        |a: &str, b: &str, known: &str| check_circles(&[lib.clone(), file("a", a), file("b", b)], &known_circles(known)).len();
+        |a: &str, b: &str, known: &str| check_cycles(&[lib.clone(), file("a", a), file("b", b)], &known_cycles(known)).len();
     let back = "use crate::a::{self, Ay};\n";
     assert_eq!(check("use crate::b::Bee;\n", "struct Bee;\n", ""), 0);
     assert_eq!(check("use crate::b::Bee;\n", back, ""), 1, "by an import");

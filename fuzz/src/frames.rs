@@ -24,7 +24,7 @@ pub fn run(bytes: &[u8]) {
     assert_eq!(whole.refused, pieces.refused, "how the bytes arrive changes why they are refused");
     for (frame, other) in whole.frames.into_iter().zip(pieces.frames) {
         assert_eq!(frame, other);
-        // A hello from a stranger is the first thing that is read from a frame.
+        // A frame's first content is a hello from a stranger.
         let _any_answer = read_hello(&frame).is_ok();
         let mut again = BytesMut::new();
         codec.encode(frame.clone(), &mut again).expect("what was decoded can be encoded");

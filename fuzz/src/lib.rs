@@ -1,5 +1,5 @@
-//! What must hold for any bytes, wherever Fairhold reads untrusted bytes: no panic, no allocation out of proportion to
-//! the bytes, and an answer that describes the problem.
+//! The properties of all code that reads untrusted bytes: no panic, no allocation out of proportion to the bytes, and
+//! an answer that describes the problem.
 //!
 //! Each module is one target: `run` takes bytes and panics if a property does not hold. libFuzzer drives the targets
 //! from `fuzz_targets/`; `tests/corpus.rs` replays their corpus in every run of the tests.

@@ -52,7 +52,7 @@ fn sound(state: &State, after: &str) {
     }
 }
 
-/// The choices of the bytes, one after the other; zeros when they are used up.
+/// The choices that the bytes make, in sequence; zeros after the last byte.
 struct Choices<'a> {
     bytes: &'a [u8],
     made: usize,
@@ -250,7 +250,7 @@ impl Choices<'_> {
         }
     }
 
-    /// What administrators and the leader's own chores ask for.
+    /// The requests of administrators and of the leader's background tasks.
     fn order(&mut self, state: &State) -> Command {
         let (at, by, reason) = (self.at(), "an administrator".to_owned(), "why not".to_owned());
         match self.below(10) {
@@ -268,7 +268,7 @@ impl Choices<'_> {
                     by,
                     at,
                 };
-                // One setting at a time: what is not named stays as it is.
+                // One setting at a time: the others stay unchanged.
                 match self.below(3) {
                     0 => set.limit = Some(1 + u32::from(self.below(4))),
                     1 => set.max_waiters = Some(u64::from(self.below(3))),

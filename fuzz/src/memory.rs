@@ -40,7 +40,7 @@ pub(crate) async fn start_node() -> (Node<TokioRuntime>, Replica<TokioRuntime>) 
     (Node::start(parts, replica.clone()), replica)
 }
 
-/// There are no other nodes.
+/// A network without other nodes.
 struct NoPeer;
 
 impl Peer for NoPeer {
@@ -136,7 +136,7 @@ impl RaftLogStorage<C> for MemoryLog {
     }
 }
 
-/// Whoever panicked with the lock has reported its own failure already.
+/// A thread that panicked with the lock has already reported its failure.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }

@@ -1,9 +1,9 @@
 //! The files that a start reads: RocksDB's record files, which are verified before RocksDB reads them, and snapshot
 //! files.
 //!
-//! A file is refused, or is intact up to the reported end; that prefix is intact by itself, and each of its prefixes is
-//! what a crash may leave. One flipped bit in a record that is not the last is damage. An accepted snapshot file is the
-//! only file of its image.
+//! A file is refused, or is intact up to the reported end. That prefix is intact on its own, and a crash may leave each
+//! of its prefixes. One flipped bit in any record but the last is damage. An accepted snapshot file is the only file of
+//! its image.
 
 use bytes::Bytes;
 use fairhold_storage::{
@@ -13,7 +13,7 @@ use fairhold_storage::{
 
 /// The type of a record in one part.
 const FULL: u8 = 1;
-/// Everything in one block of RocksDB.
+/// The maximum size of a file: all records are in one block of RocksDB.
 const FILE_BYTES_MAX: usize = 30_000;
 
 /// Reads the bytes as they are, and then as the content of a file of valid records.

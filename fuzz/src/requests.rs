@@ -22,7 +22,7 @@ use std::{
 use tokio::runtime::{Builder, Runtime};
 use tower::ServiceExt;
 
-/// A node is replaced after this many requests, so that results do not depend on everything before.
+/// A node is replaced after this many requests, so that results do not depend on all earlier requests.
 const REQUESTS_PER_NODE: usize = 2_000;
 /// A waiting request is dropped after this, like a client that disconnects.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -33,9 +33,9 @@ const WAITS: [&str; 6] = ["wait", "stream", "watch", "after", "min-revision", "l
 /// The longest answer that is not a stream.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How many values from answers are kept.
-const TOLD_MAX: usize = 26;
+const VALUES_MAX: usize = 26;
 /// The longest value: longer texts are explanations.
-const TOLD_BYTES_MAX: usize = 200;
+const VALUE_BYTES_MAX: usize = 200;
 
 struct Server {
     runtime: Runtime,
@@ -43,7 +43,7 @@ struct Server {
     replica: Replica<TokioRuntime>,
     served: usize,
     /// Ids, names, paths and numbers from answers, the newest first.
-    told: VecDeque<String>,
+    values: VecDeque<String>,
 }
 
 thread_local! {
@@ -70,7 +70,7 @@ impl Server {
         let (node, replica) = runtime.block_on(start_node());
         let info = ServerInfo { version: "fuzz", host: Host::default };
         let router = router(node, info, Admin::open(), Exposition::default());
-        Server { runtime, router, replica, served: 0, told: VecDeque::new() }
+        Server { runtime, router, replica, served: 0, values: VecDeque::new() }
     }
 
     fn take(&mut self, bytes: &[u8]) {
@@ -98,8 +98,8 @@ impl Server {
         let mut rest = bytes.iter();
         while let Some(byte) = rest.next() {
             match rest.as_slice().first().filter(|letter| *byte == b'$' && letter.is_ascii_lowercase()) {
-                Some(letter) if !self.told.is_empty() => {
-                    named.extend_from_slice(self.told[usize::from(letter - b'a') % self.told.len()].as_bytes());
+                Some(letter) if !self.values.is_empty() => {
+                    named.extend_from_slice(self.values[usize::from(letter - b'a') % self.values.len()].as_bytes());
                     rest.next();
                 }
                 Some(_) | None => named.push(*byte),
@@ -108,17 +108,17 @@ impl Server {
         named
     }
 
-    fn remember(&mut self, told: &Value) {
-        let text = match told {
+    fn remember(&mut self, value: &Value) {
+        let text = match value {
             Value::Array(all) => return all.iter().for_each(|one| self.remember(one)),
             Value::Object(all) => return all.values().for_each(|one| self.remember(one)),
             Value::String(text) => text.clone(),
             Value::Number(number) => number.to_string(),
             Value::Null | Value::Bool(_) => return,
         };
-        if text.len() <= TOLD_BYTES_MAX && !self.told.contains(&text) {
-            self.told.truncate(TOLD_MAX - 1);
-            self.told.push_front(text);
+        if text.len() <= VALUE_BYTES_MAX && !self.values.contains(&text) {
+            self.values.truncate(VALUES_MAX - 1);
+            self.values.push_front(text);
         }
     }
 
@@ -200,7 +200,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]
-    fn a_node_that_serves_no_more_is_found_after_any_request() {
+    fn a_node_that_no_longer_serves_is_found_after_any_request() {
         let mut server = Server::start();
         server.take(b"GET /version");
         server.runtime.block_on(server.replica.shutdown());
@@ -208,14 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn a_request_names_what_an_answer_told() {
+    fn a_request_can_name_a_value_from_an_earlier_answer() {
         let mut server = Server::start();
         server.take(b"POST /v1/locks/a?ttl=1m");
-        assert!(server.told.iter().any(|told| told == "a"), "{:?}", server.told);
+        assert!(server.values.iter().any(|value| value == "a"), "{:?}", server.values);
         server.take(b"POST /v1/sessions");
-        let is_session = |told: &String| told.len() == 32 && told.bytes().all(|byte| byte.is_ascii_hexdigit());
-        assert!(server.told.iter().any(is_session), "{:?}", server.told);
-        server.told = VecDeque::from(["/v1/nodes/b".to_owned(), "b".to_owned()]);
+        let is_session = |value: &String| value.len() == 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
+        assert!(server.values.iter().any(is_session), "{:?}", server.values);
+        server.values = VecDeque::from(["/v1/nodes/b".to_owned(), "b".to_owned()]);
         assert_eq!(server.named(b"PUT $a $b $ $1 $c"), b"PUT /v1/nodes/b b $ $1 /v1/nodes/b");
     }
 

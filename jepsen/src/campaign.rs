@@ -22,7 +22,7 @@ use std::{fs, path::PathBuf, time::Duration};
 pub(crate) enum Campaign {
     /// All faults, each alone and then in pairs, with three and with five nodes, until enough operations are checked
     Faults {
-        /// The least number of operations to check
+        /// The minimum number of operations to check
         #[arg(long, default_value_t = 1_000_000)]
         operations: usize,
         /// Clients per workload
@@ -43,7 +43,7 @@ pub(crate) enum Campaign {
     },
     /// Holders pause for longer than their lease, and then write
     Pauses {
-        /// The least number of pauses
+        /// The minimum number of pauses
         #[arg(long, default_value_t = 300)]
         pauses: usize,
     },

@@ -21,13 +21,13 @@ mod watches;
 mod wing_gong;
 
 pub(crate) use blind::blind;
-pub(crate) use coverage::{Cover, Demands, coverage, longest_gap};
+pub(crate) use coverage::{FaultCoverage, RunRequirements, coverage, longest_gap};
 pub(crate) use leases::lives;
 
 use crate::{history::History, workload::Workload};
 use std::collections::BTreeMap;
 
-/// The most findings that a report shows of one checker.
+/// The maximum number of findings that a report shows of one checker.
 const FINDINGS_MAX: usize = 20;
 
 /// The result of a checker.
@@ -38,7 +38,7 @@ pub(crate) struct Check {
     /// The promise, as text.
     pub(crate) promise: &'static str,
     /// How many things it checked.
-    pub(crate) looked_at: usize,
+    pub(crate) checked: usize,
     /// How many of them belong to each workload.
     of_workload: BTreeMap<&'static str, usize>,
     /// The violations.
@@ -50,19 +50,19 @@ pub(crate) struct Check {
 impl Check {
     fn new(name: &'static str, promise: &'static str) -> Check {
         let (broken, undecided) = (Vec::new(), Vec::new());
-        Check { name, promise, looked_at: 0, of_workload: BTreeMap::new(), broken, undecided }
+        Check { name, promise, checked: 0, of_workload: BTreeMap::new(), broken, undecided }
     }
 
     /// Counts one more checked thing, with this key.
-    fn look(&mut self, key: &str) {
-        self.looked_at += 1;
+    fn count(&mut self, key: &str) {
+        self.checked += 1;
         if let Some(workload) = Workload::of(key) {
             *self.of_workload.entry(workload.name()).or_default() += 1;
         }
     }
 
     /// How many things of this workload it checked.
-    fn looked_at_of(&self, workload: Workload) -> usize {
+    fn checked_of(&self, workload: Workload) -> usize {
         self.of_workload.get(workload.name()).copied().unwrap_or(0)
     }
 

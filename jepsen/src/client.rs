@@ -26,7 +26,7 @@ use std::{
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 /// How long the server may work on a request.
 const WORK: Duration = Duration::from_secs(2);
-/// How often a release is tried. Each try is its own operation.
+/// The maximum number of attempts of a release. Each attempt is its own operation.
 const RELEASES_MAX: usize = 4;
 /// The pause of a client after a failure, so that it does not flood a cluster that is down.
 const AFTER_FAILURE: Duration = Duration::from_millis(30);
@@ -36,7 +36,7 @@ const AFTER_FAILURE: Duration = Duration::from_millis(30);
 pub(crate) struct ClientShared {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) resource: Resource,
-    /// Set when the clients must stop.
+    /// Whether the clients must stop.
     pub(crate) over: AtomicBool,
     /// The number of the next process.
     pub(crate) processes: AtomicU64,
@@ -158,7 +158,7 @@ impl ChaosClient {
         }
         let describe = |op: &mut Op| {
             (op.shared, op.permits, op.limit) = (wish.shared, wish.permits, wish.limit);
-            // A session's grants live as long as it does.
+            // A session's grants live as long as the session.
             op.ttl = wish.session.is_none().then_some(micros(TTL));
             op.session = wish.session.as_ref().map(|session| session.number);
             (op.grant, op.value) = (Some(op.index), Some(owner));

@@ -22,15 +22,15 @@ const CLIENT_PORT: u16 = 7171;
 const PEER_PORT: u16 = 7271;
 /// How long a node may take to become ready.
 pub(crate) const READY_WITHIN: Duration = Duration::from_secs(60);
-/// How long a killed process may take to be gone.
+/// How long a killed process may take to exit.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
 /// How often to check for something that no event announces.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_EVERY: Duration = Duration::from_millis(50);
 /// How many characters of a log are shown.
 const LOG_CHARS_MAX: usize = 240;
 /// The key of the nodes. Their network is private.
 const PEER_KEY: &str = "the peer key of the nodes of a chaos run";
-/// The size of the event ring: large enough for all events of a run.
+/// The size of the event ring in bytes: large enough for all events of a run.
 const EVENT_RING_BYTES: &str = "536870912";
 
 /// One node.
@@ -159,14 +159,14 @@ impl ChaosCluster {
             if started.elapsed() > within {
                 return Err(format!("node {id} is not ready after {within:?}"));
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_EVERY).await;
         }
     }
 
     /// The state that a node reports; `None` if it does not answer.
     pub(crate) async fn state_of(&self, id: usize) -> Option<NodeState> {
-        let look = Request::get("/v1/cluster?digest").within(Duration::from_secs(2), Duration::ZERO);
-        let cluster = self.http.ask(id, &look).await.json;
+        let request = Request::get("/v1/cluster?digest").within(Duration::from_secs(2), Duration::ZERO);
+        let cluster = self.http.ask(id, &request).await.json;
         Some(NodeState {
             last_log_index: cluster["last_log_index"].as_u64()?,
             snapshot_index: cluster["snapshot_index"].as_u64().unwrap_or(0),
@@ -197,7 +197,7 @@ impl ChaosCluster {
             if started.elapsed() > READY_WITHIN {
                 return Err(format!("the nodes do not reach the same state: {all:?}"));
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_EVERY).await;
         }
     }
 
@@ -219,14 +219,14 @@ impl ChaosCluster {
 
 /// The node that reports itself as the leader with the newest term, and that term.
 pub(crate) async fn leader_of(http: &Http) -> Option<(usize, u64)> {
-    let look = Request::get("/v1/cluster").within(Duration::from_millis(300), Duration::ZERO);
-    let mut asked = JoinSet::new();
+    let request = Request::get("/v1/cluster").within(Duration::from_millis(300), Duration::ZERO);
+    let mut replies = JoinSet::new();
     for node in 1..=http.nodes() {
-        let (http, look) = (http.clone(), look.clone());
-        asked.spawn(async move { (node, http.ask(node, &look).await.json) });
+        let (http, request) = (http.clone(), request.clone());
+        replies.spawn(async move { (node, http.ask(node, &request).await.json) });
     }
     let mut newest = None;
-    for (node, cluster) in asked.join_all().await {
+    for (node, cluster) in replies.join_all().await {
         let term = cluster["term"].as_u64().unwrap_or(0);
         if cluster["role"] == "leader" && newest.is_none_or(|(_, known)| term > known) {
             newest = Some((node, term));
@@ -262,12 +262,12 @@ impl Node {
         ended.map(|_| ()).map_err(|_| format!("node {} still runs after {GONE_WITHIN:?}", self.id))
     }
 
-    /// Whether its process has exited by itself.
+    /// Whether its process has exited on its own.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.end_seen().is_some()
     }
 
-    /// The status with which its process exited by itself, reported once.
+    /// The status with which its process exited on its own, reported once.
     pub(crate) fn end_seen(&mut self) -> Option<ExitStatus> {
         match self.child.as_mut().map(Child::try_wait) {
             Some(Ok(Some(status))) => {
@@ -299,7 +299,7 @@ impl Node {
         })
     }
 
-    /// The last line of its log, or the beginning of it.
+    /// The last line of its log, cut to `LOG_CHARS_MAX`.
     pub(crate) fn last_line(&self) -> String {
         let text = std::fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
         text.lines().last().unwrap_or_default().chars().take(LOG_CHARS_MAX).collect()
@@ -311,8 +311,7 @@ impl ChaosCluster {
     pub(crate) fn end(&mut self) {
         for node in &mut self.nodes {
             let Some(child) = node.child.as_mut() else { continue };
-            // This also kills a frozen or stopped process. If it has exited by itself, there is nothing to kill.
-            // to kill.
+            // This also kills a frozen or stopped process. If it has exited on its own, there is nothing to kill.
             drop(child.start_kill());
             let started = Instant::now();
             while matches!(child.try_wait(), Ok(None)) && started.elapsed() < GONE_WITHIN {

@@ -76,11 +76,11 @@ impl Call {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Outcome {
-    /// It happened.
+    /// It took effect.
     Ok,
-    /// It certainly did not.
+    /// It certainly had no effect.
     Fail,
-    /// It may have happened, or may still happen.
+    /// It may have taken effect, or may still do so.
     Unknown,
 }
 
@@ -155,14 +155,14 @@ pub(crate) struct Op {
 pub(crate) struct FenceEvent {
     /// The lock.
     pub(crate) lock: String,
-    /// The acquire that it belongs to, by its place in the history.
+    /// The acquire that it belongs to, by its index in the history.
     pub(crate) grant: usize,
     /// The token.
     pub(crate) token: u64,
 }
 
 impl Op {
-    /// Whether it certainly happened.
+    /// Whether it certainly took effect.
     pub(crate) fn is_ok(&self) -> bool {
         self.outcome == Outcome::Ok
     }
@@ -214,11 +214,11 @@ impl Event {
 /// A write at the external resource, which compares tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ResourceWrite {
-    /// When, in microseconds since the start of the run.
+    /// The time of arrival, in microseconds since the start of the run.
     pub(crate) at: u64,
     /// The lock that guards it.
     pub(crate) key: String,
-    /// The acquire that it belongs to, by its place in the history.
+    /// The acquire that it belongs to, by its index in the history.
     pub(crate) grant: usize,
     /// Its token.
     pub(crate) token: u64,
@@ -256,7 +256,7 @@ pub(crate) struct FaultSpan {
     pub(crate) start: u64,
     /// When it was completely healed.
     pub(crate) end: u64,
-    /// Whether clocks ran at a wrong rate: then leases promise nothing.
+    /// Whether clocks ran at a wrong rate. Leases then promise nothing.
     pub(crate) bends_time: bool,
     /// Its observed effect, or why there was none.
     pub(crate) effect: Result<String, String>,
@@ -265,7 +265,7 @@ pub(crate) struct FaultSpan {
 /// A leader, as observed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Leadership {
-    /// Since when, in microseconds since the start of the run.
+    /// When it was first observed, in microseconds since the start of the run.
     pub(crate) at: u64,
     /// Which node.
     pub(crate) node: usize,
@@ -280,7 +280,7 @@ pub(crate) struct Rest {
     pub(crate) clients_ended: u64,
     /// Since when all nodes were ready, with the same state.
     pub(crate) calm: u64,
-    /// The watches have shown everything up to this time.
+    /// The time up to which the watches have shown everything.
     pub(crate) until: u64,
     /// The final revision of all nodes.
     pub(crate) revision: u64,
@@ -292,7 +292,7 @@ pub(crate) struct History {
     /// Operations, in order of sending.
     pub(crate) ops: Vec<Op>,
     /// The events of the watch at each node, in order of arrival.
-    pub(crate) told: Vec<Vec<Event>>,
+    pub(crate) watches: Vec<Vec<Event>>,
     /// Writes at the external resource, in order of arrival.
     pub(crate) resource: Vec<ResourceWrite>,
     /// How many of these writes were lost at the resource that does not compare tokens.
@@ -311,14 +311,13 @@ pub(crate) struct History {
 
 impl History {
     /// Whether clocks ran at a wrong rate between two moments, or so shortly before that leases may depend on them.
-    /// by them.
     pub(crate) fn clocks_were_skewed(&self, from: u64, to: u64) -> bool {
-        let echo = 2 * u64::try_from(TTL.as_micros()).unwrap_or(u64::MAX);
-        self.faults.iter().any(|span| span.bends_time && span.start <= to && from <= span.end.saturating_add(echo))
+        let aftermath = 2 * u64::try_from(TTL.as_micros()).unwrap_or(u64::MAX);
+        self.faults.iter().any(|span| span.bends_time && span.start <= to && from <= span.end.saturating_add(aftermath))
     }
 
     /// The events of the watch that got furthest.
-    pub(crate) fn longest_told(&self) -> &[Event] {
-        self.told.iter().max_by_key(|told| told.len()).map_or(&[], Vec::as_slice)
+    pub(crate) fn longest_watch(&self) -> &[Event] {
+        self.watches.iter().max_by_key(|events| events.len()).map_or(&[], Vec::as_slice)
     }
 }

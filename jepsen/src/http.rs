@@ -1,5 +1,5 @@
 //! Sends one request to one node once, and reports its outcome. Nothing is retried here: a retry would hide what
-//! happened. happened.
+//! happened.
 
 use crate::history::Outcome;
 use reqwest::{Method, header::HeaderMap};
@@ -29,16 +29,16 @@ pub(crate) struct Request {
 /// The result of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
-    /// Whether it happened.
+    /// Whether the call took effect.
     pub(crate) outcome: Outcome,
     /// The status; 0 without an answer.
     pub(crate) status: u16,
-    /// The body if it is JSON, else null.
+    /// The body if it is JSON; otherwise null.
     pub(crate) json: Value,
     /// The body as received.
     pub(crate) text: String,
     headers: HeaderMap,
-    /// A short description, unless it certainly happened.
+    /// A short description, unless the call succeeded.
     pub(crate) error: Option<String>,
 }
 
@@ -133,7 +133,7 @@ impl Http {
         self.urls.len()
     }
 
-    /// Sends a request, and reads no further than its head.
+    /// Sends a request, and reads only the head of the answer.
     pub(crate) async fn open(&self, node: usize, request: &Request) -> Result<reqwest::Response, reqwest::Error> {
         let mut sent = self.client.request(request.method.clone(), format!("{}{}", self.urls[node - 1], request.path));
         for (name, value) in &request.headers {
@@ -147,12 +147,12 @@ impl Http {
 
     /// Sends a request to a node once.
     pub(crate) async fn ask(&self, node: usize, request: &Request) -> Reply {
-        let asked = async {
+        let reply = async {
             let mut response = self.open(node, request).await?;
             let (status, headers) = (response.status().as_u16(), std::mem::take(response.headers_mut()));
             Ok::<_, reqwest::Error>((status, headers, response.text().await?))
         };
-        match tokio::time::timeout(request.limit, asked).await {
+        match tokio::time::timeout(request.limit, reply).await {
             Ok(Ok((status, headers, text))) => meaning(status, headers, text),
             Ok(Err(error)) if error.is_connect() => Reply::nothing(Outcome::Fail, "no connection".to_owned()),
             Ok(Err(_)) => Reply::nothing(Outcome::Unknown, "the connection broke".to_owned()),

@@ -1,12 +1,12 @@
-//! Chaos on real processes: a cluster in network namespaces of its own, clients, faults, and checkers that judge the
+//! Chaos on real processes: a cluster in its own network namespaces, clients, faults, and checkers that judge the
 //! history.
 //!
 //! `docs/internals/chaos.md` describes the faults and the findings.
 //!
-//! - `net`: namespaces and the switch between them. `cluster`: the processes. `nemesis`: what is done to them.
+//! - `net`: namespaces and the switch between them. `cluster`: the processes. `nemesis`: the faults.
 //! - `workload`, `client`, `http`, `resource`: the clients, and the outcomes of their calls. `history`: the record.
-//! - `campaign`: many runs, with figures. `check`: the judges. `report`: what a person gets to see. `run`: one run of
-//!   all that.
+//! - `campaign`: many runs, with figures. `check`: the checkers. `report`: the results, for people. `run`: one run of
+//!   all of these.
 
 mod campaign;
 mod check;

@@ -29,12 +29,12 @@ use std::{
 
 /// After everything is healed, a client must succeed within this time.
 const RECOVERED_WITHIN: Duration = Duration::from_secs(30);
-/// The least number of successes during a fault that leaves a majority.
+/// The minimum number of successes during a fault that leaves a majority.
 pub(crate) const SUCCESSES_PER_FAULT: usize = 10;
 /// A fault lasts up to this many times its length until there are enough successes.
 const PATIENCE: u64 = 4;
-/// How often to check whether a node has exited by itself.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often to check whether a node has exited on its own.
+const POLL_EVERY: Duration = Duration::from_millis(100);
 /// A node that has exited is restarted after this time, as by a supervisor.
 const RESTART_AFTER: Duration = Duration::from_secs(1);
 
@@ -47,7 +47,7 @@ pub(crate) struct World {
     pub(crate) random: SmallRng,
     /// Faults that this machine cannot do, and why.
     pub(crate) not_covered: BTreeMap<&'static str, String>,
-    /// The violations outside the history.
+    /// The violations that the history does not show.
     pub(crate) complaints: Vec<String>,
     /// The folder for the files of the faults.
     pub(crate) folder: PathBuf,
@@ -131,7 +131,7 @@ impl World {
             if let Some(leader) = self.cluster.leader().await {
                 return Ok(leader);
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_EVERY).await;
         }
         Err(Skipped::NotNow("there is no leader".to_owned()))
     }
@@ -151,7 +151,7 @@ impl World {
         for id in ids {
             if !self.cluster.node(*id).runs() {
                 let started = self.cluster.start(*id);
-                self.note(started);
+                self.record(started);
             }
         }
     }
@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    fn note(&mut self, done: Result<(), String>) {
+    fn record(&mut self, done: Result<(), String>) {
         if let Err(why) = done {
             self.complaints.push(why);
         }
@@ -229,11 +229,11 @@ impl World {
             let effect = self.heal(one.undo).await;
             let end = self.recorder.now();
             took_effect |= effect.is_ok();
-            let told = match &effect {
+            let text = match &effect {
                 Ok(what) => format!("healed ({what})"),
                 Err(why) => format!("healed; it had no effect: {why}"),
             };
-            log_line(&format!("{:7.1} s  {}: {told}", seconds(end), one.fault.name()));
+            log_line(&format!("{:7.1} s  {}: {text}", seconds(end), one.fault.name()));
             self.recorder.fault(FaultSpan {
                 fault: one.fault.name(),
                 detail: one.detail,
@@ -251,7 +251,7 @@ impl World {
     }
 
     /// Keeps faults in effect, for longer if clients have had too few successes: on a busy machine everything takes
-    /// longer. longer.
+    /// longer.
     async fn hold(&mut self, length: Duration, active: &[Active]) {
         let start = self.recorder.now();
         let alone = active.len() == 1 && active[0].fault.leaves_majority();
@@ -259,7 +259,7 @@ impl World {
         let at_most = if alone { start + PATIENCE * micros(length) } else { until };
         let enough = |world: &World| world.recorder.successes_since(start) >= SUCCESSES_PER_FAULT;
         while self.recorder.now() < until || (self.recorder.now() < at_most && !enough(self)) {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_EVERY).await;
             for id in self.nodes() {
                 if self.cluster.node(id).has_ended() {
                     let explained = active.iter().any(|one| one.fault.may_end_nodes());
@@ -267,7 +267,7 @@ impl World {
                     if explained {
                         log_line(&format!("          node {id} has ended: {log}"));
                     } else {
-                        self.complaints.push(format!("node {id} has exited by itself: {log}"));
+                        self.complaints.push(format!("node {id} has exited on its own: {log}"));
                     }
                 }
             }
@@ -278,11 +278,11 @@ impl World {
     async fn quiet(&mut self, length: Duration) {
         let until = self.recorder.now() + micros(length);
         while self.recorder.now() < until {
-            tokio::time::sleep(LOOK_EVERY.min(length)).await;
+            tokio::time::sleep(POLL_EVERY.min(length)).await;
             for id in self.nodes() {
                 if self.cluster.node(id).has_ended() {
                     let log = self.cluster.node(id).last_line();
-                    self.complaints.push(format!("node {id} has exited by itself without a fault: {log}"));
+                    self.complaints.push(format!("node {id} has exited on its own without a fault: {log}"));
                     tokio::time::sleep(RESTART_AFTER).await;
                     self.restart(&[id]).await;
                 }
@@ -300,7 +300,7 @@ impl World {
                 self.complaints.push(format!("no client succeeded within {RECOVERED_WITHIN:?} after everything was healed"));
                 return;
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_EVERY).await;
         }
     }
 
@@ -359,7 +359,7 @@ impl World {
         match undo {
             Undo::Start(ids) => {
                 let seen = ids.iter().filter(|id| !self.cluster.nodes[**id - 1].runs()).count();
-                // They are ready when everything is healed.
+                // They become ready once everything is healed.
                 self.start(&ids);
                 if seen == 0 { Err("the process was still there".to_owned()) } else { Ok(format!("{seen} were gone")) }
             }

@@ -1,4 +1,4 @@
-//! A private network: each node is in its own namespace, the clients are in that of the machine. This program is the
+//! A private network: each node has its own namespace, and the clients are in the machine's. This program is the
 //! switch between them, so that it can lose, delay and reorder packets.
 
 mod link;
@@ -25,8 +25,7 @@ const CLIENTS_HOST: usize = 250;
 /// The queue of a device: long enough that only faults lose packets.
 const DEVICE_QUEUE: usize = 5_000;
 
-/// How many networks this process has created. Names are never reused, because the kernel removes them late.
-/// it likes.
+/// How many networks this process has created. Names are never reused, because the kernel removes networks late.
 static MADE: AtomicUsize = AtomicUsize::new(0);
 
 /// The namespaces and the switch; removed when dropped.
@@ -155,7 +154,7 @@ mod tests {
     fn a_process_can_create_a_network_after_removing_an_earlier_one() {
         match Network::create(1) {
             Ok(network) => drop(network),
-            // Without the rights to create a network, none can be in the way.
+            // Without the right to create a network, no leftover can exist.
             Err(why) => {
                 let without = std::env::var("FAIRHOLD_WITHOUT").unwrap_or_default();
                 let excused = without.split(',').any(|name| name.trim() == "networks");

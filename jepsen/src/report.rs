@@ -9,7 +9,7 @@ pub(crate) use page::page;
 pub(crate) use text::text;
 
 use crate::{
-    check::{Check, Cover},
+    check::{Check, FaultCoverage},
     history::History,
 };
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// As it is printed.
+    /// The text of the verdict.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Verdict::Valid => "VALID",
@@ -43,7 +43,7 @@ pub(crate) struct Report<'a> {
     pub(crate) command: String,
     pub(crate) history: &'a History,
     pub(crate) checks: &'a [Check],
-    pub(crate) covers: &'a [Cover],
+    pub(crate) covers: &'a [FaultCoverage],
     /// Why the run proves nothing.
     pub(crate) missing: &'a [String],
     /// Other violations.

@@ -1,5 +1,5 @@
 //! An external resource, like a database: it refuses a token that is older than the newest one it has seen. Next to it
-//! is the same resource without a comparison: what is lost there shows that there was something to refuse.
+//! is the same resource without a comparison: writes lost there show that there was something to refuse.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -23,7 +23,7 @@ struct LinkPlace {
 
 impl Resource {
     fn places(&self) -> MutexGuard<'_, HashMap<String, LinkPlace>> {
-        // What it guards is whole after every statement that can panic.
+        // The guarded data is consistent after every statement that can panic.
         self.places.lock()
     }
 

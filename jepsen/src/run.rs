@@ -1,7 +1,7 @@
 //! One run: start, inject faults, heal, converge, judge, report.
 
 use crate::{
-    check::{self, Check, Cover, Demands},
+    check::{self, Check, FaultCoverage, RunRequirements},
     client::ClientShared,
     cluster::{ChaosCluster, leader_of},
     history::{self, Found, History, Outcome, Recorder, Rest},
@@ -25,17 +25,17 @@ use std::{
 use tokio::task::JoinHandle;
 
 /// How often to check for the leader.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_EVERY: Duration = Duration::from_millis(100);
 /// How long a client may take to stop: its last request, and a sleep.
 const CLIENTS_END_WITHIN: Duration = Duration::from_secs(30);
-/// How long the sessions and grants that clients left may take to end: the longest ttl, and the tolerance of the
-/// checker of ends. allows.
+/// How long the clients' remaining sessions and grants may take to end: the longest ttl, and the tolerance of
+/// the checker of ends.
 const ALL_ENDS_WITHIN: Duration = Duration::from_secs(8);
 /// How long the watches may take to show everything.
 const WATCHES_END_WITHIN: Duration = Duration::from_secs(30);
 /// The timeout of the reads at the end.
 const READ_WITHIN: Duration = Duration::from_secs(5);
-/// The least number of successes in each second of a run, whatever the faults.
+/// The minimum number of successes in each second of a run, whatever the faults.
 const SUCCESSES_PER_SECOND: u64 = 5;
 
 /// The course of the faults.
@@ -73,7 +73,7 @@ pub(crate) struct Done {
     pub(crate) text: String,
     pub(crate) history: History,
     pub(crate) checks: Vec<Check>,
-    pub(crate) covers: Vec<Cover>,
+    pub(crate) covers: Vec<FaultCoverage>,
     pub(crate) not_covered: BTreeMap<&'static str, String>,
 }
 
@@ -171,7 +171,7 @@ async fn run_with_faults(plan: &Plan, world: &mut World, recorder: &Arc<Recorder
     RunResult { history, not_covered: std::mem::take(&mut world.not_covered), complaints }
 }
 
-/// Waits until the nodes have the same state, and then until the sessions and grants that clients left have ended, or
+/// Waits until the nodes have the same state, and then until the clients' remaining sessions and grants have ended, or
 /// should have.
 async fn come_to_rest(world: &mut World, recorder: &Recorder) -> Result<Rest, String> {
     let clients_ended = recorder.now();
@@ -179,7 +179,7 @@ async fn come_to_rest(world: &mut World, recorder: &Recorder) -> Result<Rest, St
     let calm = recorder.now();
     let latest = calm + u64::try_from(ALL_ENDS_WITHIN.as_micros()).unwrap_or(u64::MAX);
     while recorder.living() > 0 && recorder.now() < latest {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_EVERY).await;
     }
     let until = recorder.now();
     write_end_marker(&world.cluster.http).await;
@@ -188,7 +188,6 @@ async fn come_to_rest(world: &mut World, recorder: &Recorder) -> Result<Rest, St
 }
 
 /// Writes a node: watches may not show the last change of the clients, such as the release of an id without a grant.
-/// grant.
 async fn write_end_marker(http: &Http) {
     for node in 1..=http.nodes() {
         let reply = http.ask(node, &Request::put("/v1/nodes/end-of-the-run", &crate::new_key(), "over")).await;
@@ -210,7 +209,7 @@ async fn read_again(http: &Http, recorder: &Arc<Recorder>) {
     }
 }
 
-/// In short runs the faults and the quiet are short, so that each fault has its turn.
+/// Short runs have short faults and short quiet periods, so that each fault is injected.
 fn rhythm(plan: &Plan) -> Rhythm {
     let rounds = u32::try_from(plan.faults.len().max(1)).unwrap_or(u32::MAX);
     let each = plan.length / rounds;
@@ -223,7 +222,7 @@ async fn poll_leader(http: Http, recorder: Arc<Recorder>) {
         if let Some((node, term)) = leader_of(&http).await {
             recorder.leads(node, term);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_EVERY).await;
     }
 }
 
@@ -249,14 +248,14 @@ fn judge(plan: &Plan, outcome: RunResult) -> Result<Done, String> {
         Course::Mixed => plan.faults.clone(),
         Course::Rounds(rounds, _) => rounds.iter().filter(|round| round.len() == 1).flatten().copied().collect(),
     };
-    let demands = Demands {
+    let requirements = RunRequirements {
         faults: &plan.faults,
         alone: &alone,
         not_covered: &not_covered,
         successes,
         successes_each: SUCCESSES_PER_FAULT,
     };
-    let (covers, mut missing) = check::coverage(&history, &demands);
+    let (covers, mut missing) = check::coverage(&history, &requirements);
     missing.extend(check::blind(&plan.workloads, &checks));
     let report = Report {
         command: command(plan),

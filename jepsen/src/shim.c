@@ -28,7 +28,7 @@ struct control {
     int64_t base_shown;     // what was shown then
     uint64_t sync_delay;    // microseconds that each sync takes longer
     uint64_t syncs_to_fail; // the next so many syncs of a file of the log fail with EIO
-    uint64_t seen;          // how often a clock was asked or a disk synced while something was wrong
+    uint64_t seen;          // how often a clock was read or a disk synced during a fault
 };
 
 static struct control *control;

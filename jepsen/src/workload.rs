@@ -22,9 +22,9 @@ use std::{
 };
 use tokio::task::JoinHandle;
 
-/// One more key for this many clients.
+/// There is one more key for each group of this many clients.
 const CLIENTS_OF_A_KEY: u64 = 3;
-/// The acquires or writes of one key before the next key, so that the searching checkers get short histories.
+/// The acquires or writes of one key before the next key, so that the search-based checkers get short histories.
 const USES_OF_A_KEY: u64 = 120;
 
 /// The maximum hold time that an administrator sets.
@@ -46,7 +46,7 @@ pub(crate) enum Workload {
     /// Exclusive locks, with waiting
     Mutex,
     /// The same, with an external resource that compares tokens, a node that is written under the fence, and holders
-    /// that sleep sleep
+    /// that sleep
     FencedMutex,
     /// Readers and writers
     RwLock,
@@ -119,7 +119,7 @@ impl Workload {
     }
 }
 
-/// Generates keys: a few at a time, each for a while.
+/// Generates keys. A few are in use at a time, each for a while.
 #[derive(Debug)]
 pub(crate) struct Keys {
     /// The prefix of the keys.

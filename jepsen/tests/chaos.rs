@@ -49,7 +49,7 @@ fn holds_under(workload: &str, nemesis: &str) {
 fn in_ten_seconds_without_faults_nothing_is_broken_and_every_checker_sees_something() {
     let arguments = ["--workload", WORKLOADS, "--nemesis", "none", "--seconds", "10", "--clients", "3", "--seed", "7"];
     let Some(report) = holds("all", &arguments) else { return };
-    let checks: Vec<&str> = report.lines().filter(|line| line.contains(" looked at: ")).collect();
+    let checks: Vec<&str> = report.lines().filter(|line| line.contains(" checked: ")).collect();
     assert!(checks.len() >= 15, "a checker is missing\n{report}");
     for check in checks {
         assert!(check.starts_with("holds "), "{check}\n{report}");
@@ -99,12 +99,12 @@ fn readers_and_permits_exclude_each_other_when_all_nodes_are_killed() {
 }
 
 #[test]
-fn sessions_live_as_long_as_they_were_told_when_the_leader_is_paused() {
+fn sessions_live_for_their_ttl_when_the_leader_is_paused() {
     holds_under("session-expiry", "pause-leader");
 }
 
 #[test]
-fn watches_tell_everything_and_elections_have_one_leader_when_packets_are_lost() {
+fn watches_show_everything_and_elections_have_one_leader_when_packets_are_lost() {
     holds_under("watches,election", "loss");
 }
 

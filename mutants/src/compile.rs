@@ -102,8 +102,8 @@ impl CompileError {
         Some(CompileError { spans: spans.collect(), rendered: message["rendered"].as_str().unwrap_or_default().to_owned() })
     }
 
-    /// The mutants that cause it: those whose own text contains it, else those at its place, else those in its
-    /// function.
+    /// The mutants that may cause it: those whose own text contains it, otherwise those at its place, otherwise those
+    /// in its function.
     fn guilty(&self, planted: &[Planted]) -> Vec<usize> {
         let meets = |of: fn(&Planted) -> &Range<usize>| -> Vec<usize> {
             let is_there = |planted: &&Planted| {
@@ -121,7 +121,7 @@ impl CompileError {
 fn build(copy: &Path, target: &Path, plan: &Plan) -> Result<(Vec<Program>, Vec<CompileError>), String> {
     let mut command = Command::new("cargo");
     command.args(["test", "--release", "--locked", "--no-run", "--lib", "--tests", "--message-format=json"]);
-    // With fairhold-state, the features of other crates are those of the workspace, and nothing is compiled again.
+    // With fairhold-state, other crates have the features of the workspace, so they are not compiled again.
     command.args(["-p", "fairhold-state"]);
     for judge in plan.judges.iter().filter(|judge| **judge != "state") {
         command.args(["-p", &format!("fairhold-{judge}")]);

@@ -23,7 +23,7 @@ use std::{
 /// would also count other programs.
 const CPU_PER_RUN: u32 = 5;
 const CPU_MIN: Duration = Duration::from_secs(20);
-/// If it waits this many times longer, it waits for something that never happens.
+/// If it waits this many times longer, it waits for an event that never happens.
 const WAIT_PER_RUN: u32 = 20;
 const WAIT_MIN: Duration = Duration::from_secs(120);
 /// The address space of a test program, in bytes: a mutant may allocate without end.

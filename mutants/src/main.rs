@@ -5,8 +5,8 @@
 //! use it.
 //!
 //! - `find`: the possible changes of a source file. `plant`: the copy with the changes. `compile`: its tests, without
-//!   the changes
-//!   that do not compile. `judge`: which tests notice a mutant. `survivors`: the mutants that no test notices, with reasons.
+//!   the changes that do not compile.
+//! - `judge`: which tests notice a mutant. `survivors`: the mutants that no test notices, with reasons.
 
 mod compile;
 mod find;
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a line. If standard output is closed, nobody needs it.
+/// Prints a line. Ignores a closed standard output.
 fn say(line: &str) {
     writeln!(io::stdout(), "{line}").ok();
 }

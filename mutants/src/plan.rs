@@ -1,4 +1,4 @@
-//! The crates that can be changed, and the tests that should notice it.
+//! The crates that can be mutated, and the tests that should notice the mutants.
 
 /// A crate, and the tests that judge its mutants.
 #[derive(Debug)]

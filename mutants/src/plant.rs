@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn mutants_stand_inside_each_other_and_the_original_is_the_default() {
+    fn mutants_are_nested_and_the_original_is_the_default() {
         let text = "fn f() { g(a < b); }";
         let all = [
             mutant(8..8, Kind::Body, ""),

@@ -1,6 +1,6 @@
 //! The known survivors: mutants that no test notices, each with the reason.
 //!
-//! A line at the margin describes a mutant; the lines below it, indented, say why no test notices it.
+//! An unindented line describes a mutant. The indented lines below it say why no test notices it.
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 
@@ -38,7 +38,7 @@ impl Survivors {
         }
     }
 
-    /// Whether it is known.
+    /// Whether the list has this mutant.
     pub(crate) fn has(&self, identity: &str) -> bool {
         self.0.contains_key(identity)
     }

@@ -130,7 +130,7 @@ fn writes_have_versions_and_a_fence() {
         let guard = client.lock("app").await.unwrap();
         guard.put("/app/config", "fenced").await.unwrap();
         let held = guard.held().clone();
-        // Its grant ends without its doing, like an expiry.
+        // Its grant ends without its action, as by an expiry.
         let queue = cluster.client(0).queue("app").await;
         assert_eq!(whole(&queue[0], "number"), guard.number().0);
         drop(guard);

@@ -1,4 +1,4 @@
-//! Grants that end without their holder's doing: the guard learns of it soon, long before its next renewal.
+//! Grants that end without their holder's action: the guard learns of it soon, long before its next renewal.
 
 use crate::{
     basics::client_of,
@@ -8,7 +8,7 @@ use crate::{
 use fairhold_client::{Error, Lost};
 use std::time::{Duration, Instant};
 
-/// So long that renewals do not reveal the loss.
+/// A ttl so long that renewals do not reveal the loss.
 const TTL: Duration = Duration::from_secs(60);
 /// How long an event of the watch may take on a busy machine.
 const SOON: Duration = Duration::from_secs(10);

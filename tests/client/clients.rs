@@ -25,7 +25,7 @@ with Client().lock('deep/counter', ttl=5) as lock:
     open(sys.argv[1], 'w').write(str(count + 1))
 ";
 
-/// Its lock is broken while it holds: the next renewal says so at once, and a late write is refused.
+/// The lock is broken while the program holds it: the next renewal reports it at once, and a late write is refused.
 const PYTHON_LOSES: &str = "
 import time, urllib.request, urllib.parse
 from fairhold import Client, Lost, NotAcquired
@@ -144,7 +144,7 @@ func main() {
 }
 "#;
 
-/// An administrator's call, which only this test needs of the client.
+/// An administrator's call, which only this test needs from the client.
 const GO_BREAKS: &str = "package fairhold
 
 import (

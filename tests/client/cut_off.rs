@@ -1,5 +1,5 @@
 //! The network between a client and its cluster is cut, or another server answers in the cluster's place: the client
-//! knows of its loss before the cluster grants to another client, and loses nothing without need.
+//! learns of its loss before the cluster grants to another client, and loses no grant needlessly.
 
 use crate::{
     basics::client_of,
@@ -22,7 +22,7 @@ const TTL: Duration = Duration::from_secs(3);
 const PORTAL: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 32\r\n\r\n<html>please log in first</html>";
 const NOT_FOUND: &str = "HTTP/1.1 404 Not Found\r\ncontent-type: text/html\r\ncontent-length: 18\r\n\r\n<h1>Not Found</h1>";
 
-/// What happens to the traffic to a node.
+/// The state of the traffic to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Open,
@@ -168,7 +168,7 @@ fn login_pages_and_wrong_servers_cause_no_late_and_no_needless_loss_of_a_guard()
             let direct = client_of(&cluster);
             let waiting = guards.iter().map(|guard| tokio::spawn(direct.lock(guard.lock().as_str()).into_future()));
             let waiting: Vec<_> = waiting.collect();
-            // Several renewals of each guard; each turn cuts at another moment.
+            // Several renewals of each guard; each turn cuts at another time.
             pass_time(Duration::from_millis(4_000 + 137 * turn)).await;
             for guard in &guards {
                 assert!(guard.is_held(), "{} was lost without need: {:?}", guard.lock(), guard.left());

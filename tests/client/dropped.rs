@@ -1,4 +1,4 @@
-//! A dropped future leaves nothing behind, wherever it is dropped.
+//! A dropped future leaves no grant or waiter behind, wherever it is dropped.
 
 use crate::{
     basics::{client_of, wait_until_free},
@@ -14,9 +14,9 @@ use std::{
 };
 
 const TTL: Duration = Duration::from_secs(5);
-/// A dropped waiter has left the queue by then.
+/// A dropped waiter must leave the queue within this time.
 const LEFT_WITHIN: Duration = Duration::from_secs(5);
-/// A future that is not done after this many polls never will be.
+/// A future that is not ready after this many polls never will be.
 const POLLS_MAX: usize = 200;
 
 /// Polls at most this many times, and waits between two polls until it is woken.
@@ -41,7 +41,7 @@ impl<T> Future for Polled<'_, T> {
     }
 }
 
-/// Drops what `make` makes after 0, 1, 2, … polls, until it completes earlier; returns how many polls that took.
+/// Drops the future of `make` after 0, 1, 2, … polls, until it completes earlier; returns how many polls that took.
 async fn at_every_point<P, T>(
     what: &str,
     mut prepare: impl AsyncFnMut() -> P,
@@ -60,7 +60,7 @@ async fn at_every_point<P, T>(
     panic!("{what} was not done after {POLLS_MAX} polls");
 }
 
-/// Waits until nothing of the dropped future is left.
+/// Waits until the dropped future has left no trace.
 async fn left(cluster: &Cluster, client: &Client, lock: &str) {
     client.settled().await;
     wait_until_free(cluster, lock, LEFT_WITHIN).await;

@@ -17,7 +17,7 @@ use tokio::process::{Child, Command};
 type Observed = Arc<Mutex<Vec<ElectionEvent>>>;
 
 const ELECTION: &str = "primary";
-/// The next candidate leads by then after a leader was killed.
+/// The next candidate must lead within this time after a leader was killed.
 const NEXT_WITHIN: Duration = Duration::from_secs(60);
 
 /// Everything that it has seen so far.
@@ -66,7 +66,7 @@ fn word(event: &ElectionEvent) -> String {
     }
 }
 
-/// A program that stands for the election, and leads until it is killed.
+/// A candidate program, which leads until it is killed.
 fn candidate(cluster: &Cluster, number: usize) -> Child {
     let urls: Vec<&str> = cluster.nodes.iter().map(|node| node.url.as_str()).collect();
     Command::new(env!("CARGO_BIN_EXE_fairhold"))
@@ -138,7 +138,7 @@ fn all_observers_see_the_same_leaders_while_leaders_are_killed_in_turn() {
             let name = seen.last().map(|(_, name)| name.clone()).unwrap_or_default();
             let number: usize = name.trim_start_matches("candidate-").parse().expect("a candidate");
             candidates[number].kill().await.expect("it runs");
-            // Once, the cluster's own leader is killed too, and its observers move to other nodes.
+            // The cluster's own leader is also killed once, and its observers move to other nodes.
             if kill == kills / 2 {
                 let leader = cluster.leader().await;
                 cluster.nodes[leader].kill().await;

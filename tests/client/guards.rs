@@ -1,5 +1,5 @@
-//! Many guards in one program with few file descriptors, on a healthy cluster: none is lost. A program without any
-//! reports that.
+//! Many guards in one program with few file descriptors, on a healthy cluster: none is lost. A program without
+//! free descriptors reports that.
 
 use crate::{
     basics::urls,
@@ -29,7 +29,7 @@ fn bound_files(files: u64) {
     setrlimit(Resource::Nofile, Rlimit { current: Some(files), ..limit }).expect("a limit can be lowered");
 }
 
-/// Takes all guards at once, and holds them for longer than two leases; returns how many are left.
+/// Takes all guards at once, and holds them for longer than two leases; returns how many remain.
 async fn hold(endpoints: &str, guards: usize) -> usize {
     let client = Client::builder().endpoint(endpoints).timeout(Duration::from_secs(60)).build().expect("a client");
     let taking = (0..guards).map(|guard| client.lock(&format!("many-{guard}")).ttl(TTL).into_future());

@@ -16,14 +16,14 @@ use std::{
 
 const TASKS: usize = 50;
 const LOCK: &str = "section";
-/// After the last section, the queue is empty by then.
+/// The queue must be empty within this time after the last section.
 const LEFT_WITHIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 struct Sections {
     begun: AtomicUsize,
     done: AtomicUsize,
-    /// The token of the task inside; 0 if none is.
+    /// The token of the task in the section; 0 if there is none.
     inside: AtomicU64,
     last_token: AtomicU64,
 }

@@ -20,11 +20,11 @@ use tokio::{
 const TTL: Duration = Duration::from_secs(1);
 /// The endpoints for the paused program.
 const ENDPOINTS: &str = "FAIRHOLD_TEST_PAUSED_ENDPOINTS";
-/// How long the program waits for the order to write.
+/// How long the program waits for the instruction to write.
 const LIVES_FOR: Duration = Duration::from_secs(60);
-/// Interval between two looks at its token, so that it notices when it resumes.
+/// The interval between two checks of its token, by which it notices that it was paused.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// A program with such a gap between two looks was paused.
+/// A longer gap between two checks means that the program was paused.
 const STOPPED: Duration = Duration::from_millis(1_000);
 
 fn say(line: &str) {
@@ -33,8 +33,8 @@ fn say(line: &str) {
     out.flush().expect("standard output can be written");
 }
 
-/// Holds the lock and looks at the token until it was paused; then reports what it found first after resuming, and
-/// whether a write with its old token succeeded.
+/// Holds the lock and checks the token until it is paused. Then reports the first result after resuming, and whether a
+/// write with its old token succeeded.
 async fn hold(endpoints: &str, stopped: Duration) -> (bool, bool) {
     let client = Client::new(endpoints).expect("a client");
     let guard = client.lock("paused").ttl(TTL).await.expect("a lock");
@@ -47,7 +47,7 @@ async fn hold(endpoints: &str, stopped: Duration) -> (bool, bool) {
         let found = guard.token();
         if last.elapsed() >= stopped {
             let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client");
-            // What a program does that checked before the pause, but not after it.
+            // Like a program that checked before the pause, but not after it.
             let url = endpoints.split(',').next().expect("an endpoint");
             let put = http.put(format!("{url}/v1/nodes/paused?parents")).header("fairhold-fence", format!("paused={token}"));
             let status = put.body("late").send().await.expect("an answer").status();

@@ -1,4 +1,4 @@
-//! The first page, run as it is: every block of README.md that a reader can paste, in order, against `fairhold dev`.
+//! The first page, run unchanged: every block of README.md that a reader can paste, in order, against `fairhold dev`.
 //! Then the leader is killed, and everything works again.
 
 use crate::harness::{LONG, free_ports, report, run_exclusive};
@@ -13,7 +13,7 @@ use tokio::{
 };
 
 const README: &str = include_str!("../../README.md");
-/// A reader's patience.
+/// The time limit of a block: a reader's patience.
 const FIVE_MINUTES: Duration = Duration::from_secs(300);
 const FIRST: &str = "./fairhold demo\n";
 

@@ -1,4 +1,4 @@
-//! The recipes of the client: each keeps its promises with several programs' clients at a time.
+//! The recipes of the client: each keeps its promises with the clients of several programs at a time.
 
 use crate::{
     basics::client_of,
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// Clients that share nothing.
+/// Clients without shared state.
 fn clients(cluster: &Cluster, count: usize) -> Vec<Client> {
     (0..count).map(|_| client_of(cluster)).collect()
 }

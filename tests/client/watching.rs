@@ -1,4 +1,4 @@
-//! Watches of the client: across nodes that are killed, and after history is gone.
+//! Watches of the client: across killed nodes, and after events are compacted.
 
 use crate::{
     basics::client_of,
@@ -11,7 +11,7 @@ use fairhold_types::{
 };
 use std::time::Duration;
 
-/// An event that has not arrived by then never will.
+/// The maximum time for an event: a later one would never arrive.
 const NEXT_WITHIN: Duration = Duration::from_secs(60);
 
 async fn next(watching: &mut Watching) -> WatchEvent {
@@ -61,7 +61,7 @@ fn a_watch_reports_every_change_once_and_in_order_while_each_node_is_killed_and_
         let mut watching = client.watch().children("/feed").await.unwrap();
         let mut all = create(&client, 0, EACH).await;
         for (round, node) in (0..2 * NODES).map(|round| (round, round % NODES)) {
-            // Events from before it is down, while it is down, and after.
+            // Events from before, during and after its downtime.
             let wait = created(&mut watching, EACH / 2).await;
             assert_eq!(wait, all.drain(..EACH / 2).collect::<Vec<_>>());
             cluster.nodes[node].kill().await;

@@ -1,8 +1,8 @@
-//! Every call that changes something acts once, whatever arrives twice, late, or after the caller has undone it.
+//! Every changing call acts once, even if it arrives twice, late, or after the caller has undone it.
 //!
-//! For each changing call of the API, a sleeping follower delays the first try. The same request succeeds at another
-//! server, and the caller undoes it. Then the follower wakes and the first try arrives: nothing may change. A call of
-//! `proto/openapi.json` without a row fails the test. The test also writes the table of `docs/acts-once.md`.
+//! For each changing call of the API, a paused follower delays the first attempt. The same request succeeds at another
+//! server, and the caller undoes it. Then the follower resumes and the first attempt arrives: nothing may change. A
+//! call of `proto/openapi.json` without a row fails the test. The test also writes the table of `docs/acts-once.md`.
 
 #[path = "acts_once/rows.rs"]
 mod rows;
@@ -19,12 +19,12 @@ use std::{fmt::Write, fs, time::Duration};
 
 const PAGE: &str = "../../docs/acts-once.md";
 const DESCRIPTION: &str = include_str!("../../proto/openapi.json");
-/// The longest that a first try may take, including the follower's sleep.
+/// The maximum time of a first attempt, including the follower's pause.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(100);
-/// Runs last: it moves the leadership, and the other rows need the leader where it is.
+/// Runs last: it moves the leadership, and the other rows need the leader in its place.
 const LAST: &str = "handOver";
 
-/// The operations that change something, as `METHOD path` and name.
+/// The changing operations, as `METHOD path` and name.
 fn operations() -> Vec<(String, String)> {
     let description: Value = serde_json::from_str(DESCRIPTION).expect("the description is JSON");
     let mut operations = Vec::new();
@@ -39,7 +39,7 @@ fn operations() -> Vec<(String, String)> {
     operations
 }
 
-/// Sends the request to a server that is awake, shows that its key refuses another request, and undoes it.
+/// Sends the request to a running server, shows that its key refuses another request, and undoes it.
 async fn act_and_undo(client: &Client, row: &Row) {
     let done = client.send(&row.first).await;
     assert_eq!(done.status, row.done, "{}: {done:?}", row.operation);
@@ -59,7 +59,7 @@ async fn act_and_undo(client: &Client, row: &Row) {
     }
 }
 
-/// Asserts that nothing happened after a revision, except that the sentinel was written last.
+/// Asserts that nothing changed after a revision, except that the sentinel was written last.
 async fn assert_nothing_happened(client: &Client, at: usize, after: u64) {
     let mut watching = Watching::open(client, at, &format!("from={}", after + 1)).await;
     client.write(&Call::put("/v1/nodes/sentinel", "")).await;

@@ -1,4 +1,4 @@
-//! What an administrator may do (break a lock, end a session by its number), and who counts as one.
+//! What an administrator may do (break a lock, end a session by its number), and how it proves that it is one.
 
 use crate::{
     client::{Call, new_key, whole},

@@ -1,4 +1,4 @@
-//! All nodes are killed at once and restarted: everything acknowledged is there, and everything continues.
+//! All nodes are killed at once and restarted: all acknowledged writes are present, and all clients continue.
 
 use crate::{
     client::{Call, Client, Grant, Session},
@@ -19,7 +19,7 @@ const ROUNDS: usize = 2;
 const WAITERS: usize = 10;
 const WRITERS: usize = 8;
 
-/// Writes nodes until told to stop, and returns the acknowledged paths.
+/// Writes nodes until it is stopped, and returns the acknowledged paths.
 async fn write_nodes(client: Client, name: String, over: Arc<AtomicBool>) -> Vec<String> {
     let mut written = Vec::new();
     while !over.load(Ordering::SeqCst) {
@@ -66,7 +66,7 @@ pub(crate) async fn kill_all_and_start_again(cluster: &mut Cluster) {
     report(&format!("all nodes killed: ready again {:.1?} after their start", started.elapsed()));
 }
 
-/// The facts of before a round that must hold after it.
+/// The facts from before a round that must hold after it.
 #[derive(Debug)]
 struct Before {
     session: Session,

@@ -1,5 +1,5 @@
-//! Three small nodes are attacked by every means that a client has, while honest clients renew, read and lock. No node
-//! dies, honest clients get prompt answers, and deletes free memory and disk again.
+//! Three small nodes are attacked with every means that a client has, while honest clients renew, read and lock. No
+//! node dies, honest clients get prompt answers, and deletes free memory and disk again.
 //!
 //! The long form takes ten minutes; each node has 1 GiB of memory and a disk of 1 GiB.
 
@@ -83,7 +83,7 @@ async fn fill(client: Client, number: usize, value_bytes: usize, trial: Trial, u
             pass_time(Duration::from_millis(20)).await;
             continue;
         }
-        // Everything that was not refused may have been done.
+        // Every request that was not refused may have taken effect.
         let session = answer.ok().filter(|_| way == 3).and_then(|answer| Some(answer.json["id"].as_str()?.to_owned()));
         let removal = removal.or_else(|| session.map(|id| Call::delete(&format!("/v1/sessions/{id}"))));
         if way == WAYS - 1 {
@@ -202,7 +202,7 @@ async fn lock(client: Client, number: usize, trial: Trial) -> Seen {
 }
 
 /// The results of each kind of honest client during the attack: renewals, reads, locks.
-async fn beside_honest_clients(cluster: &Cluster, held: Vec<String>, trial: &Trial, lasts: Duration) -> [Seen; 3] {
+async fn next_to_honest_clients(cluster: &Cluster, held: Vec<String>, trial: &Trial, lasts: Duration) -> [Seen; 3] {
     let renewals =
         held.into_iter().enumerate().map(|(number, id)| tokio::spawn(renew(cluster.client(number), id, trial.clone())));
     let reads = (0..4).map(|number| tokio::spawn(read(cluster.client(number), trial.clone())));
@@ -243,7 +243,7 @@ async fn undo_all(cluster: &Cluster, undo: Undo) -> usize {
         let (client, calls) = (cluster.client(number), calls.to_vec());
         tokio::spawn(async move {
             for call in calls {
-                // It may never have existed.
+                // The item may never have existed.
                 let answer = client.send(&call).await;
                 assert!(matches!(answer.status, 200 | 204 | 404 | 410), "{answer:?}");
             }
@@ -306,7 +306,7 @@ fn three_small_nodes_survive_an_attack_by_every_means_and_honest_clients_continu
         }
         let (trial, undo) = (Trial::default(), Undo::default());
         let attackers = attack(&cluster, trial::size(50_000, 1 << 20), &trial, &undo);
-        let [renewals, reads, locks] = beside_honest_clients(&cluster, held, &trial, lasts).await;
+        let [renewals, reads, locks] = next_to_honest_clients(&cluster, held, &trial, lasts).await;
         for node in &mut cluster.nodes {
             assert!(!node.has_exited(), "node {} died", node.id);
         }

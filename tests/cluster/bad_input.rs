@@ -1,4 +1,4 @@
-//! Whatever arrives, the answer says what is wrong with it, and the server continues.
+//! Every invalid request gets an answer that says what is wrong with it, and the server continues.
 
 use crate::{
     client::Call,
@@ -155,7 +155,7 @@ fn every_invalid_request_gets_an_answer_that_names_the_problem_and_the_server_co
                 && problem["retryable"].is_boolean()
                 && problem["status"].as_u64() == Some(u64::from(*status))
                 && problem["title"].is_string()
-                // The names of the program's own types mean nothing to a caller.
+                // An answer must not show the names of the program's own types.
                 && !["struct ", "enum ", "newtype"].iter().any(|word| problem.to_string().contains(word))
                 && problem.to_string().to_lowercase().contains(&word.to_lowercase());
             if !fine {
@@ -203,7 +203,7 @@ fn requests_just_within_a_limit_are_accepted() {
     });
 }
 
-/// The message repeats a wrong value. Escaped, it used to be seven times as long as the request.
+/// The message repeats a wrong value. A regression test: escaped, it was seven times as long as the request.
 #[test]
 fn a_long_wrong_body_gets_a_short_answer() {
     run_parallel(SHORT, async {

@@ -65,7 +65,7 @@ fn the_count_of_a_lock_load_equals_the_count_of_the_nodes() {
 fn a_load_beyond_the_capacity_includes_the_waiting_times() {
     run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
-        // One client that should start ten thousand operations a second is late at once, and ever later.
+        // One client that must start ten thousand operations a second is late at once, and falls further behind.
         let arguments = ["lock", "--clients", "1", "--seconds", "1", "--warmup", "0", "--rate", "10000"];
         let figures = bench(&cluster, &arguments).await;
         let (whole, step) = (&figures["latency_ms"]["p50"], &figures["steps_ms"]["acquire"]["p50"]);

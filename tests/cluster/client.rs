@@ -1,4 +1,4 @@
-//! A small client that keeps to the contract: it retries `503` and a refused connection freely, and `504` and a broken
+//! A small client that follows the contract: it retries `503` and a refused connection freely, and `504` and a broken
 //! connection with the same key at another node.
 
 use crate::{
@@ -14,10 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A call without an answer by then fails its test.
+/// A call without an answer within this time fails its test.
 const ANSWER_WITHIN: Duration = Duration::from_secs(120);
 
-/// The pause before the next round of tries, once every node was tried.
+/// The pause before the next round of attempts, once every node was tried.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 
 /// A fresh key: the id of a grant.
@@ -123,7 +123,7 @@ impl Answer {
         revision.parse().unwrap_or_else(|_| panic!("Fairhold-Revision: {revision}"))
     }
 
-    /// Whether the request must not be repeated: it was answered, or another request took its place over.
+    /// Whether the request must not be repeated: it was answered, or another request has replaced it.
     fn is_definite(&self) -> bool {
         !matches!(self.status, 503 | 504) || self.json["retryable"] == false
     }

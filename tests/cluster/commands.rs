@@ -50,7 +50,7 @@ fn locks_and_sessions_are_listed_shown_and_ended_from_a_shell() {
         assert_eq!(String::from_utf8_lossy(&names.stdout), "deploy\norders/42\n", "{names:?}");
         let queue = output_of(&at(&cluster, 2, &["locks", "queue", "deploy"]).await, 0);
         assert!(queue.contains("ci-7") && queue.contains('\t'), "{queue}");
-        // Nothing in this answer counts down.
+        // No field of this answer counts down.
         let http = client.send(&Call::get("/v1/locks/free/queue")).await.expect_status(200);
         let json = output_of(&at(&cluster, 2, &["locks", "queue", "free", "-o", "json"]).await, 0);
         assert_eq!(json, http.text, "the unchanged body");

@@ -17,7 +17,7 @@ pub(crate) const GROUP_BYTES: u64 = 1024 * MIB;
 pub(crate) struct Group(PathBuf);
 
 impl Group {
-    /// Gives each node a group, in which it starts from now on. Drop the nodes before the groups.
+    /// Gives each node a group, in which its next processes start. Drop the nodes before the groups.
     pub(crate) fn of_each(nodes: &mut [NodeProcess]) -> Vec<Group> {
         let first = PathBuf::from("/sys/fs/cgroup/memory");
         let (root, limit) =

@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Repetitions of an operation that is over at once, so that there is time to measure.
+/// How often a fast operation is repeated, so that there is time to measure.
 const AGAIN: usize = 20;
 /// Fences in one transaction.
 const FENCES: usize = 1_000;
@@ -28,13 +28,13 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 /// Holds of one permit each that fit into a narrow lock. One holder takes all of them.
 const NARROW: u64 = 9;
 
-/// The numbers of everything.
+/// The number of items of each kind.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     holders: usize,
     readers: usize,
     waiters: usize,
-    /// Waiters behind which a circle is found: as many as the search visits.
+    /// Waiters behind which a cycle is found: as many as the search visits.
     searched: usize,
     ephemerals: usize,
     locks: usize,
@@ -138,7 +138,7 @@ impl Stage {
         self.cluster.client(self.leader)
     }
 
-    /// Does some work, and compares how long the clients wait meanwhile with their waits at rest.
+    /// Does some work, and compares the clients' waits during it with their waits at rest.
     async fn during<T>(&mut self, what: &str, work: impl Future<Output = T>) -> T {
         let (done, waits) = self.measure(what, work).await;
         if let Some(more) = self.rest.as_ref().map(|rest| waits.longer_than(rest).0).filter(|more| *more > self.most.0) {
@@ -147,12 +147,12 @@ impl Stage {
         done
     }
 
-    /// Does some work, reports how long the clients wait meanwhile, and asserts that no election starts.
+    /// Does some work, reports the clients' waits during it, and asserts that no election starts.
     async fn measure<T>(&self, what: &str, work: impl Future<Output = T>) -> (T, Waits) {
         let (before, from) = (Figures::of(&self.cluster, self.leader).await, Instant::now());
         let done = work.await;
         let took = from.elapsed();
-        // Includes what is left to do afterwards, such as freeing memory.
+        // Includes the work that remains afterwards, such as freeing memory.
         self.bystanders.wait_for_progress().await;
         let to = Instant::now();
         let after = Figures::of(&self.cluster, self.leader).await;
@@ -202,8 +202,8 @@ async fn fill_all(client: &Client, sizes: Sizes) -> Crowd {
     fill::acquire(client, &own, sizes.holders, |number| json!({"lock": format!("held/{number}")})).await;
     fill::acquire(client, &own, sizes.readers - 1, |_| json!({"lock": "book", "mode": "shared"})).await;
     let reader = client.acquire("book", &format!("mode=shared&session={}", own.id)).await;
-    fill::circle(client, &own, "line", sizes.waiters).await;
-    fill::circle(client, &own, "searched", sizes.searched).await;
+    fill::cycle(client, &own, "line", sizes.waiters).await;
+    fill::cycle(client, &own, "searched", sizes.searched).await;
     for lock in ["widened", "narrowed"] {
         fill::acquire(client, &own, 1, move |_| json!({"lock": lock, "limit": NARROW, "permits": NARROW})).await;
         fill::acquire(client, &own, sizes.waiters, move |_| json!({"lock": lock, "limit": NARROW, "permits": 5})).await;
@@ -215,7 +215,7 @@ async fn fill_all(client: &Client, sizes: Sizes) -> Crowd {
     Crowd { own, ephemerals, locks, reader }
 }
 
-/// Asserts that everything is there.
+/// Asserts that all of it exists.
 async fn count_all(client: &Client, sizes: Sizes, crowd: &Crowd) {
     let count = |path: String, field: &'static str| async move { client.send(&Call::get(&path)).await.number(field) };
     let session = |session: &Session| format!("/v1/sessions/{}?limit=1", session.number);
@@ -243,7 +243,7 @@ async fn measure_reads(stage: &mut Stage, crowd: &Crowd) {
     let fences = Call::post("/v1/txn").json(&json!({"if": vec![fence; FENCES], "then": []}));
     stage.during("transactions of 1,000 such checks", again(client.clone(), fences, 200)).await;
     let asks = |lock: &str| Call::post(&format!("/v1/locks/{lock}?session={}&owner=r-{lock}&wait=1ms", crowd.own.id));
-    stage.during("refused acquires: a circle was found", again(client.clone(), asks("searched"), 409)).await;
+    stage.during("refused acquires: a cycle was found", again(client.clone(), asks("searched"), 409)).await;
     stage.during("acquires behind more than are searched", again(client.clone(), asks("line"), 409)).await;
     let snapshot = order(client, Call::post("/v1/cluster/snapshot").within(LONG), 200);
     stage.during("a snapshot of the leader", snapshot).await;

@@ -107,7 +107,7 @@ fn every_answer_of_every_node_names_its_cluster_its_revision_its_leader_and_the_
                 assert!(!request.is_empty(), "no Fairhold-Request-Id: {call:?} {answer:?}");
                 assert_eq!(answer.header("fairhold-cluster"), Some(&*id), "{call:?} {answer:?}");
             }
-            // If the request names another cluster, the node does nothing.
+            // A request that names another cluster has no effect.
             let other = Call::post(&format!("/v1/locks/others-{node}")).with("fairhold-cluster", &"0".repeat(32));
             client.once(&other).await.expect_problem(421, "wrong_cluster");
             client.once(&Call::get(&lock).with("fairhold-cluster", &id)).await.expect_status(200);
@@ -184,7 +184,7 @@ fn each_command_line_of_the_page_of_locks_is_valid() {
             let line =
                 line.replace("sessions/ID", &format!("sessions/{}", session.id)).replace(r#""ID""#, &format!("{:?}", session.id));
             let line = line.replace("sessions/41", &format!("sessions/{}", session.number));
-            // The reader of a stream stops it when it has read enough; that is no failure of the line.
+            // The reader of a stream stops it when it has read enough; the line has not failed.
             let whole = format!("AUTH='x: y'; curl -s -o /dev/null -w '%{{http_code}}' --max-time 2 {line} || test $? = 28");
             let status = shell(&whole, &cluster.nodes[index % NODES].url).await;
             // A fence that is no longer current is refused: a check with 409, a dependent write with 412.

@@ -1,5 +1,5 @@
-//! Dining philosophers: those that take both forks in one step never wait for ever, and those that take one after the
-//! other are refused before they would.
+//! Dining philosophers: philosophers that take both forks in one step never wait forever. Philosophers that take one
+//! after the other are refused before they would.
 
 use crate::{
     client::{Answer, Call, Client, Grant, Session},
@@ -25,7 +25,7 @@ const SEED: u64 = 0x0f0_2c5;
 const FOR_EVER: &str = "30s";
 
 /// The longest that a philosopher thinks with a fork in hand, in milliseconds: longer than all the others take to eat.
-/// Otherwise they fall into step, and no circle ever closes.
+/// Otherwise they synchronize, and no cycle ever closes.
 const THINKS: u64 = 300;
 
 /// The holder of each fork, as seen from outside.
@@ -109,12 +109,12 @@ struct Dinner {
 }
 
 impl Dinner {
-    /// Asserts that a request was refused because of the only possible circle, and that it would have closed that
-    /// circle.
+    /// Asserts that a request was refused because of the only possible cycle, and that it would have closed that
+    /// cycle.
     #[track_caller]
     fn judge_refusal(&self, refused: &Answer, seat: usize) {
-        let cycle = refused.json["cycle"].as_array().expect("a circle");
-        assert_eq!(cycle.len(), SEATS, "only all together make a circle at a round table: {}", refused.text);
+        let cycle = refused.json["cycle"].as_array().expect("a cycle");
+        assert_eq!(cycle.len(), SEATS, "a cycle at a round table needs all philosophers: {}", refused.text);
         let sessions = *self.sessions.lock().expect("the mutex is not poisoned");
         for (place, one) in cycle.iter().enumerate() {
             let waits = (seat + place) % SEATS;
@@ -125,7 +125,7 @@ impl Dinner {
             });
             assert_eq!(*one, expected, "the requester comes first, and each waits for its right neighbour: {}", refused.text);
         }
-        // None of it can have changed: all the others wait for a fork that this philosopher still holds.
+        // The cycle cannot have changed: all the others wait for a fork that this philosopher still holds.
         let left_only = std::array::from_fn(Some);
         assert_eq!(self.table.forks(), left_only, "{seat} was refused, although not everyone holds the left fork");
         let idle: Vec<usize> = (0..SEATS).filter(|other| !self.asks[*other].load(Ordering::SeqCst)).collect();
@@ -178,7 +178,7 @@ impl Dinner {
         let refused = self.refused.load(Ordering::SeqCst);
         let longest = *self.longest_wait.lock().expect("the mutex is not poisoned");
         report(&format!(
-            "philosophers, one fork after the other, {how}, {:?}: {meals:?} meals, {refused} circles, all refused; \
+            "philosophers, one fork after the other, {how}, {:?}: {meals:?} meals, {refused} cycles, all refused; \
              the longest wait with a fork in hand {longest:.0?}",
             dining_time()
         ));
@@ -216,7 +216,7 @@ fn only_the_last_request_is_refused_in_each_round_in_which_all_hold_one_fork() {
         let dined: Vec<(usize, usize)> = all((0..SEATS).map(dine).collect()).await;
         let (meals, rounds): (Vec<usize>, Vec<usize>) = dined.into_iter().unzip();
         let refused = dinner.report(&format!("{} rounds", rounds[0]), &meals);
-        assert!(refused > 0, "no circle was ever closed");
+        assert!(refused > 0, "no cycle was ever closed");
         assert_eq!(refused, rounds[0], "one in each round: {meals:?}");
         assert_eq!(meals.iter().sum::<usize>(), (SEATS - 1) * rounds[0], "all the others eat: {meals:?}");
     });
@@ -238,7 +238,7 @@ fn philosophers_that_take_one_fork_at_a_time_are_refused_before_they_deadlock() 
                     let thinks_for = Duration::from_millis(dice.below(THINKS));
                     let begins = std::mem::take(&mut is_first);
                     let all_sit = &all_sit;
-                    // They start together, so that one circle is certain.
+                    // They start together, so that one cycle is certain.
                     let thinks = async move {
                         if begins {
                             all_sit.wait().await;
@@ -256,13 +256,13 @@ fn philosophers_that_take_one_fork_at_a_time_are_refused_before_they_deadlock() 
         };
         let meals: Vec<usize> = all((0..SEATS).map(dine).collect()).await;
         let refused = dinner.report("each at its own pace", &meals);
-        assert!(refused > 0, "no circle was ever closed");
+        assert!(refused > 0, "no cycle was ever closed");
         assert!(meals.iter().all(|meals| *meals > 0), "a philosopher starved: {meals:?}");
     });
 }
 
 #[test]
-fn a_request_that_would_close_a_circle_is_refused_and_the_others_continue() {
+fn a_request_that_would_close_a_cycle_is_refused_and_the_others_continue() {
     run_parallel(SHORT, async {
         let cluster = Cluster::start().await;
         let client = cluster.client(0);

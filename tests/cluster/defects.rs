@@ -36,7 +36,7 @@ fn every_node_skips_a_command_with_a_planted_panic_and_the_cluster_continues() {
         }
         cluster.ready().await;
 
-        // The old state is there, in the same processes, and the same request is now refused at once.
+        // The earlier state is present, in the same processes, and the same request is now refused at once.
         assert_eq!(cluster.nodes.iter().map(|node| node.pid()).collect::<Vec<_>>(), pids);
         assert!(client.fence_passes("before", held.token).await);
         for node in 0..NODES {

@@ -12,7 +12,7 @@ use tokio::{
     process::{Child, ChildStdout},
 };
 
-/// A `fairhold dev` that is ready, and its output until then.
+/// A ready `fairhold dev`, and its output until it was ready.
 #[derive(Debug)]
 struct Dev {
     child: Child,

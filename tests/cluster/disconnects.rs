@@ -64,7 +64,7 @@ pub(crate) async fn ask_with(url: &str, path: &str, header: &str) -> TcpStream {
     stream
 }
 
-/// Half-closes, and reads on only to learn whether an answer was on its way: the id of a grant, if one was sent. To the
+/// Half-closes, and reads on only to learn whether an answer was in flight: the id of a grant, if one was sent. To the
 /// server, this client has disconnected.
 async fn hang_up(mut stream: TcpStream) -> Option<String> {
     stream.shutdown().await.expect("a connection can be closed");
@@ -92,7 +92,7 @@ fn a_client_that_disconnects_at_the_moment_of_its_grant_blocks_nothing() {
             let leaves = ask(&cluster.nodes[round % NODES].url, "/v1/locks/turnstile?wait=60s&ttl=60s").await;
             wait_for_contenders(&client, "turnstile", 2).await;
             let release = tokio::spawn(async move { releaser.release(&holder.id).await });
-            // Finer than a timer.
+            // A finer wait than a timer's.
             let (begun, moment) = (Instant::now(), Duration::from_micros(instant / 2 + dice.below(instant)));
             while begun.elapsed() < moment {
                 tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! A node's disk use is bounded, however much is written.
+//! A node's disk use is bounded, however much clients write.
 
 use crate::{
     client::Call,
@@ -20,7 +20,7 @@ const SNAPSHOT_COMMANDS: u64 = 10_000;
 /// Each is overwritten many times, so that the state is small and the log would be large.
 const PATHS: usize = 500;
 const WRITERS: usize = 16;
-/// Writes between two looks at the disk.
+/// Writes between two checks of the disk.
 const LOOK_EVERY: usize = 1000;
 /// Two write-ahead logs with their preallocated space, tables of the kept log, two snapshots, and RocksDB's info logs.
 const DISK_BYTES_MAX: u64 = 96 * 1024 * 1024;
@@ -52,7 +52,7 @@ fn disk_use(folder: &Path) -> (u64, Vec<String>) {
 
 /// The largest value of a tree node.
 const VALUE_BYTES: usize = 1024 * 1024;
-/// What `docs/limits.md` allows in addition to three times the state.
+/// The bytes that `docs/limits.md` allows in addition to three times the state.
 const BESIDE_THE_STATE: u64 = 256 * 1024 * 1024;
 
 #[test]
@@ -88,8 +88,8 @@ fn idle_transaction(number: usize) -> Call {
     }
 }
 
-/// Conditions used to cost nothing: many such transactions made one entry that no node could read again, and no
-/// snapshot freed its disk space.
+/// A regression test: conditions had no weight, so many such transactions made one entry that no node could read again,
+/// and no snapshot freed its disk space.
 #[test]
 fn a_flood_of_read_only_transactions_fills_no_disk_and_leaves_a_readable_log() {
     const AT_ONCE: usize = 200;

@@ -25,7 +25,7 @@ pub(crate) struct DiskDouble {
 pub(crate) struct PowerCut {
     /// Files that lost their end, or everything.
     pub(crate) files_cut: usize,
-    /// Files whose name was not on the disk yet.
+    /// Files whose names were not on the disk yet.
     pub(crate) files_gone: usize,
     /// Bytes that were only in the kernel's memory.
     pub(crate) bytes_lost: u64,
@@ -42,7 +42,7 @@ fn library() -> &'static Path {
 }
 
 impl DiskDouble {
-    /// Inserts itself between a node and its files, from the node's next start on.
+    /// Loads the disk double between a node and its files, from the node's next start on.
     pub(crate) fn under(node: &mut NodeProcess) -> DiskDouble {
         let library = library();
         let beside = |ending: &str| node.data.with_extension(ending);
@@ -70,7 +70,7 @@ impl DiskDouble {
         self.put_rule(&format!("sync {nth} {part}"));
     }
 
-    /// Syncs of files whose path contains `part` are left out, as if the program forgot them.
+    /// Skips the syncs of files whose path contains `part`, as if the program had forgotten them.
     pub(crate) fn skip_syncs(&self, part: &str) {
         self.put_rule(&format!("skip 0 {part}"));
     }
@@ -140,7 +140,7 @@ impl DiskDouble {
                 }
             }
         }
-        // What is there now is on the disk.
+        // The current content is on the disk.
         cut
     }
 }

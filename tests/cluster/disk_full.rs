@@ -1,5 +1,5 @@
 //! A full or broken disk ends its node, with one message for an operator. The others continue, nothing acknowledged is
-//! lost, and the node returns by itself once there is room.
+//! lost, and the node returns on its own once there is room.
 
 use crate::{
     client::{Call, Client},
@@ -48,7 +48,7 @@ impl Load {
         Load::start_named(cluster, "load", value_bytes)
     }
 
-    /// Like `start`, to nodes with that name.
+    /// Like `start`, but writes nodes with that name.
     pub(crate) fn start_named(cluster: &Cluster, name: &str, value_bytes: usize) -> Load {
         let (over, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let longest_silence = Arc::new(std::sync::Mutex::new((Instant::now(), Duration::ZERO)));
@@ -107,7 +107,7 @@ impl Written {
         self.counts.iter().sum()
     }
 
-    /// Asserts that all of them are there.
+    /// Asserts that all of them are present.
     pub(crate) async fn assert_there(&self, client: &Client) {
         let checks = self.counts.iter().enumerate().map(|(writer, count)| {
             let (client, count, bytes) = (client.beginning_with(writer), *count, self.value_bytes);
@@ -130,7 +130,7 @@ fn newest_log(cluster: &Cluster, node: usize) -> String {
     log[start..].to_owned()
 }
 
-/// Waits until a node ends by itself, and asserts how: an exit code on which a supervisor acts, and one message.
+/// Waits until a node exits on its own, and asserts how: an exit code on which a supervisor acts, and one message.
 pub(crate) async fn ended(cluster: &mut Cluster, node: usize, words: &[&str]) -> Duration {
     let started = Instant::now();
     let status = cluster.nodes[node].exited().await;
@@ -160,7 +160,7 @@ pub(crate) async fn waits_for_room(cluster: &Cluster, node: usize) {
     assert_eq!(client.send_to(node, &at("/livez")).await.expect("it answers").status, 200);
     let refused = client.send_to(node, &at("/v1/locks/any")).await.expect("it answers");
     assert_eq!((refused.status, refused.json["retryable"].as_bool()), (503, Some(true)), "{refused:?}");
-    // During some more looks at the disk.
+    // During some more checks of the disk.
     pass_time(Duration::from_millis(2500)).await;
     let log = newest_log(cluster, node);
     assert_eq!(log.matches("as soon as there is enough space").count(), 1, "not logged exactly once: {log}");
@@ -273,7 +273,7 @@ fn a_snapshot_that_meets_a_full_disk_leaves_nothing_behind() {
         let (mut cluster, disks) = cluster_of_doubles().await;
         let load = Load::start(&cluster, 300);
         let [follower, _] = cluster.followers().await;
-        // More than fits below.
+        // More than the limit set below.
         load.more(PART_OF_SNAPSHOT_BYTES / 300 * 4).await;
         let before = in_snapshot_folder(&cluster, follower);
         load.silence();

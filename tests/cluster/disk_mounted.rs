@@ -10,7 +10,7 @@ use crate::{
 use std::time::{Duration, Instant};
 
 const SIZE_MIB: u64 = 400;
-/// Enough to run, but little enough for a warning.
+/// Free space that is enough to run, but low enough for a warning.
 const LOW_MIB: u64 = 100;
 /// Bytes of a value.
 const LARGE: usize = 10_000;

@@ -17,7 +17,7 @@ const OBSERVERS: usize = 20;
 /// Candidates at any time.
 const CANDIDATES: usize = 3;
 
-/// How long a lead outlives its process.
+/// How long a leader's grant outlives its process.
 const LEASE: &str = "2s";
 
 const LINES: (&str, &str) = ("accept", "application/x-ndjson");
@@ -96,7 +96,8 @@ fn every_node_names_the_leader_even_to_an_observer_that_returns() {
             json!(["vacant", null, null]),
         ];
         for node in 0..3 {
-            // Not until the revision of that answer: it may be one without events, which no line names until the next event.
+            // Not up to the revision of that answer: it may have no events, and then no line names it until the next
+            // event.
             let reported = lines(&cluster.client(node), node, &from, |line| line["type"] == "vacant").await;
             let reported: Vec<Value> = reported.iter().map(|line| json!([line["type"], line["value"], line["token"]])).collect();
             assert_eq!(reported, expected, "at node {node}");
@@ -131,7 +132,7 @@ fn a_name_is_a_lock_or_an_election_and_both_survive_the_kill_of_all_nodes() {
     });
 }
 
-/// A process that stands in the election until it leads, and leads until it is killed.
+/// A candidate process, which leads until it is killed.
 fn candidate(cluster: &Cluster, number: usize) -> (String, Child) {
     let urls: Vec<&str> = cluster.nodes.iter().map(|node| node.url.as_str()).collect();
     let value = format!("candidate-{number}");
@@ -175,7 +176,7 @@ fn all_observers_of_an_election_see_the_same_leaders_while_leaders_are_killed() 
                 observers.push(tokio::spawn(async move { lines(&client, node, &from, |line| line["type"] == "vacant").await }));
             }
         };
-        // Half of them watch from the start; the others join between the kills, and receive what happened before.
+        // Half of them watch from the start; the others join between the kills, and receive the earlier events.
         observe(OBSERVERS / 2);
         for _ in 0..kills {
             wait_for_contenders(&client, "primary", CANDIDATES).await;

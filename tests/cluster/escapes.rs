@@ -23,13 +23,13 @@ use tokio::process::{Child, Command};
 
 /// How long an expected event may take on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
-/// How long the test looks for a process that works next to the next holder: many times the pause between two lines of
-/// a worker.
+/// How long the test looks for a process that works in parallel with the next holder: many times the pause between two
+/// lines of a worker.
 const LOOK_FOR: Duration = Duration::from_millis(200);
-/// Ways tried at once.
+/// How many ways are tried at once.
 const AT_ONCE: usize = 4;
 
-/// The helper program, for ways that no shell has.
+/// The helper program, for ways that a shell lacks.
 pub(crate) fn escape() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -39,13 +39,13 @@ pub(crate) fn escape() -> &'static Path {
     })
 }
 
-/// A way, as a shell script: `$E` is the helper program, and a process that is left over writes to the file `$L`.
+/// A way, as a shell script: `$E` is the helper program, and a surviving process writes to the file `$L`.
 struct Way {
     name: &'static str,
     script: &'static str,
     /// A shell command that fails if the way does not exist on this machine.
     needs: &'static str,
-    /// Part of every test run; the others are in the long form only.
+    /// Whether it is part of every test run; the others are in the long form only.
     always: bool,
 }
 

@@ -127,7 +127,7 @@ fn a_retry_at_another_node_takes_over_the_place() {
         let behind = ask(0, &Call::post("/v1/locks/ferry?wait=60s&owner=behind"));
         let before = wait_for_contenders(&client, "ferry", 3).await;
 
-        // The second connection takes the place over once the first has its answer.
+        // The second connection takes over the place once the first has its answer.
         let taken_over = ask(2, &call);
         let superseded = left_behind.await.expect("the first request's task");
         let superseded = superseded.expect_problem(504, "deadline_exceeded");
@@ -168,7 +168,7 @@ fn a_duplicate_stuck_in_a_paused_node_takes_nothing_from_the_caller_that_moved_o
         let held = client.acquire_with(&Call::post("/v1/locks/crane?ttl=1h&owner=o").key(&key)).await;
         cluster.nodes[stuck].signal(Signal::CONT);
         answered_and_reset(duplicate).await;
-        // Another request shows later what happened to the grant whose answer was never read.
+        // A later request shows the fate of the grant whose answer was never read.
         let unread = ask(&cluster.nodes[stuck].url, "/v1/locks/hook?ttl=1h&owner=o", &new_key()).await;
         answered_and_reset(unread).await;
         client.acquire("hook", "wait=10s").await;

@@ -1,4 +1,4 @@
-//! Grants follow exactly the order in which the requests were committed, and each wakes one waiter.
+//! Grants follow exactly the order in which the requests were committed, and each grant wakes one waiter.
 
 use crate::{
     client::{Call, Client, Grant},
@@ -17,7 +17,7 @@ const CLIENTS: u64 = 200;
 const TIMES: u64 = 10;
 const SEED: u64 = 0x00fa_1247_01d0;
 
-/// The room is empty.
+/// The value of an empty room.
 const FREE: u64 = 0;
 
 /// Pseudorandom numbers, the same for the same seed (SplitMix64).

@@ -16,7 +16,7 @@ fn cells(text: &str) -> Vec<String> {
     text.lines().next().unwrap_or_default().split('\t').map(str::to_owned).collect()
 }
 
-/// The first lines of a command that does not end by itself.
+/// The first lines of a command that does not end on its own.
 async fn lines(cluster: &Cluster, line: &str, count: usize) -> Vec<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fairhold"));
     command.args(line.split(' ')).args(["-e", &cluster.nodes[1].url]).stdout(Stdio::piped()).kill_on_drop(true);

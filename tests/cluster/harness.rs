@@ -80,8 +80,8 @@ async fn within(limit: Duration, body: impl Future<Output = ()>) {
     assert!(tokio::time::timeout(limit, body.as_mut()).await.is_ok(), "this test is not done within {limit:?}");
 }
 
-/// Lets time pass where a client would: between two renewals, before a retry, at a random moment.
-/// Do not wait for servers with it: poll their answers instead.
+/// Lets time pass as a client would: between two renewals, before a retry, for a random time. To wait for a server,
+/// poll its answers instead.
 pub(crate) async fn pass_time(time: Duration) {
     let never = std::future::pending::<()>();
     assert!(tokio::time::timeout(time, never).await.is_err(), "the pending future completed");
@@ -142,7 +142,7 @@ pub(crate) struct NodeProcess {
     /// The address at which it listens for clients, if that differs from its URL.
     listen: Option<String>,
     child: Option<Child>,
-    /// The node ends when this pipe closes, so none is left over if the tests are killed.
+    /// The node ends when this pipe closes, so that no node survives if the tests are killed.
     stdin: Option<ChildStdin>,
     /// The times during which the test kept it from working.
     absences: Mutex<Vec<Span>>,
@@ -182,7 +182,7 @@ impl NodeProcess {
         self.end_absence();
     }
 
-    /// From now on the test keeps it from working.
+    /// Records that the test keeps it from working from now on.
     fn begin_absence(&self) {
         let mut absences = self.absences.lock().expect("the mutex is not poisoned");
         if absences.last().is_none_or(|last| last.until.is_some()) {
@@ -482,7 +482,7 @@ impl Drop for Cluster {
             self.show_logs();
         }
         for child in self.nodes.iter_mut().filter_map(|node| node.child.as_mut()) {
-            // It may have ended already: then there is nothing to kill.
+            // It may have exited already: then there is nothing to kill.
             drop(child.start_kill());
         }
         let started = Instant::now();

@@ -43,7 +43,7 @@ fn the_history_of_a_lock_is_newest_first_and_answers_any_point_in_time() {
             for (index, token) in newest_first.iter().enumerate() {
                 let then = history(&cluster.client(node), &format!("?at={token}")).await;
                 assert_eq!(tokens(&then), [*token], "at revision {token}");
-                // Two may have held it within one millisecond, one after the other; but at least one did.
+                // Two grants may have held it in sequence within one millisecond; at least one did.
                 let from = found[index]["from"].as_str().expect("a time");
                 let now_or_never = found[index]["to"].as_str() == Some(from);
                 let then = history(&cluster.client(node), &format!("?at={from}")).await;
@@ -114,7 +114,7 @@ fn a_refused_request_gets_the_grants_ahead_and_the_usual_wait() {
         let queue = client.send(&Call::get("/v1/locks/crane/queue")).await.expect_status(200);
         assert!(queue.json["items"][1]["estimate"].is_string() && queue.json["items"][0].get("estimate").is_none(), "{queue:?}");
 
-        // The lock with the longest waits: only this one had any.
+        // The lock with the longest waits: only this lock had waiters.
         let idle = client.acquire("idle", "ttl=60s").await;
         client.release(&idle.id).await;
         client.release(&holder.id).await;

@@ -1,4 +1,4 @@
-//! Crowds that do no work: slow, idle and silent connections, and nonsense at the peer ports, while honest clients lock
+//! Hostile crowds: slow, idle and silent connections, and invalid bytes at the peer ports, while honest clients lock
 //! and unlock.
 
 use crate::{
@@ -99,7 +99,7 @@ pub(crate) async fn dawdle(address: SocketAddr, number: usize, trial: Trial) {
         };
         trial.open.fetch_add(1, SeqCst);
         trial.connected.fetch_add(1, SeqCst);
-        // However it ends, it starts again.
+        // Starts again, however the connection ended.
         let _ended = match number % 5 {
             0 => async { stream.write_all(HALF_A_HEAD).await }.await,
             1 => dribble(&mut stream, HALF_A_HEAD, &trial).await,
@@ -153,7 +153,7 @@ pub(crate) async fn terms(cluster: &Cluster) -> Vec<u64> {
     terms
 }
 
-/// Runs the honest clients next to the crowd; they must not notice it.
+/// Runs the honest clients next to the crowd, which must not affect them.
 async fn endure(story: &str, cluster: &mut Cluster, trial: Trial, crowd: Vec<tokio::task::JoinHandle<()>>) {
     let before = terms(cluster).await;
     let working: Vec<_> = (0..HONEST).map(|number| tokio::spawn(honest(cluster.client(number), number, trial.clone()))).collect();
@@ -218,7 +218,7 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     [body, checksum.to_vec()].concat()
 }
 
-/// A value in its envelope: intact, but full of false lengths.
+/// A value in an intact envelope, but full of false lengths.
 fn bomb() -> Vec<u8> {
     // 253 precedes a 64-bit number.
     let giant = [&[253][..], &(1_u64 << 60).to_le_bytes()].concat();
@@ -274,7 +274,7 @@ fn nonsense_at_the_peer_ports_disturbs_no_honest_client_and_keeps_no_node_out() 
             (trial.connected.load(SeqCst) >= crowd() * 2).then_some(())
         })
         .await;
-        // A restarted node must get through all of it.
+        // A restarted node must survive all of it.
         cluster.nodes[follower].kill().await;
         let began = Instant::now();
         cluster.restart(follower).await;

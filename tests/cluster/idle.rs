@@ -1,4 +1,4 @@
-//! Sessions that only stay alive cost next to nothing: memory per session, processor time per keepalive.
+//! Idle sessions cost very little: memory per session, processor time per keepalive.
 
 use crate::{
     client::{Call, Client},
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const BATCH: usize = 1_000;
 /// Concurrent requests when each session is renewed by its own call.
 const AT_ONCE: usize = 32;
-/// The most memory that a session may cost on each node: it has an id, a number, a name and two index entries.
+/// The maximum memory of a session on each node: it has an id, a number, a name and two index entries.
 const SESSION_KIB_MAX: f64 = 8.0;
 
 /// One round of keepalives, in batches, at all nodes in turn.

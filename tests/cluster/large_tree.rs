@@ -21,10 +21,10 @@ const BRANCH: usize = 1_000;
 const VALUE_BYTES: usize = 100;
 /// Concurrent transactions while the tree grows.
 const GROWERS: usize = 4;
-/// Clients that write while snapshots are taken, one small value after the other.
+/// Clients that write small values in sequence while snapshots are taken.
 const WRITERS: usize = 4;
-/// How long they write without a snapshot, for comparison: about as long as three snapshots take. Meanwhile the disks
-/// finish the work that the growth of the tree left.
+/// How long they write without a snapshot, for comparison: about as long as three snapshots take. During this time the
+/// disks finish the remaining work from the growth of the tree.
 const QUIET: Duration = Duration::from_secs(10);
 /// How long a snapshot may take.
 const SNAPSHOT_WITHIN: Duration = Duration::from_secs(120);
@@ -131,8 +131,8 @@ async fn snapshot_index(cluster: &Cluster, node: usize) -> u64 {
     view.expect_status(200).json["snapshot_index"].as_u64().unwrap_or(0)
 }
 
-/// Snapshots of one node after the other while clients write; the leader's last, so that it saves no earlier work.
-async fn snapshots_delay_nobody(cluster: &Cluster) {
+/// Takes snapshots of each node in turn while clients write; the leader's last, so that it finds no work already done.
+async fn snapshots_delay_no_client(cluster: &Cluster) {
     let leader = cluster.leader().await;
     let writers = Writers::start(cluster);
     let mut spans = BTreeMap::new();
@@ -174,7 +174,7 @@ fn a_large_tree_costs_little_its_snapshots_delay_no_client_and_it_survives_a_res
             let (node, from, to) = (index + 1, before.resident, after.resident);
             report(&format!("node {node}: {from:.0} MiB in RAM before, {to:.0} after: {each:.0} bytes a node of the tree"));
         }
-        snapshots_delay_nobody(&cluster).await;
+        snapshots_delay_no_client(&cluster).await;
         for (index, usage) in Usage::of_all(&cluster.nodes).iter().enumerate() {
             report(&format!("node {}: {:.0} MiB in RAM after its snapshot", index + 1, usage.resident));
         }

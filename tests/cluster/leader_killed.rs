@@ -1,4 +1,4 @@
-//! The leader is killed repeatedly under load: clients notice only a short silence.
+//! The leader is killed repeatedly under load: clients see only a short silence.
 
 use crate::{
     client::{Call, Client, Grant, Session},
@@ -48,7 +48,7 @@ async fn count_under_the_lock(client: Client, load: Load) -> Vec<Grant> {
     grants
 }
 
-/// Writes one node after the other until the load is over; returns how many.
+/// Writes nodes in sequence until the load is over; returns how many.
 async fn write_nodes(client: Client, load: Load, writer: usize) -> usize {
     let mut written = 0;
     while !load.is_over() {

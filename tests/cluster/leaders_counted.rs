@@ -1,4 +1,4 @@
-//! The checks of `leaderships.rs` find what they should, and nothing else.
+//! The checks of `leaderships.rs` find exactly what they should.
 
 use crate::{
     client::{Call, Client},
@@ -32,7 +32,7 @@ fn leaders_are_read_from_the_logs_of_all_nodes() {
     let first = "2026-11-23T07:36:11.123456Z  INFO fairhold_raft::background::leader_log: this node leads term=3\n\
                  2026-11-23T07:36:12.000000Z  INFO fairhold_raft::background::leader_log: there is no known leader term=4\n\
                  2026-11-23T07:36:12.500999Z  INFO fairhold_raft::background::leader_log: node 2 leads term=5 leader=2\n";
-    // The log of the second node has lost its lines.
+    // The log of the second node lacks its lines.
     let third =
         "a leads b\n2026-11-23T07:36:11.200000Z  INFO fairhold_raft::background::leader_log: node 1 leads term=3 leader=1\n";
     let seen = leaderships(&[(1, first.to_owned()), (2, String::new()), (3, third.to_owned())]);

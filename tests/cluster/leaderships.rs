@@ -20,15 +20,16 @@ const LATE: Duration = Duration::from_millis(50);
 /// A follower starts an election when it has received nothing for the lease of 300 ms and at least 150 ms more; a
 /// leader sends something every 50 ms. A machine that stalled for less than the lease explains no election.
 const LEASE: Duration = Duration::from_millis(300);
-/// An older stall explains nothing.
+/// An older stall explains no election.
 const STALL_COUNTS_FOR: Duration = Duration::from_secs(2);
-/// An election follows within this time after a node returns: it must start, on a slow disk, and some elections fail.
+/// An election follows within this time after a node returns: it must start, perhaps on a slow disk, and some elections
+/// fail.
 const FOLLOWS_WITHIN: Duration = Duration::from_secs(10);
 /// If two nodes start an election at once, the one with the higher term deposes the winner, and another election
 /// decides. That takes the lease, and then the longest wait before a vote.
 const RIVALS_WITHIN: Duration = Duration::from_secs(1);
 
-/// This machine's clock in milliseconds, which is also that of the logs.
+/// This machine's clock in milliseconds, which the logs also use.
 pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970");
     u64::try_from(since.as_millis()).expect("it is before the year 500,000,000")
@@ -102,8 +103,8 @@ impl Causes {
         let from = since.max(until.saturating_sub(millis(FOLLOWS_WITHIN)));
         let absent = |id: usize| self.absences.get(&id).into_iter().flatten().filter(|span| span.meets(from, until));
         let leader_was_away = absent(led).next().is_some();
-        // If a majority is away, a leader steps down. The majority is away from the moment at which the last of its
-        // nodes went.
+        // If a majority is away, a leader steps down. The majority is away once the last of its
+        // nodes is away.
         let mut instants = self.absences.values().flatten().map(|span| span.from.max(from)).filter(|instant| *instant <= until);
         let majority_was_away = instants.any(|instant| {
             let away = self.absences.values().filter(|spans| spans.iter().any(|span| span.meets(instant, instant)));

@@ -1,4 +1,4 @@
-//! A lease ends at the promised time: not sooner, and not much later.
+//! A lease ends at the promised time: not earlier, and not much later.
 
 use crate::{
     client::{Call, Client, Grant},
@@ -123,8 +123,8 @@ fn the_server_keeps_a_place_alive_while_its_request_is_open() {
             tokio::spawn(async move { client.acquire("long-queue", "wait=60s&ttl=1s").await })
         };
         let place = crate::queue::wait_for_contenders(&client, "long-queue", 2).await;
-        // The waiter's own ttl passes several times, by the clock that ends leases: meanwhile other locks are acquired
-        // and expire.
+        // The waiter's own ttl passes several times, by the clock that ends leases: other locks are acquired and expire
+        // during this time.
         for round in 0..3 {
             let lock = format!("hourglass-{round}");
             client.acquire(&lock, "ttl=1s").await;

@@ -20,7 +20,7 @@ use tokio::{
 /// Connections that a node of this test accepts, in all and from one address; set by its flags.
 const CONNECTIONS: usize = 60;
 const CONNECTIONS_PER_ADDRESS: usize = 40;
-/// Connections that are reserved for addresses with few.
+/// The connections reserved for addresses with few connections.
 const RESERVE: usize = CONNECTIONS / 20;
 
 /// Waiters added to the queue at a time.
@@ -270,7 +270,7 @@ async fn received(address: &str) -> u64 {
     line.and_then(|count| count.parse().ok()).expect("the received bytes are counted")
 }
 
-/// Unfinished bodies fill the room of one address, except for the size of one more body.
+/// Unfinished bodies fill the share of one address, except for the size of one more body.
 async fn bodies(address: &str) -> Row {
     const HELD: usize = 127;
     const EACH: usize = BODY_BYTES_MAX / 3 * 2;
@@ -285,7 +285,7 @@ async fn bodies(address: &str) -> Row {
     }
     let rest = BODIES_BYTES_PER_ADDRESS_MAX - HELD * EACH;
     let [within, at, beyond] = sizes(rest).map(list);
-    // An extra body that arrived earlier could take the room of one of these.
+    // An extra body that arrived earlier could use the share of one of these.
     eventually("all bodies have arrived", Duration::from_secs(30), || async {
         (received(address).await >= before + (HELD * EACH) as u64).then_some(())
     })

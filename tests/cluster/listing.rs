@@ -106,7 +106,7 @@ fn a_queue_is_listed_page_by_page_while_it_moves() {
         assert_eq!(by_pages, waits_for, "each page names what each entry waits for");
         assert_eq!(follow_list(&client, "/v1/locks/book?limit=2", "holders", "number").await, numbers(&all[..3]));
 
-        // The last ones of a page leave, and so do some before and after them.
+        // The last locks of a page are released, and some before and after them.
         let page = client.send(&Call::get("/v1/locks/book/queue?limit=5")).await.expect_status(200);
         assert_eq!((page.number("holder_count"), page.number("queue_length")), (3, 7));
         for id in [&readers[1], &writers[0], &writers[1], &writers[2]] {

@@ -49,7 +49,7 @@ impl Load {
         self.successes.lock().expect("no holder panics").len()
     }
 
-    /// Waits until this many more operations succeeded, and grants among them: the cluster works again.
+    /// Waits until this many more operations have succeeded, including grants: the cluster works again.
     pub(crate) async fn wait_until_busy(&self, operations: usize, grants: usize) {
         let now = || (self.count(), self.grants.load(SeqCst));
         let before = now();

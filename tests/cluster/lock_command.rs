@@ -378,7 +378,7 @@ fn fifty_copies_that_count_under_one_lock_end_with_fifty() {
     });
 }
 
-/// The time that the command has to end by itself used to depend on the ttl, so a short `--max-hold` left no time to
+/// A regression test: the grace period of the command depended on the ttl, so a short `--max-hold` left no time to
 /// work.
 #[test]
 fn a_command_can_work_for_most_of_its_max_hold_and_is_then_stopped_with_a_message() {

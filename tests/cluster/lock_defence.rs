@@ -1,5 +1,5 @@
 //! `fairhold lock` with obstacles: a supervisor that does not run, a process that it may not stop, a command that
-//! cannot be started, a silent node.
+//! cannot start, a silent node.
 
 use crate::{
     client::{Call, Client, new_key},
@@ -135,7 +135,8 @@ async fn cut_off_without_a_supervisor(ttl: &str, work: &str) -> f64 {
 fn a_command_with_a_stopped_supervisor_is_killed_before_the_lease_ends() {
     run_exclusive(LONG * 2, async {
         let alone = trial::size(&["1s", "3s"][..], &["1s", "1500ms", "2s", "3s", "5s", "10s", "20s", "25s"]);
-        // A stopped supervisor reaps nothing: the longer a chain of processes runs, the more zombies must be searched.
+        // A stopped supervisor reaps no processes: the longer a chain of processes runs, the more zombies must be
+        // searched.
         let chains = trial::size(&["8s"][..], &["3s", "8s", "16s", "25s"]);
         // A command that forks as fast as it can fills the machine's process table within a few seconds.
         let fast = trial::size(&["1s"][..], &["1s", "1s", "3s", "3s", "3s"]);

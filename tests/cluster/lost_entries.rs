@@ -10,7 +10,7 @@ use tokio::process::Command;
 
 /// Writes after the copy was made.
 const WRITES: usize = 20;
-/// Time for a start, a heartbeat, and an end.
+/// The time limit for a start, a heartbeat, and an exit.
 const NOTICED_WITHIN: Duration = Duration::from_secs(20);
 
 async fn copy(from: &Path, to: &Path) {
@@ -18,7 +18,7 @@ async fn copy(from: &Path, to: &Path) {
     assert!(copied.success());
 }
 
-/// What the leader knows of a member.
+/// What the leader knows about a member.
 async fn known(cluster: &Cluster, leader: usize, node: usize) -> Value {
     let view = cluster.client(leader).once(&Call::get("/v1/cluster")).await.expect_status(200);
     assert_eq!(view.json["role"], "leader", "the leader with this knowledge must not change: {view:?}");
@@ -57,7 +57,7 @@ fn a_node_with_an_older_copy_of_its_data_ends_with_advice_and_the_others_continu
         assert!(log.contains(&format!("node {id} has lost log entries that it had acknowledged")), "{log}");
         assert!(log.contains(&format!("Start node {id} with its newest data directory")), "{log}");
 
-        // Also if another node leads by then and does not know of it.
+        // Even if another node leads by then that does not know of the loss.
         cluster.nodes[node].start();
         assert_eq!(cluster.nodes[node].exited().await.code(), Some(1));
         assert!(cluster.nodes[node].log_text().contains("must not be used any more"), "{}", cluster.nodes[node].log_text());

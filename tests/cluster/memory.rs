@@ -7,7 +7,7 @@ const MIB: usize = 1024 * 1024;
 
 /// The memory of a connection in addition to its buffers: tasks, timers, the parser. Measured with 10,000 idle watches.
 const CONNECTION_BYTES: usize = 10 * 1024;
-/// What a watcher has fetched but not yet sent, and its filter.
+/// The fetched but unsent events of a watcher, and its filter.
 const WATCHER_BYTES: usize = CHANGES_AT_ONCE * 128;
 
 /// The memory that one connection pins.

@@ -118,7 +118,7 @@ fn promtool(page: &str) {
     assert!(output.status.success() && complaints.is_empty(), "{}: {complaints}", output.status);
 }
 
-/// Uses a little of everything, so that every series is there. Returns texts that must not be on the page.
+/// Uses every feature once, so that every series exists. Returns texts that must not be on the page.
 async fn use_everything(cluster: &Cluster) -> Vec<String> {
     let client = cluster.client(0);
     let session = client.open_session("60s", "private-session").await;

@@ -56,7 +56,7 @@ fn an_upgrade_waits_for_the_other_readers_and_gets_a_new_token() {
             let (client, call) = (cluster.client(1), upgrade(&first.id, "60s"));
             tokio::spawn(async move { client.send(&call).await })
         };
-        // If a second upgrade waited for the first one, each would wait for the other.
+        // If a second upgrade waited, each would wait for the other.
         let refused = eventually("the second upgrade is refused", Duration::from_secs(20), || async {
             let answer = client.send(&upgrade(&second.id, "0s")).await;
             Some(answer).filter(|answer| answer.code() == "would_deadlock")

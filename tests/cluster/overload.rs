@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Writers of large values at one node: together they send more bytes than may wait there to be proposed.
+/// Writers of large values at one node: together they send more bytes than its proposal queue admits.
 const WRITERS: usize = 100;
 const VALUE_BYTES: usize = 1024 * 1024;
 const SESSIONS: usize = 9;
@@ -33,7 +33,7 @@ struct Flood {
     other: Arc<AtomicUsize>,
 }
 
-/// Writes one large value after the other, without a pause after a refusal.
+/// Writes large values in sequence, without a pause after a refusal.
 async fn write(client: Client, number: usize, flood: Flood) {
     let value = vec![b'x'; VALUE_BYTES];
     while !flood.over.load(SeqCst) {
@@ -87,7 +87,7 @@ fn a_flood_of_writes_expires_no_session() {
         eventually("something is refused", Duration::from_secs(60), || async { (flood.refused.load(SeqCst) > 0).then_some(()) })
             .await;
         pass_time(lasts()).await;
-        // Calls that end something go before calls that write something.
+        // Calls that end grants or sessions are served before writes.
         let (client, begun) = (cluster.client(0), Instant::now());
         let (session, grant) = held.pop().expect("one of them");
         client.release(&grant.id).await;

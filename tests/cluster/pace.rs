@@ -7,11 +7,11 @@ use crate::{
 };
 use std::time::{Duration, Instant};
 
-/// How many simple calls are timed; a few calls under test may take this many times the slowest of them longer.
+/// How many simple calls are timed. The calls under test may take longer by this many times the slowest of them.
 const CALLS: u32 = 10;
 
-/// Asserts that something has just taken no longer than its limit. If it has, the limit grows by the time that the
-/// machine stalled meanwhile, and by ten times the slowest of ten simple calls now: on an idle machine that is a few
+/// Asserts that something has just taken no longer than its limit. If it has, the limit grows by the time for
+/// which the machine stalled, and by ten times the slowest of ten simple calls now: on an idle machine that is a few
 /// milliseconds.
 pub(crate) async fn assert_within(client: &Client, what: &str, took: Duration, limit: Duration) {
     if took <= limit {

@@ -1,5 +1,5 @@
-//! A stranger at the peer port without the cluster's key learns nothing and changes nothing. Nodes refuse what no node
-//! may request, even without keys.
+//! A stranger at the peer port without the cluster's key learns nothing and changes nothing. Nodes refuse requests
+//! that no node may send, even without keys.
 
 use crate::{
     client::Call,
@@ -206,7 +206,7 @@ fn a_key_is_rotated_while_the_cluster_serves() {
         let file = cluster.nodes[0].peer_key_file.clone().expect("a key");
         for lines in [format!("{PEER_KEY}\n{NEW_KEY}\n"), format!("{NEW_KEY}\n{PEER_KEY}\n"), format!("{NEW_KEY}\n")] {
             let before: Vec<usize> = cluster.nodes.iter().map(|node| node.log_text().len()).collect();
-            // In one step for the reader: a partly written file has no valid key.
+            // Replaced in one step: a partly written file has no valid key.
             let next = file.with_extension("next");
             write_secret(&next, &lines);
             std::fs::rename(&next, &file).expect("the key can be exchanged");
@@ -230,7 +230,7 @@ fn a_key_is_rotated_while_the_cluster_serves() {
     });
 }
 
-/// Runs `fairhold serve` with these flags until it ends by itself; returns its exit code and its output.
+/// Runs `fairhold serve` with these flags until it exits on its own; returns its exit code and its output.
 async fn refused_start(flags: &str, files: u32) -> (Option<i32>, String) {
     let script = format!("ulimit -n {files}; exec \"$@\"");
     let fairhold = program();

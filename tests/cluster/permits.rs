@@ -19,7 +19,7 @@ const LIMIT: u64 = 10;
 const LOCK: &str = "pool";
 const SEED: u64 = 0x5e3a_f0e5;
 
-/// The longest that a permit is used, in milliseconds.
+/// The maximum time for which a permit is used, in milliseconds.
 const USED_FOR: u64 = 40;
 
 fn clients() -> usize {
@@ -57,7 +57,7 @@ impl PermitsInUse {
     }
 }
 
-async fn take_and_give_back(client: Client, out: PermitsInUse, number: usize) -> Vec<Grant> {
+async fn take_and_return(client: Client, out: PermitsInUse, number: usize) -> Vec<Grant> {
     let mut dice = Dice::new(SEED + number as u64);
     let mut grants = Vec::new();
     while !out.is_over() {
@@ -107,9 +107,8 @@ fn permits_never_exceed_the_limit_and_follow_the_queue_while_leaders_are_killed(
     run_exclusive(LONG, async {
         let mut cluster = Cluster::start().await;
         let out = PermitsInUse::default();
-        let tasks = (0..clients())
-            .map(|number| tokio::spawn(take_and_give_back(cluster.client(number % 3), out.clone(), number)))
-            .collect();
+        let tasks =
+            (0..clients()).map(|number| tokio::spawn(take_and_return(cluster.client(number % 3), out.clone(), number))).collect();
         let onlooker = tokio::spawn(poll_permits(cluster.client(0), out.clone()));
         let mut waited_at_kills = Vec::new();
         for _ in 0..kills() {

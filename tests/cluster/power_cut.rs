@@ -1,4 +1,4 @@
-//! The power fails at all nodes at once: everything that was not synced is lost, and nothing acknowledged is.
+//! The power fails at all nodes at once: all unsynced data is lost, but no acknowledged write.
 
 use crate::{
     disk_full::{Load, assert_same_everywhere, cluster_of_doubles},
@@ -26,7 +26,7 @@ fn a_power_cut_loses_acknowledged_writes_if_the_log_is_not_synced() {
         }
         let lost: Vec<u64> = disks.iter().map(|disk| disk.cut_power().bytes_lost).collect();
         report(&format!("without syncs of the log: {total} writes acknowledged, {lost:?} bytes lost by a power cut"));
-        // On two of them nearly all of it is lost; the third may have been behind.
+        // Two nodes lose nearly all of it; the third may have been behind.
         let acknowledged = (WRITES * VALUE_BYTES) as u64;
         assert!(lost.iter().filter(|bytes| **bytes > acknowledged).count() >= 2, "{lost:?} of {acknowledged}");
     });
@@ -37,7 +37,7 @@ fn everything_acknowledged_survives_a_power_cut_at_all_nodes() {
     run_exclusive(LONG, async {
         let (mut cluster, disks) = cluster_of_doubles().await;
         let mut written = Vec::new();
-        // The nodes' own start must not be what made things durable, so the first cut comes after a single start.
+        // A start must not be what made the data durable, so the first cut follows a single start.
         for round in 0..trial::size(1, 10) {
             let load = Load::start_named(&cluster, &format!("cut-{round}"), VALUE_BYTES);
             load.more(WRITES).await;

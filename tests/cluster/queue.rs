@@ -1,4 +1,4 @@
-//! Waiters queue, and every client can see why.
+//! Waiters queue, and every client can see for whom each waits.
 
 use crate::{
     client::{Call, Client, Grant, whole},

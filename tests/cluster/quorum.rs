@@ -1,4 +1,4 @@
-//! A single node decides nothing, and says so.
+//! A single node of three acknowledges nothing, and reports it.
 
 use crate::{
     client::Call,

@@ -1,4 +1,4 @@
-//! A proxy in front of a node's peer port that holds its clients' bytes back at some point.
+//! A proxy in front of a node's peer port that blocks its clients' bytes after some number.
 
 use crate::harness::{NodeProcess, free_port};
 use std::sync::{
@@ -42,12 +42,12 @@ impl Relay {
         Relay { is_open, left, accepting }
     }
 
-    /// Whether it holds bytes back.
+    /// Whether it blocks bytes.
     pub(crate) fn holds_back(&self) -> bool {
         self.left.load(Ordering::SeqCst) == 0
     }
 
-    /// Ends the connections that were held back; new ones are forwarded freely.
+    /// Ends the blocked connections; new ones are forwarded freely.
     pub(crate) fn open(&self) {
         self.is_open.send_replace(true);
     }
@@ -66,7 +66,7 @@ async fn pass_on(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, left: Arc<Atom
             let takes = |left: usize| Some(left.saturating_sub(length));
             let before = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, takes).expect("it always takes");
             if before < length {
-                // The connection's end, or the relay's: bytes that were held back are never forwarded.
+                // The connection's end, or the relay's: blocked bytes are never forwarded.
                 drop(opened.wait_for(|open| *open).await);
                 return;
             }

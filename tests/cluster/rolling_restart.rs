@@ -1,4 +1,4 @@
-//! Every node is restarted in turn under load, as during an upgrade, and clients notice no more than a short silence.
+//! Every node is restarted in turn under load, as during an upgrade, and clients see only a short silence.
 
 use crate::{
     client::{Call, Client, Grant, new_key, whole},
@@ -53,8 +53,7 @@ async fn queue(client: Client, load: Load) -> Vec<Grant> {
     grants
 }
 
-/// Writes one value after the other until the load is over, and reads each; meanwhile keeps a session and its lock
-/// alive.
+/// Writes values in sequence until the load is over, and reads each. Also keeps a session and its lock alive.
 async fn write(client: Client, load: Load, number: usize) -> usize {
     let session = client.open_session("10s", &format!("writer-{number}")).await;
     let grant = client.acquire(&format!("desk-{number}"), &format!("session={}", session.id)).await;
@@ -93,7 +92,7 @@ impl Holder {
         std::mem::replace(&mut self.stream, begin(&self.urls[self.at % NODES], &self.lock, &self.key))
     }
 
-    /// The token of the next `held`, however long it takes.
+    /// The token of the next `held`. Waits without a limit.
     async fn held(&mut self, load: &Load) -> u64 {
         loop {
             match self.stream.next_event().await {

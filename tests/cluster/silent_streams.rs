@@ -1,5 +1,5 @@
 //! Streams whose client is alive but does not read, or vanished without closing: the ttl protects their locks, and
-//! limits both.
+//! limits both kinds.
 
 use crate::{
     client::{Call, new_key, whole},
@@ -56,7 +56,7 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// From now on no packet arrives: all are sent to a hardware address that does not exist.
+    /// Stops all packets: they are sent to a hardware address that does not exist.
     fn vanish(&self) {
         let Namespace { far, cable, .. } = self;
         ip(&format!("neigh replace {far} lladdr 02:00:00:00:00:99 nud permanent dev {cable}")).expect("a neighbour can be set");
@@ -98,7 +98,7 @@ fn a_client_that_vanished_silently_is_noticed_and_keeps_its_lock_for_the_ttl() {
         let took = vanished.elapsed();
         report(&format!("with a ttl of {TTL:?}, a client that vanished without closing held for another {took:.1?}"));
         assert!(next.token > whole(&held, "token"));
-        // It may have received a sign of life just before, and the server renews it until it notices.
+        // The server may just have received a sign of life from it, and renews the grant until it notices.
         assert!(took > TTL / 2, "{took:?}");
         assert_within(&cluster.client(1), "the time to the next grant", took, TTL * 2 + Duration::from_secs(1)).await;
         let gone = cluster.client(2).send(&Call::get(&format!("/v1/grants/{key}"))).await.expect_problem(410, "grant_gone");

@@ -108,7 +108,7 @@ fn a_node_that_missed_many_changes_catches_up_by_a_snapshot_and_has_the_same_dig
         let received = view(&client, away).await;
         assert!(received.number("snapshot_index") >= newest, "{}", received.text);
 
-        // It cannot report the events that it missed, says so, and continues with all later ones.
+        // It cannot report the events that it missed. It reports that, and continues with all later ones.
         let gone = Watching::try_open(&client, away, &format!("from={left_at}")).await.expect("the node runs");
         let oldest = gone.expect_err("it was down").expect_problem(410, "compacted").number("oldest");
         let after = client.write(&Call::put("/v1/nodes/bulk-1", "after")).await.number("revision");

@@ -28,7 +28,7 @@ const FILES_MORE_MAX: usize = 64;
 const RING_FULL: f64 = 63.0 * 1024.0 * 1024.0;
 /// Changes in each transaction that fills it.
 const FILLING: u64 = 1_000;
-/// Samples of each node in all.
+/// The total number of samples of each node.
 const LOOKS: u32 = 120;
 /// Each client starts a turn at this interval. A node remembers ids for a minute, so its memory follows the rate of the
 /// calls. With a fixed pause between turns instead, a machine that becomes less busy looks like a growing node.
@@ -108,7 +108,7 @@ async fn turn(kind: Kind, client: &Client, streams: &reqwest::Client, url: &str,
             let session = client.open_session("30s", "soak").await;
             let grant = client.acquire("soak-owned", &format!("wait=60s&session={}", session.id)).await;
             client.keepalive(&session).await.expect_status(200);
-            // Every second one leaves its grant to the end of the session.
+            // Every second client leaves its grant until the session ends.
             if number.is_multiple_of(2) {
                 client.release(&grant.id).await;
             }

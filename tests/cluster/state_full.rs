@@ -93,7 +93,7 @@ fn resident(nodes: &[NodeProcess]) -> Vec<f64> {
     Usage::of_all(nodes).iter().map(|usage| usage.resident.round()).collect()
 }
 
-/// Asserts what an operator sees of it.
+/// Asserts what an operator sees of the full state.
 async fn assert_told(cluster: &Cluster) {
     let client = cluster.client(0);
     let ready = client.once(&Call::get("/readyz?verbose")).await.expect_status(200);
@@ -141,7 +141,7 @@ fn a_full_state_kills_no_node_and_survives_restarts() {
             taken.iter().map(Vec::len).collect::<Vec<_>>()
         ));
         assert_told(&cluster).await;
-        // Existing items continue.
+        // Existing items keep working.
         client.keepalive(&session).await.expect_status(200);
         client.send(&Call::post(&format!("/v1/grants/{}/renew", held.id))).await.expect_status(200);
         client.write(&Call::put("/v1/nodes/kept", "a VALUE")).await;

@@ -114,7 +114,7 @@ fn a_peer_of_another_wire_version_is_refused_with_advice() {
             let mut preamble = [0; 10];
             stream.read_exact(&mut preamble).await.expect("the node reports its version");
             assert_eq!(preamble[..8], *b"FAIRHOLD");
-            // What a node of that version does then: it notices that it cannot continue.
+            // Like a node of that version, which then notices that it cannot continue.
             drop(stream);
             let line = log_line(node, 0, &["peer protocol 65535", "run versions of fairhold"]).await;
             assert!(line.contains("WARN"), "the operator must see it: {line}");

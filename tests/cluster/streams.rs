@@ -17,9 +17,9 @@ use tokio::{
     process::{Child, ChildStdout, Command},
 };
 
-/// A line that has not arrived by then never will.
+/// The maximum time for a line: a later one would never arrive.
 const LINE_WITHIN: Duration = Duration::from_secs(20);
-/// A client that stops listening has released its lock by then.
+/// A disconnected client must release its lock within this time.
 const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 
 /// A running `curl -N`.
@@ -165,7 +165,7 @@ fn a_stream_that_is_not_granted_in_time_reports_it_and_leaves_nothing_behind() {
         assert_eq!(refused.header("content-type"), Some("application/problem+json"));
         client.once(&Call::post("/v1/locks/gate?hold=true")).await.expect_problem(400, "bad_request");
 
-        // With a client that reads to the end: the stream ends by itself.
+        // With a client that reads to the end: the stream ends on its own.
         let key = new_key();
         let answer = client.once(&Call::post("/v1/locks/gate?hold=stream&wait=300ms").key(&key)).await.expect_status(200);
         assert_eq!(answer.header("content-type"), Some("application/x-ndjson"));
@@ -341,7 +341,7 @@ fn a_waiting_stream_reports_its_new_position_and_many_changes_in_one_line() {
         let mut positions = vec![whole(&first, "position")];
         assert_eq!(positions, [AHEAD as u64 + 1]);
         assert_eq!(first["ahead"].as_array().expect("those ahead").len(), 16, "only the first of them are listed: {first}");
-        // All but the last two before it leave at once.
+        // All contenders ahead of it leave at once, except the last two.
         let stay = ahead.split_off(AHEAD - 2);
         for key in &ahead {
             client.release(key).await;

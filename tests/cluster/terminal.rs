@@ -1,4 +1,4 @@
-//! A terminal without a screen: the input, the output, and what a person would see.
+//! A terminal without a screen: the input, the output, and what a person sees.
 
 use crate::harness::eventually;
 use rustix::{

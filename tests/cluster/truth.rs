@@ -1,4 +1,4 @@
-//! What `top`, `cluster members` and `doctor` show while the leader is dead: no dead node may look alive.
+//! What `top`, `cluster members` and `doctor` show while the leader is dead: no dead node may appear alive.
 
 use crate::{
     client::{Call, new_key},
@@ -38,7 +38,7 @@ fn top_shows_a_killed_leader_as_dead_and_continues_at_another_node() {
         let took = killed.elapsed();
         report(&format!("top showed the dead leader as dead after {took:.1?}"));
         assert!(took < SHOWN_DEAD_WITHIN + SLACK, "it took {took:?}");
-        // It got the dead node as its only endpoint, and continues with the nodes that this one named.
+        // Its only endpoint is the dead node. It continues with the nodes that this node named.
         let screen = top.screen_with(&["2 of 3 nodes answer, node", " leads in term ", "holder"]).await;
         assert!(screen.contains("0 more may fail"), "{screen}");
         let new = cluster.leader().await;

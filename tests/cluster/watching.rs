@@ -4,7 +4,7 @@ use crate::client::{Answer, Client};
 use serde_json::Value;
 use std::time::Duration;
 
-/// A line that has not arrived by then never will: a bookmark comes every 10 s.
+/// The maximum time for a line: a bookmark comes every 10 s, so a later one would never arrive.
 const LINE_WITHIN: Duration = Duration::from_secs(30);
 
 /// An open watch.

@@ -184,7 +184,7 @@ async fn stalled(url: &str) -> TcpStream {
 /// Reads the rest; returns whether it ends with the message that events are gone, and the last revision before that.
 async fn rest(mut stream: TcpStream) -> (bool, Option<u64>) {
     let mut bytes = Vec::new();
-    // A connection that was closed because of its silence is an end too; what arrived earlier is still read.
+    // A connection that was closed because of its silence is also an end; bytes that arrived earlier are still read.
     let _cut = stream.read_to_end(&mut bytes).await;
     let text = String::from_utf8_lossy(&bytes);
     let lines = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
@@ -206,7 +206,8 @@ fn a_watcher_that_stops_reading_costs_nothing_delays_no_one_and_learns_of_its_ga
         let cluster = Cluster::start_with(&["--event-ring-bytes", ring]).await;
         let client = cluster.client(0);
         let [with, without] = cluster.followers().await;
-        // Long names, so that the kernel cannot buffer what a slow watcher leaves unread: it may buffer some 10 MB for
+        // Long names, so that the kernel cannot buffer the unread events of a slow watcher: it may buffer some 10 MB
+        // for
         // each.
         let name = "x".repeat(480);
         client.write(&Call::put("/v1/nodes/bulk", "")).await;
@@ -272,7 +273,7 @@ fn a_watcher_that_stops_reading_costs_nothing_delays_no_one_and_learns_of_its_ga
         ));
         // Together they leave over 300 MB unread.
         assert!(grown[0] < grown[1] + 48 * 1_024, "{grown:?}");
-        // A reader slower than the writers would fall behind by a share of everything that they wrote.
+        // A reader slower than the writers would fall behind by a share of all their writes.
         let behind_max = Duration::from_secs(2).max((written - started) / 4);
         assert!(lag < behind_max, "{lag:?}, but at most {behind_max:?}");
     });
@@ -343,7 +344,7 @@ fn concurrent_reads_share_one_proof_on_every_node() {
             let (one, many) = (reads_a_second(&client, node, 1).await, reads_a_second(&client, node, 100).await);
             let role = if node == leader { "the leader" } else { "a follower" };
             report(&format!("linearizable reads at {role}: {one} a second by one reader, {many} by 100 together"));
-            // If each read had its own proof, one after the other, many readers would not be faster than one.
+            // If each read had its own barrier, in sequence, many readers would not be faster than one.
             assert!(many > one, "{role}: {one} by one, {many} by 100");
         }
     });

@@ -1,5 +1,5 @@
 //! Requirements of tests that a machine may lack. If one is missing, the test fails unless `FAIRHOLD_WITHOUT` names it:
-//! a test that passes without doing anything looks as if it had found nothing.
+//! a test that passes without running looks as if it had found no fault.
 
 use crate::harness::report;
 

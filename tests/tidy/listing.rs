@@ -110,7 +110,7 @@ pub(crate) fn help_lines() -> Vec<Text> {
     found
 }
 
-/// A complaint about a text that a native editor would correct at first sight.
+/// A complaint about a text that a native editor would correct.
 pub(crate) fn check_text(text: &str) -> Option<String> {
     let lower = text.to_lowercase();
     let words: Vec<&str> = lower.split(|c: char| !c.is_alphanumeric() && c != '\'').filter(|word| !word.is_empty()).collect();

@@ -1,4 +1,4 @@
-//! Public type names that two crates define. One name has one meaning, so each such pair needs an argument.
+//! Public type names that two crates define. One name has one meaning, so each such pair needs a reason.
 
 use crate::source::Source;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,7 @@ pub(crate) fn known_pairs(text: &str) -> BTreeMap<String, String> {
     lines.map(split).collect()
 }
 
-/// Complains about a pair without an argument, and an argument without its pair.
+/// Complains about a pair without a reason, and a reason without its pair.
 pub(crate) fn check_pairs(sources: &[Source], known: &BTreeMap<String, String>) -> Vec<String> {
     let pairs: BTreeMap<String, BTreeSet<String>> =
         public_types(sources).into_iter().filter(|(_, crates)| crates.len() > 1).collect();

@@ -1,4 +1,4 @@
-//! Parses Rust text just well enough for the rules: what is code, what is a test, where a line is.
+//! A minimal parser of Rust text for the rules: it finds code, tests and line numbers.
 
 use std::{
     fs,
@@ -72,7 +72,7 @@ fn item_end(code: &str, start: usize) -> usize {
     code.len()
 }
 
-/// Every file under a folder whose name has this ending, in order. A missing folder has none.
+/// Every file under a folder with this extension, in order. A missing folder has none.
 pub(crate) fn files_under(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("a folder can be read").path()).collect();

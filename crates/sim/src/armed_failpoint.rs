@@ -28,9 +28,9 @@ pub(crate) enum FailpointAction {
 pub(crate) struct ArmedFailpoint {
     pub(crate) point: Point,
     pub(crate) action: FailpointAction,
-    /// It is armed from then on.
+    /// When it is armed.
     pub(crate) at: Duration,
-    /// It passes this many times first.
+    /// How many passes come before the failure.
     pub(crate) passes: u32,
     /// The machine; `None`: the first machine that reaches it.
     pub(crate) target: Option<NodeId>,

@@ -10,12 +10,12 @@ use std::{sync::Arc, time::Duration};
 const AFTERMATH: Duration = Duration::from_secs(5);
 /// A call that does not wait for a lock is answered within this time, if the disks are fast.
 const SOON: Duration = Duration::from_secs(1);
-/// The most flushes in sequence before a call is answered: a forwarded command may queue for a slot in flight to the
-/// leader, and there for a slot in the log. Each slot frees when two flushes on two nodes are done. A step of the state
-/// machine's work may come before each flush.
+/// The maximum number of flushes in sequence before a call is answered: a forwarded command may queue for a slot in
+/// flight to the leader, and there for a slot in the log. Each slot frees when two flushes on two nodes are done. A
+/// step of the state machine's work may come before each flush.
 const FLUSHES: u32 = 12;
-/// The most round trips in sequence: one of the client; one to the leader, plus two while a forwarded command queues as
-/// above; one to the followers, plus two for a slot there; and one to connect.
+/// The maximum number of round trips in sequence: one of the client; one to the leader, plus two while a forwarded
+/// command queues as above; one to the followers, plus two for a slot there; and one to connect.
 const ROUND_TRIPS: u32 = 8;
 /// If flushes make calls slower than this, the nodes' own timeouts end them first, so nothing can be checked.
 const SOON_MAX: Duration = Duration::from_millis(2_500);
@@ -25,7 +25,7 @@ struct CalmInner {
     since: Duration,
 }
 
-/// Whether faults are in effect, and since when not. Clones share the state.
+/// Whether faults are in effect, and when the last one ended. Clones share the state.
 #[derive(Clone)]
 pub(crate) struct Calm {
     inner: Arc<Mutex<CalmInner>>,
@@ -35,7 +35,7 @@ pub(crate) struct Calm {
 }
 
 impl Calm {
-    /// Derives from a plan what can be promised without faults.
+    /// Derives from a plan the promises that apply without faults.
     pub(crate) fn new(plan: &ScenarioPlan) -> Calm {
         let fair = plan.rates.iter().all(|rate| *rate == TRUE_RATE) && plan.network.break_one_in == 0;
         let work = plan.pace * u32::try_from(PIECE_STEPS).unwrap_or(u32::MAX);
@@ -57,19 +57,19 @@ impl Calm {
         self.locked().faults += 1;
     }
 
-    /// It ends.
+    /// A fault ends.
     pub(crate) fn end_fault(&self) {
         let mut inner = self.locked();
         inner.faults -= 1;
         inner.since = trace::since_start();
     }
 
-    /// Something just disturbed the cluster, such as the start of a machine.
+    /// Records a disturbance of the cluster, such as the start of a machine.
     pub(crate) fn disturb(&self) {
         self.locked().since = trace::since_start();
     }
 
-    /// Whether there is no fault, and was none since some time before `then`.
+    /// Whether there is no fault now, and has been none since some time before `then`.
     pub(crate) fn since(&self, then: Duration) -> bool {
         let inner = self.locked();
         self.fair && inner.faults == 0 && inner.since + AFTERMATH <= then

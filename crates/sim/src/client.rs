@@ -77,25 +77,25 @@ impl ClientRequest {
         self
     }
 
-    /// The server may wait this long before it answers.
+    /// Lets the server wait this long before it answers.
     pub(crate) fn wait(mut self, wait: Duration) -> ClientRequest {
         self.wait = wait;
         self
     }
 
-    /// The client closes the connection before its wait is over.
+    /// Makes the client close the connection before its wait is over.
     pub(crate) fn hang_up_after(mut self, patience: Duration) -> ClientRequest {
         self.hang_up_after = Some(patience);
         self
     }
 
-    /// Sometimes the client closes the connection before it can learn the outcome.
+    /// Sometimes makes the client close the connection before it can learn the outcome.
     pub(crate) fn hang_up_sometimes(self, client: &mut SimClient) -> ClientRequest {
         let millis = client.rng.random_range(1..60);
         if client.rng.random_range(0..6) == 0 { self.hang_up_after(Duration::from_millis(millis)) } else { self }
     }
 
-    /// Its answer may be older than earlier answers. No other answer may.
+    /// Allows an answer that is older than earlier answers. Only local reads do.
     pub(crate) fn local(mut self) -> ClientRequest {
         self.local = true;
         self
@@ -127,7 +127,7 @@ pub(crate) struct ClientReply {
     pub(crate) headers: HeaderMap,
     pub(crate) text: String,
     pub(crate) json: serde_json::Value,
-    /// When the first try was sent, when this try was sent, and when its answer arrived.
+    /// When the first attempt was sent, when this attempt was sent, and when its answer arrived.
     pub(crate) first_sent: Duration,
     pub(crate) sent: Duration,
     pub(crate) received: Duration,
@@ -150,7 +150,7 @@ impl ClientReply {
     }
 }
 
-/// One client. It has no clock of its own: it uses true time.
+/// One client. It has no clock; it uses true time.
 pub(crate) struct SimClient {
     pub(crate) world: World,
     pub(crate) name: String,
@@ -198,7 +198,7 @@ impl SimClient {
         let ids = self.world.ids();
         let to = ids[self.echoes.random_range(0..ids.len())];
         let late = Duration::from_millis(self.echoes.random_range(100..self.world.echo_ms_max));
-        // Half of them arrive while the requested grant may still be held.
+        // Half of the copies arrive while the requested grant may still be held.
         let after = if self.hang_ups.random_range(0..2) == 0 { late / SOONER } else { late };
         let (world, request, name) = (self.world.clone(), request.clone(), self.name.clone());
         let hangs_up = self.hang_ups.random_range(0..2) == 0;
@@ -291,7 +291,7 @@ impl SimClient {
         None
     }
 
-    /// The contract does not allow this answer, unless the state is full in a scenario with a small state.
+    /// Reports an answer that the contract does not allow. A full state allows it, in a scenario with a small state.
     pub(crate) fn unexpected(&self, what: &str, reply: &ClientReply) {
         if self.world.state_bytes.is_some() && reply.field("code") == "state_full" {
             return self.world.coverage.probe(Probe::StateFull);

@@ -11,7 +11,7 @@ pub(crate) enum ClientKind {
     Reader,
     /// Acquires permits of a semaphore.
     Permits,
-    /// Opens sessions, keeps them alive, owns locks and ephemeral nodes with them, and sometimes just vanishes.
+    /// Opens sessions, keeps them alive, owns locks and ephemeral nodes with them, and sometimes vanishes.
     Owner,
     /// Writes and reads nodes.
     Writer,
@@ -25,7 +25,7 @@ pub(crate) enum ClientKind {
     MultiLock,
     /// Sets limits, revokes and breaks locks, ends sessions.
     Administrator,
-    /// Stands in elections, proclaims, resigns.
+    /// Runs in elections, proclaims, resigns.
     Candidate,
     /// Queues without an open request, and polls its grant.
     AsyncAcquirer,

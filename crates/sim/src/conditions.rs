@@ -16,8 +16,8 @@ pub(crate) struct NetworkConditions {
 /// How long a flush takes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flushes {
-    /// The least time of each.
+    /// The minimum time of each flush.
     pub(crate) at_least: Duration,
-    /// Up to this many microseconds more.
+    /// The maximum additional time, in microseconds.
     pub(crate) micros: u64,
 }

@@ -1,5 +1,5 @@
-//! Coverage: counts the faults and paths of a run. A fault that never struck, or a path that was never taken, tested
-//! nothing.
+//! Coverage: counts the faults and paths of a run. A fault that never took effect, or a path that was never taken,
+//! tested nothing.
 
 use crate::fault::FaultKind;
 use parking_lot::Mutex;
@@ -29,7 +29,7 @@ pub(crate) enum Probe {
     StateReplaced,
     /// A node refused a connection of another one.
     PeerRefused,
-    /// A message was held up by a partition and arrived after it.
+    /// A partition delayed a message, which arrived after it.
     HeldUpAndDelivered,
     /// A message arrived twice.
     Duplicated,
@@ -41,7 +41,7 @@ pub(crate) enum Probe {
     Cooling,
     /// A call had an unknown outcome.
     OutcomeUnknown,
-    /// A call had no effect, for certain.
+    /// A call certainly had no effect.
     NotDone,
     /// A retried acquire found its grant ended.
     GrantGone,
@@ -55,11 +55,11 @@ pub(crate) enum Probe {
     WatchBroken,
     /// A watch ended because its server shut down gracefully.
     WatchSentAway,
-    /// A node with an empty disk ended by itself.
+    /// A node with an empty disk ended on its own.
     WipedMemberGone,
-    /// A node with an older disk ended by itself.
+    /// A node with an older disk ended on its own.
     LostEntriesSeen,
-    /// Something was refused because the state was full.
+    /// A request was refused because the state was full.
     StateFull,
     /// A grant was downgraded.
     Downgraded,
@@ -69,7 +69,7 @@ pub(crate) enum Probe {
     UpgradedAtOnce,
     /// An upgrade was refused.
     UpgradeRefused,
-    /// A grant got another ttl.
+    /// The ttl of a grant was changed.
     Retimed,
     /// A batch with two calls for the same id was processed.
     BatchWithOneIdTwice,
@@ -80,14 +80,14 @@ pub(crate) enum Probe {
     HeldAfterQueued,
     /// A leader proclaimed another value.
     Proclaimed,
-    /// A transaction under two locks did its `then`, or its `else`.
+    /// A transaction under two locks ran its `then` branch, or its `else` branch.
     Transacted,
     TransactedElse,
     /// An administrator set a limit, a maximum hold time, a maximum number of waiters.
     LimitSet,
     HoldBounded,
     WaitersBounded,
-    /// An administrator broke a lock, revoked it, ended a session; and a client lost a grant by that.
+    /// An administrator broke a lock, revoked it, or ended a session; and a client lost a grant because of it.
     Broke,
     Revoked,
     SessionEnded,
@@ -104,12 +104,12 @@ pub(crate) enum Probe {
     HoardedSessionEnded,
     /// A sequential node was created.
     SequentialCreated,
-    /// It was deleted again.
+    /// A sequential node was deleted.
     SequentialDeleted,
 }
 
 impl Probe {
-    /// All of them.
+    /// All rare paths.
     pub(crate) const ALL: [Probe; 50] = [
         Probe::UnflushedLost,
         Probe::UnflushedKept,

@@ -47,7 +47,7 @@ impl FlushWaiter {
         }
     }
 
-    /// The callers to answer at once, and those to answer after the flush. Without a planted bug nobody is answered
+    /// The callers to answer at once, and those to answer after the flush. Without a planted bug no caller is answered
     /// before the flush.
     fn before_and_after_flush(self) -> (FlushWaiter, FlushWaiter) {
         if self.is_answered_early() { (self, FlushWaiter::Nobody) } else { (FlushWaiter::Nobody, self) }
@@ -72,7 +72,7 @@ struct DiskInner {
     /// The content as the running process sees it.
     seen: LogContent,
     pending: VecDeque<(Vec<Write>, FlushWaiter)>,
-    /// How many truncations of the log were flushed.
+    /// The number of flushed truncations of the log.
     truncations: u64,
     /// The number of this start of the machine. Writes of an earlier start are refused.
     life: u64,
@@ -107,7 +107,7 @@ impl Disk {
         Disk { inner: Arc::default(), rng, coverage, written: Arc::default(), flushes, incarnation }
     }
 
-    /// A copy of what is flushed now: a backup of the data directory.
+    /// A copy of the flushed content: a backup of the data directory.
     pub(crate) fn backup(&self) -> Disk {
         let inner = self.locked();
         let durable = inner.durable.clone();
@@ -122,7 +122,7 @@ impl Disk {
         backup
     }
 
-    /// The index of the last log entry that is flushed.
+    /// The index of the last flushed log entry.
     pub(crate) fn last_flushed(&self) -> Option<u64> {
         let inner = self.locked();
         inner.durable.entries.keys().next_back().copied().or(inner.durable.purged.map(|purged| purged.index))
@@ -188,19 +188,19 @@ impl Disk {
         !self.locked().pending.is_empty()
     }
 
-    /// Whether one of them is a vote.
+    /// Whether an unflushed write is a vote.
     pub(crate) fn has_unflushed_vote(&self) -> bool {
         self.locked().pending.iter().flat_map(|(writes, _)| writes).any(|write| matches!(write, Write::Vote(_)))
     }
 
-    /// Whether one of them is a truncation of the log, with an entry after it.
+    /// Whether an unflushed write is a truncation of the log, with an entry after it.
     pub(crate) fn has_unflushed_truncation(&self) -> bool {
         let inner = self.locked();
         let mut writes = inner.pending.iter().flat_map(|(writes, _)| writes);
         writes.any(|write| matches!(write, Write::Truncate(_))) && writes.any(|write| matches!(write, Write::Entry(_)))
     }
 
-    /// How many truncations of the log were flushed.
+    /// The number of flushed truncations of the log.
     pub(crate) fn truncations(&self) -> u64 {
         self.locked().truncations
     }
@@ -232,7 +232,7 @@ impl Disk {
         self.flushes.at_least + Duration::from_micros(micros) + slow
     }
 
-    /// Takes the error that is due. From then on every flush fails.
+    /// Takes the pending error. Every later flush fails.
     fn outcome(&self) -> io::Result<()> {
         let mut inner = self.locked();
         let due = if inner.full { Some(io::ErrorKind::StorageFull) } else { inner.fails.take() };
@@ -282,7 +282,7 @@ impl SimLog {
             if inner.life != self.life {
                 return;
             }
-            // After a failure nothing more is written. A prefix of the failed writes may be on the disk.
+            // No write follows a failure. A prefix of the failed writes may be on the disk.
             let count = if result.is_ok() { count } else { inner.pending.len() };
             for index in 0..count {
                 let flushed =
@@ -299,7 +299,7 @@ impl SimLog {
                 .into_iter()
                 .for_each(|waiter| waiter.complete(result.as_ref().copied().map_err(|error| error.kind().into())));
             if result.is_err() {
-                // Even if nobody waited for the failed write.
+                // Even if no caller waited for the failed write.
                 self.disk.locked().failed.get_or_insert(io::ErrorKind::Other);
                 return;
             }

@@ -1,6 +1,6 @@
-//! Failpoints in a scenario: which of them fail, when, on which machine, and how. An error is returned; a crash cuts
-//! the machine's power at exactly that step; a delay passes in virtual time. Outside of a task, where nothing can wait,
-//! the machine is paused.
+//! Decides which failpoints fail in a scenario, when, on which machine, and how. An error is returned, a crash cuts the
+//! machine's power at exactly that step, and a delay passes in virtual time. Outside a task, which could not wait, the
+//! machine is paused instead.
 
 use crate::{
     armed_failpoint::{ArmedFailpoint, FailpointAction},

@@ -16,9 +16,9 @@ use std::{
     time::Duration,
 };
 
-/// The most scenarios for one failpoint.
+/// The maximum number of scenarios for one failpoint.
 const SCENARIOS_MAX: u64 = 40;
-/// The length of such a scenario.
+/// The duration of a scenario for one failpoint.
 const SCENARIO_LASTS: Duration = Duration::from_secs(9);
 
 /// A short scenario that reaches most failpoints: a node that falls behind, hand-overs, partitions, clients that
@@ -72,8 +72,8 @@ fn short_scenario(seed: u64, point: Point, action: FailpointAction) -> ScenarioP
     }
 }
 
-/// Runs scenarios for each failpoint with an error, a crash and a delay until it has failed in one. Returns whether all
-/// held.
+/// Runs scenarios for each failpoint with an error, a crash and a delay, until it has failed in one. Returns whether no
+/// invariant was violated.
 pub(crate) fn each(out: &mut impl Write) -> io::Result<bool> {
     let acts = [
         ("crash", FailpointAction::Crash),

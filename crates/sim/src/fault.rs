@@ -53,10 +53,10 @@ pub(crate) enum FaultKind {
     HandOver,
     /// The machine starts with an empty disk instead of its own.
     WrongDisk,
-    /// A follower restarts with its disk of some seconds ago, as if somebody restored a backup.
+    /// A follower restarts with its disk of some seconds ago, as if an operator restored a backup.
     OlderDisk,
-    /// A leader is partitioned while all answers to a log entry are in flight. They arrive after an election, one by
-    /// one.
+    /// A leader is partitioned while all answers to a log entry are in flight. They arrive after an election, one at a
+    /// time.
     LateAnswers,
     /// All machines lose power and restart with new addresses, which every node receives.
     ChangeAddresses,
@@ -91,7 +91,7 @@ impl FaultKind {
         }
     }
 
-    /// The kinds that a plan draws from. `ChangeAddresses` comes in addition.
+    /// The kinds that a plan draws from. `ChangeAddresses` is added separately.
     pub(crate) const DRAWN: [FaultKind; 21] = [
         FaultKind::Crash,
         FaultKind::CrashWriting,

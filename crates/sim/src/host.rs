@@ -24,9 +24,9 @@ use crate::trace;
 
 /// The true rate of a clock, in thousandths.
 pub(crate) const TRUE_RATE: u64 = 1_000;
-/// Longer sleeps end here. No simulated run lasts as long.
+/// The maximum sleep. No simulated run lasts as long.
 const SLEEP_MAX: Duration = Duration::from_secs(365 * 86_400);
-/// One poll in this many is deferred until the other runnable tasks had a turn, so that seeds explore task orders.
+/// One poll in this many is deferred until the other runnable tasks have had a turn, so that seeds explore task orders.
 const PUT_OFF_ONE_IN: u32 = 24;
 
 thread_local! {
@@ -213,7 +213,7 @@ impl<F> OnHost<F> {
     }
 
     fn forget(&mut self) {
-        // The drop of a future runs on its own machine, too.
+        // A future is also dropped on its own machine.
         let future = self.future.take();
         self.host.within(|| drop(future));
         self.host.lock().tasks.remove(&self.task);
@@ -311,7 +311,7 @@ impl openraft_rt::Instant for HostInstant {
 pub(crate) struct HostRuntime(SimRuntime);
 
 impl HostRuntime {
-    /// The runtime of a world: all randomness of the product comes from the seed.
+    /// The runtime of a world. All randomness of the product comes from the seed.
     #[must_use]
     pub(crate) fn with_seed(seed: u64) -> HostRuntime {
         HostRuntime(SimRuntime::with_seed(seed))

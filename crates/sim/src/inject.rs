@@ -150,7 +150,7 @@ async fn begin(world: &World, kind: FaultKind, id: NodeId) -> bool {
         FaultKind::HandOver => {
             let to = world.ids().into_iter().find(|other| *other != id);
             let (Some(to), Some(host), Some(running)) = (to, world.host(id), world.running(id)) else { return false };
-            // Its outcome does not matter, only that nothing breaks.
+            // Its outcome does not matter, but no invariant may be violated.
             drop(host.spawn(async move { drop(running.node.hand_over(to, None, HAND_OVER_WITHIN).await) }));
             true
         }
@@ -198,7 +198,7 @@ async fn written(disk: Option<Disk>) -> bool {
     disk.is_some_and(|disk| disk.is_dirty())
 }
 
-/// Pauses machines, and then watches the leaders that still lead: their clocks must not have counted the pause.
+/// Pauses machines, and then watches the remaining leaders: their clocks must not count the pause.
 async fn pause(world: &World, kind: FaultKind, ids: &[NodeId], lasts: Duration) {
     let leadership = |id| world.running(id).and_then(|running| running.replica.leadership());
     let hosts: Vec<_> = ids.iter().filter_map(|id| Some((*id, world.host(*id)?, leadership(*id)))).collect();
@@ -219,7 +219,7 @@ async fn pause(world: &World, kind: FaultKind, ids: &[NodeId], lasts: Duration) 
 async fn watch_after_pause(world: World, id: NodeId, led: Leadership, paused_for: Duration) {
     let until = trace::since_start();
     let leadership = |id| world.running(id).and_then(|running| running.replica.leadership());
-    // A partitioned node may not know the leader elected meanwhile.
+    // A partitioned node may not know the newly elected leader.
     let is_followed = || world.ids().into_iter().filter_map(leadership).any(|other| other.term() > led.term());
     let leads = || leadership(id) == Some(led) && !is_followed();
     let mut led_until = until;

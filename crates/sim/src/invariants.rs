@@ -1,4 +1,4 @@
-//! The invariants, one file each. `plants` shows each of them a violation: an invariant that cannot fail is worthless.
+//! The invariants, one file each. `plants` shows a violation to each: an invariant that cannot fail proves nothing.
 
 mod agreement;
 mod beliefs;

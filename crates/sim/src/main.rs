@@ -1,18 +1,18 @@
-//! A whole cluster in virtual time: a seed decides how machines, disks and the network fail, and invariants must hold
-//! all the same.
+//! A whole cluster in virtual time: a seed decides how machines, disks and the network fail. The invariants must hold
+//! nevertheless.
 //!
-//! `docs/internals/testing.md` says what is simulated and what is not. The product's own code runs here: `raft`,
+//! `docs/internals/testing.md` says what is simulated. The product's own code runs here: `raft`,
 //! `node`, `http`'s router.
 //!
 //! - `host`: a machine's clock, pauses and end. `net`, `disk`: the network, and the disks, which survive a crash.
-//!   `world`:
-//!   the cluster.
-//! - `client`, `clients`: the clients. `stream`, `tidings`: streamed answers, and watch events.
-//! - `plan`: the decisions of a seed. `scenario`: one run. `strike`: the injection of a fault. `shrink`: the shortest
-//!   failing
-//!   scenario.
-//! - `points`: failpoints. `hunt`: planted bugs, and the seeds that find them. `tales`: regressions.
-//! - `oracle`, `invariants`: the checks after every change and every answer. `tally`: coverage.
+//!   `world`: the cluster.
+//! - `client`, `clients`: the clients. `stream`, `watch_events`: streamed answers, and watch events.
+//! - `plan`: the decisions of a seed. `scenario`: one run. `inject`: the injection of a fault. `shrink`: the shortest
+//!   failing scenario.
+//! - `armed_failpoint`, `failpoint_judge`, `failpoint_run`: failpoints. `mutation_run`: planted bugs, and the seeds
+//!   that
+//!   find them. `regressions`: fixed scenarios.
+//! - `oracle`, `invariants`: the checks after every change and every answer. `coverage`: what a run has reached.
 //! - `calm`: how long the cluster has been without faults.
 
 #[cfg(feature = "failpoints")]
@@ -76,17 +76,17 @@ struct SimArgs {
     /// Print every event to standard error.
     #[arg(long)]
     loud: bool,
-    /// Print the plan of the seed, too.
+    /// Also print the plan of the seed.
     #[arg(long)]
     plan: bool,
-    /// Fail also if a kind of fault never took effect, or a rare path was never taken.
+    /// Also fail if a kind of fault never took effect, or a rare path was never taken.
     #[arg(long)]
     complete: bool,
     /// Make each failpoint fail in a short scenario: by a crash, an error and a delay.
     #[cfg(feature = "failpoints")]
     #[arg(long, conflicts_with_all = ["seed", "seeds", "minutes", "complete"])]
     each_failpoint: bool,
-    /// Plant the bug of this name, or `all` bugs one after the other, and fail if the seeds do not find it.
+    /// Plant the bug of this name, or `all` bugs in turn, and fail if the seeds do not find it.
     #[cfg(feature = "planted")]
     #[arg(long, conflicts_with_all = ["seed", "minutes", "complete"])]
     planted: Option<String>,

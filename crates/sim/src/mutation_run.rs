@@ -1,4 +1,4 @@
-//! Plants each bug in turn, and reports the first seed that finds it. An oracle that finds no bug has proved nothing.
+//! Plants each bug in turn, and reports the first seed that finds it. An oracle that finds no bug proves nothing.
 
 use crate::{plan::ScenarioPlan, scenario};
 use fairhold_types::planted::{self, Bug};

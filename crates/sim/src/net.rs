@@ -1,8 +1,8 @@
 //! The network between machines: connections with lanes, delays, breaks, and partitions in one direction or both.
 //!
-//! A connection keeps the order of its lane, as TCP does; lanes overtake one another. Messages that a partition holds
-//! up arrive late if the partition ends before the connection breaks. Answers to log entries can be held in front of
-//! their receiver, and released one by one.
+//! A connection keeps the order of its lane, as TCP does; lanes overtake each other. Messages that a partition
+//! delays arrive late if the partition ends before the connection breaks. Answers to log entries can be held in front
+//! of their receiver, and released one by one.
 
 use crate::{
     conditions::NetworkConditions,
@@ -27,9 +27,9 @@ use tokio::sync::{mpsc, oneshot};
 
 /// The place of all clients in the network.
 pub(crate) const CLIENTS: NodeId = 0;
-/// How long a partition holds up a connection before it breaks.
+/// How long a partition blocks a connection before it breaks.
 const HELD_UP_MAX: Duration = Duration::from_secs(2);
-/// How often a message that is held up is sent again, as by TCP.
+/// How often a blocked message is retransmitted, as by TCP.
 const TRY_AGAIN: Duration = Duration::from_millis(40);
 /// One message in this many takes far longer than the others.
 const STRAGGLER_ONE_IN: u32 = 100;
@@ -60,7 +60,7 @@ struct NetInner {
     lanes: BTreeMap<(NodeId, u64, NodeId, Lane), mpsc::UnboundedSender<Message>>,
     /// The machines for which answers to log entries are held, with the held answers.
     held: BTreeMap<NodeId, Vec<HeldAnswer>>,
-    /// The least delay of a message.
+    /// The minimum delay of a message.
     min_delay: Duration,
     network: NetworkConditions,
     rng: SmallRng,
@@ -131,7 +131,7 @@ impl Net {
         self.locked().cuts.remove(&(from, to));
     }
 
-    /// Sets the least delay of every message. The network conditions add to it.
+    /// Sets the minimum delay of every message. The network conditions add to it.
     pub(crate) fn set_min_delay(&self, min_delay: Duration) {
         self.locked().min_delay = min_delay;
     }
@@ -174,7 +174,7 @@ impl Net {
         }
     }
 
-    /// Heals everything. No connection breaks from now on.
+    /// Heals all partitions. No connection breaks from now on.
     pub(crate) fn calm(&self) {
         let mut inner = self.locked();
         inner.cuts.clear();
@@ -285,7 +285,7 @@ impl Peer for SimPeer {
         async move {
             let to = target.id;
             if net.is_cut(from, to) {
-                // Some firewalls drop packets; others answer for the machine behind them.
+                // Some firewalls drop packets; others refuse for the machine behind them.
                 return net.happens(REJECTED_ONE_IN);
             }
             let listens = || net.find(to, Some(&target.address)).is_some();
@@ -329,7 +329,7 @@ impl Connection {
             Err(error) => {
                 messages.close();
                 while let Some(message) = messages.recv().await {
-                    // The caller may have given up.
+                    // The caller may be gone.
                     message.answer.send(Err(error.clone())).ok();
                 }
                 return;
@@ -383,7 +383,7 @@ impl Connection {
             let Ok(bytes) = done.await else { return };
             if net.pass(to, from).await && (lane != Lane::Append || net.wait_if_held(to, from).await) {
                 trace::bytes(&bytes);
-                // The caller may have given up.
+                // The caller may be gone.
                 message.answer.send(Ok(bytes)).ok();
             }
         }));

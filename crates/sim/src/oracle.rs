@@ -85,7 +85,7 @@ impl Oracle {
         self.check(|invariant| invariant.finished(state));
     }
 
-    /// Wraps a node's apply observer, to check each change first. A node that is not a member must not learn anything.
+    /// Wraps a node's apply observer, to check each change first. A node that is not a member must receive no change.
     /// `pace` is the time of each step of its state machine.
     pub(crate) fn observer(
         &self,

@@ -12,8 +12,8 @@ use fairhold_types::limits::EVENT_RING_BYTES;
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{fmt, time::Duration};
 
-/// Half of the scenarios have only this many kinds of faults and of clients: two of a kind hardly ever meet among all
-/// kinds.
+/// Half of the scenarios have only this many kinds of faults and of clients: with all kinds, two of
+/// one kind rarely meet.
 const FOCUS_KINDS: usize = 3;
 const FOCUS_TRADES: usize = 2;
 /// In one of this many scenarios, every disk is slow for the whole run.
@@ -24,7 +24,7 @@ const ROUND_TRIP_MAX: Duration = Duration::from_millis(50);
 const SMALL_STATE_ONE_IN: usize = 4;
 /// The size of a small state.
 const SMALL_STATE_BYTES: u64 = 16_000;
-/// For how long faults and new client rounds begin, at least.
+/// The minimum time during which faults and new client rounds begin.
 const LASTS: Duration = Duration::from_secs(25);
 
 /// A scenario.
@@ -42,9 +42,9 @@ pub(crate) struct ScenarioPlan {
     pub(crate) state_bytes: Option<u64>,
     /// The time of a flush on slow disks.
     pub(crate) flushes: Flushes,
-    /// Which disks are slow. The others have no least time, but the same chance of a longer flush.
+    /// Which disks are slow. The others have no minimum time, but the same chance of a longer flush.
     pub(crate) slow_disks: Vec<bool>,
-    /// The least time of a round trip, once the cluster has formed.
+    /// The minimum time of a round trip, once the cluster has formed.
     pub(crate) round_trip: Duration,
     /// The time of a step of the state machine, at every node.
     pub(crate) pace: Duration,
@@ -102,7 +102,7 @@ impl ScenarioPlan {
         let focused = rng.random_range(0..2) == 0;
         let kinds = some_of(&mut rng, &FaultKind::DRAWN, if focused { FOCUS_KINDS } else { FaultKind::DRAWN.len() });
         let mut faults: Vec<Fault> = (0..rng.random_range(0..9)).map(|_| fault(&mut rng, size, &kinds)).collect();
-        // A majority that lost its disks is another cluster, and nothing can be promised then.
+        // A majority that lost its disks is another cluster, for which no promise applies.
         let mut wrong_disks = if size == 1 { 1 } else { 0 };
         faults.retain(|fault| {
             wrong_disks += u32::from(fault.kind == FaultKind::WrongDisk);
@@ -187,7 +187,7 @@ impl fmt::Display for ScenarioPlan {
 }
 
 /// A node with an older disk has forgotten its promises. Only its leader knows that: if the leader were lost too,
-/// nothing could be promised. So this is the only fault of its scenario, on a good network.
+/// no promise would apply. So this is the only fault of its scenario, on a good network.
 fn alone_with_an_older_disk(
     faults: &mut Vec<Fault>,
     rates: Vec<u64>,
@@ -205,7 +205,7 @@ fn fault(rng: &mut SmallRng, size: u64, kinds: &[FaultKind]) -> Fault {
     let kind = kinds[rng.random_range(0..kinds.len())];
     let target = if rng.random_range(0..2) == 0 { FaultTarget::Leader } else { FaultTarget::Node(rng.random_range(1..=size)) };
     let at = Duration::from_millis(rng.random_range(500..20_000));
-    // Short faults end before anything notices them, long ones after every timeout.
+    // Short faults end before any node notices them, long ones after every timeout.
     let lasts = Duration::from_millis([rng.random_range(20..400), rng.random_range(400..6_000)][rng.random_range(0..2_usize)]);
     Fault { kind, target, at, lasts }
 }

@@ -1,4 +1,4 @@
-//! Regressions: fixed scenarios instead of seeds. Each is of a fault that was found once.
+//! Regressions: fixed scenarios instead of seeds. Each reproduces a fault that was once found.
 
 mod disconnects;
 #[cfg(feature = "failpoints")]

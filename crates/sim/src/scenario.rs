@@ -1,5 +1,5 @@
-//! One run of a plan: the cluster forms, clients work while faults are injected, everything heals, and then everything
-//! must end.
+//! One run of a plan: the cluster forms, clients work while faults are injected, all faults heal, and then all grants
+//! and sessions must end.
 
 use crate::{
     client::SimClient, clients, coverage::Coverage, host::HostRuntime, inject::inject, plan::ScenarioPlan, trace, world::World,
@@ -15,9 +15,9 @@ use std::{
 
 /// A healthy cluster forms within this time.
 const FORMS_WITHIN: Duration = Duration::from_secs(60);
-/// After everything healed, a leader is elected within this time, even with slow clocks and disks.
+/// After all faults have healed, a leader is elected within this time, even with slow clocks and disks.
 const ELECTED_WITHIN: Duration = Duration::from_secs(20);
-/// After that, all clients end within this time. Under a slow clock everything takes longer.
+/// After that, all clients end within this time. A slow clock makes everything take longer.
 const ENDS_WITHIN: Duration = Duration::from_secs(300);
 /// After that, the last lease and lock delay end within this time, and all nodes have the same state.
 const SETTLES_WITHIN: Duration = Duration::from_secs(120);
@@ -121,7 +121,7 @@ fn heal(world: &World) {
     }
 }
 
-/// Waits until nothing is left and all nodes agree. Then the oracle checks the final state.
+/// Waits until no grant or session remains and all nodes agree. Then the oracle checks the final state.
 async fn settle(world: &World) {
     let digests = || {
         let running: Vec<_> = world.ids().into_iter().map(|id| world.running(id)).collect();

@@ -2,10 +2,10 @@
 
 use crate::{plan::ScenarioPlan, scenario};
 
-/// The most runs of a search.
+/// The maximum number of runs of a search.
 const RUNS_MAX: u32 = 60;
 
-/// Removes what the failure does not need. A different failure does not count.
+/// Removes every part that the failure does not need. A different failure does not count.
 pub(crate) fn shortest(plan: &ScenarioPlan, violations: &[String]) -> ScenarioPlan {
     let wanted = kind(violations);
     let mut runs = 0;
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_do_not_make_another_failure() {
+    fn failures_that_differ_only_in_numbers_are_the_same() {
         let text = |text: &str| vec![text.to_owned()];
         assert_eq!(kind(&text("tokens grow: 5 after 6")), kind(&text("tokens grow: 7 after 9")));
         assert_ne!(kind(&text("tokens grow: 5")), kind(&text("nodes agree: 5")));

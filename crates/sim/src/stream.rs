@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use tokio::sync::{mpsc, oneshot};
 use tower::ServiceExt;
 
-/// The most parts in flight: a server with a slow reader is not polled for more.
+/// The maximum number of parts in flight: a server with a slow reader is not polled for more.
 const UNDER_WAY_MAX: usize = 2;
 
 /// The client's end of a streamed answer. Dropping it closes the connection.
@@ -56,7 +56,7 @@ impl World {
                     }
                 }
             };
-            // Like a server: when the client is gone, the answer is dropped.
+            // As in the real server, the answer is dropped when the client is gone.
             tokio::select! {
                 biased;
                 () = closed.closed() => {}

@@ -33,7 +33,7 @@ use std::{
     time::Duration,
 };
 
-/// How long a node that ended by itself stays down.
+/// How long a node that ended on its own stays down.
 const DOWN_FOR: Duration = Duration::from_millis(500);
 /// The flush times of an empty disk.
 const EMPTY_DISK_FLUSHES: Flushes = Flushes { at_least: Duration::ZERO, micros: 1_500 };
@@ -57,7 +57,7 @@ struct Slot {
     disk: Disk,
     /// The machine's own disk, while another one replaces it.
     own: Option<Disk>,
-    /// Whether the replacement is a backup of it.
+    /// Whether the replacement is a backup of the machine's own disk.
     is_backup: bool,
     rate: u64,
     lives: u64,
@@ -67,7 +67,7 @@ struct Slot {
 
 struct WorldInner {
     slots: BTreeMap<NodeId, Slot>,
-    /// Lives of machines in which a failpoint failed: their nodes may end.
+    /// The lives of machines in which a failpoint has failed: their nodes may end.
     spoiled: BTreeSet<(NodeId, u64)>,
     /// How often all machines got new addresses.
     address_changes: u16,
@@ -180,7 +180,7 @@ impl World {
         true
     }
 
-    /// Restarts a machine with a backup of its disk, as if somebody restored an old copy of the data directory.
+    /// Restarts a machine with a backup of its disk, as if an operator restored an old copy of the data directory.
     pub(crate) fn replace_disk_with_backup(&self, id: NodeId, backup: Disk) {
         self.crash(id);
         let mut inner = self.locked();
@@ -209,7 +209,7 @@ impl World {
         self.start(id);
     }
 
-    /// A failpoint fails on this machine: if its node ends in this life, that is no violation.
+    /// Records that a failpoint fails on this machine: if its node ends in this life, that is no violation.
     #[cfg(feature = "failpoints")]
     pub(crate) fn spoil(&self, life: (NodeId, u64)) {
         self.locked().spoiled.insert(life);
@@ -242,7 +242,7 @@ impl World {
         self.locked().slots.get(&id).and_then(|slot| slot.running.clone())
     }
 
-    /// A node that leads, as far as it knows.
+    /// A node that believes it leads.
     pub(crate) fn leader(&self) -> Option<NodeId> {
         let inner = self.locked();
         let mut leaders = inner.slots.iter().filter_map(|(id, slot)| Some((*id, slot.running.as_ref()?)));
@@ -280,7 +280,7 @@ impl World {
         };
         let node = Node::start(parts, replica.clone());
         if let Some(bytes) = self.state_bytes {
-            // Node 1 can hold the least, and the others have to follow it.
+            // Node 1 has the smallest capacity, and the others must follow it.
             node.offer_state_bytes(bytes * id);
         }
         let info = ServerInfo { version: "simulated", host: HostView::default };
@@ -302,7 +302,7 @@ impl World {
             FatalReason::Formation(error) => self.oracle.violation(format!("node {id} cannot take part: {error}")),
             FatalReason::LostEntries(_) if self.has_backup(id) => {
                 self.coverage.probe(Probe::LostEntriesSeen);
-                // Its data directory is marked, so it does not start again.
+                // Its data directory is marked, so the node would not start again.
                 self.crash(id);
                 return;
             }
@@ -311,7 +311,7 @@ impl World {
         self.restart_later(id, &host);
     }
 
-    /// Switches off the machine of a node that has ended, and on again after a while.
+    /// Switches off the machine of a node that has ended, and switches it on again after a while.
     fn restart_later(&self, id: NodeId, host: &Arc<Host>) {
         let (world, name) = (self.clone(), host.name());
         // Spawned outside the machine, which is about to end.

@@ -60,7 +60,7 @@ fn a_fixed_set_of_seeds_passes() {
 }
 
 #[test]
-fn a_seed_tells_the_same_story_in_another_process_and_another_seed_another_one() {
+fn a_seed_gives_the_same_run_in_another_process_and_another_seed_another_run() {
     let (first, second) = (text(&simulate(&["--seed", "7"])), text(&simulate(&["--seed", "7"])));
     assert_eq!(first, second);
     let trace = |text: &str| text.rsplit("trace=").next().map(str::to_owned);

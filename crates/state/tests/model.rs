@@ -146,8 +146,8 @@ impl Run {
         if let (Err(Rejection::WouldDeadlock { cycle }), Err(Rejection::WouldDeadlock { .. })) = (&applied.answer.result, &result)
         {
             // A second reader that requests an upgrade is refused before any actor is let run.
-            let right = result == applied.answer.result || self.naive.is_circle(command, cycle);
-            return ensure(right, || format!("the circle {cycle:?} is not one"));
+            let right = result == applied.answer.result || self.naive.is_cycle(command, cycle);
+            return ensure(right, || format!("{cycle:?} is no cycle"));
         }
         ensure(applied.answer.result == result, || format!("{:?} and not {result:?}", applied.answer.result))?;
         let changed = u64::from(applied.answer.revision != before.revision());

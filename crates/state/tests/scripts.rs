@@ -57,8 +57,8 @@ fn lock_scripts() {
 }
 
 #[test]
-fn several_scripts() {
-    run_all("several");
+fn multi_lock_scripts() {
+    run_all("multi_lock");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn administration_scripts() {
 
 #[test]
 fn scripts_of_bugs_in_other_systems() {
-    run_all("others");
+    run_all("other_systems");
 }
 
 #[test]

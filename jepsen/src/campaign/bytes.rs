@@ -1,5 +1,5 @@
-//! Changes single bytes of a node's files, one at a time, in undamaged files. The node must refuse to start, or lose
-//! nothing, or miss an end of its log as after a crash, which it then gets back from the other nodes.
+//! Changes single bytes of a node's files, one at a time, in undamaged files. The node must refuse to start, lose
+//! nothing, or lose the end of its log as after a crash, which it then receives again from the other nodes.
 
 use super::{Ended, Setting, sum::Sum};
 use crate::{
@@ -23,24 +23,24 @@ use std::{
 };
 
 const NODES: usize = 3;
-/// The node whose files are changed.
+/// The node whose files the campaign changes.
 const VICTIM: usize = 1;
 /// Nodes of the tree that are written before each step that leaves a different kind of file.
 const WRITES: usize = 400;
 /// A node that neither answers nor exits within this time hangs.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const POLL_EVERY: Duration = Duration::from_millis(10);
 /// The exit code of a node that refuses to start.
 const REFUSED: i32 = 1;
-/// The most entries in the last record of a log: they are written one after the other.
+/// The maximum number of entries in the last record of a log: they are written one after the other.
 const LAST_ENTRIES_MAX: u64 = 4;
 /// Progress is printed after this many changes.
-const TELL_EVERY: usize = 50;
+const PROGRESS_EVERY: usize = 50;
 
 /// Kinds of files: the name, the test of a file name, and the share of a hundred changes.
-type Sort = (&'static str, fn(&str) -> bool, usize);
+type FileKind = (&'static str, fn(&str) -> bool, usize);
 
-const SORTS: [Sort; 4] = [
+const FILE_KINDS: [FileKind; 4] = [
     ("write-ahead log", |name| name.ends_with(".log"), 45),
     ("table of the log", |name| name.ends_with(".sst"), 15),
     ("manifest of the log", |name| name.starts_with("MANIFEST"), 10),
@@ -89,7 +89,7 @@ pub(super) fn run(setting: &Setting, flips: usize) -> Result<Ended, NotRun> {
 impl Trial {
     async fn all(&mut self, setting: &Setting, flips: usize) -> Result<Ended, String> {
         self.fill().await?;
-        let whole = match self.look(None).await? {
+        let whole = match self.start_flipped(None).await? {
             FlipResult::Started(seen) => seen,
             FlipResult::Ended(_) | FlipResult::Hangs => return Err("the node does not start with unchanged files".to_owned()),
         };
@@ -101,14 +101,14 @@ impl Trial {
             let what = format!("byte {at} of {} ^ {mask:#04x}", file.display());
             let count = counts.entry(sort).or_default();
             count.flips += 1;
-            match self.look(Some((&file, at, mask))).await? {
+            match self.start_flipped(Some((&file, at, mask))).await? {
                 FlipResult::Hangs => sum.add_violation(format!("{what}: the node neither answers nor exits")),
                 FlipResult::Ended(status) if status.code() != Some(REFUSED) => {
                     sum.add_violation(format!("{what}: the node exited, but not by a refusal: {status}"));
                 }
                 FlipResult::Ended(_) => {
                     count.refused += 1;
-                    if !self.said_since_start().contains(&*file.file_name().unwrap_or_default().to_string_lossy()) {
+                    if !self.logged_since_start().contains(&*file.file_name().unwrap_or_default().to_string_lossy()) {
                         sum.add_violation(format!("{what}: the node refused to start, but did not name the file"));
                     }
                 }
@@ -126,7 +126,7 @@ impl Trial {
                     }
                 }
             }
-            if flip % TELL_EVERY == 0 {
+            if flip % PROGRESS_EVERY == 0 {
                 log_line(&format!("{flip} of {flips} flips: {counts:?}"));
             }
         }
@@ -202,7 +202,7 @@ impl Trial {
     /// Chooses a byte of a saved file, and how to change it.
     fn choose(&self, random: &mut SmallRng) -> Result<(&'static str, PathBuf, usize, u8), String> {
         let mut share = random.random_range(0..100);
-        let sort = SORTS.iter().find(|(_, _, of)| {
+        let kind = FILE_KINDS.iter().find(|(_, _, of)| {
             let here = share < *of;
             share = share.saturating_sub(*of);
             here
@@ -229,7 +229,7 @@ impl Trial {
     }
 
     /// Starts the node alone with the saved files, except for one byte, until it exits or answers.
-    async fn look(&mut self, flip: Option<(&Path, usize, u8)>) -> Result<FlipResult, String> {
+    async fn start_flipped(&mut self, flip: Option<(&Path, usize, u8)>) -> Result<FlipResult, String> {
         self.cluster.end();
         self.put_back(VICTIM)?;
         if let Some((file, at, mask)) = flip {
@@ -251,11 +251,11 @@ impl Trial {
             if started.elapsed() > ANSWERS_WITHIN {
                 return Ok(FlipResult::Hangs);
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_EVERY).await;
         }
     }
 
-    fn said_since_start(&mut self) -> String {
+    fn logged_since_start(&mut self) -> String {
         fs::read_to_string(&self.cluster.node(VICTIM).log).unwrap_or_default()
     }
 

@@ -27,7 +27,7 @@ pub(super) fn run(setting: &Setting, times: usize) -> Result<Ended, NotRun> {
     let mut own = format!(
         "a fast clock runs {FAST} times as fast, a slow one {SLOW} times as slow; what expired lived for so many of its leases \
          after its last acknowledged renewal was sent\n{:<20} {:>5} {:>7} {:>9} {:>12} {:>7} {:>13} {:>8} {:>14}\n",
-        "clock", "times", "asked", "ok", "acquire p50", "p99", "other leaders", "expired", "lived",
+        "clock", "times", "sent", "ok", "acquire p50", "p99", "other leaders", "expired", "lived",
     );
     for name in std::iter::once(NO_FAULT).chain(FOLLOWERS.iter().chain(&LEADERS).map(|fault| fault.name())) {
         let measured = Measured::of(&made.history, name);
@@ -38,7 +38,7 @@ pub(super) fn run(setting: &Setting, times: usize) -> Result<Ended, NotRun> {
             own,
             "{name:<20} {:>5} {:>7} {:>9} {:>9} us {:>7} {:>13} {:>8} {lived:>14}",
             measured.times,
-            measured.asked,
+            measured.sent,
             measured.succeeded,
             own_lock.acquire(50),
             own_lock.acquire(99),
@@ -49,7 +49,7 @@ pub(super) fn run(setting: &Setting, times: usize) -> Result<Ended, NotRun> {
         let is_follower = FOLLOWERS.iter().any(|fault| fault.name() == name);
         if is_follower && measured.changes > 0 {
             let what = format!("{name}: the leader changed {} times", measured.changes);
-            // If the machine is too slow, the clock is not the cause.
+            // On a machine that is too slow, the clock is not the cause.
             match Measured::of(&made.history, NO_FAULT).changes {
                 0 => sum.add_violation(what),
                 quiet => sum.add_missing(format!("{what}, and {quiet} times without a fault")),

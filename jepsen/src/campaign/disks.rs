@@ -17,7 +17,7 @@ use std::fmt::Write;
 const CLIENTS: u64 = 8;
 /// How many times more turns are taken if tails are compared.
 const TURNS: usize = 5;
-/// The most by which a slow follower may change the p99 of an acquire, in percent.
+/// The maximum by which a slow follower may change the p99 of an acquire, in percent.
 const CHANGE_MAX: u64 = 20;
 
 pub(super) fn run(setting: &Setting, times: usize, seconds: u64) -> Result<Ended, NotRun> {
@@ -57,9 +57,9 @@ fn row(history: &History, name: &str, out: &mut String) {
     writeln!(
         out,
         "{name}: {} times, {} operations, {} ok, {} unknown; acquire p50 {} us, p99 {} us (at the other nodes {} and {} us); \
-         longest gap {}; another leads after {} ({} of {} times); clients were told {}",
+         longest gap {}; another leads after {} ({} of {} times); clients received {}",
         measured.times,
-        measured.asked,
+        measured.sent,
         measured.succeeded,
         measured.unknown,
         measured.acquire(50),
@@ -70,7 +70,7 @@ fn row(history: &History, name: &str, out: &mut String) {
         range(&measured.next_leader),
         measured.next_leader.len(),
         measured.times,
-        measured.told(),
+        measured.frequent_errors(),
     )
     .expect("writing to a String cannot fail");
 }

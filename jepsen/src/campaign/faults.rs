@@ -16,7 +16,7 @@ use std::{
 
 /// Rounds of one part: few enough that the history of all its operations stays small.
 const ROUNDS: usize = 15;
-/// The most parts, however few operations they had.
+/// The maximum number of parts, however few operations they had.
 const PARTS_MAX: usize = 120;
 /// One in this many parts of pairs has five nodes.
 const FIVE_NODES_EVERY: usize = 3;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub(super) struct Measured {
     pub(super) times: usize,
     /// Operations sent in them.
-    pub(super) asked: usize,
+    pub(super) sent: usize,
     pub(super) succeeded: usize,
     pub(super) unknown: usize,
     /// The times of the successful acquires sent in them, in microseconds, sorted.
@@ -58,7 +58,7 @@ impl Measured {
     }
 
     fn operation(&mut self, op: &Op) {
-        self.asked += 1;
+        self.sent += 1;
         match op.outcome {
             Outcome::Ok => self.succeeded += 1,
             Outcome::Unknown => self.unknown += 1,
@@ -91,7 +91,7 @@ impl Measured {
     }
 
     /// The most frequent errors, as text.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn frequent_errors(&self) -> String {
         let mut errors: Vec<(&String, &usize)> = self.errors.iter().collect();
         errors.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         let shown: Vec<String> = errors.iter().take(4).map(|(error, count)| format!("{count} \"{}\"", error.trim())).collect();
@@ -128,7 +128,7 @@ mod tests {
         let leads = |at, node, term| Leadership { at, node, term };
         history.leaders = vec![leads(0, 1, 1), leads(30, 1, 2), leads(60, 2, 3), leads(120, 3, 4)];
         let measured = Measured::of(&history, "slow-sync");
-        assert_eq!((measured.asked, measured.acquires.as_slice()), (1, [30].as_slice()));
+        assert_eq!((measured.sent, measured.acquires.as_slice()), (1, [30].as_slice()));
         assert_eq!((measured.changes, measured.next_leader.as_slice()), (1, [60].as_slice()));
         assert_eq!(Measured::of(&history, "nothing").times, 0);
     }

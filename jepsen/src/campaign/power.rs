@@ -13,7 +13,7 @@ pub(super) fn run(setting: &Setting, cuts: usize) -> Result<Ended, NotRun> {
     let kinds = [Fault::PowerLoss, Fault::PowerLossAll];
     let done = |sum: &Sum, kind: &Fault| sum.alone.get(kind).map_or(0, |cover| cover.times);
     let (mut sum, mut written, mut read) = (Sum::default(), 0, 0);
-    // A cut that was not possible at its moment is made later.
+    // A cut that was not possible at its time is made later.
     for part in 1..=2 * cuts.div_ceil(CUTS) {
         let left = cuts.saturating_sub(kinds.iter().map(|kind| done(&sum, kind)).sum());
         if left == 0 || kinds.iter().any(|kind| sum.cannot_do(*kind)) {

@@ -2,7 +2,7 @@
 
 use super::Ended;
 use crate::{
-    check::Cover,
+    check::FaultCoverage,
     log_line,
     nemesis::{FAULTS, Fault},
     report::{Totals, Verdict},
@@ -15,13 +15,13 @@ use std::{
     time::Duration,
 };
 
-/// How often a part is repeated until it proves something.
+/// The maximum number of attempts of a part until it proves something.
 const TRIES: u64 = 3;
 
 /// How many things were checked for one promise, and how many were broken or undecided.
 #[derive(Debug, Clone, Copy, Default)]
 struct Judged {
-    looked_at: usize,
+    checked: usize,
     broken: usize,
     undecided: usize,
 }
@@ -32,8 +32,8 @@ pub(super) struct Sum {
     pub(super) totals: Totals,
     seconds: f64,
     checks: BTreeMap<&'static str, Judged>,
-    /// The coverage of faults that came alone.
-    pub(super) alone: BTreeMap<Fault, Cover>,
+    /// The coverage of faults that were injected alone.
+    pub(super) alone: BTreeMap<Fault, FaultCoverage>,
     /// Pairs of faults in effect together, sorted, and how often.
     pub(super) pairs: BTreeMap<(Fault, Fault), usize>,
     not_covered: BTreeMap<&'static str, String>,
@@ -44,13 +44,13 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    /// Runs a part and adds it. Returns `None` if it proves nothing: such a part is repeated, and does not count.
+    /// Runs a part and adds it. Returns `None` if it proves nothing; such a part is repeated and does not count.
     pub(super) fn make(&mut self, plan: &Plan) -> Result<Option<Done>, NotRun> {
         let mut why = Vec::new();
         for attempt in 1..=TRIES {
             let mut plan = plan.clone();
             plan.folder.set_file_name(format!("{}.{attempt}", plan.nemesis));
-            // A repetition has other moments.
+            // A repetition has other timings.
             plan.seed = plan.seed.wrapping_add(attempt);
             let done = match run::run(&plan) {
                 Err(NotRun::Failed(failed)) => {
@@ -69,7 +69,7 @@ impl Sum {
             }
             self.add(&done);
             if done.verdict == Verdict::Valid {
-                // It is large, and not needed.
+                // The history is large and no longer needed.
                 for name in ["history.ndjson", "history.edn", "report.html"] {
                     drop(fs::remove_file(plan.folder.join(name)));
                 }
@@ -90,7 +90,7 @@ impl Sum {
         self.seconds += seconds;
         for check in &done.checks {
             let judged = self.checks.entry(check.name).or_default();
-            judged.looked_at += check.looked_at;
+            judged.checked += check.checked;
             judged.broken += check.broken.len();
             judged.undecided += check.undecided.len();
         }
@@ -110,10 +110,10 @@ impl Sum {
             }
         }
         for cover in done.covers.iter().filter(|cover| cover.times > 0 && !paired.contains(&cover.fault)) {
-            let fresh = Cover { times: 0, asked: 0, succeeded: 0, grants: 0, longest_gap: 0, ..cover.clone() };
+            let fresh = FaultCoverage { times: 0, sent: 0, succeeded: 0, grants: 0, longest_gap: 0, ..cover.clone() };
             let sum = self.alone.entry(cover.fault).or_insert(fresh);
             sum.times += cover.times;
-            sum.asked += cover.asked;
+            sum.sent += cover.sent;
             sum.succeeded += cover.succeeded;
             sum.grants += cover.grants;
             sum.longest_gap = sum.longest_gap.max(cover.longest_gap);
@@ -172,8 +172,8 @@ impl Sum {
             writeln!(out, "checks")?;
         }
         for (name, judged) in &self.checks {
-            let Judged { looked_at, broken, undecided } = judged;
-            writeln!(out, "{name:<28} {looked_at:>9} looked at, {broken} broken, {undecided} undecided")?;
+            let Judged { checked, broken, undecided } = judged;
+            writeln!(out, "{name:<28} {checked:>9} checked, {broken} broken, {undecided} undecided")?;
         }
         for finding in &self.findings {
             writeln!(out, "{finding}")?;

@@ -36,7 +36,7 @@ fn limits(history: &History, check: &mut Check) {
         .collect();
     let mut in_force: HashMap<&str, u32> = HashMap::new();
     let mut held: HashMap<&str, BTreeMap<u64, u32>> = HashMap::new();
-    for event in history.longest_told() {
+    for event in history.longest_watch() {
         let Some(lock) = event.text("lock").filter(|lock| is_limited(lock)) else { continue };
         let held = held.entry(lock).or_default();
         match (event.kind(), event.number("number")) {
@@ -48,7 +48,7 @@ fn limits(history: &History, check: &mut Check) {
                 }
             }
             ("granted", Some(number)) => {
-                check.look(lock);
+                check.count(lock);
                 let permits = wanted.get(&(lock, event.text("owner").unwrap_or_default())).copied().unwrap_or(1);
                 held.insert(number, permits);
                 // A lock has one permit until a limit is set.
@@ -68,13 +68,13 @@ fn limits(history: &History, check: &mut Check) {
 /// A holder ends as `broken` only by a break of its lock or with its session: not by a lower limit, not by a
 /// revocation.
 fn endings(history: &History, check: &mut Check) {
-    let told = history.longest_told();
-    let breaks: HashSet<(&str, u64)> = told
+    let events = history.longest_watch();
+    let breaks: HashSet<(&str, u64)> = events
         .iter()
         .filter(|event| event.kind() == "broken")
         .filter_map(|event| Some((event.text("lock")?, event.revision)))
         .collect();
-    let sessions: HashSet<(u64, u64)> = told
+    let sessions: HashSet<(u64, u64)> = events
         .iter()
         .filter(|event| event.kind() == "ended" && event.text("lock").is_none())
         .filter_map(|event| Some((event.number("session")?, event.revision)))
@@ -82,12 +82,12 @@ fn endings(history: &History, check: &mut Check) {
     let anonymous: HashSet<u64> =
         history.ops.iter().filter(|op| op.call == Call::Acquire && op.session.is_none()).filter_map(|op| op.number).collect();
     let mut holds: HashSet<(&str, u64)> = HashSet::new();
-    for event in told {
+    for event in events {
         let (Some(lock), Some(number)) = (event.text("lock"), event.number("number")) else { continue };
         match event.kind() {
             "granted" if is_administered(lock) => drop(holds.insert((lock, number))),
             "ended" if holds.remove(&(lock, number)) && event.text("reason") == Some("broken") => {
-                check.look(lock);
+                check.count(lock);
                 let by_session = !anonymous.contains(&number)
                     && event.number("session").is_some_and(|session| sessions.contains(&(session, event.revision)));
                 if !breaks.contains(&(lock, event.revision)) && !by_session {
@@ -102,12 +102,12 @@ fn endings(history: &History, check: &mut Check) {
 /// No write passes at a later revision than a break with a token from before it.
 fn dead_tokens(history: &History, check: &mut Check) {
     let mut breaks: HashMap<&str, Vec<u64>> = HashMap::new();
-    for event in history.longest_told().iter().filter(|event| event.kind() == "broken") {
+    for event in history.longest_watch().iter().filter(|event| event.kind() == "broken") {
         breaks.entry(event.text("lock").unwrap_or_default()).or_default().push(event.revision);
     }
     for op in history.ops.iter().filter(|op| op.call == Call::FencedWrite && op.is_ok() && is_administered(&op.key)) {
         let (Some(token), Some(revision)) = (op.token, op.revision) else { continue };
-        check.look(&op.key);
+        check.count(&op.key);
         let between = |broken: &&u64| token < **broken && **broken < revision;
         if let Some(broken) = breaks.get(op.key.as_str()).and_then(|breaks| breaks.iter().find(between)) {
             check.broken(|| format!("{}: operation {} wrote with token {token}, broken at {broken}", op.key, op.index));
@@ -149,7 +149,7 @@ fn ended(history: &History, check: &mut Check) {
         if !over {
             continue;
         }
-        check.look(&op.key);
+        check.count(&op.key);
         if op.is_ok() {
             check.broken(|| format!("{}: operation {} ({:?}) was done after the end of its grant", op.key, op.index, op.call));
         } else if op.call == Call::Renew && !op.is_gone() && op.error.as_deref().is_some_and(is_definite) {
@@ -231,8 +231,8 @@ mod tests {
         assert_eq!(findings(ended(broken, DOOR, 5, 8, "broken")), 0);
         let session = held().event(0, 8, json!({"type": "ended", "session": 3, "reason": "closed"}));
         assert_eq!(findings(ended(session, DOOR, 5, 8, "broken")), 0);
-        let asked = held().event(0, 8, json!({"type": "revoke", "lock": DOOR, "number": 5, "by": "a1@10.0.0.1"}));
-        assert_eq!(findings(ended(asked, DOOR, 5, 8, "broken")), 1);
+        let revoked = held().event(0, 8, json!({"type": "revoke", "lock": DOOR, "number": 5, "by": "a1@10.0.0.1"}));
+        assert_eq!(findings(ended(revoked, DOOR, 5, 8, "broken")), 1);
     }
 
     #[test]
@@ -241,11 +241,11 @@ mod tests {
             let about = |op: &mut Op| (op.grant, op.token, op.revision) = (Some(0), Some(5), Some(revision));
             op(Call::FencedWrite, DOOR).at(5, 60).with(about)
         };
-        let told = |revision| {
+        let planted = |revision| {
             let line = json!({"type": "broken", "lock": DOOR, "by": "a1@10.0.0.1"});
             Planted::new().op(grant(DOOR, 5).at(0, 10)).event(0, 8, line).op(write(revision))
         };
-        assert_eq!((findings(told(7)), findings(told(9))), (0, 1));
+        assert_eq!((findings(planted(7)), findings(planted(9))), (0, 1));
     }
 
     #[test]
@@ -270,11 +270,11 @@ mod tests {
 
     #[test]
     fn a_renewal_of_a_broken_grant_must_report_that_it_is_gone() {
-        let told = |error: &str| {
+        let refused_with = |error: &str| {
             let refused = |op: &mut Op| (op.grant, op.outcome, op.error) = (Some(0), Outcome::Fail, Some(error.to_owned()));
             let planted = Planted::new().op(grant(DOOR, 5).at(0, 10)).op(op(Call::Break, DOOR).at(20, 25));
             findings(planted.op(op(Call::Renew, DOOR).at(30, 35).with(refused)))
         };
-        assert_eq!((told("410 grant_gone"), told("503 no_quorum"), told("409 lock_held")), (0, 0, 1));
+        assert_eq!((refused_with("410 grant_gone"), refused_with("503 no_quorum"), refused_with("409 lock_held")), (0, 0, 1));
     }
 }

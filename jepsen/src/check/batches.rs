@@ -15,10 +15,10 @@ pub(crate) fn check(history: &History) -> Check {
             ids.entry((&op.key, owner)).or_default().push(op);
         }
     }
-    let lives = told(history);
-    let last = history.longest_told().last().map_or(0, |event| event.revision);
+    let lives = lives(history);
+    let last = history.longest_watch().last().map_or(0, |event| event.revision);
     for (id, ops) in &ids {
-        check.look(id.0);
+        check.count(id.0);
         answers(ops, &mut check);
         given_back(ops, lives.get(id), last, &mut check);
     }
@@ -65,10 +65,10 @@ struct Life {
     ended: Vec<u64>,
 }
 
-fn told(history: &History) -> HashMap<(&str, &str), Life> {
+fn lives(history: &History) -> HashMap<(&str, &str), Life> {
     let mut lives: HashMap<(&str, &str), Life> = HashMap::new();
     let mut owners: HashMap<(&str, u64), &str> = HashMap::new();
-    for event in history.longest_told() {
+    for event in history.longest_watch() {
         let (Some(lock), Some(number)) = (event.text("lock"), event.number("number")) else { continue };
         match (event.kind(), event.text("owner")) {
             ("queued", Some(owner)) => drop(owners.insert((lock, number), owner)),
@@ -142,7 +142,7 @@ fn overlaps(history: &History, check: &mut Check) {
     }
     held.sort_unstable();
     for (lock, _, _, _) in &held {
-        check.look(lock);
+        check.count(lock);
     }
     for pair in held.windows(2) {
         let [(lock, _, until, first), (other, from, _, second)] = pair else { continue };

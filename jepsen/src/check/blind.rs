@@ -1,28 +1,29 @@
-//! A checker that saw nothing proves nothing. Each workload names the checkers that must check some of it, and how
-//! much: less than what six seconds with a fault give on a machine with a tenfold load.
+//! A checker without input proves nothing. Each workload names its checkers, and how much each must have checked: less
+//! than a run of six seconds with a fault gives on a machine with ten times the load.
 
 use super::Check;
 use crate::workload::Workload;
 
-/// For checks that every use of locks feeds often.
+/// For checkers that get input from every use of a lock.
 const MUCH: usize = 5;
-/// For checks that only some operations feed.
+/// For checkers that get input from only some operations.
 const SOME: usize = 2;
 
-type Wanted = (&'static str, usize);
+/// The name of a checker, and how much it must have checked.
+type RequiredChecks = (&'static str, usize);
 
 /// For every workload.
-const ALL: &[Wanted] = &[("order", MUCH), ("watches", MUCH)];
+const ALL: &[RequiredChecks] = &[("order", MUCH), ("watches", MUCH)];
 /// For locks that clients hold with their own lease.
-const HOLDS: &[Wanted] = &[("exclusion", MUCH), ("locks, without revisions", MUCH)];
-/// For locks that clients wait for.
-const LINE: &[Wanted] = &[("fair order", 1)];
+const HOLDS: &[RequiredChecks] = &[("exclusion", MUCH), ("locks, without revisions", MUCH)];
+/// For locks with waiters.
+const LINE: &[RequiredChecks] = &[("fair order", 1)];
 /// For writes under a fence, with the token of a lock.
-const FENCED: &[Wanted] = &[("fences", SOME), ("durability", SOME)];
+const FENCED: &[RequiredChecks] = &[("fences", SOME), ("durability", SOME)];
 
 /// How much each checker must have checked, by its name.
-fn wanted(workload: Workload) -> impl Iterator<Item = Wanted> {
-    let own: &[&[Wanted]] = match workload {
+fn required_checks(workload: Workload) -> impl Iterator<Item = RequiredChecks> {
+    let own: &[&[RequiredChecks]] = match workload {
         Workload::Mutex | Workload::RwLock | Workload::Semaphore | Workload::Election => &[HOLDS, LINE],
         Workload::FairOrder => &[HOLDS, &[("fair order", MUCH)]],
         Workload::TryLock | Workload::OwnLock => &[HOLDS],
@@ -38,15 +39,15 @@ fn wanted(workload: Workload) -> impl Iterator<Item = Wanted> {
     ALL.iter().chain(own.iter().copied().flatten()).copied()
 }
 
-/// The checkers that checked too little of a workload, one sentence each.
+/// The complaints about checkers that checked too little of a workload, one sentence each.
 pub(crate) fn blind(workloads: &[Workload], checks: &[Check]) -> Vec<String> {
     let mut missing = Vec::new();
     for workload in workloads {
-        for (name, least) in wanted(*workload) {
-            let seen = checks.iter().find(|check| check.name == name).map_or(0, |check| check.looked_at_of(*workload));
+        for (name, least) in required_checks(*workload) {
+            let seen = checks.iter().find(|check| check.name == name).map_or(0, |check| check.checked_of(*workload));
             if seen < least {
                 missing.push(format!(
-                    "the checker `{name}` looked at {seen} things of {}, and {least} are the least: run longer (--seconds), or \
+                    "the checker `{name}` checked {seen} things of {}, but at least {least} are required: run longer (--seconds), or \
                      with more clients (--clients)",
                     workload.name(),
                 ));
@@ -67,9 +68,9 @@ mod tests {
     use clap::ValueEnum;
 
     #[test]
-    fn a_checker_that_saw_nothing_is_named_with_its_workload_and_what_to_do() {
+    fn a_checker_without_input_is_reported_with_its_workload_and_advice() {
         let missing = blind(&[Workload::SessionExpiry], &all(&History::default()));
-        assert_eq!(missing.len(), wanted(Workload::SessionExpiry).count());
+        assert_eq!(missing.len(), required_checks(Workload::SessionExpiry).count());
         let leases = missing.iter().find(|lack| lack.contains("`leases`")).unwrap();
         assert!(leases.contains("session-expiry") && leases.contains("--seconds") && leases.contains("--clients"), "{leases}");
     }
@@ -86,10 +87,10 @@ mod tests {
     }
 
     #[test]
-    fn every_checker_is_wanted_by_a_workload_and_every_name_is_one_of_a_checker() {
+    fn every_checker_is_required_by_a_workload_and_every_name_exists() {
         let checks = all(&History::default());
         let wanted: Vec<&str> =
-            Workload::value_variants().iter().flat_map(|workload| wanted(*workload)).map(|(name, _)| name).collect();
+            Workload::value_variants().iter().flat_map(|workload| required_checks(*workload)).map(|(name, _)| name).collect();
         for name in &wanted {
             assert!(checks.iter().any(|check| check.name == *name), "there is no checker {name}");
         }

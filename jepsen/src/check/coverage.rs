@@ -1,4 +1,5 @@
-//! Whether a run proves anything: each fault took effect, and clients succeeded meanwhile. Else it is invalid.
+//! Whether a run proves anything: each fault must take effect, and clients must succeed during it. Otherwise the run is
+//! invalid.
 
 use crate::{
     history::{Call, FaultSpan, History},
@@ -8,56 +9,58 @@ use std::collections::BTreeMap;
 
 /// The requirements of a run.
 #[derive(Debug, Clone)]
-pub(crate) struct Demands<'a> {
+pub(crate) struct RunRequirements<'a> {
     /// The requested faults.
     pub(crate) faults: &'a [Fault],
-    /// The faults among them that came alone.
+    /// The requested faults that were injected alone.
     pub(crate) alone: &'a [Fault],
-    /// The faults among them that this machine cannot do, and why.
+    /// The requested faults that this machine cannot inject, and why.
     pub(crate) not_covered: &'a BTreeMap<&'static str, String>,
-    /// Operations that must have succeeded in total.
+    /// How many operations must have succeeded in total.
     pub(crate) successes: usize,
-    /// Operations that must have succeeded during each fault that leaves a majority, all its periods together.
+    /// How many operations must have succeeded during each fault that leaves a majority, over all its periods.
     pub(crate) successes_each: usize,
 }
 
 /// The coverage of a fault in a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Cover {
+pub(crate) struct FaultCoverage {
     /// The fault.
     pub(crate) fault: Fault,
     /// How often it took effect.
     pub(crate) times: usize,
-    /// Operations sent while it was in effect.
-    pub(crate) asked: usize,
+    /// The number of operations sent while it was in effect.
+    pub(crate) sent: usize,
     /// How many of them succeeded.
     pub(crate) succeeded: usize,
-    /// How many of those were grants.
+    /// How many of the successful ones were grants.
     pub(crate) grants: usize,
-    /// The longest time without a success, from its start to a while after its end, in microseconds.
+    /// The longest time without a success, from its start until `AFTER_FAULT` after its end, in microseconds.
     pub(crate) longest_gap: u64,
 }
 
-/// A gap that begins during a fault may last beyond its end.
+/// How long after a fault gaps still count, in microseconds: a gap may last beyond the fault's end.
 const AFTER_FAULT: u64 = 5_000_000;
 
 /// The coverage of each fault, and the reasons why the run proves nothing.
-pub(crate) fn coverage(history: &History, demands: &Demands<'_>) -> (Vec<Cover>, Vec<String>) {
+pub(crate) fn coverage(history: &History, requirements: &RunRequirements<'_>) -> (Vec<FaultCoverage>, Vec<String>) {
     let mut missing = Vec::new();
     let mut successes: Vec<u64> = history.ops.iter().filter(|op| op.is_ok()).map(|op| op.end).collect();
     successes.sort_unstable();
-    if successes.len() < demands.successes {
-        missing.push(format!("only {} operations succeeded; at least {} are required", successes.len(), demands.successes));
+    if successes.len() < requirements.successes {
+        missing.push(format!("only {} operations succeeded; at least {} are required", successes.len(), requirements.successes));
     }
     let mut covers = Vec::new();
-    for fault in FAULTS.iter().filter(|fault| demands.faults.contains(fault) && !demands.not_covered.contains_key(fault.name())) {
+    for fault in
+        FAULTS.iter().filter(|fault| requirements.faults.contains(fault) && !requirements.not_covered.contains_key(fault.name()))
+    {
         let cover = cover(history, *fault, &successes);
         // In a pair, the other fault may prevent its effect, or any success.
-        let alone = demands.alone.contains(fault);
+        let alone = requirements.alone.contains(fault);
         if alone && cover.times == 0 {
             missing.push(format!("{} never took effect", fault.name()));
-        } else if alone && fault.leaves_majority() && cover.succeeded < demands.successes_each {
-            let least = demands.successes_each;
+        } else if alone && fault.leaves_majority() && cover.succeeded < requirements.successes_each {
+            let least = requirements.successes_each;
             missing.push(format!(
                 "{}: only {} operations succeeded meanwhile; at least {least} are required",
                 fault.name(),
@@ -66,24 +69,26 @@ pub(crate) fn coverage(history: &History, demands: &Demands<'_>) -> (Vec<Cover>,
         }
         covers.push(cover);
     }
-    if !demands.faults.is_empty() && demands.faults.iter().all(|fault| demands.not_covered.contains_key(fault.name())) {
+    if !requirements.faults.is_empty()
+        && requirements.faults.iter().all(|fault| requirements.not_covered.contains_key(fault.name()))
+    {
         missing.push("this machine can do none of the requested faults".to_owned());
     }
     (covers, missing)
 }
 
-fn cover(history: &History, fault: Fault, successes: &[u64]) -> Cover {
+fn cover(history: &History, fault: Fault, successes: &[u64]) -> FaultCoverage {
     let spans: Vec<&FaultSpan> = history.faults.iter().filter(|span| span.fault == fault.name() && span.effect.is_ok()).collect();
     let within = |time: u64| spans.iter().any(|span| (span.start..=span.end).contains(&time));
-    let asked: Vec<_> = history.ops.iter().filter(|op| within(op.start)).collect();
-    let succeeded = || asked.iter().filter(|op| op.is_ok());
+    let sent: Vec<_> = history.ops.iter().filter(|op| within(op.start)).collect();
+    let succeeded = || sent.iter().filter(|op| op.is_ok());
     // After the clients have ended there are no successes either.
     let last = history.ops.last().map_or(0, |op| op.start);
     let gaps = spans.iter().map(|span| longest_gap(successes, span.start, (span.end + AFTER_FAULT).min(last)));
-    Cover {
+    FaultCoverage {
         fault,
         times: spans.len(),
-        asked: asked.len(),
+        sent: sent.len(),
         succeeded: succeeded().count(),
         grants: succeeded().filter(|op| op.call == Call::Acquire).count(),
         longest_gap: gaps.max().unwrap_or(0),
@@ -111,8 +116,8 @@ mod tests {
         history.faults.push(FaultSpan { start: 100, end: 200, effect, ..fault("kill-leader", false) });
         let not_covered = BTreeMap::new();
         let faults = &[Fault::KillLeader];
-        let demands = Demands { faults, alone: faults, not_covered: &not_covered, successes: 1, successes_each: 1 };
-        coverage(&history, &demands).1
+        let requirements = RunRequirements { faults, alone: faults, not_covered: &not_covered, successes: 1, successes_each: 1 };
+        coverage(&history, &requirements).1
     }
 
     #[test]

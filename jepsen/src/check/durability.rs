@@ -1,4 +1,4 @@
-//! Every acknowledged write is there at the end, whatever was killed, partitioned, or lost its power meanwhile.
+//! Every acknowledged write is present at the end, whatever was killed, partitioned, or lost its power during the run.
 //!
 //! Each write makes a new version of its node, one greater than the one before. So a lost write is visible at the end:
 //! the version is too small, or another client received the same one, or it has another value.
@@ -12,7 +12,7 @@ pub(crate) fn check(history: &History) -> Check {
     let mut written: BTreeMap<&str, BTreeMap<i64, &Op>> = BTreeMap::new();
     for op in history.ops.iter().filter(|op| op.is_ok() && op.call.writes_for_good()) {
         let Some(version) = op.version else { continue };
-        check.look(&op.key);
+        check.count(&op.key);
         if let Some(other) = written.entry(&op.key).or_default().insert(version, op) {
             check.broken(|| format!("{}: operations {} and {} both got version {version}", op.key, other.index, op.index));
         }

@@ -1,4 +1,4 @@
-//! A session's nodes disappear at the revision of its end: not before, and not later. Reads of them must agree.
+//! A session's nodes disappear at the revision of its end: neither earlier nor later. Reads of them must agree.
 
 use super::Check;
 use crate::history::{Call, History, Op};
@@ -6,11 +6,11 @@ use std::collections::HashMap;
 
 pub(crate) fn check(history: &History) -> Check {
     let mut check = Check::new("sessions' nodes", "a session's node is there until its session ends, and no longer");
-    let told = history.longest_told();
-    let last = told.last().map_or(0, |event| event.revision);
+    let events = history.longest_watch();
+    let last = events.last().map_or(0, |event| event.revision);
     let mut ends: HashMap<u64, u64> = HashMap::new();
     let mut deleted: HashMap<&str, u64> = HashMap::new();
-    for event in told {
+    for event in events {
         match (event.kind(), event.text("path"), event.text("lock")) {
             ("deleted", Some(path), _) => drop(deleted.insert(path, event.revision)),
             ("ended", None, None) => drop(event.number("session").map(|session| ends.insert(session, event.revision))),
@@ -25,7 +25,7 @@ pub(crate) fn check(history: &History) -> Check {
         let Some(session) = op.number else { continue };
         let end = ends.get(&session).copied();
         if let Some(end) = end {
-            check.look(&op.key);
+            check.count(&op.key);
             let gone = deleted.get(format!("/chaos/{}", op.key).as_str());
             if gone != Some(&end) {
                 check.broken(|| format!("{}: its session ended at revision {end}, but its node was deleted at {gone:?}", op.key));
@@ -38,13 +38,13 @@ pub(crate) fn check(history: &History) -> Check {
     check
 }
 
-/// Checks what a read saw of a node whose session ended at revision `end`.
+/// Checks a read of a node whose session ended at revision `end`.
 fn seen(written: &Op, read: &Op, end: u64, last: u64, check: &mut Check) {
     let (Some(from), Some(at)) = (written.revision, read.revision.filter(|at| *at <= last)) else { return };
     if at < from {
         return;
     }
-    check.look(&read.key);
+    check.count(&read.key);
     match (at < end, read.version) {
         (true, None) => check
             .broken(|| format!("{}: operation {} saw no node at revision {at}, but its session was alive", read.key, read.index)),

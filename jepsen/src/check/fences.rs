@@ -13,7 +13,7 @@ pub(crate) fn check(history: &History) -> Check {
         history.ops.iter().filter(|op| op.is_ok()).map(|op| (op, fences(op))).filter(|(_, fences)| !fences.is_empty()).collect();
     by_time(history, &writes, &mut check);
     writes.sort_by_key(|(op, _)| op.revision);
-    by_revision(history.longest_told(), &writes, &mut check);
+    by_revision(history.longest_watch(), &writes, &mut check);
     check
 }
 
@@ -25,7 +25,7 @@ fn fences(op: &Op) -> Vec<FenceEvent> {
     }
 }
 
-/// Whether the write passed its fences. A transaction that took its `else` did not.
+/// Whether the write passed its fences. A transaction that took its `else` branch did not.
 fn passed(op: &Op) -> bool {
     op.succeeded != Some(false)
 }
@@ -49,16 +49,16 @@ impl<'a> Tokens<'a> {
     }
 }
 
-fn by_revision(told: &[Event], writes: &[(&Op, Vec<FenceEvent>)], check: &mut Check) {
-    let last = told.last().map_or(0, |event| event.revision);
+fn by_revision(events: &[Event], writes: &[(&Op, Vec<FenceEvent>)], check: &mut Check) {
+    let last = events.last().map_or(0, |event| event.revision);
     let (mut tokens, mut next) = (Tokens::default(), 0);
     for (op, fences) in writes {
         let Some(revision) = op.revision.filter(|revision| *revision <= last) else { continue };
-        while let Some(event) = told.get(next).filter(|event| event.revision < revision) {
+        while let Some(event) = events.get(next).filter(|event| event.revision < revision) {
             tokens.apply(event);
             next += 1;
         }
-        check.look(&op.key);
+        check.count(&op.key);
         let stale = fences.iter().find(|fence| !tokens.has(fence));
         match stale {
             Some(fence) if passed(op) => check.broken(|| {
@@ -75,7 +75,7 @@ fn by_revision(told: &[Event], writes: &[(&Op, Vec<FenceEvent>)], check: &mut Ch
 
 /// The answers about the tokens of a grant.
 #[derive(Debug, Default)]
-struct Told {
+struct GrantAnswers {
     /// Its tokens that no other grant has.
     own: Vec<u64>,
     /// Its upgrades: when the answer arrived, and the new token.
@@ -85,28 +85,28 @@ struct Told {
 }
 
 fn by_time(history: &History, writes: &[(&Op, Vec<FenceEvent>)], check: &mut Check) {
-    let mut grants: HashMap<usize, Told> = HashMap::new();
+    let mut grants: HashMap<usize, GrantAnswers> = HashMap::new();
     for op in history.ops.iter().filter(|op| op.is_ok()) {
-        let Some(told) = op.grant.map(|grant| grants.entry(grant).or_default()) else { continue };
+        let Some(answers) = op.grant.map(|grant| grants.entry(grant).or_default()) else { continue };
         if op.is_exclusive_grant() {
-            told.own.extend(op.token);
+            answers.own.extend(op.token);
         }
         match (op.call, op.token) {
-            (Call::Upgrade, Some(token)) => told.upgrades.push((op.end, token)),
-            (Call::Release, _) => told.released = Some(told.released.map_or(op.end, |end| end.min(op.end))),
+            (Call::Upgrade, Some(token)) => answers.upgrades.push((op.end, token)),
+            (Call::Release, _) => answers.released = Some(answers.released.map_or(op.end, |end| end.min(op.end))),
             _other => {}
         }
     }
     for (op, fence) in writes.iter().filter(|(op, _)| passed(op)).flat_map(|(op, fences)| fences.iter().map(move |one| (op, one)))
     {
-        let Some(told) = grants.get(&fence.grant) else { continue };
-        check.look(&op.key);
-        if let Some((_, newer)) = told.upgrades.iter().find(|(end, token)| *token > fence.token && *end < op.start) {
+        let Some(answers) = grants.get(&fence.grant) else { continue };
+        check.count(&op.key);
+        if let Some((_, newer)) = answers.upgrades.iter().find(|(end, token)| *token > fence.token && *end < op.start) {
             check.broken(|| {
                 format!("{}: operation {} wrote with token {} after an upgrade to {newer}", op.key, op.index, fence.token)
             });
         }
-        if told.own.contains(&fence.token) && told.released.is_some_and(|end| end < op.start) {
+        if answers.own.contains(&fence.token) && answers.released.is_some_and(|end| end < op.start) {
             check.broken(|| format!("{}: operation {} wrote with token {} after its release", op.key, op.index, fence.token));
         }
     }
@@ -130,15 +130,15 @@ mod tests {
     /// A shared grant with token 5 becomes exclusive with token 8.
     fn upgraded() -> Planted {
         let reader = grant("a", 5).at(0, 10).with(|op| op.shared = true);
-        let told = Planted::new().event(0, 5, granted(4, 5)).event(0, 8, granted(4, 8));
-        let told = told.event(0, 12, json!({"type": "ended", "lock": "a", "number": 4, "reason": "released"}));
-        told.op(reader).op(upgrade("a", 0, 8).at(20, 30))
+        let planted = Planted::new().event(0, 5, granted(4, 5)).event(0, 8, granted(4, 8));
+        let planted = planted.event(0, 12, json!({"type": "ended", "lock": "a", "number": 4, "reason": "released"}));
+        planted.op(reader).op(upgrade("a", 0, 8).at(20, 30))
     }
 
     #[test]
     fn a_write_with_a_held_token_is_good_and_one_with_a_token_from_before_an_upgrade_is_found() {
         assert_eq!(check(&upgraded().op(written(8, 9)).done()).broken, Vec::<String>::new());
-        // Before the upgrade was answered, and by revision before it too.
+        // The write was sent before the upgrade was answered, and is also older by revision.
         let early = written(5, 7).at(15, 60);
         assert_eq!(check(&upgraded().op(early).done()).broken, Vec::<String>::new());
         assert_eq!(check(&upgraded().op(written(5, 9)).done()).broken.len(), 2, "by revision and by time");
@@ -176,12 +176,12 @@ mod tests {
 
     #[test]
     fn a_transaction_with_one_stale_token_does_its_else_and_only_then() {
-        let told = |second: u64| {
+        let planted = |second: u64| {
             let other = json!({"type": "granted", "lock": "b", "number": 6, "token": second, "owner": "p"});
             Planted::new().event(0, 5, granted(4, 5)).event(0, 7, other).event(0, 20, json!({"type": "changed"}))
         };
         for (second, succeeded, findings) in [(7, true, 0), (8, false, 0), (8, true, 1), (7, false, 1)] {
-            let history = told(second).op(txn(succeeded, 10)).done();
+            let history = planted(second).op(txn(succeeded, 10)).done();
             assert_eq!(check(&history).broken.len(), findings, "{second} {succeeded}");
         }
     }

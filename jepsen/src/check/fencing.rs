@@ -11,7 +11,7 @@ pub(crate) fn check(history: &History) -> Check {
     let mut check = Check::new("fencing", "nothing is lost if tokens are compared, and a holder is admitted");
     let mut now: HashMap<&str, (u64, u64)> = HashMap::new();
     for write in &history.resource {
-        check.look(&write.key);
+        check.count(&write.key);
         let (newest, value) = now.entry(&write.key).or_default();
         if write.accepted {
             if write.token < *newest {
@@ -55,7 +55,7 @@ fn refused_too_early(history: &History, check: &mut Check) {
         } else if op.call == Call::Release {
             given_back.insert(grant);
         } else if op.call == Call::FencedWrite && op.error.as_deref().is_some_and(|error| error.starts_with("412")) {
-            check.look(&op.key);
+            check.count(&op.key);
             let good = good_until.get(&grant).is_some_and(|until| op.end < *until);
             let current = tokens.get(&grant).is_none_or(|token| *token == op.token && op.token.is_some());
             if good && current && !given_back.contains(&grant) && !history.clocks_were_skewed(op.start, op.end) {

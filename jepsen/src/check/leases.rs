@@ -13,15 +13,15 @@ use std::collections::HashMap;
 pub(crate) fn check(history: &History) -> Check {
     let mut check = Check::new("leases", "nothing expires early, and nothing has an effect after its end");
     let acquires = acquires(history);
-    let renewed = renewals(history, &acquires, |op, told| op.is_ok() || told);
-    let unknown = renewals(history, &acquires, |op, told| op.outcome == Outcome::Unknown && !told);
+    let renewed = renewals(history, &acquires, |op, shown| op.is_ok() || shown);
+    let unknown = renewals(history, &acquires, |op, shown| op.outcome == Outcome::Unknown && !shown);
     for (number, end) in &first_told(history) {
         let acquire = acquires.get(number).copied();
         // A grant of a session has the session's ttl. If the opening of the session had no answer, nothing is known of
         // it.
         let whose = acquire.and_then(|op| op.session).unwrap_or(*number);
         let Some(ops) = renewed.get(&whose) else { continue };
-        check.look(&acquire.unwrap_or(ops[0]).key);
+        check.count(&acquire.unwrap_or(ops[0]).key);
         let unknown = unknown.get(&whose).map_or(&[][..], Vec::as_slice);
         if let Some((last, until)) =
             last_before(ops, end.at).map(|last| (last, surely_until(last, unknown).min(acquire.map_or(u64::MAX, bound))))
@@ -40,7 +40,7 @@ pub(crate) fn check(history: &History) -> Check {
     check
 }
 
-/// After it expired, nothing is renewed, and a session gets no node.
+/// After its expiry no renewal succeeds, and a session gets no node.
 fn nothing_more(history: &History, number: u64, end: LeaseEnd, renewals: &[&Op], check: &mut Check) {
     for late in renewals.iter().filter(|op| op.is_ok() && op.start > end.at) {
         check.broken(|| format!("{}: operation {} was acknowledged, but {number} had expired", late.key, late.index));
@@ -63,7 +63,7 @@ pub(crate) struct Life {
     pub(crate) ttl: u64,
 }
 
-/// The lives of all that expired after an acknowledged renewal.
+/// The lives of all sessions and grants that expired after an acknowledged renewal.
 pub(crate) fn lives(history: &History) -> Vec<Life> {
     let renewed = renewals(history, &acquires(history), |op, _| op.is_ok());
     let life = |(number, end): (u64, LeaseEnd)| {
@@ -93,14 +93,14 @@ pub(super) fn surely_until(last: &Op, unknown: &[&Op]) -> u64 {
 
 /// The acquire of each grant, by the number in a watch or an answer: each acquire has its own owner.
 pub(super) fn acquires(history: &History) -> HashMap<u64, &Op> {
-    let asked = || history.ops.iter().filter(|op| op.call == Call::Acquire);
+    let sent = || history.ops.iter().filter(|op| op.call == Call::Acquire);
     let of_owner: HashMap<(&str, &str), &Op> =
-        asked().filter_map(|op| Some(((op.key.as_str(), op.value.as_deref()?), op))).collect();
-    let told = history.longest_told().iter().filter(|event| matches!(event.kind(), "queued" | "granted"));
-    let told =
-        told.filter_map(|event| Some((event.number("number")?, *of_owner.get(&(event.text("lock")?, event.text("owner")?))?)));
-    let answered = asked().filter(|op| op.is_ok()).filter_map(|op| Some((op.number?, op)));
-    answered.chain(told).collect()
+        sent().filter_map(|op| Some(((op.key.as_str(), op.value.as_deref()?), op))).collect();
+    let shown = history.longest_watch().iter().filter(|event| matches!(event.kind(), "queued" | "granted"));
+    let shown =
+        shown.filter_map(|event| Some((event.number("number")?, *of_owner.get(&(event.text("lock")?, event.text("owner")?))?)));
+    let answered = sent().filter(|op| op.is_ok()).filter_map(|op| Some((op.number?, op)));
+    answered.chain(shown).collect()
 }
 
 /// The renewals of each session or grant. An acquire that a watch showed counts even if its answer is unknown.
@@ -113,13 +113,13 @@ fn renewals<'a>(
     let mut renewed: HashMap<u64, Vec<&Op>> = HashMap::new();
     let number_of: HashMap<usize, u64> = acquires.iter().map(|(number, acquire)| (acquire.index, *number)).collect();
     for op in &history.ops {
-        let told = op.call == Call::Acquire && number_of.contains_key(&op.index);
+        let shown = op.call == Call::Acquire && number_of.contains_key(&op.index);
         let number = if matches!(op.call, Call::Acquire | Call::Renew) {
             op.grant.and_then(|grant| number_of.get(&grant).copied())
         } else {
             op.number.filter(|_| matches!(op.call, Call::Open | Call::Keepalive))
         };
-        if let (Some(number), Some(_), true) = (number, op.ttl, counts(op, told)) {
+        if let (Some(number), Some(_), true) = (number, op.ttl, counts(op, shown)) {
             renewed.entry(number).or_default().push(op);
         }
     }
@@ -137,7 +137,8 @@ struct LeaseEnd {
 /// When any watch first showed the end of each session or grant that expired.
 fn first_told(history: &History) -> HashMap<u64, LeaseEnd> {
     let mut ended: HashMap<u64, LeaseEnd> = HashMap::new();
-    for event in history.told.iter().flatten().filter(|event| event.kind() == "ended" && event.text("reason") == Some("expired"))
+    for event in
+        history.watches.iter().flatten().filter(|event| event.kind() == "ended" && event.text("reason") == Some("expired"))
     {
         let Some(number) = event.number("number").or_else(|| event.number("session")) else { continue };
         let known = ended.entry(number).or_insert(LeaseEnd { at: event.at, revision: event.revision });
@@ -207,7 +208,7 @@ mod tests {
             };
             let planted = Planted::new().op(op(Call::Acquire, "a").at(10, 90).with(about)).event(20, 4, queued(4, "p"));
             let check = check(&planted.event(ended_at, 9, expired(4)).done());
-            (check.looked_at, check.broken.len())
+            (check.checked, check.broken.len())
         };
         assert_eq!((findings(111), findings(80)), ((1, 0), (1, 1)));
     }

@@ -1,8 +1,8 @@
-//! Sessions and grants end: without renewals they are gone soon after their ttl, as long as there is no fault.
+//! Sessions and grants end: without renewals they end soon after their ttl, unless there is a fault.
 //!
-//! The time starts at the last possible renewal, whatever its outcome. It restarts at everything that may give a lease
-//! its full time again: a fault, another leader, a period without any success. A lease that is still alive after that
-//! is too late for certain.
+//! The time starts at the last possible renewal, whatever its outcome. Anything that may extend a lease to its full ttl
+//! restarts it: a fault, another leader, a period without any success. A lease that outlives this time is certainly
+//! overdue.
 
 use super::{Check, leases::acquires};
 use crate::{
@@ -14,27 +14,27 @@ use std::{
     time::Duration,
 };
 
-/// How long after its ttl something may end: the leader has to notice, to commit the end, and a watch to show it.
+/// How long after its ttl a lease may end: the leader notices, commits the end, and a watch shows it.
 const WITHIN: Duration = Duration::from_secs(3);
 /// If no client succeeds for longer than this, the cluster may have no leader.
 const GAP_MAX: Duration = Duration::from_secs(1);
 
 /// The last possible renewal of a session or a grant.
 #[derive(Debug, Clone, Copy)]
-struct Sign {
+struct LastRenewal {
     /// When, in microseconds since the run began.
     at: u64,
-    /// How long it may live from then on, in microseconds.
+    /// How long it may live after that, in microseconds.
     ttl: u64,
 }
 
-impl Sign {
-    fn join(self, other: Sign) -> Sign {
-        Sign { at: self.at.max(other.at), ttl: self.ttl.max(other.ttl) }
+impl LastRenewal {
+    fn join(self, other: LastRenewal) -> LastRenewal {
+        LastRenewal { at: self.at.max(other.at), ttl: self.ttl.max(other.ttl) }
     }
 }
 
-/// A session or a grant that has to end.
+/// A session or a grant that must end.
 #[derive(Debug)]
 struct Lease<'a> {
     /// Its kind, as text.
@@ -42,7 +42,7 @@ struct Lease<'a> {
     number: u64,
     /// Its key in the history, if it is known.
     key: &'a str,
-    sign: Sign,
+    renewal: LastRenewal,
 }
 
 /// When a watch first showed an end, and whether it was an expiry.
@@ -54,23 +54,23 @@ struct GrantEnd {
 
 pub(crate) fn check(history: &History) -> Check {
     let mut check = Check::new("ends", "without renewals everything ends soon after its ttl, if there is no fault");
-    // A run whose nodes did not converge has other findings.
+    // If the nodes did not converge, the run reports that instead.
     let Some(rest) = history.rest else { return check };
     let disturbed = disturbances(history, rest);
     let (sessions, grants) = ends(history);
-    let (of_session, of_grant) = signs(history);
+    let (of_session, of_grant) = last_renewals(history);
     for lease in leases(history, &of_session, &of_grant, &sessions) {
         let ended = if lease.what == "session" { sessions.get(&lease.number) } else { grants.get(&lease.number) };
-        let due = due(lease.sign, &disturbed);
+        let due = due(lease.renewal, &disturbed);
         let is_late = ended.map_or(rest.until, |end| end.at) > due;
         let ended_by_itself = ended.is_some_and(|end| end.expired);
         if !is_late && !ended_by_itself {
             continue;
         }
-        check.look(lease.key);
+        check.count(lease.key);
         if is_late {
             let (what, number, key) = (lease.what, lease.number, lease.key);
-            let millis = lease.sign.ttl / 1_000;
+            let millis = lease.renewal.ttl / 1_000;
             check.broken(|| {
                 format!("{key}: {what} {number} did not end within its ttl of {millis} ms and {WITHIN:?} more, without a fault")
             });
@@ -83,10 +83,10 @@ fn micros(length: Duration) -> u64 {
     u64::try_from(length.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The latest time of its end, given the disturbances in order of time.
-fn due(sign: Sign, disturbed: &[(u64, u64)]) -> u64 {
-    let until = |from: u64| from.saturating_add(sign.ttl).saturating_add(micros(WITHIN));
-    let mut from = sign.at;
+/// The latest time at which a lease may end, given the disturbances in order of time.
+fn due(renewal: LastRenewal, disturbed: &[(u64, u64)]) -> u64 {
+    let until = |from: u64| from.saturating_add(renewal.ttl).saturating_add(micros(WITHIN));
+    let mut from = renewal.at;
     for (start, end) in disturbed {
         if *start > until(from) {
             break;
@@ -98,8 +98,8 @@ fn due(sign: Sign, disturbed: &[(u64, u64)]) -> u64 {
 
 /// The periods in which the cluster may be unable to end anything, in order of time.
 fn disturbances(history: &History, rest: Rest) -> Vec<(u64, u64)> {
-    let echo = 2 * micros(TTL);
-    let faults = history.faults.iter().map(|span| (span.start, span.end + if span.bends_time { echo } else { 0 }));
+    let aftermath = 2 * micros(TTL);
+    let faults = history.faults.iter().map(|span| (span.start, span.end + if span.bends_time { aftermath } else { 0 }));
     let leaders = history.leaders.iter().map(|leader| (leader.at, leader.at));
     let mut successes: Vec<u64> = history.ops.iter().filter(|op| op.is_ok()).map(|op| op.end.min(rest.clients_ended)).collect();
     successes.extend([0, rest.clients_ended]);
@@ -114,7 +114,7 @@ fn disturbances(history: &History, rest: Rest) -> Vec<(u64, u64)> {
 /// When the watches showed the ends of sessions, and of grants.
 fn ends(history: &History) -> (HashMap<u64, GrantEnd>, HashMap<u64, GrantEnd>) {
     let (mut sessions, mut grants) = (HashMap::new(), HashMap::new());
-    for event in history.told.iter().flatten().filter(|event| matches!(event.kind(), "ended" | "cooling")) {
+    for event in history.watches.iter().flatten().filter(|event| matches!(event.kind(), "ended" | "cooling")) {
         let (ends, number) = match (event.text("lock"), event.number("number"), event.number("session")) {
             (Some(_), Some(number), _) => (&mut grants, number),
             (None, None, Some(session)) => (&mut sessions, session),
@@ -129,16 +129,16 @@ fn ends(history: &History) -> (HashMap<u64, GrantEnd>, HashMap<u64, GrantEnd>) {
 
 /// The last possible renewal of each session, by its number, and of each grant, by its acquire. A request may have
 /// taken effect at any time up to its end.
-fn signs(history: &History) -> (HashMap<u64, Sign>, HashMap<usize, Sign>) {
-    let (mut sessions, mut grants): (HashMap<u64, Sign>, HashMap<usize, Sign>) = (HashMap::new(), HashMap::new());
+fn last_renewals(history: &History) -> (HashMap<u64, LastRenewal>, HashMap<usize, LastRenewal>) {
+    let (mut sessions, mut grants): (HashMap<u64, LastRenewal>, HashMap<usize, LastRenewal>) = (HashMap::new(), HashMap::new());
     for op in &history.ops {
-        let sign = Sign { at: op.end, ttl: op.ttl.unwrap_or(0) };
+        let renewal = LastRenewal { at: op.end, ttl: op.ttl.unwrap_or(0) };
         let is_about_it = matches!(op.call, Call::Open | Call::Keepalive | Call::Ephemeral | Call::Close);
         if let Some(session) = op.session.or(op.number.filter(|_| is_about_it)) {
-            sessions.entry(session).and_modify(|known| *known = known.join(sign)).or_insert(sign);
+            sessions.entry(session).and_modify(|known| *known = known.join(renewal)).or_insert(renewal);
         }
         if let Some(grant) = op.grant {
-            grants.entry(grant).and_modify(|known| *known = known.join(sign)).or_insert(sign);
+            grants.entry(grant).and_modify(|known| *known = known.join(renewal)).or_insert(renewal);
         }
     }
     (sessions, grants)
@@ -147,8 +147,8 @@ fn signs(history: &History) -> (HashMap<u64, Sign>, HashMap<usize, Sign>) {
 /// All sessions and grants that a watch showed.
 fn leases<'a>(
     history: &'a History,
-    of_session: &HashMap<u64, Sign>,
-    of_grant: &HashMap<usize, Sign>,
+    of_session: &HashMap<u64, LastRenewal>,
+    of_grant: &HashMap<usize, LastRenewal>,
     ended: &HashMap<u64, GrantEnd>,
 ) -> Vec<Lease<'a>> {
     let acquires = acquires(history);
@@ -157,34 +157,34 @@ fn leases<'a>(
     // A grant without a named session has its own session, which ends with it.
     let is_own =
         |event: &&Event| event.number("number").and_then(|number| acquires.get(&number)).is_some_and(|op| op.session.is_none());
-    let queued = history.longest_told().iter().filter(|event| event.kind() == "queued");
+    let queued = history.longest_watch().iter().filter(|event| event.kind() == "queued");
     let anonymous: HashSet<u64> = queued.filter(is_own).filter_map(|event| event.number("session")).collect();
     let mut leases: BTreeMap<(&str, u64), Lease<'a>> = BTreeMap::new();
-    for event in history.longest_told() {
-        let told = Sign { at: event.at, ttl: 0 };
-        let (what, number, key, sign) = match (event.kind(), event.number("number"), event.number("session")) {
+    for event in history.longest_watch() {
+        let shown = LastRenewal { at: event.at, ttl: 0 };
+        let (what, number, key, renewal) = match (event.kind(), event.number("number"), event.number("session")) {
             ("opened", None, Some(session)) if !anonymous.contains(&session) => {
-                // This is all that is known of a session whose opening had no answer.
-                let known = of_session.get(&session).copied().unwrap_or(Sign { at: 0, ttl: micros(TTL) });
+                // Without an answer to the open, only the default ttl is known.
+                let known = of_session.get(&session).copied().unwrap_or(LastRenewal { at: 0, ttl: micros(TTL) });
                 ("session", session, keys.get(&session).copied().unwrap_or("a session"), known)
             }
             ("queued", Some(number), Some(session)) => {
                 let key = event.text("lock").unwrap_or_default();
                 let acquire = acquires.get(&number);
                 let of_its_own = acquire.and_then(|op| of_grant.get(&op.index)).copied();
-                let sign = match acquire.and_then(|op| op.session) {
+                let renewal = match acquire.and_then(|op| op.session) {
                     // It ends with its session, which is judged separately.
                     Some(_) => match ended.get(&session) {
-                        Some(end) => Sign { at: end.at, ttl: 0 },
+                        Some(end) => LastRenewal { at: end.at, ttl: 0 },
                         None => continue,
                     },
-                    None => of_its_own.unwrap_or(Sign { at: 0, ttl: micros(TTL) }),
+                    None => of_its_own.unwrap_or(LastRenewal { at: 0, ttl: micros(TTL) }),
                 };
-                ("grant", number, key, sign)
+                ("grant", number, key, renewal)
             }
             _other => continue,
         };
-        leases.entry((what, number)).or_insert(Lease { what, number, key, sign: sign.join(told) });
+        leases.entry((what, number)).or_insert(Lease { what, number, key, renewal: renewal.join(shown) });
     }
     leases.into_values().collect()
 }
@@ -216,7 +216,7 @@ mod tests {
         history.rest = Some(Rest { clients_ended: at, calm: at, until: at, revision: 0 });
         change(&mut history);
         let check = check(&history);
-        (check.looked_at, check.broken.len())
+        (check.checked, check.broken.len())
     }
 
     fn expired() -> Value {

@@ -13,7 +13,7 @@ pub(crate) fn check(history: &History) -> Check {
     for op in history.ops.iter().filter(|op| op.is_ok()) {
         let writes_both = op.call == Call::Txn && op.succeeded == Some(true);
         if writes_both || op.call == Call::ReadPair {
-            check.look(&op.key);
+            check.count(&op.key);
             if op.version.and_then(|version| u64::try_from(version).ok()) != op.number {
                 let (left, right) = (op.version, op.number);
                 check.broken(|| format!("{}: operation {} saw versions {left:?} and {right:?}", op.key, op.index));
@@ -21,7 +21,7 @@ pub(crate) fn check(history: &History) -> Check {
         }
     }
     values(history, &pairs, &mut check);
-    told(history, &pairs, &mut check);
+    check_watch(history, &pairs, &mut check);
     at_the_end(history, &pairs, &mut check);
     check
 }
@@ -45,7 +45,7 @@ fn values(history: &History, pairs: &BTreeSet<&str>, check: &mut Check) {
     let reads = of(Call::Read).filter(|op| op.is_ok()).filter_map(|op| Some((of_pair(&op.key, pairs)?, op)));
     for (key, op) in acknowledged.chain(reads) {
         let (Some(version), Some(value)) = (op.version, op.value.as_deref()) else { continue };
-        check.look(key);
+        check.count(key);
         if !written.contains(&(key, value)) {
             check.broken(|| format!("{key}: operation {} read {value}, which no transaction wrote", op.index));
         }
@@ -64,8 +64,8 @@ fn of_pair<'a>(node: &'a str, pairs: &BTreeSet<&str>) -> Option<&'a str> {
 }
 
 /// Both nodes change at the same revisions, including the acknowledged one.
-fn told(history: &History, pairs: &BTreeSet<&str>, check: &mut Check) {
-    let events = history.longest_told();
+fn check_watch(history: &History, pairs: &BTreeSet<&str>, check: &mut Check) {
+    let events = history.longest_watch();
     let last = events.last().map_or(0, |event| event.revision);
     let mut changed: HashMap<(&str, u64), BTreeSet<&str>> = HashMap::new();
     for event in events {
@@ -75,7 +75,7 @@ fn told(history: &History, pairs: &BTreeSet<&str>, check: &mut Check) {
         }
     }
     for ((key, revision), paths) in &changed {
-        check.look(key);
+        check.count(key);
         if paths.len() != 2 {
             check.broken(|| format!("{key}: at revision {revision} only {paths:?} changed"));
         }
@@ -99,7 +99,7 @@ fn at_the_end(history: &History, pairs: &BTreeSet<&str>, check: &mut Check) {
             check.undecided.push(format!("{key} could not be read at the end"));
             continue;
         }
-        check.look(key);
+        check.count(key);
         if (left.version, &left.value) != (right.version, &right.value) {
             check.broken(|| {
                 format!("{key}: at the end the left node has {:?}, but the right one {:?}", left.version, right.version)
@@ -152,8 +152,8 @@ mod tests {
         assert_eq!(check(&half.done()).broken.len(), 1, "by its answer");
         let seen = op(Call::ReadPair, "chaos/k").with(|op| (op.version, op.number) = (Some(1), Some(0)));
         assert_eq!(check(&Planted::new().op(txn(0, "x", 5)).op(seen).done()).broken.len(), 1, "by a read of both");
-        let told = changed(Planted::new().op(txn(0, "x", 5)), "left", 5);
-        assert_eq!(check(&told.done()).broken.len(), 1, "by the watch");
+        let planted = changed(Planted::new().op(txn(0, "x", 5)), "left", 5);
+        assert_eq!(check(&planted.done()).broken.len(), 1, "by the watch");
     }
 
     #[test]
@@ -175,8 +175,8 @@ mod tests {
         assert_eq!(then(|op| (op.outcome, op.succeeded) = (Outcome::Unknown, None)), 0);
         // The watch shows that an `else` wrote the pair.
         let wrong = txn(0, "x", 5).with(|op| (op.version, op.number, op.succeeded) = (None, None, Some(false)));
-        let told = changed(changed(Planted::new().op(wrong), "left", 5), "right", 5);
-        assert_eq!(check(&told.done()).broken.len(), 1);
+        let planted = changed(changed(Planted::new().op(wrong), "left", 5), "right", 5);
+        assert_eq!(check(&planted.done()).broken.len(), 1);
     }
 
     #[test]

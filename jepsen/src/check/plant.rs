@@ -9,7 +9,7 @@ pub(crate) struct Planted(History);
 
 impl Planted {
     pub(crate) fn new() -> Planted {
-        Planted(History { told: vec![Vec::new()], ..History::default() })
+        Planted(History { watches: vec![Vec::new()], ..History::default() })
     }
 
     /// Adds an operation.
@@ -29,10 +29,10 @@ impl Planted {
 
     /// Adds an event of one of the watches.
     pub(crate) fn event_at(mut self, watch: usize, at: u64, revision: u64, line: Value) -> Planted {
-        if self.0.told.len() <= watch {
-            self.0.told.resize(watch + 1, Vec::new());
+        if self.0.watches.len() <= watch {
+            self.0.watches.resize(watch + 1, Vec::new());
         }
-        self.0.told[watch].push(Event { at, revision, line: line.into() });
+        self.0.watches[watch].push(Event { at, revision, line: line.into() });
         self
     }
 

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) fn check(history: &History) -> Check {
     let mut check = Check::new("fair order", "no waiter is granted a lock before an earlier one in the queue");
-    let told = history.longest_told();
+    let events = history.longest_watch();
     let mut waiting: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
     let mut holding: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
-    // Only grants that had to wait: without a wait there is no order to check.
+    // Only grants that waited have an order to check.
     let mut behind: BTreeSet<(&str, u64)> = BTreeSet::new();
-    for event in told {
+    for event in events {
         let (Some(lock), Some(number)) = (event.text("lock"), event.number("number")) else { continue };
         let (line, holders) = (waiting.entry(lock).or_default(), holding.entry(lock).or_default());
         match event.kind() {
@@ -25,7 +25,7 @@ pub(crate) fn check(history: &History) -> Check {
                 line.remove(&number);
                 holders.insert(number);
                 if behind.remove(&(lock, number)) {
-                    check.look(lock);
+                    check.count(lock);
                 }
                 if let Some(earlier) = line.first().filter(|earlier| **earlier < number) {
                     check.broken(|| format!("{lock}: at revision {} {number} overtook {earlier}", event.revision));
@@ -67,8 +67,8 @@ mod tests {
         let granted = |number: u64| json!({"type": "granted", "lock": "a", "number": number, "token": 9, "owner": "p"});
         let queued = |number: u64| json!({"type": "queued", "lock": "a", "number": number, "owner": "p"});
         let alone = Planted::new().event(0, 4, queued(4)).event(0, 4, granted(4)).event(0, 5, ended.clone());
-        assert_eq!(check(&alone.event(0, 6, queued(6)).event(0, 6, granted(6)).done()).looked_at, 0);
+        assert_eq!(check(&alone.event(0, 6, queued(6)).event(0, 6, granted(6)).done()).checked, 0);
         let waited = Planted::new().event(0, 4, queued(4)).event(0, 4, granted(4)).event(0, 5, queued(5)).event(0, 6, ended);
-        assert_eq!(check(&waited.event(0, 6, granted(5)).done()).looked_at, 1);
+        assert_eq!(check(&waited.event(0, 6, granted(5)).done()).checked, 1);
     }
 }

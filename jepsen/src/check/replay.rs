@@ -20,7 +20,7 @@ struct Holder {
 
 /// The events of a grant, by its lock and its number.
 #[derive(Debug, Default)]
-struct Told {
+struct GrantEvents {
     /// Its tokens with their revisions. Each upgrade adds one.
     tokens: Vec<(u64, u64)>,
     /// When it was downgraded.
@@ -29,12 +29,12 @@ struct Told {
     ended: Option<u64>,
 }
 
-type Grants<'a> = HashMap<(&'a str, u64), Told>;
+type Grants<'a> = HashMap<(&'a str, u64), GrantEvents>;
 
 pub(crate) fn check(history: &History) -> Check {
     let mut check = Check::new("exclusion", "holders exclude each other, and every client that got a grant held it");
-    let told = history.longest_told();
-    let asked: HashMap<(&str, &str), &Op> = history
+    let events = history.longest_watch();
+    let acquires: HashMap<(&str, &str), &Op> = history
         .ops
         .iter()
         .filter(|op| op.call == Call::Acquire)
@@ -47,8 +47,8 @@ pub(crate) fn check(history: &History) -> Check {
         .filter(|op| op.call == Call::Again && op.outcome != Outcome::Fail)
         .filter_map(|op| Some((op.key.as_str(), op.value.as_deref()?)))
         .collect();
-    let (grants, queued) = replay(told, &asked, &mut check);
-    for (id, op) in &asked {
+    let (grants, queued) = replay(events, &acquires, &mut check);
+    for (id, op) in &acquires {
         if op.outcome == Outcome::Fail && again.contains(id) {
             continue;
         }
@@ -58,23 +58,23 @@ pub(crate) fn check(history: &History) -> Check {
         if op.is_gone() && number.is_none_or(has_ended) {
             continue;
         }
-        judge(op, &grants, &queued, told, &mut check);
+        judge(op, &grants, &queued, events, &mut check);
     }
-    conversions(history, &asked, &queued, &grants, &mut check);
+    conversions(history, &acquires, &queued, &grants, &mut check);
     check
 }
 
 /// Replays the events: the record of each grant, and the number of each request that queued.
 fn replay<'a>(
-    told: &'a [Event],
-    asked: &HashMap<(&str, &str), &Op>,
+    events: &'a [Event],
+    acquires: &HashMap<(&str, &str), &Op>,
     check: &mut Check,
 ) -> (Grants<'a>, HashMap<(&'a str, &'a str), u64>) {
     let mut holders: BTreeMap<&str, BTreeMap<u64, Holder>> = BTreeMap::new();
     let mut limits: HashMap<&str, u32> = HashMap::new();
     let mut grants: Grants<'_> = HashMap::new();
     let mut queued: HashMap<(&str, &str), u64> = HashMap::new();
-    for event in told {
+    for event in events {
         let (Some(lock), Some(number)) = (event.text("lock"), event.number("number")) else { continue };
         let owner = event.text("owner").unwrap_or_default();
         let grant = grants.entry((lock, number)).or_default();
@@ -83,7 +83,7 @@ fn replay<'a>(
             "queued" => {
                 queued.insert((lock, owner), number);
                 // The first request with a limit sets it. Others must pass the same, or are refused.
-                if let Some(limit) = asked.get(&(lock, owner)).and_then(|op| op.limit) {
+                if let Some(limit) = acquires.get(&(lock, owner)).and_then(|op| op.limit) {
                     let set = *limits.entry(lock).or_insert(limit);
                     if set != limit {
                         check.broken(|| format!("{lock}: {number} passed a limit of {limit} and queued, but it has {set}"));
@@ -91,14 +91,14 @@ fn replay<'a>(
                 }
             }
             "granted" => {
-                check.look(lock);
-                let op = asked.get(&(lock, owner));
+                check.count(lock);
+                let op = acquires.get(&(lock, owner));
                 let begins = Holder { shared: op.is_some_and(|op| op.shared), permits: op.and_then(|op| op.permits) };
                 // A second grant of a holder is an upgrade.
                 let holder = if grant.tokens.is_empty() { begins } else { Holder { shared: false, permits: None } };
                 of_lock.insert(number, holder);
                 grant.tokens.push((event.revision, event.number("token").unwrap_or(0)));
-                // If an administrator sets the limit, another checker checks it.
+                // If an administrator sets the limit, the checker `administration` checks it.
                 let limit = limits.get(lock).copied().unwrap_or(1);
                 if let Some(why) = exclude(of_lock, limit).filter(|_| !is_limited(lock)) {
                     check.broken(|| format!("{lock}: at revision {} {why}", event.revision));
@@ -132,8 +132,8 @@ fn exclude(holders: &BTreeMap<u64, Holder>, limit: u32) -> Option<String> {
 }
 
 /// Compares the answer to an acquire with the watch.
-fn judge(op: &Op, grants: &Grants<'_>, queued: &HashMap<(&str, &str), u64>, told: &[Event], check: &mut Check) {
-    let last = told.last().map_or(0, |event| event.revision);
+fn judge(op: &Op, grants: &Grants<'_>, queued: &HashMap<(&str, &str), u64>, events: &[Event], check: &mut Check) {
+    let last = events.last().map_or(0, |event| event.revision);
     match op.outcome {
         Outcome::Ok => {
             let (Some(number), Some(token)) = (op.number, op.token) else { return };
@@ -161,19 +161,19 @@ fn judge(op: &Op, grants: &Grants<'_>, queued: &HashMap<(&str, &str), u64>, told
 /// Compares the requested changes of a grant's mode with the watch.
 fn conversions(
     history: &History,
-    asked: &HashMap<(&str, &str), &Op>,
+    acquires: &HashMap<(&str, &str), &Op>,
     queued: &HashMap<(&str, &str), u64>,
     grants: &Grants<'_>,
     check: &mut Check,
 ) {
-    let last = history.longest_told().last().map_or(0, |event| event.revision);
+    let last = history.longest_watch().last().map_or(0, |event| event.revision);
     let mut changes: HashMap<usize, Vec<&Op>> = HashMap::new();
     for op in history.ops.iter().filter(|op| matches!(op.call, Call::Upgrade | Call::Downgrade)) {
         changes.entry(op.grant.unwrap_or(op.index)).or_default().push(op);
     }
     for (id, number) in queued {
         let Some(grant) = grants.get(&(id.0, *number)) else { continue };
-        let Some(acquire) = asked.get(id) else {
+        let Some(acquire) = acquires.get(id) else {
             // Some ids only have an acquire that was sent after their release.
             let is_of_it = |op: &&Op| (op.key.as_str(), op.value.as_deref()) == (id.0, Some(id.1));
             if !history
@@ -182,7 +182,7 @@ fn conversions(
                 .filter(is_of_it)
                 .any(|op| op.call == Call::Again && (op.outcome != Outcome::Fail || op.is_gone()))
             {
-                check.broken(|| format!("{}: {number} queued for {}, but no request asked for it", id.0, id.1));
+                check.broken(|| format!("{}: {number} queued for {}, but no acquire requested it", id.0, id.1));
             }
             continue;
         };
@@ -212,9 +212,9 @@ fn conversions(
 }
 
 /// After a change acknowledged by that revision, the grant has that mode until it ends or changes again.
-fn acknowledged(op: &Op, grant: &Told, at: Option<u64>, began_shared: bool, is_sure: bool, check: &mut Check) {
+fn acknowledged(op: &Op, grant: &GrantEvents, at: Option<u64>, began_shared: bool, is_sure: bool, check: &mut Check) {
     let Some(at) = at else { return };
-    check.look(&op.key);
+    check.count(&op.key);
     let knows_token = op.token.is_some_and(|token| grant.tokens.iter().any(|(_, known)| *known == token));
     if op.call == Call::Upgrade && !knows_token {
         check.broken(|| format!("{}: operation {} got an exclusive grant, but never held it exclusively", op.key, op.index));
@@ -242,7 +242,7 @@ mod tests {
         grant("a", token).at(0, 100).with(|op| (op.number, op.value) = (Some(token - 1), Some(owner.to_owned())))
     }
 
-    fn told(planted: Planted, token: u64, owner: &str) -> Planted {
+    fn granted(planted: Planted, token: u64, owner: &str) -> Planted {
         planted.event(0, token - 1, json!({"type": "queued", "lock": "a", "number": token - 1, "owner": owner})).event(
             0,
             token,
@@ -257,9 +257,9 @@ mod tests {
     #[test]
     fn holders_in_sequence_are_good_and_two_at_once_are_found() {
         let both = || Planted::new().op(owned(5, "p1")).op(owned(9, "p2"));
-        let good = told(ended(told(both(), 5, "p1"), 4, 7), 9, "p2");
+        let good = granted(ended(granted(both(), 5, "p1"), 4, 7), 9, "p2");
         assert_eq!(check(&good.done()).broken, Vec::<String>::new());
-        let bad = told(told(both(), 5, "p1"), 9, "p2");
+        let bad = granted(granted(both(), 5, "p1"), 9, "p2");
         assert_eq!(check(&bad.done()).broken.len(), 1);
     }
 
@@ -267,15 +267,15 @@ mod tests {
     fn readers_share_and_a_writer_among_them_is_found() {
         let reader = |token, owner| owned(token, owner).with(|op| op.shared = true);
         let readers = Planted::new().op(reader(5, "p1")).op(reader(9, "p2"));
-        assert_eq!(check(&told(told(readers, 5, "p1"), 9, "p2").done()).broken, Vec::<String>::new());
+        assert_eq!(check(&granted(granted(readers, 5, "p1"), 9, "p2").done()).broken, Vec::<String>::new());
         let mixed = Planted::new().op(reader(5, "p1")).op(owned(9, "p2"));
-        assert_eq!(check(&told(told(mixed, 5, "p1"), 9, "p2").done()).broken.len(), 1);
+        assert_eq!(check(&granted(granted(mixed, 5, "p1"), 9, "p2").done()).broken.len(), 1);
     }
 
     fn reader_and_upgrade(outcome: Outcome, token: Option<u64>) -> Planted {
         let reader = owned(5, "p1").with(|op| op.shared = true);
-        let asked = upgrade("a", 0, 8).with(|op| (op.outcome, op.token) = (outcome, token));
-        told(Planted::new().op(reader).op(asked), 5, "p1")
+        let converted = upgrade("a", 0, 8).with(|op| (op.outcome, op.token) = (outcome, token));
+        granted(Planted::new().op(reader).op(converted), 5, "p1")
     }
 
     fn granted_again(planted: Planted) -> Planted {
@@ -286,11 +286,11 @@ mod tests {
     fn a_reader_beside_an_upgraded_holder_is_found_and_one_beside_a_downgraded_holder_is_good() {
         let upgraded = || granted_again(reader_and_upgrade(Outcome::Ok, Some(8)));
         let second = || owned(11, "p2").with(|op| op.shared = true);
-        assert_eq!(check(&told(upgraded().op(second()), 11, "p2").done()).broken.len(), 1);
+        assert_eq!(check(&granted(upgraded().op(second()), 11, "p2").done()).broken.len(), 1);
         let downgrade = op(Call::Downgrade, "a").with(|op| (op.grant, op.outcome) = (Some(0), Outcome::Unknown));
         let downgraded = upgraded().op(downgrade).event(0, 9, json!({"type": "downgraded", "lock": "a", "number": 4}));
         let shared = downgraded.op(second());
-        assert_eq!(check(&told(shared, 11, "p2").done()).broken, Vec::<String>::new());
+        assert_eq!(check(&granted(shared, 11, "p2").done()).broken, Vec::<String>::new());
     }
 
     #[test]
@@ -308,9 +308,9 @@ mod tests {
     fn a_permit_too_many_is_found() {
         let permits = |token, owner, count| owned(token, owner).with(|op| (op.permits, op.limit) = (Some(count), Some(3)));
         let fits = Planted::new().op(permits(5, "p1", 1)).op(permits(9, "p2", 2));
-        assert_eq!(check(&told(told(fits, 5, "p1"), 9, "p2").done()).broken, Vec::<String>::new());
+        assert_eq!(check(&granted(granted(fits, 5, "p1"), 9, "p2").done()).broken, Vec::<String>::new());
         let bad = Planted::new().op(permits(5, "p1", 2)).op(permits(9, "p2", 2));
-        assert_eq!(check(&told(told(bad, 5, "p1"), 9, "p2").done()).broken.len(), 1);
+        assert_eq!(check(&granted(granted(bad, 5, "p1"), 9, "p2").done()).broken.len(), 1);
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
         let findings = |first: Option<u32>, second: Option<u32>| {
             let wish = |token, owner, limit| owned(token, owner).with(|op| (op.permits, op.limit) = (Some(1), limit));
             let both = Planted::new().op(wish(5, "p1", first)).op(wish(9, "p2", second));
-            check(&told(told(both, 5, "p1"), 9, "p2").done()).broken.len()
+            check(&granted(granted(both, 5, "p1"), 9, "p2").done()).broken.len()
         };
         assert_eq!((findings(Some(2), Some(2)), findings(Some(2), None)), (0, 0));
         assert_eq!((findings(Some(1), Some(1)), findings(None, None)), (1, 1));
@@ -327,42 +327,45 @@ mod tests {
 
     #[test]
     fn an_unrequested_second_token_or_downgrade_is_found() {
-        let held = || told(Planted::new().op(owned(5, "p1")), 5, "p1");
+        let held = || granted(Planted::new().op(owned(5, "p1")), 5, "p1");
         assert_eq!(check(&ended(granted_again(held()), 4, 20).done()).broken.len(), 1);
         let downgraded = || held().event(0, 9, json!({"type": "downgraded", "lock": "a", "number": 4}));
         assert_eq!(check(&downgraded().done()).broken.len(), 1);
-        let asked = |outcome| op(Call::Downgrade, "a").with(|op| (op.grant, op.outcome) = (Some(0), outcome));
-        let findings = |outcome| check(&downgraded().op(asked(outcome)).done()).broken.len();
+        let converted = |outcome| op(Call::Downgrade, "a").with(|op| (op.grant, op.outcome) = (Some(0), outcome));
+        let findings = |outcome| check(&downgraded().op(converted(outcome)).done()).broken.len();
         assert_eq!((findings(Outcome::Ok), findings(Outcome::Unknown), findings(Outcome::Fail)), (0, 0, 1));
     }
 
     #[test]
     fn an_acknowledged_change_of_mode_that_never_happened_is_found() {
-        let asked = |call, revision| op(call, "a").at(50, 60).with(|op| (op.grant, op.revision) = (Some(0), Some(revision)));
-        let held = || told(Planted::new().op(owned(5, "p1")), 5, "p1");
+        let converted = |call, revision| op(call, "a").at(50, 60).with(|op| (op.grant, op.revision) = (Some(0), Some(revision)));
+        let held = || granted(Planted::new().op(owned(5, "p1")), 5, "p1");
         let later = |planted: Planted| planted.event(0, 20, json!({"type": "set", "lock": "b", "number": 1, "by": "x"}));
         let shared = || held().event(0, 9, json!({"type": "downgraded", "lock": "a", "number": 4}));
         let findings = |planted: Planted| check(&later(planted).done()).broken.len();
-        assert_eq!((findings(shared().op(asked(Call::Downgrade, 9))), findings(held().op(asked(Call::Downgrade, 9)))), (0, 1));
-        assert_eq!(findings(shared().op(asked(Call::Downgrade, 8))), 1, "it came later");
-        assert_eq!(findings(ended(held(), 4, 7).op(asked(Call::Downgrade, 9))), 0, "it had ended");
-        let unknown = asked(Call::Upgrade, 9).with(|op| op.outcome = Outcome::Unknown);
-        assert_eq!(findings(shared().op(unknown).op(asked(Call::Downgrade, 8))), 0, "perhaps it was upgraded meanwhile");
+        assert_eq!(
+            (findings(shared().op(converted(Call::Downgrade, 9))), findings(held().op(converted(Call::Downgrade, 9)))),
+            (0, 1)
+        );
+        assert_eq!(findings(shared().op(converted(Call::Downgrade, 8))), 1, "it came later");
+        assert_eq!(findings(ended(held(), 4, 7).op(converted(Call::Downgrade, 9))), 0, "it had ended");
+        let unknown = converted(Call::Upgrade, 9).with(|op| op.outcome = Outcome::Unknown);
+        assert_eq!(findings(shared().op(unknown).op(converted(Call::Downgrade, 8))), 0, "perhaps it was upgraded meanwhile");
     }
 
     #[test]
     fn an_unrequested_grant_is_found() {
-        assert_eq!(check(&told(Planted::new(), 5, "p1").done()).broken.len(), 1);
+        assert_eq!(check(&granted(Planted::new(), 5, "p1").done()).broken.len(), 1);
         for (outcome, findings) in [(Outcome::Ok, 0), (Outcome::Unknown, 0), (Outcome::Fail, 1)] {
             let again = owned(5, "p1").with(|op| (op.call, op.outcome) = (Call::Again, outcome));
-            assert_eq!(check(&told(Planted::new().op(again), 5, "p1").done()).broken.len(), findings);
+            assert_eq!(check(&granted(Planted::new().op(again), 5, "p1").done()).broken.len(), findings);
         }
     }
 
     #[test]
     fn a_holder_after_a_definite_refusal_is_found() {
         let refused = owned(5, "p1").with(|op| (op.outcome, op.token, op.number) = (Outcome::Fail, None, None));
-        assert_eq!(check(&told(Planted::new().op(refused), 5, "p1").done()).broken.len(), 1);
+        assert_eq!(check(&granted(Planted::new().op(refused), 5, "p1").done()).broken.len(), 1);
     }
 
     #[test]
@@ -370,7 +373,7 @@ mod tests {
         let refused = || owned(5, "p1").with(|op| (op.outcome, op.token, op.number) = (Outcome::Fail, None, None));
         for (outcome, findings) in [(Outcome::Ok, 0), (Outcome::Unknown, 0), (Outcome::Fail, 1)] {
             let again = owned(5, "p1").with(|op| (op.call, op.outcome) = (Call::Again, outcome));
-            let history = told(Planted::new().op(refused()).op(again), 5, "p1").done();
+            let history = granted(Planted::new().op(refused()).op(again), 5, "p1").done();
             assert_eq!(check(&history).broken.len(), findings);
         }
     }
@@ -378,8 +381,8 @@ mod tests {
     #[test]
     fn a_grant_reported_as_gone_must_not_be_held() {
         let gone = || {
-            let told_so = |op: &mut Op| (op.outcome, op.error) = (Outcome::Fail, Some("410 grant_gone".to_owned()));
-            told(Planted::new().op(owned(5, "p1").with(told_so)), 5, "p1")
+            let answered_so = |op: &mut Op| (op.outcome, op.error) = (Outcome::Fail, Some("410 grant_gone".to_owned()));
+            granted(Planted::new().op(owned(5, "p1").with(answered_so)), 5, "p1")
         };
         assert_eq!(check(&ended(gone(), 4, 7).done()).broken, Vec::<String>::new());
         assert_eq!(check(&gone().done()).broken.len(), 1);
@@ -387,7 +390,7 @@ mod tests {
 
     #[test]
     fn an_acknowledged_grant_that_was_never_held_is_found() {
-        let history = told(Planted::new().op(owned(5, "p1")).op(owned(4, "p3")), 5, "p1").done();
+        let history = granted(Planted::new().op(owned(5, "p1")).op(owned(4, "p3")), 5, "p1").done();
         assert_eq!(check(&history).broken.len(), 1);
     }
 }

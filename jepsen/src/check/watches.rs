@@ -6,47 +6,47 @@ use std::collections::HashSet;
 
 pub(crate) fn check(history: &History) -> Check {
     let mut check = Check::new("watches", "a watch shows every change once and in order, the same at every node");
-    for (index, told) in history.told.iter().enumerate() {
-        for event in told {
-            check.look(event.text("lock").or_else(|| event.text("path")).unwrap_or_default());
+    for (index, events) in history.watches.iter().enumerate() {
+        for event in events {
+            check.count(event.text("lock").or_else(|| event.text("path")).unwrap_or_default());
         }
-        if let Some(pair) = told.windows(2).find(|pair| pair[1].revision < pair[0].revision) {
+        if let Some(pair) = events.windows(2).find(|pair| pair[1].revision < pair[0].revision) {
             let (later, earlier) = (pair[0].revision, pair[1].revision);
             check.broken(|| format!("the watch at node {} showed revision {earlier} after {later}", index + 1));
         }
     }
-    let longest = history.longest_told();
-    for (index, told) in history.told.iter().enumerate() {
-        let differs = longest.iter().zip(told).position(|(a, b)| (a.revision, &a.line) != (b.revision, &b.line));
+    let longest = history.longest_watch();
+    for (index, events) in history.watches.iter().enumerate() {
+        let differs = longest.iter().zip(events).position(|(a, b)| (a.revision, &a.line) != (b.revision, &b.line));
         if let Some(place) = differs {
-            let at = |told: &[Event]| told[place].line.to_string();
-            check.broken(|| format!("change {place}: node {} told {}, another {}", index + 1, at(told), at(longest)));
-        } else if told.len() < longest.len() {
+            let at = |events: &[Event]| events[place].line.to_string();
+            check.broken(|| format!("change {place}: node {} showed {}, another {}", index + 1, at(events), at(longest)));
+        } else if events.len() < longest.len() {
             check.undecided.push(format!(
                 "the watch at node {} showed {} of {} changes by the end of the run",
                 index + 1,
-                told.len(),
+                events.len(),
                 longest.len()
             ));
         }
     }
-    // If no watch reached the end, they all look alike.
+    // If no watch reached the end, they may all be equal.
     let last = longest.last().map_or(0, |event| event.revision);
     if let Some(rest) = history.rest.filter(|rest| last < rest.revision) {
         check.undecided.push(format!("no watch got beyond revision {last} of {} by the end of the run", rest.revision));
     }
-    written_is_told(history, longest, &mut check);
+    check_writes(history, longest, &mut check);
     check
 }
 
-fn written_is_told(history: &History, told: &[Event], check: &mut Check) {
-    let last = told.last().map_or(0, |event| event.revision);
-    let known: HashSet<(u64, &str)> = told.iter().filter_map(|event| Some((event.revision, event.text("path")?))).collect();
+fn check_writes(history: &History, events: &[Event], check: &mut Check) {
+    let last = events.last().map_or(0, |event| event.revision);
+    let known: HashSet<(u64, &str)> = events.iter().filter_map(|event| Some((event.revision, event.text("path")?))).collect();
     let writes = |call: Call| matches!(call, Call::Write | Call::Cas | Call::FencedWrite | Call::Ephemeral);
     for op in history.ops.iter().filter(|op| op.is_ok() && writes(op.call)) {
         let Some(revision) = op.revision.filter(|revision| *revision <= last) else { continue };
         let path = if op.key.starts_with("chaos/") { format!("/{}", op.key) } else { format!("/chaos/{}", op.key) };
-        check.look(&op.key);
+        check.count(&op.key);
         if !known.contains(&(revision, path.as_str())) {
             check.broken(|| format!("operation {} wrote {path} at revision {revision}, but no watch showed it", op.index));
         }

@@ -8,7 +8,7 @@ pub(super) mod registers;
 
 use std::{collections::HashSet, hash::Hash};
 
-/// The most states of the search of one key.
+/// The maximum number of states of the search of one key.
 const STATES_MAX: usize = 2_000_000;
 
 /// A model of the operations of one key.
@@ -28,9 +28,9 @@ pub(super) trait Model {
 /// An operation with its time.
 #[derive(Debug, Clone)]
 pub(super) struct Item<A> {
-    /// Not before.
+    /// The earliest time at which it can take effect.
     pub(super) start: u64,
-    /// Not after; `None`: at any time, or never.
+    /// The latest time; `None`: any time, or never.
     pub(super) end: Option<u64>,
     /// Its role.
     pub(super) action: A,
@@ -39,11 +39,11 @@ pub(super) struct Item<A> {
 /// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SearchAnswer {
-    /// There is an order.
+    /// An order exists.
     Possible,
-    /// There is none; this is the length of the longest prefix that has one.
+    /// No order exists; this is the length of the longest prefix that has one.
     Impossible { longest: usize },
-    /// The search was given up.
+    /// The search reached `STATES_MAX`.
     TooMany,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum SearchAnswer {
 struct SearchPlace<S> {
     taken: Vec<u64>,
     state: S,
-    /// All before this one are taken.
+    /// All operations before this index are taken.
     first: usize,
     done: usize,
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 impl ChaosClient {
-    /// Writes both nodes if both tokens are current, else a third node.
+    /// Writes both nodes if both tokens are current; otherwise writes a third node.
     pub(crate) async fn transact(&mut self, key: &str, held: [&HeldLock; 2]) -> Outcome {
         let value = new_key();
         let fences = held.map(|held| FenceEvent { lock: held.key.clone(), grant: held.grant, token: held.token });
@@ -47,7 +47,7 @@ fn learn_txn(reply: &Reply, op: &mut Op) {
 
 fn learn_pair(reply: &Reply, op: &mut Op) {
     if reply.code() == "no_node" {
-        // The read found that there is no pair.
+        // The read found no pair.
         (op.outcome, op.error) = (Outcome::Ok, None);
     }
     let [left, right] = pair(&op.key).map(|path| version_of(&reply.json, &path));

@@ -14,7 +14,8 @@ use std::{
 enum Line<'a> {
     Op(&'a Op),
     Resource(&'a ResourceWrite),
-    Told {
+    #[serde(rename = "told")]
+    WatchEvent {
         watch: usize,
         #[serde(flatten)]
         event: &'a Event,
@@ -38,20 +39,20 @@ pub(crate) fn write_files(history: &History, folder: &Path) -> io::Result<()> {
 fn write_lines(history: &History, out: &mut impl Write) -> io::Result<()> {
     let ops = history.ops.iter().map(Line::Op);
     let resource = history.resource.iter().map(Line::Resource);
-    // Events that all watches showed alike are written once.
-    let longest = history.longest_told();
-    let is_longest = |told: &Vec<Event>| std::ptr::eq(told.as_slice(), longest);
-    let told = history.told.iter().enumerate().flat_map(|(index, told)| {
-        let places = told.iter().enumerate();
+    // An event that all watches showed is written once.
+    let longest = history.longest_watch();
+    let is_longest = |events: &Vec<Event>| std::ptr::eq(events.as_slice(), longest);
+    let events = history.watches.iter().enumerate().flat_map(|(index, events)| {
+        let places = events.iter().enumerate();
         let shown = places
-            .filter(move |(place, event)| is_longest(told) || longest.get(*place).is_none_or(|other| other.line != event.line));
-        shown.map(move |(_, event)| Line::Told { watch: index + 1, event })
+            .filter(move |(place, event)| is_longest(events) || longest.get(*place).is_none_or(|other| other.line != event.line));
+        shown.map(move |(_, event)| Line::WatchEvent { watch: index + 1, event })
     });
     let found = history.found.iter().map(Line::Found);
     let faults = history.faults.iter().map(Line::Fault);
     let leaders = history.leaders.iter().map(Line::Leads);
     for line in
-        ops.chain(resource).chain(told).chain(found).chain(faults).chain(leaders).chain(history.rest.iter().map(Line::Rest))
+        ops.chain(resource).chain(events).chain(found).chain(faults).chain(leaders).chain(history.rest.iter().map(Line::Rest))
     {
         serde_json::to_writer(&mut *out, &line)?;
         out.write_all(b"\n")?;

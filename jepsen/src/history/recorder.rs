@@ -12,7 +12,7 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct Recorder {
     began: Instant,
-    /// The last moment that was used.
+    /// The last timestamp issued.
     last: AtomicU64,
     history: Mutex<History>,
 }
@@ -20,16 +20,16 @@ pub(crate) struct Recorder {
 /// An operation without an answer yet. If it is dropped without an answer, its outcome stays unknown.
 #[derive(Debug, Clone)]
 pub(crate) struct Running {
-    /// Its place in the history.
+    /// Its index in the history.
     pub(crate) index: usize,
-    /// When it was asked, in microseconds since the run began.
+    /// When it was sent, in microseconds since the run began.
     pub(crate) start: u64,
 }
 
 impl Recorder {
     /// Starts now, with this number of watches.
     pub(crate) fn new(watches: usize) -> Recorder {
-        let history = History { told: vec![Vec::new(); watches], ..History::default() };
+        let history = History { watches: vec![Vec::new(); watches], ..History::default() };
         Recorder { began: Instant::now(), last: AtomicU64::new(0), history: Mutex::new(history) }
     }
 
@@ -38,7 +38,7 @@ impl Recorder {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// The same, but later than every earlier moment, so that a history has one order.
+    /// The same, but later than every earlier timestamp, so that a history has one order.
     fn moment(&self) -> u64 {
         let now = self.now();
         let before = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(now.max(last + 1)));
@@ -46,7 +46,7 @@ impl Recorder {
     }
 
     fn history(&self) -> MutexGuard<'_, History> {
-        // What it guards is whole after every statement that can panic.
+        // The guarded data is consistent after every statement that can panic.
         self.history.lock()
     }
 
@@ -84,7 +84,7 @@ impl Recorder {
         Running { index, start }
     }
 
-    /// Records the answer, or that there is none.
+    /// Records the answer, or its absence.
     pub(crate) fn complete(&self, running: &Running, outcome: Outcome, describe: impl FnOnce(&mut Op)) {
         let now = self.moment();
         let mut history = self.history();
@@ -94,23 +94,23 @@ impl Recorder {
     }
 
     /// Records an event of a watch.
-    pub(crate) fn told(&self, watch: usize, mut event: Event) {
+    pub(crate) fn record_event(&self, watch: usize, mut event: Event) {
         let mut history = self.history();
-        let place = history.told[watch].len();
+        let place = history.watches[watch].len();
         // All watches should show the same events: each is stored once.
-        let same = history.told.iter().filter_map(|told| told.get(place)).find(|other| other.line == event.line);
+        let same = history.watches.iter().filter_map(|events| events.get(place)).find(|other| other.line == event.line);
         if let Some(same) = same {
             event.line = same.line.clone();
         }
-        history.told[watch].push(event);
+        history.watches[watch].push(event);
     }
 
-    /// The last revision of a watch, and how many of its events.
-    pub(crate) fn last_told(&self, watch: usize) -> (u64, usize) {
+    /// The last revision of a watch, and how many events it has shown at that revision.
+    pub(crate) fn last_revision(&self, watch: usize) -> (u64, usize) {
         let history = self.history();
-        let last = history.told[watch].last().map_or(0, |event| event.revision);
-        let of_it = history.told[watch].iter().rev().take_while(|event| event.revision == last).count();
-        (last, of_it)
+        let last = history.watches[watch].last().map_or(0, |event| event.revision);
+        let same_revision = history.watches[watch].iter().rev().take_while(|event| event.revision == last).count();
+        (last, same_revision)
     }
 
     /// Records a write at the external resource, accepted or refused.
@@ -157,7 +157,7 @@ impl Recorder {
     pub(crate) fn living(&self) -> usize {
         let history = self.history();
         let mut living: HashSet<(bool, u64)> = HashSet::new();
-        for event in history.longest_told() {
+        for event in history.longest_watch() {
             let (lock, number, session) = (event.text("lock"), event.number("number"), event.number("session"));
             let Some(id) = number.filter(|_| lock.is_some()).or(session) else { continue };
             match event.kind() {

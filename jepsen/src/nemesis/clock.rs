@@ -158,12 +158,12 @@ pub(super) async fn heal(world: &mut World, skewed: Skewed) -> Result<String, St
         drop(stop);
         task.await.map_err(|error| error.to_string())?;
     }
-    let asked = seen(world, &skewed.nodes).saturating_sub(skewed.seen);
+    let reads = seen(world, &skewed.nodes).saturating_sub(skewed.seen);
     for id in &skewed.nodes {
         let control = Control::of(&world.folder, *id)?;
         control.shift_wall(0).and_then(|()| control.run_at(TRUE_RATE)).map_err(|error| error.to_string())?;
     }
-    if asked == 0 { Err("no clock was read".to_owned()) } else { Ok(format!("read {asked} times")) }
+    if reads == 0 { Err("no clock was read".to_owned()) } else { Ok(format!("read {reads} times")) }
 }
 
 /// How often the nodes have read a clock or synced during a fault.

@@ -1,4 +1,4 @@
-//! Faults of disks. If a fault needs it, each node has its own small file system: then a disk can be really full or
+//! Faults of disks. If a fault needs it, each node has its own small file system, so that a disk can be really full or
 //! frozen, or lose unsynced data.
 
 use super::{Fault, Injected, Skipped, Undo, World, clock::Control, process};
@@ -41,7 +41,6 @@ pub(super) enum Damaged {
         mount: PathBuf,
     },
     /// The process was killed and its files damaged. They are restored if the node refuses to start.
-    /// start.
     Spoilt {
         node: usize,
         saved: PathBuf,
@@ -73,7 +72,7 @@ pub(super) fn prepare(world: &mut World, faults: &[Fault]) {
     }
 }
 
-/// Thaws all disks: a process that waits for its disk cannot be killed.
+/// Thaws all disks, because a process that waits for its disk cannot be killed.
 pub(super) fn thaw(folder: &Path, nodes: usize) {
     for disk in (1..=nodes).map(|id| cluster::disk_of(folder, id)).filter(|disk| is_mounted(disk)) {
         // It fails if nothing is frozen.
@@ -303,8 +302,8 @@ pub(super) async fn heal(world: &mut World, damaged: Damaged) -> Result<String, 
     }
 }
 
-/// A node with damaged files either drops data that was certainly never acknowledged, or refuses to start and says why:
-/// then its files are restored. The checkers find wrong data that it serves.
+/// A node with damaged files either drops data that was certainly never acknowledged, or refuses to start and reports
+/// why; then its files are restored. If it serves wrong data, the checkers find it.
 async fn restore_files(world: &mut World, node: usize, saved: &Path, what: &str) -> Result<String, String> {
     let data = world.cluster.node(node).data.clone();
     world.cluster.start(node)?;
@@ -312,7 +311,7 @@ async fn restore_files(world: &mut World, node: usize, saved: &Path, what: &str)
     let seen = match started {
         Ok(()) => format!("{what}; it started all the same"),
         Err(why) => {
-            // It is killed if it still runs: it may wait for a person.
+            // Kill it if it still runs: it may wait for an operator.
             if world.cluster.node(node).runs() {
                 world.cluster.node(node).kill().await?;
             }
@@ -326,8 +325,7 @@ async fn restore_files(world: &mut World, node: usize, saved: &Path, what: &str)
     Ok(seen)
 }
 
-/// Restores files and syncs them, so that a later loss is the node's doing.
-/// doing.
+/// Restores files and syncs them, so that only the node can cause a later loss.
 fn put_back(saved: &Path, data: &Path) -> Result<(), String> {
     fs::rename(saved, data).map_err(|error| error.to_string())?;
     run("sync", &["-f", &data.to_string_lossy()]).map(|_| ())

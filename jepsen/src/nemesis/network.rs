@@ -25,7 +25,7 @@ fn everybody(world: &World) -> Vec<usize> {
     std::iter::once(CLIENTS).chain(world.nodes()).collect()
 }
 
-/// The same fault between all, clients too.
+/// The same fault between all places, including the clients.
 fn everywhere(world: &World, link: Link) -> Injected {
     let all = everybody(world);
     lay(world, "everywhere".to_owned(), Overlay::both_ways(&all, &all, link))
@@ -47,7 +47,7 @@ pub(super) async fn cut_follower(world: &mut World) -> Injected {
 }
 
 pub(super) fn split_all(world: &World) -> Injected {
-    lay(world, "all from one another".to_owned(), Overlay::both_ways(&world.nodes(), &world.nodes(), Link::CUT))
+    lay(world, "all from each other".to_owned(), Overlay::both_ways(&world.nodes(), &world.nodes(), Link::CUT))
 }
 
 pub(super) async fn one_way_out(world: &mut World) -> Injected {

@@ -65,9 +65,9 @@ faults! {
     RollingRestart => Process "rolling-restart" "SIGTERM and start, node after node",
     TransferLeader => Process "transfer-leader" "leadership is handed over repeatedly",
     TakeSnapshots => Process "take-snapshots" "every node takes a snapshot",
-    CutLeader => Network "cut-leader" "the leader and the other nodes do not reach one another",
+    CutLeader => Network "cut-leader" "the leader and the other nodes do not reach each other",
     IsolateLeader => Network "isolate-leader" "the leader reaches no node, and clients do not reach it",
-    CutFollower => Network "cut-follower" "a follower and the other nodes do not reach one another",
+    CutFollower => Network "cut-follower" "a follower and the other nodes do not reach each other",
     SplitAll => Network "split-all" "no node reaches another",
     OneWayOut => Network "one-way-out" "packets from the leader to other nodes are lost, packets to it arrive",
     OneWayIn => Network "one-way-in" "packets from other nodes to the leader are lost, packets from it arrive",
@@ -76,7 +76,7 @@ faults! {
     LostAnswers => Network "lost-answers" "requests of clients arrive, the answers are lost",
     Delay => Network "delay" "each packet between nodes takes 40 ms",
     Loss => Network "loss" "a tenth of all packets is lost",
-    Reorder => Network "reorder" "packets overtake one another within 20 ms",
+    Reorder => Network "reorder" "packets overtake each other within 20 ms",
     Duplicate => Network "duplicate" "a third of all packets arrives twice",
     WallForward => Clock "wall-forward" "the leader's wall clock jumps an hour ahead",
     WallBack => Clock "wall-back" "a follower's wall clock jumps an hour back",
@@ -153,13 +153,12 @@ impl Fault {
         matches!(self.class(), Class::Disk) || matches!(self, Fault::MemorySqueeze | Fault::StopLeader | Fault::RollingRestart)
     }
 
-    /// Whether it leaves no majority, so that nothing can succeed.
+    /// Whether it leaves no majority, so that no operation can succeed.
     pub(crate) fn stops_service(self) -> bool {
         matches!(self, Fault::KillAll | Fault::SplitAll | Fault::PowerLossAll)
     }
 
-    /// Whether it changes the rate of a clock. If that is the leader's, leases may end too early or late.
-    /// or late.
+    /// Whether it changes the rate of a clock. If it is the leader's clock, leases may end too early or too late.
     pub(crate) fn changes_rate(self) -> bool {
         matches!(self, Fault::FastClock | Fault::SlowClock | Fault::FastFollowerClock | Fault::SlowFollowerClock)
     }
@@ -170,7 +169,7 @@ impl Fault {
     }
 }
 
-/// The next round after each fault has come alone: one fault, or a pair of different classes.
+/// The next round once each fault has been injected alone: one fault, or a pair of different classes.
 pub(crate) fn choose(faults: &[Fault], not_covered: &BTreeMap<&'static str, String>, random: &mut SmallRng) -> Vec<Fault> {
     let able: Vec<Fault> = faults.iter().copied().filter(|fault| !not_covered.contains_key(fault.name())).collect();
     if able.is_empty() {
@@ -190,7 +189,7 @@ mod tests {
     use rand::SeedableRng;
 
     #[test]
-    fn names_and_groups_are_understood_and_others_are_named() {
+    fn known_names_are_accepted_and_others_are_reported() {
         assert_eq!(parse("kill-leader, one-way").unwrap(), [Fault::KillLeader, Fault::OneWayOut, Fault::OneWayIn]);
         assert_eq!(parse("kill,kill-leader").unwrap().len(), 3, "nothing twice");
         assert_eq!(parse("none").unwrap(), []);

@@ -9,8 +9,8 @@ use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
 /// How long a process may take to stop.
-const STANDS_STILL_WITHIN: Duration = Duration::from_secs(2);
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+const STOP_WITHIN: Duration = Duration::from_secs(2);
+const POLL_EVERY: Duration = Duration::from_millis(1);
 
 pub(super) async fn power_loss_one(world: &mut World) -> Injected {
     let leader = world.leader().await?;
@@ -21,28 +21,28 @@ pub(super) async fn power_loss_all(world: &mut World) -> Injected {
     power_loss(world, world.cluster.running()).await
 }
 
-/// The processes are stopped before the disks: the kernel may report success for a sync in flight at that moment,
-/// although nothing is kept. After a real power loss no process could act on that.
+/// Stops the processes before the disks: the kernel may report success for a sync in flight at that moment although it
+/// keeps nothing. After a real power loss no process could act on that report.
 async fn power_loss(world: &mut World, ids: Vec<usize>) -> Injected {
     if let Err(why) = wait_until_stopped(world, &ids).await {
-        go_on(world, &ids);
+        resume(world, &ids);
         return Err(Skipped::NotNow(why));
     }
     for (cut, id) in ids.iter().enumerate() {
         let Err(error) = sys::cut_power(&disk_of(world, *id)) else { continue };
         let why = format!("the power of node {id} cannot be cut: {error}");
         if cut == 0 {
-            go_on(world, &ids);
+            resume(world, &ids);
             return Err(Skipped::NotHere(why));
         }
-        world.note(Err(why));
+        world.record(Err(why));
     }
     // From here on each node must be restarted, whatever fails.
     let mut went = Ok(());
     for id in &ids {
-        went = went.and(come_without_power(world, *id).await);
+        went = went.and(cut_power_and_remount(world, *id).await);
     }
-    world.note(went);
+    world.record(went);
     let named: Vec<String> = ids.iter().map(usize::to_string).collect();
     Ok((format!("node {}", named.join(", ")), Undo::Start(ids)))
 }
@@ -51,18 +51,18 @@ async fn wait_until_stopped(world: &mut World, ids: &[usize]) -> Result<(), Stri
     for id in ids {
         world.cluster.node(*id).signal(Signal::STOP)?;
     }
-    let told = Instant::now();
+    let signalled = Instant::now();
     while !ids.iter().all(|id| world.cluster.nodes[id - 1].is_stopped()) {
-        if told.elapsed() > STANDS_STILL_WITHIN {
+        if signalled.elapsed() > STOP_WITHIN {
             return Err("the processes do not stop".to_owned());
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_EVERY).await;
     }
     Ok(())
 }
 
 /// Kills a node without power, and mounts its disk with the synced data.
-async fn come_without_power(world: &mut World, id: usize) -> Result<(), String> {
+async fn cut_power_and_remount(world: &mut World, id: usize) -> Result<(), String> {
     // Without its disk it may have exited already.
     drop(world.cluster.node(id).signal(Signal::KILL));
     let gone = world.cluster.node(id).exited().await;
@@ -71,9 +71,9 @@ async fn come_without_power(world: &mut World, id: usize) -> Result<(), String> 
     gone.and(mount(&disk))
 }
 
-fn go_on(world: &mut World, ids: &[usize]) {
+fn resume(world: &mut World, ids: &[usize]) {
     for id in ids {
-        let told = world.cluster.node(*id).signal(Signal::CONT);
-        world.note(told);
+        let result = world.cluster.node(*id).signal(Signal::CONT);
+        world.record(result);
     }
 }

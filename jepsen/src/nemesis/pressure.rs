@@ -134,7 +134,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         for pid in self.read("cgroup.procs").lines() {
-            // It may have exited meanwhile.
+            // The process may have exited in the meantime.
             drop(fs::write(Path::new(CONTROLLERS).join(self.controller).join("cgroup.procs"), pid));
         }
         drop(run_line(&format!("rmdir {}", self.folder.display())));

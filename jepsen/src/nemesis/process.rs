@@ -78,7 +78,7 @@ pub(super) async fn rolling_restart(world: &mut World) -> Injected {
     for id in world.nodes() {
         if world.cluster.node(id).signal(Signal::TERM).is_ok() {
             let ended = world.cluster.node(id).exited().await;
-            world.note(ended);
+            world.record(ended);
             world.restart(&[id]).await;
         }
     }

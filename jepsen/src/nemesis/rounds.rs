@@ -3,13 +3,13 @@
 use super::{Fault, Rhythm, World};
 use crate::history::FaultSpan;
 
-/// How often a fault without effect is tried.
+/// The maximum number of attempts of a fault without effect.
 const TRIES: usize = 3;
 /// The name of a period without a fault.
 pub(crate) const NO_FAULT: &str = "nothing";
 
 impl World {
-    /// Runs these rounds one after the other. A fault that comes alone is repeated if it had no effect.
+    /// Runs these rounds in sequence. Repeats a fault that is injected alone if it had no effect.
     pub(crate) async fn rounds(&mut self, rounds: &[Vec<Fault>], rhythm: Rhythm) {
         self.quiet(rhythm.quiet).await;
         for chosen in rounds {

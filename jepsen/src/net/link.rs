@@ -3,13 +3,13 @@
 /// The faults of one direction between two places. Several faults add up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Link {
-    /// Nothing passes.
+    /// No packet passes.
     pub(crate) cut: bool,
     /// Segments with data are lost, all others pass: the connection stays open, requests arrive, answers never do.
     pub(crate) data_lost: bool,
     /// How long each packet takes.
     pub(crate) delay_us: u64,
-    /// The most additional delay, random for each packet, so that packets overtake one another.
+    /// The most additional delay, random for each packet, so that packets overtake each other.
     pub(crate) jitter_us: u64,
     /// How many of a thousand packets are lost.
     pub(crate) loss_permille: u32,
@@ -18,7 +18,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Nothing passes.
+    /// No packet passes.
     pub(crate) const CUT: Link =
         Link { cut: true, data_lost: false, delay_us: 0, jitter_us: 0, loss_permille: 0, twice_permille: 0 };
 

@@ -18,8 +18,8 @@ use std::{
 
 /// Larger than any packet of our devices.
 const PACKET_BYTES_MAX: usize = 65_536;
-/// The most packets on their way at a time. It drops any further packet, as a switch with full buffers does.
-const ON_THE_WAY_MAX: usize = 20_000;
+/// The maximum number of packets in flight. Further packets are dropped, as by a switch with full buffers.
+const IN_FLIGHT_MAX: usize = 20_000;
 
 /// A running switch; it stops when dropped.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ struct Faults {
 
 impl SwitchShared {
     fn faults(&self) -> MutexGuard<'_, Faults> {
-        // What it guards is whole after every statement that can panic.
+        // The guarded data is consistent after every statement that can panic.
         self.faults.lock()
     }
 }
@@ -71,7 +71,7 @@ impl SwitchShared {
 
     fn later(&self, due: Instant, to: usize, packet: &[u8]) {
         let mut way = self.way();
-        if way.packets.len() < ON_THE_WAY_MAX {
+        if way.packets.len() < IN_FLIGHT_MAX {
             let number = way.next;
             way.next += 1;
             way.packets.insert((due, number), (to, packet.to_vec()));
@@ -158,7 +158,7 @@ impl Faults {
     }
 }
 
-/// Reads one device until it goes away with its namespace.
+/// Reads one device until the kernel removes it with its namespace.
 fn carry(place: usize, tuns: &[File], shared: &SwitchShared) {
     let mut random = SmallRng::seed_from_u64(place as u64);
     let mut buffer = vec![0; PACKET_BYTES_MAX];

@@ -1,7 +1,7 @@
 //! Lines that the reports of runs and of campaigns have in common.
 
 use crate::{
-    check::Cover,
+    check::FaultCoverage,
     history::{Call, History, Outcome},
 };
 use std::{fmt, ops::AddAssign};
@@ -28,7 +28,7 @@ impl Totals {
             failed: count(Outcome::Fail),
             unknown: count(Outcome::Unknown),
             grants: history.ops.iter().filter(|op| op.call == Call::Acquire && op.is_ok()).count(),
-            events: history.told.iter().map(Vec::len).max().unwrap_or(0),
+            events: history.watches.iter().map(Vec::len).max().unwrap_or(0),
             leaders: history.leaders.len(),
         }
     }
@@ -51,7 +51,7 @@ impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Totals { operations, ok, failed, unknown, grants, events, leaders } = self;
         write!(f, "{operations} operations: {ok} ok, {failed} failed, {unknown} unknown; ")?;
-        write!(f, "{grants} grants; {events} events told; {leaders} leaders")
+        write!(f, "{grants} grants; {events} events; {leaders} leaders")
     }
 }
 
@@ -66,10 +66,10 @@ pub(crate) fn resource_line(history: &History) -> String {
 }
 
 /// The heading of the rows about faults, after the first column.
-pub(crate) const COVER_HEAD: &str = " times    asked       ok   grants  longest gap";
+pub(crate) const COVER_HEAD: &str = " times     sent       ok   grants  longest gap";
 
 /// The row of a fault.
-pub(crate) fn cover_row(cover: &Cover) -> String {
-    let Cover { fault, times, asked, succeeded, grants, longest_gap } = cover;
-    format!("{:<20} {times:>5} {asked:>8} {succeeded:>8} {grants:>8} {:>9} ms", fault.name(), longest_gap / 1_000)
+pub(crate) fn cover_row(cover: &FaultCoverage) -> String {
+    let FaultCoverage { fault, times, sent, succeeded, grants, longest_gap } = cover;
+    format!("{:<20} {times:>5} {sent:>8} {succeeded:>8} {grants:>8} {:>9} ms", fault.name(), longest_gap / 1_000)
 }

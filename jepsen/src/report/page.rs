@@ -11,9 +11,9 @@ const WIDTH: u64 = 1_160;
 const NAMES: u64 = 170;
 /// The height of a row.
 const ROW: u64 = 16;
-/// The most rows of locks and of clients: the busiest ones are drawn.
+/// The maximum number of rows of locks and of clients: the busiest ones are drawn.
 const ROWS_MAX: usize = 40;
-/// The most bars and dots, so that a browser can show them.
+/// The maximum number of bars and dots, so that a browser can show them.
 const MARKS_MAX: usize = 60_000;
 
 const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;margin:2em;color:#222}\
@@ -142,10 +142,10 @@ fn faults(history: &History, picture: &mut Picture) {
 
 /// The holders of each lock, as the watch reported them.
 fn grants(history: &History, picture: &mut Picture) {
-    let told = history.longest_told();
+    let events = history.longest_watch();
     let mut begun: BTreeMap<(&str, u64), (u64, &str)> = BTreeMap::new();
     let mut held: BTreeMap<&str, Vec<(u64, u64, String)>> = BTreeMap::new();
-    for event in told {
+    for event in events {
         let (Some(lock), Some(number)) = (event.text("lock"), event.number("number")) else { continue };
         match event.kind() {
             "granted" => drop(begun.insert((lock, number), (event.at, event.text("owner").unwrap_or_default()))),

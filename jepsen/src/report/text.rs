@@ -35,13 +35,13 @@ fn write_text(report: &Report<'_>, out: &mut String) -> fmt::Result {
     }
     writeln!(out, "\nchecks ({} ms)", report.check_millis)?;
     for check in report.checks {
-        let verdict = match (check.broken.len(), check.undecided.len(), check.looked_at) {
+        let verdict = match (check.broken.len(), check.undecided.len(), check.checked) {
             (0, 0, 0) => "-",
             (0, 0, _) => "holds",
             (0, _, _) => "UNDECIDED",
             (_, _, _) => "BROKEN",
         };
-        writeln!(out, "{verdict:<10} {:<28} {:>8} looked at: {}", check.name, check.looked_at, check.promise)?;
+        writeln!(out, "{verdict:<10} {:<28} {:>8} checked: {}", check.name, check.checked, check.promise)?;
         for finding in check.broken.iter().chain(&check.undecided) {
             writeln!(out, "           - {finding}")?;
         }

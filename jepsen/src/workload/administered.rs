@@ -2,7 +2,6 @@
 //! sessions.
 //!
 //! Clients continue with lost grants: their renewals and their tokens must be refused.
-//! Clients go on with what they lost: their renewals have to be refused, and their tokens too.
 
 use super::{
     Keys, MAX_HOLD,
@@ -22,7 +21,7 @@ pub(super) struct Sessions(Mutex<BTreeMap<u64, String>>);
 
 impl Sessions {
     fn open(&self) -> MutexGuard<'_, BTreeMap<u64, String>> {
-        // What it guards is whole after every statement that can panic.
+        // The guarded data is consistent after every statement that can panic.
         self.0.lock()
     }
 
@@ -100,7 +99,7 @@ async fn administer(client: &mut ChaosClient, key: &str, sessions: &Sessions) {
     pause(client, 80).await;
 }
 
-/// Holds a lock for a while. It continues for a moment after a refusal: none of that may succeed.
+/// Holds a lock for a while. Continues for a moment after a refusal: none of these calls may succeed.
 async fn hold(client: &mut ChaosClient, wish: AcquireOptions, session: Option<(&str, &Opened)>) {
     let Some(mut held) = client.acquire(&wish).await else { return };
     for _ in 0..client.random.random_range(1..=5) {

@@ -9,7 +9,7 @@ use rand::{RngExt, seq::SliceRandom};
 use std::{sync::Arc, time::Duration};
 
 /// How many released ids may be used again.
-const GIVEN_BACK_MAX: usize = 8;
+const RELEASED_MAX: usize = 8;
 
 /// The state of a client.
 #[derive(Debug, Default)]
@@ -53,10 +53,10 @@ async fn live(client: &mut ChaosClient, keys: &Keys, key: &str, session: &Opened
             kept_at = now;
         }
         let parts = parts(client, keys, &state, own.as_ref());
-        let (asked, outcomes) = client.batch(session, &parts).await;
+        let (sent, outcomes) = client.batch(session, &parts).await;
         if let (Some(held), Some(renewed)) = (&mut own, parts.iter().position(|part| part.call == Call::Renew)) {
             match outcomes[renewed] {
-                Outcome::Ok => held.good_until = asked + u64::try_from(TTL.as_micros()).unwrap_or(u64::MAX),
+                Outcome::Ok => held.good_until = sent + u64::try_from(TTL.as_micros()).unwrap_or(u64::MAX),
                 Outcome::Unknown => {}
                 Outcome::Fail => own = None,
             }
@@ -87,7 +87,7 @@ fn parts(client: &mut ChaosClient, keys: &Keys, state: &BatchState, own: Option<
 }
 
 impl BatchState {
-    /// Notes the outcomes of a batch: grants that may be held are released in the next one.
+    /// Records the outcomes of a batch. The next batch releases the grants that may be held.
     fn sort(&mut self, parts: &[Part], outcomes: &[Outcome]) {
         let released: Vec<&Part> = parts
             .iter()
@@ -100,7 +100,7 @@ impl BatchState {
         self.held.extend(acquired.map(|(part, _)| part.clone()));
         self.held.retain(|part| !is_released(part));
         self.given_back.extend(released.iter().map(|part| (*part).clone()));
-        let over = self.given_back.len().saturating_sub(GIVEN_BACK_MAX);
+        let over = self.given_back.len().saturating_sub(RELEASED_MAX);
         self.given_back.drain(..over);
     }
 }

@@ -57,8 +57,8 @@ pub(super) async fn run(mut client: ChaosClient, keys: Arc<Keys>, workload: Work
     }
 }
 
-/// Renews a grant if half of its lease is over, counted from the sending of its acquire, which may be long ago. Returns
-/// whether the lease is good then.
+/// Renews a grant if half of its lease has passed since its acquire was sent, which may be long ago. Returns whether
+/// the lease is good afterwards.
 pub(super) async fn renewed_if_late(client: &mut ChaosClient, held: &mut HeldLock) -> bool {
     let late = client.shared.recorder.now() + u64::try_from(TTL.as_micros() / 2).unwrap_or(u64::MAX) > held.good_until;
     !late || client.renew(held).await
@@ -103,7 +103,7 @@ async fn write_under_fence(client: &mut ChaosClient, held: &mut HeldLock) {
     }
 }
 
-/// Up to this many milliseconds.
+/// Sleeps for up to this many milliseconds.
 pub(super) async fn pause(client: &mut ChaosClient, milliseconds: u64) {
     let length = client.random.random_range(0..=milliseconds * 1_000);
     tokio::time::sleep(Duration::from_micros(length)).await;

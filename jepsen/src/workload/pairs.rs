@@ -37,7 +37,7 @@ async fn acquire(client: &mut ChaosClient, key: String) -> Option<HeldLock> {
     held
 }
 
-/// Writes the pair. Sometimes a token is stale: its lease is over, or its grant was released.
+/// Writes the pair. Sometimes a token is stale: its lease has expired, or its grant was released.
 async fn write(client: &mut ChaosClient, key: &str, mut left: HeldLock, mut right: HeldLock) {
     let live = renewed_if_late(client, &mut left).await && renewed_if_late(client, &mut right).await;
     if live {

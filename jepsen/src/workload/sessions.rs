@@ -35,10 +35,10 @@ pub(super) async fn run(mut client: ChaosClient, number: u64) {
             }
             lost = client.keepalive(&key, &session).await == Outcome::Fail;
         }
-        // The last one is always abandoned, so that each run has one that expires.
+        // The last session is always abandoned, so that each run has an expired one.
         if lost || client.is_over() || client.random.random_range(0..2) == 0 {
-            // Abandoned: it must expire, with everything it owns. The reads meanwhile are judged.
-            look_until_gone(&mut client, &key).await;
+            // The abandoned session must expire, with everything it owns. A checker judges the reads until then.
+            read_until_gone(&mut client, &key).await;
         } else {
             if let Some(held) = &held {
                 client.release(held).await;
@@ -48,8 +48,8 @@ pub(super) async fn run(mut client: ChaosClient, number: u64) {
     }
 }
 
-/// Reads until its node is gone, or should be.
-async fn look_until_gone(client: &mut ChaosClient, key: &str) {
+/// Reads its node until it is gone, or should be.
+async fn read_until_gone(client: &mut ChaosClient, key: &str) {
     for _ in 0..12 {
         if client.is_over() {
             return;

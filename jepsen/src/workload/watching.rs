@@ -35,8 +35,8 @@ enum WatchEnd {
     Compacted,
 }
 
-/// Watches everything at one server until it has shown the final revision. Events that this server does not have,
-/// because it came back from a snapshot, are watched at the others, as the contract says.
+/// Watches everything at one server until it has shown the final revision. If this server lacks
+/// events because it restarted from a snapshot, watches them at another server, as the contract says.
 pub(crate) async fn follow(node: usize, http: Http, shared: Arc<ClientShared>, mut rest: tokio::sync::watch::Receiver<u64>) {
     let (mut from, mut at) = (None, node);
     loop {
@@ -44,7 +44,7 @@ pub(crate) async fn follow(node: usize, http: Http, shared: Arc<ClientShared>, m
         let enough = async {
             loop {
                 let at_rest = *rest.borrow_and_update();
-                if at_rest > 0 && shared.recorder.last_told(node - 1).0 >= at_rest {
+                if at_rest > 0 && shared.recorder.last_revision(node - 1).0 >= at_rest {
                     return;
                 }
                 tokio::time::sleep(AGAIN_AFTER).await;
@@ -73,9 +73,9 @@ async fn one_stream(node: usize, at: usize, http: &Http, shared: &ClientShared, 
         410 => return WatchEnd::Compacted,
         _other => return WatchEnd::Broken,
     }
-    // The events of this revision come again, in the same order.
-    let (last, told) = shared.recorder.last_told(node - 1);
-    let mut again = if last == begin { told } else { 0 };
+    // The server repeats the events of this revision, in the same order.
+    let (last, seen) = shared.recorder.last_revision(node - 1);
+    let mut again = if last == begin { seen } else { 0 };
     let mut text = Vec::new();
     while let Ok(Ok(Some(chunk))) = tokio::time::timeout(SILENT_AFTER, response.chunk()).await {
         text.extend_from_slice(&chunk);
@@ -89,7 +89,7 @@ async fn one_stream(node: usize, at: usize, http: &Http, shared: &ClientShared, 
                 _change if revision == begin && again > 0 => again -= 1,
                 _change => {
                     *from = Some(revision);
-                    shared.recorder.told(node - 1, Event { at: shared.recorder.now(), revision, line: line.into() });
+                    shared.recorder.record_event(node - 1, Event { at: shared.recorder.now(), revision, line: line.into() });
                 }
             }
         }

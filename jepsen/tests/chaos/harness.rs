@@ -1,4 +1,4 @@
-//! Runs the harness as a process with a timeout, and checks that nothing of it is left on this machine.
+//! Runs the harness as a process with a timeout, and checks that it leaves nothing behind on this machine.
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Pid, Signal, kill_process};
@@ -63,7 +63,7 @@ pub(crate) fn start(name: &str, arguments: &[&str]) -> Option<Harness> {
     let mut run = Command::new(&harness);
     run.args(arguments).arg("--fairhold").arg(&program).arg("--out").arg(&folder);
     run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let groups_before = groups_of_the_dead();
+    let groups_before = groups_of_dead_harnesses();
     let child = run.spawn().expect("the harness can be started");
     Some(Harness { child, folder, groups_before, _turn: turn })
 }
@@ -159,7 +159,7 @@ impl Harness {
     }
 
     fn groups(&self) -> Vec<PathBuf> {
-        groups_of_the_dead().difference(&self.groups_before).cloned().collect()
+        groups_of_dead_harnesses().difference(&self.groups_before).cloned().collect()
     }
 }
 
@@ -187,8 +187,8 @@ fn names(folder: &str) -> Vec<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Control groups of harnesses whose process is gone: their names contain its number.
-fn groups_of_the_dead() -> BTreeSet<PathBuf> {
+/// The control groups of harnesses whose process is gone. Their names contain its process id.
+fn groups_of_dead_harnesses() -> BTreeSet<PathBuf> {
     let root = Path::new("/sys/fs/cgroup");
     let of = |controller: &str| {
         let folder = root.join(controller);

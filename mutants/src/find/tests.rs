@@ -41,7 +41,7 @@ fn a_condition_that_binds_a_name_is_changed_in_its_other_parts_only() {
 }
 
 #[test]
-fn what_the_compiler_needs_and_what_tests_have_stays_as_it_is() {
+fn constants_and_test_code_are_not_changed() {
     let text = "
         const A: u64 = 1 + 2;
         const fn b() -> u64 { 3 }

@@ -114,8 +114,8 @@ impl<'a> Walk<'a> {
         self.functions.pop();
     }
 
-    /// Whether only a test build can run the next code: a failpoint or a planted bug decides, which the product does
-    /// not have.
+    /// Whether only a test build can run the following code: a failpoint or a planted bug decides, and the product has
+    /// neither.
     fn is_planted(&self, condition: &Expr) -> bool {
         let text = self.source(condition.span().byte_range());
         text.starts_with("planted::has(") || (text.starts_with("failpoint!(") && text.ends_with(".is_err()"))

@@ -1,4 +1,4 @@
-//! One row for each call that changes something: the first try, and how its caller undoes it.
+//! One row for each changing call: the first attempt, and how its caller undoes it.
 
 use crate::client::{Answer, Call, Client, Grant, Session, new_key};
 use serde_json::json;
@@ -29,11 +29,11 @@ pub(crate) struct Row {
 
 /// The answer to another request with the same key.
 pub(crate) enum Other {
-    /// It is refused.
+    /// The request is refused.
     Refused(Call),
-    /// It is refused, within the answer of a batch.
+    /// The request is refused, within the answer of a batch.
     Within(Call),
-    /// It cannot happen, for this reason.
+    /// There is no such request, for this reason.
     None(&'static str),
 }
 
@@ -64,7 +64,7 @@ impl Stage {
         Stage { client: client.clone(), session, leader, other }
     }
 
-    /// The row of a call, with everything that it needs already there.
+    /// The row of a call, with all its preconditions already set up.
     pub(crate) async fn row(&self, route: &str, operation: &str) -> Row {
         let row = match operation {
             "acquire" | "acquireMany" | "batch" | "stand" => self.of_acquiring(operation),

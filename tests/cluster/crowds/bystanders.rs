@@ -25,7 +25,7 @@ enum Kind {
     Lock,
     Read,
     Keepalive,
-    /// Sends no request: its lateness is that of the machine.
+    /// Sends no request: its lateness is the machine's.
     Timer,
 }
 

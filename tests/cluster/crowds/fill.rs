@@ -1,4 +1,4 @@
-//! Makes very large numbers of everything, as fast as possible: batches and transactions, several in flight.
+//! Creates very many items of each kind, as fast as possible: batches and transactions, several in flight.
 
 use crate::{
     batches::{batch, statuses},
@@ -69,9 +69,9 @@ pub(super) async fn create_ephemerals(client: &Client, session: &Session, parent
     .await;
 }
 
-/// A circle that the owner `r` would close by waiting for `lock`, behind `waiters` unrelated waiters: `r` holds `x`,
+/// A cycle that the owner `r` would close by waiting for `lock`, behind `waiters` unrelated waiters: `r` holds `x`,
 /// `p` holds `lock` and waits for `z`, `q` holds `z` and waits for `x`.
-pub(super) async fn circle(client: &Client, session: &Session, lock: &'static str, waiters: usize) {
+pub(super) async fn cycle(client: &Client, session: &Session, lock: &'static str, waiters: usize) {
     let (x, z) = (format!("{lock}-x"), format!("{lock}-z"));
     for (owner, of) in [("r", x.as_str()), ("p", lock), ("q", z.as_str()), ("p", z.as_str()), ("q", x.as_str())] {
         let (owner, of) = (format!("{owner}-{lock}"), of.to_owned());

@@ -106,8 +106,8 @@ async fn a_refused_upgrade_keeps_the_token_unless_the_grant_has_ended() {
     .await;
     let client = server.client(10 * SECOND);
     let guard = client.read_lock("a").await.unwrap();
-    let circle = guard.upgrade().wait(SECOND).await.unwrap_err();
-    assert!(matches!(circle, Error::Refused { code: Some(Code::WouldDeadlock), .. }), "{circle:?}");
+    let cycle = guard.upgrade().wait(SECOND).await.unwrap_err();
+    assert!(matches!(cycle, Error::Refused { code: Some(Code::WouldDeadlock), .. }), "{cycle:?}");
     let busy = guard.upgrade().wait(Duration::ZERO).await.unwrap_err();
     assert!(matches!(busy, Error::LockHeld { .. }), "{busy:?}");
     let late = guard.upgrade().wait(Duration::from_millis(1)).await.unwrap_err();

@@ -77,7 +77,7 @@ pub(super) fn typical(code: Code) -> Problem {
         Code::QueueFull => refused(Rejection::QueueFull { max: 10_000 }),
         Code::StateFull => refused(Rejection::StateFull { used: 127_000_000, max: 134_217_728 }),
         Code::RateLimited => refused(Rejection::SessionsFull { max: 1_000_000 }),
-        Code::WouldDeadlock => refused(Rejection::WouldDeadlock { cycle: circle() }),
+        Code::WouldDeadlock => refused(Rejection::WouldDeadlock { cycle: cycle() }),
         Code::LockHeld => refused(Rejection::LockHeld { holder: holder(), ahead: 1 }),
         Code::WaitTimeout => {
             problem_of(CallError::WaitTimeout { holder: Some(holder()), queue_position: Box::default() }, acquire_kind())
@@ -108,7 +108,7 @@ fn holder() -> HolderFacts {
 }
 
 /// Two waiters that wait for each other.
-fn circle() -> Vec<Blocked> {
+fn cycle() -> Vec<Blocked> {
     let waits = |(session, owner, lock): (u64, &str, &str)| {
         let lock = LockName::parse(lock).ok()?;
         Some(Blocked { session: SessionNumber(session), owner: owner.to_owned(), lock })

@@ -24,7 +24,7 @@ pub(super) async fn work(mut client: SimClient, rounds: u32) {
             continue;
         };
         let (StatusCode::CREATED, Some(number)) = (reply.status, reply.number("number")) else {
-            // An earlier try opened it, but its answer was lost. The session has expired since.
+            // An earlier attempt opened it, but its answer was lost. The session has expired since.
             if reply.field("code") != "session_expired" {
                 client.unexpected("a new session", &reply);
             }
@@ -117,7 +117,7 @@ async fn answered(client: &mut SimClient, request: &ClientRequest, calls: usize)
     None
 }
 
-/// Checks that each answer is one that the call can get outside a batch.
+/// Checks that each call gets an answer that it could also get outside a batch.
 fn judge(client: &SimClient, call: &Value, answer: &Value) {
     let (status, code) = (answer["status"].as_u64().unwrap_or_default(), answer["body"]["code"].as_str().unwrap_or_default());
     let state_full = client.world.state_bytes.is_some() && code == "state_full";

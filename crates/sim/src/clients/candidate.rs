@@ -51,7 +51,7 @@ async fn lead(client: &mut SimClient, grant: &mut HeldGrant) {
     }
 }
 
-/// Returns whether it still leads, as far as it knows.
+/// Returns whether it still believes that it leads.
 async fn proclaim(client: &mut SimClient, grant: &HeldGrant) -> bool {
     let value = client.key();
     let uri = format!("/v1/elections/{}?grant={}&value={value}", grant.lock, grant.id);

@@ -9,12 +9,12 @@ use openraft_rt_sim::SimRuntime;
 use rand::RngExt;
 use std::time::Duration;
 
-/// Longer than any scenario: an earlier end has another cause.
+/// A ttl longer than any scenario: if a grant ends earlier, the cause is another.
 const TTL: &str = "1h";
-/// A server tries for half a minute to end a grant that its client never learned of. All faults have ended by then,
-/// too.
+/// A server tries for half a minute to end a grant that its client never learned of. All faults have ended by
+/// then.
 const GIVEN_UP: Duration = Duration::from_secs(90);
-/// How often it looks for grants that are left, and ends them.
+/// How often it looks for remaining grants, and ends them.
 const TRIES: u32 = 40;
 
 pub(super) async fn work(mut client: SimClient, rounds: u32) {
@@ -25,13 +25,13 @@ pub(super) async fn work(mut client: SimClient, rounds: u32) {
         servers.extend(acquire(&mut client, &lock).await);
     }
     SimRuntime::sleep(GIVEN_UP).await;
-    // A server that has restarted ends nothing: then only the ttl does.
+    // A restarted server ends no grant: only the ttl does.
     let still_lives = |(id, life): &(u64, u64)| client.world.host(*id).is_some_and(|host| host.name() == (*id, *life));
     let must_be_free = !client.world.is_too_far_apart && servers.iter().all(still_lives);
-    end_what_is_left(&mut client, &lock, must_be_free).await;
+    end_remaining_grants(&mut client, &lock, must_be_free).await;
 }
 
-/// Acquires the lock at one server, and releases it if the answer arrives. Else returns the server and its life.
+/// Acquires the lock at one server, and releases it if the answer arrives. Otherwise returns the server and its life.
 async fn acquire(client: &mut SimClient, lock: &str) -> Option<(u64, u64)> {
     let ids = client.world.ids();
     let to = ids[client.rng.random_range(0..ids.len())];
@@ -56,7 +56,7 @@ async fn acquire(client: &mut SimClient, lock: &str) -> Option<(u64, u64)> {
 }
 
 /// Ends all grants of the lock. `must_be_free`: there must be none.
-async fn end_what_is_left(client: &mut SimClient, lock: &str, must_be_free: bool) {
+async fn end_remaining_grants(client: &mut SimClient, lock: &str, must_be_free: bool) {
     for _ in 0..TRIES {
         let Some(reply) = client.call_until_known(&ClientRequest::new(Method::GET, format!("/v1/locks/{lock}")), TRIES).await
         else {

@@ -13,11 +13,11 @@ use openraft_rt_sim::SimRuntime;
 use rand::RngExt;
 use std::time::Duration;
 
-/// How often an acquire is tried before its key is given up.
+/// The maximum number of attempts of an acquire with one key.
 pub(super) const TRIES: u32 = 8;
-/// How often a release is tried: until long after every lease has expired.
+/// The maximum number of attempts of a release: they last until long after every lease has expired.
 const RELEASE_TRIES: u32 = 40;
-/// The least time for which an ended grant is remembered, by the fastest clocks.
+/// The minimum time for which an ended grant is remembered, by the fastest clocks.
 pub(super) const REMEMBERED_MIN: Duration = Duration::from_secs(REMEMBERED_FOR.as_secs() / 5);
 /// The limit that clients of a semaphore pass.
 pub(super) const LIMIT: u32 = 3;
@@ -26,14 +26,14 @@ pub(super) const LIMIT: u32 = 3;
 pub(super) struct Acquisition {
     pub(super) lock: LockName,
     pub(super) mode: Mode,
-    /// The permits of a semaphore; else 1.
+    /// The permits of a semaphore; otherwise 1.
     pub(super) permits: u32,
     pub(super) key: String,
     pub(super) ttl: Duration,
     pub(super) request: ClientRequest,
 }
 
-/// A held grant, as far as its client knows.
+/// A grant that its client believes it holds.
 pub(super) struct HeldGrant {
     pub(super) lock: LockName,
     pub(super) mode: Mode,
@@ -70,7 +70,7 @@ impl Acquisition {
         Acquisition { lock: lock(held.0), mode: held.1, permits: 1, key, ttl, request }
     }
 
-    /// Sometimes the client disconnects before its wait is over.
+    /// Sometimes makes the client disconnect before its wait is over.
     pub(super) fn hang_up_early_sometimes(self, client: &mut SimClient) -> Acquisition {
         let hurry = Duration::from_millis(client.rng.random_range(50..1_500));
         let request = if client.rng.random_range(0..5) == 0 { self.request.hang_up_after(hurry) } else { self.request };
@@ -126,7 +126,7 @@ impl HeldGrant {
             let (lock, sent, received, within) = (acquisition.lock.clone(), reply.sent, reply.received, client.world.calm.soon());
             oracle.observe(&Fact::AcquireAnswered { lock, token, sent, received, within });
         }
-        // A grant lives for at least its ttl from the first request on.
+        // A grant lives for at least its ttl, counted from the first request.
         oracle.observe(&Fact::Renewed { session, sent: reply.first_sent, ttl: acquisition.ttl });
         let believed = (reply.received, reply.first_sent + acquisition.ttl);
         let (lock, mode, id, ttl) = (acquisition.lock.clone(), acquisition.mode, acquisition.key.clone(), acquisition.ttl);
@@ -134,7 +134,7 @@ impl HeldGrant {
         Some(HeldGrant { lock, mode, permits, id, number, session, token, ttl, believed })
     }
 
-    /// The grant in an answer to a poll, which promises no new time.
+    /// The grant in an answer to a poll, which does not extend the lease.
     pub(super) fn from_look(client: &SimClient, acquisition: &Acquisition, reply: &ClientReply) -> Option<HeldGrant> {
         let found = ClientReply { first_sent: Duration::ZERO, ..reply.clone() };
         HeldGrant::from_reply(client, acquisition, &found)
@@ -152,7 +152,7 @@ impl HeldGrant {
         HeldGrant { lock, mode, permits, id, number, session, token, ttl, believed }
     }
 
-    /// Renews it. Returns whether it is still held, as far as it knows.
+    /// Renews it. Returns whether its client still believes that it holds it.
     pub(super) async fn renew(&mut self, client: &mut SimClient) -> bool {
         let reply = client.call_once(&ClientRequest::new(Method::POST, format!("/v1/grants/{}/renew", self.id))).await;
         reply.is_none_or(|reply| self.renewed(client, &reply, self.ttl))
@@ -240,7 +240,7 @@ impl HeldGrant {
             if client.rng.random_range(0..12) == 0 {
                 client.world.coverage.fault("client paused");
                 SimRuntime::sleep(self.ttl * 2).await;
-                // It does not know that its lease has expired: the fence must refuse it.
+                // The client does not know that its lease has expired: the fence must refuse the write.
                 self.write(client).await;
             } else {
                 client.idle(700).await;

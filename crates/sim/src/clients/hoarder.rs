@@ -1,5 +1,5 @@
-//! A client that takes hundreds of locks and ephemeral nodes with one session, and then ends the session: much work at
-//! once, which must not delay others.
+//! A client that takes hundreds of locks and ephemeral nodes with one session, and then ends the session: a burst of
+//! work that must not delay others.
 
 use super::held_grant::TRIES;
 use crate::{
@@ -24,7 +24,7 @@ pub(super) async fn work(mut client: SimClient, rounds: u32) {
         let open = json_post(&mut client, "/v1/sessions", open);
         let Some(reply) = client.call_until_known(&open, TRIES).await else { continue };
         let (StatusCode::CREATED, Some(number)) = (reply.status, reply.number("number")) else {
-            // An earlier try opened it, but its answer was lost. The session has expired since.
+            // An earlier attempt opened it, but its answer was lost. The session has expired since.
             if reply.field("code") != "session_expired" {
                 client.unexpected("a new session", &reply);
             }

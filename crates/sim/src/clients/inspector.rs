@@ -1,4 +1,5 @@
-//! A client that only reads locks, queues, histories and sessions, at any node, and never goes back in time.
+//! A client that only reads locks, queues, histories and sessions, at any node. Its
+//! answers must never go back in time.
 
 use crate::client::{ClientRequest, SimClient};
 use fairhold_types::Revision;

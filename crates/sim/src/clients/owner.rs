@@ -42,7 +42,7 @@ pub(super) async fn work(mut client: SimClient, rounds: u32) {
     }
 }
 
-/// An open session, as far as its client knows.
+/// A session that its client believes to be open.
 struct OwnedSession {
     id: String,
     number: SessionNumber,
@@ -96,7 +96,7 @@ impl OwnedSession {
         }
     }
 
-    /// Creates an ephemeral node. The check of the state finds one that outlives its session.
+    /// Creates an ephemeral node. The check of the state finds a node that outlives its session.
     async fn create_ephemeral(&self, client: &mut SimClient, round: u32) {
         let path = format!("/v1/nodes/present-{}-{round}?session={}", client.name, self.id);
         let key = client.key();
@@ -124,7 +124,7 @@ impl OwnedSession {
                 }
             }
             Some(reply) => refused(client, &reply),
-            // Unknown: it ends with the session.
+            // The outcome is unknown: a grant ends with the session.
             None => {}
         }
     }

@@ -1,4 +1,4 @@
-//! A client that works in the tree: it creates sequential nodes, lists them, and removes them.
+//! A client of the tree: it creates sequential nodes, lists them, and removes them.
 
 use super::held_grant::{REMEMBERED_MIN, TRIES};
 use crate::{
@@ -51,14 +51,14 @@ async fn delete(client: &mut SimClient, node: &str) -> bool {
     let Some(reply) = client.call_until_known(&request, TRIES).await else { return false };
     match reply.status {
         StatusCode::NO_CONTENT => client.world.coverage.probe(Probe::SequentialDeleted),
-        // The server has forgotten the key of the first try.
+        // The server has forgotten the key of the first attempt.
         StatusCode::NOT_FOUND if trace::since_start() >= begun + REMEMBERED_MIN => {}
         _ => client.unexpected("the deletion of a node", &reply),
     }
     true
 }
 
-/// Checks a list: nothing else deletes this node, and no other node gets its number.
+/// Checks a list: no other client deletes this node, and no other node gets its number.
 async fn expect_listed(client: &mut SimClient, parent: &str, node: &str, is_listed: bool) {
     let Some(reply) = client.call_once(&ClientRequest::new(Method::GET, format!("/v1/nodes{parent}?children&limit=1000"))).await
     else {

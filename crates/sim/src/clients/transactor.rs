@@ -1,4 +1,4 @@
-//! A client that holds two locks and writes under both in one transaction: everything at one revision, or the `else`
+//! A client that holds two locks and writes under both in one transaction: all writes at one revision, or the `else`
 //! branch.
 
 use super::held_grant::{Acquisition, HeldGrant, TRIES, release};

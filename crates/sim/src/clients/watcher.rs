@@ -21,7 +21,7 @@ const SILENT_MAX: Duration = Duration::from_secs(25);
 /// One watch, over as many connections as it takes.
 struct WatchTask {
     watched: Watched,
-    /// It starts with the initial state.
+    /// Whether it starts with the initial state.
     wants_initial: bool,
     /// The revision at which it started, once known.
     after: Option<Revision>,
@@ -29,13 +29,13 @@ struct WatchTask {
     lines: Vec<(Revision, String)>,
     /// All events up to this revision were sent.
     through: Revision,
-    /// It reads slowly.
+    /// Whether it reads slowly.
     is_slow: bool,
 }
 
 /// Why the client stops reading a connection.
 enum WatchEnd {
-    /// It broke, or the server stopped: the watch resumes elsewhere.
+    /// The connection broke, or the server stopped: the watch resumes elsewhere.
     Broken,
     /// Events are compacted, or the time of the watch is over.
     Over,
@@ -215,7 +215,7 @@ impl WatchTask {
         client.world.oracle.observe(&Fact::WatchReceived { watched, after, lines, through });
     }
 
-    /// A connection may break within a revision. Then its lines come again.
+    /// Drops the lines of an incomplete revision: the connection broke within it, and the next one repeats them.
     fn drop_incomplete_revision(&mut self) {
         if self.after.is_none() {
             self.initial.clear();

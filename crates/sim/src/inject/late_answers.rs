@@ -1,7 +1,7 @@
 //! Late answers: they reach a deposed leader one by one, long after the next election, while clients call it.
 //!
 //! A leader sends an entry, all others accept it, and all their answers are in flight when it is partitioned. Each
-//! answer proves that it led when the entry was sent. The leader must not take it as proof of anything later.
+//! answer proves that it led when the entry was sent. The leader must not take it as proof of later leadership.
 
 use super::wait_until::wait_until;
 use crate::{
@@ -24,7 +24,7 @@ const SENT_WITHIN: Duration = Duration::from_secs(1);
 const ELECTED_WITHIN: Duration = Duration::from_millis(1_500);
 /// The longest time from then to the first answer.
 const LATER_MAX_MS: u64 = 700;
-/// The most rounds of client calls between two answers, and the longest time of each.
+/// The maximum number of rounds of client calls between two answers, and the longest time of each.
 const ASKED_MAX: u32 = 3;
 const PAUSE_MAX_MS: u64 = 15;
 /// The timeout of the session that is renewed at the old leader. It must expire within the scenario.
@@ -36,7 +36,7 @@ struct LateSession {
     number: SessionNumber,
 }
 
-/// Injects it at the leader.
+/// Injects the fault at the leader.
 pub(super) async fn inject(world: &World, fault: Fault) {
     let Some(old) = world.leader() else { return };
     let mut client = SimClient::new(world.clone(), format!("late-{}", fault.at.as_millis()), seed(fault));
@@ -55,7 +55,7 @@ pub(super) async fn inject(world: &World, fault: Fault) {
             && write(world.clone(), next, client.key()).await
         {
             world.coverage.fault(FaultKind::LateAnswers.name());
-            // The later it is acknowledged, the longer a renewal promises something that the new leader does not know.
+            // The later a renewal is acknowledged, the longer it promises a lease that the new leader does not know.
             client.idle(LATER_MAX_MS).await;
             release(&mut client, old, &session).await;
         }
@@ -85,7 +85,7 @@ async fn release(client: &mut SimClient, old: NodeId, session: &LateSession) {
     }
 }
 
-/// A seed from the time of the fault, which comes from the scenario's seed.
+/// A seed derived from the time of the fault, which depends on the scenario's seed.
 pub(super) fn seed(fault: Fault) -> u64 {
     u64::try_from(fault.at.as_micros()).unwrap_or(u64::MAX)
 }

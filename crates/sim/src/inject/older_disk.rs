@@ -1,4 +1,4 @@
-//! A follower whose disk returns to an older state: it must detect this, and take no part.
+//! A follower whose disk reverts to an older state: it must detect this, and not participate.
 
 use super::wait_until::wait_until;
 use crate::{
@@ -13,10 +13,10 @@ use std::time::Duration;
 
 /// The age of the backup.
 const AGE: Duration = Duration::from_secs(5);
-/// How long the node may take to notice: it has to start, and its leader has to reach it.
+/// How long the node may take to notice: it must start, and its leader must reach it.
 const NOTICED_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long its leader may take to learn of it then.
+/// How long its leader may then take to learn of it.
 const KNOWN_WITHIN: Duration = Duration::from_secs(1);
 
 /// Restarts a follower with a backup of its disk. At the end, restores the newest disk.

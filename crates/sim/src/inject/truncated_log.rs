@@ -20,7 +20,7 @@ use std::time::Duration;
 const ENTRIES: u32 = 2;
 const APART: Duration = Duration::from_millis(20);
 
-/// Injects it at the leader.
+/// Injects the fault at the leader.
 pub(super) async fn inject(world: &World, fault: Fault) {
     let Some(old) = world.leader() else { return };
     let Some(disk) = world.disk(old) else { return };

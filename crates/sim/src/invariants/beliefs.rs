@@ -32,7 +32,7 @@ pub(crate) struct Beliefs {
     judge: bool,
     beliefs: BTreeMap<LockName, Vec<Belief>>,
     permits: BTreeMap<LockName, Vec<Permits>>,
-    /// The semaphores whose limit an administrator set: their clients do not know it.
+    /// The semaphores whose limit an administrator set. Their clients do not know the limit.
     set: BTreeSet<LockName>,
     tokens: BTreeMap<(LockName, GrantNumber), FencingToken>,
     /// When a break or `max_hold` ended a grant, which its holder cannot know in advance.
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_grant_excludes_nobody_afterwards() {
+    fn a_broken_grant_excludes_no_other_afterwards() {
         let (lock, second) = (LockName::parse("a").unwrap(), Duration::from_secs(1));
         let believes = |cut: u32| {
             let mut beliefs = Beliefs::new(Physics { rate_max: TRUE_RATE });

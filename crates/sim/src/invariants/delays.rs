@@ -1,4 +1,4 @@
-//! A lock delay lasts its full time, also if the leader changes.
+//! A lock delay lasts its full time, even if the leader changes.
 
 use super::invariant::Invariant;
 use crate::facts::{Applied, Physics};

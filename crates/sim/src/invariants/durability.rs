@@ -75,7 +75,7 @@ mod tests {
     use fairhold_types::{FencingToken, LockName, Revision};
 
     #[test]
-    fn a_grant_and_a_write_that_never_were_are_found() {
+    fn a_grant_and_a_write_that_never_existed_are_found() {
         let mut durability = Durability::default();
         let held = Fact::Held { lock: LockName::parse("a").unwrap(), number: 3, token: FencingToken(4) };
         let wrote = Fact::Wrote { path: "/x".to_owned(), version: 0, value: String::new(), revision: Revision(5) };

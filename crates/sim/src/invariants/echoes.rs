@@ -1,4 +1,5 @@
-//! A request takes effect once, however late it arrives again: if its client has undone it since, it stays undone.
+//! A request takes effect once, however late a second copy arrives: if its client has reverted the change since, it
+//! stays reverted.
 
 use super::invariant::Invariant;
 use crate::facts::{Applied, Conversion, Fact};
@@ -12,9 +13,9 @@ use std::{
 /// The requests for one kind of change to one target.
 #[derive(Default)]
 struct Asked {
-    /// The keys of those without a known outcome.
+    /// The keys of the requests without a known outcome.
     open: BTreeSet<String>,
-    /// How many were sent, and how often one took effect.
+    /// How many requests were sent, and how often one took effect.
     count: u64,
     acted: u64,
 }
@@ -35,7 +36,7 @@ pub(crate) struct Echoes {
 }
 
 impl Echoes {
-    /// A change took effect: it must be one that was requested and has no known outcome yet.
+    /// Checks a change that took effect: it must have been requested, without a known outcome so far.
     fn acted(&mut self, target: &str, change: Conversion) -> Result<(), String> {
         let asked = self.asked_for(target, change);
         if asked.open.is_empty() || asked.acted >= asked.count {
@@ -59,7 +60,7 @@ impl Echoes {
         let before = self.settings.insert(lock.clone(), now).unwrap_or_default();
         let limit = now.0.filter(|_| now.0 != before.0);
         let most = now.1.filter(|_| now.1 != before.1);
-        // Setting no bound where there was none is a change, too: it makes the lock known.
+        // Removing a bound that did not exist is also a change: it creates the lock.
         let held = (limit.is_none() && most.is_none()).then_some(now.2.unwrap_or(0));
         self.acted(lock.as_str(), Conversion::Limited(limit, most, held))
     }
@@ -95,7 +96,7 @@ impl Echoes {
                 let view = applied.state.lock(lock);
                 self.set(lock, (view.limit, view.max_waiters, view.max_hold_ms))
             }
-            // The first contender sets its limit, even if an administrator set something else before.
+            // The first contender sets the limit, even if an administrator set another setting before.
             Event::Queued { lock, .. } if self.settings.get(lock).is_none_or(|(limit, ..)| limit.is_none()) => {
                 self.settings.entry(lock.clone()).or_default().0 = applied.state.lock(lock).limit;
                 self.check_arrival(event, applied)

@@ -1,4 +1,4 @@
-//! Each version of a leader's value is announced once. A question about the leader is answered with an announced value.
+//! Each version of a leader's value is announced once. A read of the leader returns an announced value.
 
 use super::invariant::Invariant;
 use crate::facts::{Applied, Fact};

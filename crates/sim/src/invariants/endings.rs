@@ -1,4 +1,4 @@
-//! Every grant and every session ends: when all renewals stop, nothing is left.
+//! Every grant and every session ends: after all renewals stop, none remains.
 
 use super::invariant::Invariant;
 use fairhold_state::State;

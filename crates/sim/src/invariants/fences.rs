@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_nobody_holds_is_found() {
+    fn a_token_without_a_holder_is_found() {
         let passes = |token, revision| fences().passed(&lock(), FencingToken(token), false, Revision(revision)).is_ok();
         assert!(passes(5, 11) && passes(6, 13));
         assert!(!passes(5, 13) && !passes(7, 13));

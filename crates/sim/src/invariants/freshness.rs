@@ -1,5 +1,5 @@
-//! No linearizable answer is older than any answer that a client received before the request. Without confirmed
-//! leadership, one would be.
+//! No linearizable answer is older than any answer that a client received before the request. Without
+//! confirmed leadership, an answer could be.
 
 use super::invariant::Invariant;
 use crate::facts::Fact;

@@ -31,7 +31,7 @@ type Renewed = (Duration, Duration);
 
 pub(crate) struct Leases {
     rate_max: u64,
-    /// The least life of each session.
+    /// The minimum life of each session.
     lives: BTreeMap<SessionNumber, Renewed>,
     expired: BTreeMap<SessionNumber, Duration>,
     let_go: BTreeSet<SessionNumber>,

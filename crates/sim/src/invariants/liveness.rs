@@ -21,7 +21,7 @@ fn called(what: &str, sent: Duration, received: Option<Duration>, within: Durati
 }
 
 impl Liveness {
-    /// A client that waited for a lock learns in time that it holds the lock.
+    /// A client that waited for a lock learns in time that it holds it.
     fn handed(&self, fact: &Fact) -> Result<(), String> {
         let Fact::AcquireAnswered { lock, token, sent, received, within } = fact else { return Ok(()) };
         let granted = self.granted.get(&(lock.clone(), *token)).copied().unwrap_or_default();

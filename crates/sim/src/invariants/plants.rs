@@ -1,4 +1,4 @@
-//! Shows each invariant a correct history, and then a violation of it.
+//! Shows each invariant a correct history, and then a violation.
 
 use super::{all, invariant::Invariant};
 use crate::{
@@ -56,7 +56,7 @@ impl Stage {
         self.invariant.applied(&Applied { node, at: self.at, first, state, revision, events, whole: true })
     }
 
-    /// Acquires a lock or queues for it, with an id of that number. Returns the number of the grant.
+    /// Acquires or queues for a lock, with an id made from this number. Returns the number of the grant.
     fn acquire(&mut self, id: u128, change: impl FnOnce(&mut Acquire)) -> GrantNumber {
         let mut acquire = acquire(id);
         change(&mut acquire);
@@ -144,7 +144,7 @@ fn machine(stage: &mut Stage) -> Judged {
 
 fn holders(stage: &mut Stage) -> Judged {
     let [first, second] = [1, 2].map(|id| stage.acquire(id, |acquire| acquire.limit = Some(2)));
-    // The invariant does not see that an administrator set the limit: for it, two grants hold a lock with a limit of 1.
+    // The invariant does not see the administrator's limit: it sees two grants that hold a lock with a limit of 1.
     let (key, by) = (None, "an administrator".to_owned());
     let set = SetLock { key, lock: lock(), limit: Some(1), max_waiters: None, max_hold_ms: None, by, at: AT };
     stage.state.apply(Command::SetLock(set)).answer.result.unwrap();

@@ -7,7 +7,7 @@ use fairhold_state::command::Event;
 use fairhold_types::GrantNumber;
 use std::{collections::BTreeMap, time::Duration};
 
-/// How late a verdict may be, on the slowest disks for which anything is promised.
+/// How late a verdict may be, on the slowest disks for which a promise applies.
 const LATE: Duration = Duration::from_secs(4);
 
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! A watcher receives every event once and in order, up to its last bookmark. If it asked for the initial state, it
+//! A watcher receives every event once and in order, up to its last bookmark. If it requested the initial state, it
 //! first receives exactly that state.
 
 use super::invariant::Invariant;
@@ -72,7 +72,7 @@ impl Watches {
     }
 
     fn follow(&self, initial: &mut InitialState, at: Revision, event: &Event) {
-        // From then on the nodes of the session are not visible. If it had many, their events follow in pieces.
+        // The nodes of the session are invisible from now on. If it had many, their events follow in pieces.
         if let Event::SessionClosed { session } | Event::SessionExpired { session } = event {
             initial.retain(|_, (_, owner)| *owner != Some(*session));
         }
@@ -86,8 +86,8 @@ impl Watches {
         }
     }
 
-    /// Notes the owner of a created node.
-    fn note_owner(&mut self, event: &Event, applied: &Applied<'_>) {
+    /// Records the owner of a created node.
+    fn record_owner(&mut self, event: &Event, applied: &Applied<'_>) {
         let (state, Some(SimLine { subject, .. })) = (applied.state, SimLine::of(event)) else { return };
         if let Event::NodeCreated { path } = event
             && let Some(node) = state.node(path).filter(|node| node.ephemeral_owner.0 > 0)
@@ -135,7 +135,7 @@ impl Invariant for Watches {
 
     fn applied(&mut self, applied: &Applied<'_>) -> Result<(), String> {
         if applied.first {
-            applied.events.iter().for_each(|event| self.note_owner(event, applied));
+            applied.events.iter().for_each(|event| self.record_owner(event, applied));
             self.events.insert(applied.revision, applied.events.to_vec());
         }
         Ok(())

@@ -28,7 +28,7 @@ const OTHER_ADDRESSES_ONE_IN: u32 = 16;
 /// Their round trips, in milliseconds.
 const ROUND_TRIPS_MS: [u64; 4] = [5, 40, 60, 150];
 
-/// In one of sixteen scenarios, all machines get new addresses.
+/// Gives all machines new addresses, in one of sixteen scenarios.
 pub(super) fn moved(seed: u64) -> Option<Fault> {
     let mut rng = SmallRng::seed_from_u64(seed ^ OTHER_ADDRESSES);
     (rng.random_range(0..OTHER_ADDRESSES_ONE_IN) == 0).then(|| {
@@ -38,7 +38,7 @@ pub(super) fn moved(seed: u64) -> Option<Fault> {
     })
 }
 
-/// In half of the scenarios, some additional clients of a few kinds.
+/// Adds some clients of a few kinds, in half of the scenarios.
 pub(super) fn more_clients(seed: u64) -> Vec<ClientPlan> {
     let mut rng = SmallRng::seed_from_u64(seed ^ MORE_CLIENTS);
     if rng.random_range(0..2) == 0 {
@@ -66,7 +66,7 @@ pub(super) fn more_clients(seed: u64) -> Vec<ClientPlan> {
     (0..count).map(client).collect()
 }
 
-/// In one of eight scenarios, two clients that disconnect before they learn the id of their grant. Not with a fast
+/// Adds two clients that disconnect before they learn the id of their grant, in one of eight scenarios. Not with a fast
 /// clock: there a server gives up before the faults end.
 pub(super) fn strangers(seed: u64, rates: &[u64]) -> Vec<ClientPlan> {
     let mut rng = SmallRng::seed_from_u64(seed ^ STRANGERS);
@@ -80,13 +80,13 @@ pub(super) fn strangers(seed: u64, rates: &[u64]) -> Vec<ClientPlan> {
     (0..2).map(stranger).collect()
 }
 
-/// In one of eight scenarios, each step of the state machine takes time, and clients give it much work.
+/// Makes each step of the state machine take time, and adds clients that cause much work, in one of eight scenarios.
 pub(super) fn hard_work(seed: u64) -> (Duration, Vec<ClientPlan>) {
     let mut rng = SmallRng::seed_from_u64(seed ^ HARD_WORK);
     if rng.random_range(0..8) > 0 {
         return (Duration::ZERO, Vec::new());
     }
-    // As on a common machine, and on one that is twenty times slower.
+    // As on an ordinary machine, and on one that is twenty times slower.
     let pace = [1, 20][rng.random_range(0..2_usize)];
     let hoarder = |number: u32| {
         let (kind, name, seed) = (ClientKind::Hoarder, format!("h{number}"), rng.random());
@@ -95,14 +95,14 @@ pub(super) fn hard_work(seed: u64) -> (Duration, Vec<ClientPlan>) {
     (Duration::from_micros(pace), (0..2).map(hoarder).collect())
 }
 
-/// In half of the scenarios every disk is slow; in the others, each with an even probability.
+/// Chooses the slow disks: all of them in half of the scenarios, otherwise each with a probability of one half.
 pub(super) fn slow_disks(seed: u64, size: usize) -> Vec<bool> {
     let mut rng = SmallRng::seed_from_u64(seed ^ WHICH_DISKS);
     let all = rng.random_range(0..2) == 0;
     (0..size).map(|_| all || rng.random_range(0..2) == 0).collect()
 }
 
-/// The round trip between machines that are far apart, and their network conditions: delays vary little there.
+/// The round trip between distant machines, and their network conditions: their delays vary little.
 pub(super) fn far_apart(seed: u64, network: NetworkConditions) -> (Duration, NetworkConditions) {
     let mut rng = SmallRng::seed_from_u64(seed ^ FAR_APART);
     if rng.random_range(0..FAR_APART_ONE_IN) > 0 {

@@ -12,10 +12,10 @@ use openraft_rt_sim::{SimInstant, SimRuntime};
 use std::time::Duration;
 
 pub(super) const TIMEOUT: Duration = Duration::from_secs(3);
-/// Longer than any scenario: an earlier end has another cause.
+/// A ttl longer than any scenario: if a grant ends earlier, the cause is another.
 pub(super) const TTL: Duration = Duration::from_secs(3_600);
 const SOON: Duration = Duration::from_secs(1);
-/// A replaced caller has retried by then, or will not.
+/// By then a replaced caller has retried, or never will.
 const GIVEN_UP: Duration = Duration::from_secs(3);
 const PATIENT: Duration = Duration::from_secs(600);
 
@@ -134,7 +134,7 @@ fn nodes(world: &World) -> [NodeId; 3] {
 fn a_late_duplicate_whose_connection_ends_takes_nothing_from_the_holder() {
     on_three_nodes(&ScenarioPlan::without_faults(3), async |world| {
         let [slow, other, _] = nodes(&world);
-        // The moment at which the disconnect is noticed depends on the network, so every moment is tried.
+        // When the disconnect is noticed depends on the network, so the test tries every time.
         for moment in 0..80 {
             let id = 1_000 + moment;
             let name = format!("held/{moment}");
@@ -250,7 +250,7 @@ fn a_queued_grant_of_a_session_ends_with_its_caller_if_no_caller_has_its_id() {
         let of_session = |id, id_given| {
             let mut call = call(id, "a", PATIENT);
             (call.acquire.claimant, call.acquire.id_given) = (Claimant::Session(session), id_given);
-            // Else the second request would wait for the first one, of the same owner.
+            // Otherwise the second request would wait for the first, which has the same owner.
             call.acquire.owner.given = false;
             call
         };

@@ -1,4 +1,4 @@
-//! The same, and more, with a slow acquire or a lost outcome.
+//! Callers that disconnect, with a slow acquire or a lost outcome.
 
 use super::disconnects::{TIMEOUT, acquire_at, acquire_in_background, call, live, on_three_nodes, open_session, until};
 use crate::{
@@ -111,7 +111,7 @@ fn the_steps_after_a_wait_respect_the_rest_of_the_timeout() {
         let (begun, wait) = (SimInstant::now(), Duration::from_secs(5));
         let waits = acquire_in_background(&world, SLOW, call(2, "a", wait), PATIENT);
         until(TIMEOUT, "it waits", || live(&world, 2).is_some()).await;
-        // Giving up takes a command, and so a majority.
+        // Giving the grant up takes a command, and so a majority.
         stop_all(&world);
         let answer = waits.await.unwrap();
         let took = SimInstant::now() - begun;
@@ -137,7 +137,7 @@ fn a_slow_call_of_a_batch_delays_the_other_answers_no_longer_than_the_timeout() 
         let (begun, to) = (SimInstant::now(), world.clone());
         let asked = SimRuntime::spawn(async move { to.call(SLOW, request).await });
         until(TIMEOUT, "the slow one is committed", || live(&world, 1).is_some()).await;
-        // So its release is not committed.
+        // So the release of the grant is not committed.
         stop_all(&world);
         let reply = asked.await.unwrap().unwrap();
         let took = SimInstant::now() - begun;
@@ -177,7 +177,7 @@ fn the_steps_after_the_wait_of_an_upgrade_respect_the_rest_of_the_timeout() {
             state.contender(live(&world, 1).unwrap()).is_some_and(|contender| contender.upgrading)
         };
         until(TIMEOUT, "it waits to be the only holder", upgrading).await;
-        // Giving up takes a command, and so a majority.
+        // Giving the grant up takes a command, and so a majority.
         stop_all(&world);
         let answer = upgrade.await.unwrap();
         let took = SimInstant::now() - begun;

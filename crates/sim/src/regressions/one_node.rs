@@ -23,7 +23,7 @@ use openraft_rt_sim::{SimInstant, SimRuntime};
 use std::time::Duration;
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
-/// The longest time of an answer that waits for nothing.
+/// The maximum time of an answer that does not wait.
 pub(super) const SOON: Duration = Duration::from_millis(200);
 
 pub(super) fn fresh() -> ReadOptions {
@@ -81,7 +81,7 @@ fn a_waiter_that_disconnects_leaves_the_queue_and_an_undelivered_grant_ends() {
         node.abandon_soon(id(3), 1);
         let ended = until_ended(&node, 3).await;
         assert!(ended < SECOND, "it ended after {ended:?}");
-        // Whether it was granted is unknown: it ends, or never starts.
+        // Whether it was granted is unknown: the grant ends, or never begins.
         take(&node, 4, "c").await;
         node.release_unknown_soon(id(4));
         assert!(until_ended(&node, 4).await < SOON);
@@ -95,7 +95,7 @@ fn a_waiter_that_disconnects_leaves_the_queue_and_an_undelivered_grant_ends() {
 #[test]
 fn a_caller_that_disconnects_before_its_answer_keeps_nothing() {
     on_one_node(async |node| {
-        // The moment at which the disconnect is noticed depends on the disk, so every moment is tried.
+        // When the disconnect is noticed depends on the disk, so the test tries every time.
         let mut gone = 0;
         for moment in 0..80 {
             let (id, name) = (1_000 + u128::from(moment), format!("held/{moment}"));
@@ -103,7 +103,7 @@ fn a_caller_that_disconnects_before_its_answer_keeps_nothing() {
             let answer = SimRuntime::timeout(patience, node.acquire(call(id, &name, Duration::ZERO))).await;
             if answer.is_err() {
                 gone += 1;
-                // It may not have started yet.
+                // The grant may not exist yet.
                 SimRuntime::sleep(SECOND).await;
                 assert!(!is_live(&node, id).await, "it did not end although its caller disconnected after {patience:?}");
             }
@@ -269,7 +269,7 @@ async fn open(node: &Node<HostRuntime>, key: u128, timeout: Duration) -> (Sessio
 fn a_session_has_ended_with_everything_it_owns_when_the_answer_arrives() {
     on_one_node(async |node| {
         let (session, number) = open(&node, 1, TTL).await;
-        // Too many to end in one step.
+        // Too many grants to end in one step.
         for number in 0..800 {
             let mut of_session = call(1_000 + number, &format!("lock-{number}"), Duration::ZERO);
             of_session.acquire.claimant = Claimant::Session(session);
@@ -281,7 +281,7 @@ fn a_session_has_ended_with_everything_it_owns_when_the_answer_arrives() {
         assert!(free("lock-0").await && free("lock-799").await);
         let page = PageQuery { after: None::<OwnedAfter>, limit: 10 };
         assert_eq!(node.session(SessionRef::Number(number), &page, fresh()).await.unwrap().value, None);
-        // An administrator ends another one by its number.
+        // An administrator ends another session by its number.
         let (other, number) = open(&node, 2, TTL).await;
         let mut of_other = call(500, "lock-0", Duration::ZERO);
         of_other.acquire.claimant = Claimant::Session(other);

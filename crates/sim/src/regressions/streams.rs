@@ -71,7 +71,7 @@ fn a_stream_whose_wait_is_over_has_left_the_queue() {
         assert!(matches!(received, HoldEvent::Failed(CallError::WaitTimeout { .. })), "{received:?}");
         assert!((2 * SECOND..2 * SECOND + SOON).contains(&since(begun)), "{:?}", since(begun));
         assert!(!is_live(&node, 2).await && is_live(&node, 1).await);
-        // A stream that does not wait.
+        // A stream whose request does not wait.
         let refused = node.hold(call(3, "a", Duration::ZERO)).await;
         assert!(matches!(refused, Err(CallError::LockHeld { .. })), "{refused:?}");
     });

@@ -42,7 +42,7 @@ pub(crate) struct CallReply {
     pub(crate) body: Bytes,
 }
 
-/// An answer in flight. If nobody takes it, the server's connection reports it as undelivered.
+/// An answer in flight. If no client takes it, the server's connection reports it as undelivered.
 struct Delivery {
     reply: CallReply,
     undelivered: Option<Undelivered>,
@@ -84,7 +84,7 @@ impl World {
                 let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
                 Delivery { reply: CallReply { status: parts.status, headers: parts.headers, body }, undelivered, host: server }
             };
-            // Like a server: the work for a client that is gone is dropped.
+            // As in the real server, the work for a disconnected client is dropped.
             let served = tokio::select! {
                 biased;
                 reply = serve => Some(reply),
@@ -100,8 +100,8 @@ impl World {
         self.net.pass(to, CLIENTS).await.then(|| delivery.take())
     }
 
-    /// A server that works on a request for longer than allowed, by its own clock, breaks its promise: no other fault
-    /// excuses it. Runs on the server, so a pause counts as one check only.
+    /// Reports a server that works on a request for longer than allowed, by its own clock. No fault excuses it. Runs on
+    /// the server, so a pause counts as one check only.
     fn report_if_late(self, request: &Request<Body>) -> impl Future<Output = ()> + Send + 'static {
         let within = request.extensions().get::<AnsweredWithin>().copied();
         let what = format!("{} {}", request.method(), request.uri());

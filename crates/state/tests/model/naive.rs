@@ -945,9 +945,9 @@ impl Naive {
         !makes && self.let_all_run().entries.iter().any(|entry| self.actor(entry) == *actor)
     }
 
-    /// Whether a circle is correct: each waits there, the next one blocks it there, and the last one waits for the
-    /// first.
-    pub(crate) fn is_circle(&self, command: &Command, cycle: &[Blocked]) -> bool {
+    /// Whether a cycle is correct: each entry waits in its lock, the next one blocks it there, and the last one waits for
+    /// the first.
+    pub(crate) fn is_cycle(&self, command: &Command, cycle: &[Blocked]) -> bool {
         let mut world = self.clone();
         if let Command::Acquire(acquire) = command {
             let Claimant::Session(id) = &acquire.claimant else { return false };
@@ -979,7 +979,7 @@ impl Naive {
             && let Some(asks) = left.entries.iter().find(|entry| is_it(entry, only) && waits_in(entry, &only.lock))
             && !left.reaches_itself(&left.actor(asks), stops)
         {
-            // It is in no circle itself, but would wait behind one for ever.
+            // It is not in a cycle itself, but would wait behind one forever.
             return true;
         }
         cycle.iter().zip(cycle.iter().cycle().skip(1)).all(|(one, next)| {

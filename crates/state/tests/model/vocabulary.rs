@@ -12,7 +12,7 @@ use rand::{RngExt, rngs::SmallRng};
 
 /// How many of each kind are remembered.
 const KNOWN_MAX: usize = 64;
-/// No path longer than this gets a child; otherwise names would grow for ever.
+/// No path longer than this gets a child; otherwise names would grow forever.
 const LONG: usize = 40;
 
 /// The names revealed lately, the oldest first.

@@ -78,14 +78,14 @@ pub(crate) fn check(history: &History) -> Check {
         }
     }
     let mut keys: BTreeMap<&str, Vec<Item<LockAction>>> = BTreeMap::new();
-    // A grant with an unknown outcome may have ended at any time after it began: it excludes nothing, and is left out.
-    // A grant of a session ends with the session, and has its own lock. An administrator ends grants at any time: those
-    // locks are left out.
+    // A grant with an unknown outcome may have ended at any time after it began: it excludes no other, and is skipped.
+    // A grant of a session ends with the session, and has its own lock. An administrator may end grants at any
+    // time, so administered locks are skipped.
     for op in history.ops.iter().filter(|op| op.call == Call::Acquire && op.is_ok()) {
         if op.ttl.is_none() || is_administered(&op.key) {
             continue;
         }
-        check.look(&op.key);
+        check.count(&op.key);
         let items = keys.entry(&op.key).or_default();
         // A lock has one permit until a request passes a limit.
         let action = LockAction::Grant((op.index, op.shared, op.permits), op.limit.unwrap_or(1));
@@ -127,7 +127,7 @@ fn end_of(acquire: &Op, later: &[&Op]) -> (u64, Option<u64>) {
     let last = renewals(Outcome::Ok).next_back().unwrap_or(acquire);
     let lease = surely_until(last, &renewals(Outcome::Unknown).collect::<Vec<_>>());
     let releases = || later.iter().filter(|op| op.call == Call::Release);
-    let start = releases().map(|op| op.start).min().map_or(lease, |asked| asked.min(lease));
+    let start = releases().map(|op| op.start).min().map_or(lease, |released| released.min(lease));
     (start, releases().filter(|op| op.is_ok()).map(|op| op.end).min().map(|end| end.max(start)))
 }
 
@@ -206,6 +206,6 @@ mod tests {
             planted = planted.op(held(begin.saturating_sub(25), begin + 3)).op(released(turn * 2, begin + 5, begin + 12));
         }
         let check = check(&planted.done());
-        assert_eq!((check.looked_at, check.broken.len(), check.undecided.len()), (2_000, 0, 0));
+        assert_eq!((check.checked, check.broken.len(), check.undecided.len()), (2_000, 0, 0));
     }
 }

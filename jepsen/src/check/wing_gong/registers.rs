@@ -30,10 +30,11 @@ impl Model for Register {
     fn step(state: &Content, action: &RegisterAction) -> Option<Content> {
         match action {
             RegisterAction::Read(content) => (content == state).then(|| state.clone()),
-            RegisterAction::Write(wanted, value, told) => {
+            RegisterAction::Write(wanted, value, acknowledged) => {
                 let now = state.as_ref().map(|(version, _)| *version);
                 let next = now.map_or(0, |version| version + 1);
-                let fits = wanted.is_none_or(|wanted| now == Some(wanted)) && told.is_none_or(|told| told == next);
+                let fits = wanted.is_none_or(|wanted| now == Some(wanted))
+                    && acknowledged.is_none_or(|acknowledged| acknowledged == next);
                 fits.then(|| Some((next, value.clone())))
             }
         }
@@ -46,7 +47,7 @@ pub(crate) fn check(history: &History) -> Check {
     let mut keys: BTreeMap<&str, Vec<Item<RegisterAction>>> = BTreeMap::new();
     for op in &history.ops {
         if let Some(action) = action(op) {
-            check.look(&op.key);
+            check.count(&op.key);
             let end = op.is_ok().then_some(op.end);
             keys.entry(register(&op.key)).or_default().push(Item { start: op.start, end, action });
         }
@@ -74,16 +75,16 @@ fn action(op: &Op) -> Option<RegisterAction> {
     if op.key.contains("session-expiry") {
         return None;
     }
-    let told = op.version.filter(|_| op.is_ok());
+    let acknowledged = op.version.filter(|_| op.is_ok());
     match (op.call, op.outcome) {
         (_, Outcome::Fail) | (Call::Read, Outcome::Unknown) => None,
         (Call::Read, Outcome::Ok) => Some(RegisterAction::Read(op.version.zip(op.value.clone()))),
-        (Call::Write, Outcome::Ok | Outcome::Unknown) => Some(RegisterAction::Write(None, op.value.clone()?, told)),
+        (Call::Write, Outcome::Ok | Outcome::Unknown) => Some(RegisterAction::Write(None, op.value.clone()?, acknowledged)),
         (Call::Cas, Outcome::Ok | Outcome::Unknown) => {
-            Some(RegisterAction::Write(Some(i64::try_from(op.number?).ok()?), op.value.clone()?, told))
+            Some(RegisterAction::Write(Some(i64::try_from(op.number?).ok()?), op.value.clone()?, acknowledged))
         }
         (Call::Txn, Outcome::Ok | Outcome::Unknown) if op.succeeded != Some(false) => {
-            Some(RegisterAction::Write(None, op.value.clone()?, told))
+            Some(RegisterAction::Write(None, op.value.clone()?, acknowledged))
         }
         _other => None,
     }
