@@ -24,7 +24,7 @@ use tokio_util::codec::Decoder;
 pub const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The byte budget for all incomplete frames.
-pub const UNFINISHED_BYTES_MAX: usize = 256 * 1024 * 1024;
+pub const INCOMPLETE_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// The first bytes of each frame, which use no budget: heartbeats and votes arrive even if larger frames have used it
 /// up.
@@ -40,7 +40,7 @@ pub struct FrameLimits {
 
 impl Default for FrameLimits {
     fn default() -> Self {
-        FrameLimits::new(FRAME_TIMEOUT, UNFINISHED_BYTES_MAX)
+        FrameLimits::new(FRAME_TIMEOUT, INCOMPLETE_BYTES_MAX)
     }
 }
 
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_unfinished_frames_share_one_budget_and_give_it_back() {
+    fn all_incomplete_frames_share_one_budget_and_return_it() {
         let frame_limits = FrameLimits::new(FRAME_TIMEOUT, 1_000);
         let (mut one, mut other) = (frame_limits.share(), frame_limits.share());
         one.grow(FRAME_BYTES_FREE + 600).unwrap();

@@ -106,7 +106,7 @@ impl Raw {
     }
 
     /// Receives a value with a proof, without verifying the proof.
-    pub(crate) async fn receive_proved(&mut self) -> Bytes {
+    pub(crate) async fn receive_with_proof(&mut self) -> Bytes {
         let frame = self.receive().await;
         let value = frame.payload.slice(fairhold_peer::key::PROOF_BYTES..);
         self.transcript.note(frame.kind, &value);
@@ -118,8 +118,8 @@ impl Raw {
 pub(crate) async fn admitted(address: SocketAddr, lane: Lane) -> TcpStream {
     let mut raw = Raw::dial(address, &hello(lane), &PeerKeys::none()).await;
     raw.prove().await;
-    raw.receive_proved().await;
+    raw.receive_with_proof().await;
     raw.introduce(&introduction(1)).await;
-    raw.receive_proved().await;
+    raw.receive_with_proof().await;
     raw.stream
 }

@@ -36,7 +36,7 @@ async fn a_node_of_another_cluster_is_refused() {
 }
 
 #[tokio::test]
-async fn a_member_with_another_data_directory_is_refused_by_the_one_that_it_dials() {
+async fn a_member_with_another_data_directory_is_refused_by_the_node_that_it_dials() {
     let node = Arc::new(Node { known: Some(Incarnation(1)), ..Node::new(2) });
     let server = Running::start(node.clone()).await;
     let peer = client(with_introduction(Node::new(1), |own| own.incarnation = Incarnation(99)));
@@ -48,7 +48,7 @@ async fn a_member_with_another_data_directory_is_refused_by_the_one_that_it_dial
 }
 
 #[tokio::test]
-async fn a_member_with_another_data_directory_is_refused_by_the_one_that_dials_it() {
+async fn a_member_with_another_data_directory_is_refused_by_the_node_that_dials_it() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let peer = client(Node::new(1));
@@ -60,7 +60,7 @@ async fn a_member_with_another_data_directory_is_refused_by_the_one_that_dials_i
 }
 
 #[tokio::test]
-async fn the_dialler_asks_its_own_service_too() {
+async fn the_dialler_checks_the_acceptor_too() {
     // Node 1 admits node 3. Node 3, the dialler, knows that node 1 lost its disk.
     let node = Arc::new(with_introduction(Node::new(1), |own| own.incarnation = Incarnation(11)));
     let server = Running::start(node.clone()).await;
@@ -87,7 +87,7 @@ async fn a_dialler_of_another_version_learns_ours_and_nothing_more() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
-    // More bytes follow the preamble, in a format that this version does not know. The answer must arrive nevertheless.
+    // More bytes follow the preamble, in a format that this version does not know. The answer must still arrive.
     let [low, high] = (WIRE_VERSION + 1).to_le_bytes();
     stream.write_all(&[&MAGIC[..], &[low, high], &[0; 1_000]].concat()).await.unwrap();
     let mut answer = Vec::new();
@@ -122,7 +122,7 @@ async fn a_server_of_another_version_is_refused() {
 }
 
 #[tokio::test]
-async fn a_greeting_is_answered_even_where_the_greeter_would_be_refused() {
+async fn a_greeting_is_answered_even_if_the_greeter_would_be_refused() {
     let node = Arc::new(Node { known: Some(Incarnation(1)), ..Node::new(2) });
     let server = Running::start(node.clone()).await;
     let wiped = client(with_introduction(Node::new(1), |own| {
@@ -135,7 +135,7 @@ async fn a_greeting_is_answered_even_where_the_greeter_would_be_refused() {
 }
 
 #[tokio::test]
-async fn a_refused_lane_does_not_knock_again_at_once() {
+async fn a_refused_lane_backs_off() {
     let node = Arc::new(Node { known: Some(Incarnation(1)), ..Node::new(2) });
     let server = Running::start(node.clone()).await;
     let peer = client(with_introduction(Node::new(1), |own| own.incarnation = Incarnation(99)));
@@ -150,7 +150,7 @@ async fn a_refused_lane_does_not_knock_again_at_once() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_starting_is_asked_again_soon() {
+async fn a_starting_node_is_dialled_again_soon() {
     let node = Arc::new(Node::new(2));
     node.starting.store(true, SeqCst);
     let server = Running::start(node.clone()).await;

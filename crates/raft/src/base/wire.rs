@@ -252,7 +252,7 @@ mod tests {
             PeerReply::ReadIndex(Ok(12)),
             PeerReply::ReadIndex(Err(NotProposed::NoLeader)),
             PeerReply::LeaderReply(vec![]),
-            PeerReply::Declined(Declined::Refused(Refusal::Stranger { id: 4 })),
+            PeerReply::Declined(Declined::Refused(Refusal::NotAMember { id: 4 })),
             PeerReply::Declined(Declined::Refused(Refusal::LostEntries(lost))),
             PeerReply::Declined(Declined::TermTooFar { term: u64::MAX, own: 3 }),
             PeerReply::HandedOver(Ok(HandedOver::Now)),

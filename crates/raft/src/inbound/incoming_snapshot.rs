@@ -117,7 +117,7 @@ impl IncomingSnapshot {
     }
 
     /// Discards the snapshot of a node whose snapshot connection has ended.
-    pub(super) fn hung_up(&self, store: &dyn SnapshotStore, from: NodeId) {
+    pub(super) fn disconnected(&self, store: &dyn SnapshotStore, from: NodeId) {
         self.give_up(store, |partial| partial.from == from);
     }
 
@@ -188,9 +188,9 @@ mod tests {
         let incoming = IncomingSnapshot::default();
         let drafts = Drafts::default();
         assert!(begins(&incoming, &drafts, 1, 1).await);
-        incoming.hung_up(&drafts, 2);
+        incoming.disconnected(&drafts, 2);
         assert_eq!(drafts.alive(), 1, "it was another node's connection");
-        incoming.hung_up(&drafts, 1);
+        incoming.disconnected(&drafts, 1);
         assert_eq!(drafts.alive(), 0);
         assert!(begins(&incoming, &drafts, 1, 1).await, "it may begin again");
     }

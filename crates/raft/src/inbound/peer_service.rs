@@ -118,13 +118,13 @@ impl<RT: AsyncRuntime> PeerService<RT> {
             Some(&expected) if is_wiped(expected, found) => Err(Refusal::Incarnation { id, expected, found }),
             Some(_) => Ok(()),
             None if known.is_empty() && self.0.configured.contains(&id) => Ok(()),
-            None => Err(Refusal::Stranger { id }),
+            None => Err(Refusal::NotAMember { id }),
         }
     }
 
     /// Checks a sender again: its connection may be older than this node's knowledge of the members.
     fn still_admitted(&self, core: &Core<RT>, from: NodeId) -> Result<(), Refusal> {
-        let introduced = self.0.introduced.lock().get(&from).copied().ok_or(Refusal::Stranger { id: from })?;
+        let introduced = self.0.introduced.lock().get(&from).copied().ok_or(Refusal::NotAMember { id: from })?;
         core.with_metrics(|metrics| {
             let mut nodes = metrics.membership_config.nodes().peekable();
             if nodes.peek().is_none() {
@@ -135,13 +135,13 @@ impl<RT: AsyncRuntime> PeerService<RT> {
                     Err(Refusal::Incarnation { id: from, expected: member.incarnation, found: introduced })
                 }
                 Some(_) => Ok(()),
-                None => Err(Refusal::Stranger { id: from }),
+                None => Err(Refusal::NotAMember { id: from }),
             }
         })
     }
 
     fn log_refusal(&self, other: NodeId, refusal: &Refusal) {
-        if self.0.refused.is_news(&self.0.configured, other, refusal) {
+        if self.0.refused.should_log(&self.0.configured, other, refusal) {
             tracing::warn!(node = other, "node {other} is refused: {refusal}");
         }
     }
@@ -209,7 +209,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
         async move { reply(&answer.await) }.boxed()
     }
 
-    fn hung_up(&self, from: NodeId, lane: Lane) {
+    fn disconnected(&self, from: NodeId, lane: Lane) {
         // A leader keeps one heartbeat connection to each of its followers; other connections come and go.
         if lane == Lane::Heartbeat
             && let Some(core) = self.core()
@@ -218,7 +218,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
         } else if lane == Lane::Snapshot
             && let Some(core) = self.core()
         {
-            self.0.incoming.hung_up(&*core.snapshots, from);
+            self.0.incoming.disconnected(&*core.snapshots, from);
         }
     }
 }

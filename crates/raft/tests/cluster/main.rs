@@ -600,7 +600,7 @@ async fn a_repeated_handover_request_finds_its_key_at_the_new_leader() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stranger_is_refused_before_its_first_request() {
+async fn a_node_that_is_not_a_member_is_refused_before_its_first_request() {
     let cluster = Cluster::form(3, 1_000).await;
     opened(&cluster.open_session(1).await.unwrap());
     let ours = cluster.node(1).state().cluster();
@@ -616,7 +616,7 @@ async fn a_stranger_is_refused_before_its_first_request() {
     let expected = Incarnation(200);
     let found = Incarnation(7);
     assert_eq!(other(2, 7, None), Err(Refusal::Incarnation { id, expected, found }));
-    assert_eq!(other(9, 900, None), Err(Refusal::Stranger { id: 9 }));
+    assert_eq!(other(9, 900, None), Err(Refusal::NotAMember { id: 9 }));
     let theirs = ClusterId(ours.unwrap().0 ^ 1);
     assert_eq!(other(2, 200, Some(theirs)), Err(Refusal::Cluster { theirs, ours: ours.unwrap() }));
 

@@ -90,7 +90,7 @@ impl Net {
         cables.cut.send(id).ok();
         let left: Vec<_> = cables.services.values().cloned().collect();
         drop(cables);
-        left.iter().for_each(|service| service.hung_up(id, Lane::Heartbeat));
+        left.iter().for_each(|service| service.disconnected(id, Lane::Heartbeat));
     }
 
     /// Cuts off a node, which keeps running.
@@ -129,7 +129,7 @@ impl Net {
         cables.rejecting.insert(id);
         let service = cables.services[&seen_by].clone();
         drop(cables);
-        service.hung_up(id, Lane::Heartbeat);
+        service.disconnected(id, Lane::Heartbeat);
     }
 
     /// Waits until `is_refused` was called this often.
