@@ -23,7 +23,7 @@ const LOST_ENTRIES_TEMPORARY: &str = "LOST-ENTRIES.new";
 const LOG: &str = "log";
 const SNAPSHOT: &str = "snapshot";
 
-/// The files allowed in an unused directory: our own first steps, and those of a fresh file system.
+/// The files allowed in an unused directory: leftovers of an interrupted first start, and those of a new file system.
 const HARMLESS_NAMES: [&str; 3] = [LOCK, IDENTITY_TEMPORARY, "lost+found"];
 
 /// A data directory that this process uses exclusively, and its identity.
@@ -80,7 +80,7 @@ pub enum DataDirError {
     /// The directory has files but no identity.
     #[error(
         "{path} is not empty ({found}) and has no IDENTITY file. If it was this node's, the file was lost: restore it, or remove \
-         the node from the cluster and add it again with an empty directory. If it was not, give fairhold a directory of its own"
+         the node from the cluster and add it again with an empty directory. If it was not, give fairhold an empty directory"
     )]
     NoIdentity {
         /// The directory.
@@ -122,7 +122,7 @@ impl DataDir {
         let (identity, is_new) = match std::fs::read(&file) {
             Ok(bytes) => (decode(&file, &bytes)?, false),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                refuse_strangers(path)?;
+                refuse_other_files(path)?;
                 (Identity { node, incarnation: Incarnation(rand::random()), cluster: None, has_log: false }, true)
             }
             Err(error) => return Err(durable::naming(&file, error).into()),
@@ -141,8 +141,8 @@ impl DataDir {
         Ok(directory)
     }
 
-    /// Whether the directory exists and has an owner.
-    pub(crate) fn is_made(path: &Path) -> bool {
+    /// Whether the directory exists and has an identity.
+    pub(crate) fn is_initialized(path: &Path) -> bool {
         path.join(IDENTITY).is_file()
     }
 
@@ -152,19 +152,19 @@ impl DataDir {
         self.identity.incarnation
     }
 
-    /// The node it belongs to.
+    /// The node that it belongs to.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.identity.node
     }
 
-    /// The cluster it belongs to, if any yet.
+    /// The cluster that it belongs to, once it is set.
     #[must_use]
     pub fn cluster(&self) -> Option<ClusterId> {
         self.identity.cluster
     }
 
-    /// Whether this call created it. A directory that was opened before may still have no other files.
+    /// Whether `open` created it. An older directory may still have no other files.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.is_new
@@ -292,7 +292,7 @@ fn lock(directory: &Path) -> Result<File, DataDirError> {
     Ok(file)
 }
 
-fn refuse_strangers(directory: &Path) -> Result<(), DataDirError> {
+fn refuse_other_files(directory: &Path) -> Result<(), DataDirError> {
     for entry in std::fs::read_dir(directory).map_err(|error| durable::naming(directory, error))? {
         let name = entry.map_err(|error| durable::naming(directory, error))?.file_name();
         if !HARMLESS_NAMES.iter().any(|harmless| name == *harmless) {

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn defects_are_read_as_they_were_written_and_damage_is_named() {
+    fn saved_defects_load_unchanged_and_damage_is_reported_with_the_file() {
         let directory = tempfile::tempdir().unwrap();
         let store = DefectFile::new(directory.path(), || io::Error::other("no"));
         assert_eq!(store.load().unwrap(), []);

@@ -1,4 +1,4 @@
-//! The first error that ended the storage, kept for the one message for people.
+//! The first error that ended the storage, for the final message to the operator.
 
 use std::{
     io,
@@ -34,7 +34,7 @@ pub struct Faults(Arc<OnceLock<Fault>>);
 
 impl FaultKind {
     pub(crate) fn of(error: &io::Error) -> FaultKind {
-        if is_no_room(error) {
+        if is_out_of_space(error) {
             FaultKind::NoRoom
         } else if has_too_many_open(error) {
             FaultKind::OpenFiles
@@ -59,7 +59,7 @@ impl Faults {
 }
 
 /// Whether more free space would have prevented it.
-pub(crate) fn is_no_room(error: &io::Error) -> bool {
+pub(crate) fn is_out_of_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
@@ -74,8 +74,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_many_open_files_are_no_broken_disk() {
-        let words = "IO error: While open a file for appending: /log/000008.log: Too many open files";
+    fn too_many_open_files_is_not_a_disk_failure() {
+        let message = "IO error: While open a file for appending: /log/000008.log: Too many open files";
         for error in [io::Error::other(words), io::Error::from_raw_os_error(24), io::Error::from_raw_os_error(23)] {
             assert_eq!(FaultKind::of(&error), FaultKind::OpenFiles, "{error}");
         }

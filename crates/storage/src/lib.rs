@@ -5,7 +5,7 @@
 //!   LOCK          held by the process that uses the directory
 //!   IDENTITY      whose directory it is: node, incarnation, cluster
 //!   LOST-ENTRIES  only if the node lost entries that it had acknowledged: the directory is not used again
-//!   DEFECTS       only if a command panicked on this node: which one
+//!   DEFECTS       only if a command panicked on this node: the commands
 //!   log/          RocksDB: entries, vote, committed
 //!   snapshot/     the newest snapshot, one checksummed file
 //! ```
@@ -49,7 +49,7 @@ use std::{io, path::Path};
 /// Everything that a node keeps on disk.
 #[derive(Debug)]
 pub struct Storage {
-    /// The directory and its identity. It holds the lock: keep it as long as the others.
+    /// The directory and its identity. It holds the lock: keep it as long as the other fields.
     pub data_dir: DataDir,
     /// The replicated log and the vote.
     pub log: LogStore,
@@ -96,10 +96,10 @@ pub enum StorageError {
 impl StorageError {
     /// Whether a retry may succeed once the file system has more free space.
     #[must_use]
-    pub fn is_no_room(&self) -> bool {
+    pub fn is_out_of_space(&self) -> bool {
         match self {
             StorageError::Log(error) | StorageError::Snapshots(error) | StorageError::DataDir(DataDirError::Io(error)) => {
-                fault::is_no_room(error)
+                fault::is_out_of_space(error)
             }
             StorageError::DataDir(_) | StorageError::SnapshotLost { .. } => false,
         }

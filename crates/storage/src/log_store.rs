@@ -68,7 +68,7 @@ struct LogStoreInner {
 }
 
 impl LogStore {
-    /// Opens the log in a directory and verifies it. If `exists`, the log must be there.
+    /// Opens the log in a directory and verifies it. If `exists` is false, creates it.
     pub(crate) fn open(path: &Path, exists: bool) -> io::Result<LogStore> {
         let db = Arc::new(LogDb::open(path, exists)?);
         let target = Arc::clone(&db);
@@ -112,7 +112,7 @@ impl LogStore {
         self.shared.faults.clone()
     }
 
-    async fn ask(&self, request: WriteRequest) -> io::Result<()> {
+    async fn send(&self, request: WriteRequest) -> io::Result<()> {
         let requests = self.requests.as_ref().ok_or_else(writer_is_gone)?;
         requests.send(request).await.map_err(|_| writer_is_gone())
     }
@@ -146,7 +146,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         failpoint!(StorageVoteSave)?;
         self.shared.check()?;
         let (done, result) = oneshot::channel();
-        self.ask(WriteRequest::Vote { vote: *vote, done }).await?;
+        self.send(WriteRequest::Vote { vote: *vote, done }).await?;
         result.await.map_err(|_| writer_is_gone())??;
         failpoint!(StorageVoteSaved)
     }
@@ -154,7 +154,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
         failpoint!(StorageCommittedSave)?;
         self.shared.tail()?.state.committed = committed;
-        self.ask(WriteRequest::Committed(committed)).await
+        self.send(WriteRequest::Committed(committed)).await
     }
 
     async fn read_committed(&mut self) -> Result<Option<LogId>, io::Error> {
@@ -184,7 +184,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             let change = tail.append(sized)?;
             (change, tail.state.first, tail.state.last)
         };
-        self.ask(WriteRequest::Append { change, entries: sealed, first, last, flushed: callback, room }).await
+        self.send(WriteRequest::Append { change, entries: sealed, first, last, flushed: callback, room }).await
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {
@@ -196,7 +196,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         };
         // Not awaited: until the truncation is on disk, a crash may bring the old entries back. This is harmless,
         // because later appends also reach the disk later.
-        self.ask(WriteRequest::Truncate { change, removed, last }).await?;
+        self.send(WriteRequest::Truncate { change, removed, last }).await?;
         failpoint!(StorageTruncateDone)
     }
 
@@ -210,7 +210,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         if removed.end == 0 {
             return Ok(());
         }
-        self.ask(WriteRequest::Purge { removed, purged: log_id, last }).await?;
+        self.send(WriteRequest::Purge { removed, purged: log_id, last }).await?;
         failpoint!(StoragePurgeDone)
     }
 }
@@ -231,7 +231,7 @@ impl RaftLogReader<TypeConfig> for LogReader {
     where
         RB: RangeBounds<u64> + Clone + Debug + OptionalSend,
     {
-        // In parts: after a start, openraft applies all entries behind the snapshot through this.
+        // In parts: after a start, openraft reads all entries after the snapshot through this.
         let start = (self.clone(), indexes(&range), false);
         let pieces = stream::try_unfold(start, |(reader, range, goes_on)| async move {
             let entries = if range.is_empty() { Vec::new() } else { reader.read(range.clone(), READ_BYTES_MAX).await? };
@@ -312,5 +312,5 @@ fn indexes(range: &impl RangeBounds<u64>) -> Range<u64> {
 }
 
 fn writer_is_gone() -> io::Error {
-    io::Error::other("the log's writer is gone")
+    io::Error::other("the log writer has stopped")
 }

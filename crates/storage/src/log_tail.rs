@@ -115,7 +115,7 @@ impl Tail {
         }
         let fits = entries.iter().zip(next..).all(|((entry, _), index)| entry.index() == index);
         if !fits {
-            return Err(invalid(format_args!("entries do not follow the log's last one: {next} is next")));
+            return Err(invalid(format_args!("the next entry of the log must have index {next}")));
         }
         self.change += 1;
         for (entry, bytes) in entries {
@@ -130,7 +130,7 @@ impl Tail {
     pub(crate) fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<(u64, Range<u64>)> {
         self.check()?;
         if last.as_ref() < self.state.purged.as_ref() {
-            return Err(invalid("entries that were purged cannot be truncated"));
+            return Err(invalid("purged entries cannot be truncated"));
         }
         let removed = last.as_ref().map_or(0, |last| last.index + 1)..self.state.next_index();
         while self.entries.back().is_some_and(|newest| newest.entry.index() >= removed.start) {
@@ -144,7 +144,7 @@ impl Tail {
         Ok((self.change, removed))
     }
 
-    /// Removes the entries through this one. Returns their indexes, or an empty range if that was done before.
+    /// Removes the entries through this one. Returns their indexes, or an empty range if they were already purged.
     pub(crate) fn purge(&mut self, through: LogId) -> io::Result<(Range<u64>, Forgotten)> {
         self.check()?;
         if self.state.purged.as_ref().is_some_and(|purged| through.index <= purged.index) {

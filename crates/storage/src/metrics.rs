@@ -82,7 +82,7 @@ mod tests {
     use fairhold_metrics::{Format, registry, text};
 
     #[test]
-    fn what_was_written_and_what_is_left_is_told() {
+    fn written_bytes_and_free_space_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a"), [0; 300]).unwrap();
         fs::write(folder.path().join("b"), [0; 42]).unwrap();

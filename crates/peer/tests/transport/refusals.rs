@@ -140,12 +140,12 @@ async fn a_refused_lane_backs_off() {
     let server = Running::start(node.clone()).await;
     let peer = client(with_introduction(Node::new(1), |own| own.incarnation = Incarnation(99)));
     let to = target(2, server.address);
-    let begun = Instant::now();
+    let started = Instant::now();
     let first = call(&peer, &to, b"let me in").await.unwrap_err();
     for _ in 0..20_000 {
         assert_eq!(peer.call(&to, Lane::Append, Bytes::new()).await.unwrap_err(), first);
     }
-    let (dials, seconds) = (node.admits.load(SeqCst) as u64, begun.elapsed().as_secs());
+    let (dials, seconds) = (node.admits.load(SeqCst) as u64, started.elapsed().as_secs());
     assert!(dials <= 1 + seconds, "{dials} dials in {seconds} s");
 }
 
@@ -158,7 +158,7 @@ async fn a_starting_node_is_dialled_again_soon() {
     assert_eq!(call(&peer, &to, b"ready?").await.unwrap_err(), PeerError::Refused(Refusal::Starting));
     assert!(node.requests().is_empty());
     node.starting.store(false, SeqCst);
-    let begun = Instant::now();
+    let started = Instant::now();
     call_until_answered(&peer, &to, Lane::Append, Bytes::from_static(b"ready now?")).await;
-    assert!(begun.elapsed() < REFUSED_PAUSE, "only after {:?}", begun.elapsed());
+    assert!(started.elapsed() < REFUSED_PAUSE, "only after {:?}", started.elapsed());
 }

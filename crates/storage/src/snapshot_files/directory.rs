@@ -40,7 +40,7 @@ impl Directory {
             }
         }
         // A name whose directory could not be synced is visible after a start, but may be gone after a power loss. The
-        // log behind the newest snapshot is purged, so its name must be durable.
+        // log that the newest snapshot covers is purged, so its name must be durable.
         durable::sync_directory(path)?;
         let (path, snapshot_thread) = (path.to_owned(), SnapshotThread::start()?);
         let (drafts, readers) = (AtomicU64::new(0), Mutex::default());
@@ -89,7 +89,7 @@ impl Directory {
         let mut numbers = Vec::new();
         for name in names(&self.path)? {
             if let Some(number) = name.strip_suffix(SUFFIX) {
-                let number = number.parse().map_err(|_| durable::damaged(&self.path.join(&name), "its name is no number"))?;
+                let number = number.parse().map_err(|_| durable::damaged(&self.path.join(&name), "its name is not a number"))?;
                 numbers.push(number);
             }
         }
@@ -108,9 +108,9 @@ impl Directory {
     }
 
     /// Removes the file of an abandoned snapshot on the snapshot thread, because it may be large.
-    pub(super) fn give_up(&self, path: PathBuf) {
+    pub(super) fn remove_abandoned(&self, path: PathBuf) {
         let removed = self.snapshot_thread.run(move || {
-            // Its name does not count. The next start removes what is left of it.
+            // Its name is temporary. The next start removes the rest.
             if let Err(error) = durable::remove(&path, &path) {
                 tracing::debug!(%error, "an incomplete snapshot could not be removed: it stays until the next start");
             }

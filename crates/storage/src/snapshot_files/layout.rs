@@ -102,7 +102,7 @@ impl Layout {
     }
 }
 
-/// The bytes behind the length at a position.
+/// The bytes after the length at a position.
 fn part(at: u64, end: u64, read: &impl Fn(&mut [u8], u64) -> io::Result<()>) -> Result<Range<u64>, Unreadable> {
     let start = at.checked_add(4).filter(|start| *start <= end).ok_or(Damage::Length)?;
     let stop = start + u64::from(number_at(at, read)?);
@@ -135,14 +135,14 @@ pub(super) struct Composer {
 }
 
 impl Composer {
-    /// The bytes before those of the meta.
+    /// The bytes before the meta.
     pub(super) fn begin(&mut self, meta: &[u8]) -> io::Result<Vec<u8>> {
         let header = [MAGIC.as_slice(), &[SNAPSHOT_FILE_FORMAT], &length(meta)?].concat();
         self.layout.meta = self.add(&header, meta);
         Ok(header)
     }
 
-    /// The bytes before those of a block.
+    /// The bytes before a block.
     pub(super) fn block(&mut self, block: &[u8]) -> io::Result<[u8; 4]> {
         let length = length(block)?;
         let range = self.add(&length, block);
@@ -152,7 +152,7 @@ impl Composer {
 
     /// The bytes after all blocks, the positions of all parts, and the length of the file.
     pub(super) fn end(mut self) -> io::Result<(Vec<u8>, Layout)> {
-        let too_many = |_| io::Error::other("a snapshot of too many blocks");
+        let too_many = |_| io::Error::other("a snapshot with too many blocks");
         let count = u32::try_from(self.layout.blocks.len()).map_err(too_many)?.to_le_bytes();
         self.checksum.update(&count);
         Ok(([count, self.checksum.value().to_le_bytes()].concat(), self.layout))

@@ -32,7 +32,7 @@ pub(super) struct Stored {
     blocks: Vec<Range<u64>>,
     /// Whether it is, or was, the newest. Then the `keep` of a newer one removes it.
     kept: AtomicBool,
-    /// Kept for as long as this is read.
+    /// Exists for as long as this snapshot is open.
     reader: Arc<()>,
 }
 
@@ -87,7 +87,7 @@ impl Stored {
 impl Drop for Stored {
     fn drop(&mut self) {
         if !*self.kept.get_mut() {
-            self.directory.give_up(std::mem::take(&mut self.path));
+            self.directory.remove_abandoned(std::mem::take(&mut self.path));
         }
     }
 }
