@@ -1,6 +1,7 @@
-//! The keys that the members of a cluster share, and the proof of a key that does not reveal it. A proof covers the
-//! handshake so far, as both sides saw it, and the side that proves. It is worthless in another handshake, for another
-//! lane, or in the other direction.
+//! The keys that the members of a cluster share, and the proof of a key that does not reveal it.
+//!
+//! A proof covers the handshake so far, as both sides saw it, and the side that proves. It is worthless in another
+//! handshake, for another lane, or in the other direction.
 
 use crate::frame::FrameKind;
 use fairhold_raft::peer::WIRE_VERSION;

@@ -8,8 +8,8 @@ use fairhold_metrics::{Registry, Scrape, collect};
 use openraft::{AsyncRuntime, ServerState};
 use std::{fmt, sync::Arc};
 
-/// Counts the elections in which this node runs, as far as they are visible: openraft publishes its newest state, not
-/// every state.
+/// Counts the elections in which this node is a candidate, as far as they are visible: openraft publishes its newest
+/// state, not every state.
 pub(crate) async fn count_elections<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
     let mut last = None;
     while let Some(now) = core

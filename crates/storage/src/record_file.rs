@@ -1,10 +1,10 @@
 //! Verifies the files that RocksDB writes as a sequence of records: the write-ahead logs (`NNNNNN.log`) and the
 //! `MANIFEST`.
 //!
-//! RocksDB's own reader is not enough. In each of its modes that start after a crash (`log_reader.cc`, 11.8)
+//! RocksDB's own reader is not enough. In every mode that can start after a crash (`log_reader.cc`, 11.8):
 //!
-//! - a length that points past the end of the file counts as a torn tail, although all later records of the block may be there:
-//!   one flipped bit in a length drops acknowledged writes silently, in the write-ahead log as in the `MANIFEST`;
+//! - a length that points past the end of the file counts as a torn tail, even if all later records of the block are
+//!   there: one flipped bit in a length drops acknowledged writes silently, in the write-ahead log and in the `MANIFEST`;
 //! - a record type that a flipped bit turned into a recycled one ends the reading silently, or never ends it;
 //! - a torn tail is tolerated in every file, not only in the newest.
 //!
@@ -16,19 +16,19 @@
 //! record = masked CRC-32C of type and payload (4) │ length of the payload (2) │ type (1) │ payload      all little endian
 //! ```
 //!
-//! A record never crosses a block; a longer value is a first, middle ones and a last. Fewer than seven bytes at a
-//! block's end are zeros.
+//! A record never crosses a block: a longer value is split into a first, middle and last records. Fewer than seven
+//! bytes at a block's end are zeros.
 //!
 //! **An incomplete tail** is a record whose end is missing, or zeros from a record's boundary to the end of the file.
 //! It is what a crash leaves of an unacknowledged write.
 //!
-//! **Detected**: any damage to a complete record, its length too (the checksum does not cover a length, so the bytes
-//! that are there are tried at every length: one that fits proves that the record is whole); records in a wrong order;
+//! **Detected**: any damage to a complete record, including its length (the checksum does not cover the length, so the
+//! present bytes are tried at every length: a match proves that the record is complete); records in a wrong order;
 //! anything after a zeroed part; an incomplete tail anywhere but in the newest log.
 //!
 //! **Not detected**: a tail cut by anything other than a crash looks like one that was not written, and so do a last
 //! record whose length and checksum are both damaged, and last records overwritten with zeros. **Refused although a
-//! crash can do it**: a loss of power that wrote a later page of the last write and not an earlier one. It looks like
+//! crash can cause it**: a power loss that wrote a later page of the last write but not an earlier one. It looks like
 //! damage, and starting could lose a vote.
 
 use crate::durable;

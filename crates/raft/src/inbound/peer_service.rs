@@ -56,9 +56,9 @@ struct ServiceInner<RT: AsyncRuntime> {
     improper_log: LogLimit<RT>,
 }
 
-/// What the service needs of a started replica.
+/// The parts of a started replica that the service needs.
 struct StartedReplica<RT: AsyncRuntime> {
-    /// Weak, because the core owns the transport, and the transport this.
+    /// Weak, because the core owns the transport, and the transport owns this.
     core: Weak<Core<RT>>,
     queues: Queues,
 }
@@ -90,7 +90,7 @@ impl<RT: AsyncRuntime> PeerService<RT> {
         Arc::new(self.clone())
     }
 
-    /// Serves requests from now on. openraft must have published its first metrics, because they name the members.
+    /// Starts serving requests. openraft must have published its first metrics, because they name the members.
     pub(crate) fn open(&self, core: &Arc<Core<RT>>, queues: Queues) -> bool {
         self.0.replica.set(StartedReplica { core: Arc::downgrade(core), queues }).is_ok()
     }
@@ -123,7 +123,7 @@ impl<RT: AsyncRuntime> PeerService<RT> {
     }
 
     /// Checks a sender again: its connection may be older than this node's knowledge of the members.
-    fn still_admitted(&self, core: &Core<RT>, from: NodeId) -> Result<(), Refusal> {
+    fn check_sender(&self, core: &Core<RT>, from: NodeId) -> Result<(), Refusal> {
         let introduced = self.0.introduced.lock().get(&from).copied().ok_or(Refusal::NotAMember { id: from })?;
         core.with_metrics(|metrics| {
             let mut nodes = metrics.membership_config.nodes().peekable();
@@ -182,7 +182,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
         let Some((core, queues)) = self.replica() else {
             return ready(reply::<RT>(&PeerReply::Declined(Declined::NotRunning))).boxed();
         };
-        if let Err(refusal) = takes_part(&core).and_then(|()| self.still_admitted(&core, from)) {
+        if let Err(refusal) = takes_part(&core).and_then(|()| self.check_sender(&core, from)) {
             self.log_refusal(from, &refusal);
             return ready(reply::<RT>(&PeerReply::Declined(Declined::Refused(refusal)))).boxed();
         }

@@ -113,7 +113,7 @@ fn classify(
 fn refused(config: &ReplicaConfig, by: NodeId, refusal: Refusal) -> Result<GreetingResult, FormationError> {
     let id = config.id;
     match refusal {
-        // It speaks about its own condition, and knows nothing about the cluster yet.
+        // The reason is the other node's own condition, and says nothing about the cluster.
         Refusal::Starting | Refusal::LostEntries(_) => Ok(GreetingResult::Unknown),
         // The answer is not authenticated, and during a key rotation the nodes change keys one at a time.
         Refusal::Key(_) => Ok(GreetingResult::Unknown),

@@ -24,8 +24,8 @@ const HANDOVER_LEASES: u32 = 4;
 /// proposed meanwhile.
 const HANDOVER_LAG_MAX: u64 = 1_000;
 
-/// Hands the leadership to a member, from whichever node leads. After `Ok`, this node's status names the member as
-/// the leader. A key that was used before changes nothing, and any member may lead.
+/// Hands the leadership to a member, from whichever node leads. After `Ok`, this node's status names the member as the
+/// leader. A key that was used before changes nothing, and any member may lead.
 pub(crate) async fn hand_over<RT: AsyncRuntime>(
     core: &Core<RT>,
     queues: &Queues,
@@ -115,7 +115,7 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
 }
 
 /// Records the key in the log, so that a late retry does nothing; returns whether the key was new.
-async fn note<RT: AsyncRuntime>(
+async fn record_key<RT: AsyncRuntime>(
     queues: &Queues,
     to: NodeId,
     key: WriteKey,
@@ -200,7 +200,7 @@ mod tests {
     type Moment = <TokioRuntime as AsyncRuntime>::Instant;
 
     /// The metrics of node 1 as the leader of three voters and a learner, with a log that ends at `last`. `others` says
-    /// how much of the log each other node has, and when it was last heard from.
+    /// how much of the log each other node has, and when it last answered.
     fn leader(last: u64, others: &[(NodeId, Option<u64>, Moment)]) -> RaftMetrics<Types<TokioRuntime>> {
         let mut metrics = RaftMetrics::new_initial(1);
         let nodes: BTreeMap<NodeId, Member> = (1..=4).map(|id| (id, Member::default())).collect();

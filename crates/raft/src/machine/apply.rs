@@ -35,8 +35,8 @@ use std::{
 };
 use tokio::task::yield_now;
 
-/// Steps after which an entry's commands pause, so that readers get the state, and heartbeats and votes the thread: an
-/// entry may have a thousand commands, and each may take this many steps.
+/// Steps after which an entry's commands pause, so that readers get the state's lock, and heartbeats and votes get the
+/// thread: an entry may have a thousand commands, and each may take this many steps.
 const SLICE_STEPS: u64 = limits::PIECE_STEPS;
 
 /// Receives every change, on every node, in the same order.
@@ -51,8 +51,8 @@ pub trait ApplyObserver: Send + Sync + 'static {
     /// A snapshot replaced the state. The changes in between are unknown here.
     fn replaced(&self, state: &State);
 
-    /// How long the given steps take in addition to the time that passes. Only a simulation returns more than zero: no
-    /// time passes there while the state machine works.
+    /// Extra time to add for the given steps. Only a simulation returns more than zero: no time passes there while the
+    /// state machine works.
     fn pace(&self, steps: u64) -> Duration {
         let _: u64 = steps;
         Duration::ZERO
@@ -173,8 +173,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
                 }
             }
         };
-        // A panic must stop the node; without this, it would only stop this task. It poisons the state's lock on its
-        // way.
+        // A panic must stop the node; without this, it would only stop this task. It also poisons the state's lock.
         let applied = catch_unwind(AssertUnwindSafe(slice));
         self.shared.metrics.steps.inc_by(done);
         applied.map_err(|_| io::Error::other(format!("a command panicked in log entry {index}")))?;
@@ -182,7 +181,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
     }
 
     /// The answer to a skipped command. Checks once that the state is consistent without it: if it is not, the command
-    /// was not to blame, and the node must stop.
+    /// is not the cause, and the node must stop.
     async fn skip(&self, index: u64, position: u64, fingerprint: u64, checked: bool) -> io::Result<Answer> {
         let (state, revision) = {
             let state = self.shared.read();
@@ -276,7 +275,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
         failpoint!(RaftInstallBegin, RT)?;
         let snapshot = self.writer.stored(snapshot).await?;
         let state = self.writer.state(&snapshot).await?;
-        // Stored first: the log behind it is purged as soon as this returns.
+        // Stored first: the log that it covers is purged as soon as this returns.
         self.writer.keep::<RT>(meta, &snapshot).await?;
         failpoint!(RaftInstallSaved, RT)?;
         let replaced = {
@@ -326,7 +325,7 @@ fn replace_state(current: &mut State, state: State) -> State {
     std::mem::replace(current, state)
 }
 
-/// The batch as it is, unless a planted bug changes it on the nodes that do not answer its callers.
+/// The unchanged batch, unless a planted bug changes it on the nodes that do not answer its callers.
 fn with_planted_bugs(mut batch: Batch, index: u64, has_no_caller: bool) -> Batch {
     if planted::has(Bug::LosesAnEntry) && has_no_caller && index.is_multiple_of(16) {
         return Batch(Vec::new());

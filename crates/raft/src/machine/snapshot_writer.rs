@@ -134,7 +134,7 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder<RT> {
         failpoint!(RaftSnapshotBuild, RT)?;
         let meta = SnapshotMetaOf::<Types<RT>> { last_log_id: self.last_applied, last_membership: self.members.clone() };
         let started_at = RT::Instant::now();
-        // The copy is also freed there: it owns by now whatever has changed meanwhile.
+        // The copy is also freed there: by then it owns everything that has changed meanwhile.
         let state = std::mem::take(&mut self.state);
         let draft = self.writer.store.draft(header::encode::<RT>(&meta)?);
         let snapshot = run_blocking(&*self.writer.store, move || write(draft, state)).await??;

@@ -117,7 +117,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
             members: snapshot.meta.last_membership,
             blocks: count,
         });
-        expect_taken(self.call(Lane::Snapshot, begin, RPCTypes::InstallSnapshot, limit).await?)?;
+        expect_accepted(self.call(Lane::Snapshot, begin, RPCTypes::InstallSnapshot, limit).await?)?;
         // Reads one block after the other. `buffered` calls `send` in the order of the blocks, so they arrive in that
         // order.
         let read = stream::iter(0..count).then(move |index| {
@@ -129,7 +129,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
                 wire::encode(&PeerRequest::<RT>::SnapshotBlock { index, block: block.into() }).map_err(|error| unreadable(&error))
             });
             let answer = request.map(|request| self.send(Lane::Snapshot, request, RPCTypes::InstallSnapshot, limit));
-            async move { expect_taken(answer?.await?) }
+            async move { expect_accepted(answer?.await?) }
         });
         let mut sent = std::pin::pin!(sent.buffered(SNAPSHOT_BLOCKS_IN_FLIGHT));
         while let Some(result) = sent.next().await {
@@ -169,6 +169,6 @@ pub(super) fn unexpected<RT: AsyncRuntime>() -> RpcError<RT> {
     RPCError::Unreachable(Unreachable::from_string("the answer does not match the request"))
 }
 
-pub(super) fn expect_taken<RT: AsyncRuntime>(reply: PeerReply<RT>) -> Result<(), RpcError<RT>> {
+pub(super) fn expect_accepted<RT: AsyncRuntime>(reply: PeerReply<RT>) -> Result<(), RpcError<RT>> {
     if let PeerReply::SnapshotTaken = reply { Ok(()) } else { Err(unexpected()) }
 }

@@ -20,10 +20,10 @@ use openraft::{AsyncRuntime, Instant, errors::ClientWriteError, impls::ProgressR
 use std::{sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
-/// Maximum number of entries, or of batches to the leader, in flight. More made the slowest answers slower and nothing
-/// faster.
+/// Maximum number of entries, or of batches to the leader, in flight. A higher limit made the slowest answers slower
+/// and nothing faster.
 const BATCHES_IN_FLIGHT: usize = 2;
-/// Time limit for a batch sent to the leader. Callers have deadlines of their own; this one frees the slot in flight.
+/// Time limit for a batch sent to the leader. Callers have their own deadlines; this limit frees the slot in flight.
 const FORWARD_LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs until Raft stops. All commands that still wait then are definitely not proposed.
@@ -111,7 +111,7 @@ fn refuse_for_room<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> V
         } else if disks_short {
             Some(NotProposed::DiskLow)
         } else {
-            (!log_room.takes(proposal.bytes)).then_some(NotProposed::Overloaded)
+            (!log_room.accepts(proposal.bytes)).then_some(NotProposed::Overloaded)
         }
     };
     let mut others = Vec::with_capacity(batch.len());
@@ -162,7 +162,7 @@ async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) {
     }
 }
 
-/// What the failure of an entry means for its commands.
+/// The error for the commands of an entry that failed.
 pub(crate) fn write_error<RT: AsyncRuntime>(error: &ClientWriteError<Types<RT>>) -> ProposeError {
     match error {
         // The entry was in the log when another leader's log replaced it; another copy of it may have been committed.

@@ -12,7 +12,7 @@ use openraft_rt_tokio::TokioRuntime;
 use std::time::Duration;
 
 const VALUE_BYTES: usize = 64 * 1024;
-/// Number of values of the log that may stay behind a snapshot.
+/// Number of the log's values that may stay although a snapshot covers them.
 const VALUES_KEPT: u64 = 32;
 
 /// The default configuration, except for the bytes.

@@ -296,7 +296,7 @@ async fn a_single_node_forms_a_cluster_at_once_and_survives_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_followers_proposal_is_seen_everywhere_and_survives_the_leader() {
+async fn a_followers_proposal_is_applied_everywhere_and_survives_the_leader() {
     let mut cluster = Cluster::form(3, 1_000).await;
     let leader = cluster.leader_among(1..=3).await;
     let followers = cluster.others(leader);
@@ -375,11 +375,11 @@ async fn many_commands_share_an_entry_and_each_has_its_own_answer() {
     revisions.dedup();
     assert_eq!(revisions.len(), 1_000, "each command must change the state");
     let entries = cluster.disks[&leader].log.entries() - before;
-    assert!(entries < 200, "{entries} entries for 1,000 commands that came at once");
+    assert!(entries < 200, "{entries} entries for 1,000 commands that arrived together");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follower_that_was_away_for_long_receives_a_snapshot() {
+async fn a_follower_that_was_away_for_a_long_time_receives_a_snapshot() {
     let (mut cluster, leader, away) = Cluster::without_a_follower(20).await;
     let mut last = Revision(0);
     for _ in 0..100 {
@@ -462,7 +462,7 @@ async fn a_false_alarm_about_a_dead_leader_deposes_no_leader() {
 const UNHURRIED: (u64, u64) = (500, 1_000);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_false_alarm_ends_when_the_leader_is_heard_again() {
+async fn a_false_alarm_ends_when_the_leader_sends_again() {
     let cluster = Cluster::form_with(3, 1_000, Some(UNHURRIED)).await;
     let leader = cluster.leader_among(1..=3).await;
     let leadership = cluster.node(leader).leadership();
@@ -472,7 +472,7 @@ async fn a_false_alarm_ends_when_the_leader_is_heard_again() {
     cluster.net.refusal_checks(8).await;
     cluster.open_session(mistaken).await.unwrap();
 
-    // It no longer hears the leader, and requests the other node's vote.
+    // It receives nothing from the leader, and requests the other node's vote.
     cluster.net.part(leader, deaf);
     let questions = (deaf, mistaken, Lane::Heartbeat);
     let before = cluster.net.answered_so_far(questions);
@@ -589,7 +589,7 @@ async fn a_repeated_handover_request_finds_its_key_at_the_new_leader() {
         let leader = cluster.leader_among(1..=3).await;
         let to = leader % 3 + 1;
         let key = WriteKey { key: GrantId::from_ulid(u128::from(turn)), fingerprint: [turn; 16] };
-        // A new leader may not have heard from every node yet.
+        // A new leader may not have an answer from every node yet.
         while cluster.node(leader).hand_over(to, Some(key), soon()).await.is_err() {
             cluster.open_session(leader).await.unwrap();
         }

@@ -125,7 +125,7 @@ fn a_node_reaches_the_end_of_its_log_however_many_commands_panic() {
             None => return,
         }
     }
-    panic!("the node restarts for ever");
+    panic!("the node restarts forever");
 }
 
 #[test]
