@@ -109,7 +109,7 @@ impl Exchange {
         if frame.kind != kind {
             return Err(crate::frame::FrameError::UnexpectedKind(frame.kind).into());
         }
-        self.transcript.note(kind, &frame.payload);
+        self.transcript.add(kind, &frame.payload);
         Ok(Message { kind, value: frame.payload })
     }
 
@@ -122,7 +122,7 @@ impl Exchange {
             return Err(HandshakeError::MissingProof);
         };
         let value = payload.split_off(PROOF_BYTES);
-        self.transcript.note(frame.kind, &value);
+        self.transcript.add(frame.kind, &value);
         let by = self.side.other();
         if self.keys.verify(&proof, by, &self.transcript) {
             return Ok(Ok(Message { kind: frame.kind, value }));
@@ -187,7 +187,7 @@ pub(crate) fn frame_without_proof(
     transcript: &mut Transcript,
 ) -> Result<Frame, HandshakeError> {
     let payload = sealed(value)?;
-    transcript.note(kind, &payload);
+    transcript.add(kind, &payload);
     Ok(Frame { kind, number: 0, payload })
 }
 
@@ -200,7 +200,7 @@ pub(crate) fn frame_with_proof(
     side: Side,
 ) -> Result<Frame, HandshakeError> {
     let value = sealed(value)?;
-    transcript.note(kind, &value);
+    transcript.add(kind, &value);
     let proof = keys.own().prove(side, transcript);
     Ok(Frame { kind, number: 0, payload: [&proof[..], &value].concat().into() })
 }

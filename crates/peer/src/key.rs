@@ -123,7 +123,7 @@ impl Transcript {
     }
 
     /// Adds a message that one side sent.
-    pub fn note(&mut self, kind: FrameKind, value: &[u8]) {
+    pub fn add(&mut self, kind: FrameKind, value: &[u8]) {
         self.0.update([kind.byte()]);
         self.0.update((value.len() as u64).to_le_bytes());
         self.0.update(value);
@@ -221,7 +221,7 @@ mod tests {
 
     fn transcript_of(words: &[u8]) -> Transcript {
         let mut transcript = Transcript::new();
-        transcript.note(FrameKind::Hello, words);
+        transcript.add(FrameKind::Hello, words);
         transcript
     }
 
@@ -238,10 +238,10 @@ mod tests {
         assert!(!old.verify(&proof, Side::Dialler, &transcript_of(b"other")), "another transcript");
         assert!(!new.verify(&proof, Side::Dialler, &transcript_of(b"words")), "another key");
         let (mut one, mut two) = (Transcript::new(), Transcript::new());
-        one.note(FrameKind::Hello, b"ab");
-        one.note(FrameKind::Hello, b"c");
-        two.note(FrameKind::Hello, b"a");
-        two.note(FrameKind::Hello, b"bc");
+        one.add(FrameKind::Hello, b"ab");
+        one.add(FrameKind::Hello, b"c");
+        two.add(FrameKind::Hello, b"a");
+        two.add(FrameKind::Hello, b"bc");
         let proof = old.own().prove(Side::Dialler, &one);
         assert!(!old.verify(&proof, Side::Dialler, &two), "the same bytes, split differently");
     }

@@ -158,7 +158,7 @@ impl LaneTask {
                 Err(error) => {
                     first.fail(error.clone());
                     self.fail_queued(&error);
-                    let pause = self.note_failure(&error);
+                    let pause = self.record_failure(&error);
                     self.fail_until(Instant::now() + pause, &error).await;
                 }
             }
@@ -177,7 +177,7 @@ impl LaneTask {
     }
 
     /// Logs the failure once, and returns the backoff before the next dial.
-    fn note_failure(&mut self, error: &PeerError) -> Duration {
+    fn record_failure(&mut self, error: &PeerError) -> Duration {
         self.failures = self.failures.saturating_add(1);
         self.shared.metrics.dials_failed.inc();
         if let PeerError::Refused(refusal) = error {

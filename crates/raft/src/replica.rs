@@ -86,7 +86,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
                 Err(reason) => Err(reason.into()),
             };
             let metrics = &self.core.shared.metrics;
-            metrics.note(&outcome);
+            metrics.record(&outcome);
             match outcome {
                 Err(ProposeError::NotProposed(reason @ (NotProposed::NoLeader | NotProposed::Deposed))) => {
                     if !self.core.pause(deadline).await {

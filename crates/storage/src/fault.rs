@@ -53,7 +53,7 @@ impl Faults {
         self.0.get().cloned()
     }
 
-    pub(crate) fn note(&self, error: &io::Error) {
+    pub(crate) fn record(&self, error: &io::Error) {
         self.0.get_or_init(|| Fault { kind: FaultKind::of(error), message: error.to_string() });
     }
 }

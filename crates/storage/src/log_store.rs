@@ -288,7 +288,7 @@ impl LogStoreInner {
             return Ok(in_memory);
         }
         let wanted = on_disk.end - on_disk.start;
-        let (mut entries, bytes) = stored.read(bytes_max).inspect_err(|error| self.faults.note(error))?;
+        let (mut entries, bytes) = stored.read(bytes_max).inspect_err(|error| self.faults.record(error))?;
         let all = entries.len() as u64 == wanted;
         if all && bytes.saturating_add(in_memory_bytes) <= bytes_max {
             entries.extend(in_memory);

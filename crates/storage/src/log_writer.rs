@@ -127,7 +127,7 @@ impl Writer {
     fn write(&mut self, batch: Batch) -> io::Result<()> {
         let (bytes, synced, purged_end, started) = (batch.bytes(), batch.is_synced(), batch.purged_end(), Instant::now());
         (self.write)(batch)?;
-        self.metrics.note(Written { bytes, synced, took: started.elapsed() });
+        self.metrics.record(Written { bytes, synced, took: started.elapsed() });
         if let Some(end) = purged_end {
             // If the sweeper's queue is full, the next purge covers these files too. If the sweeper has ended, nothing
             // is written any more.
@@ -145,7 +145,7 @@ impl Writer {
     fn record(&self, result: &io::Result<()>, change: u64, waiters: &[WriteWaiter]) -> Result<(), TailFailure> {
         let Ok(mut tail) = self.tail.lock() else { return Err(TailFailure::new(&poisoned())) };
         if let Err(error) = result {
-            self.faults.note(error);
+            self.faults.record(error);
             let failure = TailFailure::new(error);
             tail.fail(failure.clone());
             return Err(failure);

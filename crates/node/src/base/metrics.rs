@@ -108,17 +108,17 @@ impl<I: Instant> NodeMetrics<I> {
                 Event::SessionExpired { .. } => self.sessions.expired.inc(),
                 Event::SessionClosed { .. } => self.sessions.closed.inc(),
                 Event::Queued { grant, .. } if queued.insert(*grant) => {
-                    self.note_phase(*grant, Phase::Waits(I::now()));
+                    self.record_phase(*grant, Phase::Waits(I::now()));
                     self.queued.inc()
                 }
                 Event::Attached { .. } => self.attached.inc(),
                 Event::Granted { grant, .. } if granted.insert(*grant) && !self.is_held(*grant) => {
                     self.handed_over.inc_by(u64::from(!queued.contains(grant)));
-                    self.note_phase(*grant, Phase::Holds(I::now()));
+                    self.record_phase(*grant, Phase::Holds(I::now()));
                     self.granted.inc()
                 }
                 Event::Ended { grant, reason, .. } if ended.insert(*grant) => {
-                    self.note_end(*grant);
+                    self.record_end(*grant);
                     self.ended.of(*reason).inc()
                 }
                 Event::Cooled { grant, .. } if cooled.insert(*grant) => self.cooled.inc(),
@@ -151,7 +151,7 @@ impl<I: Instant> NodeMetrics<I> {
         self.phases().clear();
     }
 
-    fn note_phase(&self, grant: GrantNumber, phase: Phase<I>) {
+    fn record_phase(&self, grant: GrantNumber, phase: Phase<I>) {
         let before = self.phases().insert(grant, phase);
         if let (Some(Phase::Waits(since)), Phase::Holds(now)) = (before, phase) {
             self.waited.observe(now.saturating_duration_since(since));
@@ -163,7 +163,7 @@ impl<I: Instant> NodeMetrics<I> {
         matches!(self.phases().get(&grant), Some(Phase::Holds(_)))
     }
 
-    fn note_end(&self, grant: GrantNumber) {
+    fn record_end(&self, grant: GrantNumber) {
         let before = self.phases().remove(&grant);
         if let Some(Phase::Holds(since)) = before {
             self.held.observe(since.elapsed());
@@ -175,7 +175,7 @@ impl<I: Instant> NodeMetrics<I> {
     }
 
     /// Counts the result of a request for a grant; `None` if its caller had disconnected by then.
-    pub(crate) fn note_acquire(&self, outcome: Option<Result<&Acquired, &CallError>>) {
+    pub(crate) fn record_acquire(&self, outcome: Option<Result<&Acquired, &CallError>>) {
         let acquires = &self.acquires;
         match outcome {
             None => &acquires.caller_gone,
@@ -201,12 +201,12 @@ impl<I: Instant> NodeMetrics<I> {
     }
 
     /// Counts a stream whose first event is `held`.
-    pub(crate) fn note_held(&self) {
+    pub(crate) fn record_held(&self) {
         self.acquires.held.inc();
     }
 
     /// Counts a stream whose first event is `queued`.
-    pub(crate) fn note_queued(&self) {
+    pub(crate) fn record_queued(&self) {
         self.acquires.queued.inc();
     }
 

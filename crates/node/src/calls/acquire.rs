@@ -81,7 +81,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
             }
         };
         let counted = result.as_ref().map(|result| result.as_ref().map(|acquired| &acquired.value));
-        self.node.0.hub.metrics.note_acquire(counted);
+        self.node.0.hub.metrics.record_acquire(counted);
         let delivered = match result {
             Some(result) => deliver(answer, result).await,
             None => false,

@@ -66,7 +66,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             OpenHold { request: OpenAcquire { node: self.clone(), call }, events: send, caller_silent: caller_silent.clone() };
         self.0.tasks.spawn::<RT>(hold.run());
         let first = events.recv().await;
-        self.note_first(first.as_ref().map(|first| &first.value));
+        self.record_first(first.as_ref().map(|first| &first.value));
         match first {
             Some(At { value: HoldEvent::Failed(error), .. }) => Err(error),
             Some(first) => Ok(HoldCall { first, events, caller_silent }),
@@ -74,14 +74,14 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
     }
 
-    fn note_first(&self, first: Option<&HoldEvent>) {
+    fn record_first(&self, first: Option<&HoldEvent>) {
         let metrics = &self.0.hub.metrics;
         match first {
-            Some(HoldEvent::Held(_)) => metrics.note_held(),
-            Some(HoldEvent::Queued { .. }) => metrics.note_queued(),
-            Some(HoldEvent::Failed(error)) => metrics.note_acquire(Some(Err(error))),
+            Some(HoldEvent::Held(_)) => metrics.record_held(),
+            Some(HoldEvent::Queued { .. }) => metrics.record_queued(),
+            Some(HoldEvent::Failed(error)) => metrics.record_acquire(Some(Err(error))),
             Some(HoldEvent::Alive | HoldEvent::Revoke(_) | HoldEvent::Lost(_) | HoldEvent::GoAway) | None => {
-                metrics.note_acquire(Some(Err(&CallError::Detached)));
+                metrics.record_acquire(Some(Err(&CallError::Detached)));
             }
         }
     }

@@ -130,15 +130,15 @@ impl<I: Instant> Timers<I> {
             Event::Cooling { grant, delay_ms, .. } => self.cool(*grant, *delay_ms, now),
             Event::Cooled { lock, grant } => {
                 self.cooling.remove(*grant);
-                self.note_idle(state, lock, now);
+                self.record_idle(state, lock, now);
             }
             Event::Ended { lock, grant, .. } => {
                 self.bounded.remove(*grant);
-                self.note_idle(state, lock, now);
+                self.record_idle(state, lock, now);
             }
             Event::LockSet { lock, .. } => {
                 self.idle.remove(lock);
-                self.note_idle(state, lock, now);
+                self.record_idle(state, lock, now);
             }
             Event::Granted { grant, .. } => self.bounded.granted(state, *grant, now),
             Event::Holds { .. } | Event::Revoked { .. } => {}
@@ -146,7 +146,7 @@ impl<I: Instant> Timers<I> {
                 self.idle.remove(lock);
                 // This lock may have been the only one that kept the level above in use.
                 if let Some(above) = lock.path().parent().and_then(|path| path.lock_name()) {
-                    self.note_idle(state, &above, now);
+                    self.record_idle(state, &above, now);
                 }
             }
             Event::Attached { .. } | Event::Broken { .. } => {}
@@ -162,7 +162,7 @@ impl<I: Instant> Timers<I> {
         self.cooling.insert(grant, lock_delay(delay_ms), now);
     }
 
-    fn note_idle(&mut self, state: &State, lock: &LockName, now: I) {
+    fn record_idle(&mut self, state: &State, lock: &LockName, now: I) {
         if let Some(since) = state.idle_since(lock) {
             self.idle.insert(lock.clone(), since, now);
         }

@@ -268,7 +268,7 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
             }
             .boxed(),
             PeerRequest::DiskLow => {
-                core.disk_room.note_low(from, RT::Instant::now());
+                core.disk_room.record_low(from, RT::Instant::now());
                 ready(PeerReply::Noted).boxed()
             }
             PeerRequest::ReadIndex => async move { PeerReply::ReadIndex(queues.barriers.next(true).await) }.boxed(),

@@ -71,7 +71,7 @@ impl<RT: AsyncRuntime> Elections<RT> {
             core.raft.trigger().elect(false).await.ok()?;
             return core.until(is_leading).await;
         }
-        self.note_own_vote(voter.vote);
+        self.record_own_vote(voter.vote);
         self.count_late_votes().await?;
         let due = self.due(voter.vote);
         if RT::Instant::now() < due {
@@ -87,7 +87,7 @@ impl<RT: AsyncRuntime> Elections<RT> {
         let requested_at = RT::Instant::now();
         let vote = core.raft.with_raft_state(|state| *state.vote_ref()).await.ok()?;
         core.contact.wrote_within(requested_at.elapsed());
-        self.note_own_vote(vote);
+        self.record_own_vote(vote);
         if RT::Instant::now() < self.due(vote) {
             return Some(());
         }
@@ -112,7 +112,7 @@ impl<RT: AsyncRuntime> Elections<RT> {
 
     /// Restarts the delay once this node's own vote for a new term is written: only now does it request other votes,
     /// and these take time.
-    fn note_own_vote(&mut self, vote: Vote<LeaderId>) {
+    fn record_own_vote(&mut self, vote: Vote<LeaderId>) {
         if vote.leader_id.node_id == self.core.id && vote.leader_id.term > self.last_candidacy {
             self.last_candidacy = vote.leader_id.term;
             self.since = RT::Instant::now();

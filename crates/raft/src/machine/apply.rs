@@ -136,7 +136,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
             }
             yield_now().await;
         }
-        retried.into_iter().try_for_each(|position| self.shared.defects.note_passed(index, position))?;
+        retried.into_iter().try_for_each(|position| self.shared.defects.record_passed(index, position))?;
         Ok(BatchResults(answers))
     }
 
@@ -165,7 +165,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
                         answers.push(answer);
                     }
                     Err(panic) => {
-                        let error = self.shared.defects.note_panic(index, answers.len() as u64, &*panic);
+                        let error = self.shared.defects.record_panic(index, answers.len() as u64, &*panic);
                         tracing::error!(%error, "this node cannot restart itself, so it ends");
                         // With the state locked, so that no reader sees half a change.
                         resume_unwind(panic)
@@ -194,7 +194,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
                 let _already_reported = self.shared.inconsistency.set(text.clone());
                 return Err(io::Error::other(text));
             }
-            self.shared.defects.note_checked(index, position)?;
+            self.shared.defects.record_checked(index, position)?;
         }
         Ok(Answer { result: Err(Rejection::Defect { fingerprint }), revision })
     }
@@ -232,7 +232,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
                     let batch = with_planted_bugs(batch, log_id.index, responder.is_none());
                     let written = batch.0.iter().map(Command::snapshot_weight).sum::<u64>();
                     let before = self.shared.read().snapshot_weight();
-                    self.shared.log_bytes().note(log_id.index, batch.0.iter().map(Command::size).sum::<usize>() as u64);
+                    self.shared.log_bytes().add(log_id.index, batch.0.iter().map(Command::size).sum::<usize>() as u64);
                     let answers = self.apply_batch(log_id.index, batch).await?;
                     // Removals count as well: they make the next snapshot smaller.
                     let removed = before.saturating_sub(self.shared.read().snapshot_weight());
@@ -284,14 +284,14 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
             self.observer.replaced(&current);
             replaced
         };
-        self.shared.metrics.note_snapshot(&self.shared.metrics.snapshots_installed, snapshot.bytes());
+        self.shared.metrics.record_snapshot(&self.shared.metrics.snapshots_installed, snapshot.bytes());
         tracing::info!(index = meta.last_log_id.map(|id| id.index), "installed a snapshot from the leader");
         self.members = meta.last_membership.clone();
         match meta.last_log_id {
             Some(log_id) => self.advance(log_id),
             None => self.last_applied = None,
         }
-        self.shared.note_snapshot(self.shared.now(), snapshot.bytes());
+        self.shared.record_snapshot(self.shared.now(), snapshot.bytes());
         // Freeing a large state takes a while, and nothing needs to wait for it.
         let freed = self.writer.store.run_blocking(Box::new(move || drop(replaced)));
         drop(RT::spawn(async move { drop(freed.await) }));

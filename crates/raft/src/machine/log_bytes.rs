@@ -35,7 +35,7 @@ impl LogBytes {
     }
 
     /// Counts the next entry.
-    pub(crate) fn note(&mut self, index: u64, bytes: u64) {
+    pub(crate) fn add(&mut self, index: u64, bytes: u64) {
         self.total += bytes;
         let marked = self.marks.back().map_or(0, |mark| mark.total);
         if self.total - marked.min(self.total) >= MARK_BYTES {
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn large_entries_that_a_snapshot_covers_are_purged_and_small_ones_stay() {
         let mut bytes = LogBytes::begin(None, 8 * MIB);
-        (1..=100).for_each(|index| bytes.note(index, MIB));
+        (1..=100).for_each(|index| bytes.add(index, MIB));
         assert_eq!(bytes.total(), 108 * MIB);
         assert_eq!(bytes.take_excess(50, 0), Some(42), "eight covered entries of a MiB stay");
         assert_eq!(bytes.take_excess(50, 0), None, "it was returned already");
@@ -75,16 +75,16 @@ mod tests {
         assert_eq!(bytes.take_excess(100, 0), Some(92), "and are purged once it has the snapshot");
 
         let mut bytes = LogBytes::begin(None, 8 * MIB);
-        (1..=10_000).for_each(|index| bytes.note(index, 500));
+        (1..=10_000).for_each(|index| bytes.add(index, 500));
         assert_eq!(bytes.take_excess(10_000, 0), None, "all of it may stay");
     }
 
     #[test]
     fn the_log_that_the_first_snapshot_covers_is_purged_with_the_next_one() {
         let mut bytes = LogBytes::begin(Some(70), 8 * MIB);
-        bytes.note(71, 100);
+        bytes.add(71, 100);
         assert_eq!(bytes.take_excess(71, 0), None, "a hundred bytes purge nothing that other nodes may need");
-        bytes.note(72, MIB);
+        bytes.add(72, MIB);
         assert_eq!(bytes.take_excess(72, 0), Some(70));
         assert_eq!(bytes.take_excess(72, 0), None);
     }
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn entries_without_a_snapshot_are_kept() {
         let mut bytes = LogBytes::begin(None, MIB);
-        (1..=100).for_each(|index| bytes.note(index, MIB));
+        (1..=100).for_each(|index| bytes.add(index, MIB));
         assert_eq!(bytes.take_excess(0, 0), None);
         assert_eq!(bytes.take_excess(1, 0), None);
         assert_eq!(bytes.take_excess(3, 0), Some(2));
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn small_entries_share_a_mark() {
         let mut bytes = LogBytes::begin(None, 64 * MIB);
-        (1..=100_000).for_each(|index| bytes.note(index, 1_000));
+        (1..=100_000).for_each(|index| bytes.add(index, 1_000));
         assert!(bytes.marks.len() < 100, "{} marks", bytes.marks.len());
     }
 }

@@ -143,8 +143,8 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder<RT> {
         failpoint!(RaftSnapshotSaved, RT)?;
         let metrics = &self.shared.metrics;
         metrics.snapshot_build.observe(started_at.elapsed());
-        metrics.note_snapshot(&metrics.snapshots_built, snapshot.bytes());
-        self.shared.note_snapshot(self.made_at, snapshot.bytes());
+        metrics.record_snapshot(&metrics.snapshots_built, snapshot.bytes());
+        self.shared.record_snapshot(self.made_at, snapshot.bytes());
         Ok(openraft::Snapshot { meta, snapshot: SnapshotData::Stored(snapshot) })
     }
 }

@@ -64,7 +64,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
                         timer.fail();
                     }
                     if let PeerError::Refused(refusal) = &error {
-                        losses.note(refusal);
+                        losses.record(refusal);
                     }
                     return Err(peer_error(error));
                 }
@@ -73,7 +73,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
             match wire::decode(&bytes) {
                 Ok(PeerReply::Declined(declined)) => {
                     if let Declined::Refused(refusal) = &declined {
-                        losses.note(refusal);
+                        losses.record(refusal);
                     }
                     Err(declined_error(declined))
                 }

@@ -58,7 +58,7 @@ impl Directory {
         let older = self.numbers()?;
         let number = older.last().map_or(1, |newest| newest + 1);
         durable::name(snapshot, &self.file(number))?;
-        self.note_reader(number, reader);
+        self.record_reader(number, reader);
         Ok(older)
     }
 
@@ -78,7 +78,7 @@ impl Directory {
     }
 
     /// Records a reader of a snapshot, for as long as `reader` lives.
-    pub(super) fn note_reader(&self, number: u64, reader: &Arc<()>) {
+    pub(super) fn record_reader(&self, number: u64, reader: &Arc<()>) {
         let mut readers = self.readers.lock();
         readers.retain(|(_, reader)| reader.strong_count() > 0);
         readers.push((number, Arc::downgrade(reader)));

@@ -77,12 +77,12 @@ impl Drop for Writing {
 
 impl SnapshotDraft for Draft {
     fn write(&mut self, block: &[u8]) -> io::Result<()> {
-        self.append(block).inspect_err(|error| self.directory.faults.note(error))
+        self.append(block).inspect_err(|error| self.directory.faults.record(error))
     }
 
     fn finish(self: Box<Self>) -> io::Result<Arc<dyn StoredSnapshot>> {
         let directory = Arc::clone(&self.directory);
-        let whole = self.complete().inspect_err(|error| directory.faults.note(error))?;
+        let whole = self.complete().inspect_err(|error| directory.faults.record(error))?;
         Ok(whole)
     }
 }

@@ -68,7 +68,7 @@ impl Stored {
         let Some((number, path)) = directory.newest()? else { return Ok(None) };
         let stored = Stored::open(directory, path)?;
         stored.set_kept();
-        directory.note_reader(number, &stored.reader);
+        directory.record_reader(number, &stored.reader);
         Ok(Some(Arc::new(stored)))
     }
 
@@ -118,7 +118,7 @@ impl StoredSnapshot for Stored {
 
     fn keep(self: Arc<Self>) -> BoxFuture<'static, io::Result<()>> {
         let snapshot_thread = self.directory.snapshot_thread.clone();
-        let kept = snapshot_thread.run(move || self.make_newest().inspect_err(|error| self.directory.faults.note(error)));
+        let kept = snapshot_thread.run(move || self.make_newest().inspect_err(|error| self.directory.faults.record(error)));
         Box::pin(async move { kept.await? })
     }
 }
