@@ -122,7 +122,7 @@ pub(crate) fn queue_page(state: &State, name: &LockName, page: PageQuery<QueueKe
     }
 }
 
-/// A session with a page of what it owns.
+/// A session with a page of its grants and nodes.
 pub(crate) fn session(state: &State, session: &SessionRecord, page: &PageQuery<OwnedAfter>) -> SessionView {
     let after = page.after.clone().unwrap_or_default();
     let (grants, more_grants) = page.cut(state.grants_after(session.number, after.grant));

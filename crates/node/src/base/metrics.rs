@@ -146,7 +146,7 @@ impl<I: Instant> NodeMetrics<I> {
         }
     }
 
-    /// A snapshot replaced the state: since when its grants wait or hold is unknown here.
+    /// A snapshot replaced the state: this node does not know since when its grants wait or hold.
     pub(crate) fn forget_phases(&self) {
         self.phases().clear();
     }

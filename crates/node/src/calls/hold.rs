@@ -119,9 +119,9 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
         match end {
             HoldEnd::Finished => {}
             HoldEnd::Gone { .. } if self.caller_silent.is_set() => {}
-            // A held grant blocks other requests, and by contract it ends with its connection. A queued grant blocks
-            // nobody, so its caller gets time to reconnect. After a later attempt, so does the caller whose stream that
-            // attempt ended.
+            // A held grant blocks other requests, and by contract it ends with its connection. A queued grant blocks no
+            // other request, so its caller gets time to reconnect. After a later attempt, so does the caller whose
+            // stream that attempt ended.
             HoldEnd::Gone { held: true } if committed.attempt == 1 => node.abandon_at_once(grant, committed.attempt).await,
             HoldEnd::Gone { .. } => node.abandon(grant, committed.attempt).await,
         }

@@ -1,7 +1,7 @@
-//! Changes the mode of a held grant: exclusive to shared at once, shared to exclusive as soon as it is the only holder.
+//! Changes the mode of a held grant: exclusive to shared at once, shared to exclusive once it is the only holder.
 //!
-//! The wait for the other holders is a task of its own, as with an acquire: a caller that disconnects must not hold
-//! back new readers for nothing.
+//! The wait for the other holders runs as a separate task, as with an acquire: a caller that disconnects must not hold
+//! back new readers any longer.
 
 use crate::{
     api::{At, CallError, GrantView},
@@ -67,9 +67,9 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.converted(grant, answer.revision, deadline, None).await
     }
 
-    /// Makes a shared grant exclusive with a new token, and waits up to `wait` to be the only holder. If the time is
-    /// over or the caller disconnects first (it drops the future), the grant stays shared. With a key, a repeated
-    /// request joins the earlier one, and does not start again after that one was given up.
+    /// Makes a shared grant exclusive with a new token, and waits up to `wait` to be the only holder. If `wait` ends or
+    /// the caller disconnects first (it drops the future), the grant stays shared. With a key, a repeated request joins
+    /// the earlier one, and does not start again after that one was given up.
     pub async fn upgrade(&self, grant: GrantId, key: Option<GrantId>, wait: Duration, timeout: Duration) -> Answer {
         if self.is_shutting_down() {
             return Err(CallError::ShuttingDown);

@@ -1,7 +1,7 @@
-//! Tells watchers of changes: a change wakes only the watchers whose filters select it.
+//! Notifies watchers of changes: a change wakes only the watchers whose filters select it.
 //!
-//! Apply only adds a change to the ring and notifies the dispatcher, a task of its own. The dispatcher goes through the
-//! new changes, marks the watchers of each with the position of the first change for them, and wakes them. So a watcher
+//! Apply only adds a change to the ring and notifies the dispatcher, a separate task. The dispatcher reads the new
+//! changes, marks the watchers of each with the position of the first change for them, and wakes them. So a watcher
 //! costs apply nothing, needs no queue, and skips all changes that its filters do not select.
 
 use crate::{
@@ -59,7 +59,7 @@ impl WatchDispatcher {
         WatchDispatcher { ring: Ring::new(ring_bytes), cut: Counter::default(), added: Notify::new(), table: Mutex::default() }
     }
 
-    /// Adds the changes of a revision, without waiting for anybody.
+    /// Adds the changes of a revision. Never waits for a watcher.
     pub(crate) fn push(&self, changes: Changes) {
         self.ring.push(changes);
         self.added.notify_one();
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watcher_of_a_quiet_node_never_falls_behind() {
+    fn a_watcher_without_changes_never_falls_behind() {
         let dispatcher = dispatcher(SMALL);
         let mut quiet = watch(&dispatcher, "/quiet");
         for revision in 1..1_000 {

@@ -3,7 +3,7 @@
 //! Only the leader keeps deadlines, in memory and on the monotonic clock. The followers see only its verdicts: commands
 //! that it proposes under the leadership in which it made them. A leader that was paused must not end a session when it
 //! wakes (etcd#15247). A new leader gives every session and every lock delay its full time again, because renewals are
-//! not replicated: it may only err late.
+//! not replicated: it may act late, but never early.
 
 use crate::{
     clock::wall_now,
@@ -33,8 +33,8 @@ use tokio::sync::Notify;
 
 /// The time between two ticks.
 const TICK: Duration = Duration::from_millis(100);
-/// If a tick is later than this, the process was paused or starved and took no keepalives: all deadlines move by the
-/// delay.
+/// If a tick is later than this, the process was paused or starved and processed no keepalives: all deadlines move by
+/// the delay.
 const TICK_LATE: Duration = Duration::from_millis(200);
 /// The longest pause between two scheduled commands of the same kind.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
@@ -110,7 +110,7 @@ impl<RT: AsyncRuntime> LeaderClock<RT> {
         if let ClockPhase::Loading(happened) = std::mem::replace(&mut *phase, ClockPhase::Off) {
             happened.iter().for_each(|(event, at)| timers.observe(state, event, *at));
         }
-        // No keepalive was taken while the timers were loaded.
+        // No keepalive was processed while the timers were loaded.
         timers.paused_for(started.elapsed());
         *phase = ClockPhase::Running(Box::new(timers));
     }
@@ -191,7 +191,7 @@ async fn lead<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<RT>, 
                     work.push(confirm(clock, replica, leadership, due).boxed());
                 }
             }
-            // A tick that is due comes first: it notices whether the process was paused, and then moves all deadlines.
+            // A tick that is due comes first: it detects whether the process was paused, and then moves all deadlines.
             Woken::Answered(true) if now < last + TICK => {
                 let facts = replica.read(StateFacts::of);
                 let scheduled = clock.with(|timers| timers.take_scheduled(&facts, now)).unwrap_or_default();

@@ -86,7 +86,7 @@ struct PendingRenewal {
 }
 
 impl Keepalives {
-    /// The queue, and the batcher behind it, which must run as a task.
+    /// The queue, and its batcher, which must run as a task.
     pub(crate) fn new(metrics: KeepaliveMetrics) -> (Keepalives, KeepaliveBatcher) {
         let (send, receive) = mpsc::channel(QUEUE_MAX);
         (Keepalives { queue: send, metrics: metrics.clone() }, KeepaliveBatcher { queue: receive, metrics })
@@ -343,7 +343,7 @@ mod tests {
         let others = keepalives.clone();
         let retried = TokioRuntime::spawn(async move { keepalives.renew::<TokioRuntime>(renewal(1), deadline).await });
         let first = queue.recv().await.unwrap();
-        // Another keepalive takes the only place before the first one is told to retry.
+        // Another keepalive takes the only slot before the first one must retry.
         let (answer, _answered) = oneshot::channel();
         others.queue.try_send(PendingRenewal { renewal: renewal(2), answer }).unwrap();
         first.answer.send(At { value: Renewed::Unconfirmed, revision: Revision::default() }).unwrap();
@@ -357,7 +357,7 @@ mod tests {
         let some = keepalives.renew_all::<TokioRuntime>([1, 2].map(renewal).into_iter(), deadline).await;
         assert_eq!(some, Err(UnknownReason::Deadline.into()));
         let none = keepalives.renew_all::<TokioRuntime>([3, 4].map(renewal).into_iter(), deadline).await;
-        assert_eq!(none, Err(NotProposed::Overloaded.into()), "the only place is still taken");
+        assert_eq!(none, Err(NotProposed::Overloaded.into()), "the only slot is still in use");
         drop(queue);
     }
 }

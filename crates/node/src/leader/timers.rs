@@ -23,10 +23,10 @@ use fairhold_types::{
 use openraft_rt::Instant;
 use std::{collections::BTreeSet, time::Duration};
 
-/// How often the current revision is noted, to know later what is old enough to be forgotten.
-const NOTE_EVERY: Duration = Duration::from_secs(5);
-/// The same for the history.
-const NOTE_HISTORY_EVERY: Duration = Duration::from_secs(3_600);
+/// Interval at which the current revision is recorded, to know later what is old enough to be forgotten.
+const RECORD_EVERY: Duration = Duration::from_secs(5);
+/// Interval at which the current revision is recorded for the history.
+const RECORD_HISTORY_EVERY: Duration = Duration::from_secs(3_600);
 
 /// All timers of one leadership.
 pub(crate) struct Timers<I> {
@@ -59,8 +59,8 @@ impl<I: Instant> Timers<I> {
             bounded: BoundedHolds::load(state, now),
             idle: IdleLocks::new(),
             sweeps: Sweeps::load(state, now),
-            remembered: RevisionClock::new(NOTE_EVERY, limits::REMEMBERED_FOR),
-            history: RevisionClock::new(NOTE_HISTORY_EVERY, limits::HISTORY_KEPT_FOR),
+            remembered: RevisionClock::new(RECORD_EVERY, limits::REMEMBERED_FOR),
+            history: RevisionClock::new(RECORD_HISTORY_EVERY, limits::HISTORY_KEPT_FOR),
         };
         for session in state.sessions() {
             timers.sessions.insert(session.number, timeout_at_load(session.timeout_ms), now);
@@ -175,7 +175,7 @@ impl<I: Instant> Timers<I> {
         let ended = self.bounded.due_at_most(on_clock, VERDICT_OBJECTS_MAX);
         let forgotten = self.idle.due(facts.budget, on_clock);
         let swept = self.sweeps.due(on_clock);
-        // Both calls also note the current revision, so they happen every time.
+        // Both calls also record the current revision, so they happen every time.
         let remembered = self.remembered.passed(now, facts.revision);
         let history = self.history.passed(now, facts.revision);
         let old =
@@ -227,7 +227,7 @@ impl<I: Instant> Timers<I> {
     }
 }
 
-/// What `take_scheduled` needs to know of the state.
+/// What `take_scheduled` needs to know about the state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct StateFacts {
     pub(crate) revision: Revision,
