@@ -103,7 +103,7 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
     }
     core.with_metrics(|metrics| may_take_over(core.lease, metrics, to))?;
     if let Some(key) = key
-        && !note::<RT>(queues, to, key, deadline).await?
+        && !record_key::<RT>(queues, to, key, deadline).await?
     {
         return Ok(HandedOver::Before);
     }
