@@ -210,7 +210,8 @@ mod tests {
         let reached = |index: Option<u64>| index.map(|index| LogId { leader_id, index });
         metrics.last_log_index = Some(last);
         metrics.replication = Some(others.iter().map(|(id, index, _)| (*id, reached(*index))).collect());
-        metrics.heartbeat = Some(others.iter().map(|(id, _, heard)| (*id, Some(SerdeInstant::new(*heard)))).collect());
+        metrics.heartbeat =
+            Some(others.iter().map(|(id, _, answered_at)| (*id, Some(SerdeInstant::new(*answered_at)))).collect());
         metrics
     }
 
