@@ -42,7 +42,7 @@ impl<RT: AsyncRuntime> Waiter<RT> {
     /// Waits for an event of the grant.
     pub(crate) async fn woken(&mut self) {
         // The sender is dropped only after it is used, or with the hub: in both cases the request must look again.
-        let _gone_or_woken = (&mut self.woken).await;
+        let _dropped_or_woken = (&mut self.woken).await;
     }
 }
 

@@ -241,7 +241,8 @@ impl Decoder for FrameCodec {
 fn parse(bytes: Bytes) -> Result<Frame, FrameError> {
     let truncated = || FrameError::Truncated { length: bytes.len() };
     let (covered, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or_else(truncated)?;
-    let (expected, found) = (u32::from_le_bytes(*checksum), fairhold_codec::checksum(covered));
+    let expected = u32::from_le_bytes(*checksum);
+    let found = fairhold_codec::checksum(covered);
     if expected != found {
         return Err(FrameError::Checksum { expected, found });
     }

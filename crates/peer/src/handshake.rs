@@ -254,7 +254,8 @@ async fn answer(stream: TcpStream, service: &dyn Service, settings: &HandshakeSe
         return refuse_key(exchange, mismatch).await;
     }
     // From here on, the peer is a member. Its node id is not confirmed until it introduces itself.
-    let (own, from) = (service.introduction(), hello.from);
+    let own = service.introduction();
+    let from = hello.from;
     if hello.to != own.id {
         return refuse(exchange, from, Refusal::Identity { expected: hello.to, found: own.id }).await;
     }

@@ -222,7 +222,8 @@ impl LaneTask {
     /// Writes requests and reads answers until the connection ends.
     async fn use_connection(&mut self, connection: Connection, first: LaneCall) {
         let Connection { mut reader, mut writer } = connection;
-        let (in_flight, mut first) = (CallsInFlight::default(), Some(first));
+        let in_flight = CallsInFlight::default();
+        let mut first = Some(first);
         let flow = &self.shared.metrics.dialled;
         let _open = flow.open();
         let ending = tokio::select! {

@@ -93,7 +93,8 @@ impl PeerMetrics {
 
     /// Registers all metrics.
     pub fn register(&self, registry: &mut Registry) {
-        let (dialled, accepted) = (&self.dialled, &self.accepted);
+        let dialled = &self.dialled;
+        let accepted = &self.accepted;
         let sides = |dialled: &Counter, accepted: &Counter| {
             ByLabel::new("side", [("dialled", dialled.clone()), ("accepted", accepted.clone())])
         };

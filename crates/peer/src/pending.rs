@@ -30,7 +30,8 @@ pub(crate) struct PendingSlot(oneshot::Receiver<()>);
 impl PendingConnections {
     /// Adds a connection, and returns whether it evicted another one.
     pub(crate) fn enter(&self, address: IpAddr) -> (PendingSlot, bool) {
-        let (address, (evict, slot)) = (share_key(address), PendingSlot::new());
+        let address = share_key(address);
+        let (evict, slot) = PendingSlot::new();
         let mut pending = self.0.lock();
         pending.retain(|waiting| !waiting.evict.is_closed());
         let from_here = pending.iter().filter(|waiting| waiting.address == address).count();

@@ -317,7 +317,8 @@ fn start_request(
 ) -> Result<BoxFuture<'static, Answered>, FrameError> {
     match request.kind {
         FrameKind::Request => {
-            let (number, share) = (request.number, ByteShare::new(in_flight, request.payload.len()));
+            let number = request.number;
+            let share = ByteShare::new(in_flight, request.payload.len());
             let answer = service.serve(from, lane, request.payload);
             let answered = move |payload: Bytes| {
                 let answer = ByteShare::new(&share.in_flight, payload.len());

@@ -15,8 +15,8 @@ pub(crate) async fn count_elections<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
     while let Some(now) = core
         .until(|metrics| {
             // The vote is published once it is on disk; until then it is the previous one.
-            let stands = metrics.state == ServerState::Candidate && metrics.vote.leader_id.node_id == metrics.id;
-            let now = stands.then_some(metrics.vote.leader_id.term);
+            let is_candidate = metrics.state == ServerState::Candidate && metrics.vote.leader_id.node_id == metrics.id;
+            let now = is_candidate.then_some(metrics.vote.leader_id.term);
             (now != last).then_some(now)
         })
         .await

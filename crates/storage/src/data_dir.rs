@@ -125,7 +125,7 @@ impl DataDir {
                 refuse_other_files(path)?;
                 (Identity { node, incarnation: Incarnation(rand::random()), cluster: None, has_log: false }, true)
             }
-            Err(error) => return Err(durable::naming(&file, error).into()),
+            Err(error) => return Err(durable::with_path(&file, error).into()),
         };
         if identity.node != node {
             let path = path.display().to_string();
@@ -232,11 +232,12 @@ fn refuse_lost_entries(directory: &Path) -> Result<(), DataDirError> {
     let file = directory.join(LOST_ENTRIES);
     match std::fs::read(&file) {
         Ok(why) => {
-            let (path, why) = (directory.display().to_string(), String::from_utf8_lossy(&why).trim().to_owned());
+            let path = directory.display().to_string();
+            let why = String::from_utf8_lossy(&why).trim().to_owned();
             Err(DataDirError::LostEntries { path, why })
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(durable::naming(&file, error).into()),
+        Err(error) => Err(durable::with_path(&file, error).into()),
     }
 }
 
@@ -256,7 +257,7 @@ fn create_directory(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     if path.exists() {
-        return Err(durable::naming(path, io::Error::new(io::ErrorKind::NotADirectory, "it is not a directory")));
+        return Err(durable::with_path(path, io::Error::new(io::ErrorKind::NotADirectory, "it is not a directory")));
     }
     if let Some(parent) = path.parent()
         && !parent.as_os_str().is_empty()
@@ -264,7 +265,7 @@ fn create_directory(path: &Path) -> io::Result<()> {
         create_directory(parent)?;
     }
     // Recursive, so that an existing directory is no error.
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| durable::naming(path, error))?;
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| durable::with_path(path, error))?;
     durable::sync_parent(path)
 }
 
@@ -277,7 +278,7 @@ fn lock(directory: &Path) -> Result<File, DataDirError> {
         .truncate(false)
         .mode(0o600)
         .open(&path)
-        .map_err(|error| durable::naming(&path, error))?;
+        .map_err(|error| durable::with_path(&path, error))?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {
@@ -285,18 +286,19 @@ fn lock(directory: &Path) -> Result<File, DataDirError> {
             let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
             return Err(DataDirError::InUse { path: directory.display().to_string(), pid });
         }
-        Err(error) => return Err(durable::naming(&path, error.into()).into()),
+        Err(error) => return Err(durable::with_path(&path, error.into()).into()),
     }
     // The pid is for people. The kernel holds the lock itself, and releases it however the process ends.
-    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(|error| durable::naming(&path, error))?;
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(|error| durable::with_path(&path, error))?;
     Ok(file)
 }
 
 fn refuse_other_files(directory: &Path) -> Result<(), DataDirError> {
-    for entry in std::fs::read_dir(directory).map_err(|error| durable::naming(directory, error))? {
-        let name = entry.map_err(|error| durable::naming(directory, error))?.file_name();
+    for entry in std::fs::read_dir(directory).map_err(|error| durable::with_path(directory, error))? {
+        let name = entry.map_err(|error| durable::with_path(directory, error))?.file_name();
         if !HARMLESS_NAMES.iter().any(|harmless| name == *harmless) {
-            let (path, found) = (directory.display().to_string(), name.to_string_lossy().into_owned());
+            let path = directory.display().to_string();
+            let found = name.to_string_lossy().into_owned();
             return Err(DataDirError::NoIdentity { path, found });
         }
     }

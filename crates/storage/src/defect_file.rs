@@ -35,7 +35,7 @@ impl DefectStore for DefectFile {
         match std::fs::read(&path) {
             Ok(bytes) => fairhold_codec::decode(DEFECTS_FORMAT, &bytes).map_err(|error| durable::damaged(&path, error)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(durable::naming(&path, error)),
+            Err(error) => Err(durable::with_path(&path, error)),
         }
     }
 

@@ -31,13 +31,13 @@ pub(crate) fn write(temporary: &Path, path: &Path, parts: &[&[u8]]) -> io::Resul
         std::fs::remove_file(temporary).ok();
         return Err(error);
     }
-    name(temporary, path)
+    rename(temporary, path)
 }
 
 /// Renames a durable file to its final name.
-pub(crate) fn name(temporary: &Path, path: &Path) -> io::Result<()> {
+pub(crate) fn rename(temporary: &Path, path: &Path) -> io::Result<()> {
     failpoint!(StorageFileRename)?;
-    std::fs::rename(temporary, path).map_err(|error| naming(path, error))?;
+    std::fs::rename(temporary, path).map_err(|error| with_path(path, error))?;
     failpoint!(StorageFileName)?;
     sync_parent(path)
 }
@@ -45,8 +45,8 @@ pub(crate) fn name(temporary: &Path, path: &Path) -> io::Result<()> {
 /// Removes a file of any size in steps. The file system would free a large file in one step, and the log's syncs would
 /// wait for it. An interrupted removal leaves the file under the name `temporary`.
 pub(crate) fn remove(temporary: &Path, path: &Path) -> io::Result<()> {
-    std::fs::rename(path, temporary).map_err(|error| naming(path, error))?;
-    truncate_in_steps(temporary).and_then(|()| std::fs::remove_file(temporary)).map_err(|error| naming(temporary, error))
+    std::fs::rename(path, temporary).map_err(|error| with_path(path, error))?;
+    truncate_in_steps(temporary).and_then(|()| std::fs::remove_file(temporary)).map_err(|error| with_path(temporary, error))
 }
 
 /// Syncs the directory of `path`.
@@ -60,11 +60,11 @@ pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
 
 /// Syncs a directory.
 pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(|error| naming(directory, error))
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(|error| with_path(directory, error))
 }
 
 /// The error, prefixed with the file's name.
-pub(crate) fn naming(path: &Path, error: io::Error) -> io::Error {
+pub(crate) fn with_path(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
@@ -116,7 +116,7 @@ impl NewFile {
             Err(error) if is_unsupported(&error) => open_for(path, IoMode::Cached).map(|file| (file, IoMode::Cached)),
             opened => opened.map(|file| (file, preferred)),
         };
-        let (file, mode) = opened.map_err(|error| naming(path, error))?;
+        let (file, mode) = opened.map_err(|error| with_path(path, error))?;
         Ok(NewFile { path: path.to_owned(), file, mode, piece: Piece::new(), length: 0, has_written: false })
     }
 
@@ -137,7 +137,7 @@ impl NewFile {
         self.flush()?;
         // The last part was padded to the end of its block.
         let whole = self.file.set_len(self.length).and_then(|()| failpoint!(StorageFileSync)).and_then(|()| self.file.sync_all());
-        whole.map_err(|error| naming(&self.path, error))
+        whole.map_err(|error| with_path(&self.path, error))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -153,7 +153,7 @@ impl NewFile {
             written => written,
         };
         self.has_written = true;
-        written.map_err(|error| naming(&self.path, error))
+        written.map_err(|error| with_path(&self.path, error))
     }
 }
 

@@ -21,7 +21,7 @@ pub fn free_bytes(directory: &Path) -> io::Result<u64> {
             Some(_) | None => Path::new("."),
         };
     }
-    let room = rustix::fs::statvfs(there).map_err(|error| durable::naming(there, error.into()))?;
+    let room = rustix::fs::statvfs(there).map_err(|error| durable::with_path(there, error.into()))?;
     Ok(room.f_bavail.saturating_mul(room.f_frsize))
 }
 

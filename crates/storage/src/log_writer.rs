@@ -125,7 +125,10 @@ impl Writer {
     }
 
     fn write(&mut self, batch: Batch) -> io::Result<()> {
-        let (bytes, synced, purged_end, started) = (batch.bytes(), batch.is_synced(), batch.purged_end(), Instant::now());
+        let bytes = batch.bytes();
+        let synced = batch.is_synced();
+        let purged_end = batch.purged_end();
+        let started = Instant::now();
         (self.write)(batch)?;
         self.metrics.record(Written { bytes, synced, took: started.elapsed() });
         if let Some(end) = purged_end {

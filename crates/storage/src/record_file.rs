@@ -101,15 +101,15 @@ pub enum Damage {
 pub(crate) fn verify_directory(directory: &Path) -> io::Result<()> {
     verify_manifest(directory)?;
     let mut logs = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(|error| durable::naming(directory, error))? {
-        let name = entry.map_err(|error| durable::naming(directory, error))?.file_name();
+    for entry in std::fs::read_dir(directory).map_err(|error| durable::with_path(directory, error))? {
+        let name = entry.map_err(|error| durable::with_path(directory, error))?.file_name();
         let number = name.to_str().and_then(|name| name.strip_suffix(".log")).and_then(|number| number.parse::<u64>().ok());
         logs.extend(number.map(|number| (number, directory.join(&name))));
     }
     logs.sort();
     let mut newest = true;
     for (_, path) in logs.iter().rev() {
-        let bytes = std::fs::read(path).map_err(|error| durable::naming(path, error))?;
+        let bytes = std::fs::read(path).map_err(|error| durable::with_path(path, error))?;
         let scan = scan(&bytes).map_err(|damage| durable::damaged(path, damage))?;
         if scan.torn && !newest {
             return Err(durable::damaged(path, Damage::TornBeforeOthers { at: scan.end }));
@@ -129,7 +129,7 @@ fn verify_manifest(directory: &Path) -> io::Result<()> {
         Ok(name) => name,
         // RocksDB has not written to the directory yet. The caller knows whether that is an error.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(durable::naming(&current, error)),
+        Err(error) => return Err(durable::with_path(&current, error)),
     };
     let number = name.strip_suffix('\n').and_then(|name| name.strip_prefix("MANIFEST-"));
     let Some(number) = number.filter(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())) else {
@@ -150,9 +150,9 @@ fn verify_manifest(directory: &Path) -> io::Result<()> {
 fn cut(path: &Path, end: usize, length: usize) -> io::Result<()> {
     let bytes = length - end;
     tracing::warn!(file = %path.display(), bytes, "cut off the incomplete end of the log, as a crash leaves it");
-    let file = OpenOptions::new().write(true).open(path).map_err(|error| durable::naming(path, error))?;
+    let file = OpenOptions::new().write(true).open(path).map_err(|error| durable::with_path(path, error))?;
     // Lossless: a usize of this platform is at most 64 bits.
-    file.set_len(end as u64).and_then(|()| file.sync_all()).map_err(|error| durable::naming(path, error))
+    file.set_len(end as u64).and_then(|()| file.sync_all()).map_err(|error| durable::with_path(path, error))
 }
 
 /// Reads all records of a file.

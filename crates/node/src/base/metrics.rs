@@ -21,12 +21,12 @@ pub(crate) struct NodeMetrics<I> {
     attached: Counter,
     handed_over: Counter,
     cooled: Counter,
-    ended: PhaseEnd,
+    ended: EndCounters,
     sessions: SessionMetrics,
-    acquires: Acquires,
+    acquires: AcquireCounters,
     waited: Histogram,
     held: Histogram,
-    /// Since when each live grant waits or holds: all grants of the state that are not older than this node's start.
+    /// Since when each live grant has waited or held. A grant from before the start of this node is missing.
     since: Mutex<BTreeMap<GrantNumber, Phase<I>>>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct KeepaliveMetrics {
 }
 
 #[derive(Debug, Default)]
-struct PhaseEnd {
+struct EndCounters {
     released: Counter,
     expired: Counter,
     broken: Counter,
@@ -61,7 +61,7 @@ struct SessionMetrics {
 
 /// Requests for a grant, by result.
 #[derive(Debug, Default)]
-struct Acquires {
+struct AcquireCounters {
     held: Counter,
     queued: Counter,
     lock_held: Counter,
@@ -82,9 +82,9 @@ impl<I> Default for NodeMetrics<I> {
             attached: Counter::default(),
             handed_over: Counter::default(),
             cooled: Counter::default(),
-            ended: PhaseEnd::default(),
+            ended: EndCounters::default(),
             sessions: SessionMetrics::default(),
-            acquires: Acquires::default(),
+            acquires: AcquireCounters::default(),
             waited: Histogram::of_seconds(WAIT_SECONDS),
             held: Histogram::of_seconds(WAIT_SECONDS),
             since: Mutex::default(),
@@ -253,7 +253,7 @@ impl<I: Instant> NodeMetrics<I> {
     }
 }
 
-impl PhaseEnd {
+impl EndCounters {
     fn of(&self, reason: EndReason) -> &Counter {
         match reason {
             EndReason::Released => &self.released,

@@ -90,14 +90,14 @@ impl InitialPages {
     pub(crate) fn new<RT: AsyncRuntime>(node: &Node<RT>, state: State, filters: Vec<WatchFilter>) -> InitialPages {
         let (open, mut closed) = oneshot::channel();
         let state = Arc::new(Mutex::new(Some(state)));
-        let lent = Arc::clone(&state);
+        let expiring = Arc::clone(&state);
         let stop = node.0.stop.clone();
         node.0.tasks.spawn::<RT>(async move {
             tokio::select! {
                 biased;
                 _ = &mut closed => {}
                 () = stop.requested() => {}
-                () = RT::sleep(INITIAL_WITHIN) => drop(lent.lock().take()),
+                () = RT::sleep(INITIAL_WITHIN) => drop(expiring.lock().take()),
             }
         });
         InitialPages { state, left: filters.iter().flat_map(|filter| InitialPart::of(filter, &filters)).collect(), _open: open }

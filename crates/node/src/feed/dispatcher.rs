@@ -225,10 +225,10 @@ impl Watcher {
         let mut selected = Vec::new();
         let mut room = CHANGES_AT_ONCE;
         for changes in new {
-            let mine = if changes.revision >= self.from { self.select(&changes, room) } else { None };
-            let complete = mine.as_ref().is_none_or(|mine| mine.complete);
-            room = room.saturating_sub(mine.as_ref().map_or(0, |mine| mine.changes.len()));
-            selected.extend(mine);
+            let own = if changes.revision >= self.from { self.select(&changes, room) } else { None };
+            let complete = own.as_ref().is_none_or(|own| own.complete);
+            room = room.saturating_sub(own.as_ref().map_or(0, |own| own.changes.len()));
+            selected.extend(own);
             if complete {
                 self.position += 1;
                 self.offset = 0;
@@ -244,9 +244,9 @@ impl Watcher {
     fn select(&mut self, changes: &Changes, max: usize) -> Option<RevisionChanges> {
         let is_selected = |change: &Change| self.filters.iter().any(|filter| filter.covers(change.subject()));
         let unread = (self.offset..).zip(changes.list.iter().skip(self.offset));
-        let mut mine = unread.filter(|(_, change)| is_selected(change));
-        let list: Vec<Change> = mine.by_ref().take(max).map(|(_, change)| change.clone()).collect();
-        let next = mine.next().map(|(index, _)| index);
+        let mut own = unread.filter(|(_, change)| is_selected(change));
+        let list: Vec<Change> = own.by_ref().take(max).map(|(_, change)| change.clone()).collect();
+        let next = own.next().map(|(index, _)| index);
         self.offset = next.unwrap_or(0);
         (!list.is_empty()).then_some(RevisionChanges { revision: changes.revision, changes: list, complete: next.is_none() })
     }

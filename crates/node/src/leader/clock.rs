@@ -85,7 +85,7 @@ impl<RT: AsyncRuntime> LeaderClock<RT> {
     }
 
     /// Whether an expiry of the session is in flight, or the clock does not run for this leadership any more.
-    pub(crate) fn is_doubtful(&self, leadership: Leadership, session: SessionNumber) -> bool {
+    pub(crate) fn cannot_confirm(&self, leadership: Leadership, session: SessionNumber) -> bool {
         self.with(|timers| timers.leadership() != leadership || timers.is_expiring(session)).unwrap_or(true)
     }
 
@@ -323,13 +323,13 @@ mod tests {
         let copy = clock.record(&state);
         clock.observe(&state, &[Event::SessionOpened { session, timeout_ms: 2_000 }]);
         assert_eq!(
-            (clock.touch(leadership, session), clock.is_doubtful(leadership, session)),
+            (clock.touch(leadership, session), clock.cannot_confirm(leadership, session)),
             (None, true),
             "the clock does not run yet"
         );
         clock.catch_up(Timers::load(leadership, &copy, started), &state, started);
         assert_eq!(clock.touch(leadership, session), Some(Touched::Moved(Duration::from_secs(2))));
-        assert!(!clock.is_doubtful(leadership, session) && clock.is_doubtful(Leadership::new(4, 1), session));
+        assert!(!clock.cannot_confirm(leadership, session) && clock.cannot_confirm(Leadership::new(4, 1), session));
         clock.stop();
         assert_eq!(clock.touch(leadership, session), None);
     }

@@ -266,7 +266,7 @@ async fn confirm<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT
     }
     Some(replica.read(|state| {
         let result = |(renewal, touched)| match (session_of(state, renewal), touched) {
-            (Ok(session), Some((moved, timeout))) if session == moved && !clock.is_doubtful(arrived.leadership, session) => {
+            (Ok(session), Some((moved, timeout))) if session == moved && !clock.cannot_confirm(arrived.leadership, session) => {
                 Renewed::Alive { timeout_ms: duration::millis(timeout) }
             }
             (Ok(_), _) => Renewed::Unconfirmed,

@@ -171,8 +171,8 @@ impl<I: Instant> Timers<I> {
     /// The scheduled commands that are due, one of each kind unless that kind is in flight.
     pub(crate) fn take_scheduled(&mut self, facts: &StateFacts, now: I) -> Vec<Scheduled> {
         let on_clock = self.on_clock(now);
-        let cooled = self.cooling.due_at_most(on_clock, VERDICT_OBJECTS_MAX);
-        let ended = self.bounded.due_at_most(on_clock, VERDICT_OBJECTS_MAX);
+        let cooled = self.cooling.due_up_to(on_clock, VERDICT_OBJECTS_MAX);
+        let ended = self.bounded.due_up_to(on_clock, VERDICT_OBJECTS_MAX);
         let forgotten = self.idle.due(facts.budget, on_clock);
         let swept = self.sweeps.due(on_clock);
         // Both calls also record the current revision, so they happen every time.

@@ -285,10 +285,10 @@ async fn at_the_byte_limit_the_server_stops_reading_until_an_answer() {
         }
         requests
     });
-    let most = UNANSWERED_BYTES_MAX / REQUEST_BYTES;
-    node.arrived(u32::try_from(most).unwrap()).await;
+    let expected = UNANSWERED_BYTES_MAX / REQUEST_BYTES;
+    node.arrived(u32::try_from(expected).unwrap()).await;
     assert_serves(server.address).await;
-    assert_eq!(node.holding_peak.load(SeqCst), most);
+    assert_eq!(node.holding_peak.load(SeqCst), expected);
     node.release.add_permits(REQUESTS);
     // All answers arrive, piece by piece.
     let mut rest = REQUESTS * REQUEST_BYTES;

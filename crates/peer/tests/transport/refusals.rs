@@ -83,7 +83,7 @@ async fn a_node_that_is_not_the_one_dialled_is_refused() {
 }
 
 #[tokio::test]
-async fn a_dialler_of_another_version_learns_ours_and_nothing_more() {
+async fn a_dialler_of_another_version_learns_only_our_version() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -128,8 +128,8 @@ async fn a_greeting_is_answered_even_if_the_greeter_would_be_refused() {
     let wiped = client(with_introduction(Node::new(1), |own| {
         (own.cluster, own.incarnation, own.empty, own.members) = (None, Incarnation(99), true, Vec::new());
     }));
-    let met = timeout(PATIENCE, wiped.greet(&target(2, server.address))).await.unwrap().unwrap();
-    assert_eq!(met, introduction(2));
+    let received = timeout(PATIENCE, wiped.greet(&target(2, server.address))).await.unwrap().unwrap();
+    assert_eq!(received, introduction(2));
     assert!(matches!(call(&wiped, &target(2, server.address), b"hm").await, Err(PeerError::Refused(_))));
     assert!(node.requests().is_empty());
 }

@@ -52,8 +52,8 @@ struct ServiceInner<RT: AsyncRuntime> {
     refused: RefusalLog,
     appenders: Appenders<RT>,
     incoming: IncomingSnapshot,
-    far_term_log: LogLimit<RT>,
-    improper_log: LogLimit<RT>,
+    term_limit_log: LogLimit<RT>,
+    forbidden_log: LogLimit<RT>,
 }
 
 /// The parts of a started replica that the service needs.
@@ -79,8 +79,8 @@ impl<RT: AsyncRuntime> PeerService<RT> {
             refused: RefusalLog::default(),
             appenders: Appenders::default(),
             incoming: IncomingSnapshot::default(),
-            far_term_log: LogLimit::default(),
-            improper_log: LogLimit::default(),
+            term_limit_log: LogLimit::default(),
+            forbidden_log: LogLimit::default(),
         }))
     }
 
@@ -196,7 +196,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
         let own = core.with_metrics(|metrics| metrics.current_term);
         if let Some(term) = term_limit::too_far(&request, own) {
             let declined = Declined::TermTooFar { term, own };
-            if self.0.far_term_log.is_due() {
+            if self.0.term_limit_log.is_due() {
                 tracing::error!(
                     node = from,
                     "refused a request from node {from}: {declined}. Check that it belongs to this cluster and that its \
@@ -295,7 +295,7 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
         within_ms: u64,
     ) -> BoxFuture<'static, PeerReply<RT>> {
         if let Some(refusal) = commands.iter().find_map(|command| forwarded::refusal(from, command))
-            && self.improper_log.is_due()
+            && self.forbidden_log.is_due()
         {
             tracing::error!(node = from, "node {from} forwarded a command that no node may forward: {refusal}");
         }

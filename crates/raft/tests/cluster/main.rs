@@ -448,13 +448,13 @@ async fn a_false_alarm_about_a_dead_leader_deposes_no_leader() {
     let cluster = Cluster::patient(3).await;
     let leader = cluster.leader_among(1..=3).await;
     let leadership = cluster.node(leader).leadership();
-    let mistaken = cluster.others(leader)[0];
-    cluster.open_session(mistaken).await.unwrap();
+    let alarmed = cluster.others(leader)[0];
+    cluster.open_session(alarmed).await.unwrap();
 
     // It requests votes after each attempt but the last.
-    cluster.net.reject(leader, mistaken);
+    cluster.net.reject(leader, alarmed);
     cluster.net.refusal_checks(8).await;
-    cluster.open_session(mistaken).await.unwrap();
+    cluster.open_session(alarmed).await.unwrap();
     assert_eq!(cluster.node(leader).leadership(), leadership);
 }
 
@@ -466,19 +466,19 @@ async fn a_false_alarm_ends_when_the_leader_sends_again() {
     let cluster = Cluster::form_with(3, 1_000, Some(UNHURRIED)).await;
     let leader = cluster.leader_among(1..=3).await;
     let leadership = cluster.node(leader).leadership();
-    let [mistaken, deaf] = cluster.others(leader)[..] else { unreachable!("three nodes") };
-    cluster.open_session(mistaken).await.unwrap();
-    cluster.net.reject(leader, mistaken);
+    let [alarmed, cut_off] = cluster.others(leader)[..] else { unreachable!("three nodes") };
+    cluster.open_session(alarmed).await.unwrap();
+    cluster.net.reject(leader, alarmed);
     cluster.net.refusal_checks(8).await;
-    cluster.open_session(mistaken).await.unwrap();
+    cluster.open_session(alarmed).await.unwrap();
 
-    // It receives nothing from the leader, and requests the other node's vote.
-    cluster.net.part(leader, deaf);
-    let questions = (deaf, mistaken, Lane::Heartbeat);
-    let before = cluster.net.answered_so_far(questions);
-    cluster.net.answers(questions, before + 2).await;
-    cluster.open_session(mistaken).await.unwrap();
-    let status = cluster.node(mistaken).status();
+    // The cut-off node receives nothing from the leader, and requests the other node's vote.
+    cluster.net.disconnect(leader, cut_off);
+    let vote_requests = (cut_off, alarmed, Lane::Heartbeat);
+    let before = cluster.net.answered_so_far(vote_requests);
+    cluster.net.answers(vote_requests, before + 2).await;
+    cluster.open_session(alarmed).await.unwrap();
+    let status = cluster.node(alarmed).status();
     assert_eq!((status.leader, status.term), (Some(leader), leadership.unwrap().term()), "no other node may be elected");
 }
 
@@ -486,19 +486,19 @@ async fn a_false_alarm_ends_when_the_leader_sends_again() {
 async fn the_leader_measures_its_heartbeats_including_dropped_ones() {
     let cluster = Cluster::patient(3).await;
     let leader = cluster.leader_among(1..=3).await;
-    let near = Duration::from_millis(30);
-    let far = Duration::from_millis(200);
+    let short = Duration::from_millis(30);
+    let long = Duration::from_millis(200);
     let round_trip = || {
         let others = cluster.node(leader).status().members.into_iter().filter(|member| member.id != leader);
         others.map(|member| member.round_trip).min().flatten()
     };
-    for takes in [near, far] {
-        cluster.net.slow_heartbeats(takes);
+    for delay in [short, long] {
+        cluster.net.slow_heartbeats(delay);
         let path = (leader, cluster.others(leader)[0], Lane::Heartbeat);
         cluster.net.answers(path, cluster.net.answered_so_far(path) + 60).await;
         // The heartbeat interval is 50 ms, and openraft waits no longer.
-        let at_least = takes.min(Duration::from_millis(45));
-        assert!(round_trip().is_some_and(|mean| mean >= at_least), "{takes:?}: {:?}", round_trip());
+        let at_least = delay.min(Duration::from_millis(45));
+        assert!(round_trip().is_some_and(|mean| mean >= at_least), "{delay:?}: {:?}", round_trip());
     }
     assert!(cluster.node(cluster.others(leader)[0]).status().members.iter().all(|member| member.round_trip.is_none()));
 }

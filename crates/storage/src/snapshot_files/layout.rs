@@ -89,7 +89,8 @@ impl Layout {
         }
         let end = length.checked_sub(FOOTER_BYTES).filter(|end| *end >= HEADER_BYTES as u64).ok_or(Damage::Length)?;
         let meta = part(HEADER_BYTES as u64, end, &read)?;
-        let (mut at, mut blocks) = (meta.end, Vec::new());
+        let mut at = meta.end;
+        let mut blocks = Vec::new();
         while at < end {
             let block = part(at, end, &read)?;
             at = block.end;
@@ -116,7 +117,9 @@ fn number_at(at: u64, read: &impl Fn(&mut [u8], u64) -> io::Result<()>) -> io::R
 }
 
 fn checksum(length: u64, read: &impl Fn(&mut [u8], u64) -> io::Result<()>) -> io::Result<u32> {
-    let (mut checksum, mut buffer, mut at) = (RunningChecksum::default(), vec![0; READ_BYTES], 0);
+    let mut checksum = RunningChecksum::default();
+    let mut buffer = vec![0; READ_BYTES];
+    let mut at = 0;
     while at < length {
         let some = usize::try_from(length - at).unwrap_or(READ_BYTES).min(READ_BYTES);
         read(&mut buffer[..some], at)?;
