@@ -220,8 +220,8 @@ impl Decoder for FrameCodec {
         self.check(length)?;
         let whole = LENGTH_BYTES + length;
         if bytes.len() < whole {
-            // The announced length alone reserves nothing: the reserve is at most as large as what has arrived, or one
-            // write.
+            // Reserves at most as many bytes as have arrived, or one write: an announced length alone must not cost
+            // memory.
             bytes.reserve((whole - bytes.len()).min(bytes.len().max(WRITE_BYTES)));
             return Ok(None);
         }

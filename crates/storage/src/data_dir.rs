@@ -264,7 +264,7 @@ fn create_directory(path: &Path) -> io::Result<()> {
     {
         create_directory(parent)?;
     }
-    // Recursive, so that an existing directory is no error.
+    // Recursive, so that an existing directory is not an error.
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| durable::with_path(path, error))?;
     durable::sync_parent(path)
 }

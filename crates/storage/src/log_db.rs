@@ -80,7 +80,7 @@ pub(crate) struct Batch {
 }
 
 impl LogDb {
-    /// Opens the database. If `exists` is false, creates it.
+    /// Opens the database. If `exists`, a missing database is an error; otherwise it is created.
     pub(crate) fn open(path: &Path, exists: bool) -> io::Result<LogDb> {
         if exists && !path.join("CURRENT").is_file() {
             return Err(durable::damaged(path, "the log is missing: there is no CURRENT file"));

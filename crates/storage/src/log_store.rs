@@ -68,7 +68,7 @@ struct LogStoreInner {
 }
 
 impl LogStore {
-    /// Opens the log in a directory and verifies it. If `exists` is false, creates it.
+    /// Opens the log in a directory and verifies it. If `exists`, a missing log is an error; otherwise it is created.
     pub(crate) fn open(path: &Path, exists: bool) -> io::Result<LogStore> {
         let db = Arc::new(LogDb::open(path, exists)?);
         let target = Arc::clone(&db);
@@ -113,8 +113,8 @@ impl LogStore {
     }
 
     async fn send(&self, request: WriteRequest) -> io::Result<()> {
-        let requests = self.requests.as_ref().ok_or_else(writer_is_gone)?;
-        requests.send(request).await.map_err(|_| writer_is_gone())
+        let requests = self.requests.as_ref().ok_or_else(writer_stopped)?;
+        requests.send(request).await.map_err(|_| writer_stopped())
     }
 }
 
@@ -147,7 +147,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         self.shared.check()?;
         let (done, result) = oneshot::channel();
         self.send(WriteRequest::Vote { vote: *vote, done }).await?;
-        result.await.map_err(|_| writer_is_gone())??;
+        result.await.map_err(|_| writer_stopped())??;
         failpoint!(StorageVoteSaved)
     }
 
@@ -178,7 +178,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         }
         // An append larger than the whole limit uses all of it.
         let wanted = u32::try_from(total).unwrap_or(u32::MAX).min(WAITING_BYTES_MAX);
-        let room = Arc::clone(&self.room).acquire_many_owned(wanted).await.map_err(|_| writer_is_gone())?;
+        let room = Arc::clone(&self.room).acquire_many_owned(wanted).await.map_err(|_| writer_stopped())?;
         let (change, first, last) = {
             let mut tail = self.shared.tail()?;
             let change = tail.append(sized)?;
@@ -233,10 +233,10 @@ impl RaftLogReader<TypeConfig> for LogReader {
     {
         // In parts: after a start, openraft reads all entries after the snapshot through this.
         let start = (self.clone(), indexes(&range), false);
-        let pieces = stream::try_unfold(start, |(reader, range, goes_on)| async move {
+        let pieces = stream::try_unfold(start, |(reader, range, is_continued)| async move {
             let entries = if range.is_empty() { Vec::new() } else { reader.read(range.clone(), READ_BYTES_MAX).await? };
             let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(None) };
-            if goes_on && first.index() != range.start {
+            if is_continued && first.index() != range.start {
                 return Err(invalid(format_args!("entry {} was purged while it was read", range.start)));
             }
             let rest = last.index() + 1..range.end;
@@ -311,6 +311,6 @@ fn indexes(range: &impl RangeBounds<u64>) -> Range<u64> {
     start..end
 }
 
-fn writer_is_gone() -> io::Error {
+fn writer_stopped() -> io::Error {
     io::Error::other("the log writer has stopped")
 }

@@ -59,7 +59,7 @@ impl<RT: AsyncRuntime> Node<RT> {
             return Err(CallError::ShuttingDown);
         }
         let (send, mut events) = mpsc::channel(EVENTS_MAX);
-        // The stream is the answer, so the caller cannot ask for a later one.
+        // The stream is the answer, so the caller cannot request a later one.
         let call = AcquireCall { respond_async: false, ..call };
         let caller_silent = CallerSilent::default();
         let hold =

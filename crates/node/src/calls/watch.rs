@@ -184,7 +184,7 @@ impl<RT: AsyncRuntime> Node<RT> {
 }
 
 impl<RT: AsyncRuntime> NodeWatch<RT> {
-    /// The watch has reported everything up to this revision, or was not asked for it.
+    /// The watch has reported everything up to this revision, or began after it.
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.reported

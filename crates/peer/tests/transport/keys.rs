@@ -129,7 +129,7 @@ async fn a_server_without_the_key_at_a_members_address_learns_nothing() {
 async fn a_key_rotation_never_interrupts_the_connections_of_nodes() {
     let (node, server_keys, client_keys) = (Arc::new(Node::new(2)), keys(&[OLD]), keys(&[OLD]));
     let server = start(node, server_keys.clone()).await;
-    let ask = async || {
+    let call_once = async || {
         let peer = client_with(Node::new(1), client_keys.clone());
         assert_eq!(call(&peer, &target(2, server.address), b"still?").await.unwrap(), b"still?"[..]);
         peer.close().await;
@@ -137,9 +137,9 @@ async fn a_key_rotation_never_interrupts_the_connections_of_nodes() {
     // In each step, first one node replaces its keys, then the other.
     for lines in [&[OLD, NEW][..], &[NEW, OLD], &[NEW]] {
         assert!(server_keys.replace(&keys(lines)));
-        ask().await;
+        call_once().await;
         assert!(client_keys.replace(&keys(lines)));
-        ask().await;
+        call_once().await;
     }
     let late = client_with(Node::new(1), keys(&[OLD]));
     let error = call(&late, &target(2, server.address), b"and the old one?").await.unwrap_err();

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_that_names_the_vote_it_refuses_is_no_vote() {
+    fn a_refusal_that_names_the_vote_it_refuses_is_not_a_vote() {
         let refusal = VoteResponse::<Types<TokioRuntime>>::new(vote(7), None, false);
         assert!(!grants(&refusal, vote(7)));
         assert!(grants(&VoteResponse::<Types<TokioRuntime>>::new(vote(7), None, true), vote(7)));

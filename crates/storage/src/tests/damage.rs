@@ -1,4 +1,5 @@
-//! Flips single bytes in every kind of file that a node keeps. The node refuses it by name, or the flip is harmless.
+//! Flips single bytes in every kind of file that a node keeps. The node refuses the file and names it, or the flip is
+//! harmless.
 
 use super::*;
 use crate::{DAMAGE_ADVICE, Storage, StorageError};
@@ -118,7 +119,7 @@ async fn open_and_read(directory: &Path) -> FlipEffect {
 }
 
 fn flips() -> usize {
-    let long = std::env::var_os("FAIRHOLD_TRIAL").is_some_and(|form| form == "long");
+    let long = std::env::var_os("FAIRHOLD_TRIAL").is_some_and(|value| value == "long");
     if long { FLIPS_LONG } else { FLIPS }
 }
 
