@@ -23,7 +23,7 @@ impl<K> PageQuery<K> {
     }
 
     /// The page of these entries, and whether more entries follow.
-    pub(crate) fn cut<T>(&self, entries: impl Iterator<Item = T>) -> (Vec<T>, bool) {
+    pub(crate) fn collect<T>(&self, entries: impl Iterator<Item = T>) -> (Vec<T>, bool) {
         let limit = self.limit.clamp(1, PAGE_MAX);
         // Reads one extra entry, to learn whether another page follows.
         let mut page: Vec<T> = entries.take(limit + 1).collect();

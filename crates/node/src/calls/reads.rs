@@ -127,7 +127,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         read: ReadOptions,
     ) -> Result<At<(Vec<SessionView>, Option<SessionNumber>)>, CallError> {
         let state = self.fresh_copy(read).await?;
-        let (sessions, has_more) = page.cut(state.sessions_after(page.after.unwrap_or_default()));
+        let (sessions, has_more) = page.collect(state.sessions_after(page.after.unwrap_or_default()));
         let next = sessions.last().filter(|_| has_more).map(|last| last.number);
         let mut left = sessions.into_iter();
         let mut views = Vec::new();

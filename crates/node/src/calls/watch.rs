@@ -210,7 +210,7 @@ impl<RT: AsyncRuntime> NodeWatch<RT> {
             }
             WatchItem::GoAway(_) => self.ended = true,
             WatchItem::Failed(..) => {
-                self.node.0.hub.dispatcher.cut.inc();
+                self.node.0.hub.dispatcher.compacted.inc();
                 self.ended = true;
             }
         }

@@ -31,7 +31,7 @@ const BATCH: usize = 256;
 pub(crate) struct WatchDispatcher {
     pub(crate) ring: Ring,
     /// Watches that this node ended because it no longer has their events.
-    pub(crate) cut: Counter,
+    pub(crate) compacted: Counter,
     /// Notified after every addition to the ring.
     added: Notify,
     table: Mutex<Table>,
@@ -56,7 +56,12 @@ struct Slot {
 
 impl WatchDispatcher {
     pub(crate) fn new(ring_bytes: u64) -> WatchDispatcher {
-        WatchDispatcher { ring: Ring::new(ring_bytes), cut: Counter::default(), added: Notify::new(), table: Mutex::default() }
+        WatchDispatcher {
+            ring: Ring::new(ring_bytes),
+            compacted: Counter::default(),
+            added: Notify::new(),
+            table: Mutex::default(),
+        }
     }
 
     /// Adds the changes of a revision. Never waits for a watcher.

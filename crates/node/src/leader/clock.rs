@@ -92,14 +92,14 @@ impl<RT: AsyncRuntime> LeaderClock<RT> {
     /// Loads the timers. The state can be large, and it cannot be written while it is read: so this reads a copy, and
     /// then catches up with the events that happened in the meantime.
     fn start(&self, leadership: Leadership, replica: &Replica<RT>) {
-        let copy = replica.read(|state| self.record(state));
+        let copy = replica.read(|state| self.start_recording(state));
         let started = RT::Instant::now();
         let timers = Timers::load(leadership, &copy, started);
         replica.read(|state| self.catch_up(timers, state, started));
     }
 
     /// Takes a copy of the state, and records the events from now on.
-    fn record(&self, state: &State) -> State {
+    fn start_recording(&self, state: &State) -> State {
         *self.phase() = ClockPhase::Loading(Vec::new());
         state.clone()
     }
@@ -153,7 +153,7 @@ pub(crate) async fn run<RT: AsyncRuntime>(clock: Arc<LeaderClock<RT>>, replica: 
     }
 }
 
-/// Why the clock wakes up.
+/// Why the clock woke up.
 enum Woken {
     Tick,
     /// A command was answered; `true` if another one of its kind may follow.
@@ -163,8 +163,7 @@ enum Woken {
 }
 
 /// Ticks until the leadership is over. What a tick decides runs concurrently with the next ticks, so that no work holds
-/// up the clock. Objects that had no room in a command do not wait for the next tick, nor does pending work of the
-/// state.
+/// up the clock. Objects that did not fit into a command, and pending work of the state, do not wait for the next tick.
 async fn lead<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<RT>, leadership: Leadership) {
     let mut work: FuturesUnordered<BoxFuture<'_, bool>> = FuturesUnordered::new();
     let mut last = RT::Instant::now();
@@ -224,8 +223,8 @@ fn decide<RT: AsyncRuntime>(clock: &LeaderClock<RT>, facts: &StateFacts, now: RT
 }
 
 /// Confirms that this node still leads, with a barrier that starts after the sessions were due. The next tick checks
-/// again which of them are due: by then every keepalive that arrived before has moved its deadline, and so has every
-/// pause.
+/// again which of them are due: by then every keepalive that arrived before has moved its deadline, and a pause has
+/// moved all deadlines.
 async fn confirm<RT: AsyncRuntime>(
     clock: &LeaderClock<RT>,
     replica: &Replica<RT>,
@@ -290,7 +289,7 @@ fn was_paused(late: Duration) -> bool {
     late >= TICK_LATE && !planted::has(Bug::PauseIsCounted)
 }
 
-/// Whether a session may expire although nothing proves that this node still leads: only as a planted bug.
+/// Whether a session may expire without proof that this node still leads: only as a planted bug.
 fn needs_no_confirmation() -> bool {
     planted::has(Bug::ExpiresByOldLeader)
 }
@@ -320,7 +319,7 @@ mod tests {
         let state = State::new();
         let session = SessionNumber(7);
         let started = Instant::now();
-        let copy = clock.record(&state);
+        let copy = clock.start_recording(&state);
         clock.observe(&state, &[Event::SessionOpened { session, timeout_ms: 2_000 }]);
         assert_eq!(
             (clock.touch(leadership, session), clock.cannot_confirm(leadership, session)),

@@ -104,16 +104,16 @@ impl<RT: AsyncRuntime> PeerService<RT> {
         self.replica().map(|(core, _)| core)
     }
 
-    fn decide(&self, core: &Core<RT>, other: &Introduction) -> Result<(), Refusal> {
+    fn check_introduction(&self, core: &Core<RT>, other: &Introduction) -> Result<(), Refusal> {
         if let (Some(ours), Some(theirs)) = (core.shared.read().cluster(), other.cluster)
             && ours != theirs
         {
             return Err(Refusal::Cluster { theirs, ours });
         }
-        self.decide_on(&core.with_metrics(incarnations), other.id, other.incarnation)
+        self.check_member(&core.with_metrics(incarnations), other.id, other.incarnation)
     }
 
-    fn decide_on(&self, known: &Incarnations, id: NodeId, found: Incarnation) -> Result<(), Refusal> {
+    fn check_member(&self, known: &Incarnations, id: NodeId, found: Incarnation) -> Result<(), Refusal> {
         match known.get(&id) {
             Some(&expected) if is_wiped(expected, found) => Err(Refusal::Incarnation { id, expected, found }),
             Some(_) => Ok(()),
@@ -165,7 +165,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
 
     fn admit(&self, other: &Introduction) -> Result<(), Refusal> {
         let decision = match self.core() {
-            Some(core) => takes_part(&core).and_then(|()| self.decide(&core, other)),
+            Some(core) => check_no_lost_entries(&core).and_then(|()| self.check_introduction(&core, other)),
             None => Err(Refusal::Starting),
         };
         match &decision {
@@ -182,7 +182,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
         let Some((core, queues)) = self.replica() else {
             return ready(reply::<RT>(&PeerReply::Declined(Declined::NotRunning))).boxed();
         };
-        if let Err(refusal) = takes_part(&core).and_then(|()| self.check_sender(&core, from)) {
+        if let Err(refusal) = check_no_lost_entries(&core).and_then(|()| self.check_sender(&core, from)) {
             self.log_refusal(from, &refusal);
             return ready(reply::<RT>(&PeerReply::Declined(Declined::Refused(refusal)))).boxed();
         }
@@ -200,7 +200,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
                 tracing::error!(
                     node = from,
                     "refused a request from node {from}: {declined}. Check that it belongs to this cluster and that its \
-                     memory is sound"
+                     memory is not faulty"
                 );
             }
             return ready(reply::<RT>(&PeerReply::Declined(declined))).boxed();
@@ -310,7 +310,7 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
 }
 
 /// A node that has lost log entries refuses every node, and reports the loss.
-fn takes_part<RT: AsyncRuntime>(core: &Core<RT>) -> Result<(), Refusal> {
+fn check_no_lost_entries<RT: AsyncRuntime>(core: &Core<RT>) -> Result<(), Refusal> {
     core.lost.get().map_or(Ok(()), |lost| Err(Refusal::LostEntries(lost.clone())))
 }
 
@@ -345,7 +345,7 @@ fn answer<RT: AsyncRuntime, E>(result: Result<PeerReply<RT>, E>) -> PeerReply<RT
 fn reply<RT: AsyncRuntime>(reply: &PeerReply<RT>) -> Bytes {
     wire::encode(reply).unwrap_or_else(|error| {
         tracing::error!(%error, "an answer to another node cannot be encoded");
-        // The other node cannot decode an empty answer, and treats it as an unknown outcome, which is right.
+        // The other node cannot decode an empty answer, and treats it as an unknown outcome, which is correct.
         Bytes::new()
     })
 }

@@ -68,7 +68,7 @@ pub(crate) struct Machine<RT: AsyncRuntime> {
     members: Members,
     /// The work applied since the start.
     work: u64,
-    /// Whether the last due snapshot found no disk space.
+    /// Whether the disk had no space for the last due snapshot.
     has_no_room: bool,
 }
 
@@ -83,7 +83,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
         failpoint!(RaftStartLoad, RT)?;
         let writer = SnapshotWriter { store: snapshots, newest: tokio::sync::Mutex::new(None) };
         let (state, bytes, meta) = match writer.load::<RT>().await? {
-            // Not through `run_blocking`: nothing else runs yet that this could delay.
+            // Without `run_blocking`: nothing else runs yet that this could delay.
             Some(snapshot) => (state_of(&*snapshot.snapshot)?, snapshot.snapshot.bytes(), snapshot.meta),
             None => (State::default(), 0, SnapshotMetaOf::<Types<RT>>::default()),
         };
@@ -257,9 +257,9 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
     async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Builder<RT>> {
         let builder = self.builder();
         let bytes = builder.state.snapshot_bytes();
-        let had_none = std::mem::replace(&mut self.has_no_room, !self.writer.store.has_room_for(bytes));
+        let had_no_room = std::mem::replace(&mut self.has_no_room, !self.writer.store.has_room_for(bytes));
         if self.has_no_room {
-            if !had_none {
+            if !had_no_room {
                 tracing::warn!(bytes, "the disk has no space for a snapshot: the log grows until there is space");
             }
             return None;
