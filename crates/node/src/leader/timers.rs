@@ -31,8 +31,8 @@ const RECORD_HISTORY_EVERY: Duration = Duration::from_secs(3_600);
 /// All timers of one leadership.
 pub(crate) struct Timers<I> {
     leadership: Leadership,
-    /// How long the process was paused in all. Pauses do not count: all deadlines are on a clock that stood still
-    /// meanwhile.
+    /// How long the process was paused in total. Pauses do not count: all deadlines are on a clock that stopped during
+    /// them.
     paused: Duration,
     sessions: SessionDeadlines<I>,
     /// Scheduled commands that are proposed and not answered yet.
@@ -41,14 +41,14 @@ pub(crate) struct Timers<I> {
     bounded: BoundedHolds<I>,
     idle: IdleLocks<I>,
     sweeps: Sweeps<I>,
-    /// Tells the age of what the state remembers without a session.
+    /// The age of what the state remembers without a session.
     remembered: RevisionClock<I>,
-    /// Tells the age of the history.
+    /// The age of the history.
     history: RevisionClock<I>,
 }
 
 impl<I: Instant> Timers<I> {
-    /// Every timer starts in full.
+    /// Every timer starts with its full time.
     pub(crate) fn load(leadership: Leadership, state: &State, now: I) -> Self {
         let mut timers = Timers {
             leadership,

@@ -57,7 +57,7 @@ pub(crate) async fn hand_over<RT: AsyncRuntime>(
     if done? == HandedOver::Before {
         return Ok(());
     }
-    // The metrics that a status shows, which change last: the answer names the new leader.
+    // Waits for the metrics that a status shows. They change last, so the status names the new leader after this.
     let leads = core.until_any_metrics(|metrics| (metrics.current_leader == Some(to)).then_some(()));
     match RT::timeout_at(deadline, leads).await {
         Ok(Some(())) => Ok(()),
@@ -92,7 +92,7 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
     if core.leadership().is_none() {
         return Err(HandoverError::NoLeader);
     }
-    // Before the checks that an earlier copy of this request may have changed.
+    // Comes before the other checks: an earlier copy of this request may have changed their results.
     if let Some(key) = key {
         // A new leader may not have applied everything from the previous leader yet, perhaps including this key.
         let caught_up = async { core.applied(queues.barriers.next(false).await.ok()?).await };
@@ -121,7 +121,7 @@ async fn record_key<RT: AsyncRuntime>(
     key: WriteKey,
     deadline: RT::Instant,
 ) -> Result<bool, HandoverError> {
-    // The time is for people, and is never shown here.
+    // The time is only for display, and this one is never shown.
     let submitted = queues.proposals.submit(Command::NoteKey { key, at: WallMillis(0) }, true);
     let outcome = match submitted {
         Ok(submitted) => submitted.outcome::<RT>(deadline).await,
