@@ -148,7 +148,7 @@ pub enum FrameError {
     },
     /// Incomplete frames of all connections have used up their memory budget.
     #[error("no memory for a frame: incomplete frames already take {max} bytes")]
-    NoRoom {
+    OverBudget {
         /// The budget, in bytes.
         max: usize,
     },

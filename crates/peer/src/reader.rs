@@ -70,7 +70,7 @@ impl ReadShare {
         let before = self.limits.bytes.fetch_add(more, Relaxed);
         if more > 0 && before.saturating_add(more) > self.limits.bytes_max {
             self.limits.bytes.fetch_sub(more, Relaxed);
-            return Err(FrameError::NoRoom { max: self.limits.bytes_max });
+            return Err(FrameError::OverBudget { max: self.limits.bytes_max });
         }
         self.bytes += more;
         Ok(())
@@ -173,7 +173,7 @@ mod tests {
         one.grow(FRAME_BYTES_FREE + 600).unwrap();
         one.grow(FRAME_BYTES_FREE + 600).unwrap();
         other.grow(FRAME_BYTES_FREE).unwrap();
-        assert!(matches!(other.grow(FRAME_BYTES_FREE + 401), Err(FrameError::NoRoom { max: 1_000 })));
+        assert!(matches!(other.grow(FRAME_BYTES_FREE + 401), Err(FrameError::OverBudget { max: 1_000 })));
         other.grow(FRAME_BYTES_FREE + 400).unwrap();
         drop(one);
         other.grow(FRAME_BYTES_FREE + 1_000).unwrap();

@@ -24,7 +24,7 @@ const LOG: &str = "log";
 const SNAPSHOT: &str = "snapshot";
 
 /// The files allowed in an unused directory: leftovers of an interrupted first start, and those of a new file system.
-const HARMLESS_NAMES: [&str; 3] = [LOCK, IDENTITY_TEMPORARY, "lost+found"];
+const ALLOWED_NAMES: [&str; 3] = [LOCK, IDENTITY_TEMPORARY, "lost+found"];
 
 /// A data directory that this process uses exclusively, and its identity.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub(crate) struct Identity {
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     /// Another process has the directory open.
-    #[error("{path} is in use by another fairhold process{}: stop that one first", by_pid(*pid))]
+    #[error("{path} is in use by another fairhold process{}: stop that one first", pid_text(*pid))]
     InUse {
         /// The directory.
         path: String,
@@ -296,7 +296,7 @@ fn lock(directory: &Path) -> Result<File, DataDirError> {
 fn refuse_other_files(directory: &Path) -> Result<(), DataDirError> {
     for entry in std::fs::read_dir(directory).map_err(|error| durable::with_path(directory, error))? {
         let name = entry.map_err(|error| durable::with_path(directory, error))?.file_name();
-        if !HARMLESS_NAMES.iter().any(|harmless| name == *harmless) {
+        if !ALLOWED_NAMES.iter().any(|allowed| name == *allowed) {
             let path = directory.display().to_string();
             let found = name.to_string_lossy().into_owned();
             return Err(DataDirError::NoIdentity { path, found });
@@ -305,6 +305,6 @@ fn refuse_other_files(directory: &Path) -> Result<(), DataDirError> {
     Ok(())
 }
 
-fn by_pid(pid: Option<u32>) -> String {
+fn pid_text(pid: Option<u32>) -> String {
     pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
 }

@@ -9,7 +9,7 @@ use std::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
     /// The file system, or the quota on it, is full.
-    NoRoom,
+    OutOfSpace,
     /// A file is damaged.
     Damage,
     /// The process or the machine has too many open files and sockets.
@@ -35,7 +35,7 @@ pub struct Faults(Arc<OnceLock<Fault>>);
 impl FaultKind {
     pub(crate) fn of(error: &io::Error) -> FaultKind {
         if is_out_of_space(error) {
-            FaultKind::NoRoom
+            FaultKind::OutOfSpace
         } else if has_too_many_open(error) {
             FaultKind::OpenFiles
         } else if error.kind() == io::ErrorKind::InvalidData {
@@ -80,6 +80,6 @@ mod tests {
             assert_eq!(FaultKind::of(&error), FaultKind::OpenFiles, "{error}");
         }
         assert_eq!(FaultKind::of(&io::Error::from_raw_os_error(5)), FaultKind::Failed);
-        assert_eq!(FaultKind::of(&io::Error::from_raw_os_error(28)), FaultKind::NoRoom);
+        assert_eq!(FaultKind::of(&io::Error::from_raw_os_error(28)), FaultKind::OutOfSpace);
     }
 }

@@ -157,7 +157,7 @@ impl LogDb {
         if has_entries {
             self.entries(entries.clone()).for_each(|entry, bytes| {
                 newest = Some(entry.log_id());
-                tail.recovered(entry, bytes);
+                tail.add_recovered(entry, bytes);
                 true
             })?;
             if newest != last {

@@ -202,11 +202,11 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), io::Error> {
         failpoint!(StoragePurgeBegin)?;
-        let ((removed, forgotten), last) = {
+        let ((removed, evicted), last) = {
             let mut tail = self.shared.tail()?;
             (tail.purge(log_id)?, tail.state.last)
         };
-        tokio::task::spawn_blocking(move || drop(forgotten));
+        tokio::task::spawn_blocking(move || drop(evicted));
         if removed.end == 0 {
             return Ok(());
         }

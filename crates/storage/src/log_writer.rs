@@ -153,7 +153,7 @@ impl Writer {
             tail.fail(failure.clone());
             return Err(failure);
         }
-        tail.written(change);
+        tail.mark_written(change);
         for waiter in waiters {
             match waiter {
                 WriteWaiter::Vote(vote, _) => tail.state.vote = Some(*vote),

@@ -224,7 +224,7 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
         }
     }
 
-    /// Sends `held`. `Acquired::Queued` does not occur: only `respond_async` allows it, and a stream has that off.
+    /// Sends `held`. `Acquired::Queued` does not occur: only `respond_async` allows it, and a stream never sets it.
     fn send_held(&self, acquired: At<Acquired>) -> HoldStage {
         let (Acquired::Held(view) | Acquired::Queued(view)) = acquired.value;
         self.send(At { value: HoldEvent::Held(Box::new(view)), revision: acquired.revision });

@@ -234,12 +234,16 @@ impl<RT: AsyncRuntime> LeaderHandler for KeepaliveService<RT> {
 }
 
 /// Keepalives whose deadlines have moved.
-struct Arrived {
+struct ArrivedRenewals {
     leadership: Leadership,
     renewals: Vec<(Renewal, Option<(SessionNumber, Duration)>)>,
 }
 
-fn move_deadlines<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT>, renewals: Vec<Renewal>) -> Option<Arrived> {
+fn move_deadlines<RT: AsyncRuntime>(
+    replica: &Replica<RT>,
+    clock: &LeaderClock<RT>,
+    renewals: Vec<Renewal>,
+) -> Option<ArrivedRenewals> {
     let leadership = replica.leadership()?;
     let sessions: Vec<_> = replica.read(|state| renewals.iter().map(|renewal| session_of(state, *renewal).ok()).collect());
     let mut arrived = Vec::with_capacity(renewals.len());
@@ -253,10 +257,14 @@ fn move_deadlines<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<R
         };
         arrived.push((renewal, touched));
     }
-    Some(Arrived { leadership, renewals: arrived })
+    Some(ArrivedRenewals { leadership, renewals: arrived })
 }
 
-async fn confirm<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT>, arrived: Arrived) -> Option<RenewalReply> {
+async fn confirm<RT: AsyncRuntime>(
+    replica: &Replica<RT>,
+    clock: &LeaderClock<RT>,
+    arrived: ArrivedRenewals,
+) -> Option<RenewalReply> {
     failpoint!(NodeKeepaliveProve, RT).ok()?;
     confirm_leadership(replica).await?;
     failpoint!(NodeKeepaliveAnswer, RT).ok()?;

@@ -63,7 +63,7 @@ impl IncomingSnapshot {
         tracing::info!(from, blocks = head.blocks, "receiving a snapshot from the leader");
         let arriving = Arc::new(ArrivingSnapshot::new(store.draft(meta)));
         *partial = Some(Partial { from, head, received: 0, arriving });
-        PeerReply::SnapshotTaken
+        PeerReply::SnapshotAccepted
     }
 
     /// Logs the lack of disk space once for each snapshot.
@@ -97,7 +97,8 @@ impl IncomingSnapshot {
             Some(_) | None => return ready(PeerReply::Declined(Declined::OutOfOrder)).boxed(),
         };
         let written = store.run_blocking(Box::new(move || arriving.write(&block)));
-        async move { if written.await.is_ok() { PeerReply::SnapshotTaken } else { PeerReply::Declined(Declined::Busy) } }.boxed()
+        async move { if written.await.is_ok() { PeerReply::SnapshotAccepted } else { PeerReply::Declined(Declined::Busy) } }
+            .boxed()
     }
 
     /// Ends the transfer, and returns the complete snapshot.
@@ -179,7 +180,7 @@ mod tests {
     async fn begins(incoming: &IncomingSnapshot, drafts: &Drafts, term: u64, from: NodeId) -> bool {
         let members = crate::base::aliases::Members::default();
         let head = SnapshotBegin { vote: vote(term, from), last_log_id: None, members, blocks: 3 };
-        let taken = |reply| matches!(reply, PeerReply::<RT>::SnapshotTaken);
+        let taken = |reply| matches!(reply, PeerReply::<RT>::SnapshotAccepted);
         taken(incoming.begin(drafts, from, head)) && taken(incoming.block(drafts, from, 0, vec![1; 10]).await)
     }
 

@@ -269,7 +269,7 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
             .boxed(),
             PeerRequest::DiskLow => {
                 core.disk_room.record_low(from, RT::Instant::now());
-                ready(PeerReply::Noted).boxed()
+                ready(PeerReply::Recorded).boxed()
             }
             PeerRequest::ReadIndex => async move { PeerReply::ReadIndex(queues.barriers.next(true).await) }.boxed(),
             PeerRequest::CallLeader(message) => async move {

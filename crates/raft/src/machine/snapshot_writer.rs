@@ -149,7 +149,7 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder<RT> {
     }
 }
 
-/// Each block is handed to the disk before the next is encoded.
+/// Writes the snapshot. Each block is passed to the draft before the next one is encoded.
 fn write(mut draft: Box<dyn SnapshotDraft>, state: State) -> io::Result<Arc<dyn StoredSnapshot>> {
     state.snapshot_blocks().try_for_each(|block| draft.write(&block))?;
     draft.finish()

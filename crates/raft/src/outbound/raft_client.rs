@@ -83,7 +83,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
                     }
                     Ok(reply)
                 }
-                Err(error) => Err(unreadable(&error)),
+                Err(error) => Err(unreachable_error(&error)),
             }
         }
     }
@@ -95,7 +95,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
         action: RPCTypes,
         limit: Duration,
     ) -> Result<PeerReply<RT>, RpcError<RT>> {
-        let request = wire::encode(&request).map_err(|error| unreadable(&error))?;
+        let request = wire::encode(&request).map_err(|error| unreachable_error(&error))?;
         self.send(lane, request, action, limit).await
     }
 
@@ -105,7 +105,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
         snapshot: SnapshotOf<Types<RT>, SnapshotData>,
         limit: Duration,
     ) -> Result<SnapshotResponse<Types<RT>>, RpcError<RT>> {
-        failpoint!(RaftSnapshotSend, RT).map_err(|error| unreadable(&error))?;
+        failpoint!(RaftSnapshotSend, RT).map_err(|error| unreachable_error(&error))?;
         let _sending = self.outgoing_snapshots.begin();
         let SnapshotData::Stored(stored) = snapshot.snapshot else {
             return Err(unexpected());
@@ -125,8 +125,9 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
             async move { (index, block.await) }
         });
         let sent = read.boxed().map(|(index, block)| {
-            let request = block.map_err(|error| unreadable(&error)).and_then(|block| {
-                wire::encode(&PeerRequest::<RT>::SnapshotBlock { index, block: block.into() }).map_err(|error| unreadable(&error))
+            let request = block.map_err(|error| unreachable_error(&error)).and_then(|block| {
+                wire::encode(&PeerRequest::<RT>::SnapshotBlock { index, block: block.into() })
+                    .map_err(|error| unreachable_error(&error))
             });
             let answer = request.map(|request| self.send(Lane::Snapshot, request, RPCTypes::InstallSnapshot, limit));
             async move { expect_accepted(answer?.await?) }
@@ -161,7 +162,7 @@ pub(super) fn declined_error<RT: AsyncRuntime>(declined: Declined) -> RpcError<R
     RPCError::Unreachable(Unreachable::new(&declined))
 }
 
-pub(super) fn unreadable<RT: AsyncRuntime>(error: &(impl std::error::Error + 'static)) -> RpcError<RT> {
+pub(super) fn unreachable_error<RT: AsyncRuntime>(error: &(impl std::error::Error + 'static)) -> RpcError<RT> {
     RPCError::Unreachable(Unreachable::new(error))
 }
 
@@ -170,5 +171,5 @@ pub(super) fn unexpected<RT: AsyncRuntime>() -> RpcError<RT> {
 }
 
 pub(super) fn expect_accepted<RT: AsyncRuntime>(reply: PeerReply<RT>) -> Result<(), RpcError<RT>> {
-    if let PeerReply::SnapshotTaken = reply { Ok(()) } else { Err(unexpected()) }
+    if let PeerReply::SnapshotAccepted = reply { Ok(()) } else { Err(unexpected()) }
 }
