@@ -61,8 +61,8 @@ pub struct Storage {
 
 /// The advice for a damaged file, to append to its error.
 pub const DAMAGE_ADVICE: &str = "Leave the files as they are. A node with a damaged file takes no part, because it may have \
-     forgotten what it had promised; the others have all that was acknowledged. Look for a failing disk or memory, then remove \
-     this node from the cluster and add it again with an empty directory";
+     lost votes or writes that it acknowledged; the other nodes have all acknowledged writes. Look for a failing disk or memory, \
+     then remove this node from the cluster and add it again with an empty directory";
 
 fn advised(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::InvalidData { format!("{error}. {DAMAGE_ADVICE}") } else { error.to_string() }
@@ -82,7 +82,7 @@ pub enum StorageError {
     Snapshots(#[source] io::Error),
     /// The log continues from a missing snapshot.
     #[error(
-        "{directory} has no snapshot, but the log's entries through {purged} were removed because a snapshot had them. \
+        "{directory} has no snapshot, but the log's entries through {purged} were removed because a snapshot covered them. \
          Files were lost: remove this node from the cluster, then add it again with an empty directory"
     )]
     SnapshotLost {
