@@ -43,7 +43,7 @@ impl Service for Imposter {
         Box::pin(std::future::pending())
     }
 
-    fn hung_up(&self, _: NodeId, _: Lane) {}
+    fn disconnected(&self, _: NodeId, _: Lane) {}
 }
 
 fn stranger(introduction: Introduction, keys: PeerKeys) -> TcpPeer {

@@ -1,7 +1,7 @@
 //! The cost of a change for its watchers: `cargo bench --workspace --bench watches`.
 //!
-//! Apply and the dispatcher find the watchers and wake them. Each watcher then reads in its own task, which is not part
-//! of this.
+//! Apply and the dispatcher find the watchers and wake them. Each watcher then reads in its own task, which is measured
+//! separately.
 
 use divan::Bencher;
 use fairhold_node::bench_support::WatchBench;
@@ -15,7 +15,7 @@ fn main() {
 }
 
 fn watched(watchers: usize) -> WatchBench {
-    WatchBench::new(Path::parse("/app/config").expect("a path"), watchers).expect("there is room for them")
+    WatchBench::new(Path::parse("/app/config").expect("a path"), watchers).expect("a server accepts as many watchers")
 }
 
 #[divan::bench(args = WATCHERS, sample_count = 1_000, sample_size = 1)]

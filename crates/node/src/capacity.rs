@@ -8,9 +8,9 @@ use fairhold_state::command::Command;
 use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 
-/// How often this node checks that the state has its number.
+/// Interval at which this node checks that the state has its number.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// The same before the first report: until then the state has no budget, or only those of other nodes.
+/// Interval before the first report: until then the state has no budget, or only those of other nodes.
 const FIRST_CHECK_EVERY: Duration = Duration::from_millis(100);
 /// How long a report may take.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(5);

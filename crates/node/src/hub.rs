@@ -1,7 +1,7 @@
 //! Delivery: wakes the requests that wait at this node when an applied event concerns them.
 //!
-//! A request registers first and then looks at the state. The hub receives the events of a command before anybody can
-//! read the state after it. So an event after the look wakes the request, and the look sees every event before it. The
+//! A request registers first and then looks at the state. The hub receives the events of a command before the state
+//! after it can be read. So an event after the look wakes the request, and the look sees every event before it. The
 //! wake-up carries no data: the request looks again.
 
 use crate::{
@@ -41,8 +41,8 @@ pub(crate) struct Waiter<RT: AsyncRuntime> {
 impl<RT: AsyncRuntime> Waiter<RT> {
     /// Waits for an event of the grant.
     pub(crate) async fn woken(&mut self) {
-        // The sender goes away only when it is used or when the hub is dropped: in both cases it is time to look.
-        let _gone_or_woken = (&mut self.woken).await;
+        // The sender is dropped only after it is used, or with the hub: in both cases the request must look again.
+        let _dropped_or_woken = (&mut self.woken).await;
     }
 }
 
@@ -143,7 +143,7 @@ impl<RT: AsyncRuntime> ApplyObserver for Hub<RT> {
     fn replaced(&self, state: &State) {
         self.metrics.forget_phases();
         self.dispatcher.reset(state.revision());
-        // This node never saw the events that led to the snapshot: every waiter must look for itself.
+        // This node never saw the events that led to the snapshot: every waiter must look again.
         self.wake_all();
     }
 }

@@ -120,15 +120,15 @@ impl<RT: AsyncRuntime> Node<RT> {
     /// Starts the node's own work. The replica must have been started with the observer of these parts.
     #[must_use]
     pub fn start(parts: NodeParts<RT>, replica: Replica<RT>) -> Node<RT> {
-        let (node, clock) = Node::start_without_clock(parts, replica);
+        let (node, clock) = Node::start_with_separate_clock(parts, replica);
         drop(RT::spawn(clock));
         node
     }
 
-    /// The same without the leader's clock, which the caller must run as a task on another thread: it reads all
-    /// sessions when a leadership begins, and must not delay the leader's heartbeats. The dispatcher of watches runs
-    /// here.
-    pub fn start_without_clock(
+    /// Like `start`, but returns the leader's clock, which the caller must run as a task on another thread: it reads
+    /// all sessions when a leadership begins, and must not delay the leader's heartbeats. The dispatcher of watches
+    /// runs here.
+    pub fn start_with_separate_clock(
         parts: NodeParts<RT>,
         replica: Replica<RT>,
     ) -> (Node<RT>, impl Future<Output = ()> + Send + 'static + use<RT>) {
@@ -263,7 +263,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         })
     }
 
-    /// Tells the node whether its process is short of memory.
+    /// Sets whether this process is short of memory.
     pub fn set_memory_short(&self, short: bool) {
         self.0.memory.set(short);
     }

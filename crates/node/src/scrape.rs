@@ -12,7 +12,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let inner = &self.0;
         inner.hub.metrics.register(registry);
         let help = "Watches that this node ended because their readers were too slow, or because its event history had a gap";
-        registry.register("watchers_cut", help, inner.hub.dispatcher.cut.clone());
+        registry.register("watchers_cut", help, inner.hub.dispatcher.compacted.clone());
         let inner = Arc::clone(inner);
         collect(registry, move |scrape| {
             let (census, totals) = inner.replica.read(|state| (state.census(), state.totals().clone()));

@@ -88,7 +88,7 @@ pub(crate) fn lock_page(state: &State, name: &LockName, page: PageQuery<GrantNum
     let lock = state.lock_summary(name);
     let entries = state.queue_after(name, page.after.map(QueueKey::Holder), Before { count, blocker: None });
     let holders = entries.take_while(|entry| entry.contender.granted_at.is_some());
-    let (holders, has_more) = page.cut(holders);
+    let (holders, has_more) = page.collect(holders);
     LockInfo {
         next: holders.last().filter(|_| has_more).map(|last| last.contender.number),
         holders: live(state, &holders).map(|entry| item(entry, None)).collect(),
@@ -112,7 +112,7 @@ fn live<'e, 'a>(state: &'e State, entries: &'e [QueueEntry<'a>]) -> impl Iterato
 pub(crate) fn queue_page(state: &State, name: &LockName, page: PageQuery<QueueKey>, before: Before<'_>) -> QueueView {
     let lock = state.lock_summary(name);
     let estimator = WaitEstimator::of(state, name);
-    let (entries, has_more) = page.cut(state.queue_after(name, page.after, before));
+    let (entries, has_more) = page.collect(state.queue_after(name, page.after, before));
     let shown = |entry: &QueueEntry<'_>| item(entry, entry.waits_for.and(estimator.estimate(entry.position)));
     QueueView {
         items: live(state, &entries).map(shown).collect(),
@@ -122,11 +122,11 @@ pub(crate) fn queue_page(state: &State, name: &LockName, page: PageQuery<QueueKe
     }
 }
 
-/// A session with a page of what it owns.
+/// A session with a page of its grants and nodes.
 pub(crate) fn session(state: &State, session: &SessionRecord, page: &PageQuery<OwnedAfter>) -> SessionView {
     let after = page.after.clone().unwrap_or_default();
-    let (grants, more_grants) = page.cut(state.grants_after(session.number, after.grant));
-    let (nodes, more_nodes) = page.cut(state.ephemerals_after(session.number, after.node.as_ref()).cloned());
+    let (grants, more_grants) = page.collect(state.grants_after(session.number, after.grant));
+    let (nodes, more_nodes) = page.collect(state.ephemerals_after(session.number, after.node.as_ref()).cloned());
     let last = || OwnedAfter {
         grant: grants.last().map(|(key, _, _)| *key).or(after.grant),
         node: nodes.last().cloned().or(after.node.clone()),

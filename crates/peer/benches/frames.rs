@@ -1,11 +1,11 @@
-//! What a frame between two nodes costs, without a socket: `cargo bench --workspace --bench frames`.
+//! The cost of a frame between two nodes, without a socket: `cargo bench --workspace --bench frames`.
 
 use bytes::{Bytes, BytesMut};
 use divan::{Bencher, black_box, counter::BytesCount};
 use fairhold_peer::frame::{Frame, FrameCodec, FrameKind};
 use tokio_util::codec::{Decoder, Encoder};
 
-/// Bytes of a heartbeat's answer, of one command, of 32 of them, and of a block of a snapshot, each about.
+/// Approximate sizes in bytes: a heartbeat's answer, one command, 32 commands, and a block of a snapshot.
 const PAYLOADS: [usize; 4] = [16, 100, 3_200, 1 << 20];
 
 fn main() {
@@ -24,11 +24,11 @@ fn codec() -> FrameCodec {
 
 fn written(payload: usize) -> BytesMut {
     let mut bytes = BytesMut::new();
-    codec().encode(frame(payload), &mut bytes).expect("it is small enough");
+    codec().encode(frame(payload), &mut bytes).expect("the frame is small enough");
     bytes
 }
 
-/// Into a buffer that has room, as a connection's has after its first frames.
+/// Encodes into a buffer that is already large enough, like that of a connection after its first frames.
 #[divan::bench(args = PAYLOADS)]
 fn encode(bencher: Bencher<'_, '_>, payload: usize) {
     let (frame, mut codec, mut bytes) = (frame(payload), codec(), written(payload));

@@ -114,7 +114,8 @@ impl Peer for TcpPeer {
     }
 
     fn greet(&self, to: &Target) -> BoxFuture<'static, Result<Introduction, PeerError>> {
-        let (shared, to) = (self.shared.clone(), to.clone());
+        let shared = self.shared.clone();
+        let to = to.clone();
         async move {
             let Some(service) = shared.service() else {
                 return Err(PeerError::Unreachable(NOT_READY.to_owned()));
@@ -134,7 +135,8 @@ impl Peer for TcpPeer {
     }
 
     fn is_refused(&self, to: &Target) -> BoxFuture<'static, bool> {
-        let (shared, to) = (self.shared.clone(), to.clone());
+        let shared = self.shared.clone();
+        let to = to.clone();
         async move {
             let Some(service) = shared.service() else { return false };
             tokio::select! {

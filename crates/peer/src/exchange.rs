@@ -23,8 +23,8 @@ pub const MAGIC: [u8; 8] = *b"FAIRHOLD";
 /// Magic and version.
 pub const PREAMBLE_BYTES: usize = MAGIC.len() + 2;
 
-/// How long closing a refused connection may take.
-const PARTING_MAX: Duration = Duration::from_secs(1);
+/// The timeout of closing a refused connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The codec's version byte of the values in the handshake.
 const VALUE_VERSION: u8 = 1;
@@ -45,7 +45,7 @@ pub(crate) struct Exchange {
     side: Side,
 }
 
-/// A message of the peer.
+/// A message from the peer.
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) kind: FrameKind,
@@ -77,7 +77,7 @@ impl Exchange {
         self.connection.reader.read_exact(&mut bytes).await?;
         let [magic @ .., low, high] = bytes;
         if magic != MAGIC {
-            return Err(HandshakeError::Stranger);
+            return Err(HandshakeError::NotANode);
         }
         match u16::from_le_bytes([low, high]) {
             WIRE_VERSION => Ok(Ok(())),
@@ -86,14 +86,14 @@ impl Exchange {
     }
 
     /// Sends a message without a proof.
-    pub(crate) async fn send_plain(&mut self, kind: FrameKind, value: &impl Serialize) -> Result<(), HandshakeError> {
-        let frame = plain_frame(kind, value, &mut self.transcript)?;
+    pub(crate) async fn send_without_proof(&mut self, kind: FrameKind, value: &impl Serialize) -> Result<(), HandshakeError> {
+        let frame = frame_without_proof(kind, value, &mut self.transcript)?;
         self.send(frame).await
     }
 
     /// Sends a message with a proof that a member sent it.
-    pub(crate) async fn send_proved(&mut self, kind: FrameKind, value: &impl Serialize) -> Result<(), HandshakeError> {
-        let frame = proved_frame(kind, value, &mut self.transcript, &self.keys, self.side)?;
+    pub(crate) async fn send_with_proof(&mut self, kind: FrameKind, value: &impl Serialize) -> Result<(), HandshakeError> {
+        let frame = frame_with_proof(kind, value, &mut self.transcript, &self.keys, self.side)?;
         self.send(frame).await
     }
 
@@ -109,20 +109,20 @@ impl Exchange {
         if frame.kind != kind {
             return Err(crate::frame::FrameError::UnexpectedKind(frame.kind).into());
         }
-        self.transcript.note(kind, &frame.payload);
+        self.transcript.add(kind, &frame.payload);
         Ok(Message { kind, value: frame.payload })
     }
 
     /// Receives a message with a proof. The inner error: the peer is not a member, has another key, or says that this
     /// node has another key.
-    pub(crate) async fn receive_proved(&mut self) -> Result<Result<Message, KeyMismatch>, HandshakeError> {
+    pub(crate) async fn receive_with_proof(&mut self) -> Result<Result<Message, KeyMismatch>, HandshakeError> {
         let frame = self.read_frame().await?;
         let mut payload = frame.payload;
         let Some(proof) = payload.first_chunk::<PROOF_BYTES>().copied() else {
-            return Err(HandshakeError::Unproved);
+            return Err(HandshakeError::MissingProof);
         };
         let value = payload.split_off(PROOF_BYTES);
-        self.transcript.note(frame.kind, &value);
+        self.transcript.add(frame.kind, &value);
         let by = self.side.other();
         if self.keys.verify(&proof, by, &self.transcript) {
             return Ok(Ok(Message { kind: frame.kind, value }));
@@ -143,7 +143,7 @@ impl Exchange {
         };
         if self.keys.is_none() {
             has_none(self.side)
-        } else if Keys::is_of_none(proof, by, &self.transcript) {
+        } else if Keys::is_keyless(proof, by, &self.transcript) {
             has_none(by)
         } else {
             KeyMismatch::Differ
@@ -168,10 +168,10 @@ impl Exchange {
 
     /// Closes a connection so that the last message arrives. A socket closed with unread bytes sends a reset, which can
     /// overtake the message. The wait for a peer that continues to send, or does not close, is short.
-    pub(crate) async fn part(mut self) -> Result<(), HandshakeError> {
+    pub(crate) async fn close_gracefully(mut self) -> Result<(), HandshakeError> {
         self.connection.writer.shutdown().await?;
         let mut rest = self.connection.reader.into_socket().take(HANDSHAKE_BYTES_MAX as u64);
-        match timeout(PARTING_MAX, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await {
+        match timeout(CLOSE_TIMEOUT, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await {
             Ok(Ok(_)) | Err(_) => Ok(()),
             // The peer has read the message and closed.
             Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
@@ -181,14 +181,18 @@ impl Exchange {
 }
 
 /// Makes a frame without a proof, and adds it to the transcript.
-pub(crate) fn plain_frame(kind: FrameKind, value: &impl Serialize, transcript: &mut Transcript) -> Result<Frame, HandshakeError> {
+pub(crate) fn frame_without_proof(
+    kind: FrameKind,
+    value: &impl Serialize,
+    transcript: &mut Transcript,
+) -> Result<Frame, HandshakeError> {
     let payload = sealed(value)?;
-    transcript.note(kind, &payload);
+    transcript.add(kind, &payload);
     Ok(Frame { kind, number: 0, payload })
 }
 
 /// Makes a frame with a proof, and adds its value to the transcript.
-pub(crate) fn proved_frame(
+pub(crate) fn frame_with_proof(
     kind: FrameKind,
     value: &impl Serialize,
     transcript: &mut Transcript,
@@ -196,7 +200,7 @@ pub(crate) fn proved_frame(
     side: Side,
 ) -> Result<Frame, HandshakeError> {
     let value = sealed(value)?;
-    transcript.note(kind, &value);
+    transcript.add(kind, &value);
     let proof = keys.own().prove(side, transcript);
     Ok(Frame { kind, number: 0, payload: [&proof[..], &value].concat().into() })
 }

@@ -29,7 +29,7 @@ pub const PAYLOAD_BYTES_MAX: usize = fairhold_codec::BYTES_MAX;
 /// The largest frame from an admitted node.
 pub const FRAME_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + FRAME_OVERHEAD;
 
-/// The largest frame before that, so that an unauthenticated connection cannot make this node allocate much.
+/// The largest frame before admission: an unauthenticated connection cannot make this node allocate much.
 pub const HANDSHAKE_BYTES_MAX: usize = 64 * 1024;
 
 /// Frames are batched up to about this many bytes and then written together.
@@ -97,7 +97,7 @@ impl FrameKind {
 pub struct Frame {
     /// Its kind.
     pub kind: FrameKind,
-    /// The number of the request that it is or answers; 0 in the handshake.
+    /// The number of the request, or of the request that it answers; 0 in the handshake.
     pub number: u64,
     /// Its payload.
     pub payload: Bytes,
@@ -148,7 +148,7 @@ pub enum FrameError {
     },
     /// Incomplete frames of all connections have used up their memory budget.
     #[error("no memory for a frame: incomplete frames already take {max} bytes")]
-    NoRoom {
+    OverBudget {
         /// The budget, in bytes.
         max: usize,
     },
@@ -220,7 +220,8 @@ impl Decoder for FrameCodec {
         self.check(length)?;
         let whole = LENGTH_BYTES + length;
         if bytes.len() < whole {
-            // The announced length alone reserves nothing: at most as many bytes again as have arrived.
+            // Reserves at most as many bytes as have arrived, or one write: an announced length alone must not cost
+            // memory.
             bytes.reserve((whole - bytes.len()).min(bytes.len().max(WRITE_BYTES)));
             return Ok(None);
         }
@@ -240,7 +241,8 @@ impl Decoder for FrameCodec {
 fn parse(bytes: Bytes) -> Result<Frame, FrameError> {
     let truncated = || FrameError::Truncated { length: bytes.len() };
     let (covered, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or_else(truncated)?;
-    let (expected, found) = (u32::from_le_bytes(*checksum), fairhold_codec::checksum(covered));
+    let expected = u32::from_le_bytes(*checksum);
+    let found = fairhold_codec::checksum(covered);
     if expected != found {
         return Err(FrameError::Checksum { expected, found });
     }
@@ -304,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn encoded_frames_decode_to_the_same_frames() {
         let mut bytes = written(request());
         bytes.extend_from_slice(&written(Frame { kind: FrameKind::Answer, number: u64::MAX, payload: Bytes::new() }));
         let mut codec = FrameCodec::for_handshake();
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_comes_byte_by_byte_is_read_once_it_is_whole() {
+    fn a_frame_that_arrives_byte_by_byte_decodes_once_complete() {
         let (mut codec, mut bytes) = (FrameCodec::for_handshake(), BytesMut::new());
         let whole = written(request());
         for byte in &whole[..whole.len() - 1] {
@@ -327,17 +329,17 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_is_noticed() {
+    fn every_flipped_bit_is_detected() {
         let whole = written(request());
         for bit in 0..whole.len() * 8 {
             let mut flipped = whole.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(FrameCodec::for_handshake().decode_eof(&mut flipped).is_err(), "bit {bit} was not noticed");
+            assert!(FrameCodec::for_handshake().decode_eof(&mut flipped).is_err(), "bit {bit} was not detected");
         }
     }
 
     #[test]
-    fn every_cut_is_noticed() {
+    fn every_truncation_is_detected() {
         let whole = written(request());
         for length in 1..whole.len() {
             let error = FrameCodec::for_handshake().decode_eof(&mut BytesMut::from(&whole[..length])).unwrap_err();
@@ -346,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_giant_length_is_refused_before_anything_is_allocated_for_it() {
+    fn a_huge_length_is_refused_before_any_allocation() {
         let mut admitted = FrameCodec::for_handshake();
         admitted.admit();
         for (mut codec, length_max) in [(FrameCodec::for_handshake(), HANDSHAKE_BYTES_MAX), (admitted, FRAME_BYTES_MAX)] {
@@ -371,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_kind_with_a_right_checksum_is_refused() {
+    fn an_unknown_kind_with_a_valid_checksum_is_refused() {
         for kind in (0..=u8::MAX).filter(|kind| !(1..=9).contains(kind)) {
             let mut bytes = written(request());
             bytes[LENGTH_BYTES] = kind;

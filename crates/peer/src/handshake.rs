@@ -63,8 +63,8 @@ pub enum Purpose {
 pub(crate) enum Accepted {
     /// A member fetched this node's identity.
     Greeted,
-    /// The peer did not prove that it is a member, and learned nothing.
-    Unproved(KeyMismatch),
+    /// The peer did not prove that it is a member. It learned nothing.
+    Unauthenticated(KeyMismatch),
     /// A member that may send requests.
     Admitted { connection: Connection, from: NodeId, lane: Lane },
     /// A member that received a refusal with its reason, or a node of another version.
@@ -81,7 +81,7 @@ pub fn preamble() -> [u8; PREAMBLE_BYTES] {
 
 /// The dialler's hello.
 pub fn hello(hello: &Hello, transcript: &mut Transcript) -> Result<Frame, HandshakeError> {
-    exchange::plain_frame(FrameKind::Hello, hello, transcript)
+    exchange::frame_without_proof(FrameKind::Hello, hello, transcript)
 }
 
 /// Decodes a hello, the first frame from an unknown peer.
@@ -91,32 +91,32 @@ pub fn read_hello(frame: &Frame) -> Result<Hello, HandshakeError> {
 
 /// The acceptor's challenge.
 pub fn challenge(challenge: &Challenge, transcript: &mut Transcript) -> Result<Frame, HandshakeError> {
-    exchange::plain_frame(FrameKind::Challenge, challenge, transcript)
+    exchange::frame_without_proof(FrameKind::Challenge, challenge, transcript)
 }
 
 /// The dialler's proof.
 pub fn proof(transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    exchange::proved_frame(FrameKind::Proof, &(), transcript, keys, Side::Dialler)
+    exchange::frame_with_proof(FrameKind::Proof, &(), transcript, keys, Side::Dialler)
 }
 
 /// The acceptor's proof and introduction.
 pub fn welcome(own: &Introduction, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    exchange::proved_frame(FrameKind::Welcome, own, transcript, keys, Side::Acceptor)
+    exchange::frame_with_proof(FrameKind::Welcome, own, transcript, keys, Side::Acceptor)
 }
 
 /// The dialler's introduction.
 pub fn introduction(own: &Introduction, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    exchange::proved_frame(FrameKind::Introduction, own, transcript, keys, Side::Dialler)
+    exchange::frame_with_proof(FrameKind::Introduction, own, transcript, keys, Side::Dialler)
 }
 
 /// The frame that admits a dialler.
 pub fn admitted(transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    exchange::proved_frame(FrameKind::Admitted, &(), transcript, keys, Side::Acceptor)
+    exchange::frame_with_proof(FrameKind::Admitted, &(), transcript, keys, Side::Acceptor)
 }
 
 /// The frame that refuses a dialler.
 pub fn refused(refusal: &Refusal, transcript: &mut Transcript, keys: &Keys) -> Result<Frame, HandshakeError> {
-    exchange::proved_frame(FrameKind::Refused, refusal, transcript, keys, Side::Acceptor)
+    exchange::frame_with_proof(FrameKind::Refused, refusal, transcript, keys, Side::Acceptor)
 }
 
 /// The parameters of one side of a handshake.
@@ -175,12 +175,12 @@ async fn introduce(
     let mut exchange = Exchange::new(stream, Side::Dialler, settings.keys.now(), &settings.frame_limits)?;
     let own = service.introduction();
     exchange.write(&preamble()).await?;
-    exchange.send_plain(FrameKind::Hello, &Hello { from: own.id, to: to.id, purpose, nonce: rand::random() }).await?;
+    exchange.send_without_proof(FrameKind::Hello, &Hello { from: own.id, to: to.id, purpose, nonce: rand::random() }).await?;
     if let Err(refusal) = exchange.receive_preamble().await? {
         return Ok(Err(refusal));
     }
     let _: Challenge = exchange.receive(FrameKind::Challenge).await?.read()?;
-    exchange.send_proved(FrameKind::Proof, &()).await?;
+    exchange.send_with_proof(FrameKind::Proof, &()).await?;
     let other: Introduction = match receive_answer(&mut exchange, FrameKind::Welcome).await? {
         Ok(message) => message.read()?,
         Err(refusal) => return Ok(Err(refusal)),
@@ -189,8 +189,8 @@ async fn introduce(
         Purpose::Greet => return Ok(check_target(to, &other).map(|()| (exchange.admit(), other))),
         Purpose::Lane(_) => {}
     }
-    exchange.send_proved(FrameKind::Introduction, &own).await?;
-    // Receive the peer's verdict before judging: the peer then also knows and logs why the nodes cannot communicate.
+    exchange.send_with_proof(FrameKind::Introduction, &own).await?;
+    // Wait for the peer's verdict before checking the peer: then the peer also logs why the nodes cannot communicate.
     let answer = receive_answer(&mut exchange, FrameKind::Admitted).await?;
     let verdict = answer.and_then(|_| check_target(to, &other)).and_then(|()| service.admit(&other));
     Ok(verdict.map(|()| (exchange.admit(), other)))
@@ -198,7 +198,7 @@ async fn introduce(
 
 /// Receives a member's answer. The inner error is a refusal by either side.
 async fn receive_answer(exchange: &mut Exchange, kind: FrameKind) -> Result<Result<exchange::Message, Refusal>, HandshakeError> {
-    let message = match exchange.receive_proved().await? {
+    let message = match exchange.receive_with_proof().await? {
         Ok(message) => message,
         Err(mismatch) => return Ok(Err(Refusal::Key(mismatch))),
     };
@@ -241,28 +241,29 @@ pub(crate) async fn accept(
 
 async fn answer(stream: TcpStream, service: &dyn Service, settings: &HandshakeSettings) -> Result<Accepted, HandshakeError> {
     let mut exchange = Exchange::new(stream, Side::Acceptor, settings.keys.now(), &settings.frame_limits)?;
-    // A stranger learns nothing: this node sends its preamble only after it received the magic.
+    // Only a node learns anything: this node sends its preamble only after it has received the magic.
     let version = exchange.receive_preamble().await?;
     exchange.write(&preamble()).await?;
     if let Err(refusal) = version {
-        exchange.part().await?;
+        exchange.close_gracefully().await?;
         return Ok(Accepted::Refused { from: None, refusal });
     }
     let hello: Hello = exchange.receive(FrameKind::Hello).await?.read()?;
-    exchange.send_plain(FrameKind::Challenge, &Challenge { nonce: rand::random() }).await?;
+    exchange.send_without_proof(FrameKind::Challenge, &Challenge { nonce: rand::random() }).await?;
     if let Err(mismatch) = receive_member(&mut exchange, FrameKind::Proof).await? {
         return refuse_key(exchange, mismatch).await;
     }
     // From here on, the peer is a member. Its node id is not confirmed until it introduces itself.
-    let (own, from) = (service.introduction(), hello.from);
+    let own = service.introduction();
+    let from = hello.from;
     if hello.to != own.id {
         return refuse(exchange, from, Refusal::Identity { expected: hello.to, found: own.id }).await;
     }
     // Any member receives the introduction: a node that will be refused must be able to learn why.
-    exchange.send_proved(FrameKind::Welcome, &own).await?;
+    exchange.send_with_proof(FrameKind::Welcome, &own).await?;
     let lane = match hello.purpose {
         Purpose::Greet => {
-            exchange.part().await?;
+            exchange.close_gracefully().await?;
             return Ok(Accepted::Greeted);
         }
         Purpose::Lane(lane) => lane,
@@ -276,19 +277,19 @@ async fn answer(stream: TcpStream, service: &dyn Service, settings: &HandshakeSe
     }
     match service.admit(&other) {
         Ok(()) => {
-            exchange.send_proved(FrameKind::Admitted, &()).await?;
+            exchange.send_with_proof(FrameKind::Admitted, &()).await?;
             Ok(Accepted::Admitted { connection: exchange.admit(), from, lane })
         }
         Err(refusal) => refuse(exchange, from, refusal).await,
     }
 }
 
-/// Receives a frame that needs a valid proof. The inner error is a missing or invalid proof.
+/// Receives a frame with a proof. The inner error is an invalid proof.
 async fn receive_member(
     exchange: &mut Exchange,
     kind: FrameKind,
 ) -> Result<Result<exchange::Message, KeyMismatch>, HandshakeError> {
-    match exchange.receive_proved().await? {
+    match exchange.receive_with_proof().await? {
         Ok(message) if message.kind != kind => Err(FrameError::UnexpectedKind(message.kind).into()),
         message => Ok(message),
     }
@@ -296,12 +297,12 @@ async fn receive_member(
 
 async fn refuse_key(mut exchange: Exchange, mismatch: KeyMismatch) -> Result<Accepted, HandshakeError> {
     exchange.refuse_key(mismatch).await?;
-    exchange.part().await?;
-    Ok(Accepted::Unproved(mismatch))
+    exchange.close_gracefully().await?;
+    Ok(Accepted::Unauthenticated(mismatch))
 }
 
 async fn refuse(mut exchange: Exchange, from: NodeId, refusal: Refusal) -> Result<Accepted, HandshakeError> {
-    exchange.send_proved(FrameKind::Refused, &refusal).await?;
-    exchange.part().await?;
+    exchange.send_with_proof(FrameKind::Refused, &refusal).await?;
+    exchange.close_gracefully().await?;
     Ok(Accepted::Refused { from: Some(from), refusal })
 }

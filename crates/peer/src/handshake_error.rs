@@ -10,16 +10,16 @@ use std::{io, time::Duration};
 pub enum HandshakeError {
     /// The peer is not a Fairhold node.
     #[error("the other side is not a fairhold node, or this is not its peer port")]
-    Stranger,
+    NotANode,
     /// The peer closed the connection.
     #[error("the other side closed the connection during the handshake")]
     Closed,
     /// The handshake took too long.
     #[error("the handshake was not complete within {0:?}")]
     TimedOut(Duration),
-    /// A message that needs a proof has none.
+    /// A message that requires a proof has none.
     #[error("the other side sent a message without a proof")]
-    Unproved,
+    MissingProof,
     /// The peer gave another node id in its introduction than in its hello.
     #[error("the other side gave two node ids: first {first}, then {introduced}")]
     IdChanged {

@@ -1,7 +1,7 @@
 //! The keys that the members of a cluster share, and the proof of a key that does not reveal it.
 //!
-//! A proof covers the handshake so far, of both sides, and the side that proves. It is worthless in another handshake, for
-//! another lane, or in the other direction.
+//! A proof covers the handshake so far, as both sides saw it, and the side that proves. It is worthless in another
+//! handshake, for another lane, or in the other direction.
 
 use crate::frame::FrameKind;
 use fairhold_raft::peer::WIRE_VERSION;
@@ -48,7 +48,7 @@ pub enum KeyError {
     },
 }
 
-/// The side of a handshake that proves.
+/// A side of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The node that dialled.
@@ -122,8 +122,8 @@ impl Transcript {
         Transcript(Sha256::new_with_prefix(WIRE_VERSION.to_le_bytes()))
     }
 
-    /// Adds what one side sent.
-    pub fn note(&mut self, kind: FrameKind, value: &[u8]) {
+    /// Adds a message that one side sent.
+    pub fn add(&mut self, kind: FrameKind, value: &[u8]) {
         self.0.update([kind.byte()]);
         self.0.update((value.len() as u64).to_le_bytes());
         self.0.update(value);
@@ -136,8 +136,8 @@ impl Default for Transcript {
     }
 }
 
-/// The keys of a node: it proves itself with the first key and accepts all of them. Clones share the keys: replacing them in one
-/// replaces them in all.
+/// The keys of a node: it proves itself with the first key and accepts all of them. Clones share the keys: replacing
+/// them in one replaces them in all.
 #[derive(Debug, Clone)]
 pub struct PeerKeys(Arc<RwLock<Arc<Keys>>>);
 
@@ -201,12 +201,12 @@ impl Keys {
         std::iter::once(&self.first).chain(&self.others).any(|key| key.verifies(proof, by, transcript))
     }
 
-    /// Whether the proof is that of a node without a key.
-    pub(crate) fn is_of_none(proof: &Proof, by: Side, transcript: &Transcript) -> bool {
+    /// Whether the proof comes from a node without a key.
+    pub(crate) fn is_keyless(proof: &Proof, by: Side, transcript: &Transcript) -> bool {
         Key::of(NO_KEY).verifies(proof, by, transcript)
     }
 
-    /// Whether this node has none.
+    /// Whether this node has no key.
     pub(crate) fn is_none(&self) -> bool {
         self.first == Key::of(NO_KEY)
     }
@@ -221,7 +221,7 @@ mod tests {
 
     fn transcript_of(words: &[u8]) -> Transcript {
         let mut transcript = Transcript::new();
-        transcript.note(FrameKind::Hello, words);
+        transcript.add(FrameKind::Hello, words);
         transcript
     }
 
@@ -230,20 +230,20 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_counts_for_its_words_its_side_and_its_key_alone() {
+    fn a_proof_is_valid_only_for_its_transcript_its_side_and_its_key() {
         let (old, new) = (keys(&[OLD]), keys(&[NEW]));
         let proof = old.own().prove(Side::Dialler, &transcript_of(b"words"));
         assert!(old.verify(&proof, Side::Dialler, &transcript_of(b"words")));
         assert!(!old.verify(&proof, Side::Acceptor, &transcript_of(b"words")), "the other side");
-        assert!(!old.verify(&proof, Side::Dialler, &transcript_of(b"other")), "other words");
+        assert!(!old.verify(&proof, Side::Dialler, &transcript_of(b"other")), "another transcript");
         assert!(!new.verify(&proof, Side::Dialler, &transcript_of(b"words")), "another key");
         let (mut one, mut two) = (Transcript::new(), Transcript::new());
-        one.note(FrameKind::Hello, b"ab");
-        one.note(FrameKind::Hello, b"c");
-        two.note(FrameKind::Hello, b"a");
-        two.note(FrameKind::Hello, b"bc");
+        one.add(FrameKind::Hello, b"ab");
+        one.add(FrameKind::Hello, b"c");
+        two.add(FrameKind::Hello, b"a");
+        two.add(FrameKind::Hello, b"bc");
         let proof = old.own().prove(Side::Dialler, &one);
-        assert!(!old.verify(&proof, Side::Dialler, &two), "the same bytes, cut elsewhere");
+        assert!(!old.verify(&proof, Side::Dialler, &two), "the same bytes, split differently");
     }
 
     #[test]
@@ -258,9 +258,9 @@ mod tests {
     #[test]
     fn a_file_has_a_key_on_each_line() {
         let parse = |text: &[u8]| PeerKeys::parse(text).map(|keys| keys.now());
-        assert_eq!(parse(&[OLD, b"\r\n"].concat()).unwrap(), keys(&[OLD]), "the end of the line is no part of the key");
+        assert_eq!(parse(&[OLD, b"\r\n"].concat()).unwrap(), keys(&[OLD]), "the line ending is not part of the key");
         assert_eq!(parse(&[OLD, b"\n\n", NEW, b"\n"].concat()).unwrap(), keys(&[OLD, NEW]));
-        assert_eq!(parse(&[0xff; KEY_BYTES_MIN]).unwrap().others.len(), 0, "any bytes are a key");
+        assert_eq!(parse(&[0xff; KEY_BYTES_MIN]).unwrap().others.len(), 0, "a key may have any bytes");
         assert_eq!(parse(b" \n").unwrap_err(), KeyError::Empty);
         assert_eq!(parse(&[OLD, b"\nshort"].concat()).unwrap_err(), KeyError::TooShort { length: 5 });
         let many = [OLD; KEYS_MAX + 1].join(&b'\n');
@@ -268,13 +268,13 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_not_shown() {
+    fn debug_output_hides_the_keys() {
         assert!(!format!("{:?}", keys(&[OLD])).contains("old key"));
         assert!(format!("{:?}", keys(&[OLD])).contains("secret"));
     }
 
     #[test]
-    fn replaced_keys_count_in_every_handle() {
+    fn replacing_keys_affects_every_clone() {
         let (one, other) = (PeerKeys::none(), PeerKeys::parse(OLD).unwrap());
         let handle = one.clone();
         assert!(one.now().is_none() && handle.replace(&other) && !handle.replace(&other));

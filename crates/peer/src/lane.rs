@@ -29,16 +29,16 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-/// Requests in a lane's queue. Further requests fail as `Unreachable`.
+/// The maximum number of requests in a lane's queue. Further requests fail as `Unreachable`.
 pub const LANE_QUEUE_MAX: usize = 1024;
 
-/// Requests of a lane in flight. Further requests stay in the queue.
+/// The maximum number of a lane's requests in flight. Further requests stay in the queue.
 pub const LANE_IN_FLIGHT_MAX: usize = 1024;
 
-/// Bytes of all requests in a lane, queued and in flight. Further requests fail as `Unreachable`.
+/// The maximum number of bytes of all requests in a lane, queued and in flight. Further requests fail as `Unreachable`.
 pub const LANE_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX;
 
-/// A connection without requests for this long is closed. The next request opens it again.
+/// A connection without requests for this long is closed. The next request opens another one.
 const IDLE_MAX: Duration = Duration::from_secs(300);
 
 /// The backoff after the first failed dial. It doubles with each further one.
@@ -58,30 +58,30 @@ type Answer = oneshot::Sender<Result<Bytes, PeerError>>;
 struct LaneCall {
     request: Bytes,
     answer: Answer,
-    size: LaneSize,
+    share: LaneShare,
 }
 
 impl LaneCall {
     fn fail(self, error: PeerError) {
-        settle(self.answer, Err(error));
+        complete(self.answer, Err(error));
     }
 }
 
-/// The receiver may be gone: a caller may give up its call.
-fn settle(answer: Answer, result: Result<Bytes, PeerError>) {
+/// Completes a call. The receiver may be gone: a caller may give up its call.
+fn complete(answer: Answer, result: Result<Bytes, PeerError>) {
     drop(answer.send(result));
 }
 
-/// A request's bytes, which count in its lane until the call ends.
+/// A request's share of its lane's bytes, until the call ends.
 #[derive(Debug)]
-struct LaneSize {
+struct LaneShare {
     bytes: usize,
-    held: Arc<AtomicUsize>,
+    lane_bytes: Arc<AtomicUsize>,
 }
 
-impl Drop for LaneSize {
+impl Drop for LaneShare {
     fn drop(&mut self) {
-        self.held.fetch_sub(self.bytes, Relaxed);
+        self.lane_bytes.fetch_sub(self.bytes, Relaxed);
     }
 }
 
@@ -89,21 +89,21 @@ impl Drop for LaneSize {
 #[derive(Debug, Clone)]
 pub(crate) struct LaneQueue {
     calls: mpsc::Sender<LaneCall>,
-    held: Arc<AtomicUsize>,
+    lane_bytes: Arc<AtomicUsize>,
 }
 
 impl LaneQueue {
     /// Queues a request, or returns the reason why it will never be sent.
     pub(crate) fn push(&self, request: Bytes) -> Result<oneshot::Receiver<Result<Bytes, PeerError>>, String> {
         let bytes = request.len();
-        let others = self.held.fetch_add(bytes, Relaxed);
-        let size = LaneSize { bytes, held: self.held.clone() };
+        let others = self.lane_bytes.fetch_add(bytes, Relaxed);
+        let share = LaneShare { bytes, lane_bytes: self.lane_bytes.clone() };
         // A request that is alone may be as large as a frame.
         if others > 0 && others.saturating_add(bytes) > LANE_BYTES_MAX {
             return Err(format!("{others} bytes of requests are waiting already"));
         }
         let (answer, answered) = oneshot::channel();
-        match self.calls.try_send(LaneCall { request, answer, size }) {
+        match self.calls.try_send(LaneCall { request, answer, share }) {
             Ok(()) => Ok(answered),
             Err(mpsc::error::TrySendError::Full(_)) => Err(format!("{LANE_QUEUE_MAX} requests are waiting already")),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(SHUTTING_DOWN.to_owned()),
@@ -124,7 +124,7 @@ pub(crate) struct LaneTask {
 enum LaneEnd {
     /// The lane is no longer needed.
     Abandoned,
-    /// There was no request for a long time.
+    /// No request was queued or in flight for `IDLE_MAX`.
     Idle,
     /// The connection broke.
     Broken(FrameError),
@@ -136,7 +136,7 @@ impl LaneTask {
     /// A lane and its queue.
     pub(crate) fn new(to: Target, lane: Lane, shared: Arc<LaneContext>) -> (LaneQueue, LaneTask) {
         let (sender, calls) = mpsc::channel(LANE_QUEUE_MAX);
-        (LaneQueue { calls: sender, held: Arc::default() }, LaneTask { to, lane, calls, shared, failures: 0 })
+        (LaneQueue { calls: sender, lane_bytes: Arc::default() }, LaneTask { to, lane, calls, shared, failures: 0 })
     }
 
     /// Runs until the lane is dropped or the client is closed.
@@ -145,20 +145,20 @@ impl LaneTask {
         tokio::select! {
             biased;
             () = shared.closed() => {}
-            () = self.carry() => {}
+            () = self.serve_calls() => {}
         }
         self.calls.close();
         self.fail_queued(&PeerError::Unreachable(SHUTTING_DOWN.to_owned()));
     }
 
-    async fn carry(&mut self) {
+    async fn serve_calls(&mut self) {
         while let Some(first) = self.calls.recv().await {
             match self.dial().await {
-                Ok(connection) => self.converse(connection, first).await,
+                Ok(connection) => self.use_connection(connection, first).await,
                 Err(error) => {
                     first.fail(error.clone());
                     self.fail_queued(&error);
-                    let pause = self.note_failure(&error);
+                    let pause = self.record_failure(&error);
                     self.fail_until(Instant::now() + pause, &error).await;
                 }
             }
@@ -177,7 +177,7 @@ impl LaneTask {
     }
 
     /// Logs the failure once, and returns the backoff before the next dial.
-    fn note_failure(&mut self, error: &PeerError) -> Duration {
+    fn record_failure(&mut self, error: &PeerError) -> Duration {
         self.failures = self.failures.saturating_add(1);
         self.shared.metrics.dials_failed.inc();
         if let PeerError::Refused(refusal) = error {
@@ -219,10 +219,11 @@ impl LaneTask {
         }
     }
 
-    /// Writes and reads until one of them fails.
-    async fn converse(&mut self, connection: Connection, first: LaneCall) {
+    /// Writes requests and reads answers until the connection ends.
+    async fn use_connection(&mut self, connection: Connection, first: LaneCall) {
         let Connection { mut reader, mut writer } = connection;
-        let (in_flight, mut first) = (CallsInFlight::default(), Some(first));
+        let in_flight = CallsInFlight::default();
+        let mut first = Some(first);
         let flow = &self.shared.metrics.dialled;
         let _open = flow.open();
         let ending = tokio::select! {
@@ -245,7 +246,7 @@ impl LaneTask {
             first.fail(unsent.clone());
         }
         self.fail_queued(&unsent);
-        if in_flight.was_useful() {
+        if in_flight.has_answered() {
             // The connection worked until now, so the next request dials without a delay.
             self.failures = 0;
         } else {
@@ -274,11 +275,11 @@ async fn write_requests(
     let mut next = first.take();
     let mut number = 0;
     loop {
-        while let Some(LaneCall { request, answer, size }) = next {
+        while let Some(LaneCall { request, answer, share }) = next {
             number += 1;
             flow.sent(request.len());
             let frame = Frame { kind: FrameKind::Request, number, payload: request };
-            in_flight.insert(number, QueuedCall { answer, _size: size });
+            in_flight.insert(number, CallInFlight { answer, _share: share });
             if let Err(error) = buffer.push(frame) {
                 return LaneEnd::Broken(error);
             }
@@ -290,7 +291,7 @@ async fn write_requests(
         if let Err(error) = buffer.write_to(socket).await {
             return LaneEnd::Broken(error.into());
         }
-        in_flight.room().await;
+        in_flight.wait_for_room().await;
         next = match timeout(IDLE_MAX, calls.recv()).await {
             Ok(Some(call)) => Some(call),
             Ok(None) => return LaneEnd::Abandoned,
@@ -313,7 +314,7 @@ async fn read_answers(socket: &mut FrameReader, in_flight: &CallsInFlight, flow:
                 let Some(waiting) = in_flight.remove(frame.number) else {
                     return LaneEnd::Broken(FrameError::UnexpectedAnswer(frame.number));
                 };
-                settle(waiting.answer, Ok(frame.payload));
+                complete(waiting.answer, Ok(frame.payload));
             }
             FrameKind::Hello
             | FrameKind::Welcome
@@ -329,34 +330,34 @@ async fn read_answers(socket: &mut FrameReader, in_flight: &CallsInFlight, flow:
 
 /// A request in flight.
 #[derive(Debug)]
-struct QueuedCall {
+struct CallInFlight {
     answer: Answer,
-    _size: LaneSize,
+    _share: LaneShare,
 }
 
 /// The requests in flight on one connection.
 #[derive(Debug, Default)]
 struct CallsInFlight {
-    waiting: Mutex<HashMap<u64, QueuedCall>>,
+    waiting: Mutex<HashMap<u64, CallInFlight>>,
     room: Notify,
-    useful: AtomicBool,
+    answered: AtomicBool,
 }
 
 impl CallsInFlight {
-    fn insert(&self, number: u64, waiting: QueuedCall) {
+    fn insert(&self, number: u64, waiting: CallInFlight) {
         self.lock().insert(number, waiting);
     }
 
-    fn remove(&self, number: u64) -> Option<QueuedCall> {
+    fn remove(&self, number: u64) -> Option<CallInFlight> {
         let waiting = self.lock().remove(&number)?;
-        self.useful.store(true, Relaxed);
+        self.answered.store(true, Relaxed);
         self.room.notify_one();
         Some(waiting)
     }
 
     /// Whether any request was ever answered.
-    fn was_useful(&self) -> bool {
-        self.useful.load(Relaxed)
+    fn has_answered(&self) -> bool {
+        self.answered.load(Relaxed)
     }
 
     fn is_empty(&self) -> bool {
@@ -367,7 +368,7 @@ impl CallsInFlight {
         self.lock().len() >= LANE_IN_FLIGHT_MAX
     }
 
-    async fn room(&self) {
+    async fn wait_for_room(&self) {
         while self.is_full() {
             self.room.notified().await;
         }
@@ -375,11 +376,11 @@ impl CallsInFlight {
 
     fn fail_all(&self, error: &PeerError) {
         for (_, waiting) in std::mem::take(&mut *self.lock()) {
-            settle(waiting.answer, Err(error.clone()));
+            complete(waiting.answer, Err(error.clone()));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, QueuedCall>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, CallInFlight>> {
         self.waiting.lock()
     }
 }

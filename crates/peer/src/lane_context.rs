@@ -34,7 +34,8 @@ impl LaneContext {
     pub(crate) fn log_refusal(&self, to: &Target, refusal: &Refusal) {
         let before = self.refusals.lock().insert(to.id, refusal.clone());
         if before.is_none_or(|before| before != *refusal) {
-            let (peer, address) = (to.id, &to.address);
+            let peer = to.id;
+            let address = &to.address;
             tracing::warn!(peer, address, "this node and node {peer} cannot communicate: {refusal}");
         }
     }

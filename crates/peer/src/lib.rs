@@ -1,7 +1,7 @@
-//! Framed TCP between nodes: one of the two transports behind raft's `Peer` trait. `proto/peer-protocol.md` has the bytes.
+//! Framed TCP between nodes: an implementation of raft's `Peer` trait. `proto/peer-protocol.md` specifies the bytes.
 //!
-//! A node dials every other node once per lane, and answers on the connections that others dialled. This crate does not know
-//! what a request means.
+//! A node dials every other node once per lane, and answers on the connections that others dialled. This crate does not
+//! know what a request means.
 
 pub mod client;
 mod exchange;

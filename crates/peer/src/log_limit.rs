@@ -1,4 +1,4 @@
-//! Rate limits for log lines that strangers can cause.
+//! Rate limits for log lines that unauthenticated connections can cause.
 
 use parking_lot::Mutex;
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};

@@ -10,8 +10,8 @@ pub struct PeerMetrics {
     pub(crate) dialled: Flow,
     pub(crate) accepted: Flow,
     pub(crate) dials_failed: Counter,
-    pub(crate) turned_away: Counter,
-    pub(crate) strangers: Counter,
+    pub(crate) evicted: Counter,
+    pub(crate) not_nodes: Counter,
     refused: Refused,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Flow {
     bytes_out: Counter,
 }
 
-/// Refused handshakes, by either side, by reason.
+/// Handshakes that either side refused, by reason.
 #[derive(Debug, Clone, Default)]
 struct Refused {
     version: Counter,
@@ -84,7 +84,7 @@ impl PeerMetrics {
             Refusal::Incarnation { .. } => &refused.incarnation,
             Refusal::Identity { .. } => &refused.identity,
             Refusal::Starting => &refused.starting,
-            Refusal::Stranger { .. } => &refused.not_a_member,
+            Refusal::NotAMember { .. } => &refused.not_a_member,
             Refusal::LostEntries(_) => &refused.lost_entries,
             Refusal::Key(_) => &refused.key,
         }
@@ -93,7 +93,8 @@ impl PeerMetrics {
 
     /// Registers all metrics.
     pub fn register(&self, registry: &mut Registry) {
-        let (dialled, accepted) = (&self.dialled, &self.accepted);
+        let dialled = &self.dialled;
+        let accepted = &self.accepted;
         let sides = |dialled: &Counter, accepted: &Counter| {
             ByLabel::new("side", [("dialled", dialled.clone()), ("accepted", accepted.clone())])
         };
@@ -104,9 +105,9 @@ impl PeerMetrics {
         registry.register("peer_connections_opened", help, sides(&dialled.opened, &accepted.opened));
         registry.register("peer_dials_failed", "Failed attempts to reach another node", self.dials_failed.clone());
         let help = "Connections to the peer port that were closed for newer ones";
-        registry.register("peer_connections_turned_away", help, self.turned_away.clone());
+        registry.register("peer_connections_turned_away", help, self.evicted.clone());
         let help = "Connections to the peer port that were not from a node, or that broke during the handshake";
-        registry.register("peer_strangers", help, self.strangers.clone());
+        registry.register("peer_strangers", help, self.not_nodes.clone());
         let help = "Frames from other nodes";
         registry.register("peer_frames_received", help, sides(&dialled.frames_in, &accepted.frames_in));
         let help = "Frames to other nodes";

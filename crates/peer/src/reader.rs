@@ -24,7 +24,7 @@ use tokio_util::codec::Decoder;
 pub const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The byte budget for all incomplete frames.
-pub const UNFINISHED_BYTES_MAX: usize = 256 * 1024 * 1024;
+pub const INCOMPLETE_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// The first bytes of each frame, which use no budget: heartbeats and votes arrive even if larger frames have used it
 /// up.
@@ -40,7 +40,7 @@ pub struct FrameLimits {
 
 impl Default for FrameLimits {
     fn default() -> Self {
-        FrameLimits::new(FRAME_TIMEOUT, UNFINISHED_BYTES_MAX)
+        FrameLimits::new(FRAME_TIMEOUT, INCOMPLETE_BYTES_MAX)
     }
 }
 
@@ -70,7 +70,7 @@ impl ReadShare {
         let before = self.limits.bytes.fetch_add(more, Relaxed);
         if more > 0 && before.saturating_add(more) > self.limits.bytes_max {
             self.limits.bytes.fetch_sub(more, Relaxed);
-            return Err(FrameError::NoRoom { max: self.limits.bytes_max });
+            return Err(FrameError::OverBudget { max: self.limits.bytes_max });
         }
         self.bytes += more;
         Ok(())
@@ -167,13 +167,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_unfinished_frames_share_one_budget_and_give_it_back() {
+    fn all_incomplete_frames_share_one_budget_and_return_it() {
         let frame_limits = FrameLimits::new(FRAME_TIMEOUT, 1_000);
         let (mut one, mut other) = (frame_limits.share(), frame_limits.share());
         one.grow(FRAME_BYTES_FREE + 600).unwrap();
         one.grow(FRAME_BYTES_FREE + 600).unwrap();
         other.grow(FRAME_BYTES_FREE).unwrap();
-        assert!(matches!(other.grow(FRAME_BYTES_FREE + 401), Err(FrameError::NoRoom { max: 1_000 })));
+        assert!(matches!(other.grow(FRAME_BYTES_FREE + 401), Err(FrameError::OverBudget { max: 1_000 })));
         other.grow(FRAME_BYTES_FREE + 400).unwrap();
         drop(one);
         other.grow(FRAME_BYTES_FREE + 1_000).unwrap();

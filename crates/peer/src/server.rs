@@ -108,7 +108,7 @@ impl PeerServer {
                     Ok((stream, from)) => {
                         let (slot, evicted) = acceptor.pending.enter(from.ip());
                         if evicted {
-                            acceptor.metrics.turned_away.inc();
+                            acceptor.metrics.evicted.inc();
                             acceptor.eviction_log.log(|suppressed| {
                                 let message = "too many unauthenticated connections to the peer port: the oldest was closed";
                                 tracing::warn!(%from, suppressed, "{message}");
@@ -135,12 +135,12 @@ struct Acceptor {
     settings: HandshakeSettings,
     pending: PendingConnections,
     slots: ConnectionSlots,
-    stranger_log: LogLimit,
-    unproved_log: LogLimitByAddress,
+    not_node_log: LogLimit,
+    unauthenticated_log: LogLimitByAddress,
     refusal_log: LogLimit,
     eviction_log: LogLimit,
     accept_error_log: LogLimit,
-    broken_log: LogLimit,
+    broken_connection_log: LogLimit,
     metrics: PeerMetrics,
 }
 
@@ -151,18 +151,18 @@ impl Acceptor {
             settings,
             pending: PendingConnections::default(),
             slots: ConnectionSlots::default(),
-            stranger_log: LogLimit::default(),
-            unproved_log: LogLimitByAddress::default(),
+            not_node_log: LogLimit::default(),
+            unauthenticated_log: LogLimitByAddress::default(),
             refusal_log: LogLimit::default(),
             eviction_log: LogLimit::default(),
             accept_error_log: LogLimit::default(),
-            broken_log: LogLimit::default(),
+            broken_connection_log: LogLimit::default(),
             metrics,
         }
     }
 }
 
-/// One connection, from its first byte to its end.
+/// Handles one connection, from its first byte to its end.
 async fn handle_connection(stream: TcpStream, address: SocketAddr, acceptor: Arc<Acceptor>, slot: PendingSlot) {
     let outcome = tokio::select! {
         biased;
@@ -171,16 +171,16 @@ async fn handle_connection(stream: TcpStream, address: SocketAddr, acceptor: Arc
     };
     match &outcome {
         Ok(Accepted::Refused { refusal, .. }) => acceptor.metrics.refuse(refusal),
-        Ok(Accepted::Unproved(mismatch)) => acceptor.metrics.refuse(&Refusal::Key(*mismatch)),
-        Ok(Accepted::Admitted { .. } | Accepted::Greeted) => acceptor.unproved_log.forget(address.ip()),
+        Ok(Accepted::Unauthenticated(mismatch)) => acceptor.metrics.refuse(&Refusal::Key(*mismatch)),
+        Ok(Accepted::Admitted { .. } | Accepted::Greeted) => acceptor.unauthenticated_log.forget(address.ip()),
         Err(_) => {
-            acceptor.metrics.strangers.inc();
+            acceptor.metrics.not_nodes.inc();
         }
     }
     match outcome {
         Ok(Accepted::Admitted { connection, from, lane }) => serve(connection, from, lane, address, &acceptor).await,
         Ok(Accepted::Greeted) => tracing::debug!(%address, "a member fetched this node's identity"),
-        Ok(Accepted::Unproved(mismatch)) => acceptor.unproved_log.log(address.ip(), |suppressed| {
+        Ok(Accepted::Unauthenticated(mismatch)) => acceptor.unauthenticated_log.log(address.ip(), |suppressed| {
             tracing::warn!(%address, suppressed, "a connection to the peer port was refused without an answer: {mismatch}");
         }),
         Ok(Accepted::Refused { from, refusal: Refusal::Starting }) => {
@@ -189,7 +189,7 @@ async fn handle_connection(stream: TcpStream, address: SocketAddr, acceptor: Arc
         Ok(Accepted::Refused { from, refusal }) => acceptor.refusal_log.log(|suppressed| {
             tracing::warn!(peer = from, %address, suppressed, "this node and a peer cannot communicate: {refusal}");
         }),
-        Err(error) => acceptor.stranger_log.log(|suppressed| {
+        Err(error) => acceptor.not_node_log.log(|suppressed| {
             tracing::warn!(%address, suppressed, "a connection to the peer port was closed: {error}");
         }),
     }
@@ -199,7 +199,7 @@ async fn handle_connection(stream: TcpStream, address: SocketAddr, acceptor: Arc
 async fn serve(connection: Connection, from: NodeId, lane: Lane, address: SocketAddr, acceptor: &Acceptor) {
     let (slot, evicted) = acceptor.slots.take(from, lane);
     if evicted {
-        acceptor.metrics.turned_away.inc();
+        acceptor.metrics.evicted.inc();
         acceptor.eviction_log.log(|suppressed| {
             tracing::info!(peer = from, %address, ?lane, suppressed, "node {from} has too many connections: closed the oldest");
         });
@@ -211,11 +211,11 @@ async fn serve(connection: Connection, from: NodeId, lane: Lane, address: Socket
     };
     match ended {
         Ok(()) => tracing::debug!(peer = from, ?lane, "a peer closed its connection"),
-        Err(error) => acceptor.broken_log.log(|suppressed| {
+        Err(error) => acceptor.broken_connection_log.log(|suppressed| {
             tracing::info!(peer = from, %address, ?lane, suppressed, "a connection broke: {error}");
         }),
     }
-    acceptor.service.hung_up(from, lane);
+    acceptor.service.disconnected(from, lane);
 }
 
 fn log_panic(ended: Result<(), JoinError>) {
@@ -317,7 +317,8 @@ fn start_request(
 ) -> Result<BoxFuture<'static, Answered>, FrameError> {
     match request.kind {
         FrameKind::Request => {
-            let (number, share) = (request.number, ByteShare::new(in_flight, request.payload.len()));
+            let number = request.number;
+            let share = ByteShare::new(in_flight, request.payload.len());
             let answer = service.serve(from, lane, request.payload);
             let answered = move |payload: Bytes| {
                 let answer = ByteShare::new(&share.in_flight, payload.len());

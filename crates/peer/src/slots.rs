@@ -21,13 +21,13 @@ type Open = VecDeque<oneshot::Sender<()>>;
 impl ConnectionSlots {
     /// A slot for the connection of an admitted node, and whether it evicted an older one.
     pub(crate) fn take(&self, from: NodeId, lane: Lane) -> (PendingSlot, bool) {
-        let (place, visit) = PendingSlot::new();
+        let (evict, slot) = PendingSlot::new();
         let mut slots = self.0.lock();
         let here = slots.entry((from, lane)).or_default();
-        here.retain(|place| !place.is_closed());
-        let gone = if here.len() >= CONNECTIONS_PER_LANE_MAX { here.pop_front() } else { None };
-        here.push_back(place);
-        (visit, gone.is_some())
+        here.retain(|evict| !evict.is_closed());
+        let evicted = if here.len() >= CONNECTIONS_PER_LANE_MAX { here.pop_front() } else { None };
+        here.push_back(evict);
+        (slot, evicted.is_some())
     }
 }
 
@@ -46,9 +46,9 @@ mod tests {
         assert!(evicted && oldest.ended().now_or_never().is_some());
         drop(second);
         let (next, evicted) = slots.take(1, Lane::Append);
-        assert!(!evicted, "one had ended by itself");
-        for visit in others.into_iter().chain([newest, next]) {
-            assert!(visit.ended().now_or_never().is_none());
+        assert!(!evicted, "one had already ended");
+        for slot in others.into_iter().chain([newest, next]) {
+            assert!(slot.ended().now_or_never().is_none());
         }
     }
 }

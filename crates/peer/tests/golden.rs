@@ -49,11 +49,11 @@ fn assert_golden(name: &str, bytes: &[u8]) {
         fs::write(&path, &text).unwrap();
     }
     let golden = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    assert_eq!(text, golden, "{} has other bytes", path.display());
+    assert_eq!(text, golden, "{} has different bytes", path.display());
 }
 
 #[test]
-fn a_handshake_has_its_bytes() {
+fn handshake_bytes_are_stable() {
     let keys = PeerKeys::parse(b"a key of thirty-two bytes at least").unwrap().now();
     let mut transcript = Transcript::new();
     let first = Hello { from: 300, to: 1, purpose: Purpose::Lane(Lane::Append), nonce: [0xd1; 32] };
@@ -75,7 +75,7 @@ fn a_handshake_has_its_bytes() {
 }
 
 #[test]
-fn every_refusal_has_its_bytes() {
+fn refusal_bytes_are_stable() {
     let keys = PeerKeys::parse(b"a key of thirty-two bytes at least").unwrap().now();
     for (name, refusal) in [
         ("version", Refusal::Version { theirs: 2, ours: 1 }),
@@ -83,7 +83,7 @@ fn every_refusal_has_its_bytes() {
         ("incarnation", Refusal::Incarnation { id: 1, expected: Incarnation(1), found: Incarnation(2) }),
         ("identity", Refusal::Identity { expected: 1, found: 2 }),
         ("starting", Refusal::Starting),
-        ("stranger", Refusal::Stranger { id: 1 }),
+        ("stranger", Refusal::NotAMember { id: 1 }),
         ("lost_entries", Refusal::LostEntries(LostEntries { node: 2, leader: 1, acknowledged: 57, has: Some(40) })),
         ("key", Refusal::Key(KeyMismatch::DiallerHasNone)),
     ] {
@@ -95,7 +95,7 @@ fn every_refusal_has_its_bytes() {
 }
 
 #[test]
-fn a_request_has_its_bytes() {
+fn request_bytes_are_stable() {
     let frame = Frame { kind: FrameKind::Request, number: 258, payload: Bytes::from_static(b"a request") };
     let bytes = written(frame.clone());
     assert_golden("frame_request.hex", &bytes);
@@ -103,7 +103,7 @@ fn a_request_has_its_bytes() {
 }
 
 #[test]
-fn an_answer_has_its_bytes() {
+fn answer_bytes_are_stable() {
     let frame = Frame { kind: FrameKind::Answer, number: 258, payload: Bytes::from_static(b"an answer") };
     let bytes = written(frame.clone());
     assert_golden("frame_answer.hex", &bytes);

@@ -8,15 +8,15 @@ use fairhold_metrics::{Registry, Scrape, collect};
 use openraft::{AsyncRuntime, ServerState};
 use std::{fmt, sync::Arc};
 
-/// Counts the elections in which this node runs, as far as they are visible: openraft publishes its newest state, not
-/// every state.
+/// Counts the elections in which this node is a candidate, as far as they are visible: openraft publishes its newest
+/// state, not every state.
 pub(crate) async fn count_elections<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
     let mut last = None;
     while let Some(now) = core
         .until(|metrics| {
             // The vote is published once it is on disk; until then it is the previous one.
-            let stands = metrics.state == ServerState::Candidate && metrics.vote.leader_id.node_id == metrics.id;
-            let now = stands.then_some(metrics.vote.leader_id.term);
+            let is_candidate = metrics.state == ServerState::Candidate && metrics.vote.leader_id.node_id == metrics.id;
+            let now = is_candidate.then_some(metrics.vote.leader_id.term);
             (now != last).then_some(now)
         })
         .await

@@ -86,7 +86,7 @@ impl<RT: AsyncRuntime> Replica<RT> {
                 Err(reason) => Err(reason.into()),
             };
             let metrics = &self.core.shared.metrics;
-            metrics.note(&outcome);
+            metrics.record(&outcome);
             match outcome {
                 Err(ProposeError::NotProposed(reason @ (NotProposed::NoLeader | NotProposed::Deposed))) => {
                     if !self.core.pause(deadline).await {
@@ -108,9 +108,9 @@ impl<RT: AsyncRuntime> Replica<RT> {
         self.propose(command, RT::Instant::now() + limit).await
     }
 
-    /// Proposes a command in an entry of its own, on this node, and only under this leadership: otherwise it is
-    /// `Deposed`. `NoLeader` means that the leadership has no majority, or none yet: the caller may retry. It may wait
-    /// as long as this node leads without reaching a majority.
+    /// Proposes a command in a separate entry, on this node, and only under this leadership: otherwise it is `Deposed`.
+    /// `NoLeader` means that the leadership has no majority, or none yet: the caller may retry. It may wait as long as
+    /// this node leads without reaching a majority.
     pub async fn propose_alone(&self, command: Command, leadership: Leadership) -> Result<Answer, ProposeError> {
         if failpoint!(RaftProposeAlone, RT).is_err() {
             return Err(NotProposed::NoLeader.into());
@@ -164,8 +164,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
         caught_up(RT::timeout_at(deadline, self.core.progressed(|progress| progress.revision >= revision)).await)
     }
 
-    /// Hands the leadership to a member, from whichever node leads. After `Ok`, this node's status names the
-    /// member as the leader. A key that was used before changes nothing, and any member may lead.
+    /// Hands the leadership to a member, from whichever node leads. After `Ok`, this node's status names the member as
+    /// the leader. A key that was used before changes nothing, and any member may lead.
     pub async fn hand_over(&self, to: NodeId, key: Option<WriteKey>, deadline: RT::Instant) -> Result<(), HandoverError> {
         handover::hand_over(&self.core, &self.queues, to, key, deadline).await
     }
@@ -206,8 +206,8 @@ impl<RT: AsyncRuntime> Replica<RT> {
         self.core.leadership()
     }
 
-    /// Waits until this node's leadership differs from the known one. Once the replica has stopped, it is `None` for
-    /// ever.
+    /// Waits until this node's leadership differs from the known one. Once the replica has stopped, it is always
+    /// `None`.
     pub async fn leadership_change(&self, known: Option<Leadership>) -> Option<Leadership> {
         let changed = self.core.until(|metrics| {
             let now = leadership_in(metrics);

@@ -116,7 +116,7 @@ impl Net {
                 return;
             }
             if let Some((host, service)) = net.find(to, None) {
-                host.within(|| service.hung_up(from, Lane::Heartbeat));
+                host.within(|| service.disconnected(from, Lane::Heartbeat));
             }
         }));
     }

@@ -1,7 +1,7 @@
-//! What it takes to append an entry to the log, in memory and on the disk: `cargo bench --workspace --bench append`
-//! (without `--workspace` RocksDB would be compiled a second time).
+//! The cost of appending an entry to the log, in memory and on disk: `cargo bench --workspace --bench append` (without
+//! `--workspace` RocksDB would be compiled a second time).
 //!
-//! The log is in the folder for temporary files (`TMPDIR`): on tmpfs a sync costs nothing.
+//! The log is in the directory for temporary files (`TMPDIR`): on tmpfs a sync costs nothing.
 
 use divan::{Bencher, counter::ItemsCount};
 use fairhold_raft::types::Batch;
@@ -21,14 +21,14 @@ use tempfile::TempDir;
 
 type Entry = EntryOf<TypeConfig>;
 
-/// How many commands an entry has.
+/// Commands in an entry.
 const COMMANDS: [usize; 3] = [1, 32, 256];
 
 fn main() {
     divan::main();
 }
 
-/// A log on the disk, and what runs it.
+/// A log on disk, and a runtime for it.
 struct Bench {
     runtime: tokio::runtime::Runtime,
     storage: Storage,
@@ -38,7 +38,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Bench {
-        let directory = tempfile::tempdir().expect("a folder");
+        let directory = tempfile::tempdir().expect("a directory");
         let storage = Storage::open(&directory.path().join("data"), 1).expect("a new log");
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         Bench { runtime, storage, index: 0, _directory: directory }
@@ -52,11 +52,11 @@ impl Bench {
         Entry::new(log_id, EntryPayload::Normal(Batch(vec![command; commands])))
     }
 
-    /// Hands it to the log, which from then on has it in memory, and to the thread that writes.
-    fn hand_over(&mut self, entry: Entry) -> impl Future<Output = ()> + use<> {
+    /// Appends an entry: the log has it in memory when this returns, and on disk when the future resolves.
+    fn append(&mut self, entry: Entry) -> impl Future<Output = ()> + use<> {
         let (sender, receiver) = TypeConfig::oneshot();
-        self.runtime.block_on(self.storage.log.append([entry], IOFlushed::signal(sender))).expect("the log takes it");
-        async move { receiver.await.expect("the log answers").expect("it is written") }
+        self.runtime.block_on(self.storage.log.append([entry], IOFlushed::signal(sender))).expect("the append is accepted");
+        async move { receiver.await.expect("the writer reports the result").expect("it is written") }
     }
 }
 
@@ -65,13 +65,13 @@ fn until_it_can_be_read(bencher: Bencher<'_, '_>, commands: usize) {
     let bench = RefCell::new(Bench::new());
     let written: RefCell<Option<std::pin::Pin<Box<dyn Future<Output = ()>>>>> = RefCell::default();
     let prepare = || {
-        // The one before is on the disk: it does not stand in the way.
+        // Not measured: waits until the previous entry is on disk.
         if let Some(written) = written.take() {
             bench.borrow().runtime.block_on(written);
         }
         bench.borrow_mut().next(commands)
     };
-    let append = |entry| *written.borrow_mut() = Some(Box::pin(bench.borrow_mut().hand_over(entry)));
+    let append = |entry| *written.borrow_mut() = Some(Box::pin(bench.borrow_mut().append(entry)));
     bencher.counter(ItemsCount::new(commands)).with_inputs(prepare).bench_local_values(append);
 }
 
@@ -79,7 +79,7 @@ fn until_it_can_be_read(bencher: Bencher<'_, '_>, commands: usize) {
 fn until_it_is_on_the_disk(bencher: Bencher<'_, '_>, commands: usize) {
     let bench = RefCell::new(Bench::new());
     let append = |entry| {
-        let written = bench.borrow_mut().hand_over(entry);
+        let written = bench.borrow_mut().append(entry);
         bench.borrow().runtime.block_on(written);
     };
     let prepare = || bench.borrow_mut().next(commands);

@@ -23,8 +23,8 @@ const LOST_ENTRIES_TEMPORARY: &str = "LOST-ENTRIES.new";
 const LOG: &str = "log";
 const SNAPSHOT: &str = "snapshot";
 
-/// The files allowed in an unused directory: our own first steps, and those of a fresh file system.
-const HARMLESS_NAMES: [&str; 3] = [LOCK, IDENTITY_TEMPORARY, "lost+found"];
+/// The files allowed in an unused directory: leftovers of an interrupted first start, and those of a new file system.
+const ALLOWED_NAMES: [&str; 3] = [LOCK, IDENTITY_TEMPORARY, "lost+found"];
 
 /// A data directory that this process uses exclusively, and its identity.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub(crate) struct Identity {
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     /// Another process has the directory open.
-    #[error("{path} is in use by another fairhold process{}: stop that one first", by_pid(*pid))]
+    #[error("{path} is in use by another fairhold process{}: stop that one first", pid_text(*pid))]
     InUse {
         /// The directory.
         path: String,
@@ -80,7 +80,7 @@ pub enum DataDirError {
     /// The directory has files but no identity.
     #[error(
         "{path} is not empty ({found}) and has no IDENTITY file. If it was this node's, the file was lost: restore it, or remove \
-         the node from the cluster and add it again with an empty directory. If it was not, give fairhold a directory of its own"
+         the node from the cluster and add it again with an empty directory. If it was not, give fairhold an empty directory"
     )]
     NoIdentity {
         /// The directory.
@@ -122,10 +122,10 @@ impl DataDir {
         let (identity, is_new) = match std::fs::read(&file) {
             Ok(bytes) => (decode(&file, &bytes)?, false),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                refuse_strangers(path)?;
+                refuse_other_files(path)?;
                 (Identity { node, incarnation: Incarnation(rand::random()), cluster: None, has_log: false }, true)
             }
-            Err(error) => return Err(durable::naming(&file, error).into()),
+            Err(error) => return Err(durable::with_path(&file, error).into()),
         };
         if identity.node != node {
             let path = path.display().to_string();
@@ -141,8 +141,8 @@ impl DataDir {
         Ok(directory)
     }
 
-    /// Whether the directory exists and has an owner.
-    pub(crate) fn is_made(path: &Path) -> bool {
+    /// Whether the directory exists and has an identity.
+    pub(crate) fn is_initialized(path: &Path) -> bool {
         path.join(IDENTITY).is_file()
     }
 
@@ -152,19 +152,19 @@ impl DataDir {
         self.identity.incarnation
     }
 
-    /// The node it belongs to.
+    /// The node that it belongs to.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.identity.node
     }
 
-    /// The cluster it belongs to, if any yet.
+    /// The cluster that it belongs to, once it is set.
     #[must_use]
     pub fn cluster(&self) -> Option<ClusterId> {
         self.identity.cluster
     }
 
-    /// Whether this call created it. A directory that was opened before may still have no other files.
+    /// Whether `open` created it. An older directory may still have no other files.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.is_new
@@ -232,11 +232,12 @@ fn refuse_lost_entries(directory: &Path) -> Result<(), DataDirError> {
     let file = directory.join(LOST_ENTRIES);
     match std::fs::read(&file) {
         Ok(why) => {
-            let (path, why) = (directory.display().to_string(), String::from_utf8_lossy(&why).trim().to_owned());
+            let path = directory.display().to_string();
+            let why = String::from_utf8_lossy(&why).trim().to_owned();
             Err(DataDirError::LostEntries { path, why })
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(durable::naming(&file, error).into()),
+        Err(error) => Err(durable::with_path(&file, error).into()),
     }
 }
 
@@ -256,15 +257,15 @@ fn create_directory(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     if path.exists() {
-        return Err(durable::naming(path, io::Error::new(io::ErrorKind::NotADirectory, "it is not a directory")));
+        return Err(durable::with_path(path, io::Error::new(io::ErrorKind::NotADirectory, "it is not a directory")));
     }
     if let Some(parent) = path.parent()
         && !parent.as_os_str().is_empty()
     {
         create_directory(parent)?;
     }
-    // Recursive, so that an existing directory is no error.
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| durable::naming(path, error))?;
+    // Recursive, so that an existing directory is not an error.
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| durable::with_path(path, error))?;
     durable::sync_parent(path)
 }
 
@@ -277,7 +278,7 @@ fn lock(directory: &Path) -> Result<File, DataDirError> {
         .truncate(false)
         .mode(0o600)
         .open(&path)
-        .map_err(|error| durable::naming(&path, error))?;
+        .map_err(|error| durable::with_path(&path, error))?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {
@@ -285,24 +286,25 @@ fn lock(directory: &Path) -> Result<File, DataDirError> {
             let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
             return Err(DataDirError::InUse { path: directory.display().to_string(), pid });
         }
-        Err(error) => return Err(durable::naming(&path, error.into()).into()),
+        Err(error) => return Err(durable::with_path(&path, error.into()).into()),
     }
     // The pid is for people. The kernel holds the lock itself, and releases it however the process ends.
-    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(|error| durable::naming(&path, error))?;
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(|error| durable::with_path(&path, error))?;
     Ok(file)
 }
 
-fn refuse_strangers(directory: &Path) -> Result<(), DataDirError> {
-    for entry in std::fs::read_dir(directory).map_err(|error| durable::naming(directory, error))? {
-        let name = entry.map_err(|error| durable::naming(directory, error))?.file_name();
-        if !HARMLESS_NAMES.iter().any(|harmless| name == *harmless) {
-            let (path, found) = (directory.display().to_string(), name.to_string_lossy().into_owned());
+fn refuse_other_files(directory: &Path) -> Result<(), DataDirError> {
+    for entry in std::fs::read_dir(directory).map_err(|error| durable::with_path(directory, error))? {
+        let name = entry.map_err(|error| durable::with_path(directory, error))?.file_name();
+        if !ALLOWED_NAMES.iter().any(|allowed| name == *allowed) {
+            let path = directory.display().to_string();
+            let found = name.to_string_lossy().into_owned();
             return Err(DataDirError::NoIdentity { path, found });
         }
     }
     Ok(())
 }
 
-fn by_pid(pid: Option<u32>) -> String {
+fn pid_text(pid: Option<u32>) -> String {
     pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
 }

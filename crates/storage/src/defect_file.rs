@@ -35,7 +35,7 @@ impl DefectStore for DefectFile {
         match std::fs::read(&path) {
             Ok(bytes) => fairhold_codec::decode(DEFECTS_FORMAT, &bytes).map_err(|error| durable::damaged(&path, error)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(durable::naming(&path, error)),
+            Err(error) => Err(durable::with_path(&path, error)),
         }
     }
 
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn defects_are_read_as_they_were_written_and_damage_is_named() {
+    fn saved_defects_load_unchanged_and_damage_is_reported_with_the_file() {
         let directory = tempfile::tempdir().unwrap();
         let store = DefectFile::new(directory.path(), || io::Error::other("no"));
         assert_eq!(store.load().unwrap(), []);

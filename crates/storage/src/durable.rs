@@ -20,24 +20,24 @@ const BLOCK_BYTES: usize = 4096;
 /// Bytes of a file freed at a time.
 const REMOVED_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The longest pause between two such steps, which leaves the disk to the log. A large file on a slow disk must still
-/// get done.
-const REST_MAX: Duration = Duration::from_millis(20);
+/// The longest pause between two steps, in which the log gets the disk. A large file on a slow disk must still
+/// complete.
+const PAUSE_MAX: Duration = Duration::from_millis(20);
 
 /// Writes a file under a temporary name, syncs it, and only then renames it.
 pub(crate) fn write(temporary: &Path, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     if let Err(error) = NewFile::create(temporary).and_then(|file| write_all(file, parts)) {
-        // The file does not count yet. The caller needs the reason why it could not be written.
+        // Nothing depends on the temporary file. The caller needs the first error.
         std::fs::remove_file(temporary).ok();
         return Err(error);
     }
-    name(temporary, path)
+    rename(temporary, path)
 }
 
 /// Renames a durable file to its final name.
-pub(crate) fn name(temporary: &Path, path: &Path) -> io::Result<()> {
+pub(crate) fn rename(temporary: &Path, path: &Path) -> io::Result<()> {
     failpoint!(StorageFileRename)?;
-    std::fs::rename(temporary, path).map_err(|error| naming(path, error))?;
+    std::fs::rename(temporary, path).map_err(|error| with_path(path, error))?;
     failpoint!(StorageFileName)?;
     sync_parent(path)
 }
@@ -45,8 +45,8 @@ pub(crate) fn name(temporary: &Path, path: &Path) -> io::Result<()> {
 /// Removes a file of any size in steps. The file system would free a large file in one step, and the log's syncs would
 /// wait for it. An interrupted removal leaves the file under the name `temporary`.
 pub(crate) fn remove(temporary: &Path, path: &Path) -> io::Result<()> {
-    std::fs::rename(path, temporary).map_err(|error| naming(path, error))?;
-    shorten(temporary).and_then(|()| std::fs::remove_file(temporary)).map_err(|error| naming(temporary, error))
+    std::fs::rename(path, temporary).map_err(|error| with_path(path, error))?;
+    truncate_in_steps(temporary).and_then(|()| std::fs::remove_file(temporary)).map_err(|error| with_path(temporary, error))
 }
 
 /// Syncs the directory of `path`.
@@ -60,11 +60,11 @@ pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
 
 /// Syncs a directory.
 pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(|error| naming(directory, error))
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(|error| with_path(directory, error))
 }
 
 /// The error, prefixed with the file's name.
-pub(crate) fn naming(path: &Path, error: io::Error) -> io::Error {
+pub(crate) fn with_path(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
@@ -73,51 +73,51 @@ pub(crate) fn damaged(path: &Path, what: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{} is damaged: {what}", path.display()))
 }
 
-fn shorten(path: &Path) -> io::Result<()> {
+fn truncate_in_steps(path: &Path) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;
     let mut length = file.metadata()?.len();
     while length > REMOVED_BYTES {
         length -= REMOVED_BYTES;
-        let begun = Instant::now();
+        let started = Instant::now();
         file.set_len(length)?;
-        std::thread::sleep(begun.elapsed().min(REST_MAX));
+        std::thread::sleep(started.elapsed().min(PAUSE_MAX));
     }
     Ok(())
 }
 
 /// How the parts of a new file reach the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum IoMode {
     /// Bypass the page cache, so that neither a sync nor the removal of the file keeps the file system busy for long.
     Direct,
     /// Sync each part, for file systems that cannot bypass the page cache.
     Cached,
 }
 
-/// A file written sequentially under a temporary name. It does not count before `finish`.
+/// A file written sequentially under a temporary name. It is complete only after `finish`.
 pub(crate) struct NewFile {
     path: PathBuf,
     file: File,
-    way: Way,
+    mode: IoMode,
     piece: Piece,
     length: u64,
     /// Whether a part has reached the disk.
-    begun: bool,
+    has_written: bool,
 }
 
 impl NewFile {
     /// Creates an empty file, replacing an existing one.
     pub(crate) fn create(path: &Path) -> io::Result<NewFile> {
-        NewFile::create_for(path, Way::Direct)
+        NewFile::create_for(path, IoMode::Direct)
     }
 
-    fn create_for(path: &Path, wished: Way) -> io::Result<NewFile> {
-        let opened = match open_for(path, wished) {
-            Err(error) if is_not_taken(&error) => open_for(path, Way::Cached).map(|file| (file, Way::Cached)),
-            opened => opened.map(|file| (file, wished)),
+    fn create_for(path: &Path, preferred: IoMode) -> io::Result<NewFile> {
+        let opened = match open_for(path, preferred) {
+            Err(error) if is_unsupported(&error) => open_for(path, IoMode::Cached).map(|file| (file, IoMode::Cached)),
+            opened => opened.map(|file| (file, preferred)),
         };
-        let (file, way) = opened.map_err(|error| naming(path, error))?;
-        Ok(NewFile { path: path.to_owned(), file, way, piece: Piece::new(), length: 0, begun: false })
+        let (file, mode) = opened.map_err(|error| with_path(path, error))?;
+        Ok(NewFile { path: path.to_owned(), file, mode, piece: Piece::new(), length: 0, has_written: false })
     }
 
     /// Appends bytes. They reach the disk in parts.
@@ -137,34 +137,34 @@ impl NewFile {
         self.flush()?;
         // The last part was padded to the end of its block.
         let whole = self.file.set_len(self.length).and_then(|()| failpoint!(StorageFileSync)).and_then(|()| self.file.sync_all());
-        whole.map_err(|error| naming(&self.path, error))
+        whole.map_err(|error| with_path(&self.path, error))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let written = match self.piece.write(&mut self.file, self.way) {
+        let written = match self.piece.write(&mut self.file, self.mode) {
             // The file system does not support the flag or the alignment. Nothing is written yet.
-            Err(error) if !self.begun && self.way == Way::Direct && is_not_taken(&error) => {
-                self.way = Way::Cached;
-                open_for(&self.path, self.way).and_then(|file| {
+            Err(error) if !self.has_written && self.mode == IoMode::Direct && is_unsupported(&error) => {
+                self.mode = IoMode::Cached;
+                open_for(&self.path, self.mode).and_then(|file| {
                     self.file = file;
-                    self.piece.write(&mut self.file, self.way)
+                    self.piece.write(&mut self.file, self.mode)
                 })
             }
             written => written,
         };
-        self.begun = true;
-        written.map_err(|error| naming(&self.path, error))
+        self.has_written = true;
+        written.map_err(|error| with_path(&self.path, error))
     }
 }
 
-fn is_not_taken(error: &io::Error) -> bool {
+fn is_unsupported(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidInput
 }
 
-fn open_for(path: &Path, way: Way) -> io::Result<File> {
-    let flags = match way {
-        Way::Direct => OFlags::DIRECT.bits().cast_signed(),
-        Way::Cached => 0,
+fn open_for(path: &Path, mode: IoMode) -> io::Result<File> {
+    let flags = match mode {
+        IoMode::Direct => OFlags::DIRECT.bits().cast_signed(),
+        IoMode::Cached => 0,
     };
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(path)
 }
@@ -197,17 +197,17 @@ impl Piece {
         rest
     }
 
-    fn write(&mut self, file: &mut File, way: Way) -> io::Result<()> {
-        let begun = Instant::now();
+    fn write(&mut self, file: &mut File, mode: IoMode) -> io::Result<()> {
+        let started = Instant::now();
         // After a failure, all bytes are still in the buffer.
         file.write_all(&self.bytes[self.start..self.start + self.length.next_multiple_of(BLOCK_BYTES)])?;
-        match way {
-            Way::Direct => {}
-            Way::Cached => file.sync_data()?,
+        match mode {
+            IoMode::Direct => {}
+            IoMode::Cached => file.sync_data()?,
         }
         if std::mem::take(&mut self.length) == PIECE_BYTES {
-            // The log gets the disk for as long as this file used it.
-            std::thread::sleep(begun.elapsed().min(REST_MAX));
+            // Leaves the disk to the log for as long as this file used it.
+            std::thread::sleep(started.elapsed().min(PAUSE_MAX));
         }
         Ok(())
     }
@@ -218,23 +218,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_has_what_was_written_whatever_its_length_and_the_way_to_the_disk() {
-        // The build folder and the folder for temporary files: one of them may be in memory only.
+    fn a_file_has_the_written_bytes_for_any_length_and_io_mode() {
+        // The directory for temporary files and the build directory: one of them may be in memory only.
         for home in [tempfile::tempdir().unwrap(), tempfile::tempdir_in(".").unwrap()] {
             let (temporary, path) = (home.path().join("new"), home.path().join("whole"));
             for length in [0, 1, BLOCK_BYTES, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + BLOCK_BYTES + 7] {
                 let bytes: Vec<u8> = (0..=250).cycle().take(length).collect();
                 let (front, back) = bytes.split_at(length / 3);
                 write(&temporary, &path, &[front, &[], back]).unwrap();
-                assert!(std::fs::read(&path).unwrap() == bytes, "{length} bytes past the cache, or not");
-                write_all(NewFile::create_for(&path, Way::Cached).unwrap(), &[front, &[], back]).unwrap();
-                assert!(std::fs::read(&path).unwrap() == bytes, "{length} bytes through the cache");
+                assert!(std::fs::read(&path).unwrap() == bytes, "{length} bytes, without the page cache if possible");
+                write_all(NewFile::create_for(&path, IoMode::Cached).unwrap(), &[front, &[], back]).unwrap();
+                assert!(std::fs::read(&path).unwrap() == bytes, "{length} bytes through the page cache");
             }
         }
     }
 
     #[test]
-    fn a_large_file_that_is_removed_leaves_nothing() {
+    fn removing_a_large_file_leaves_nothing() {
         let home = tempfile::tempdir().unwrap();
         let (temporary, path) = (home.path().join("going"), home.path().join("old"));
         std::fs::write(&path, vec![1; 2 * usize::try_from(REMOVED_BYTES).unwrap() + 5]).unwrap();

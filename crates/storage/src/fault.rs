@@ -1,4 +1,4 @@
-//! The first error that ended the storage, kept for the one message for people.
+//! The first error that ended the storage, for the final message to the operator.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use std::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
     /// The file system, or the quota on it, is full.
-    NoRoom,
+    OutOfSpace,
     /// A file is damaged.
     Damage,
     /// The process or the machine has too many open files and sockets.
@@ -34,8 +34,8 @@ pub struct Faults(Arc<OnceLock<Fault>>);
 
 impl FaultKind {
     pub(crate) fn of(error: &io::Error) -> FaultKind {
-        if is_no_room(error) {
-            FaultKind::NoRoom
+        if is_out_of_space(error) {
+            FaultKind::OutOfSpace
         } else if has_too_many_open(error) {
             FaultKind::OpenFiles
         } else if error.kind() == io::ErrorKind::InvalidData {
@@ -53,13 +53,13 @@ impl Faults {
         self.0.get().cloned()
     }
 
-    pub(crate) fn note(&self, error: &io::Error) {
+    pub(crate) fn record(&self, error: &io::Error) {
         self.0.get_or_init(|| Fault { kind: FaultKind::of(error), message: error.to_string() });
     }
 }
 
 /// Whether more free space would have prevented it.
-pub(crate) fn is_no_room(error: &io::Error) -> bool {
+pub(crate) fn is_out_of_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
@@ -74,12 +74,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_many_open_files_are_no_broken_disk() {
-        let words = "IO error: While open a file for appending: /log/000008.log: Too many open files";
+    fn too_many_open_files_is_not_a_disk_failure() {
+        let message = "IO error: While open a file for appending: /log/000008.log: Too many open files";
         for error in [io::Error::other(words), io::Error::from_raw_os_error(24), io::Error::from_raw_os_error(23)] {
             assert_eq!(FaultKind::of(&error), FaultKind::OpenFiles, "{error}");
         }
         assert_eq!(FaultKind::of(&io::Error::from_raw_os_error(5)), FaultKind::Failed);
-        assert_eq!(FaultKind::of(&io::Error::from_raw_os_error(28)), FaultKind::NoRoom);
+        assert_eq!(FaultKind::of(&io::Error::from_raw_os_error(28)), FaultKind::OutOfSpace);
     }
 }

@@ -7,8 +7,8 @@ use std::{io, path::Path};
 /// of 16 MiB, and a snapshot must fit next to the previous one.
 pub const START_ROOM_BYTES: u64 = 128 * 1024 * 1024;
 
-/// While less space than this is free, a leader refuses writes that need more space, because writes in progress may
-/// still use some. A node whose disk is full ends, and the disks of all nodes in a cluster fill up together.
+/// Below this much free space, a leader refuses writes that need more space: writes in progress may still use some. A
+/// node whose disk is full ends, and the disks of all nodes in a cluster fill up together.
 pub const WRITE_ROOM_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The bytes that this process may still write to the file system of a directory, which need not exist yet. Quotas do
@@ -21,7 +21,7 @@ pub fn free_bytes(directory: &Path) -> io::Result<u64> {
             Some(_) | None => Path::new("."),
         };
     }
-    let room = rustix::fs::statvfs(there).map_err(|error| durable::naming(there, error.into()))?;
+    let room = rustix::fs::statvfs(there).map_err(|error| durable::with_path(there, error.into()))?;
     Ok(room.f_bavail.saturating_mul(room.f_frsize))
 }
 
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_room_of_a_directory_that_is_not_made_yet_is_that_of_its_file_system() {
+    fn a_missing_directory_has_the_free_space_of_its_file_system() {
         let home = tempfile::tempdir().unwrap();
         let free = free_bytes(&home.path().join("a/b/c")).unwrap();
         assert!(free > 0 && free_bytes(Path::new("nowhere/near")).unwrap() > 0);

@@ -5,7 +5,7 @@
 //!   LOCK          held by the process that uses the directory
 //!   IDENTITY      whose directory it is: node, incarnation, cluster
 //!   LOST-ENTRIES  only if the node lost entries that it had acknowledged: the directory is not used again
-//!   DEFECTS       only if a command panicked on this node: which one
+//!   DEFECTS       only if a command panicked on this node: the commands
 //!   log/          RocksDB: entries, vote, committed
 //!   snapshot/     the newest snapshot, one checksummed file
 //! ```
@@ -49,7 +49,7 @@ use std::{io, path::Path};
 /// Everything that a node keeps on disk.
 #[derive(Debug)]
 pub struct Storage {
-    /// The directory and its identity. It holds the lock: keep it as long as the others.
+    /// The directory and its identity. It holds the lock: keep it as long as the other fields.
     pub data_dir: DataDir,
     /// The replicated log and the vote.
     pub log: LogStore,
@@ -61,8 +61,8 @@ pub struct Storage {
 
 /// The advice for a damaged file, to append to its error.
 pub const DAMAGE_ADVICE: &str = "Leave the files as they are. A node with a damaged file takes no part, because it may have \
-     forgotten what it had promised; the others have all that was acknowledged. Look for a failing disk or memory, then remove \
-     this node from the cluster and add it again with an empty directory";
+     lost votes or writes that it acknowledged; the other nodes have all acknowledged writes. Look for a failing disk or memory, \
+     then remove this node from the cluster and add it again with an empty directory";
 
 fn advised(error: &io::Error) -> String {
     if error.kind() == io::ErrorKind::InvalidData { format!("{error}. {DAMAGE_ADVICE}") } else { error.to_string() }
@@ -82,7 +82,7 @@ pub enum StorageError {
     Snapshots(#[source] io::Error),
     /// The log continues from a missing snapshot.
     #[error(
-        "{directory} has no snapshot, but the log's entries through {purged} were removed because a snapshot had them. \
+        "{directory} has no snapshot, but the log's entries through {purged} were removed because a snapshot covered them. \
          Files were lost: remove this node from the cluster, then add it again with an empty directory"
     )]
     SnapshotLost {
@@ -96,10 +96,10 @@ pub enum StorageError {
 impl StorageError {
     /// Whether a retry may succeed once the file system has more free space.
     #[must_use]
-    pub fn is_no_room(&self) -> bool {
+    pub fn is_out_of_space(&self) -> bool {
         match self {
             StorageError::Log(error) | StorageError::Snapshots(error) | StorageError::DataDir(DataDirError::Io(error)) => {
-                fault::is_no_room(error)
+                fault::is_out_of_space(error)
             }
             StorageError::DataDir(_) | StorageError::SnapshotLost { .. } => false,
         }

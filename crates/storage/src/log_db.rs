@@ -57,7 +57,7 @@ const MIB: usize = 1024 * 1024;
 /// The size of a memtable and of its write-ahead log: about as much as a start replays at most.
 const MEMTABLE_BYTES: usize = 16 * MIB;
 
-/// More than all write-ahead logs hold at a time.
+/// More bytes than all write-ahead logs hold together.
 const RECOVERED_BYTES_MAX: usize = 16 * MEMTABLE_BYTES;
 
 /// Writes a batch. It is a value, so that a test can make it fail.
@@ -69,7 +69,7 @@ pub(crate) struct LogDb {
     path: PathBuf,
 }
 
-/// A batch.
+/// The writes of one batch.
 #[derive(Default)]
 pub(crate) struct Batch {
     writes: WriteBatch,
@@ -80,7 +80,7 @@ pub(crate) struct Batch {
 }
 
 impl LogDb {
-    /// Opens the database if `exists` says that it must exist, or creates it.
+    /// Opens the database. If `exists`, a missing database is an error; otherwise it is created.
     pub(crate) fn open(path: &Path, exists: bool) -> io::Result<LogDb> {
         if exists && !path.join("CURRENT").is_file() {
             return Err(durable::damaged(path, "the log is missing: there is no CURRENT file"));
@@ -117,8 +117,8 @@ impl LogDb {
     /// Purges the entries through this one and removes their files, but no others. `false` if they were purged before.
     pub(crate) fn purge_through(&self, through: LogId) -> io::Result<bool> {
         let LogPointers { purged, first, last, .. } = self.pointers()?;
-        let is_news = purged.is_none_or(|purged| purged.index < through.index);
-        if is_news {
+        let is_new = purged.is_none_or(|purged| purged.index < through.index);
+        if is_new {
             let mut batch = Batch::default();
             batch.purge_entries(&(first..through.index + 1));
             // Compares by index: later entries may be of an earlier term until a leader replaces them.
@@ -128,7 +128,7 @@ impl LogDb {
             self.write(batch)?;
         }
         self.remove_purged_tables(self.pointers()?.first)?;
-        Ok(is_news)
+        Ok(is_new)
     }
 
     fn pointers(&self) -> io::Result<LogPointers> {
@@ -147,7 +147,7 @@ impl LogDb {
         let pointers = self.pointers()?;
         let fits = |purged: &LogId| pointers.first == purged.index + 1 && pointers.last.as_ref() >= Some(purged);
         if !pointers.purged.as_ref().is_none_or(fits) {
-            return Err(durable::damaged(&self.path, "the purged and the remaining entries do not fit together"));
+            return Err(durable::damaged(&self.path, "the purged and the remaining entries do not match"));
         }
         let entries = pointers.first..pointers.next_index();
         let has_entries = pointers.has_entries();
@@ -157,16 +157,16 @@ impl LogDb {
         if has_entries {
             self.entries(entries.clone()).for_each(|entry, bytes| {
                 newest = Some(entry.log_id());
-                tail.recovered(entry, bytes);
+                tail.add_recovered(entry, bytes);
                 true
             })?;
             if newest != last {
-                let what = format_args!("{last:?} must be the last entry, and {newest:?} is");
+                let what = format_args!("the last entry must be {last:?}, but is {newest:?}");
                 return Err(durable::damaged(&self.path, what));
             }
         }
         if !self.entries(entries.end..u64::MAX).is_empty()? {
-            return Err(durable::damaged(&self.path, format_args!("there are entries behind {last:?}, the last")));
+            return Err(durable::damaged(&self.path, format_args!("there are entries after {last:?}, the last one")));
         }
         Ok(tail)
     }
@@ -183,8 +183,8 @@ impl LogDb {
     /// Writes a batch, and syncs it if it must be durable.
     pub(crate) fn write(&self, batch: Batch) -> io::Result<()> {
         let mut options = WriteOptions::default();
-        // Without a sync, the kernel has the write: it survives the process, not a power loss. Only `committed` alone
-        // is written so.
+        // Without a sync, the kernel has the write: it survives the process, not a power loss. Only a batch with
+        // nothing but `committed` is written this way.
         options.set_sync(batch.sync);
         self.db.write_opt(batch.writes, &options).map_err(|error| failed(&self.path, &error))
     }
@@ -239,8 +239,8 @@ impl Entries<'_> {
             let entry: Entry =
                 unseal(value).map_err(|error| durable::damaged(self.path, format_args!("entry {index}: {error}")))?;
             if entry.index() != index {
-                let says = entry.index();
-                return Err(durable::damaged(self.path, format_args!("entry {index} says that it is {says}")));
+                let found = entry.index();
+                return Err(durable::damaged(self.path, format_args!("entry {index} has index {found}")));
             }
             if !take(entry, value.len()) {
                 return Ok(());
@@ -310,9 +310,9 @@ impl Batch {
         self.put(VOTE, vote)
     }
 
-    /// Alone, this needs no sync: it says only how far the state machine may apply right after a start. An older value
+    /// Alone, this needs no sync: it only bounds how far the state machine applies right after a start. An older value
     /// is also safe, because the leader sends the newer one. It never names a missing entry: it is written after the
-    /// entry, in the same log, of which only the tail can be lost.
+    /// entry in the same log, which can lose only its tail.
     pub(crate) fn put_committed(&mut self, committed: Option<&LogId>) -> io::Result<()> {
         self.put(COMMITTED, &committed)
     }
@@ -352,7 +352,7 @@ fn options(exists: bool) -> Options {
     options.set_paranoid_checks(true);
     // RocksDB detects a write-ahead log that is missing, or shorter than when it was closed.
     options.set_track_and_verify_wals_in_manifest(true);
-    // In a reused log, old records behind the new ones would look like damage.
+    // In a reused log, old records after the new ones would look like damage.
     options.set_recycle_log_file_num(0);
     // Every write reaches the kernel immediately, and survives the end of the process even without a sync.
     options.set_manual_wal_flush(false);

@@ -68,7 +68,7 @@ struct LogStoreInner {
 }
 
 impl LogStore {
-    /// Opens the log in a directory and verifies it. If `exists`, the log must be there.
+    /// Opens the log in a directory and verifies it. If `exists`, a missing log is an error; otherwise it is created.
     pub(crate) fn open(path: &Path, exists: bool) -> io::Result<LogStore> {
         let db = Arc::new(LogDb::open(path, exists)?);
         let target = Arc::clone(&db);
@@ -112,9 +112,9 @@ impl LogStore {
         self.shared.faults.clone()
     }
 
-    async fn ask(&self, request: WriteRequest) -> io::Result<()> {
-        let requests = self.requests.as_ref().ok_or_else(writer_is_gone)?;
-        requests.send(request).await.map_err(|_| writer_is_gone())
+    async fn send(&self, request: WriteRequest) -> io::Result<()> {
+        let requests = self.requests.as_ref().ok_or_else(writer_stopped)?;
+        requests.send(request).await.map_err(|_| writer_stopped())
     }
 }
 
@@ -146,15 +146,15 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         failpoint!(StorageVoteSave)?;
         self.shared.check()?;
         let (done, result) = oneshot::channel();
-        self.ask(WriteRequest::Vote { vote: *vote, done }).await?;
-        result.await.map_err(|_| writer_is_gone())??;
+        self.send(WriteRequest::Vote { vote: *vote, done }).await?;
+        result.await.map_err(|_| writer_stopped())??;
         failpoint!(StorageVoteSaved)
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
         failpoint!(StorageCommittedSave)?;
         self.shared.tail()?.state.committed = committed;
-        self.ask(WriteRequest::Committed(committed)).await
+        self.send(WriteRequest::Committed(committed)).await
     }
 
     async fn read_committed(&mut self) -> Result<Option<LogId>, io::Error> {
@@ -178,13 +178,13 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         }
         // An append larger than the whole limit uses all of it.
         let wanted = u32::try_from(total).unwrap_or(u32::MAX).min(WAITING_BYTES_MAX);
-        let room = Arc::clone(&self.room).acquire_many_owned(wanted).await.map_err(|_| writer_is_gone())?;
+        let room = Arc::clone(&self.room).acquire_many_owned(wanted).await.map_err(|_| writer_stopped())?;
         let (change, first, last) = {
             let mut tail = self.shared.tail()?;
             let change = tail.append(sized)?;
             (change, tail.state.first, tail.state.last)
         };
-        self.ask(WriteRequest::Append { change, entries: sealed, first, last, flushed: callback, room }).await
+        self.send(WriteRequest::Append { change, entries: sealed, first, last, flushed: callback, room }).await
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {
@@ -196,21 +196,21 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         };
         // Not awaited: until the truncation is on disk, a crash may bring the old entries back. This is harmless,
         // because later appends also reach the disk later.
-        self.ask(WriteRequest::Truncate { change, removed, last }).await?;
+        self.send(WriteRequest::Truncate { change, removed, last }).await?;
         failpoint!(StorageTruncateDone)
     }
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), io::Error> {
         failpoint!(StoragePurgeBegin)?;
-        let ((removed, forgotten), last) = {
+        let ((removed, evicted), last) = {
             let mut tail = self.shared.tail()?;
             (tail.purge(log_id)?, tail.state.last)
         };
-        tokio::task::spawn_blocking(move || drop(forgotten));
+        tokio::task::spawn_blocking(move || drop(evicted));
         if removed.end == 0 {
             return Ok(());
         }
-        self.ask(WriteRequest::Purge { removed, purged: log_id, last }).await?;
+        self.send(WriteRequest::Purge { removed, purged: log_id, last }).await?;
         failpoint!(StoragePurgeDone)
     }
 }
@@ -231,12 +231,12 @@ impl RaftLogReader<TypeConfig> for LogReader {
     where
         RB: RangeBounds<u64> + Clone + Debug + OptionalSend,
     {
-        // In parts: after a start, openraft applies all entries behind the snapshot through this.
+        // In parts: after a start, openraft reads all entries after the snapshot through this.
         let start = (self.clone(), indexes(&range), false);
-        let pieces = stream::try_unfold(start, |(reader, range, goes_on)| async move {
+        let pieces = stream::try_unfold(start, |(reader, range, is_continued)| async move {
             let entries = if range.is_empty() { Vec::new() } else { reader.read(range.clone(), READ_BYTES_MAX).await? };
             let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(None) };
-            if goes_on && first.index() != range.start {
+            if is_continued && first.index() != range.start {
                 return Err(invalid(format_args!("entry {} was purged while it was read", range.start)));
             }
             let rest = last.index() + 1..range.end;
@@ -288,7 +288,7 @@ impl LogStoreInner {
             return Ok(in_memory);
         }
         let wanted = on_disk.end - on_disk.start;
-        let (mut entries, bytes) = stored.read(bytes_max).inspect_err(|error| self.faults.note(error))?;
+        let (mut entries, bytes) = stored.read(bytes_max).inspect_err(|error| self.faults.record(error))?;
         let all = entries.len() as u64 == wanted;
         if all && bytes.saturating_add(in_memory_bytes) <= bytes_max {
             entries.extend(in_memory);
@@ -311,6 +311,6 @@ fn indexes(range: &impl RangeBounds<u64>) -> Range<u64> {
     start..end
 }
 
-fn writer_is_gone() -> io::Error {
-    io::Error::other("the log's writer is gone")
+fn writer_stopped() -> io::Error {
+    io::Error::other("the log writer has stopped")
 }

@@ -30,7 +30,7 @@ impl Sweeper {
             let end = self.purges.try_iter().last().unwrap_or(end);
             if let Err(error) = self.db.remove_purged_tables(end) {
                 // As after an error of the writer, nothing is written any more. The next append returns the error.
-                self.faults.note(&error);
+                self.faults.record(&error);
                 if let Ok(mut tail) = self.tail.lock() {
                     tail.fail(TailFailure::new(&error));
                 }

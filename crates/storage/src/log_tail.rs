@@ -43,7 +43,7 @@ pub(crate) struct LogPointers {
 /// Entries that left memory. Freeing many small allocations takes long, so a thread that others wait for must not do
 /// it.
 #[derive(Debug, Default)]
-pub(crate) struct Forgotten(Vec<TailEntry>);
+pub(crate) struct EvictedEntries(Vec<TailEntry>);
 
 #[derive(Debug)]
 struct TailEntry {
@@ -115,7 +115,7 @@ impl Tail {
         }
         let fits = entries.iter().zip(next..).all(|((entry, _), index)| entry.index() == index);
         if !fits {
-            return Err(invalid(format_args!("entries do not follow the log's last one: {next} is next")));
+            return Err(invalid(format_args!("the next entry of the log must have index {next}")));
         }
         self.change += 1;
         for (entry, bytes) in entries {
@@ -130,7 +130,7 @@ impl Tail {
     pub(crate) fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<(u64, Range<u64>)> {
         self.check()?;
         if last.as_ref() < self.state.purged.as_ref() {
-            return Err(invalid("entries that were purged cannot be truncated"));
+            return Err(invalid("purged entries cannot be truncated"));
         }
         let removed = last.as_ref().map_or(0, |last| last.index + 1)..self.state.next_index();
         while self.entries.back().is_some_and(|newest| newest.entry.index() >= removed.start) {
@@ -144,37 +144,37 @@ impl Tail {
         Ok((self.change, removed))
     }
 
-    /// Removes the entries through this one. Returns their indexes, or an empty range if that was done before.
-    pub(crate) fn purge(&mut self, through: LogId) -> io::Result<(Range<u64>, Forgotten)> {
+    /// Removes the entries through this one. Returns their indexes, or an empty range if they were already purged.
+    pub(crate) fn purge(&mut self, through: LogId) -> io::Result<(Range<u64>, EvictedEntries)> {
         self.check()?;
         if self.state.purged.as_ref().is_some_and(|purged| through.index <= purged.index) {
-            return Ok((0..0, Forgotten::default()));
+            return Ok((0..0, EvictedEntries::default()));
         }
         let removed = self.state.first..through.index + 1;
         let count = self.entries.partition_point(|entry| entry.entry.index() < removed.end);
-        let forgotten = Forgotten(self.entries.drain(..count).collect());
-        self.bytes -= forgotten.0.iter().map(|entry| entry.bytes).sum::<usize>();
+        let evicted = EvictedEntries(self.entries.drain(..count).collect());
+        self.bytes -= evicted.0.iter().map(|entry| entry.bytes).sum::<usize>();
         if self.state.next_index() <= through.index {
             self.state.last = Some(through);
         }
         self.state.first = removed.end;
         self.state.purged = Some(through);
-        Ok((removed, forgotten))
+        Ok((removed, evicted))
     }
 
     /// Records that the changes through this number are on disk: their entries may leave memory.
-    pub(crate) fn written(&mut self, change: u64) {
+    pub(crate) fn mark_written(&mut self, change: u64) {
         self.written = self.written.max(change);
         while self.bytes > TAIL_BYTES_MAX && self.entries.front().is_some_and(|oldest| oldest.change <= self.written) {
-            self.forget_oldest();
+            self.evict_oldest();
         }
     }
 
     /// Adds an entry that was on disk when the store was opened.
-    pub(crate) fn recovered(&mut self, entry: Entry, bytes: usize) {
+    pub(crate) fn add_recovered(&mut self, entry: Entry, bytes: usize) {
         self.bytes += bytes;
         self.entries.push_back(TailEntry { entry, bytes, change: 0 });
-        self.written(0);
+        self.mark_written(0);
     }
 
     /// Reads the entries at these indexes: those in memory up to about this many bytes, but at least one.
@@ -195,7 +195,7 @@ impl Tail {
         view
     }
 
-    fn forget_oldest(&mut self) {
+    fn evict_oldest(&mut self) {
         let oldest = self.entries.pop_front();
         self.bytes -= oldest.map_or(0, |oldest| oldest.bytes);
     }

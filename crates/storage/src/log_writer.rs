@@ -33,7 +33,7 @@ pub(crate) const REQUESTS_MAX: usize = 1024;
 /// Bytes of entries in the writer's queue.
 pub(crate) const WAITING_BYTES_MAX: u32 = 64 * 1024 * 1024;
 
-/// A batch takes no further request beyond this many bytes, so that its first request does not wait without bound.
+/// Bytes of a batch above which it takes no more requests, so that its first request does not wait without bound.
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A request to the writer. Requests are handled in order.
@@ -83,7 +83,7 @@ pub(crate) struct Writer {
 
 /// A batch that is being assembled.
 #[derive(Default)]
-struct Round {
+struct PendingBatch {
     batch: Batch,
     change: u64,
     waiters: Vec<WriteWaiter>,
@@ -93,18 +93,18 @@ impl Writer {
     /// Runs until all senders are gone and all requests are done.
     pub(crate) fn run(mut self) {
         while let Some(request) = self.requests.blocking_recv() {
-            let mut round = Round::default();
-            let mut added = round.add(request);
-            while added.is_ok() && round.batch.bytes() < BATCH_BYTES_MAX {
+            let mut pending = PendingBatch::default();
+            let mut added = pending.add(request);
+            while added.is_ok() && pending.batch.bytes() < BATCH_BYTES_MAX {
                 let Ok(request) = self.requests.try_recv() else { break };
-                added = round.add(request);
+                added = pending.add(request);
             }
-            self.finish(round, added);
+            self.finish(pending, added);
         }
     }
 
-    fn finish(&mut self, round: Round, added: io::Result<()>) {
-        let Round { batch, change, waiters } = round;
+    fn finish(&mut self, pending: PendingBatch, added: io::Result<()>) {
+        let PendingBatch { batch, change, waiters } = pending;
         let result = added.and_then(|()| self.check()).and_then(|()| failpoint!(StorageLogWrite));
         let result = result.and_then(|()| self.write(batch)).and_then(|()| failpoint!(StorageLogSynced));
         let failure = self.record(&result, change, &waiters).err();
@@ -125,9 +125,12 @@ impl Writer {
     }
 
     fn write(&mut self, batch: Batch) -> io::Result<()> {
-        let (bytes, synced, purged_end, begun) = (batch.bytes(), batch.is_synced(), batch.purged_end(), Instant::now());
+        let bytes = batch.bytes();
+        let synced = batch.is_synced();
+        let purged_end = batch.purged_end();
+        let started = Instant::now();
         (self.write)(batch)?;
-        self.metrics.note(Written { bytes, synced, took: begun.elapsed() });
+        self.metrics.record(Written { bytes, synced, took: started.elapsed() });
         if let Some(end) = purged_end {
             // If the sweeper's queue is full, the next purge covers these files too. If the sweeper has ended, nothing
             // is written any more.
@@ -145,12 +148,12 @@ impl Writer {
     fn record(&self, result: &io::Result<()>, change: u64, waiters: &[WriteWaiter]) -> Result<(), TailFailure> {
         let Ok(mut tail) = self.tail.lock() else { return Err(TailFailure::new(&poisoned())) };
         if let Err(error) = result {
-            self.faults.note(error);
+            self.faults.record(error);
             let failure = TailFailure::new(error);
             tail.fail(failure.clone());
             return Err(failure);
         }
-        tail.written(change);
+        tail.mark_written(change);
         for waiter in waiters {
             match waiter {
                 WriteWaiter::Vote(vote, _) => tail.state.vote = Some(*vote),
@@ -161,7 +164,7 @@ impl Writer {
     }
 }
 
-impl Round {
+impl PendingBatch {
     fn add(&mut self, request: WriteRequest) -> io::Result<()> {
         match request {
             WriteRequest::Append { change, entries, first, last, flushed, room } => {
@@ -195,5 +198,5 @@ impl Round {
 }
 
 pub(crate) fn poisoned() -> io::Error {
-    io::Error::other("the log store broke in the middle of a change")
+    io::Error::other("the log store failed in the middle of a change")
 }

@@ -1,7 +1,7 @@
 //! Frees space on a disk that is too full for a start: removes the log entries that the newest snapshot covers.
 //!
 //! A node keeps some of these entries for followers that lag. If only they fill the disk, nothing else frees space, and
-//! the node would wait for itself.
+//! the node would wait forever.
 
 use crate::{StorageError, TypeConfig, data_dir::DataDir, fault::Faults, log_db::LogDb, snapshot_files::SnapshotFiles};
 use fairhold_raft::snapshot::covered_by;
@@ -13,7 +13,7 @@ use std::{io, path::Path};
 /// Purges the log entries that the newest snapshot covers, after it has verified the snapshot. Returns the index of the
 /// last purged entry, or `None` if there was nothing to purge. It needs a little free space itself, and blocks.
 pub fn free_covered_log(path: &Path, node: NodeId) -> Result<Option<u64>, StorageError> {
-    if !DataDir::is_made(path) {
+    if !DataDir::is_initialized(path) {
         return Ok(None);
     }
     let data_dir = DataDir::open(path, node)?;

@@ -33,7 +33,7 @@ impl Default for StorageMetrics {
 
 impl StorageMetrics {
     /// Records a written batch.
-    pub(crate) fn note(&self, written: Written) {
+    pub(crate) fn record(&self, written: Written) {
         self.batches.inc();
         self.bytes.inc_by(written.bytes as u64);
         if written.synced {
@@ -82,14 +82,14 @@ mod tests {
     use fairhold_metrics::{Format, registry, text};
 
     #[test]
-    fn what_was_written_and_what_is_left_is_told() {
+    fn written_bytes_and_free_space_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a"), [0; 300]).unwrap();
         fs::write(folder.path().join("b"), [0; 42]).unwrap();
         let (metrics, mut registry) = (StorageMetrics::default(), registry());
         metrics.register(&mut registry, folder.path().to_owned(), folder.path().join("missing"));
-        metrics.note(Written { bytes: 100, synced: true, took: Duration::from_millis(3) });
-        metrics.note(Written { bytes: 10, synced: false, took: Duration::from_millis(9) });
+        metrics.record(Written { bytes: 100, synced: true, took: Duration::from_millis(3) });
+        metrics.record(Written { bytes: 10, synced: false, took: Duration::from_millis(9) });
         let served = text(&registry, Format::Plain).unwrap();
         for line in [
             "fairhold_storage_sync_seconds_count 1",

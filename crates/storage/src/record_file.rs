@@ -1,33 +1,34 @@
-//! Verifies the files that RocksDB writes as a sequence of records: the write-ahead logs (`NNNNNN.log`) and the `MANIFEST`.
+//! Verifies the files that RocksDB writes as a sequence of records: the write-ahead logs (`NNNNNN.log`) and the
+//! `MANIFEST`.
 //!
-//! RocksDB's own reader cannot be left alone with this. In each of its modes that start after a crash (`log_reader.cc`, 11.8)
+//! RocksDB's own reader is not enough. In every mode that can start after a crash (`log_reader.cc`, 11.8):
 //!
-//! - a length that points past the end of the file counts as a torn tail, although all later records of the block may be there:
-//!   one flipped bit in a length drops acknowledged writes without a word, in the write-ahead log as in the `MANIFEST`;
-//! - a record type that a flipped bit turned into a recycled one ends the reading without a word, or never ends it;
+//! - a length that points past the end of the file counts as a torn tail, even if all later records of the block are
+//!   there: one flipped bit in a length drops acknowledged writes silently, in the write-ahead log and in the `MANIFEST`;
+//! - a record type that a flipped bit turned into a recycled one ends the reading silently, or never ends it;
 //! - a torn tail is tolerated in every file, not only in the newest.
 //!
-//! So the files are read here first, the incomplete tail of the newest log is cut here, and RocksDB opens in its strictest
-//! mode.
+//! So the files are read here first, the incomplete tail of the newest log is cut here, and RocksDB opens in its
+//! strictest mode.
 //!
 //! ```text
 //! file   = blocks of 32 KiB
 //! record = masked CRC-32C of type and payload (4) │ length of the payload (2) │ type (1) │ payload      all little endian
 //! ```
 //!
-//! A record never crosses a block; a longer value is a first, middle ones and a last. Fewer than seven bytes at a block's end
-//! are zeros.
+//! A record never crosses a block: a longer value is split into a first, middle and last records. Fewer than seven
+//! bytes at a block's end are zeros.
 //!
-//! **An incomplete tail** is a record whose end is missing, or zeros from a record's boundary to the end of the file. It is
-//! what a crash leaves of a write that nobody was told had succeeded.
+//! **An incomplete tail** is a record whose end is missing, or zeros from a record's boundary to the end of the file.
+//! It is what a crash leaves of an unacknowledged write.
 //!
-//! **Detected**: any damage to a complete record, its length too (the checksum does not cover a length, so the bytes that
-//! are there are tried at every length: one that fits proves that the record is whole); records in a wrong order; anything
-//! behind a zeroed part; an incomplete tail anywhere but in the newest log.
+//! **Detected**: any damage to a complete record, including its length (the checksum does not cover the length, so the
+//! present bytes are tried at every length: a match proves that the record is complete); records in a wrong order;
+//! anything after a zeroed part; an incomplete tail anywhere but in the newest log.
 //!
-//! **Not detected**: a tail that was cut by something else than a crash looks like one that was not written, and so do a last
-//! record whose length and checksum are both damaged, and last records overwritten with zeros. **Refused although a crash can
-//! do it**: a loss of power that wrote a later page of the last write and not an earlier one. That cannot be told from
+//! **Not detected**: a tail cut by anything other than a crash looks like one that was not written, and so do a last
+//! record whose length and checksum are both damaged, and last records overwritten with zeros. **Refused although a
+//! crash can cause it**: a power loss that wrote a later page of the last write but not an earlier one. It looks like
 //! damage, and starting could lose a vote.
 
 use crate::durable;
@@ -83,7 +84,7 @@ pub enum Damage {
         at: usize,
     },
     /// A part of the file was never written, or is lost.
-    #[error("zeros at byte {at}, and more behind them")]
+    #[error("zeros at byte {at}, and data after them")]
     Hole {
         /// Where the zeros begin.
         at: usize,
@@ -100,15 +101,15 @@ pub enum Damage {
 pub(crate) fn verify_directory(directory: &Path) -> io::Result<()> {
     verify_manifest(directory)?;
     let mut logs = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(|error| durable::naming(directory, error))? {
-        let name = entry.map_err(|error| durable::naming(directory, error))?.file_name();
+    for entry in std::fs::read_dir(directory).map_err(|error| durable::with_path(directory, error))? {
+        let name = entry.map_err(|error| durable::with_path(directory, error))?.file_name();
         let number = name.to_str().and_then(|name| name.strip_suffix(".log")).and_then(|number| number.parse::<u64>().ok());
         logs.extend(number.map(|number| (number, directory.join(&name))));
     }
     logs.sort();
     let mut newest = true;
     for (_, path) in logs.iter().rev() {
-        let bytes = std::fs::read(path).map_err(|error| durable::naming(path, error))?;
+        let bytes = std::fs::read(path).map_err(|error| durable::with_path(path, error))?;
         let scan = scan(&bytes).map_err(|damage| durable::damaged(path, damage))?;
         if scan.torn && !newest {
             return Err(durable::damaged(path, Damage::TornBeforeOthers { at: scan.end }));
@@ -128,7 +129,7 @@ fn verify_manifest(directory: &Path) -> io::Result<()> {
         Ok(name) => name,
         // RocksDB has not written to the directory yet. The caller knows whether that is an error.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(durable::naming(&current, error)),
+        Err(error) => return Err(durable::with_path(&current, error)),
     };
     let number = name.strip_suffix('\n').and_then(|name| name.strip_prefix("MANIFEST-"));
     let Some(number) = number.filter(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())) else {
@@ -149,9 +150,9 @@ fn verify_manifest(directory: &Path) -> io::Result<()> {
 fn cut(path: &Path, end: usize, length: usize) -> io::Result<()> {
     let bytes = length - end;
     tracing::warn!(file = %path.display(), bytes, "cut off the incomplete end of the log, as a crash leaves it");
-    let file = OpenOptions::new().write(true).open(path).map_err(|error| durable::naming(path, error))?;
+    let file = OpenOptions::new().write(true).open(path).map_err(|error| durable::with_path(path, error))?;
     // Lossless: a usize of this platform is at most 64 bits.
-    file.set_len(end as u64).and_then(|()| file.sync_all()).map_err(|error| durable::naming(path, error))
+    file.set_len(end as u64).and_then(|()| file.sync_all()).map_err(|error| durable::with_path(path, error))
 }
 
 /// Reads all records of a file.
@@ -292,17 +293,17 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_is_noticed() {
+    fn every_flipped_bit_is_detected() {
         let bytes = three_records();
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(scan(&flipped).is_err(), "bit {bit} was not noticed: {:?}", scan(&flipped));
+            assert!(scan(&flipped).is_err(), "bit {bit} was not detected: {:?}", scan(&flipped));
         }
     }
 
     #[test]
-    fn every_cut_leaves_the_complete_records() {
+    fn every_truncation_leaves_the_complete_records() {
         let bytes = three_records();
         let ends = [0, 10, 27, 49];
         for length in 0..=bytes.len() {
@@ -322,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_in_parts_counts_once_it_is_whole() {
+    fn a_record_in_parts_counts_once_when_it_is_complete() {
         let parts = [write(FIRST, b"a"), write(MIDDLE, b"b"), write(LAST, b"c")];
         assert_eq!(scan(&parts.concat()), Ok(Scan { records: 1, end: 24, torn: false }));
         assert_eq!(scan(&parts[..2].concat()), Ok(Scan { records: 0, end: 0, torn: true }));

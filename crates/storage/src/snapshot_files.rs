@@ -70,7 +70,7 @@ impl SnapshotStore for SnapshotFiles {
         let opened = self
             .directory
             .snapshot_thread
-            .run(move || Stored::newest(&directory).inspect_err(|error| directory.faults.note(error)));
+            .run(move || Stored::newest(&directory).inspect_err(|error| directory.faults.record(error)));
         Box::pin(async move { Ok(opened.await??.map(|stored| stored as Arc<dyn StoredSnapshot>)) })
     }
 

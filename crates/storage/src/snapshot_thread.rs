@@ -1,9 +1,8 @@
 //! The snapshot thread: it does all work that takes time in proportion to the state, such as building, writing, reading
 //! and freeing a snapshot. When it is idle, it returns its freed memory to the system, because no later call would.
 //!
-//! It has a low priority. A snapshot may take longer; but all nodes build theirs after about the same command, and
-//! on one machine, where they share processors, their other threads would otherwise stall until all snapshots were
-//! done.
+//! It has a low priority. Snapshots take longer this way. But all nodes build theirs after about the same command: if
+//! several nodes share a machine, their other threads would otherwise stall until all snapshots are done.
 
 use futures_util::future::BoxFuture;
 use rustix::process::{getpriority_process, setpriority_process};
@@ -95,24 +94,24 @@ mod tests {
     }
 
     #[test]
-    fn its_memory_is_given_back_once_when_no_work_follows() {
-        static GIVEN_BACK: OnceLock<mpsc::Sender<std::thread::ThreadId>> = OnceLock::new();
-        let (sender, given_back) = mpsc::channel();
-        GIVEN_BACK.set(sender).unwrap();
+    fn the_idle_function_runs_once_after_the_last_job() {
+        static IDLE_CALLS: OnceLock<mpsc::Sender<std::thread::ThreadId>> = OnceLock::new();
+        let (sender, idle_calls) = mpsc::channel();
+        IDLE_CALLS.set(sender).unwrap();
         let snapshot_thread = SnapshotThread::start().unwrap();
-        snapshot_thread.when_idle(|| GIVEN_BACK.get().unwrap().send(std::thread::current().id()).unwrap());
+        snapshot_thread.when_idle(|| IDLE_CALLS.get().unwrap().send(std::thread::current().id()).unwrap());
         let (done, threads) = mpsc::channel();
         for _ in 0..3 {
             let done = done.clone();
             drop(snapshot_thread.run(move || done.send(std::thread::current().id())));
         }
-        let thread = given_back.recv().unwrap();
-        assert_eq!(threads.try_iter().collect::<Vec<_>>(), [thread; 3], "after all of them, on their thread");
-        assert!(given_back.recv_timeout(3 * IDLE_AFTER).is_err(), "and not again without work in between");
+        let thread = idle_calls.recv().unwrap();
+        assert_eq!(threads.try_iter().collect::<Vec<_>>(), [thread; 3], "after all jobs, on their thread");
+        assert!(idle_calls.recv_timeout(3 * IDLE_AFTER).is_err(), "and not again without work in between");
     }
 
     #[tokio::test]
-    async fn what_is_too_much_is_refused_and_nothing_else_is_lost() {
+    async fn a_job_over_the_limit_is_refused_and_no_other_is_lost() {
         let snapshot_thread = SnapshotThread::start().unwrap();
         let ((began, begun), (go, gone)) = (mpsc::channel(), mpsc::channel::<()>());
         let first = snapshot_thread.run(move || {

@@ -108,7 +108,7 @@ fn farewell(reason: &FatalReason, fault: Option<&Fault>, data: &str) -> String {
 
 fn advice_on_disk(kind: FaultKind, data: &str) -> String {
     match kind {
-        FaultKind::NoRoom => format!(
+        FaultKind::OutOfSpace => format!(
             "Free at least {} MiB on the file system of {data}. If a supervisor restarts the node, it waits until there is \
              space, and then takes part by itself",
             START_ROOM_BYTES >> 20
@@ -154,7 +154,7 @@ mod tests {
         let failed = || FatalReason::Failed("storage error".to_owned());
         let fault = |kind| Some(Fault { kind, message: "/data/log/7.log: broke".to_owned() });
         for (kind, advice) in [
-            (FaultKind::NoRoom, "Free at least 128 MiB on the file system of /data"),
+            (FaultKind::OutOfSpace, "Free at least 128 MiB on the file system of /data"),
             (FaultKind::Failed, "the disk of /data"),
             (FaultKind::Damage, "Leave the files as they are"),
             (FaultKind::OpenFiles, "The disk is not the reason"),
@@ -164,6 +164,6 @@ mod tests {
             assert!(!text.contains("storage error"), "two messages: {text}");
         }
         assert!(stopped(failed(), None).starts_with("storage error. The node stops"));
-        assert_eq!(stopped(FatalReason::Stopped, fault(FaultKind::NoRoom)), "the node was shut down");
+        assert_eq!(stopped(FatalReason::Stopped, fault(FaultKind::OutOfSpace)), "the node was shut down");
     }
 }

@@ -88,7 +88,7 @@ async fn attempt(config: &ServeConfig, is_first: bool) -> Result<Result<Storage,
         match Storage::open(&data, id) {
             Ok(storage) => Ok(Ok(storage)),
             // A quota, which the free space of the file system does not show.
-            Err(error) if error.is_no_room() => Ok(Err(format!("no space on the disk: {error}"))),
+            Err(error) if error.is_out_of_space() => Ok(Err(format!("no space on the disk: {error}"))),
             Err(error) => Err(ServeError::from(error)),
         }
     });
@@ -103,7 +103,7 @@ fn free_log(data: &Path, id: NodeId) -> Result<(), ServeError> {
             tracing::warn!(through, "the disk is nearly full: the node freed the log entries that the newest snapshot covers");
             Ok(())
         }
-        Err(error) if error.is_no_room() => {
+        Err(error) if error.is_out_of_space() => {
             tracing::debug!(%error, "the disk is too full even to free log entries that are no longer needed");
             Ok(())
         }

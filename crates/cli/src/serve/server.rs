@@ -171,7 +171,7 @@ impl NodeServices {
         let defects = Arc::new(DefectFile::new(&config.data, restart::restart_in_place));
         let replica =
             Replica::start(replica_config, peer_service, peer.clone(), log, Arc::new(snapshots), observer, defects).await?;
-        let (node, clock_task) = Node::start_without_clock(parts, replica.clone());
+        let (node, clock_task) = Node::start_with_separate_clock(parts, replica.clone());
         // It ends in `node.shutdown`, which waits for it.
         drop(clock.spawn(clock_task));
         let (stop, stopped) = oneshot::channel();

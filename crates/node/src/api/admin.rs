@@ -10,7 +10,7 @@ pub struct BreakCall {
     pub key: GrantId,
     /// The lock.
     pub lock: LockName,
-    /// Only if a held grant has this token.
+    /// If set, the call succeeds only if a held grant has this token.
     pub token: Option<FencingToken>,
     /// The administrator's client, such as `curl@127.0.0.1`.
     pub by: String,
@@ -31,7 +31,7 @@ pub struct SetLockCall {
     pub limit: Option<u32>,
     /// How many contenders may wait for it.
     pub max_waiters: Option<u64>,
-    /// How long a later grant may hold it; zero: without a limit.
+    /// How long a later grant may hold it; zero means no limit.
     pub max_hold: Option<Duration>,
     /// The administrator's client, such as `curl@127.0.0.1`.
     pub by: String,

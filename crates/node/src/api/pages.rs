@@ -9,9 +9,9 @@ use fairhold_types::{
 /// A request for a page of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageQuery<K> {
-    /// The page begins after this entry; `None`: at the first one.
+    /// The page begins after this entry; `None` means at the first one.
     pub after: Option<K>,
-    /// The most entries of the page, 1 to `PAGE_MAX`.
+    /// The maximum number of entries, 1 to `PAGE_MAX`.
     pub limit: usize,
 }
 
@@ -23,9 +23,9 @@ impl<K> PageQuery<K> {
     }
 
     /// The page of these entries, and whether more entries follow.
-    pub(crate) fn cut<T>(&self, entries: impl Iterator<Item = T>) -> (Vec<T>, bool) {
+    pub(crate) fn collect<T>(&self, entries: impl Iterator<Item = T>) -> (Vec<T>, bool) {
         let limit = self.limit.clamp(1, PAGE_MAX);
-        // One entry more than the page has tells whether another page follows.
+        // Reads one extra entry, to learn whether another page follows.
         let mut page: Vec<T> = entries.take(limit + 1).collect();
         let has_more = page.len() > limit;
         page.truncate(limit);

@@ -1,4 +1,4 @@
-//! What a waiter learns of the contenders ahead of it.
+//! What a waiter learns about the contenders ahead of it.
 
 use fairhold_state::command::{HolderFacts, Meta};
 use std::time::Duration;

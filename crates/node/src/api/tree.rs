@@ -69,7 +69,7 @@ pub struct TransactCall {
     pub conditions: Vec<Condition>,
     /// The operations if all conditions hold.
     pub then: Vec<Operation>,
-    /// The operations otherwise; `None`: the transaction is refused.
+    /// The operations otherwise; `None` means that the transaction is refused.
     pub otherwise: Option<Vec<Operation>>,
     /// How long the server may work on the call.
     pub timeout: Duration,
@@ -82,7 +82,7 @@ pub struct Transacted {
     pub succeeded: bool,
     /// The results of the operations that were performed, in order.
     pub results: Vec<OperationResult>,
-    /// The revision of the transaction; if the request was repeated, that of the first time.
+    /// The revision of the transaction; for a repeated request, that of the first one.
     pub at: Revision,
     /// Whether the request was repeated and its results were too many to be remembered: then `results` is empty.
     pub replayed: bool,
@@ -93,7 +93,7 @@ pub struct Transacted {
 pub struct Operated {
     /// The result.
     pub result: OperationResult,
-    /// The revision of the operation; if the request was repeated, that of the first time.
+    /// The revision of the operation; for a repeated request, that of the first one.
     pub at: Revision,
 }
 

@@ -21,12 +21,12 @@ pub(crate) struct NodeMetrics<I> {
     attached: Counter,
     handed_over: Counter,
     cooled: Counter,
-    ended: PhaseEnd,
+    ended: EndCounters,
     sessions: SessionMetrics,
-    acquires: Acquires,
+    acquires: AcquireCounters,
     waited: Histogram,
     held: Histogram,
-    /// Since when each live grant waits or holds: all grants of the state that are not older than this node's start.
+    /// Since when each live grant has waited or held. A grant from before the start of this node is missing.
     since: Mutex<BTreeMap<GrantNumber, Phase<I>>>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct KeepaliveMetrics {
 }
 
 #[derive(Debug, Default)]
-struct PhaseEnd {
+struct EndCounters {
     released: Counter,
     expired: Counter,
     broken: Counter,
@@ -61,7 +61,7 @@ struct SessionMetrics {
 
 /// Requests for a grant, by result.
 #[derive(Debug, Default)]
-struct Acquires {
+struct AcquireCounters {
     held: Counter,
     queued: Counter,
     lock_held: Counter,
@@ -82,9 +82,9 @@ impl<I> Default for NodeMetrics<I> {
             attached: Counter::default(),
             handed_over: Counter::default(),
             cooled: Counter::default(),
-            ended: PhaseEnd::default(),
+            ended: EndCounters::default(),
             sessions: SessionMetrics::default(),
-            acquires: Acquires::default(),
+            acquires: AcquireCounters::default(),
             waited: Histogram::of_seconds(WAIT_SECONDS),
             held: Histogram::of_seconds(WAIT_SECONDS),
             since: Mutex::default(),
@@ -108,17 +108,17 @@ impl<I: Instant> NodeMetrics<I> {
                 Event::SessionExpired { .. } => self.sessions.expired.inc(),
                 Event::SessionClosed { .. } => self.sessions.closed.inc(),
                 Event::Queued { grant, .. } if queued.insert(*grant) => {
-                    self.note_phase(*grant, Phase::Waits(I::now()));
+                    self.record_phase(*grant, Phase::Waits(I::now()));
                     self.queued.inc()
                 }
                 Event::Attached { .. } => self.attached.inc(),
                 Event::Granted { grant, .. } if granted.insert(*grant) && !self.is_held(*grant) => {
                     self.handed_over.inc_by(u64::from(!queued.contains(grant)));
-                    self.note_phase(*grant, Phase::Holds(I::now()));
+                    self.record_phase(*grant, Phase::Holds(I::now()));
                     self.granted.inc()
                 }
                 Event::Ended { grant, reason, .. } if ended.insert(*grant) => {
-                    self.note_end(*grant);
+                    self.record_end(*grant);
                     self.ended.of(*reason).inc()
                 }
                 Event::Cooled { grant, .. } if cooled.insert(*grant) => self.cooled.inc(),
@@ -146,12 +146,12 @@ impl<I: Instant> NodeMetrics<I> {
         }
     }
 
-    /// A snapshot replaced the state: since when its grants wait or hold is unknown here.
+    /// A snapshot replaced the state: this node does not know since when its grants wait or hold.
     pub(crate) fn forget_phases(&self) {
         self.phases().clear();
     }
 
-    fn note_phase(&self, grant: GrantNumber, phase: Phase<I>) {
+    fn record_phase(&self, grant: GrantNumber, phase: Phase<I>) {
         let before = self.phases().insert(grant, phase);
         if let (Some(Phase::Waits(since)), Phase::Holds(now)) = (before, phase) {
             self.waited.observe(now.saturating_duration_since(since));
@@ -163,7 +163,7 @@ impl<I: Instant> NodeMetrics<I> {
         matches!(self.phases().get(&grant), Some(Phase::Holds(_)))
     }
 
-    fn note_end(&self, grant: GrantNumber) {
+    fn record_end(&self, grant: GrantNumber) {
         let before = self.phases().remove(&grant);
         if let Some(Phase::Holds(since)) = before {
             self.held.observe(since.elapsed());
@@ -175,7 +175,7 @@ impl<I: Instant> NodeMetrics<I> {
     }
 
     /// Counts the result of a request for a grant; `None` if its caller had disconnected by then.
-    pub(crate) fn note_acquire(&self, outcome: Option<Result<&Acquired, &CallError>>) {
+    pub(crate) fn record_acquire(&self, outcome: Option<Result<&Acquired, &CallError>>) {
         let acquires = &self.acquires;
         match outcome {
             None => &acquires.caller_gone,
@@ -201,12 +201,12 @@ impl<I: Instant> NodeMetrics<I> {
     }
 
     /// Counts a stream whose first event is `held`.
-    pub(crate) fn note_held(&self) {
+    pub(crate) fn record_held(&self) {
         self.acquires.held.inc();
     }
 
     /// Counts a stream whose first event is `queued`.
-    pub(crate) fn note_queued(&self) {
+    pub(crate) fn record_queued(&self) {
         self.acquires.queued.inc();
     }
 
@@ -253,7 +253,7 @@ impl<I: Instant> NodeMetrics<I> {
     }
 }
 
-impl PhaseEnd {
+impl EndCounters {
     fn of(&self, reason: EndReason) -> &Counter {
         match reason {
             EndReason::Released => &self.released,

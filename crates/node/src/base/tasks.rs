@@ -1,4 +1,4 @@
-//! The owner of a node's tasks: no task outlives the node unnoticed.
+//! The owner of a node's tasks: no task outlives the node.
 
 use futures_util::future::BoxFuture;
 use openraft_rt::AsyncRuntime;
@@ -62,7 +62,7 @@ impl<RT: AsyncRuntime> Drop for Work<RT> {
 impl Tasks {
     /// Starts a task that ends by itself.
     pub(crate) fn spawn<RT: AsyncRuntime>(&self, future: impl Future<Output = ()> + Send + 'static) {
-        // The handle only tells the end, which the tracker knows.
+        // The tracker already learns of the task's end.
         drop(RT::spawn(self.counted(future)));
     }
 
@@ -90,7 +90,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     #[tokio::test]
-    async fn work_brings_its_result_to_its_driver_and_continues_without_it() {
+    async fn work_returns_its_result_to_its_driver_and_continues_without_it() {
         let tasks = Tasks::default();
         let (first, mut first_result) = oneshot::channel();
         let (go, gone) = oneshot::channel::<()>();

@@ -9,8 +9,8 @@ use tokio::{
     task::yield_now,
 };
 
-/// Entries of one turn if each costs a few look-ups: some hundred microseconds together. A request passes through about
-/// ten turns before its answer.
+/// Entries of one turn if each costs a few look-ups: a few hundred microseconds in total. A request passes through
+/// about ten turns before its answer.
 const ENTRIES_PER_TURN: usize = 64;
 /// Entries of one turn if each is only counted.
 const COUNTED_PER_TURN: usize = 8_192;

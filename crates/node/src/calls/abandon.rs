@@ -1,28 +1,28 @@
 //! Ends a grant whose caller disconnected before it received the answer to its acquire.
 //!
-//! The grant ends soon, so that nobody waits for a holder that is gone. But several requests can carry the same id, and
-//! they can be committed in another order than they were sent:
+//! The grant ends soon, so that no request waits for a holder that is gone. But several requests can carry the same id,
+//! and they can be committed in another order than they were sent:
 //!
 //! 1. A caller sends an acquire with its key to node A. Node A or the connection stalls.
 //! 2. The caller sends it to node B, which commits attempt 1. Either the caller receives `held`, or B's request waits.
 //! 3. A continues and commits what it received in step 1: attempt 2 of the same grant. If B's request waits, it learns
-//!    that its place was taken over (`504`, or `error` in a stream). If the caller holds, it learns nothing of this.
-//! 4. The connection to A ends, and nobody has read A's answer.
+//!    that its place was taken over (`504`, or `error` in a stream). If the caller holds, it does not learn of this.
+//! 4. The connection to A ends before A's answer is read.
 //!
 //! Ending the grant in step 4 would take from the caller what it has held or waited for since step 2. `Abandon` names
 //! its attempt, but attempt 2 is the newest. So a request gives up only what no other request has reported to the
 //! caller:
 //!
-//! - **Attempt 1** created the grant. It ends `ABANDON_AFTER` later, unless a newer attempt came.
+//! - **Attempt 1** created the grant. It ends `ABANDON_AFTER` later, unless a newer attempt has arrived.
 //! - **A later attempt on a grant that was held** leaves it alone: the caller of an earlier attempt may hold it. Its
 //!   timeout decides. A stream is different: an earlier stream on the same grant has ended with `error`, so its caller
 //!   knows, and the next case applies.
 //! - **A later attempt on a grant that waited** took the place of a request whose caller learned of it and will retry:
-//!   the grant ends `RETURN_WITHIN` later, unless a newer attempt came.
+//!   the grant ends `RETURN_WITHIN` later, unless a newer attempt has arrived.
 //! - **A later attempt whose caller disconnected before the commit** leaves the grant alone, held or waiting: it is
 //!   probably the older request.
 //! - **An unknown outcome**: the command may be applied later, or never. If the server made the id, no other request
-//!   can carry it, and a release ends the grant for good, even before it exists. If the caller chose the id, the newest
+//!   can carry it, and a release ends the grant permanently, even before it exists. If the caller chose the id, the newest
 //!   attempt may be one that it sent elsewhere, even attempt 1: nothing is given up, and the timeout decides.
 
 use crate::{
@@ -36,10 +36,11 @@ use fairhold_types::GrantId;
 use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 
-/// How long a caller that disconnected may take to return on another connection. With the commit, its place is free
-/// within a second.
+/// How long a caller that disconnected may take to return on another connection. Including the commit, its place is
+/// free within a second.
 pub(crate) const ABANDON_AFTER: Duration = Duration::from_millis(400);
-/// The same for a caller that learned that its place was taken over: programs often pause for a second before a retry.
+/// How long a caller may take to return after it learned that its place was taken over: programs often pause for a
+/// second before a retry.
 const RETURN_WITHIN: Duration = Duration::from_secs(2);
 /// The pause before a command without an answer is proposed again.
 const REPEAT_PAUSE: Duration = Duration::from_millis(50);
@@ -69,8 +70,8 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
         self.is_anonymous() && !self.call.respond_async && !self.node.0.stop.is_requested()
     }
 
-    /// Whether the grant ends if the caller receives no answer at all. Then nobody knows an id that the server made,
-    /// and nobody can return for the grant.
+    /// Whether the grant ends if the caller receives no answer at all. Then no caller knows an id that the server made,
+    /// and none can return for the grant.
     fn ends_without_answer(&self) -> bool {
         self.ends_with_connection() || (!self.call.acquire.id_given && !self.node.0.stop.is_requested())
     }
@@ -95,13 +96,13 @@ impl<RT: AsyncRuntime> Node<RT> {
         let returns_within = if attempt > 1 { RETURN_WITHIN } else { ABANDON_AFTER };
         tokio::select! {
             biased;
-            // A server that shuts down removes nobody from a queue.
+            // A server that shuts down removes no grant from a queue.
             () = self.0.stop.requested() => {}
             () = RT::sleep(returns_within) => self.abandon_at_once(grant, attempt).await,
         }
     }
 
-    /// The same without waiting for the caller to return.
+    /// Like `abandon`, but without waiting for the caller to return.
     pub(crate) async fn abandon_at_once(&self, grant: GrantId, attempt: u64) {
         self.end_abandoned(Command::Abandon { grant, attempt, at: wall_now() }).await;
     }

@@ -49,8 +49,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         match work.until(|| answered.try_recv().ok()).await {
             Some(Delivery { answer, taken }) => {
                 // The receiver is gone only if the runtime ends.
-                let _nobody_may_care = taken.send(());
-                // The work only waited to learn that.
+                let _receiver_may_be_gone = taken.send(());
+                // The work waited only for this.
                 work.now_or_never();
                 answer
             }
@@ -81,7 +81,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
             }
         };
         let counted = result.as_ref().map(|result| result.as_ref().map(|acquired| &acquired.value));
-        self.node.0.hub.metrics.note_acquire(counted);
+        self.node.0.hub.metrics.record_acquire(counted);
         let delivered = match result {
             Some(result) => deliver(answer, result).await,
             None => false,
@@ -140,8 +140,8 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
         }
     }
 
-    /// The answer after the commit; `None` if the caller disconnected first. A failure from here on never means that
-    /// nothing happened.
+    /// The answer after the commit; `None` if the caller disconnected first. After the commit, no failure means that
+    /// the call did nothing.
     async fn answer_committed(
         &self,
         committed: CommittedAttempt,
@@ -266,7 +266,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
         })
     }
 
-    /// Renews an anonymous grant. Returns from when on it has its full timeout.
+    /// Renews an anonymous grant. Returns the start of its full timeout.
     async fn renew(&self, committed: CommittedAttempt, deadline: RT::Instant) -> Result<RT::Instant, CallError> {
         let sent = RT::Instant::now();
         match self.node.0.keepalives.renew::<RT>(Renewal::Number(committed.session), deadline).await?.value {
@@ -329,7 +329,7 @@ impl<RT: AsyncRuntime> OpenAcquire<RT> {
     }
 }
 
-/// The outcome is unknown because the expected answer did not come.
+/// The outcome is unknown because the expected answer is missing.
 pub(crate) const UNKNOWN: ProposeError = ProposeError::Unknown(UnknownReason::Deadline);
 
 /// The deadline of a request that has waited since that moment: waiting does not count.
@@ -343,7 +343,8 @@ async fn deliver(caller: oneshot::Sender<Delivery>, answer: GrantAnswer) -> bool
     caller.send(Delivery { answer, taken }).is_ok() && was_taken.await.is_ok()
 }
 
-/// After the commit of the acquire, a step that did nothing does not mean that nothing happened.
+/// Converts an error of a later step. The acquire is committed, so even if that step did nothing, the outcome is
+/// unknown.
 pub(crate) fn as_unknown(error: CallError) -> CallError {
     match error {
         CallError::Propose(ProposeError::NotProposed(NotProposed::ShuttingDown)) => CallError::Detached,

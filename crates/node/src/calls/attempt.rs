@@ -16,13 +16,13 @@ pub(crate) struct CommittedAttempt {
 }
 
 impl CommittedAttempt {
-    /// Whether the grant was held before this attempt: an earlier request may have reported so.
+    /// Whether the grant was held before this attempt: an earlier request may have reported that.
     pub(crate) fn was_held(self) -> bool {
         self.attempt > 1 && self.token.is_some()
     }
 }
 
-/// What this request has to give up if its caller disconnects.
+/// What this request gives up if its caller disconnects.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum OwnGrant {
     /// Nothing: the acquire did nothing, or the grant belongs to another request.

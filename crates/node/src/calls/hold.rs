@@ -59,14 +59,14 @@ impl<RT: AsyncRuntime> Node<RT> {
             return Err(CallError::ShuttingDown);
         }
         let (send, mut events) = mpsc::channel(EVENTS_MAX);
-        // The stream is the answer, so the caller cannot ask for a later one.
+        // The stream is the answer, so the caller cannot request a later one.
         let call = AcquireCall { respond_async: false, ..call };
         let caller_silent = CallerSilent::default();
         let hold =
             OpenHold { request: OpenAcquire { node: self.clone(), call }, events: send, caller_silent: caller_silent.clone() };
         self.0.tasks.spawn::<RT>(hold.run());
         let first = events.recv().await;
-        self.note_first(first.as_ref().map(|first| &first.value));
+        self.record_first(first.as_ref().map(|first| &first.value));
         match first {
             Some(At { value: HoldEvent::Failed(error), .. }) => Err(error),
             Some(first) => Ok(HoldCall { first, events, caller_silent }),
@@ -74,14 +74,14 @@ impl<RT: AsyncRuntime> Node<RT> {
         }
     }
 
-    fn note_first(&self, first: Option<&HoldEvent>) {
+    fn record_first(&self, first: Option<&HoldEvent>) {
         let metrics = &self.0.hub.metrics;
         match first {
-            Some(HoldEvent::Held(_)) => metrics.note_held(),
-            Some(HoldEvent::Queued { .. }) => metrics.note_queued(),
-            Some(HoldEvent::Failed(error)) => metrics.note_acquire(Some(Err(error))),
+            Some(HoldEvent::Held(_)) => metrics.record_held(),
+            Some(HoldEvent::Queued { .. }) => metrics.record_queued(),
+            Some(HoldEvent::Failed(error)) => metrics.record_acquire(Some(Err(error))),
             Some(HoldEvent::Alive | HoldEvent::Revoke(_) | HoldEvent::Lost(_) | HoldEvent::GoAway) | None => {
-                metrics.note_acquire(Some(Err(&CallError::Detached)));
+                metrics.record_acquire(Some(Err(&CallError::Detached)));
             }
         }
     }
@@ -119,9 +119,9 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
         match end {
             HoldEnd::Finished => {}
             HoldEnd::Gone { .. } if self.caller_silent.is_set() => {}
-            // A held grant blocks other requests, and by contract it ends with its connection. A queued grant blocks
-            // nobody, so its caller gets time to reconnect. After a later attempt, so does the caller whose stream that
-            // attempt ended.
+            // A held grant blocks other requests, and by contract it ends with its connection. A queued grant blocks no
+            // other request, so its caller gets time to reconnect. After a later attempt, so does the caller whose
+            // stream that attempt ended.
             HoldEnd::Gone { held: true } if committed.attempt == 1 => node.abandon_at_once(grant, committed.attempt).await,
             HoldEnd::Gone { .. } => node.abandon(grant, committed.attempt).await,
         }
@@ -224,7 +224,7 @@ impl<RT: AsyncRuntime> OpenHold<RT> {
         }
     }
 
-    /// Sends `held`. `Acquired::Queued` does not occur: only `respond_async` allows it, and a stream has that off.
+    /// Sends `held`. `Acquired::Queued` does not occur: only `respond_async` allows it, and a stream never sets it.
     fn send_held(&self, acquired: At<Acquired>) -> HoldStage {
         let (Acquired::Held(view) | Acquired::Queued(view)) = acquired.value;
         self.send(At { value: HoldEvent::Held(Box::new(view)), revision: acquired.revision });

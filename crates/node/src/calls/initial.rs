@@ -59,7 +59,7 @@ pub struct InitialContender {
     pub owner: String,
 }
 
-/// The pages that are left.
+/// The remaining pages.
 pub(crate) struct InitialPages {
     /// Dropped if the reader is too slow: an old state costs more memory, the more has changed since.
     state: Arc<Mutex<Option<State>>>,
@@ -90,14 +90,14 @@ impl InitialPages {
     pub(crate) fn new<RT: AsyncRuntime>(node: &Node<RT>, state: State, filters: Vec<WatchFilter>) -> InitialPages {
         let (open, mut closed) = oneshot::channel();
         let state = Arc::new(Mutex::new(Some(state)));
-        let lent = Arc::clone(&state);
+        let expiring = Arc::clone(&state);
         let stop = node.0.stop.clone();
         node.0.tasks.spawn::<RT>(async move {
             tokio::select! {
                 biased;
                 _ = &mut closed => {}
                 () = stop.requested() => {}
-                () = RT::sleep(INITIAL_WITHIN) => drop(lent.lock().take()),
+                () = RT::sleep(INITIAL_WITHIN) => drop(expiring.lock().take()),
             }
         });
         InitialPages { state, left: filters.iter().flat_map(|filter| InitialPart::of(filter, &filters)).collect(), _open: open }
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_grants_of_a_session_come_page_by_page_each_once() {
+    fn each_grant_of_a_session_appears_once_across_pages() {
         for locks in [0, 1, 255, 256, 257, 1_000] {
             let (state, number) = holder_of(locks);
             let all = items(&state, &[WatchFilter::Session(number)]);
@@ -286,7 +286,7 @@ mod tests {
             assert_eq!(names, expected);
             let elsewhere =
                 items(&state, &[WatchFilter::Session(number), WatchFilter::LocksBelow(LockName::parse("l").unwrap())]);
-            assert_eq!(elsewhere.len(), all.len(), "grants that two filters select come once");
+            assert_eq!(elsewhere.len(), all.len(), "a grant that two filters select appears once");
         }
     }
 }

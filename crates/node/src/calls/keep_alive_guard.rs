@@ -54,7 +54,7 @@ impl<I: Instant> KeepAliveGuard<I> {
                             *shared.lock() = Liveness { confirmed_at: Some(sent), may_expire_at: sent + timeout };
                             timeout / 3
                         }
-                        // The state tells what happened to the grant.
+                        // The state shows what happened to the grant.
                         Ok(Renewed::Ended { .. } | Renewed::SessionOwned { .. } | Renewed::Unconfirmed) => timeout / 3,
                         // The keepalive has already cost a third of the timeout, perhaps because of an election.
                         Err(_) => timeout / 30,

@@ -26,7 +26,7 @@ use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 
 impl<RT: AsyncRuntime> Node<RT> {
-    /// A copy of the state for a walk over all of it, after it is as fresh as required and a slot is free.
+    /// A copy of the state, as fresh as required, for a walk over all of it. Waits for a free slot.
     pub(crate) async fn walk(&self, read: ReadOptions) -> Result<Walk, CallError> {
         let deadline = RT::Instant::now() + read.timeout;
         self.freshen_by(read.freshness, deadline).await?;
@@ -59,7 +59,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(At { value: views::queue_page(&state, name, page, before), revision: state.revision() })
     }
 
-    /// Succeeds only while a held grant of the lock has this token and, if one is given, is this grant.
+    /// Succeeds if the lock has a held grant with this token. If `grant` is given, it must be that grant.
     pub async fn verify_fence(
         &self,
         name: &LockName,
@@ -77,7 +77,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         self.freshen(read).await?;
         let until = RT::Instant::now() + wait;
         loop {
-            // Registered before the look, so that no event after it is missed.
+            // Registered before the state is read, so that no later event is missed.
             let mut waiter = self.0.replica.read(|state| waiting(state, &id)).map(|number| self.0.hub.register(number));
             let state = self.0.replica.state();
             let found = At { value: lookup(&state, &id), revision: state.revision() };
@@ -120,20 +120,20 @@ impl<RT: AsyncRuntime> Node<RT> {
         Rejection::GrantEnded { reason, note: self.0.replica.read(|state| state.break_note(grant)) }.into()
     }
 
-    /// A page of the sessions, by number, each with the first entries of what it owns.
+    /// A page of the sessions, by number, each with the first of its grants and nodes.
     pub async fn sessions(
         &self,
         page: PageQuery<SessionNumber>,
         read: ReadOptions,
     ) -> Result<At<(Vec<SessionView>, Option<SessionNumber>)>, CallError> {
         let state = self.fresh_copy(read).await?;
-        let (sessions, has_more) = page.cut(state.sessions_after(page.after.unwrap_or_default()));
+        let (sessions, has_more) = page.collect(state.sessions_after(page.after.unwrap_or_default()));
         let next = sessions.last().filter(|_| has_more).map(|last| last.number);
         let mut left = sessions.into_iter();
         let mut views = Vec::new();
         let shown = PageQuery { after: None, limit: SESSION_ROW_MAX };
         walk_in_turns(|count| {
-            // Each session costs a page of its own.
+            // Each session costs one page.
             let turn = left.by_ref().take((count / SESSION_ROW_MAX).max(1));
             views.extend(turn.map(|session| views::session(&state, session, &shown)));
             left.len() == 0
@@ -142,7 +142,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         Ok(At { value: (views, next), revision: state.revision() })
     }
 
-    /// One session, with a page of what it owns.
+    /// One session, with a page of its grants and nodes.
     pub async fn session(
         &self,
         which: SessionRef,
@@ -224,7 +224,7 @@ async fn page_of_history(state: &State, query: &HistoryQuery) -> At<HistoryPage>
     At { value: listing.into_page(), revision: state.revision() }
 }
 
-/// What a page in the middle of a queue must know of the contenders before it.
+/// What a page in the middle of a queue needs to know about the contenders before it.
 async fn before<'a>(state: &'a State, name: &LockName, key: QueueKey) -> Before<'a> {
     let (counted, left) = state.queue_through(name, key);
     let count = counted + count_in_turns(left).await;

@@ -24,7 +24,7 @@ impl<RT: AsyncRuntime> Node<RT> {
                 Ok([result]) => Ok(At { value: Operated { result, at: value.at }, revision }),
                 Err(results) => unreachable!("one operation was answered with {results:?}"),
             },
-            // The call has only one step, so the step's number says nothing.
+            // The call has only one step, so the step's number is not needed.
             Err(CallError::Rejected(Rejection::Step { reason, .. })) => Err(CallError::Rejected(*reason)),
             Err(error) => Err(error),
         }
@@ -73,7 +73,7 @@ impl<RT: AsyncRuntime> Node<RT> {
 fn list(state: &State, path: &Path, recursive: bool, after: Option<&str>, limit: usize) -> Option<Children> {
     let parent = state.node(path)?.clone();
     let row = |(path, node): (&Path, &fairhold_state::record::Znode)| NodeRow { path: path.clone(), node: node.clone() };
-    // One more row than the page has tells whether more follow.
+    // Reads one extra row, to learn whether more follow.
     let mut rows: Vec<NodeRow> = if recursive {
         state.descendants(path, after).take(limit + 1).map(row).collect()
     } else {

@@ -1,7 +1,7 @@
-//! Changes the mode of a held grant: exclusive to shared at once, shared to exclusive as soon as it is the only holder.
+//! Changes the mode of a held grant: exclusive to shared at once, shared to exclusive once it is the only holder.
 //!
-//! The wait for the other holders is a task of its own, as with an acquire: a caller that disconnects must not hold
-//! back new readers for nothing.
+//! The wait for the other holders runs as a separate task, as with an acquire: a caller that disconnects must not hold
+//! back new readers any longer.
 
 use crate::{
     api::{At, CallError, GrantView},
@@ -64,12 +64,12 @@ impl<RT: AsyncRuntime> Node<RT> {
         let key = write_key(key, &("downgrade", &grant))?;
         let answer = self.propose(Command::Downgrade { grant, key, at: wall_now() }, timeout).await?;
         answer.result?;
-        self.converted(grant, answer.revision, deadline, None).await
+        self.grant_after(grant, answer.revision, deadline, None).await
     }
 
-    /// Makes a shared grant exclusive with a new token, and waits up to `wait` to be the only holder. If the time is
-    /// over or the caller disconnects first (it drops the future), the grant stays shared. With a key, a repeated
-    /// request joins the earlier one, and does not start again after that one was given up.
+    /// Makes a shared grant exclusive with a new token, and waits up to `wait` to be the only holder. If `wait` ends or
+    /// the caller disconnects first (it drops the future), the grant stays shared. With a key, a repeated request joins
+    /// the earlier one, and does not start again after that one was given up.
     pub async fn upgrade(&self, grant: GrantId, key: Option<GrantId>, wait: Duration, timeout: Duration) -> Answer {
         if self.is_shutting_down() {
             return Err(CallError::ShuttingDown);
@@ -94,7 +94,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         let revision = answered.revision;
         let result = match answered.result {
             Err(rejection) => Err(rejection.into()),
-            Ok(Outcome::Held(HeldGrant { .. })) => self.converted(grant, revision, deadline, None).await,
+            Ok(Outcome::Held(HeldGrant { .. })) => self.grant_after(grant, revision, deadline, None).await,
             Ok(Outcome::Queued(Queued { number, session, attempt })) => {
                 let committed = CommittedAttempt { number, session, attempt, token: None, revision };
                 let until = RT::Instant::now() + wait;
@@ -105,7 +105,7 @@ impl<RT: AsyncRuntime> Node<RT> {
                 }
             }
             // An earlier request with the same key was given up.
-            Ok(Outcome::Nothing) => self.still_shared(grant, revision, deadline, None).await,
+            Ok(Outcome::Nothing) => self.answer_given_up(grant, revision, deadline, None).await,
             Ok(
                 outcome @ (Outcome::Done
                 | Outcome::SessionOpened { .. }
@@ -142,7 +142,7 @@ impl<RT: AsyncRuntime> Node<RT> {
                 self.0.replica.read(|state| (upgrade_status(state, &grant, committed.attempt), state.revision()));
             match status {
                 UpgradeStatus::Done => {
-                    return self.converted(grant, revision, after_waiting(deadline, since), confirmed_at()).await;
+                    return self.grant_after(grant, revision, after_waiting(deadline, since), confirmed_at()).await;
                 }
                 UpgradeStatus::Superseded => return Err(CallError::Superseded),
                 UpgradeStatus::Ended(reason) => return Err(self.grant_ended(&grant, reason)),
@@ -180,19 +180,19 @@ impl<RT: AsyncRuntime> Node<RT> {
             | Outcome::Written { .. }
             | Outcome::WrittenBefore { .. }
             | Outcome::Broken { .. }
-            | Outcome::Judged { .. }) => self.still_shared(grant, answer.revision, deadline, confirmed_at).await,
+            | Outcome::Judged { .. }) => self.answer_given_up(grant, answer.revision, deadline, confirmed_at).await,
         }
     }
 
     /// The answer to an upgrade that was given up: the other holders, unless it succeeded after all.
-    async fn still_shared(
+    async fn answer_given_up(
         &self,
         grant: GrantId,
         revision: Revision,
         deadline: RT::Instant,
         confirmed_at: Option<RT::Instant>,
     ) -> Answer {
-        let view = self.converted(grant, revision, deadline, confirmed_at).await?;
+        let view = self.grant_after(grant, revision, deadline, confirmed_at).await?;
         if view.value.mode == Mode::Exclusive {
             return Ok(view);
         }
@@ -222,7 +222,7 @@ impl<RT: AsyncRuntime> Node<RT> {
     }
 
     /// The grant at this revision or a later one.
-    async fn converted(
+    async fn grant_after(
         &self,
         grant: GrantId,
         revision: Revision,

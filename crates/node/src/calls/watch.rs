@@ -68,7 +68,7 @@ impl<RT: AsyncRuntime> std::fmt::Debug for NodeWatch<RT> {
 /// The result of a long poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LongPollResult {
-    /// Something is newer than the caller's revision, or this node no longer knows.
+    /// Something is newer than the caller's revision, or this node no longer has the events to know.
     Newer,
     /// Nothing is newer, up to this revision.
     Nothing(Revision),
@@ -184,14 +184,14 @@ impl<RT: AsyncRuntime> Node<RT> {
 }
 
 impl<RT: AsyncRuntime> NodeWatch<RT> {
-    /// The watch has reported everything up to this revision, or was not asked for it.
+    /// The watch has reported everything up to this revision, or began after it.
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.reported
     }
 
-    /// Waits for the next item; `None` after the last one. It is not cancel-safe: do not drop the future before its
-    /// end.
+    /// Waits for the next item; `None` after the last one. It is not cancel-safe: do not drop the future before it
+    /// completes.
     pub async fn next(&mut self) -> Option<WatchItem> {
         if self.ended {
             return None;
@@ -210,7 +210,7 @@ impl<RT: AsyncRuntime> NodeWatch<RT> {
             }
             WatchItem::GoAway(_) => self.ended = true,
             WatchItem::Failed(..) => {
-                self.node.0.hub.dispatcher.cut.inc();
+                self.node.0.hub.dispatcher.compacted.inc();
                 self.ended = true;
             }
         }

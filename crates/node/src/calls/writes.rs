@@ -16,7 +16,7 @@ use fairhold_types::{GrantId, Revision, SessionId, SessionNumber, duration};
 use openraft_rt::{AsyncRuntime, Instant};
 use std::time::Duration;
 
-/// The command that ends a session also ends this many of its grants and nodes at least.
+/// The command that ends a session also ends at least this many of its grants and nodes.
 const ENDED_AT_ONCE: usize = 256;
 
 /// How long to wait until this node sees an end that the leader has reported: the holder should learn of it soon.
@@ -132,7 +132,7 @@ impl<RT: AsyncRuntime> Node<RT> {
         leader_revision.max(self.revision())
     }
 
-    /// Closes a session, with everything that it owns. It ends for everybody at once. If it owns very much, the rest of
+    /// Closes a session, with everything that it owns. It ends at once, for every caller. If it owns a lot, the rest of
     /// the work is done in pieces, and the answer waits for it until the deadline.
     pub async fn close_session(&self, session: SessionId, timeout: Duration) -> Result<Revision, CallError> {
         let deadline = RT::Instant::now() + timeout;
@@ -151,8 +151,8 @@ impl<RT: AsyncRuntime> Node<RT> {
         })
     }
 
-    /// Waits until this node has seen all the work that began at a revision, or until the deadline. The answer is true
-    /// even without it.
+    /// Waits until this node has seen all the work that began at a revision, or until the deadline. The answer is
+    /// correct even without it.
     pub(crate) async fn wait_until_settled(
         &self,
         revision: Revision,

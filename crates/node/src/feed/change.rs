@@ -152,7 +152,7 @@ pub(crate) enum Subject<'a> {
 }
 
 impl Change {
-    /// What watches report for an event, if anything. `state` is the state right after it.
+    /// The change that watches report for an event, if any. `state` is the state right after it.
     pub(crate) fn of(state: &State, event: &Event) -> Option<Change> {
         let contender = |lock: &LockName, number: GrantNumber| ChangedContender::of(state.contender(number), lock, number);
         Some(match event {

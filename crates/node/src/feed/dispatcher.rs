@@ -1,7 +1,7 @@
-//! Tells watchers of changes: a change wakes only the watchers whose filters select it.
+//! Notifies watchers of changes: a change wakes only the watchers whose filters select it.
 //!
-//! Apply only adds a change to the ring and notifies the dispatcher, a task of its own. The dispatcher goes through the
-//! new changes, marks the watchers of each with the position of the first change for them, and wakes them. So a watcher
+//! Apply only adds a change to the ring and notifies the dispatcher, a separate task. The dispatcher reads the new
+//! changes, marks the watchers of each with the position of the first change for them, and wakes them. So a watcher
 //! costs apply nothing, needs no queue, and skips all changes that its filters do not select.
 
 use crate::{
@@ -31,7 +31,7 @@ const BATCH: usize = 256;
 pub(crate) struct WatchDispatcher {
     pub(crate) ring: Ring,
     /// Watches that this node ended because it no longer has their events.
-    pub(crate) cut: Counter,
+    pub(crate) compacted: Counter,
     /// Notified after every addition to the ring.
     added: Notify,
     table: Mutex<Table>,
@@ -56,10 +56,15 @@ struct Slot {
 
 impl WatchDispatcher {
     pub(crate) fn new(ring_bytes: u64) -> WatchDispatcher {
-        WatchDispatcher { ring: Ring::new(ring_bytes), cut: Counter::default(), added: Notify::new(), table: Mutex::default() }
+        WatchDispatcher {
+            ring: Ring::new(ring_bytes),
+            compacted: Counter::default(),
+            added: Notify::new(),
+            table: Mutex::default(),
+        }
     }
 
-    /// Adds the changes of a revision, without waiting for anybody.
+    /// Adds the changes of a revision. Never waits for a watcher.
     pub(crate) fn push(&self, changes: Changes) {
         if changes.list.is_empty() {
             // Nobody is woken for it. The next bookmark names it.
@@ -230,10 +235,10 @@ impl Watcher {
         let mut selected = Vec::new();
         let mut room = CHANGES_AT_ONCE;
         for changes in new {
-            let mine = if changes.revision >= self.from { self.select(&changes, room) } else { None };
-            let complete = mine.as_ref().is_none_or(|mine| mine.complete);
-            room = room.saturating_sub(mine.as_ref().map_or(0, |mine| mine.changes.len()));
-            selected.extend(mine);
+            let own = if changes.revision >= self.from { self.select(&changes, room) } else { None };
+            let complete = own.as_ref().is_none_or(|own| own.complete);
+            room = room.saturating_sub(own.as_ref().map_or(0, |own| own.changes.len()));
+            selected.extend(own);
             if complete {
                 self.position += 1;
                 self.offset = 0;
@@ -249,9 +254,9 @@ impl Watcher {
     fn select(&mut self, changes: &Changes, max: usize) -> Option<RevisionChanges> {
         let is_selected = |change: &Change| self.filters.iter().any(|filter| filter.covers(change.subject()));
         let unread = (self.offset..).zip(changes.list.iter().skip(self.offset));
-        let mut mine = unread.filter(|(_, change)| is_selected(change));
-        let list: Vec<Change> = mine.by_ref().take(max).map(|(_, change)| change.clone()).collect();
-        let next = mine.next().map(|(index, _)| index);
+        let mut own = unread.filter(|(_, change)| is_selected(change));
+        let list: Vec<Change> = own.by_ref().take(max).map(|(_, change)| change.clone()).collect();
+        let next = own.next().map(|(index, _)| index);
         self.offset = next.unwrap_or(0);
         (!list.is_empty()).then_some(RevisionChanges { revision: changes.revision, changes: list, complete: next.is_none() })
     }
@@ -395,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watcher_of_a_quiet_node_never_falls_behind() {
+    fn a_watcher_without_changes_never_falls_behind() {
         let dispatcher = dispatcher(SMALL);
         let mut quiet = watch(&dispatcher, "/quiet");
         for revision in 1..1_000 {

@@ -1,5 +1,5 @@
-//! The ring: the newest events, kept for watches, up to a number of bytes. Apply adds to it without waiting for
-//! anybody. A watcher has a position in it and reads from there. A position that is no longer kept is an error, never a
+//! The ring: the newest events, kept for watches, up to a number of bytes. Apply adds to it and never waits for a
+//! watcher. A watcher has a position in it and reads from there. A position that is no longer kept is an error, never a
 //! gap.
 
 use crate::{api::Compacted, feed::change::Changes};

@@ -1,4 +1,4 @@
-//! What a watch is about.
+//! What a watch selects.
 
 use crate::feed::change::Subject;
 use fairhold_types::{LockName, Path, SessionNumber};
@@ -57,8 +57,8 @@ impl WatchFilter {
         }
     }
 
-    /// All filters that select changes of this object: a few, and one for each level of its path. So the watchers of a
-    /// change are found without a look at every watcher.
+    /// All filters that select changes of this object: a few, and one for each level of its path. So finding the
+    /// watchers of a change does not require a scan of all watchers.
     pub(crate) fn of(subject: Subject<'_>) -> Vec<WatchFilter> {
         match subject {
             Subject::Node(path) => {

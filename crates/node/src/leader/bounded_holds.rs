@@ -46,8 +46,8 @@ impl<I: Copy + Ord + Add<Duration, Output = I>> BoundedHolds<I> {
     }
 
     /// The grants that have reached their `max_hold`, at most this many.
-    pub(crate) fn due_at_most(&self, now: I, most: usize) -> Vec<(GrantNumber, FencingToken)> {
-        let due = self.deadlines.due_at_most(now, most).into_iter();
+    pub(crate) fn due_up_to(&self, now: I, max: usize) -> Vec<(GrantNumber, FencingToken)> {
+        let due = self.deadlines.due_up_to(now, max).into_iter();
         due.filter_map(|grant| self.tokens.get(&grant).map(|token| (grant, *token))).collect()
     }
 }
@@ -71,12 +71,12 @@ mod tests {
         let now = AtOffset(3);
         let due = vec![(GrantNumber(7), FencingToken(7))];
         let mut holds = holds();
-        assert_eq!(holds.due_at_most(AtOffset(2), 9), []);
-        assert_eq!(holds.due_at_most(now, 9), due);
+        assert_eq!(holds.due_up_to(AtOffset(2), 9), []);
+        assert_eq!(holds.due_up_to(now, 9), due);
         holds.answered(GrantNumber(7), FencingToken(6));
-        assert_eq!(holds.due_at_most(now, 9), due, "that command was for an earlier hold");
+        assert_eq!(holds.due_up_to(now, 9), due, "that command was for an earlier hold");
         holds.answered(GrantNumber(7), FencingToken(7));
-        assert_eq!(holds.due_at_most(now, 9), []);
+        assert_eq!(holds.due_up_to(now, 9), []);
     }
 
     #[test]
@@ -84,8 +84,8 @@ mod tests {
         let now = AtOffset(3);
         let mut holds = holds();
         holds.remove(GrantNumber(8));
-        assert_eq!((holds.tokens.len(), holds.deadlines.due_at_most(now, 9).len()), (1, 1));
+        assert_eq!((holds.tokens.len(), holds.deadlines.due_up_to(now, 9).len()), (1, 1));
         holds.remove(GrantNumber(7));
-        assert_eq!((holds.tokens.len(), holds.deadlines.due_at_most(now, 9).len()), (0, 0));
+        assert_eq!((holds.tokens.len(), holds.deadlines.due_up_to(now, 9).len()), (0, 0));
     }
 }

@@ -3,7 +3,7 @@
 //! Only the leader keeps deadlines, in memory and on the monotonic clock. The followers see only its verdicts: commands
 //! that it proposes under the leadership in which it made them. A leader that was paused must not end a session when it
 //! wakes (etcd#15247). A new leader gives every session and every lock delay its full time again, because renewals are
-//! not replicated: it may only err late.
+//! not replicated: it may act late, but never early.
 
 use crate::{
     clock::wall_now,
@@ -33,8 +33,8 @@ use tokio::sync::Notify;
 
 /// The time between two ticks.
 const TICK: Duration = Duration::from_millis(100);
-/// If a tick is later than this, the process was paused or starved and took no keepalives: all deadlines move by the
-/// delay.
+/// If a tick is later than this, the process was paused or starved and processed no keepalives: all deadlines move by
+/// the delay.
 const TICK_LATE: Duration = Duration::from_millis(200);
 /// The longest pause between two scheduled commands of the same kind.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
@@ -85,21 +85,21 @@ impl<RT: AsyncRuntime> LeaderClock<RT> {
     }
 
     /// Whether an expiry of the session is in flight, or the clock does not run for this leadership any more.
-    pub(crate) fn is_doubtful(&self, leadership: Leadership, session: SessionNumber) -> bool {
+    pub(crate) fn cannot_confirm(&self, leadership: Leadership, session: SessionNumber) -> bool {
         self.with(|timers| timers.leadership() != leadership || timers.is_expiring(session)).unwrap_or(true)
     }
 
     /// Loads the timers. The state can be large, and it cannot be written while it is read: so this reads a copy, and
     /// then catches up with the events that happened in the meantime.
     fn start(&self, leadership: Leadership, replica: &Replica<RT>) {
-        let copy = replica.read(|state| self.record(state));
+        let copy = replica.read(|state| self.start_recording(state));
         let started = RT::Instant::now();
         let timers = Timers::load(leadership, &copy, started);
         replica.read(|state| self.catch_up(timers, state, started));
     }
 
     /// Takes a copy of the state, and records the events from now on.
-    fn record(&self, state: &State) -> State {
+    fn start_recording(&self, state: &State) -> State {
         *self.phase() = ClockPhase::Loading(Vec::new());
         state.clone()
     }
@@ -110,7 +110,7 @@ impl<RT: AsyncRuntime> LeaderClock<RT> {
         if let ClockPhase::Loading(happened) = std::mem::replace(&mut *phase, ClockPhase::Off) {
             happened.iter().for_each(|(event, at)| timers.observe(state, event, *at));
         }
-        // No keepalive was taken while the timers were loaded.
+        // No keepalive was processed while the timers were loaded.
         timers.paused_for(started.elapsed());
         *phase = ClockPhase::Running(Box::new(timers));
     }
@@ -153,7 +153,7 @@ pub(crate) async fn run<RT: AsyncRuntime>(clock: Arc<LeaderClock<RT>>, replica: 
     }
 }
 
-/// Why the clock wakes up.
+/// Why the clock woke up.
 enum Woken {
     Tick,
     /// A command was answered; `true` if another one of its kind may follow.
@@ -163,8 +163,7 @@ enum Woken {
 }
 
 /// Ticks until the leadership is over. What a tick decides runs concurrently with the next ticks, so that no work holds
-/// up the clock. Objects that had no room in a command do not wait for the next tick, nor does pending work of the
-/// state.
+/// up the clock. Objects that did not fit into a command, and pending work of the state, do not wait for the next tick.
 async fn lead<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<RT>, leadership: Leadership) {
     let mut work: FuturesUnordered<BoxFuture<'_, bool>> = FuturesUnordered::new();
     let mut last = RT::Instant::now();
@@ -191,7 +190,7 @@ async fn lead<RT: AsyncRuntime>(clock: &LeaderClock<RT>, replica: &Replica<RT>, 
                     work.push(confirm(clock, replica, leadership, due).boxed());
                 }
             }
-            // A tick that is due comes first: it notices whether the process was paused, and then moves all deadlines.
+            // A tick that is due comes first: it detects whether the process was paused, and then moves all deadlines.
             Woken::Answered(true) if now < last + TICK => {
                 let facts = replica.read(StateFacts::of);
                 let scheduled = clock.with(|timers| timers.take_scheduled(&facts, now)).unwrap_or_default();
@@ -224,8 +223,8 @@ fn decide<RT: AsyncRuntime>(clock: &LeaderClock<RT>, facts: &StateFacts, now: RT
 }
 
 /// Confirms that this node still leads, with a barrier that starts after the sessions were due. The next tick checks
-/// again which of them are due: by then every keepalive that arrived before has moved its deadline, and so has every
-/// pause.
+/// again which of them are due: by then every keepalive that arrived before has moved its deadline, and a pause has
+/// moved all deadlines.
 async fn confirm<RT: AsyncRuntime>(
     clock: &LeaderClock<RT>,
     replica: &Replica<RT>,
@@ -290,7 +289,7 @@ fn was_paused(late: Duration) -> bool {
     late >= TICK_LATE && !planted::has(Bug::PauseIsCounted)
 }
 
-/// Whether a session may expire although nothing proves that this node still leads: only as a planted bug.
+/// Whether a session may expire without proof that this node still leads: only as a planted bug.
 fn needs_no_confirmation() -> bool {
     planted::has(Bug::ExpiresByOldLeader)
 }
@@ -320,16 +319,16 @@ mod tests {
         let state = State::new();
         let session = SessionNumber(7);
         let started = Instant::now();
-        let copy = clock.record(&state);
+        let copy = clock.start_recording(&state);
         clock.observe(&state, &[Event::SessionOpened { session, timeout_ms: 2_000 }]);
         assert_eq!(
-            (clock.touch(leadership, session), clock.is_doubtful(leadership, session)),
+            (clock.touch(leadership, session), clock.cannot_confirm(leadership, session)),
             (None, true),
             "the clock does not run yet"
         );
         clock.catch_up(Timers::load(leadership, &copy, started), &state, started);
         assert_eq!(clock.touch(leadership, session), Some(Touched::Moved(Duration::from_secs(2))));
-        assert!(!clock.is_doubtful(leadership, session) && clock.is_doubtful(Leadership::new(4, 1), session));
+        assert!(!clock.cannot_confirm(leadership, session) && clock.cannot_confirm(Leadership::new(4, 1), session));
         clock.stop();
         assert_eq!(clock.touch(leadership, session), None);
     }

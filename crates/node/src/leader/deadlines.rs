@@ -45,9 +45,9 @@ impl<K: Clone + Ord, I: Copy + Ord + Add<Duration, Output = I>> Deadlines<K, I> 
         self.by_time.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, key)| key.clone()).collect()
     }
 
-    /// The same, but at most this many.
-    pub(crate) fn due_at_most(&self, now: I, most: usize) -> Vec<K> {
-        self.by_time.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, key)| key.clone()).take(most).collect()
+    /// The objects whose deadline has passed, earliest first, at most this many.
+    pub(crate) fn due_up_to(&self, now: I, max: usize) -> Vec<K> {
+        self.by_time.iter().take_while(|(deadline, _)| *deadline <= now).map(|(_, key)| key.clone()).take(max).collect()
     }
 
     pub(crate) fn is_due(&self, key: K, now: I) -> bool {

@@ -55,7 +55,7 @@ impl<I: Instant> IdleLocks<I> {
     /// The locks to forget, as many as one command may cover. `budget` is the state's.
     pub(crate) fn due(&self, budget: Option<u64>, now: I) -> Vec<(LockName, Revision)> {
         let with_since = |lock: LockName| self.since.get(&lock).map(|since| (lock, *since));
-        let due = self.deadlines.due_at_most(now, VERDICT_OBJECTS_MAX);
+        let due = self.deadlines.due_up_to(now, VERDICT_OBJECTS_MAX);
         if !due.is_empty() {
             return due.into_iter().filter_map(with_since).collect();
         }
@@ -63,7 +63,7 @@ impl<I: Instant> IdleLocks<I> {
         if excess == 0 {
             return Vec::new();
         }
-        let early = self.deadlines.due_at_most(now + (LOCK_IDLE_MAX - LOCK_IDLE_MIN), VERDICT_OBJECTS_MAX);
+        let early = self.deadlines.due_up_to(now + (LOCK_IDLE_MAX - LOCK_IDLE_MIN), VERDICT_OBJECTS_MAX);
         let is_needed = |lock: &LockName| {
             let is_needed = excess > 0;
             excess = excess.saturating_sub(unused_lock_bytes(lock));

@@ -86,7 +86,7 @@ struct PendingRenewal {
 }
 
 impl Keepalives {
-    /// The queue, and the batcher behind it, which must run as a task.
+    /// The queue, and its batcher, which must run as a task.
     pub(crate) fn new(metrics: KeepaliveMetrics) -> (Keepalives, KeepaliveBatcher) {
         let (send, receive) = mpsc::channel(QUEUE_MAX);
         (Keepalives { queue: send, metrics: metrics.clone() }, KeepaliveBatcher { queue: receive, metrics })
@@ -234,12 +234,16 @@ impl<RT: AsyncRuntime> LeaderHandler for KeepaliveService<RT> {
 }
 
 /// Keepalives whose deadlines have moved.
-struct Arrived {
+struct ArrivedRenewals {
     leadership: Leadership,
     renewals: Vec<(Renewal, Option<(SessionNumber, Duration)>)>,
 }
 
-fn move_deadlines<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT>, renewals: Vec<Renewal>) -> Option<Arrived> {
+fn move_deadlines<RT: AsyncRuntime>(
+    replica: &Replica<RT>,
+    clock: &LeaderClock<RT>,
+    renewals: Vec<Renewal>,
+) -> Option<ArrivedRenewals> {
     let leadership = replica.leadership()?;
     let sessions: Vec<_> = replica.read(|state| renewals.iter().map(|renewal| session_of(state, *renewal).ok()).collect());
     let mut arrived = Vec::with_capacity(renewals.len());
@@ -253,10 +257,14 @@ fn move_deadlines<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<R
         };
         arrived.push((renewal, touched));
     }
-    Some(Arrived { leadership, renewals: arrived })
+    Some(ArrivedRenewals { leadership, renewals: arrived })
 }
 
-async fn confirm<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT>, arrived: Arrived) -> Option<RenewalReply> {
+async fn confirm<RT: AsyncRuntime>(
+    replica: &Replica<RT>,
+    clock: &LeaderClock<RT>,
+    arrived: ArrivedRenewals,
+) -> Option<RenewalReply> {
     failpoint!(NodeKeepaliveProve, RT).ok()?;
     confirm_leadership(replica).await?;
     failpoint!(NodeKeepaliveAnswer, RT).ok()?;
@@ -266,7 +274,7 @@ async fn confirm<RT: AsyncRuntime>(replica: &Replica<RT>, clock: &LeaderClock<RT
     }
     Some(replica.read(|state| {
         let result = |(renewal, touched)| match (session_of(state, renewal), touched) {
-            (Ok(session), Some((moved, timeout))) if session == moved && !clock.is_doubtful(arrived.leadership, session) => {
+            (Ok(session), Some((moved, timeout))) if session == moved && !clock.cannot_confirm(arrived.leadership, session) => {
                 Renewed::Alive { timeout_ms: duration::millis(timeout) }
             }
             (Ok(_), _) => Renewed::Unconfirmed,
@@ -343,7 +351,7 @@ mod tests {
         let others = keepalives.clone();
         let retried = TokioRuntime::spawn(async move { keepalives.renew::<TokioRuntime>(renewal(1), deadline).await });
         let first = queue.recv().await.unwrap();
-        // Another keepalive takes the only place before the first one is told to retry.
+        // Another keepalive takes the only slot before the first one must retry.
         let (answer, _answered) = oneshot::channel();
         others.queue.try_send(PendingRenewal { renewal: renewal(2), answer }).unwrap();
         first.answer.send(At { value: Renewed::Unconfirmed, revision: Revision::default() }).unwrap();
@@ -357,7 +365,7 @@ mod tests {
         let some = keepalives.renew_all::<TokioRuntime>([1, 2].map(renewal).into_iter(), deadline).await;
         assert_eq!(some, Err(UnknownReason::Deadline.into()));
         let none = keepalives.renew_all::<TokioRuntime>([3, 4].map(renewal).into_iter(), deadline).await;
-        assert_eq!(none, Err(NotProposed::Overloaded.into()), "the only place is still taken");
+        assert_eq!(none, Err(NotProposed::Overloaded.into()), "the only slot is still in use");
         drop(queue);
     }
 }

@@ -13,7 +13,7 @@ use crate::leader::deadlines::Deadlines;
 use fairhold_types::SessionNumber;
 use std::{collections::BTreeSet, ops::Add, time::Duration};
 
-/// Expiries in flight at a time: each is a log entry of its own.
+/// Expiries in flight at a time: each is a separate log entry.
 const EXPIRIES_IN_FLIGHT_MAX: usize = 1_024;
 
 /// The deadlines of all sessions, and how far the expiry of each has come.

@@ -42,7 +42,7 @@ impl<I: Copy + Ord + Add<Duration, Output = I>> Sweeps<I> {
 
     /// The nodes that are due, at most as many as one command may cover.
     pub(crate) fn due(&self, now: I) -> Vec<Sweepable> {
-        let due = self.deadlines.due_at_most(now, limits::NODES_SWEPT_MAX).into_iter();
+        let due = self.deadlines.due_up_to(now, limits::NODES_SWEPT_MAX).into_iter();
         due.filter_map(|path| Some(Sweepable { since: *self.since.get(&path)?, path })).collect()
     }
 

@@ -23,16 +23,16 @@ use fairhold_types::{
 use openraft_rt::Instant;
 use std::{collections::BTreeSet, time::Duration};
 
-/// How often the current revision is noted, to know later what is old enough to be forgotten.
-const NOTE_EVERY: Duration = Duration::from_secs(5);
-/// The same for the history.
-const NOTE_HISTORY_EVERY: Duration = Duration::from_secs(3_600);
+/// Interval at which the current revision is recorded, to know later what is old enough to be forgotten.
+const RECORD_EVERY: Duration = Duration::from_secs(5);
+/// Interval at which the current revision is recorded for the history.
+const RECORD_HISTORY_EVERY: Duration = Duration::from_secs(3_600);
 
 /// All timers of one leadership.
 pub(crate) struct Timers<I> {
     leadership: Leadership,
-    /// How long the process was paused in all. Pauses do not count: all deadlines are on a clock that stood still
-    /// meanwhile.
+    /// How long the process was paused in total. Pauses do not count: all deadlines are on a clock that stopped during
+    /// them.
     paused: Duration,
     sessions: SessionDeadlines<I>,
     /// Scheduled commands that are proposed and not answered yet.
@@ -41,14 +41,14 @@ pub(crate) struct Timers<I> {
     bounded: BoundedHolds<I>,
     idle: IdleLocks<I>,
     sweeps: Sweeps<I>,
-    /// Tells the age of what the state remembers without a session.
+    /// The age of what the state remembers without a session.
     remembered: RevisionClock<I>,
-    /// Tells the age of the history.
+    /// The age of the history.
     history: RevisionClock<I>,
 }
 
 impl<I: Instant> Timers<I> {
-    /// Every timer starts in full.
+    /// Every timer starts with its full time.
     pub(crate) fn load(leadership: Leadership, state: &State, now: I) -> Self {
         let mut timers = Timers {
             leadership,
@@ -59,8 +59,8 @@ impl<I: Instant> Timers<I> {
             bounded: BoundedHolds::load(state, now),
             idle: IdleLocks::new(),
             sweeps: Sweeps::load(state, now),
-            remembered: RevisionClock::new(NOTE_EVERY, limits::REMEMBERED_FOR),
-            history: RevisionClock::new(NOTE_HISTORY_EVERY, limits::HISTORY_KEPT_FOR),
+            remembered: RevisionClock::new(RECORD_EVERY, limits::REMEMBERED_FOR),
+            history: RevisionClock::new(RECORD_HISTORY_EVERY, limits::HISTORY_KEPT_FOR),
         };
         for session in state.sessions() {
             timers.sessions.insert(session.number, timeout_at_load(session.timeout_ms), now);
@@ -130,15 +130,15 @@ impl<I: Instant> Timers<I> {
             Event::Cooling { grant, delay_ms, .. } => self.cool(*grant, *delay_ms, now),
             Event::Cooled { lock, grant } => {
                 self.cooling.remove(*grant);
-                self.note_idle(state, lock, now);
+                self.record_idle(state, lock, now);
             }
             Event::Ended { lock, grant, .. } => {
                 self.bounded.remove(*grant);
-                self.note_idle(state, lock, now);
+                self.record_idle(state, lock, now);
             }
             Event::LockSet { lock, .. } => {
                 self.idle.remove(lock);
-                self.note_idle(state, lock, now);
+                self.record_idle(state, lock, now);
             }
             Event::Granted { grant, .. } => self.bounded.granted(state, *grant, now),
             Event::Holds { .. } | Event::Revoked { .. } => {}
@@ -146,7 +146,7 @@ impl<I: Instant> Timers<I> {
                 self.idle.remove(lock);
                 // This lock may have been the only one that kept the level above in use.
                 if let Some(above) = lock.path().parent().and_then(|path| path.lock_name()) {
-                    self.note_idle(state, &above, now);
+                    self.record_idle(state, &above, now);
                 }
             }
             Event::Attached { .. } | Event::Broken { .. } => {}
@@ -162,7 +162,7 @@ impl<I: Instant> Timers<I> {
         self.cooling.insert(grant, lock_delay(delay_ms), now);
     }
 
-    fn note_idle(&mut self, state: &State, lock: &LockName, now: I) {
+    fn record_idle(&mut self, state: &State, lock: &LockName, now: I) {
         if let Some(since) = state.idle_since(lock) {
             self.idle.insert(lock.clone(), since, now);
         }
@@ -171,11 +171,11 @@ impl<I: Instant> Timers<I> {
     /// The scheduled commands that are due, one of each kind unless that kind is in flight.
     pub(crate) fn take_scheduled(&mut self, facts: &StateFacts, now: I) -> Vec<Scheduled> {
         let on_clock = self.on_clock(now);
-        let cooled = self.cooling.due_at_most(on_clock, VERDICT_OBJECTS_MAX);
-        let ended = self.bounded.due_at_most(on_clock, VERDICT_OBJECTS_MAX);
+        let cooled = self.cooling.due_up_to(on_clock, VERDICT_OBJECTS_MAX);
+        let ended = self.bounded.due_up_to(on_clock, VERDICT_OBJECTS_MAX);
         let forgotten = self.idle.due(facts.budget, on_clock);
         let swept = self.sweeps.due(on_clock);
-        // Both calls also note the current revision, so they happen every time.
+        // Both calls also record the current revision, so they happen every time.
         let remembered = self.remembered.passed(now, facts.revision);
         let history = self.history.passed(now, facts.revision);
         let old =
@@ -227,7 +227,7 @@ impl<I: Instant> Timers<I> {
     }
 }
 
-/// What `take_scheduled` needs to know of the state.
+/// What `take_scheduled` needs to know about the state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct StateFacts {
     pub(crate) revision: Revision,

@@ -1,6 +1,6 @@
-//! The cost of a view depends on what it shows, not on how large the state is: no reader holds up the others.
+//! The cost of a view depends on what it shows, not on how large the state is: no reader delays the others.
 
-#[expect(dead_code, reason = "the dearest form of each command is for the tests of the state")]
+#[expect(dead_code, reason = "the most expensive form of each command is for the tests of the state")]
 #[path = "../../../state/tests/bounded/crowd.rs"]
 mod crowd;
 #[expect(dead_code, reason = "commands are measured by the tests of the state")]
@@ -47,7 +47,7 @@ fn a_view_of_a_large_state_costs_no_more_than_what_it_shows() {
         ("the queue of a lock that 100,000 hold", &|state| queued(state, "pool")),
         ("the queue of 10,000 behind 40,000 readers", &|state| queued(state, "map")),
         ("the last of 10,000 behind 40,000 readers", &|state| ahead(state, &last)),
-        ("all in numbers", &|state| usize::from(state.census().locks > 0)),
+        ("all totals", &|state| usize::from(state.census().locks > 0)),
     ];
     for (what, read) in reads {
         let shown = read(&crowd.state);
@@ -65,7 +65,7 @@ fn all_contenders_ahead_are_listed_but_at_most_sixteen() {
     for (position, named) in [(1, 0), (2, 1), (4, 3), (17, 16), (9_000, 16)] {
         assert_eq!(positions::of(&crowd.state, &written, position).ahead.len(), named, "at position {position}");
     }
-    let first = crowd.state.front(&map, 1).next().expect("somebody holds it").number;
+    let first = crowd.state.front(&map, 1).next().expect("it has a holder").number;
     let others = positions::of_upgrade(&crowd.state, &map, first);
     assert_eq!((others.ahead.len(), others.position), (16, 40_000));
     assert!(others.ahead.iter().all(|other| other.facts.number != first));

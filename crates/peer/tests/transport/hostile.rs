@@ -10,8 +10,8 @@ use fairhold_peer::{
     frame::{FRAME_BYTES_MAX, Frame, FrameCodec, FrameKind, HANDSHAKE_BYTES_MAX},
     handshake::{PREAMBLE_BYTES, preamble},
     key::PeerKeys,
-    pending::STRANGERS_PER_ADDRESS_MAX,
-    reader::{FRAME_BYTES_FREE, FrameLimits, UNFINISHED_BYTES_MAX},
+    pending::PENDING_PER_ADDRESS_MAX,
+    reader::{FRAME_BYTES_FREE, FrameLimits, INCOMPLETE_BYTES_MAX},
     server::{PeerServer, UNANSWERED_BYTES_MAX, UNANSWERED_MAX},
     slots::CONNECTIONS_PER_LANE_MAX,
 };
@@ -72,7 +72,7 @@ async fn assert_closed_on(mut stream: TcpStream, address: SocketAddr, story: &st
 }
 
 #[tokio::test]
-async fn strangers_are_closed_without_a_word() {
+async fn a_connection_that_is_not_from_a_node_is_closed_without_an_answer() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let random: Vec<u8> = (0..1_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -88,16 +88,16 @@ async fn strangers_are_closed_without_a_word() {
 }
 
 #[tokio::test]
-async fn a_broken_introduction_closes_the_connection() {
+async fn an_invalid_introduction_closes_the_connection() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let unsealed = [&preamble()[..], &frame(FrameKind::Hello, 0, b"no introduction")].concat();
     for (story, bytes) in [
         ("a giant length", [&preamble()[..], &announce(u32::MAX as usize)].concat()),
-        ("more than a handshake may have", [&preamble()[..], &announce(HANDSHAKE_BYTES_MAX + 1)].concat()),
+        ("too long for a handshake", [&preamble()[..], &announce(HANDSHAKE_BYTES_MAX + 1)].concat()),
         ("a flipped byte", [&preamble()[..], &flipped(hello()[PREAMBLE_BYTES..].to_vec())].concat()),
         ("a request instead", [&preamble()[..], &frame(FrameKind::Request, 1, b"let me in")].concat()),
-        ("something else in the frame", unsealed),
+        ("a frame with other content", unsealed),
     ] {
         assert_eq!(assert_closed(server.address, story, &bytes).await, preamble(), "{story}");
     }
@@ -105,12 +105,12 @@ async fn a_broken_introduction_closes_the_connection() {
 }
 
 #[tokio::test]
-async fn a_broken_frame_of_an_admitted_node_closes_its_connection() {
+async fn an_invalid_frame_of_an_admitted_node_closes_its_connection() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     for (story, bytes) in [
         ("a giant length", announce(u32::MAX as usize)),
-        ("one byte more than a frame may have", announce(FRAME_BYTES_MAX + 1)),
+        ("one byte over the frame limit", announce(FRAME_BYTES_MAX + 1)),
         ("a length too short", announce(3)),
         ("a flipped byte", flipped(frame(FrameKind::Request, 1, b"flipped"))),
         ("an answer to the answering side", frame(FrameKind::Answer, 1, b"an answer")),
@@ -122,7 +122,7 @@ async fn a_broken_frame_of_an_admitted_node_closes_its_connection() {
 }
 
 #[tokio::test]
-async fn a_frame_cut_off_by_the_end_of_its_connection_is_not_served() {
+async fn a_frame_truncated_by_the_end_of_its_connection_is_not_served() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let cut_off = async |mut stream: TcpStream, bytes: &[u8]| {
@@ -143,7 +143,7 @@ async fn a_frame_cut_off_by_the_end_of_its_connection_is_not_served() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_dawdles_is_cut_at_the_time_limit() {
+async fn a_slow_handshake_is_closed_at_the_timeout() {
     let server = PeerServer::bind("127.0.0.1:0").await.unwrap().with_handshake_timeout(Duration::from_millis(50));
     let server = Running::run(server, Arc::new(Node::new(2)));
     let opening = hello();
@@ -153,19 +153,19 @@ async fn a_handshake_that_dawdles_is_cut_at_the_time_limit() {
 }
 
 #[tokio::test]
-async fn a_node_gets_in_through_a_crowd_of_silent_connections() {
+async fn a_node_is_admitted_despite_many_silent_connections() {
     let server = Running::start(Arc::new(Node::new(2))).await;
     let mut silent = Vec::new();
-    for _ in 0..STRANGERS_PER_ADDRESS_MAX {
+    for _ in 0..PENDING_PER_ADDRESS_MAX {
         silent.push(TcpStream::connect(server.address).await.unwrap());
     }
     let peer = client(Node::new(1));
     assert_eq!(call(&peer, &target(2, server.address), b"room?").await.unwrap(), Bytes::from_static(b"room?"));
-    assert!(read_to_close(&mut silent[0]).await.is_empty(), "the oldest made room");
+    assert!(read_to_close(&mut silent[0]).await.is_empty(), "the oldest was evicted");
 }
 
 #[tokio::test]
-async fn a_new_connection_of_a_node_closes_the_oldest_of_its_lane_and_keeps_nobody_out() {
+async fn a_new_connection_of_a_node_closes_the_oldest_of_its_lane_and_no_other() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let mut other_lane = admitted(server.address, Lane::Heartbeat).await;
@@ -181,7 +181,7 @@ async fn a_new_connection_of_a_node_closes_the_oldest_of_its_lane_and_keeps_nobo
     for stream in open[1..].iter_mut().chain([&mut newest, &mut other_lane]) {
         assert_serves_on(stream).await;
     }
-    assert!(node.hung_up.borrow().is_empty(), "the node did not hang up: this one did");
+    assert!(node.disconnected.borrow().is_empty(), "the server closed the connection, not the node");
 }
 
 /// Sends a request and reads until its echo arrives. After that, the server has admitted the connection.
@@ -203,8 +203,8 @@ fn beginning(length: usize, bytes: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_frame_that_does_not_end_closes_its_connection_in_time_and_an_idle_one_stays() {
-    let frame_limits = FrameLimits::new(Duration::from_millis(100), UNFINISHED_BYTES_MAX);
+async fn an_incomplete_frame_closes_its_connection_at_the_timeout_and_an_idle_one_stays() {
+    let frame_limits = FrameLimits::new(Duration::from_millis(100), INCOMPLETE_BYTES_MAX);
     let server = PeerServer::bind("127.0.0.1:0").await.unwrap().with_frame_limits(frame_limits);
     let server = Running::run(server, Arc::new(Node::new(2)));
     let mut idle = admitted(server.address, Lane::Heartbeat).await;
@@ -217,7 +217,7 @@ async fn a_frame_that_does_not_end_closes_its_connection_in_time_and_an_idle_one
 }
 
 #[tokio::test]
-async fn unfinished_frames_share_a_budget_by_what_has_come_of_them() {
+async fn incomplete_frames_share_a_budget_by_the_bytes_that_arrived() {
     const BUDGET: usize = 1024 * 1024;
     let server = PeerServer::bind("127.0.0.1:0").await.unwrap().with_frame_limits(FrameLimits::new(PATIENCE * 10, BUDGET));
     let server = Running::run(server, Arc::new(Node::new(2)));
@@ -241,7 +241,7 @@ async fn unfinished_frames_share_a_budget_by_what_has_come_of_them() {
             read = other.read(&mut another) => read,
         }
     };
-    match timeout(PATIENCE, closed).await.expect("both were kept") {
+    match timeout(PATIENCE, closed).await.expect("both connections stayed open") {
         Ok(length) => assert_eq!(length, 0),
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset),
     }
@@ -250,7 +250,7 @@ async fn unfinished_frames_share_a_budget_by_what_has_come_of_them() {
 }
 
 #[tokio::test]
-async fn a_node_that_asks_without_end_is_not_read_until_something_is_answered() {
+async fn at_the_request_limit_the_server_stops_reading_until_an_answer() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let mut stream = admitted(server.address, Lane::Append).await;
@@ -267,15 +267,15 @@ async fn a_node_that_asks_without_end_is_not_read_until_something_is_answered() 
 }
 
 #[tokio::test]
-async fn a_node_that_asks_for_large_things_without_end_is_not_read_until_something_is_answered() {
+async fn at_the_byte_limit_the_server_stops_reading_until_an_answer() {
     const REQUEST_BYTES: usize = 32 * 1024 * 1024;
-    const ASKED: usize = 7;
+    const REQUESTS: usize = 7;
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let (mut answers, mut requests) = admitted(server.address, Lane::Append).await.into_split();
     let asking = tokio::spawn(async move {
         let payload = Bytes::from([&b"hold"[..], &vec![b'x'; REQUEST_BYTES - 4]].concat());
-        for number in 0..ASKED as u64 {
+        for number in 0..REQUESTS as u64 {
             let mut bytes = BytesMut::new();
             let frame = Frame { kind: FrameKind::Request, number, payload: payload.clone() };
             let mut codec = FrameCodec::for_handshake();
@@ -285,27 +285,27 @@ async fn a_node_that_asks_for_large_things_without_end_is_not_read_until_somethi
         }
         requests
     });
-    let most = UNANSWERED_BYTES_MAX / REQUEST_BYTES;
-    node.arrived(u32::try_from(most).unwrap()).await;
+    let expected = UNANSWERED_BYTES_MAX / REQUEST_BYTES;
+    node.arrived(u32::try_from(expected).unwrap()).await;
     assert_serves(server.address).await;
-    assert_eq!(node.holding_peak.load(SeqCst), most);
-    node.release.add_permits(ASKED);
-    // All answers arrive in the end, piece by piece.
-    let mut rest = ASKED * REQUEST_BYTES;
+    assert_eq!(node.holding_peak.load(SeqCst), expected);
+    node.release.add_permits(REQUESTS);
+    // All answers arrive, piece by piece.
+    let mut rest = REQUESTS * REQUEST_BYTES;
     let mut buffer = vec![0; 1024 * 1024];
     while rest > 0 {
         let length = timeout(PATIENCE, answers.read(&mut buffer)).await.unwrap().unwrap();
-        assert!(length > 0, "closed with {rest} bytes to come");
+        assert!(length > 0, "closed {rest} bytes too early");
         rest = rest.saturating_sub(length);
     }
     drop(asking.await.unwrap());
 }
 
 #[tokio::test]
-async fn a_server_that_answers_nonsense_loses_the_request_and_no_more() {
+async fn an_invalid_answer_fails_the_pending_request_and_no_later_one() {
     for (story, nonsense) in [
         ("a flipped byte", flipped(frame(FrameKind::Answer, 1, b"flipped"))),
-        ("an answer to nothing", frame(FrameKind::Answer, 77, b"no request has this number")),
+        ("an answer without a request", frame(FrameKind::Answer, 77, b"no request has this number")),
         ("a request", frame(FrameKind::Request, 1, b"you first")),
         ("a giant length", announce(u32::MAX as usize)),
         ("a frame cut off", frame(FrameKind::Answer, 1, b"cut off")[..10].to_vec()),
@@ -315,9 +315,9 @@ async fn a_server_that_answers_nonsense_loses_the_request_and_no_more() {
         let server = tokio::spawn(async move {
             let (stream, _) = listener.accept().await.unwrap();
             let mut raw = Raw::accept(stream, &PeerKeys::none()).await;
-            raw.receive_proved().await;
+            raw.receive_with_proof().await;
             raw.welcome(&introduction(2)).await;
-            raw.receive_proved().await;
+            raw.receive_with_proof().await;
             raw.admit().await;
             raw.receive().await;
             let mut stream = raw.stream;

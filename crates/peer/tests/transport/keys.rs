@@ -39,7 +39,7 @@ async fn start(node: Arc<Node>, keys: PeerKeys) -> Running {
     Running::run(PeerServer::bind("127.0.0.1:0").await.unwrap().with_handshake_timeout(PATIENCE * 10).with_keys(keys), node)
 }
 
-/// Bytes that an unproven peer must not see: the ids of the cluster and of a data directory.
+/// Bytes that an unauthenticated peer must not see: the ids of the cluster and of a data directory.
 fn secrets() -> [Vec<u8>; 2] {
     let cluster = Introduction { cluster: Some(CLUSTER), ..introduction(2) };
     [cluster.cluster.unwrap().0.to_be_bytes().to_vec(), cluster.incarnation.0.to_be_bytes().to_vec()]
@@ -61,7 +61,7 @@ async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn nodes_speak_with_the_same_key_and_not_with_another_or_with_none() {
+async fn nodes_connect_only_with_the_same_key() {
     for (ours, theirs, expected) in [
         (keys(&[OLD]), keys(&[OLD]), None),
         (keys(&[OLD]), keys(&[NEW]), Some(KeyMismatch::Differ)),
@@ -86,7 +86,7 @@ async fn nodes_speak_with_the_same_key_and_not_with_another_or_with_none() {
 }
 
 #[tokio::test]
-async fn a_stranger_learns_nothing_from_a_greeting_or_a_lane() {
+async fn a_peer_without_the_key_learns_nothing_from_a_greeting_or_a_lane() {
     let server = start(Arc::new(Node::new(2)), keys(&[OLD])).await;
     for purpose in [Purpose::Greet, Purpose::Lane(Lane::Heartbeat)] {
         for stranger in [PeerKeys::none(), keys(&[NEW])] {
@@ -100,17 +100,17 @@ async fn a_stranger_learns_nothing_from_a_greeting_or_a_lane() {
 }
 
 #[tokio::test]
-async fn a_stranger_at_a_members_address_learns_nothing() {
+async fn a_server_without_the_key_at_a_members_address_learns_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let to = target(2, listener.local_addr().unwrap());
     let peer = client_with(Node::new(1), keys(&[OLD]));
     let refusing = Refusal::Incarnation { id: 1, expected: Incarnation(5), found: Incarnation(1) };
-    for (story, says_welcome) in [("a welcome", true), ("a refusal that would end the node", false)] {
+    for (story, sends_welcome) in [("a welcome", true), ("a refusal that would end the node", false)] {
         let strange = async {
             let (stream, _) = listener.accept().await.unwrap();
             let mut raw = Raw::accept(stream, &keys(&[NEW])).await;
-            let proof = raw.receive_proved().await;
-            if says_welcome {
+            let proof = raw.receive_with_proof().await;
+            if sends_welcome {
                 raw.welcome(&introduction(2)).await;
             } else {
                 let frame = handshake::refused(&refusing, &mut raw.transcript, &raw.keys).unwrap();
@@ -129,7 +129,7 @@ async fn a_stranger_at_a_members_address_learns_nothing() {
 async fn a_key_rotation_never_interrupts_the_connections_of_nodes() {
     let (node, server_keys, client_keys) = (Arc::new(Node::new(2)), keys(&[OLD]), keys(&[OLD]));
     let server = start(node, server_keys.clone()).await;
-    let ask = async || {
+    let call_once = async || {
         let peer = client_with(Node::new(1), client_keys.clone());
         assert_eq!(call(&peer, &target(2, server.address), b"still?").await.unwrap(), b"still?"[..]);
         peer.close().await;
@@ -137,9 +137,9 @@ async fn a_key_rotation_never_interrupts_the_connections_of_nodes() {
     // In each step, first one node replaces its keys, then the other.
     for lines in [&[OLD, NEW][..], &[NEW, OLD], &[NEW]] {
         assert!(server_keys.replace(&keys(lines)));
-        ask().await;
+        call_once().await;
         assert!(client_keys.replace(&keys(lines)));
-        ask().await;
+        call_once().await;
     }
     let late = client_with(Node::new(1), keys(&[OLD]));
     let error = call(&late, &target(2, server.address), b"and the old one?").await.unwrap_err();
@@ -180,7 +180,7 @@ async fn relay(
 }
 
 #[tokio::test]
-async fn a_recorded_handshake_opens_nothing() {
+async fn a_replayed_handshake_gets_no_access() {
     let node = Arc::new(Node::new(2));
     let server = start(node.clone(), keys(&[OLD])).await;
     let (between, relaying) = relay(server.address, |frame| frame).await;
@@ -193,7 +193,7 @@ async fn a_recorded_handshake_opens_nothing() {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(&recorded).await.unwrap();
     assert_reveals_nothing(&read_to_end(&mut stream).await);
-    assert_eq!((node.admits.load(SeqCst), node.requests().len()), (1, 1), "it was let in with a recorded handshake");
+    assert_eq!((node.admits.load(SeqCst), node.requests().len()), (1, 1), "a replayed handshake was admitted");
 }
 
 /// Replaces the dialler's hello, but keeps its nonce.
@@ -222,12 +222,12 @@ fn with_another_proof(bytes: Vec<u8>) -> Vec<u8> {
 type Change = fn(Vec<u8>) -> Vec<u8>;
 
 #[tokio::test]
-async fn a_handshake_that_is_altered_on_its_way_opens_nothing() {
+async fn a_handshake_altered_in_transit_gets_no_access() {
     let changes: [(&str, Change, bool); 4] = [
         ("another lane", |bytes| with_hello(bytes, hello(Lane::Forward)), false),
         ("another node", |bytes| with_hello(bytes, Hello { from: 3, ..hello(Lane::Append) }), false),
         ("another introduction", with_another_proof, false),
-        ("written anew, the same", |bytes| with_hello(bytes, hello(Lane::Append)), true),
+        ("rewritten without a change", |bytes| with_hello(bytes, hello(Lane::Append)), true),
     ];
     for (story, change, passes) in changes {
         let node = Arc::new(Node::new(2));
@@ -242,7 +242,7 @@ async fn a_handshake_that_is_altered_on_its_way_opens_nothing() {
 }
 
 #[tokio::test]
-async fn a_node_is_not_let_in_by_its_own_proofs() {
+async fn a_reflected_proof_gets_no_access() {
     // A relay at node 2's address sends node 1's frames back to node 1.
     let node = Arc::new(Node::new(1));
     let server = start(node.clone(), keys(&[OLD])).await;
@@ -254,7 +254,7 @@ async fn a_node_is_not_let_in_by_its_own_proofs() {
 }
 
 #[tokio::test]
-async fn the_proof_of_the_dialled_node_admits_nobody() {
+async fn an_acceptors_proof_does_not_admit_a_dialler() {
     let node = Arc::new(Node::new(2));
     let server = start(node.clone(), keys(&[OLD])).await;
     let (mut raw, member) = (Raw::dial(server.address, &hello(Lane::Append), &PeerKeys::none()).await, keys(&[OLD]).now());
@@ -283,7 +283,7 @@ async fn two_handshakes_of_a_node_differ() {
 }
 
 #[tokio::test]
-async fn a_node_with_the_wrong_key_gets_in_once_it_has_the_right_one() {
+async fn a_node_with_the_wrong_key_is_admitted_once_it_has_the_right_one() {
     let server = start(Arc::new(Node::new(2)), keys(&[OLD])).await;
     let own = keys(&[NEW]);
     let (peer, to) = (client_with(Node::new(1), own.clone()), target(2, server.address));

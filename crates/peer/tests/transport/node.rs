@@ -38,7 +38,7 @@ pub(crate) struct Node {
     pub(crate) holding: Arc<AtomicUsize>,
     pub(crate) holding_peak: AtomicUsize,
     /// The node and lane of each connection that ended.
-    pub(crate) hung_up: watch::Sender<Vec<(NodeId, Lane)>>,
+    pub(crate) disconnected: watch::Sender<Vec<(NodeId, Lane)>>,
 }
 
 pub(crate) fn introduction(id: NodeId) -> Introduction {
@@ -64,7 +64,7 @@ impl Node {
             starting: AtomicBool::new(false),
             holding: Arc::default(),
             holding_peak: AtomicUsize::new(0),
-            hung_up: watch::Sender::default(),
+            disconnected: watch::Sender::default(),
         }
     }
 
@@ -115,8 +115,8 @@ impl Service for Node {
         })
     }
 
-    fn hung_up(&self, from: NodeId, lane: Lane) {
-        self.hung_up.send_modify(|hung_up| hung_up.push((from, lane)));
+    fn disconnected(&self, from: NodeId, lane: Lane) {
+        self.disconnected.send_modify(|disconnected| disconnected.push((from, lane)));
     }
 }
 

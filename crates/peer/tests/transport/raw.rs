@@ -61,7 +61,7 @@ impl Raw {
         let frame = handshake::hello(hello, &mut raw.transcript).unwrap();
         raw.send(frame).await;
         let challenge = raw.receive().await;
-        raw.transcript.note(challenge.kind, &challenge.payload);
+        raw.transcript.add(challenge.kind, &challenge.payload);
         raw
     }
 
@@ -71,7 +71,7 @@ impl Raw {
         raw.stream.write_all(&preamble()).await.unwrap();
         raw.stream.read_exact(&mut [0; PREAMBLE_BYTES]).await.unwrap();
         let hello = raw.receive().await;
-        raw.transcript.note(hello.kind, &hello.payload);
+        raw.transcript.add(hello.kind, &hello.payload);
         let frame = handshake::challenge(&Challenge { nonce: [9; 32] }, &mut raw.transcript).unwrap();
         raw.send(frame).await;
         raw
@@ -106,10 +106,10 @@ impl Raw {
     }
 
     /// Receives a value with a proof, without verifying the proof.
-    pub(crate) async fn receive_proved(&mut self) -> Bytes {
+    pub(crate) async fn receive_with_proof(&mut self) -> Bytes {
         let frame = self.receive().await;
         let value = frame.payload.slice(fairhold_peer::key::PROOF_BYTES..);
-        self.transcript.note(frame.kind, &value);
+        self.transcript.add(frame.kind, &value);
         value
     }
 }
@@ -118,8 +118,8 @@ impl Raw {
 pub(crate) async fn admitted(address: SocketAddr, lane: Lane) -> TcpStream {
     let mut raw = Raw::dial(address, &hello(lane), &PeerKeys::none()).await;
     raw.prove().await;
-    raw.receive_proved().await;
+    raw.receive_with_proof().await;
     raw.introduce(&introduction(1)).await;
-    raw.receive_proved().await;
+    raw.receive_with_proof().await;
     raw.stream
 }

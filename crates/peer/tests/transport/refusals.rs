@@ -36,7 +36,7 @@ async fn a_node_of_another_cluster_is_refused() {
 }
 
 #[tokio::test]
-async fn a_member_with_another_data_directory_is_refused_by_the_one_that_it_dials() {
+async fn a_member_with_another_data_directory_is_refused_by_the_node_that_it_dials() {
     let node = Arc::new(Node { known: Some(Incarnation(1)), ..Node::new(2) });
     let server = Running::start(node.clone()).await;
     let peer = client(with_introduction(Node::new(1), |own| own.incarnation = Incarnation(99)));
@@ -48,7 +48,7 @@ async fn a_member_with_another_data_directory_is_refused_by_the_one_that_it_dial
 }
 
 #[tokio::test]
-async fn a_member_with_another_data_directory_is_refused_by_the_one_that_dials_it() {
+async fn a_member_with_another_data_directory_is_refused_by_the_node_that_dials_it() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let peer = client(Node::new(1));
@@ -60,7 +60,7 @@ async fn a_member_with_another_data_directory_is_refused_by_the_one_that_dials_i
 }
 
 #[tokio::test]
-async fn the_dialler_asks_its_own_service_too() {
+async fn the_dialler_checks_the_acceptor_too() {
     // Node 1 admits node 3. Node 3, the dialler, knows that node 1 lost its disk.
     let node = Arc::new(with_introduction(Node::new(1), |own| own.incarnation = Incarnation(11)));
     let server = Running::start(node.clone()).await;
@@ -83,11 +83,11 @@ async fn a_node_that_is_not_the_one_dialled_is_refused() {
 }
 
 #[tokio::test]
-async fn a_dialler_of_another_version_learns_ours_and_nothing_more() {
+async fn a_dialler_of_another_version_learns_only_our_version() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
-    // More bytes follow the preamble, in a format that this version does not know. The answer must arrive nevertheless.
+    // More bytes follow the preamble, in a format that this version does not know. The answer must still arrive.
     let [low, high] = (WIRE_VERSION + 1).to_le_bytes();
     stream.write_all(&[&MAGIC[..], &[low, high], &[0; 1_000]].concat()).await.unwrap();
     let mut answer = Vec::new();
@@ -122,35 +122,35 @@ async fn a_server_of_another_version_is_refused() {
 }
 
 #[tokio::test]
-async fn a_greeting_is_answered_even_where_the_greeter_would_be_refused() {
+async fn a_greeting_is_answered_even_if_the_greeter_would_be_refused() {
     let node = Arc::new(Node { known: Some(Incarnation(1)), ..Node::new(2) });
     let server = Running::start(node.clone()).await;
     let wiped = client(with_introduction(Node::new(1), |own| {
         (own.cluster, own.incarnation, own.empty, own.members) = (None, Incarnation(99), true, Vec::new());
     }));
-    let met = timeout(PATIENCE, wiped.greet(&target(2, server.address))).await.unwrap().unwrap();
-    assert_eq!(met, introduction(2));
+    let received = timeout(PATIENCE, wiped.greet(&target(2, server.address))).await.unwrap().unwrap();
+    assert_eq!(received, introduction(2));
     assert!(matches!(call(&wiped, &target(2, server.address), b"hm").await, Err(PeerError::Refused(_))));
     assert!(node.requests().is_empty());
 }
 
 #[tokio::test]
-async fn a_refused_lane_does_not_knock_again_at_once() {
+async fn a_refused_lane_backs_off() {
     let node = Arc::new(Node { known: Some(Incarnation(1)), ..Node::new(2) });
     let server = Running::start(node.clone()).await;
     let peer = client(with_introduction(Node::new(1), |own| own.incarnation = Incarnation(99)));
     let to = target(2, server.address);
-    let begun = Instant::now();
+    let started = Instant::now();
     let first = call(&peer, &to, b"let me in").await.unwrap_err();
     for _ in 0..20_000 {
         assert_eq!(peer.call(&to, Lane::Append, Bytes::new()).await.unwrap_err(), first);
     }
-    let (dials, seconds) = (node.admits.load(SeqCst) as u64, begun.elapsed().as_secs());
+    let (dials, seconds) = (node.admits.load(SeqCst) as u64, started.elapsed().as_secs());
     assert!(dials <= 1 + seconds, "{dials} dials in {seconds} s");
 }
 
 #[tokio::test]
-async fn a_node_that_is_starting_is_asked_again_soon() {
+async fn a_starting_node_is_dialled_again_soon() {
     let node = Arc::new(Node::new(2));
     node.starting.store(true, SeqCst);
     let server = Running::start(node.clone()).await;
@@ -158,7 +158,7 @@ async fn a_node_that_is_starting_is_asked_again_soon() {
     assert_eq!(call(&peer, &to, b"ready?").await.unwrap_err(), PeerError::Refused(Refusal::Starting));
     assert!(node.requests().is_empty());
     node.starting.store(false, SeqCst);
-    let begun = Instant::now();
+    let started = Instant::now();
     call_until_answered(&peer, &to, Lane::Append, Bytes::from_static(b"ready now?")).await;
-    assert!(begun.elapsed() < REFUSED_PAUSE, "only after {:?}", begun.elapsed());
+    assert!(started.elapsed() < REFUSED_PAUSE, "only after {:?}", started.elapsed());
 }

@@ -27,7 +27,7 @@ async fn a_request_is_answered_and_the_service_knows_its_sender_and_lane() {
 }
 
 #[tokio::test]
-async fn a_thousand_pipelined_requests_arrive_in_the_order_of_their_calls_in_any_order_of_polls() {
+async fn pipelined_requests_arrive_in_call_order_whatever_the_order_of_polls() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let (peer, to) = (client(Node::new(1)), target(2, server.address));
@@ -41,7 +41,7 @@ async fn a_thousand_pipelined_requests_arrive_in_the_order_of_their_calls_in_any
 }
 
 #[tokio::test]
-async fn a_request_whose_future_was_dropped_is_sent_all_the_same() {
+async fn a_request_whose_future_was_dropped_is_still_sent() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let (peer, to) = (client(Node::new(1)), target(2, server.address));
@@ -51,7 +51,7 @@ async fn a_request_whose_future_was_dropped_is_sent_all_the_same() {
 }
 
 #[tokio::test]
-async fn an_answer_overtakes_one_that_takes_longer() {
+async fn a_fast_answer_overtakes_a_slow_one() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let (peer, to) = (client(Node::new(1)), target(2, server.address));
@@ -62,7 +62,7 @@ async fn an_answer_overtakes_one_that_takes_longer() {
 }
 
 #[tokio::test]
-async fn a_request_of_many_megabytes_comes_back_whole_and_one_byte_too_many_is_not_sent() {
+async fn the_largest_request_is_echoed_and_a_larger_one_is_not_sent() {
     let server = Running::start(Arc::new(Node::new(2))).await;
     let (peer, to) = (client(Node::new(1)), target(2, server.address));
     let largest = Bytes::from(vec![0xA5; fairhold_codec::BYTES_MAX]);
@@ -73,7 +73,7 @@ async fn a_request_of_many_megabytes_comes_back_whole_and_one_byte_too_many_is_n
 }
 
 #[tokio::test]
-async fn when_a_server_dies_what_was_sent_is_lost_what_comes_after_unreachable_and_its_return_is_noticed() {
+async fn after_a_server_dies_sent_requests_are_lost_and_later_ones_unreachable_until_it_returns() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let address = server.address;
@@ -96,17 +96,17 @@ async fn when_a_server_dies_what_was_sent_is_lost_what_comes_after_unreachable_a
 }
 
 #[tokio::test]
-async fn a_node_learns_whose_connection_ended_and_that_nobody_listens_there() {
+async fn a_node_learns_whose_connection_ended_and_that_the_port_is_closed() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let (peer, to) = (client(Node::new(1)), target(2, server.address));
     assert!(!timeout(PATIENCE, peer.is_refused(&to)).await.unwrap(), "somebody listens");
     timeout(PATIENCE, peer.call(&to, Lane::Heartbeat, Bytes::from_static(b"beat"))).await.unwrap().unwrap();
-    assert!(node.hung_up.borrow().is_empty());
+    assert!(node.disconnected.borrow().is_empty());
 
     timeout(PATIENCE, peer.close()).await.unwrap();
-    let mut hung_up = node.hung_up.subscribe();
-    let seen = timeout(PATIENCE, hung_up.wait_for(|hung_up| !hung_up.is_empty())).await.unwrap().unwrap().clone();
+    let mut disconnected = node.disconnected.subscribe();
+    let seen = timeout(PATIENCE, disconnected.wait_for(|disconnected| !disconnected.is_empty())).await.unwrap().unwrap().clone();
     assert_eq!(seen, [(1, Lane::Heartbeat)]);
 
     server.stop().await;
@@ -114,17 +114,17 @@ async fn a_node_learns_whose_connection_ended_and_that_nobody_listens_there() {
 }
 
 #[tokio::test]
-async fn a_node_that_stops_tells_itself_of_no_connection_that_ended() {
+async fn a_stopping_server_reports_no_ended_connections() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let (peer, to) = (client(Node::new(1)), target(2, server.address));
     timeout(PATIENCE, peer.call(&to, Lane::Heartbeat, Bytes::from_static(b"beat"))).await.unwrap().unwrap();
     server.stop().await;
-    assert!(node.hung_up.borrow().is_empty());
+    assert!(node.disconnected.borrow().is_empty());
 }
 
 #[tokio::test]
-async fn only_what_was_surely_not_sent_is_called_unreachable() {
+async fn unreachable_means_that_the_request_was_not_sent() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let (peer, to) = (client(Node::new(1)), target(2, server.address));
@@ -152,7 +152,7 @@ async fn a_node_that_moved_is_found_at_its_new_address() {
 }
 
 #[tokio::test]
-async fn a_lane_whose_queue_is_full_says_unreachable_at_once() {
+async fn a_full_lane_queue_fails_as_unreachable_at_once() {
     // Connections stay in its backlog, and nothing answers them.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (peer, to) = (client(Node::new(1)), target(2, silent.local_addr().unwrap()));
@@ -166,7 +166,7 @@ async fn a_lane_whose_queue_is_full_says_unreachable_at_once() {
 }
 
 #[tokio::test]
-async fn a_lane_that_holds_too_many_bytes_says_unreachable_at_once_and_has_room_again_when_they_are_gone() {
+async fn a_lane_over_its_byte_limit_fails_as_unreachable_until_requests_end() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (peer, to) = (client(Node::new(1)), target(2, silent.local_addr().unwrap()));
     let large = Bytes::from(vec![0; LANE_BYTES_MAX / 2]);
@@ -192,7 +192,7 @@ async fn a_server_that_never_introduces_itself_is_unreachable_after_the_time_lim
 }
 
 #[tokio::test]
-async fn before_its_service_and_after_its_close_a_client_reaches_nobody() {
+async fn a_client_reaches_no_node_before_set_service_or_after_close() {
     let node = Arc::new(Node::new(2));
     let server = Running::start(node.clone()).await;
     let (peer, to) = (TcpPeer::new(Handle::current(), PeerKeys::none()), target(2, server.address));

@@ -16,8 +16,8 @@ pub(crate) async fn run<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
             let leader = metrics.current_leader.filter(|leader| vote.committed && vote.leader_id.node_id == *leader);
             let now = (leader, vote.leader_id.term);
             // Without a leader, each failed election has a new term: that is not logged.
-            let news = now.0 != last.0 || (now.0.is_some() && now.1 != last.1);
-            news.then_some(now)
+            let has_changed = now.0 != last.0 || (now.0.is_some() && now.1 != last.1);
+            has_changed.then_some(now)
         });
         let Some((leader, term)) = seen.await else { return };
         if leader.is_some() {

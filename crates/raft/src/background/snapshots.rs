@@ -1,4 +1,4 @@
-//! Takes snapshots when they are due or requested, and purges the log behind them.
+//! Takes snapshots when they are due or requested, and purges the log that they cover.
 
 use crate::{
     base::error::{NotProposed, ProposeError, UnknownReason},
@@ -18,7 +18,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 pub(crate) async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
     let mut snapshots = core.shared.newest();
     loop {
-        // The log behind the snapshot of a start is applied again, and counts towards the next one.
+        // After a start, the log after the snapshot is applied again, and counts towards the next snapshot.
         let newest = *snapshots.borrow_and_update();
         if core.progressed(|now| core.schedule.is_due(&newest, now)).await.is_none() {
             return;
@@ -34,9 +34,10 @@ pub(crate) async fn take_snapshots<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
     }
 }
 
-/// Purges the log by size behind each new snapshot; openraft purges by number of entries. While a snapshot is on its
-/// way to another node, as many bytes more stay as the snapshot has, because that node continues from there. If more is
-/// written in that time, the node could not catch up anyway. A disk that is nearly full keeps no extra log.
+/// Purges the log that each new snapshot covers, by size; openraft purges by number of entries. While a snapshot is
+/// being sent to another node, more of the log stays: as many bytes as the snapshot has, because that node continues
+/// from there. If more is written in that time, the node could not catch up anyway. A disk that is nearly full keeps no
+/// extra log.
 pub(crate) async fn purge_log<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
     let mut newest = core.shared.newest();
     loop {
@@ -60,8 +61,8 @@ pub(crate) async fn purge_log<RT: AsyncRuntime>(core: Arc<Core<RT>>) {
     }
 }
 
-/// Takes a snapshot of the current local state, unless there is one, and waits until it is stored. If one that covers
-/// less is already being written, another follows it. Past the deadline it is still written.
+/// Takes a snapshot of the current local state, unless there is one, and waits until it is stored. If an earlier state
+/// is already being written, another snapshot follows. After the deadline the snapshot is still written.
 pub(crate) async fn take_snapshot<RT: AsyncRuntime>(core: &Core<RT>, deadline: RT::Instant) -> Result<u64, ProposeError> {
     let Some(wanted) = core.shared.progress().borrow_watched().applied else {
         return Err(NotProposed::NoLeader.into());

@@ -6,9 +6,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 /// Minimum number of commands between two snapshots. A restart applies about that many again.
 const SNAPSHOT_EVERY: u64 = 10_000;
-/// Entries kept behind a snapshot: a follower that was away for a moment gets these instead of a whole snapshot.
+/// Entries kept although a snapshot covers them: a follower that was away briefly gets these instead of a whole
+/// snapshot.
 const LOG_KEPT: u64 = 1_000;
-/// Approximate bytes of entries kept behind a snapshot. A thousand entries can exceed a gigabyte.
+/// Approximate bytes of these entries. A thousand entries can exceed a gigabyte.
 const LOG_KEPT_BYTES: u64 = 32 * 1024 * 1024;
 /// Maximum bytes of entries between two snapshots, unless the state is larger. Large commands fill the log before there
 /// are enough of them.
@@ -18,8 +19,8 @@ const PURGE_BATCH: u64 = 512;
 /// Entries in one append request. An entry can exceed a megabyte: an oversized request is split, but that should be
 /// rare.
 const APPEND_ENTRIES_MAX: u64 = 64;
-/// Time limit for one part of a snapshot, and for installing it. It is generous because a large state takes long to
-/// read.
+/// Time limit for one part of a snapshot, and for installing it. It is generous because reading a large state takes
+/// long.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Backoff for a dead peer: short at first, so that a restarted peer catches up at once.
 const BACKOFF: &str = "20ms 40ms 80ms ...500ms";
@@ -43,8 +44,8 @@ pub struct ReplicaConfig {
     pub members: BTreeMap<NodeId, MemberAddress>,
     /// This node's data directory.
     pub incarnation: Incarnation,
-    /// The two election timeouts. A follower that hears nothing for the longer one plus a random time between the two
-    /// starts an election.
+    /// The two election timeouts. A follower that receives nothing from a leader for the longer one plus a random time
+    /// between the two starts an election.
     pub election_timeout_ms: (u64, u64),
     /// Heartbeat interval of the leader. Several must fit into an election timeout.
     pub heartbeat_ms: u64,
@@ -53,9 +54,9 @@ pub struct ReplicaConfig {
     pub snapshot_every: u64,
     /// Maximum bytes of log entries between two snapshots. A larger last snapshot raises it.
     pub snapshot_every_bytes: u64,
-    /// Entries kept behind a snapshot.
+    /// Entries kept although a snapshot covers them.
     pub log_kept: u64,
-    /// Bytes of entries kept behind a snapshot, accurate to about a MiB.
+    /// Bytes of these entries, accurate to about a MiB.
     pub log_kept_bytes: u64,
     /// Maximum bytes of the commands that wait here to be proposed.
     pub proposal_bytes: usize,
@@ -63,7 +64,7 @@ pub struct ReplicaConfig {
 
 impl ReplicaConfig {
     /// Values for nodes in one data centre: a new leader about half a second after the old one falls silent, and much
-    /// sooner if its process is seen to have died.
+    /// sooner if its process is known to have died.
     #[must_use]
     pub fn new(id: NodeId, members: BTreeMap<NodeId, MemberAddress>, incarnation: Incarnation) -> ReplicaConfig {
         ReplicaConfig {

@@ -78,7 +78,7 @@ pub trait Service: Send + Sync + 'static {
     fn serve(&self, from: NodeId, lane: Lane, request: Bytes) -> BoxFuture<'static, Bytes>;
 
     /// Another node's connection to this one has ended, and this node did not close it.
-    fn hung_up(&self, from: NodeId, lane: Lane);
+    fn disconnected(&self, from: NodeId, lane: Lane);
 }
 
 /// The first message of a node: its identity.
@@ -146,7 +146,7 @@ pub enum Refusal {
     Starting,
     /// Not a member of the cluster.
     #[error("node {id} is not a member of this cluster: add it first, or check its --member list")]
-    Stranger {
+    NotAMember {
         /// The refused node.
         id: NodeId,
     },

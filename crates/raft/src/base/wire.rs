@@ -106,7 +106,7 @@ pub(crate) enum PeerReply<RT: AsyncRuntime> {
     /// To `TransferLeader`.
     TransferLeader(TransferLeaderResponse<Types<RT>>),
     /// To `SnapshotBegin` and `SnapshotBlock`.
-    SnapshotTaken,
+    SnapshotAccepted,
     /// To `SnapshotEnd`.
     SnapshotInstalled(SnapshotResponse<Types<RT>>),
     /// To `Propose`: one for each command, in the same order.
@@ -120,7 +120,7 @@ pub(crate) enum PeerReply<RT: AsyncRuntime> {
     /// To `HandOver`.
     HandedOver(Result<HandedOver, HandoverError>),
     /// To `DiskLow`.
-    Noted,
+    Recorded,
 }
 
 /// Why a request was not processed. It had no effect.
@@ -246,18 +246,18 @@ mod tests {
             PeerReply::Append(AppendEntriesResponse::HigherVote(vote)),
             PeerReply::Vote(VoteResponse::new(vote, None, true)),
             PeerReply::TransferLeader(Ok(())),
-            PeerReply::SnapshotTaken,
+            PeerReply::SnapshotAccepted,
             PeerReply::SnapshotInstalled(SnapshotResponse::new(vote)),
             PeerReply::Proposed(vec![Ok(answer), Err(NotProposed::Overloaded.into()), Err(UnknownReason::Deposed.into())]),
             PeerReply::ReadIndex(Ok(12)),
             PeerReply::ReadIndex(Err(NotProposed::NoLeader)),
             PeerReply::LeaderReply(vec![]),
-            PeerReply::Declined(Declined::Refused(Refusal::Stranger { id: 4 })),
+            PeerReply::Declined(Declined::Refused(Refusal::NotAMember { id: 4 })),
             PeerReply::Declined(Declined::Refused(Refusal::LostEntries(lost))),
             PeerReply::Declined(Declined::TermTooFar { term: u64::MAX, own: 3 }),
             PeerReply::HandedOver(Ok(HandedOver::Now)),
             PeerReply::HandedOver(Err(HandoverError::NotMember { to: 9, members: vec![1, 2] })),
-            PeerReply::Noted,
+            PeerReply::Recorded,
         ];
         for reply in &replies {
             assert_eq!(round_trip(reply), format!("{reply:?}"));

@@ -1,7 +1,8 @@
-//! The votes for this node: which nodes it asked, which granted a Pre-Vote, and which voted.
+//! The votes for this node: which nodes received a request, which granted a Pre-Vote, and which voted.
 //!
 //! openraft waits for a vote for a fixed time and drops later ones. But a vote is valid while the candidate is still in
-//! its term. So votes are counted here as well, and if the deciding vote was late, openraft is told about the majority.
+//! its term. So votes are counted here as well, and if the deciding vote was late, `elections` reports the majority to
+//! openraft.
 
 use crate::base::{
     aliases::{LeaderId, LogId},
@@ -18,7 +19,7 @@ pub(crate) const VOTE_LIMIT: Duration = Duration::from_secs(4);
 
 /// Whether this response grants the vote.
 ///
-/// A node can refuse a vote and yet name the same vote as its own: it learned of it from other nodes, and its log is
+/// A node can refuse a vote and still name the same vote as its own: it learned of it from other nodes, and its log is
 /// longer than the candidate's. So the vote named in a response means nothing by itself.
 pub(crate) fn grants<RT: AsyncRuntime>(response: &VoteResponse<Types<RT>>, vote: Vote<LeaderId>) -> bool {
     response.vote_granted && response.vote == vote
@@ -73,7 +74,7 @@ impl<I: Instant> Ballots<I> {
         inner.pre_votes.1.insert(from);
     }
 
-    /// Records that a node was asked for this vote. Voters compare `last_log_id`, the end of the candidate's log, with
+    /// Records a request to a node for this vote. Voters compare `last_log_id`, the end of the candidate's log, with
     /// theirs.
     pub(crate) fn requested(&self, vote: Vote<LeaderId>, last_log_id: Option<LogId>, to: NodeId, now: I) {
         let mut inner = self.locked();
@@ -111,7 +112,7 @@ impl<I: Instant> Ballots<I> {
         self.0.changed.notified().await;
     }
 
-    /// The time since which nodes that would grant this vote have owed their answer, if there are any.
+    /// Since when nodes that would grant this vote have not answered, if there are any.
     pub(crate) fn waits_since(&self, vote: Vote<LeaderId>) -> Option<I> {
         let inner = self.locked();
         let ballot = inner.ballot.as_ref().filter(|ballot| ballot.vote == vote && inner.pre_votes.0 == Some(vote))?;
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_that_names_the_vote_it_refuses_is_no_vote() {
+    fn a_refusal_that_names_the_vote_it_refuses_is_not_a_vote() {
         let refusal = VoteResponse::<Types<TokioRuntime>>::new(vote(7), None, false);
         assert!(!grants(&refusal, vote(7)));
         assert!(grants(&VoteResponse::<Types<TokioRuntime>>::new(vote(7), None, true), vote(7)));

@@ -15,7 +15,7 @@ const DOUBLINGS_MAX: u32 = 5;
 const WRITES_OF_A_VOTE: u32 = 2;
 
 /// The leader that sent the last message, and when its first and last message arrived.
-struct LastContact<I> {
+struct LeaderContact<I> {
     vote: Vote<LeaderId>,
     first: I,
     last: I,
@@ -24,7 +24,7 @@ struct LastContact<I> {
 struct ContactInner<I> {
     /// The highest vote seen. A message with a lower vote comes from a deposed leader.
     highest: Option<Vote<LeaderId>>,
-    leader: Option<LastContact<I>>,
+    leader: Option<LeaderContact<I>>,
     /// This leader seems dead, and has sent nothing since.
     suspected: Option<Vote<LeaderId>>,
     /// When this node last granted a vote.
@@ -70,7 +70,7 @@ impl<I: Instant> Contact<I> {
         if now.saturating_duration_since(first) >= SETTLED_AFTER {
             inner.settled = vote.leader_id.term;
         }
-        inner.leader = Some(LastContact { vote, first, last: now });
+        inner.leader = Some(LeaderContact { vote, first, last: now });
     }
 
     /// Marks this leader as seemingly dead, until it sends something.
@@ -81,7 +81,7 @@ impl<I: Instant> Contact<I> {
     /// Whether a leader has sent a message within its lease. If so, this node votes for no other node.
     pub(crate) fn has_live_leader(&self, lease: Duration, now: I) -> bool {
         let inner = self.locked();
-        let is_current = |leader: &&LastContact<I>| Some(leader.vote) == inner.highest && Some(leader.vote) != inner.suspected;
+        let is_current = |leader: &&LeaderContact<I>| Some(leader.vote) == inner.highest && Some(leader.vote) != inner.suspected;
         inner.leader.as_ref().filter(is_current).is_some_and(|leader| now < leader.last + lease)
     }
 

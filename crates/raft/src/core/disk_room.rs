@@ -45,7 +45,7 @@ impl<RT: AsyncRuntime> DiskRoom<RT> {
     }
 
     /// Records that another node's disk is nearly full.
-    pub(crate) fn note_low(&self, from: NodeId, now: RT::Instant) {
+    pub(crate) fn record_low(&self, from: NodeId, now: RT::Instant) {
         let mut others = self.locked();
         others.retain(|_, reported| is_recent(*reported, now));
         others.insert(from, now);

@@ -11,7 +11,7 @@ pub(crate) struct Losses(Arc<Mutex<BTreeMap<NodeId, LostEntries>>>);
 
 impl Losses {
     /// Records the loss that a refusal reports, and logs it once.
-    pub(crate) fn note(&self, refusal: &Refusal) {
+    pub(crate) fn record(&self, refusal: &Refusal) {
         let Refusal::LostEntries(lost) = refusal else { return };
         if self.locked().insert(lost.node, lost.clone()).as_ref() != Some(lost) {
             tracing::error!(node = lost.node, "{lost}");
@@ -41,8 +41,8 @@ mod tests {
     fn a_loss_is_known_until_the_node_takes_part_again() {
         let losses = Losses::default();
         let lost = LostEntries { node: 2, leader: 1, acknowledged: 57, has: Some(40) };
-        losses.note(&Refusal::Starting);
-        losses.note(&Refusal::LostEntries(lost.clone()));
+        losses.record(&Refusal::Starting);
+        losses.record(&Refusal::LostEntries(lost.clone()));
         assert_eq!((losses.of(1), losses.of(2)), (None, Some(lost)));
         losses.forget(2);
         assert_eq!(losses.of(2), None);

@@ -1,6 +1,6 @@
-//! Counts the snapshots on their way to other nodes: the log behind them is kept until they have arrived.
+//! Counts the snapshots that are being sent to other nodes: the log after them is kept until they have arrived.
 //!
-//! A node that receives a snapshot continues from the log behind it. If that log is purged meanwhile, because heavy
+//! A node that receives a snapshot continues with the log after it. If that log is purged meanwhile, because heavy
 //! writing has already produced the next snapshot, the node gets that snapshot, and then the next one, and never
 //! catches up.
 

@@ -39,7 +39,7 @@ impl RoundTrips {
         others.get(last_needed).copied()
     }
 
-    fn note(&self, id: NodeId, took: Duration) {
+    fn record(&self, id: NodeId, took: Duration) {
         let mut means = self.locked();
         let mean = means.entry(id).or_insert(took);
         *mean = (*mean * (MEAN_OF - 1) + took) / MEAN_OF;
@@ -70,7 +70,7 @@ impl<I: Instant> Timer<I> {
 impl<I: Instant> Drop for Timer<I> {
     fn drop(&mut self) {
         if !self.failed {
-            self.round_trips.note(self.to, self.started_at.elapsed());
+            self.round_trips.record(self.to, self.started_at.elapsed());
         }
     }
 }
@@ -106,7 +106,7 @@ mod tests {
         let round_trips = RoundTrips::default();
         assert_eq!(round_trips.of_majority(1, [1].into_iter()), None, "no other voter");
         for (id, took) in [(1, 900), (2, 70), (3, 10), (4, 30)] {
-            round_trips.note(id, ms(took));
+            round_trips.record(id, ms(took));
         }
         assert_eq!(round_trips.of_majority(1, 1..=3), Some(ms(10)));
         assert_eq!(round_trips.of_majority(1, 1..=5), Some(ms(30)), "node 5 has not been measured");

@@ -6,7 +6,7 @@ use crate::{
 };
 use fairhold_state::snapshot::ITEM_WEIGHT;
 
-/// Size above which a command waits for the next snapshot earlier than others.
+/// Size in bytes above which a command must wait for the next snapshot earlier than others.
 const SMALL_BYTES: usize = 1_024;
 
 /// The minimum work and log bytes between two snapshots.
@@ -35,13 +35,13 @@ impl Schedule {
         self.every_bytes.max(newest.bytes / 2)
     }
 
-    /// Which commands the log behind the newest snapshot still has room for.
+    /// Which commands the log after the newest snapshot still has room for.
     pub(crate) fn log_room(self, newest: &NewestSnapshot, now: &Progress) -> LogRoom {
         let enough = self.enough_bytes(newest);
-        let behind = now.log_bytes - newest.made_at.log_bytes;
-        if behind >= 2 * enough {
+        let since = now.log_bytes - newest.made_at.log_bytes;
+        if since >= 2 * enough {
             LogRoom::Nothing
-        } else if 2 * behind >= 3 * enough {
+        } else if 2 * since >= 3 * enough {
             LogRoom::Small
         } else {
             LogRoom::All
@@ -50,7 +50,7 @@ impl Schedule {
 }
 
 /// Which commands the log has room for while a snapshot is written. If the log grows faster than snapshots free it,
-/// large commands wait first.
+/// large commands are refused first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogRoom {
     All,
@@ -60,7 +60,7 @@ pub(crate) enum LogRoom {
 
 impl LogRoom {
     /// Whether a command of this size can go into the log before the next snapshot.
-    pub(crate) fn takes(self, bytes: usize) -> bool {
+    pub(crate) fn accepts(self, bytes: usize) -> bool {
         match self {
             LogRoom::All => true,
             LogRoom::Small => bytes <= SMALL_BYTES,
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_has_shrunk_waits_for_less() {
+    fn a_state_that_has_shrunk_is_due_earlier() {
         assert!(SCHEDULE.is_due(&snapshot(0, progress(100_000, 0, 0)), &progress(10, 10, 0)));
     }
 
@@ -113,8 +113,8 @@ mod tests {
         assert_eq!([1_999, 2_000, 2_499, 2_500].map(|log| room(0, log)), {
             [LogRoom::All, LogRoom::Small, LogRoom::Small, LogRoom::Nothing]
         });
-        assert!(LogRoom::Small.takes(SMALL_BYTES) && !LogRoom::Small.takes(SMALL_BYTES + 1));
-        assert!(LogRoom::All.takes(usize::MAX) && !LogRoom::Nothing.takes(0));
+        assert!(LogRoom::Small.accepts(SMALL_BYTES) && !LogRoom::Small.accepts(SMALL_BYTES + 1));
+        assert!(LogRoom::All.accepts(usize::MAX) && !LogRoom::Nothing.accepts(0));
         assert_eq!([3_499, 3_500, 4_500].map(|log| room(4_000, log)), [LogRoom::All, LogRoom::Small, LogRoom::Nothing]);
     }
 }

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::{mpsc, oneshot};
 
-/// Maximum number of requests of one node that wait. A leader has at most 64 in flight; the rest stem from another
+/// Maximum number of requests of one node in its queue. A leader has at most 64 in flight; the rest come from another
 /// leader.
 const QUEUE_MAX: usize = 256;
 /// Maximum number of requests of one node that openraft handles at a time. It writes them to disk together.
@@ -26,7 +26,7 @@ const IN_FLIGHT_MAX: usize = 64;
 
 type Queued<RT> = (AppendEntriesRequest<Types<RT>>, oneshot::Sender<PeerReply<RT>>);
 
-/// The queues, created on first use. Only members get here, so they are few.
+/// The queues by node, created on first use. Only members send appends, so there are few.
 pub(super) struct Appenders<RT: AsyncRuntime>(Mutex<BTreeMap<NodeId, mpsc::Sender<Queued<RT>>>>);
 
 impl<RT: AsyncRuntime> Default for Appenders<RT> {
@@ -64,7 +64,7 @@ impl<RT: AsyncRuntime> Appenders<RT> {
 }
 
 /// Hands the requests to openraft in order, without waiting for each answer. Each request is complete in itself and is
-/// checked against the log, so a request after a rejected one needs no special care.
+/// checked against the log, so a request after a rejected one needs no special handling.
 async fn run<RT: AsyncRuntime>(core: Arc<Core<RT>>, mut queue: mpsc::Receiver<Queued<RT>>) {
     let mut in_flight = FuturesUnordered::new();
     let mut stopped = std::pin::pin!(core.stopped());
@@ -79,7 +79,7 @@ async fn run<RT: AsyncRuntime>(core: Arc<Core<RT>>, mut queue: mpsc::Receiver<Qu
                     continue;
                 }
                 let raft = &core.raft;
-                let mut handed = async move {
+                let mut handling = async move {
                     let appended = raft.append_entries(rpc).await;
                     let reply = appended.map_or(PeerReply::Declined(Declined::NotRunning), PeerReply::Append);
                     if failpoint!(RaftAppendAnswer, RT).is_err() {
@@ -89,9 +89,9 @@ async fn run<RT: AsyncRuntime>(core: Arc<Core<RT>>, mut queue: mpsc::Receiver<Qu
                     answer.send(reply).ok();
                 }
                 .boxed();
-                // The first poll puts the request into openraft's queue, so it must precede the next request.
-                if (&mut handed).now_or_never().is_none() {
-                    in_flight.push(handed);
+                // The first poll puts the request into openraft's queue, so it must happen before the next request.
+                if (&mut handling).now_or_never().is_none() {
+                    in_flight.push(handling);
                 }
             }
         }

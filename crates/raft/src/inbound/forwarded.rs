@@ -45,7 +45,7 @@ pub(super) async fn serve<RT: AsyncRuntime>(
         match submitted {
             Ok(submitted) => {
                 let outcome = submitted.outcome::<RT>(deadline).await;
-                core.shared.metrics.note(&outcome);
+                core.shared.metrics.record(&outcome);
                 outcome
             }
             Err(Ok(answer)) => Ok(answer),

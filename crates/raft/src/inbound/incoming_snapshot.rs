@@ -46,7 +46,7 @@ struct Partial {
 impl IncomingSnapshot {
     /// Begins a snapshot, and discards the previous one unless that belongs to a later leader.
     pub(super) fn begin<RT: AsyncRuntime>(&self, store: &dyn SnapshotStore, from: NodeId, head: SnapshotBegin) -> PeerReply<RT> {
-        self.give_up(store, |partial| partial.head.vote <= head.vote);
+        self.discard(store, |partial| partial.head.vote <= head.vote);
         let mut partial = self.partial.lock();
         if partial.is_some() {
             return PeerReply::Declined(Declined::OutOfOrder);
@@ -63,7 +63,7 @@ impl IncomingSnapshot {
         tracing::info!(from, blocks = head.blocks, "receiving a snapshot from the leader");
         let arriving = Arc::new(ArrivingSnapshot::new(store.draft(meta)));
         *partial = Some(Partial { from, head, received: 0, arriving });
-        PeerReply::SnapshotTaken
+        PeerReply::SnapshotAccepted
     }
 
     /// Logs the lack of disk space once for each snapshot.
@@ -97,31 +97,32 @@ impl IncomingSnapshot {
             Some(_) | None => return ready(PeerReply::Declined(Declined::OutOfOrder)).boxed(),
         };
         let written = store.run_blocking(Box::new(move || arriving.write(&block)));
-        async move { if written.await.is_ok() { PeerReply::SnapshotTaken } else { PeerReply::Declined(Declined::Busy) } }.boxed()
+        async move { if written.await.is_ok() { PeerReply::SnapshotAccepted } else { PeerReply::Declined(Declined::Busy) } }
+            .boxed()
     }
 
     /// Ends the transfer, and returns the complete snapshot.
     pub(super) fn end<RT: AsyncRuntime>(&self, store: &dyn SnapshotStore, from: NodeId) -> Result<Complete<RT>, Declined> {
         let whole = self.partial.lock().take_if(|partial| partial.from == from && partial.received == partial.head.blocks);
         let Some(Partial { head, arriving, .. }) = whole else {
-            self.give_up(store, |partial| partial.from == from);
+            self.discard(store, |partial| partial.from == from);
             return Err(Declined::OutOfOrder);
         };
         let meta = SnapshotMetaOf::<Types<RT>> { last_log_id: head.last_log_id, last_membership: head.members };
         Ok((head.vote, openraft::Snapshot { meta, snapshot: SnapshotData::Arrived(arriving) }))
     }
 
-    /// Discards the snapshot of an earlier leader than the one that was heard.
+    /// Discards a snapshot whose leader is older than this vote.
     pub(super) fn on_leader_vote(&self, store: &dyn SnapshotStore, vote: Vote<LeaderId>) {
-        self.give_up(store, |partial| partial.head.vote < vote);
+        self.discard(store, |partial| partial.head.vote < vote);
     }
 
     /// Discards the snapshot of a node whose snapshot connection has ended.
-    pub(super) fn hung_up(&self, store: &dyn SnapshotStore, from: NodeId) {
-        self.give_up(store, |partial| partial.from == from);
+    pub(super) fn disconnected(&self, store: &dyn SnapshotStore, from: NodeId) {
+        self.discard(store, |partial| partial.from == from);
     }
 
-    fn give_up(&self, store: &dyn SnapshotStore, is_over: impl Fn(&Partial) -> bool) {
+    fn discard(&self, store: &dyn SnapshotStore, is_over: impl Fn(&Partial) -> bool) {
         if let Some(Partial { from, arriving, .. }) = self.partial.lock().take_if(|partial| is_over(partial)) {
             tracing::info!(from, "discarded an incomplete snapshot from the leader");
             // Runs after the pending writes. If the process ends first, that removes the draft too.
@@ -179,7 +180,7 @@ mod tests {
     async fn begins(incoming: &IncomingSnapshot, drafts: &Drafts, term: u64, from: NodeId) -> bool {
         let members = crate::base::aliases::Members::default();
         let head = SnapshotBegin { vote: vote(term, from), last_log_id: None, members, blocks: 3 };
-        let taken = |reply| matches!(reply, PeerReply::<RT>::SnapshotTaken);
+        let taken = |reply| matches!(reply, PeerReply::<RT>::SnapshotAccepted);
         taken(incoming.begin(drafts, from, head)) && taken(incoming.block(drafts, from, 0, vec![1; 10]).await)
     }
 
@@ -188,11 +189,11 @@ mod tests {
         let incoming = IncomingSnapshot::default();
         let drafts = Drafts::default();
         assert!(begins(&incoming, &drafts, 1, 1).await);
-        incoming.hung_up(&drafts, 2);
+        incoming.disconnected(&drafts, 2);
         assert_eq!(drafts.alive(), 1, "it was another node's connection");
-        incoming.hung_up(&drafts, 1);
+        incoming.disconnected(&drafts, 1);
         assert_eq!(drafts.alive(), 0);
-        assert!(begins(&incoming, &drafts, 1, 1).await, "it may begin again");
+        assert!(begins(&incoming, &drafts, 1, 1).await, "it may start again");
     }
 
     #[tokio::test]

@@ -52,13 +52,13 @@ struct ServiceInner<RT: AsyncRuntime> {
     refused: RefusalLog,
     appenders: Appenders<RT>,
     incoming: IncomingSnapshot,
-    far_term_log: LogLimit<RT>,
-    improper_log: LogLimit<RT>,
+    term_limit_log: LogLimit<RT>,
+    forbidden_log: LogLimit<RT>,
 }
 
-/// What the service needs of a started replica.
+/// The parts of a started replica that the service needs.
 struct StartedReplica<RT: AsyncRuntime> {
-    /// Weak, because the core owns the transport, and the transport this.
+    /// Weak, because the core owns the transport, and the transport owns this.
     core: Weak<Core<RT>>,
     queues: Queues,
 }
@@ -79,8 +79,8 @@ impl<RT: AsyncRuntime> PeerService<RT> {
             refused: RefusalLog::default(),
             appenders: Appenders::default(),
             incoming: IncomingSnapshot::default(),
-            far_term_log: LogLimit::default(),
-            improper_log: LogLimit::default(),
+            term_limit_log: LogLimit::default(),
+            forbidden_log: LogLimit::default(),
         }))
     }
 
@@ -90,7 +90,7 @@ impl<RT: AsyncRuntime> PeerService<RT> {
         Arc::new(self.clone())
     }
 
-    /// Serves requests from now on. openraft must have published its first metrics, because they name the members.
+    /// Starts serving requests. openraft must have published its first metrics, because they name the members.
     pub(crate) fn open(&self, core: &Arc<Core<RT>>, queues: Queues) -> bool {
         self.0.replica.set(StartedReplica { core: Arc::downgrade(core), queues }).is_ok()
     }
@@ -104,27 +104,27 @@ impl<RT: AsyncRuntime> PeerService<RT> {
         self.replica().map(|(core, _)| core)
     }
 
-    fn decide(&self, core: &Core<RT>, other: &Introduction) -> Result<(), Refusal> {
+    fn check_introduction(&self, core: &Core<RT>, other: &Introduction) -> Result<(), Refusal> {
         if let (Some(ours), Some(theirs)) = (core.shared.read().cluster(), other.cluster)
             && ours != theirs
         {
             return Err(Refusal::Cluster { theirs, ours });
         }
-        self.decide_on(&core.with_metrics(incarnations), other.id, other.incarnation)
+        self.check_member(&core.with_metrics(incarnations), other.id, other.incarnation)
     }
 
-    fn decide_on(&self, known: &Incarnations, id: NodeId, found: Incarnation) -> Result<(), Refusal> {
+    fn check_member(&self, known: &Incarnations, id: NodeId, found: Incarnation) -> Result<(), Refusal> {
         match known.get(&id) {
             Some(&expected) if is_wiped(expected, found) => Err(Refusal::Incarnation { id, expected, found }),
             Some(_) => Ok(()),
             None if known.is_empty() && self.0.configured.contains(&id) => Ok(()),
-            None => Err(Refusal::Stranger { id }),
+            None => Err(Refusal::NotAMember { id }),
         }
     }
 
     /// Checks a sender again: its connection may be older than this node's knowledge of the members.
-    fn still_admitted(&self, core: &Core<RT>, from: NodeId) -> Result<(), Refusal> {
-        let introduced = self.0.introduced.lock().get(&from).copied().ok_or(Refusal::Stranger { id: from })?;
+    fn check_sender(&self, core: &Core<RT>, from: NodeId) -> Result<(), Refusal> {
+        let introduced = self.0.introduced.lock().get(&from).copied().ok_or(Refusal::NotAMember { id: from })?;
         core.with_metrics(|metrics| {
             let mut nodes = metrics.membership_config.nodes().peekable();
             if nodes.peek().is_none() {
@@ -135,13 +135,13 @@ impl<RT: AsyncRuntime> PeerService<RT> {
                     Err(Refusal::Incarnation { id: from, expected: member.incarnation, found: introduced })
                 }
                 Some(_) => Ok(()),
-                None => Err(Refusal::Stranger { id: from }),
+                None => Err(Refusal::NotAMember { id: from }),
             }
         })
     }
 
     fn log_refusal(&self, other: NodeId, refusal: &Refusal) {
-        if self.0.refused.is_news(&self.0.configured, other, refusal) {
+        if self.0.refused.should_log(&self.0.configured, other, refusal) {
             tracing::warn!(node = other, "node {other} is refused: {refusal}");
         }
     }
@@ -165,7 +165,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
 
     fn admit(&self, other: &Introduction) -> Result<(), Refusal> {
         let decision = match self.core() {
-            Some(core) => takes_part(&core).and_then(|()| self.decide(&core, other)),
+            Some(core) => check_no_lost_entries(&core).and_then(|()| self.check_introduction(&core, other)),
             None => Err(Refusal::Starting),
         };
         match &decision {
@@ -182,7 +182,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
         let Some((core, queues)) = self.replica() else {
             return ready(reply::<RT>(&PeerReply::Declined(Declined::NotRunning))).boxed();
         };
-        if let Err(refusal) = takes_part(&core).and_then(|()| self.still_admitted(&core, from)) {
+        if let Err(refusal) = check_no_lost_entries(&core).and_then(|()| self.check_sender(&core, from)) {
             self.log_refusal(from, &refusal);
             return ready(reply::<RT>(&PeerReply::Declined(Declined::Refused(refusal)))).boxed();
         }
@@ -196,11 +196,11 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
         let own = core.with_metrics(|metrics| metrics.current_term);
         if let Some(term) = term_limit::too_far(&request, own) {
             let declined = Declined::TermTooFar { term, own };
-            if self.0.far_term_log.is_due() {
+            if self.0.term_limit_log.is_due() {
                 tracing::error!(
                     node = from,
                     "refused a request from node {from}: {declined}. Check that it belongs to this cluster and that its \
-                     memory is sound"
+                     memory is not faulty"
                 );
             }
             return ready(reply::<RT>(&PeerReply::Declined(declined))).boxed();
@@ -209,7 +209,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
         async move { reply(&answer.await) }.boxed()
     }
 
-    fn hung_up(&self, from: NodeId, lane: Lane) {
+    fn disconnected(&self, from: NodeId, lane: Lane) {
         // A leader keeps one heartbeat connection to each of its followers; other connections come and go.
         if lane == Lane::Heartbeat
             && let Some(core) = self.core()
@@ -218,7 +218,7 @@ impl<RT: AsyncRuntime> Service for PeerService<RT> {
         } else if lane == Lane::Snapshot
             && let Some(core) = self.core()
         {
-            self.0.incoming.hung_up(&*core.snapshots, from);
+            self.0.incoming.disconnected(&*core.snapshots, from);
         }
     }
 }
@@ -268,8 +268,8 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
             }
             .boxed(),
             PeerRequest::DiskLow => {
-                core.disk_room.note_low(from, RT::Instant::now());
-                ready(PeerReply::Noted).boxed()
+                core.disk_room.record_low(from, RT::Instant::now());
+                ready(PeerReply::Recorded).boxed()
             }
             PeerRequest::ReadIndex => async move { PeerReply::ReadIndex(queues.barriers.next(true).await) }.boxed(),
             PeerRequest::CallLeader(message) => async move {
@@ -295,7 +295,7 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
         within_ms: u64,
     ) -> BoxFuture<'static, PeerReply<RT>> {
         if let Some(refusal) = commands.iter().find_map(|command| forwarded::refusal(from, command))
-            && self.improper_log.is_due()
+            && self.forbidden_log.is_due()
         {
             tracing::error!(node = from, "node {from} forwarded a command that no node may forward: {refusal}");
         }
@@ -310,7 +310,7 @@ impl<RT: AsyncRuntime> ServiceInner<RT> {
 }
 
 /// A node that has lost log entries refuses every node, and reports the loss.
-fn takes_part<RT: AsyncRuntime>(core: &Core<RT>) -> Result<(), Refusal> {
+fn check_no_lost_entries<RT: AsyncRuntime>(core: &Core<RT>) -> Result<(), Refusal> {
     core.lost.get().map_or(Ok(()), |lost| Err(Refusal::LostEntries(lost.clone())))
 }
 
@@ -345,7 +345,7 @@ fn answer<RT: AsyncRuntime, E>(result: Result<PeerReply<RT>, E>) -> PeerReply<RT
 fn reply<RT: AsyncRuntime>(reply: &PeerReply<RT>) -> Bytes {
     wire::encode(reply).unwrap_or_else(|error| {
         tracing::error!(%error, "an answer to another node cannot be encoded");
-        // The other node cannot decode an empty answer, and treats it as an unknown outcome, which is right.
+        // The other node cannot decode an empty answer, and treats it as an unknown outcome, which is correct.
         Bytes::new()
     })
 }

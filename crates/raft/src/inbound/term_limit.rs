@@ -1,8 +1,8 @@
 //! Limits how far ahead another node's term may be.
 //!
-//! A vote stays on disk for good, and no node wins an election in a lower term: one request with the highest possible
-//! term would stop the cluster for good. Terms grow by one with each election, so a real term is never far from this
-//! node's.
+//! A vote stays on disk permanently, and no node wins an election in a lower term: one request with the highest
+//! possible term would stop the cluster permanently. Terms grow by one with each election, so a real term is never far
+//! from this node's.
 
 use crate::base::{aliases::LogId, wire::PeerRequest};
 use openraft::AsyncRuntime;

@@ -5,9 +5,9 @@
 //! its vote before it grants it. If that takes longer than the timeouts allow, every vote is late, and no leader is
 //! ever elected. So openraft's own elections are off, and this module decides:
 //!
-//! - A follower starts an election when it has heard from no leader for the lease plus a random time. The random time
-//!   doubles with each election that produced no lasting leader, and grows by the time it takes to write a vote.
-//! - A candidate does not start another election while nodes that granted its Pre-Vote still owe an answer. `ballots`
+//! - A follower starts an election after it has received nothing from a leader for the lease plus a random time. This
+//!   time doubles with each election that produced no lasting leader, and grows by the time it takes to write a vote.
+//! - A candidate does not start another election while nodes that granted its Pre-Vote have not answered. `ballots`
 //!   counts votes that arrive after openraft has stopped waiting.
 //! - Like openraft's elections, each one begins with a Pre-Vote: a node that would not win starts no election, and
 //!   disturbs nothing.
@@ -71,7 +71,7 @@ impl<RT: AsyncRuntime> Elections<RT> {
             core.raft.trigger().elect(false).await.ok()?;
             return core.until(is_leading).await;
         }
-        self.note_own_vote(voter.vote);
+        self.record_own_vote(voter.vote);
         self.count_late_votes().await?;
         let due = self.due(voter.vote);
         if RT::Instant::now() < due {
@@ -83,15 +83,15 @@ impl<RT: AsyncRuntime> Elections<RT> {
             }
             return Some(());
         }
-        // The answer arrives after pending disk writes, perhaps of a vote. Meanwhile a leader may have been heard.
+        // The answer arrives after pending disk writes, perhaps of a vote. Meanwhile a leader may have sent a message.
         let requested_at = RT::Instant::now();
         let vote = core.raft.with_raft_state(|state| *state.vote_ref()).await.ok()?;
         core.contact.wrote_within(requested_at.elapsed());
-        self.note_own_vote(vote);
+        self.record_own_vote(vote);
         if RT::Instant::now() < self.due(vote) {
             return Some(());
         }
-        self.warn_of_failed_elections(vote);
+        self.warn_about_failed_elections(vote);
         core.raft.trigger().elect(true).await.ok()?;
         self.since = RT::Instant::now();
         self.random = random_delay::<RT>(self.timeout_ms);
@@ -112,14 +112,14 @@ impl<RT: AsyncRuntime> Elections<RT> {
 
     /// Restarts the delay once this node's own vote for a new term is written: only now does it request other votes,
     /// and these take time.
-    fn note_own_vote(&mut self, vote: Vote<LeaderId>) {
+    fn record_own_vote(&mut self, vote: Vote<LeaderId>) {
         if vote.leader_id.node_id == self.core.id && vote.leader_id.term > self.last_candidacy {
             self.last_candidacy = vote.leader_id.term;
             self.since = RT::Instant::now();
         }
     }
 
-    /// When this node starts an election, unless it hears from a leader before.
+    /// When this node starts an election, unless a leader sends a message first.
     fn due(&self, vote: Vote<LeaderId>) -> RT::Instant {
         let quiet_since = self.core.contact.quiet_since(self.core.lease).map_or(self.since, |quiet| quiet.max(self.since));
         let due = quiet_since + self.core.contact.election_delay(self.random, vote.leader_id.term);
@@ -136,7 +136,7 @@ impl<RT: AsyncRuntime> Elections<RT> {
         core.raft.vote(VoteRequest::new(vote, last_log_id)).await.ok().map(drop)
     }
 
-    fn warn_of_failed_elections(&mut self, vote: Vote<LeaderId>) {
+    fn warn_about_failed_elections(&mut self, vote: Vote<LeaderId>) {
         let settled = self.core.contact.settled_term();
         let terms = vote.leader_id.term.saturating_sub(settled);
         if terms < FAILED_TERMS_WARNED || self.warned_in == Some(settled) {

@@ -1,11 +1,13 @@
-//! An election at once when the leader's process has died.
+//! Starts an election at once when the leader's process has died.
 //!
 //! Normally a follower waits for the end of the leader's lease plus a random time before it starts an election. A dead
-//! process is detected sooner, because its machine closes its connections and refuses new ones. Each follower that sees
-//! both waives the lease and asks a majority whether it would grant a vote (Pre-Vote, Raft dissertation, section 9.6).
+//! process is detected sooner, because its machine closes its connections and refuses new ones. Each follower that
+//! detects both waives the lease and asks a majority whether it would grant a vote (Pre-Vote, Raft dissertation,
+//! section 9.6).
 //!
-//! A false alarm deposes no leader: nodes that have not seen the same refuse, above all a leader that a majority still
-//! acknowledges. A machine or network that is down refuses no connections, so its leader's lease must run out as usual.
+//! A false alarm deposes no leader: nodes that have not detected the same refuse, above all a leader that a majority
+//! still acknowledges. A machine or network that is down refuses no connections, so its leader's lease must run out as
+//! usual.
 
 use crate::{
     base::types::Types,
@@ -20,8 +22,8 @@ use std::{sync::Arc, time::Duration};
 const RANK_DELAY: Duration = Duration::from_millis(25);
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Number of attempts. A process that ends closes its connections one after the other, and perhaps its port last; and
-/// other nodes may notice a moment later.
+/// Number of attempts. A process that ends closes its connections one after the other, and perhaps its port last, and
+/// other nodes may detect this a moment later.
 const ATTEMPTS: u32 = 8;
 
 /// Starts an election if the leader `dead` has died, once it is this node's turn. Otherwise does nothing.

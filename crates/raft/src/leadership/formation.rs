@@ -34,8 +34,8 @@ const GREETING_LIMIT: Duration = Duration::from_secs(2);
 /// Time limit for one attempt to name the cluster.
 const NAMING_LIMIT: Duration = Duration::from_secs(2);
 
-/// What a node without a log learns from another node.
-enum FoundClusters {
+/// What a node without a log learns from another node's greeting.
+enum GreetingResult {
     /// It is empty too, and has this data directory.
     Empty(Incarnation),
     /// The cluster has formed with this node as a member: its leader will send the log.
@@ -64,7 +64,7 @@ async fn discover<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -> 
         let answers = join_all(others.map(|(&id, member)| async move {
             let target = Target { id, address: member.address.clone(), incarnation: None };
             let greeting = RT::timeout(GREETING_LIMIT, core.peer.greet(&target)).await;
-            let found = greeting.map_or(Ok(FoundClusters::Unknown), |greeting| classify(config, id, greeting));
+            let found = greeting.map_or(Ok(GreetingResult::Unknown), |greeting| classify(config, id, greeting));
             found.map(|found| (id, found))
         }))
         .await;
@@ -72,9 +72,9 @@ async fn discover<RT: AsyncRuntime>(core: &Core<RT>, config: &ReplicaConfig) -> 
         let mut formed = false;
         for answer in answers {
             match answer? {
-                (id, FoundClusters::Empty(incarnation)) => drop(empty.insert(id, incarnation)),
-                (_, FoundClusters::Formed) => formed = true,
-                (_, FoundClusters::Unknown) => {}
+                (id, GreetingResult::Empty(incarnation)) => drop(empty.insert(id, incarnation)),
+                (_, GreetingResult::Formed) => formed = true,
+                (_, GreetingResult::Unknown) => {}
             }
         }
         if forms && !formed && empty.len() == config.members.len() && core.with_metrics(is_uninitialized) {
@@ -88,12 +88,12 @@ fn classify(
     config: &ReplicaConfig,
     by: NodeId,
     greeting: Result<Introduction, PeerError>,
-) -> Result<FoundClusters, FormationError> {
+) -> Result<GreetingResult, FormationError> {
     let id = config.id;
     let introduction = match greeting {
         Ok(introduction) => introduction,
         Err(PeerError::Refused(refusal)) => return refused(config, by, refusal),
-        Err(PeerError::Unreachable(_) | PeerError::Lost(_)) => return Ok(FoundClusters::Unknown),
+        Err(PeerError::Unreachable(_) | PeerError::Lost(_)) => return Ok(GreetingResult::Unknown),
     };
     if introduction.id != by {
         let refusal = Refusal::Identity { expected: by, found: introduction.id };
@@ -103,20 +103,20 @@ fn classify(
         Some((_, expected)) if is_wiped(*expected, config.incarnation) => {
             Err(FormationError::Wiped { id, expected: *expected, found: config.incarnation })
         }
-        Some(_) => Ok(FoundClusters::Formed),
+        Some(_) => Ok(GreetingResult::Formed),
         None if !introduction.members.is_empty() => Err(FormationError::NotAMember { id, by }),
-        None if introduction.empty => Ok(FoundClusters::Empty(introduction.incarnation)),
-        None => Ok(FoundClusters::Unknown),
+        None if introduction.empty => Ok(GreetingResult::Empty(introduction.incarnation)),
+        None => Ok(GreetingResult::Unknown),
     }
 }
 
-fn refused(config: &ReplicaConfig, by: NodeId, refusal: Refusal) -> Result<FoundClusters, FormationError> {
+fn refused(config: &ReplicaConfig, by: NodeId, refusal: Refusal) -> Result<GreetingResult, FormationError> {
     let id = config.id;
     match refusal {
-        // It speaks about its own condition, and knows nothing about the cluster yet.
-        Refusal::Starting | Refusal::LostEntries(_) => Ok(FoundClusters::Unknown),
+        // The reason is the other node's own condition, and says nothing about the cluster.
+        Refusal::Starting | Refusal::LostEntries(_) => Ok(GreetingResult::Unknown),
         // The answer is not authenticated, and during a key rotation the nodes change keys one at a time.
-        Refusal::Key(_) => Ok(FoundClusters::Unknown),
+        Refusal::Key(_) => Ok(GreetingResult::Unknown),
         Refusal::Incarnation { id: refused, expected, found } if refused == id => {
             Err(FormationError::Wiped { id, expected, found })
         }
@@ -124,7 +124,7 @@ fn refused(config: &ReplicaConfig, by: NodeId, refusal: Refusal) -> Result<Found
         | Refusal::Cluster { .. }
         | Refusal::Incarnation { .. }
         | Refusal::Identity { .. }
-        | Refusal::Stranger { .. } => Err(FormationError::Refused { id, by, refusal }),
+        | Refusal::NotAMember { .. } => Err(FormationError::Refused { id, by, refusal }),
     }
 }
 

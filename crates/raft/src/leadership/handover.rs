@@ -24,8 +24,8 @@ const HANDOVER_LEASES: u32 = 4;
 /// proposed meanwhile.
 const HANDOVER_LAG_MAX: u64 = 1_000;
 
-/// Hands the leadership to a member, from whichever node leads. After `Ok`, this node's status names the member as
-/// the leader. A key that was used before changes nothing, and any member may lead.
+/// Hands the leadership to a member, from whichever node leads. After `Ok`, this node's status names the member as the
+/// leader. A key that was used before changes nothing, and any member may lead.
 pub(crate) async fn hand_over<RT: AsyncRuntime>(
     core: &Core<RT>,
     queues: &Queues,
@@ -57,7 +57,7 @@ pub(crate) async fn hand_over<RT: AsyncRuntime>(
     if done? == HandedOver::Before {
         return Ok(());
     }
-    // The metrics that a status shows, which change last: the answer names the new leader.
+    // Waits for the metrics that a status shows. They change last, so the status names the new leader after this.
     let leads = core.until_any_metrics(|metrics| (metrics.current_leader == Some(to)).then_some(()));
     match RT::timeout_at(deadline, leads).await {
         Ok(Some(())) => Ok(()),
@@ -92,7 +92,7 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
     if core.leadership().is_none() {
         return Err(HandoverError::NoLeader);
     }
-    // Before the checks that an earlier copy of this request may have changed.
+    // Comes before the other checks: an earlier copy of this request may have changed their results.
     if let Some(key) = key {
         // A new leader may not have applied everything from the previous leader yet, perhaps including this key.
         let caught_up = async { core.applied(queues.barriers.next(false).await.ok()?).await };
@@ -103,7 +103,7 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
     }
     core.with_metrics(|metrics| may_take_over(core.lease, metrics, to))?;
     if let Some(key) = key
-        && !note::<RT>(queues, to, key, deadline).await?
+        && !record_key::<RT>(queues, to, key, deadline).await?
     {
         return Ok(HandedOver::Before);
     }
@@ -115,13 +115,13 @@ pub(crate) async fn serve<RT: AsyncRuntime>(
 }
 
 /// Records the key in the log, so that a late retry does nothing; returns whether the key was new.
-async fn note<RT: AsyncRuntime>(
+async fn record_key<RT: AsyncRuntime>(
     queues: &Queues,
     to: NodeId,
     key: WriteKey,
     deadline: RT::Instant,
 ) -> Result<bool, HandoverError> {
-    // The time is for people, and is never shown here.
+    // The time is only for display, and this one is never shown.
     let submitted = queues.proposals.submit(Command::RecordKey { key, at: WallMillis(0) }, true);
     let outcome = match submitted {
         Ok(submitted) => submitted.outcome::<RT>(deadline).await,
@@ -200,7 +200,7 @@ mod tests {
     type Moment = <TokioRuntime as AsyncRuntime>::Instant;
 
     /// The metrics of node 1 as the leader of three voters and a learner, with a log that ends at `last`. `others` says
-    /// how much of the log each other node has, and when it was last heard from.
+    /// how much of the log each other node has, and when it last answered.
     fn leader(last: u64, others: &[(NodeId, Option<u64>, Moment)]) -> RaftMetrics<Types<TokioRuntime>> {
         let mut metrics = RaftMetrics::new_initial(1);
         let nodes: BTreeMap<NodeId, Member> = (1..=4).map(|id| (id, Member::default())).collect();
@@ -210,7 +210,8 @@ mod tests {
         let reached = |index: Option<u64>| index.map(|index| LogId { leader_id, index });
         metrics.last_log_index = Some(last);
         metrics.replication = Some(others.iter().map(|(id, index, _)| (*id, reached(*index))).collect());
-        metrics.heartbeat = Some(others.iter().map(|(id, _, heard)| (*id, Some(SerdeInstant::new(*heard)))).collect());
+        metrics.heartbeat =
+            Some(others.iter().map(|(id, _, answered_at)| (*id, Some(SerdeInstant::new(*answered_at)))).collect());
         metrics
     }
 

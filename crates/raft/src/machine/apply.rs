@@ -35,8 +35,8 @@ use std::{
 };
 use tokio::task::yield_now;
 
-/// Steps after which an entry's commands pause, so that readers get the state, and heartbeats and votes the thread: an
-/// entry may have a thousand commands, and each may take this many steps.
+/// Steps after which an entry's commands pause, so that readers get the state's lock, and heartbeats and votes get the
+/// thread: an entry may have a thousand commands, and each may take this many steps.
 const SLICE_STEPS: u64 = limits::PIECE_STEPS;
 
 /// Receives every change, on every node, in the same order.
@@ -51,8 +51,8 @@ pub trait ApplyObserver: Send + Sync + 'static {
     /// A snapshot replaced the state. The changes in between are unknown here.
     fn replaced(&self, state: &State);
 
-    /// How long the given steps take in addition to the time that passes. Only a simulation returns more than zero: no
-    /// time passes there while the state machine works.
+    /// Extra time to add for the given steps. Only a simulation returns more than zero: no time passes there while the
+    /// state machine works.
     fn pace(&self, steps: u64) -> Duration {
         let _: u64 = steps;
         Duration::ZERO
@@ -68,7 +68,7 @@ pub(crate) struct Machine<RT: AsyncRuntime> {
     members: Members,
     /// The work applied since the start.
     work: u64,
-    /// Whether the last due snapshot found no disk space.
+    /// Whether the disk had no space for the last due snapshot.
     has_no_room: bool,
 }
 
@@ -83,7 +83,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
         failpoint!(RaftStartLoad, RT)?;
         let writer = SnapshotWriter { store: snapshots, newest: tokio::sync::Mutex::new(None) };
         let (state, bytes, meta) = match writer.load::<RT>().await? {
-            // Not through `run_blocking`: nothing else runs yet that this could delay.
+            // Without `run_blocking`: nothing else runs yet that this could delay.
             Some(snapshot) => (state_of(&*snapshot.snapshot)?, snapshot.snapshot.bytes(), snapshot.meta),
             None => (State::default(), 0, SnapshotMetaOf::<Types<RT>>::default()),
         };
@@ -136,7 +136,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
             }
             yield_now().await;
         }
-        retried.into_iter().try_for_each(|position| self.shared.defects.note_passed(index, position))?;
+        retried.into_iter().try_for_each(|position| self.shared.defects.record_passed(index, position))?;
         Ok(BatchResults(answers))
     }
 
@@ -165,7 +165,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
                         answers.push(answer);
                     }
                     Err(panic) => {
-                        let error = self.shared.defects.note_panic(index, answers.len() as u64, &*panic);
+                        let error = self.shared.defects.record_panic(index, answers.len() as u64, &*panic);
                         tracing::error!(%error, "this node cannot restart itself, so it ends");
                         // With the state locked, so that no reader sees half a change.
                         resume_unwind(panic)
@@ -173,8 +173,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
                 }
             }
         };
-        // A panic must stop the node; without this, it would only stop this task. It poisons the state's lock on its
-        // way.
+        // A panic must stop the node; without this, it would only stop this task. It also poisons the state's lock.
         let applied = catch_unwind(AssertUnwindSafe(slice));
         self.shared.metrics.steps.inc_by(done);
         applied.map_err(|_| io::Error::other(format!("a command panicked in log entry {index}")))?;
@@ -182,7 +181,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
     }
 
     /// The answer to a skipped command. Checks once that the state is consistent without it: if it is not, the command
-    /// was not to blame, and the node must stop.
+    /// is not the cause, and the node must stop.
     async fn skip(&self, index: u64, position: u64, fingerprint: u64, checked: bool) -> io::Result<Answer> {
         let (state, revision) = {
             let state = self.shared.read();
@@ -195,7 +194,7 @@ impl<RT: AsyncRuntime> Machine<RT> {
                 let _already_reported = self.shared.inconsistency.set(text.clone());
                 return Err(io::Error::other(text));
             }
-            self.shared.defects.note_checked(index, position)?;
+            self.shared.defects.record_checked(index, position)?;
         }
         Ok(Answer { result: Err(Rejection::Defect { fingerprint }), revision })
     }
@@ -233,7 +232,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
                     let batch = with_planted_bugs(batch, log_id.index, responder.is_none());
                     let written = batch.0.iter().map(Command::snapshot_weight).sum::<u64>();
                     let before = self.shared.read().snapshot_weight();
-                    self.shared.log_bytes().note(log_id.index, batch.0.iter().map(Command::size).sum::<usize>() as u64);
+                    self.shared.log_bytes().add(log_id.index, batch.0.iter().map(Command::size).sum::<usize>() as u64);
                     let answers = self.apply_batch(log_id.index, batch).await?;
                     // Removals count as well: they make the next snapshot smaller.
                     let removed = before.saturating_sub(self.shared.read().snapshot_weight());
@@ -258,9 +257,9 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
     async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Builder<RT>> {
         let builder = self.builder();
         let bytes = builder.state.snapshot_bytes();
-        let had_none = std::mem::replace(&mut self.has_no_room, !self.writer.store.has_room_for(bytes));
+        let had_no_room = std::mem::replace(&mut self.has_no_room, !self.writer.store.has_room_for(bytes));
         if self.has_no_room {
-            if !had_none {
+            if !had_no_room {
                 tracing::warn!(bytes, "the disk has no space for a snapshot: the log grows until there is space");
             }
             return None;
@@ -276,7 +275,7 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
         failpoint!(RaftInstallBegin, RT)?;
         let snapshot = self.writer.stored(snapshot).await?;
         let state = self.writer.state(&snapshot).await?;
-        // Stored first: the log behind it is purged as soon as this returns.
+        // Stored first: the log that it covers is purged as soon as this returns.
         self.writer.keep::<RT>(meta, &snapshot).await?;
         failpoint!(RaftInstallSaved, RT)?;
         let replaced = {
@@ -285,14 +284,14 @@ impl<RT: AsyncRuntime> RaftStateMachine<Types<RT>> for Machine<RT> {
             self.observer.replaced(&current);
             replaced
         };
-        self.shared.metrics.note_snapshot(&self.shared.metrics.snapshots_installed, snapshot.bytes());
+        self.shared.metrics.record_snapshot(&self.shared.metrics.snapshots_installed, snapshot.bytes());
         tracing::info!(index = meta.last_log_id.map(|id| id.index), "installed a snapshot from the leader");
         self.members = meta.last_membership.clone();
         match meta.last_log_id {
             Some(log_id) => self.advance(log_id),
             None => self.last_applied = None,
         }
-        self.shared.note_snapshot(self.shared.now(), snapshot.bytes());
+        self.shared.record_snapshot(self.shared.now(), snapshot.bytes());
         // Freeing a large state takes a while, and nothing needs to wait for it.
         let freed = self.writer.store.run_blocking(Box::new(move || drop(replaced)));
         drop(RT::spawn(async move { drop(freed.await) }));
@@ -326,7 +325,7 @@ fn replace_state(current: &mut State, state: State) -> State {
     std::mem::replace(current, state)
 }
 
-/// The batch as it is, unless a planted bug changes it on the nodes that do not answer its callers.
+/// The unchanged batch, unless a planted bug changes it on the nodes that do not answer its callers.
 fn with_planted_bugs(mut batch: Batch, index: u64, has_no_caller: bool) -> Batch {
     if planted::has(Bug::LosesAnEntry) && has_no_caller && index.is_multiple_of(16) {
         return Batch(Vec::new());

@@ -63,7 +63,7 @@ impl Default for ReplicaMetrics {
 
 impl ReplicaMetrics {
     /// Counts the outcome of one command.
-    pub(crate) fn note(&self, outcome: &Result<Answer, ProposeError>) {
+    pub(crate) fn record(&self, outcome: &Result<Answer, ProposeError>) {
         match outcome {
             Ok(_) => &self.accepted,
             Err(ProposeError::NotProposed(reason)) => self.refused(*reason),
@@ -86,7 +86,7 @@ impl ReplicaMetrics {
     }
 
     /// Counts a snapshot of this size.
-    pub(crate) fn note_snapshot(&self, count: &Counter, bytes: u64) {
+    pub(crate) fn record_snapshot(&self, count: &Counter, bytes: u64) {
         count.inc();
         self.snapshot_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }

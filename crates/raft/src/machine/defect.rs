@@ -170,7 +170,7 @@ impl Defects {
     }
 
     /// Records that the retry succeeded.
-    pub(crate) fn note_passed(&self, index: u64, position: u64) -> io::Result<()> {
+    pub(crate) fn record_passed(&self, index: u64, position: u64) -> io::Result<()> {
         tracing::error!(
             index,
             position,
@@ -181,12 +181,12 @@ impl Defects {
     }
 
     /// Records that the state is consistent without the command.
-    pub(crate) fn note_checked(&self, index: u64, position: u64) -> io::Result<()> {
+    pub(crate) fn record_checked(&self, index: u64, position: u64) -> io::Result<()> {
         self.update(index, position, |defect| defect.checked = true)
     }
 
     /// Records a panic and restarts the process, because half a change is in memory. Returns only if the restart fails.
-    pub(crate) fn note_panic(&self, index: u64, position: u64, panic: &(dyn Any + Send)) -> io::Error {
+    pub(crate) fn record_panic(&self, index: u64, position: u64, panic: &(dyn Any + Send)) -> io::Error {
         let message = message(panic);
         let saved = {
             let mut recorded = self.locked();

@@ -127,7 +127,7 @@ impl<RT: AsyncRuntime> Shared<RT> {
     }
 
     /// Records that a snapshot is on disk.
-    pub(crate) fn note_snapshot(&self, made_at: Progress, bytes: u64) {
+    pub(crate) fn record_snapshot(&self, made_at: Progress, bytes: u64) {
         let publish = self.publish_newest.lock();
         publish.send_if_different(NewestSnapshot { index: made_at.applied, bytes, made_at });
     }

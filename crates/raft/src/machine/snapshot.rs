@@ -29,9 +29,9 @@ pub trait SnapshotStore: Send + Sync + 'static {
     /// The newest snapshot, verified. `Ok(None)` if none was ever stored; damage is an error that names the file.
     fn newest(&self) -> BoxFuture<'static, io::Result<Option<Arc<dyn StoredSnapshot>>>>;
 
-    /// Runs work that takes time proportional to the state: encoding or decoding it. Where threads are real, it must
-    /// run on a thread of its own: Raft has one thread, and blocking it for milliseconds delays each of the twenty
-    /// tasks that an entry passes through. Work runs in the order of these calls, whether or not the future is awaited.
+    /// Runs work that takes time proportional to the state: encoding or decoding it. With real threads, it must run on
+    /// a separate thread: Raft has one thread, and blocking it for milliseconds delays each of the twenty tasks that an
+    /// entry passes through. Work runs in the order of these calls, whether or not the future is awaited.
     fn run_blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, io::Result<()>> {
         work();
         ready(Ok(())).boxed()
@@ -65,7 +65,8 @@ pub trait StoredSnapshot: Send + Sync + 'static {
     /// Reads one block without blocking the caller, and without waiting for work in `run_blocking`.
     fn fetch(self: Arc<Self>, index: u32) -> BoxFuture<'static, io::Result<Bytes>>;
 
-    /// Makes it the newest. Once it returns, the snapshot survives a power loss, so the log behind it may be purged.
+    /// Makes it the newest. Once it returns, the snapshot survives a power loss, so the log that it covers may be
+    /// purged.
     fn keep(self: Arc<Self>) -> BoxFuture<'static, io::Result<()>>;
 }
 

@@ -134,7 +134,7 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder<RT> {
         failpoint!(RaftSnapshotBuild, RT)?;
         let meta = SnapshotMetaOf::<Types<RT>> { last_log_id: self.last_applied, last_membership: self.members.clone() };
         let started_at = RT::Instant::now();
-        // The copy is also freed there: it owns by now whatever has changed meanwhile.
+        // The copy is also freed there: by then it owns everything that has changed meanwhile.
         let state = std::mem::take(&mut self.state);
         let draft = self.writer.store.draft(header::encode::<RT>(&meta)?);
         let snapshot = run_blocking(&*self.writer.store, move || write(draft, state)).await??;
@@ -143,13 +143,13 @@ impl<RT: AsyncRuntime> RaftSnapshotBuilder<Types<RT>> for Builder<RT> {
         failpoint!(RaftSnapshotSaved, RT)?;
         let metrics = &self.shared.metrics;
         metrics.snapshot_build.observe(started_at.elapsed());
-        metrics.note_snapshot(&metrics.snapshots_built, snapshot.bytes());
-        self.shared.note_snapshot(self.made_at, snapshot.bytes());
+        metrics.record_snapshot(&metrics.snapshots_built, snapshot.bytes());
+        self.shared.record_snapshot(self.made_at, snapshot.bytes());
         Ok(openraft::Snapshot { meta, snapshot: SnapshotData::Stored(snapshot) })
     }
 }
 
-/// Each block is handed to the disk before the next is encoded.
+/// Writes the snapshot. Each block is passed to the draft before the next one is encoded.
 fn write(mut draft: Box<dyn SnapshotDraft>, state: State) -> io::Result<Arc<dyn StoredSnapshot>> {
     state.snapshot_blocks().try_for_each(|block| draft.write(&block))?;
     draft.finish()

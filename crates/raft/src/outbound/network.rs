@@ -16,7 +16,7 @@ use crate::{
     machine::snapshot_writer::SnapshotData,
     outbound::{
         pipeline,
-        raft_client::{RaftClient, RpcError, unexpected, unreadable},
+        raft_client::{RaftClient, RpcError, unexpected, unreachable_error},
     },
 };
 use fairhold_types::{NodeId, failpoint};
@@ -121,11 +121,11 @@ impl<RT: AsyncRuntime> RaftNetworkV2<Types<RT>> for RaftClient<RT> {
     }
 
     async fn vote(&mut self, rpc: VoteRequest<Types<RT>>, option: RPCOption) -> Result<VoteResponse<Types<RT>>, RpcError<RT>> {
-        failpoint!(RaftVoteAsk, RT).map_err(|error| unreadable(&error))?;
+        failpoint!(RaftVoteAsk, RT).map_err(|error| unreachable_error(&error))?;
         let vote = rpc.vote;
         let last_log_id = rpc.last_log_id;
         let to = self.to.id;
-        let request = wire::encode(&PeerRequest::Vote(rpc)).map_err(|error| unreadable(&error))?;
+        let request = wire::encode(&PeerRequest::Vote(rpc)).map_err(|error| unreachable_error(&error))?;
         let answer = self.send(Lane::Heartbeat, request, RPCTypes::Vote, VOTE_LIMIT);
         let ballots = self.ballots.clone();
         let (respond, response) = oneshot::channel();

@@ -12,7 +12,7 @@ use crate::{
         types::Types,
         wire::{self, PeerReply, PeerRequest},
     },
-    outbound::raft_client::{RaftClient, RpcError, last_of, unexpected, unreadable},
+    outbound::raft_client::{RaftClient, RpcError, last_of, unexpected, unreachable_error},
 };
 use bytes::Bytes;
 use fairhold_types::planted::{self, Bug};
@@ -166,7 +166,7 @@ fn encode<RT: AsyncRuntime>(request: &mut AppendEntriesRequest<Types<RT>>) -> Re
         }
         match encoded {
             Ok(bytes) if bytes.len() <= REQUEST_BYTES_MAX || count <= 1 => return Ok((bytes, cut)),
-            Err(error) if count <= 1 => return Err(unreadable(&error)),
+            Err(error) if count <= 1 => return Err(unreachable_error(&error)),
             Ok(_) | Err(_) => {
                 request.entries.truncate(count / 2);
                 cut = true;

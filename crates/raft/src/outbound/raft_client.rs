@@ -64,7 +64,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
                         timer.fail();
                     }
                     if let PeerError::Refused(refusal) = &error {
-                        losses.note(refusal);
+                        losses.record(refusal);
                     }
                     return Err(peer_error(error));
                 }
@@ -73,7 +73,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
             match wire::decode(&bytes) {
                 Ok(PeerReply::Declined(declined)) => {
                     if let Declined::Refused(refusal) = &declined {
-                        losses.note(refusal);
+                        losses.record(refusal);
                     }
                     Err(declined_error(declined))
                 }
@@ -83,7 +83,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
                     }
                     Ok(reply)
                 }
-                Err(error) => Err(unreadable(&error)),
+                Err(error) => Err(unreachable_error(&error)),
             }
         }
     }
@@ -95,7 +95,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
         action: RPCTypes,
         limit: Duration,
     ) -> Result<PeerReply<RT>, RpcError<RT>> {
-        let request = wire::encode(&request).map_err(|error| unreadable(&error))?;
+        let request = wire::encode(&request).map_err(|error| unreachable_error(&error))?;
         self.send(lane, request, action, limit).await
     }
 
@@ -105,7 +105,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
         snapshot: SnapshotOf<Types<RT>, SnapshotData>,
         limit: Duration,
     ) -> Result<SnapshotResponse<Types<RT>>, RpcError<RT>> {
-        failpoint!(RaftSnapshotSend, RT).map_err(|error| unreadable(&error))?;
+        failpoint!(RaftSnapshotSend, RT).map_err(|error| unreachable_error(&error))?;
         let _sending = self.outgoing_snapshots.begin();
         let SnapshotData::Stored(stored) = snapshot.snapshot else {
             return Err(unexpected());
@@ -117,7 +117,7 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
             members: snapshot.meta.last_membership,
             blocks: count,
         });
-        expect_taken(self.call(Lane::Snapshot, begin, RPCTypes::InstallSnapshot, limit).await?)?;
+        expect_accepted(self.call(Lane::Snapshot, begin, RPCTypes::InstallSnapshot, limit).await?)?;
         // Reads one block after the other. `buffered` calls `send` in the order of the blocks, so they arrive in that
         // order.
         let read = stream::iter(0..count).then(move |index| {
@@ -125,11 +125,12 @@ impl<RT: AsyncRuntime> RaftClient<RT> {
             async move { (index, block.await) }
         });
         let sent = read.boxed().map(|(index, block)| {
-            let request = block.map_err(|error| unreadable(&error)).and_then(|block| {
-                wire::encode(&PeerRequest::<RT>::SnapshotBlock { index, block: block.into() }).map_err(|error| unreadable(&error))
+            let request = block.map_err(|error| unreachable_error(&error)).and_then(|block| {
+                wire::encode(&PeerRequest::<RT>::SnapshotBlock { index, block: block.into() })
+                    .map_err(|error| unreachable_error(&error))
             });
             let answer = request.map(|request| self.send(Lane::Snapshot, request, RPCTypes::InstallSnapshot, limit));
-            async move { expect_taken(answer?.await?) }
+            async move { expect_accepted(answer?.await?) }
         });
         let mut sent = std::pin::pin!(sent.buffered(SNAPSHOT_BLOCKS_IN_FLIGHT));
         while let Some(result) = sent.next().await {
@@ -161,7 +162,7 @@ pub(super) fn declined_error<RT: AsyncRuntime>(declined: Declined) -> RpcError<R
     RPCError::Unreachable(Unreachable::new(&declined))
 }
 
-pub(super) fn unreadable<RT: AsyncRuntime>(error: &(impl std::error::Error + 'static)) -> RpcError<RT> {
+pub(super) fn unreachable_error<RT: AsyncRuntime>(error: &(impl std::error::Error + 'static)) -> RpcError<RT> {
     RPCError::Unreachable(Unreachable::new(error))
 }
 
@@ -169,6 +170,6 @@ pub(super) fn unexpected<RT: AsyncRuntime>() -> RpcError<RT> {
     RPCError::Unreachable(Unreachable::from_string("the answer does not match the request"))
 }
 
-pub(super) fn expect_taken<RT: AsyncRuntime>(reply: PeerReply<RT>) -> Result<(), RpcError<RT>> {
-    if let PeerReply::SnapshotTaken = reply { Ok(()) } else { Err(unexpected()) }
+pub(super) fn expect_accepted<RT: AsyncRuntime>(reply: PeerReply<RT>) -> Result<(), RpcError<RT>> {
+    if let PeerReply::SnapshotAccepted = reply { Ok(()) } else { Err(unexpected()) }
 }

@@ -20,13 +20,13 @@ use openraft::{AsyncRuntime, Instant, errors::ClientWriteError, impls::ProgressR
 use std::{sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
-/// Maximum number of entries, or of batches to the leader, in flight. More made the slowest answers slower and nothing
-/// faster.
+/// Maximum number of entries, or of batches to the leader, in flight. A higher limit made the slowest answers slower
+/// and nothing faster.
 const BATCHES_IN_FLIGHT: usize = 2;
-/// Time limit for a batch sent to the leader. Callers have deadlines of their own; this one frees the slot in flight.
+/// Time limit for a batch sent to the leader. Callers have their own deadlines; this limit frees the slot in flight.
 const FORWARD_LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs until Raft stops. All commands that still wait then are definitely not proposed.
+/// Runs until Raft stops. Commands that still wait at that time are definitely not proposed.
 pub(crate) async fn run<RT: AsyncRuntime>(mut batcher: ProposalBatcher, core: Arc<Core<RT>>) {
     let mut in_flight: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
     let mut stopped = std::pin::pin!(core.stopped());
@@ -80,7 +80,7 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
                 batch.into_iter().partition(|proposal| matches!(proposal.command, Command::FormCluster { .. }))
             };
             fail_all(early, NotProposed::NoLeader.into());
-            let ready = refuse_for_room(&core, ready);
+            let ready = refuse_without_space(&core, ready);
             let ready = refuse_defects(&core, ready);
             if !ready.is_empty() {
                 write(&core, ready).await;
@@ -99,7 +99,7 @@ async fn hand_over<RT: AsyncRuntime>(core: Arc<Core<RT>>, batch: Vec<Proposal>) 
 
 /// Refuses commands that need disk space while too few nodes have it, and large commands while the log grows faster
 /// than snapshots free it; returns the others.
-fn refuse_for_room<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Vec<Proposal> {
+fn refuse_without_space<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> Vec<Proposal> {
     let disks_short = core.too_few_disks_have_room();
     let log_room = core.log_room();
     if !disks_short && log_room == LogRoom::All {
@@ -111,7 +111,7 @@ fn refuse_for_room<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) -> V
         } else if disks_short {
             Some(NotProposed::DiskLow)
         } else {
-            (!log_room.takes(proposal.bytes)).then_some(NotProposed::Overloaded)
+            (!log_room.accepts(proposal.bytes)).then_some(NotProposed::Overloaded)
         }
     };
     let mut others = Vec::with_capacity(batch.len());
@@ -162,7 +162,7 @@ async fn write<RT: AsyncRuntime>(core: &Core<RT>, batch: Vec<Proposal>) {
     }
 }
 
-/// What the failure of an entry means for its commands.
+/// The error for the commands of an entry that failed.
 pub(crate) fn write_error<RT: AsyncRuntime>(error: &ClientWriteError<Types<RT>>) -> ProposeError {
     match error {
         // The entry was in the log when another leader's log replaced it; another copy of it may have been committed.

@@ -5,8 +5,8 @@
 //! its caller can withdraw it until it is handed over: so a deadline that passes in the queue means "definitely not
 //! proposed".
 //!
-//! There are two queues. Commands that end something or keep it alive go before those that begin or write something,
-//! and have room of their own: a flood of writes delays no release.
+//! There are two queues, each with its own capacity. Commands that end something or keep it alive precede commands that
+//! begin or write something: a flood of writes delays no release.
 
 use crate::{
     base::error::{NotProposed, ProposeError, UnknownReason},

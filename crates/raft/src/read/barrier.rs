@@ -13,7 +13,7 @@ use fairhold_types::failpoint;
 use openraft::{AsyncRuntime, ReadPolicy};
 use std::{sync::Arc, time::Duration};
 
-/// Time limit for one barrier. After it, all waiting reads are told to retry.
+/// Time limit for one barrier. After it, all waiting reads must retry.
 const ROUND_LIMIT: Duration = Duration::from_secs(1);
 
 /// Runs barriers until Raft stops.

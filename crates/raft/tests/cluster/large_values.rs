@@ -12,13 +12,13 @@ use openraft_rt_tokio::TokioRuntime;
 use std::time::Duration;
 
 const VALUE_BYTES: usize = 64 * 1024;
-/// Number of values of the log that may stay behind a snapshot.
+/// Number of the log's values that may stay although a snapshot covers them.
 const VALUES_KEPT: u64 = 32;
 
 /// The default configuration, except for the bytes.
 fn default_but_for_bytes(config: &mut ReplicaConfig) {
-    let shipped = ReplicaConfig::new(config.id, config.members.clone(), config.incarnation);
-    config.log_kept = shipped.log_kept;
+    let default = ReplicaConfig::new(config.id, config.members.clone(), config.incarnation);
+    config.log_kept = default.log_kept;
     config.log_kept_bytes = VALUES_KEPT * VALUE_BYTES as u64;
 }
 
@@ -197,10 +197,10 @@ async fn a_leader_hands_over_to_a_node_with_free_space() {
     cluster.node(leader).set_disk_low(true);
     // If both have the whole log, the leader would otherwise choose the other one by its id.
     let low = first.max(second);
-    let roomy = first.min(second);
+    let with_space = first.min(second);
     cluster.node(low).set_disk_low(true);
     written_until(&cluster, leader, true).await;
     cluster.node(leader).transfer_leadership().await;
-    let leads = TokioRuntime::timeout(Duration::from_secs(20), cluster.node(roomy).leadership_change(None)).await;
-    assert!(leads.is_ok_and(|leads| leads.is_some()), "node {roomy} has free space, and should lead");
+    let leads = TokioRuntime::timeout(Duration::from_secs(20), cluster.node(with_space).leadership_change(None)).await;
+    assert!(leads.is_ok_and(|leads| leads.is_some()), "node {with_space} has free space, and should lead");
 }

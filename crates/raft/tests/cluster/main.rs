@@ -296,7 +296,7 @@ async fn a_single_node_forms_a_cluster_at_once_and_survives_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_followers_proposal_is_seen_everywhere_and_survives_the_leader() {
+async fn a_followers_proposal_is_applied_everywhere_and_survives_the_leader() {
     let mut cluster = Cluster::form(3, 1_000).await;
     let leader = cluster.leader_among(1..=3).await;
     let followers = cluster.others(leader);
@@ -375,11 +375,11 @@ async fn many_commands_share_an_entry_and_each_has_its_own_answer() {
     revisions.dedup();
     assert_eq!(revisions.len(), 1_000, "each command must change the state");
     let entries = cluster.disks[&leader].log.entries() - before;
-    assert!(entries < 200, "{entries} entries for 1,000 commands that came at once");
+    assert!(entries < 200, "{entries} entries for 1,000 commands that arrived together");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_follower_that_was_away_for_long_receives_a_snapshot() {
+async fn a_follower_that_was_away_for_a_long_time_receives_a_snapshot() {
     let (mut cluster, leader, away) = Cluster::without_a_follower(20).await;
     let mut last = Revision(0);
     for _ in 0..100 {
@@ -448,13 +448,13 @@ async fn a_false_alarm_about_a_dead_leader_deposes_no_leader() {
     let cluster = Cluster::patient(3).await;
     let leader = cluster.leader_among(1..=3).await;
     let leadership = cluster.node(leader).leadership();
-    let mistaken = cluster.others(leader)[0];
-    cluster.open_session(mistaken).await.unwrap();
+    let alarmed = cluster.others(leader)[0];
+    cluster.open_session(alarmed).await.unwrap();
 
     // It requests votes after each attempt but the last.
-    cluster.net.reject(leader, mistaken);
+    cluster.net.reject(leader, alarmed);
     cluster.net.refusal_checks(8).await;
-    cluster.open_session(mistaken).await.unwrap();
+    cluster.open_session(alarmed).await.unwrap();
     assert_eq!(cluster.node(leader).leadership(), leadership);
 }
 
@@ -462,23 +462,23 @@ async fn a_false_alarm_about_a_dead_leader_deposes_no_leader() {
 const UNHURRIED: (u64, u64) = (500, 1_000);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_false_alarm_ends_when_the_leader_is_heard_again() {
+async fn a_false_alarm_ends_when_the_leader_sends_again() {
     let cluster = Cluster::form_with(3, 1_000, Some(UNHURRIED)).await;
     let leader = cluster.leader_among(1..=3).await;
     let leadership = cluster.node(leader).leadership();
-    let [mistaken, deaf] = cluster.others(leader)[..] else { unreachable!("three nodes") };
-    cluster.open_session(mistaken).await.unwrap();
-    cluster.net.reject(leader, mistaken);
+    let [alarmed, cut_off] = cluster.others(leader)[..] else { unreachable!("three nodes") };
+    cluster.open_session(alarmed).await.unwrap();
+    cluster.net.reject(leader, alarmed);
     cluster.net.refusal_checks(8).await;
-    cluster.open_session(mistaken).await.unwrap();
+    cluster.open_session(alarmed).await.unwrap();
 
-    // It no longer hears the leader, and requests the other node's vote.
-    cluster.net.part(leader, deaf);
-    let questions = (deaf, mistaken, Lane::Heartbeat);
-    let before = cluster.net.answered_so_far(questions);
-    cluster.net.answers(questions, before + 2).await;
-    cluster.open_session(mistaken).await.unwrap();
-    let status = cluster.node(mistaken).status();
+    // The cut-off node receives nothing from the leader, and requests the other node's vote.
+    cluster.net.disconnect(leader, cut_off);
+    let vote_requests = (cut_off, alarmed, Lane::Heartbeat);
+    let before = cluster.net.answered_so_far(vote_requests);
+    cluster.net.answers(vote_requests, before + 2).await;
+    cluster.open_session(alarmed).await.unwrap();
+    let status = cluster.node(alarmed).status();
     assert_eq!((status.leader, status.term), (Some(leader), leadership.unwrap().term()), "no other node may be elected");
 }
 
@@ -486,19 +486,19 @@ async fn a_false_alarm_ends_when_the_leader_is_heard_again() {
 async fn the_leader_measures_its_heartbeats_including_dropped_ones() {
     let cluster = Cluster::patient(3).await;
     let leader = cluster.leader_among(1..=3).await;
-    let near = Duration::from_millis(30);
-    let far = Duration::from_millis(200);
+    let short = Duration::from_millis(30);
+    let long = Duration::from_millis(200);
     let round_trip = || {
         let others = cluster.node(leader).status().members.into_iter().filter(|member| member.id != leader);
         others.map(|member| member.round_trip).min().flatten()
     };
-    for takes in [near, far] {
-        cluster.net.slow_heartbeats(takes);
+    for delay in [short, long] {
+        cluster.net.slow_heartbeats(delay);
         let path = (leader, cluster.others(leader)[0], Lane::Heartbeat);
         cluster.net.answers(path, cluster.net.answered_so_far(path) + 60).await;
         // The heartbeat interval is 50 ms, and openraft waits no longer.
-        let at_least = takes.min(Duration::from_millis(45));
-        assert!(round_trip().is_some_and(|mean| mean >= at_least), "{takes:?}: {:?}", round_trip());
+        let at_least = delay.min(Duration::from_millis(45));
+        assert!(round_trip().is_some_and(|mean| mean >= at_least), "{delay:?}: {:?}", round_trip());
     }
     assert!(cluster.node(cluster.others(leader)[0]).status().members.iter().all(|member| member.round_trip.is_none()));
 }
@@ -589,7 +589,7 @@ async fn a_repeated_handover_request_finds_its_key_at_the_new_leader() {
         let leader = cluster.leader_among(1..=3).await;
         let to = leader % 3 + 1;
         let key = WriteKey { key: GrantId::from_ulid(u128::from(turn)), fingerprint: [turn; 16] };
-        // A new leader may not have heard from every node yet.
+        // A new leader may not have an answer from every node yet.
         while cluster.node(leader).hand_over(to, Some(key), soon()).await.is_err() {
             cluster.open_session(leader).await.unwrap();
         }
@@ -600,7 +600,7 @@ async fn a_repeated_handover_request_finds_its_key_at_the_new_leader() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stranger_is_refused_before_its_first_request() {
+async fn a_node_that_is_not_a_member_is_refused_before_its_first_request() {
     let cluster = Cluster::form(3, 1_000).await;
     opened(&cluster.open_session(1).await.unwrap());
     let ours = cluster.node(1).state().cluster();
@@ -616,7 +616,7 @@ async fn a_stranger_is_refused_before_its_first_request() {
     let expected = Incarnation(200);
     let found = Incarnation(7);
     assert_eq!(other(2, 7, None), Err(Refusal::Incarnation { id, expected, found }));
-    assert_eq!(other(9, 900, None), Err(Refusal::Stranger { id: 9 }));
+    assert_eq!(other(9, 900, None), Err(Refusal::NotAMember { id: 9 }));
     let theirs = ClusterId(ours.unwrap().0 ^ 1);
     assert_eq!(other(2, 200, Some(theirs)), Err(Refusal::Cluster { theirs, ours: ours.unwrap() }));
 

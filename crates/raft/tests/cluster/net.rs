@@ -1,5 +1,5 @@
-//! A network in memory: services that call one another, cables that can be pulled, and requests and answers that can be
-//! held in flight.
+//! A network in memory: services that call one another, cables that can be isolated, and requests and answers that can
+//! be held in flight.
 
 use bytes::Bytes;
 use fairhold_raft::peer::{Introduction, Lane, Peer, PeerError, Service, Target};
@@ -22,9 +22,9 @@ pub(crate) struct Net(Arc<Mutex<Cables>>);
 
 struct Cables {
     services: BTreeMap<NodeId, Arc<dyn Service>>,
-    pulled: BTreeSet<NodeId>,
-    /// The second node receives nothing from the first.
-    deaf: BTreeSet<(NodeId, NodeId)>,
+    isolated: BTreeSet<NodeId>,
+    /// Pairs of nodes: the second one receives nothing from the first.
+    blocked: BTreeSet<(NodeId, NodeId)>,
     /// Running nodes that refuse new connections.
     rejecting: BTreeSet<NodeId>,
     /// How often `is_refused` was called.
@@ -35,7 +35,7 @@ struct Cables {
     /// Nodes whose incoming and outgoing requests stay in flight for now.
     requests_held: BTreeSet<NodeId>,
     /// How long each answer on the heartbeat lane takes.
-    heartbeats_take: Duration,
+    heartbeat_delay: Duration,
     /// The traffic on each path.
     traffic: watch::Sender<BTreeMap<Path, Traffic>>,
 }
@@ -61,14 +61,14 @@ impl Net {
         let (cut, _) = broadcast::channel(64);
         Net(Arc::new(Mutex::new(Cables {
             services: BTreeMap::new(),
-            pulled: BTreeSet::new(),
-            deaf: BTreeSet::new(),
+            isolated: BTreeSet::new(),
+            blocked: BTreeSet::new(),
             rejecting: BTreeSet::new(),
             refusal_checks: watch::Sender::new(0),
             cut,
             answers_held: BTreeSet::new(),
             requests_held: BTreeSet::new(),
-            heartbeats_take: Duration::ZERO,
+            heartbeat_delay: Duration::ZERO,
             traffic: watch::Sender::new(BTreeMap::new()),
         })))
     }
@@ -81,7 +81,7 @@ impl Net {
     pub(crate) fn plug_in(&self, id: NodeId, service: Arc<dyn Service>) {
         let mut cables = self.0.lock().unwrap();
         cables.services.insert(id, service);
-        cables.pulled.remove(&id);
+        cables.isolated.remove(&id);
     }
 
     pub(crate) fn unplug(&self, id: NodeId) {
@@ -90,20 +90,20 @@ impl Net {
         cables.cut.send(id).ok();
         let left: Vec<_> = cables.services.values().cloned().collect();
         drop(cables);
-        left.iter().for_each(|service| service.hung_up(id, Lane::Heartbeat));
+        left.iter().for_each(|service| service.disconnected(id, Lane::Heartbeat));
     }
 
     /// Cuts off a node, which keeps running.
     pub(crate) fn isolate(&self, id: NodeId) {
         let mut cables = self.0.lock().unwrap();
-        cables.pulled.insert(id);
+        cables.isolated.insert(id);
         cables.cut.send(id).ok();
     }
 
     /// Cuts the connection between two nodes.
-    pub(crate) fn part(&self, a: NodeId, b: NodeId) {
+    pub(crate) fn disconnect(&self, a: NodeId, b: NodeId) {
         let mut cables = self.0.lock().unwrap();
-        cables.deaf.extend([(a, b), (b, a)]);
+        cables.blocked.extend([(a, b), (b, a)]);
         // Whatever is in flight on other paths of this node is lost too: its connections are reopened.
         cables.cut.send(b).ok();
     }
@@ -114,8 +114,8 @@ impl Net {
     }
 
     /// Delays each answer on the heartbeat lane from now on.
-    pub(crate) fn slow_heartbeats(&self, by: Duration) {
-        self.0.lock().unwrap().heartbeats_take = by;
+    pub(crate) fn slow_heartbeats(&self, delay: Duration) {
+        self.0.lock().unwrap().heartbeat_delay = delay;
     }
 
     /// Waits until this many requests have been answered on a path.
@@ -129,7 +129,7 @@ impl Net {
         cables.rejecting.insert(id);
         let service = cables.services[&seen_by].clone();
         drop(cables);
-        service.hung_up(id, Lane::Heartbeat);
+        service.disconnected(id, Lane::Heartbeat);
     }
 
     /// Waits until `is_refused` was called this often.
@@ -168,9 +168,9 @@ impl Net {
         self.until(path, |traffic| traffic.requests_held > 0).await;
     }
 
-    async fn until(&self, path: Path, so: impl Fn(&Traffic) -> bool) {
+    async fn until(&self, path: Path, condition: impl Fn(&Traffic) -> bool) {
         let mut traffic = self.0.lock().unwrap().traffic.subscribe();
-        traffic.wait_for(|traffic| traffic.get(&path).is_some_and(&so)).await.unwrap();
+        traffic.wait_for(|traffic| traffic.get(&path).is_some_and(&condition)).await.unwrap();
     }
 
     fn change<T>(&self, path: Path, change: impl FnOnce(&mut Traffic) -> T) -> T {
@@ -183,7 +183,7 @@ impl Net {
     /// Lets everything pass again. Held messages are lost with their connections.
     pub(crate) fn heal(&self, id: NodeId) {
         let mut cables = self.0.lock().unwrap();
-        cables.pulled.remove(&id);
+        cables.isolated.remove(&id);
         if cables.requests_held.remove(&id) | cables.answers_held.remove(&id) {
             cables.cut.send(id).ok();
         }
@@ -214,8 +214,8 @@ impl Net {
 
     fn find(&self, from: NodeId, to: NodeId) -> Result<(Arc<dyn Service>, broadcast::Receiver<NodeId>), PeerError> {
         let cables = self.0.lock().unwrap();
-        let service = cables.services.get(&to).filter(|_| !cables.pulled.contains(&from) && !cables.pulled.contains(&to));
-        let service = service.filter(|_| !cables.deaf.contains(&(from, to)));
+        let service = cables.services.get(&to).filter(|_| !cables.isolated.contains(&from) && !cables.isolated.contains(&to));
+        let service = service.filter(|_| !cables.blocked.contains(&(from, to)));
         let service = service.cloned().ok_or(PeerError::Unreachable("no route".to_owned()))?;
         Ok((service, cables.cut.subscribe()))
     }
@@ -253,10 +253,10 @@ impl Peer for Cable {
         let served = if net.arrives(path) { service.serve(from, lane, request) } else { pending().boxed() };
         let answer = TokioRuntime::spawn(async move {
             let answer = served.await;
-            let takes = net.0.lock().unwrap().heartbeats_take;
-            if lane == Lane::Heartbeat && takes > Duration::ZERO {
-                let delay = TokioRuntime::timeout(takes, pending::<()>()).await;
-                assert!(delay.is_err(), "a pending future never resolves");
+            let delay = net.0.lock().unwrap().heartbeat_delay;
+            if lane == Lane::Heartbeat && delay > Duration::ZERO {
+                let waited = TokioRuntime::timeout(delay, pending::<()>()).await;
+                assert!(waited.is_err(), "a pending future never resolves");
             }
             match net.answered(path) {
                 // The test may end without releasing it.

@@ -46,8 +46,8 @@ pub(super) fn failed(path: &Path, error: &rocksdb::Error) -> io::Error {
     } else {
         kind
     };
-    // The write-ahead logs and the manifest were verified before RocksDB read them, whatever it says of the manifest
-    // now.
+    // The write-ahead logs and the manifest were verified before RocksDB read them, whatever it reports about the
+    // manifest now.
     let unnamed = matches!(kind, io::ErrorKind::InvalidData) && !text.contains(".sst");
     let hint = if unnamed { format!(". One of its tables is damaged: {}", table_names(path)) } else { String::new() };
     io::Error::new(kind, format!("{}: {text}{hint}", path.display()))

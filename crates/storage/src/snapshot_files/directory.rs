@@ -36,15 +36,19 @@ impl Directory {
         for name in names(path)? {
             if name.ends_with(NEW_SUFFIX) || name.ends_with(OLD_SUFFIX) {
                 let leftover = path.join(name);
-                fs::remove_file(&leftover).map_err(|error| durable::naming(&leftover, error))?;
+                fs::remove_file(&leftover).map_err(|error| durable::with_path(&leftover, error))?;
             }
         }
         // A name whose directory could not be synced is visible after a start, but may be gone after a power loss. The
-        // log behind the newest snapshot is purged, so its name must be durable.
+        // log that the newest snapshot covers is purged, so its name must be durable.
         durable::sync_directory(path)?;
-        let (path, snapshot_thread) = (path.to_owned(), SnapshotThread::start()?);
-        let (drafts, readers) = (AtomicU64::new(0), Mutex::default());
-        Ok(Directory { path, snapshot_thread, faults, drafts, readers })
+        Ok(Directory {
+            path: path.to_owned(),
+            snapshot_thread: SnapshotThread::start()?,
+            faults,
+            drafts: AtomicU64::new(0),
+            readers: Mutex::default(),
+        })
     }
 
     /// The newest snapshot's number and file.
@@ -57,8 +61,8 @@ impl Directory {
     pub(super) fn publish(&self, snapshot: &Path, reader: &Arc<()>) -> io::Result<Vec<u64>> {
         let older = self.numbers()?;
         let number = older.last().map_or(1, |newest| newest + 1);
-        durable::name(snapshot, &self.file(number))?;
-        self.note_reader(number, reader);
+        durable::rename(snapshot, &self.file(number))?;
+        self.record_reader(number, reader);
         Ok(older)
     }
 
@@ -69,16 +73,17 @@ impl Directory {
     }
 
     fn remove(&self, number: u64) -> io::Result<()> {
-        let (path, old) = (self.file(number), self.path.join(format!("{number:020}{OLD_SUFFIX}")));
+        let path = self.file(number);
+        let old = self.path.join(format!("{number:020}{OLD_SUFFIX}"));
         if self.readers.lock().iter().any(|(read, reader)| *read == number && reader.strong_count() > 0) {
             // A reader, or a transfer to another node, still uses it: its bytes stay until they are done.
-            return fs::remove_file(&path).map_err(|error| durable::naming(&path, error));
+            return fs::remove_file(&path).map_err(|error| durable::with_path(&path, error));
         }
         durable::remove(&old, &path)
     }
 
     /// Records a reader of a snapshot, for as long as `reader` lives.
-    pub(super) fn note_reader(&self, number: u64, reader: &Arc<()>) {
+    pub(super) fn record_reader(&self, number: u64, reader: &Arc<()>) {
         let mut readers = self.readers.lock();
         readers.retain(|(_, reader)| reader.strong_count() > 0);
         readers.push((number, Arc::downgrade(reader)));
@@ -89,7 +94,7 @@ impl Directory {
         let mut numbers = Vec::new();
         for name in names(&self.path)? {
             if let Some(number) = name.strip_suffix(SUFFIX) {
-                let number = number.parse().map_err(|_| durable::damaged(&self.path.join(&name), "its name is no number"))?;
+                let number = number.parse().map_err(|_| durable::damaged(&self.path.join(&name), "its name is not a number"))?;
                 numbers.push(number);
             }
         }
@@ -108,9 +113,9 @@ impl Directory {
     }
 
     /// Removes the file of an abandoned snapshot on the snapshot thread, because it may be large.
-    pub(super) fn give_up(&self, path: PathBuf) {
+    pub(super) fn remove_abandoned(&self, path: PathBuf) {
         let removed = self.snapshot_thread.run(move || {
-            // Its name does not count. The next start removes what is left of it.
+            // Its name is temporary. The next start removes the rest.
             if let Err(error) = durable::remove(&path, &path) {
                 tracing::debug!(%error, "an incomplete snapshot could not be removed: it stays until the next start");
             }
@@ -121,8 +126,8 @@ impl Directory {
 
 fn names(directory: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(directory).map_err(|error| durable::naming(directory, error))? {
-        let name = entry.map_err(|error| durable::naming(directory, error))?.file_name();
+    for entry in fs::read_dir(directory).map_err(|error| durable::with_path(directory, error))? {
+        let name = entry.map_err(|error| durable::with_path(directory, error))?.file_name();
         names.extend(name.into_string().ok());
     }
     Ok(names)

@@ -15,9 +15,9 @@ pub(super) struct Draft {
 }
 
 struct Writing {
-    /// Taken when it is complete.
+    /// `None` once the file is complete.
     path: Option<PathBuf>,
-    /// The same.
+    /// `None` once the file is complete.
     file: Option<NewFile>,
     composer: Composer,
     directory: Arc<Directory>,
@@ -28,7 +28,7 @@ impl Draft {
         Draft { directory, meta, writing: None }
     }
 
-    fn begun(&mut self) -> io::Result<&mut Writing> {
+    fn start_writing(&mut self) -> io::Result<&mut Writing> {
         if self.writing.is_none() {
             failpoint!(StorageSnapshotWrite)?;
             let path = self.directory.temporary();
@@ -43,13 +43,13 @@ impl Draft {
     }
 
     fn append(&mut self, block: &[u8]) -> io::Result<()> {
-        let writing = self.begun()?;
+        let writing = self.start_writing()?;
         let length = writing.composer.block(block)?;
         writing.write(&[&length, block])
     }
 
     fn complete(mut self) -> io::Result<Arc<Stored>> {
-        self.begun()?;
+        self.start_writing()?;
         let mut writing = self.writing.take().ok_or_else(gone)?;
         let (footer, layout) = std::mem::take(&mut writing.composer).end()?;
         writing.write(&[&footer])?;
@@ -70,19 +70,19 @@ impl Writing {
 impl Drop for Writing {
     fn drop(&mut self) {
         if let Some(path) = self.path.take() {
-            self.directory.give_up(path);
+            self.directory.remove_abandoned(path);
         }
     }
 }
 
 impl SnapshotDraft for Draft {
     fn write(&mut self, block: &[u8]) -> io::Result<()> {
-        self.append(block).inspect_err(|error| self.directory.faults.note(error))
+        self.append(block).inspect_err(|error| self.directory.faults.record(error))
     }
 
     fn finish(self: Box<Self>) -> io::Result<Arc<dyn StoredSnapshot>> {
         let directory = Arc::clone(&self.directory);
-        let whole = self.complete().inspect_err(|error| directory.faults.note(error))?;
+        let whole = self.complete().inspect_err(|error| directory.faults.record(error))?;
         Ok(whole)
     }
 }

@@ -89,7 +89,8 @@ impl Layout {
         }
         let end = length.checked_sub(FOOTER_BYTES).filter(|end| *end >= HEADER_BYTES as u64).ok_or(Damage::Length)?;
         let meta = part(HEADER_BYTES as u64, end, &read)?;
-        let (mut at, mut blocks) = (meta.end, Vec::new());
+        let mut at = meta.end;
+        let mut blocks = Vec::new();
         while at < end {
             let block = part(at, end, &read)?;
             at = block.end;
@@ -102,7 +103,7 @@ impl Layout {
     }
 }
 
-/// The bytes behind the length at a position.
+/// The bytes after the length at a position.
 fn part(at: u64, end: u64, read: &impl Fn(&mut [u8], u64) -> io::Result<()>) -> Result<Range<u64>, Unreadable> {
     let start = at.checked_add(4).filter(|start| *start <= end).ok_or(Damage::Length)?;
     let stop = start + u64::from(number_at(at, read)?);
@@ -116,7 +117,9 @@ fn number_at(at: u64, read: &impl Fn(&mut [u8], u64) -> io::Result<()>) -> io::R
 }
 
 fn checksum(length: u64, read: &impl Fn(&mut [u8], u64) -> io::Result<()>) -> io::Result<u32> {
-    let (mut checksum, mut buffer, mut at) = (RunningChecksum::default(), vec![0; READ_BYTES], 0);
+    let mut checksum = RunningChecksum::default();
+    let mut buffer = vec![0; READ_BYTES];
+    let mut at = 0;
     while at < length {
         let some = usize::try_from(length - at).unwrap_or(READ_BYTES).min(READ_BYTES);
         read(&mut buffer[..some], at)?;
@@ -135,14 +138,14 @@ pub(super) struct Composer {
 }
 
 impl Composer {
-    /// The bytes before those of the meta.
+    /// The bytes before the meta.
     pub(super) fn begin(&mut self, meta: &[u8]) -> io::Result<Vec<u8>> {
         let header = [MAGIC.as_slice(), &[SNAPSHOT_FILE_FORMAT], &length(meta)?].concat();
         self.layout.meta = self.add(&header, meta);
         Ok(header)
     }
 
-    /// The bytes before those of a block.
+    /// The bytes before a block.
     pub(super) fn block(&mut self, block: &[u8]) -> io::Result<[u8; 4]> {
         let length = length(block)?;
         let range = self.add(&length, block);
@@ -152,7 +155,7 @@ impl Composer {
 
     /// The bytes after all blocks, the positions of all parts, and the length of the file.
     pub(super) fn end(mut self) -> io::Result<(Vec<u8>, Layout)> {
-        let too_many = |_| io::Error::other("a snapshot of too many blocks");
+        let too_many = |_| io::Error::other("a snapshot with too many blocks");
         let count = u32::try_from(self.layout.blocks.len()).map_err(too_many)?.to_le_bytes();
         self.checksum.update(&count);
         Ok(([count, self.checksum.value().to_le_bytes()].concat(), self.layout))

@@ -32,14 +32,14 @@ pub(super) struct Stored {
     blocks: Vec<Range<u64>>,
     /// Whether it is, or was, the newest. Then the `keep` of a newer one removes it.
     kept: AtomicBool,
-    /// Kept for as long as this is read.
+    /// Exists for as long as this snapshot is open.
     reader: Arc<()>,
 }
 
 impl Stored {
     /// Opens a file and verifies it.
     pub(super) fn open(directory: &Arc<Directory>, path: PathBuf) -> io::Result<Stored> {
-        let named = |error| durable::naming(&path, error);
+        let named = |error| durable::with_path(&path, error);
         let file = File::open(&path).map_err(named)?;
         let length = file.metadata().map_err(named)?.len();
         let layout = Layout::verified(length, |buffer, at| file.read_exact_at(buffer, at));
@@ -53,12 +53,14 @@ impl Stored {
 
     /// A snapshot that this process has written.
     pub(super) fn written(directory: &Arc<Directory>, path: PathBuf, meta: Bytes, layout: Layout) -> io::Result<Stored> {
-        let file = File::open(&path).map_err(|error| durable::naming(&path, error))?;
+        let file = File::open(&path).map_err(|error| durable::with_path(&path, error))?;
         Ok(Stored::new(directory, path, file, meta, layout))
     }
 
     fn new(directory: &Arc<Directory>, path: PathBuf, file: File, meta: Bytes, layout: Layout) -> Stored {
-        let (directory, kept, reader) = (Arc::clone(directory), AtomicBool::new(false), Arc::new(()));
+        let directory = Arc::clone(directory);
+        let kept = AtomicBool::new(false);
+        let reader = Arc::new(());
         Stored { directory, path, file, meta, blocks: layout.blocks, kept, reader }
     }
 
@@ -68,7 +70,7 @@ impl Stored {
         let Some((number, path)) = directory.newest()? else { return Ok(None) };
         let stored = Stored::open(directory, path)?;
         stored.set_kept();
-        directory.note_reader(number, &stored.reader);
+        directory.record_reader(number, &stored.reader);
         Ok(Some(Arc::new(stored)))
     }
 
@@ -87,7 +89,7 @@ impl Stored {
 impl Drop for Stored {
     fn drop(&mut self) {
         if !*self.kept.get_mut() {
-            self.directory.give_up(std::mem::take(&mut self.path));
+            self.directory.remove_abandoned(std::mem::take(&mut self.path));
         }
     }
 }
@@ -109,7 +111,7 @@ impl StoredSnapshot for Stored {
     fn block(&self, index: u32) -> io::Result<Bytes> {
         let range = usize::try_from(index).ok().and_then(|index| self.blocks.get(index));
         let range = range.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "there is no such block"))?;
-        read(&self.file, range).map_err(|error| durable::naming(&self.path, error))
+        read(&self.file, range).map_err(|error| durable::with_path(&self.path, error))
     }
 
     fn fetch(self: Arc<Self>, index: u32) -> BoxFuture<'static, io::Result<Bytes>> {
@@ -118,7 +120,7 @@ impl StoredSnapshot for Stored {
 
     fn keep(self: Arc<Self>) -> BoxFuture<'static, io::Result<()>> {
         let snapshot_thread = self.directory.snapshot_thread.clone();
-        let kept = snapshot_thread.run(move || self.make_newest().inspect_err(|error| self.directory.faults.note(error)));
+        let kept = snapshot_thread.run(move || self.make_newest().inspect_err(|error| self.directory.faults.record(error)));
         Box::pin(async move { kept.await? })
     }
 }

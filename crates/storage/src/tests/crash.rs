@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn all_that_was_acknowledged_survives_a_kill() {
+async fn acknowledged_writes_survive_a_kill() {
     let home = tempfile::tempdir().unwrap();
     let (alive, dead) = (home.path().join("alive"), home.path().join("dead"));
     std::fs::create_dir(&alive).unwrap();
@@ -26,7 +26,7 @@ async fn all_that_was_acknowledged_survives_a_kill() {
 }
 
 #[tokio::test]
-async fn a_clean_stop_writes_what_waits() {
+async fn a_clean_stop_writes_pending_batches() {
     let home = tempfile::tempdir().unwrap();
     let mut log = LogStore::open(home.path(), false).unwrap();
     append(&mut log, entries(1, 0..3)).await.unwrap();
@@ -87,7 +87,7 @@ async fn a_torn_tail_keeps_every_complete_write() {
 }
 
 #[tokio::test]
-async fn a_lost_log_is_not_taken_for_a_new_one() {
+async fn a_lost_log_is_not_mistaken_for_a_new_one() {
     let home = tempfile::tempdir().unwrap();
     let mut log = LogStore::open(home.path(), false).unwrap();
     append(&mut log, entries(1, 0..3)).await.unwrap();
@@ -98,7 +98,7 @@ async fn a_lost_log_is_not_taken_for_a_new_one() {
 }
 
 #[tokio::test]
-async fn an_entry_that_is_missing_is_noticed() {
+async fn a_missing_entry_is_detected() {
     for missing in [0, 5, 9] {
         let home = tempfile::tempdir().unwrap();
         let mut log = LogStore::open(home.path(), false).unwrap();
@@ -114,8 +114,8 @@ async fn an_entry_that_is_missing_is_noticed() {
     }
 }
 
-/// Data that a process reads may exist only in the page cache: after a failed sync, the kernel marks pages as clean.
-/// So a start writes the data again, and no longer needs the old files.
+/// Data that a process reads may exist only in the page cache: after a failed sync, the kernel marks pages as clean. So
+/// a start writes the data again, and no longer needs the old files.
 #[tokio::test]
 async fn a_start_makes_durable_what_it_recovers_from_the_write_ahead_log() {
     let home = tempfile::tempdir().unwrap();

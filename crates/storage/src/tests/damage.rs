@@ -1,4 +1,5 @@
-//! Flips single bytes in every kind of file that a node keeps. The node refuses it by name, or the flip is harmless.
+//! Flips single bytes in every kind of file that a node keeps. The node refuses the file and names it, or the flip is
+//! harmless.
 
 use super::*;
 use crate::{DAMAGE_ADVICE, Storage, StorageError};
@@ -37,7 +38,7 @@ enum Allowed {
 
 /// The effect of a flip.
 #[derive(Debug)]
-enum Seen {
+enum FlipEffect {
     /// The node does not start, or a read fails, with this message.
     Refused(String),
     /// All stored data is intact.
@@ -93,8 +94,8 @@ async fn make_storage(directory: &Path) {
     fill_wal(&mut storage.log).await;
 }
 
-async fn look(directory: &Path) -> Seen {
-    let refused = |error: &dyn std::error::Error| Seen::Refused(error.to_string());
+async fn open_and_read(directory: &Path) -> FlipEffect {
+    let refused = |error: &dyn std::error::Error| FlipEffect::Refused(error.to_string());
     let mut storage = match Storage::open(directory, 1) {
         Ok(storage) => storage,
         Err(error) => return refused(&error),
@@ -103,27 +104,27 @@ async fn look(directory: &Path) -> Seen {
         Ok(snapshot) => snapshot,
         Err(error) => return refused(&StorageError::Snapshots(error)),
     };
-    assert_eq!(snapshot, Some(snapshots::image("through 20")), "the snapshot changed without a word");
+    assert_eq!(snapshot, Some(snapshots::image("through 20")), "the snapshot changed silently");
     let (log, vote_read) = match (read_all(&mut storage.log).await, read_vote(&mut storage.log).await) {
         (Ok(log), Ok(vote)) => (log, vote),
         (Err(error), _) | (_, Err(error)) => return refused(&StorageError::Log(error)),
     };
     let expected = [entries(1, 21..300), entries(2, 300..400)].concat();
     if log.len() < expected.len() || vote_read != Some(vote(5)) {
-        assert_eq!(log, expected[..log.len()], "the log changed without a word");
-        return Seen::Torn;
+        assert_eq!(log, expected[..log.len()], "the log changed silently");
+        return FlipEffect::Torn;
     }
-    assert_eq!(log, expected, "the log changed without a word");
-    Seen::Harmless
+    assert_eq!(log, expected, "the log changed silently");
+    FlipEffect::Harmless
 }
 
 fn flips() -> usize {
-    let long = std::env::var_os("FAIRHOLD_TRIAL").is_some_and(|form| form == "long");
+    let long = std::env::var_os("FAIRHOLD_TRIAL").is_some_and(|value| value == "long");
     if long { FLIPS_LONG } else { FLIPS }
 }
 
 #[tokio::test]
-async fn a_flipped_byte_in_any_file_is_refused_by_name_with_what_to_do_or_is_harmless() {
+async fn a_flipped_byte_in_any_file_is_refused_with_its_name_and_advice_or_is_harmless() {
     let home = tempfile::tempdir().unwrap();
     let whole = home.path().join("whole");
     make_storage(&whole).await;
@@ -146,25 +147,25 @@ async fn a_flipped_byte_in_any_file_is_refused_by_name_with_what_to_do_or_is_har
             let inside = target.strip_prefix(&whole).unwrap();
             std::fs::write(damaged.path().join(inside), &bytes).unwrap();
             let what = format!("byte {at} of {} ^ {flip:#x}", inside.display());
-            match look(damaged.path()).await {
-                Seen::Refused(text) => {
+            match open_and_read(damaged.path()).await {
+                FlipEffect::Refused(text) => {
                     assert!(allowed != Allowed::Harmless, "{what} was refused: {text}");
                     assert!(text.contains(inside.file_name().unwrap().to_str().unwrap()), "{what}: not named: {text}");
                     // Errors about the directory's owner have their own advice.
-                    assert!(kind == "IDENTITY" || text.contains(DAMAGE_ADVICE), "{what}: nothing is said to do: {text}");
+                    assert!(kind == "IDENTITY" || text.contains(DAMAGE_ADVICE), "{what}: no advice: {text}");
                     refused += 1;
                 }
-                Seen::Harmless => {
-                    assert!(allowed != Allowed::Refused, "{what} was not noticed");
+                FlipEffect::Harmless => {
+                    assert!(allowed != Allowed::Refused, "{what} was not detected");
                     harmless += 1;
                 }
                 // This would drop acknowledged writes.
-                Seen::Torn => torn += 1,
+                FlipEffect::Torn => torn += 1,
             }
         }
         assert_eq!(torn, 0, "a single byte made a {kind} look torn");
         table.push_str(&format!("{kind:16} {:>6} {refused:>8} {harmless:>9} {torn:>6}\n", flips()));
-        assert!(allowed != Allowed::RefusedOrHarmless || refused > flips() / 4, "the sweep of {kind} shows nothing:\n{table}");
+        assert!(allowed != Allowed::RefusedOrHarmless || refused > flips() / 4, "too few flips of {kind} were refused:\n{table}");
     }
     std::io::stderr().lock().write_all(table.as_bytes()).unwrap();
 }

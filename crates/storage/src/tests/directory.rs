@@ -10,7 +10,7 @@ use fairhold_types::ClusterId;
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
-fn an_identity_is_made_once_and_kept() {
+fn an_identity_is_created_once_and_kept() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("a/b");
     let mut first = DataDir::open(&path, 3).unwrap();
@@ -31,7 +31,7 @@ fn an_identity_is_made_once_and_kept() {
 }
 
 #[test]
-fn a_file_in_the_place_of_the_directory_is_refused_by_name() {
+fn a_file_instead_of_the_directory_is_refused_with_its_name() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("file");
     std::fs::write(&file, "").unwrap();
@@ -60,7 +60,7 @@ fn a_second_process_is_refused_and_the_error_names_the_first() {
 }
 
 #[test]
-fn a_directory_that_lost_entries_is_used_no_more() {
+fn a_directory_that_lost_entries_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let first = DataDir::open(home.path(), 1).unwrap();
     mark_lost_entries(home.path(), "entries 41 to 57 are gone").unwrap();
@@ -83,7 +83,7 @@ fn files_without_an_identity_are_refused() {
 }
 
 #[test]
-fn what_a_first_start_left_when_it_was_killed_is_no_obstacle() {
+fn leftovers_of_an_interrupted_first_start_are_accepted() {
     let home = tempfile::tempdir().unwrap();
     for name in ["LOCK", "IDENTITY.new"] {
         std::fs::write(home.path().join(name), "half").unwrap();
@@ -93,7 +93,7 @@ fn what_a_first_start_left_when_it_was_killed_is_no_obstacle() {
 }
 
 #[test]
-fn every_flipped_byte_of_an_identity_is_refused_by_name() {
+fn every_flipped_byte_of_an_identity_is_refused_with_its_name() {
     let home = tempfile::tempdir().unwrap();
     drop(DataDir::open(home.path(), 1).unwrap());
     let path = home.path().join("IDENTITY");
@@ -108,7 +108,7 @@ fn every_flipped_byte_of_an_identity_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_log_that_goes_on_from_a_lost_snapshot_is_refused() {
+async fn a_log_that_continues_from_a_lost_snapshot_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let mut storage = Storage::open(home.path(), 1).unwrap();
     append(&mut storage.log, entries(1, 0..5)).await.unwrap();
@@ -125,7 +125,7 @@ async fn a_log_that_goes_on_from_a_lost_snapshot_is_refused() {
 }
 
 #[tokio::test]
-async fn a_log_directory_that_is_gone_is_refused() {
+async fn a_missing_log_directory_is_refused() {
     let home = tempfile::tempdir().unwrap();
     drop(Storage::open(home.path(), 1).unwrap());
     drop(Storage::open(home.path(), 1).unwrap());

@@ -14,7 +14,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-const CHILD: &str = "tests::failpoints::a_child_does_all_that_a_storage_does";
+const CHILD: &str = "tests::failpoints::a_child_runs_every_storage_step";
 const HOME: &str = "FAIRHOLD_FAILPOINT_HOME";
 /// The exit code of a child whose test failed with an error.
 const FAILED_TEST: i32 = 101;
@@ -27,7 +27,7 @@ static STARTING: Mutex<()> = Mutex::new(());
 
 /// The child of the tests below. Without `HOME` in its environment, it does nothing.
 #[tokio::test]
-async fn a_child_does_all_that_a_storage_does() {
+async fn a_child_runs_every_storage_step() {
     if let Some(home) = std::env::var_os(HOME) {
         work(Path::new(&home)).await.unwrap();
     }
@@ -93,7 +93,7 @@ async fn check(home: &Path, done: &[String], failpoint: &str) {
     let mut storage = Storage::open(home, 1).unwrap_or_else(|error| panic!("{failpoint}: {error}"));
     let voted = read_vote(&mut storage.log).await.unwrap().map_or(0, |vote| vote.leader_id.term);
     let least = if has("vote 3") { 3 } else { u64::from(has("vote 1")) };
-    assert!(voted >= least, "{failpoint}: the vote of term {least} was given, {voted} is there");
+    assert!(voted >= least, "{failpoint}: the vote of term {least} was acknowledged, but the vote is of term {voted}");
 
     let through = match snapshots::load(&storage.snapshots).await.unwrap() {
         Some(newest) if newest == image("12") => 12,
@@ -102,7 +102,7 @@ async fn check(home: &Path, done: &[String], failpoint: &str) {
         None => 0,
     };
     let least = if has("snapshot 12") { 12 } else { 6 * u64::from(has("snapshot 6")) };
-    assert!(through >= least, "{failpoint}: the snapshot through {least} was acknowledged, {through} is there");
+    assert!(through >= least, "{failpoint}: the snapshot through {least} was acknowledged, but the newest is through {through}");
 
     let state = storage.log.get_log_state().await.unwrap();
     let purged = state.last_purged_log_id.map(|id| id.index);
@@ -151,17 +151,17 @@ async fn fail_at_each_step(action: &str) {
 }
 
 #[tokio::test]
-async fn a_crash_at_each_step_loses_nothing_that_was_acknowledged() {
+async fn a_crash_at_any_step_loses_no_acknowledged_data() {
     fail_at_each_step("crash").await;
 }
 
 #[tokio::test]
-async fn an_error_at_each_step_loses_nothing_that_was_acknowledged() {
+async fn an_error_at_any_step_loses_no_acknowledged_data() {
     fail_at_each_step("error").await;
 }
 
 #[test]
-fn a_directory_whose_making_was_interrupted_is_made_by_the_next_start() {
+fn an_interrupted_creation_of_a_directory_completes_at_the_next_start() {
     let home = tempfile::tempdir().unwrap();
     let (done, ended) = run_child(home.path(), "storage.identity.write=crash");
     assert!(done.is_empty() && !ended);

@@ -15,7 +15,7 @@ fn check(name: &str, bytes: &[u8]) {
         text.push('\n');
     }
     let path = Path::new("../../proto/golden").join(name);
-    if std::env::var_os("FAIRHOLD_GOLDEN").is_some_and(|wish| wish == "write") {
+    if std::env::var_os("FAIRHOLD_GOLDEN").is_some_and(|value| value == "write") {
         std::fs::write(&path, &text).unwrap();
     }
     let golden = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -116,7 +116,7 @@ async fn after_a_failed_write_everything_fails_and_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn requests_that_waited_behind_a_failed_write_fail_too() {
+async fn requests_queued_after_a_failed_write_fail_too() {
     let directory = tempfile::tempdir().unwrap();
     let (mut log, verdicts, begun) = gated(directory.path());
     let mut receivers = Vec::new();
@@ -147,7 +147,7 @@ async fn a_hole_in_the_log_is_refused() {
 }
 
 #[tokio::test]
-async fn what_memory_no_longer_holds_is_read_from_disk() {
+async fn entries_no_longer_in_memory_are_read_from_disk() {
     let directory = tempfile::tempdir().unwrap();
     let mut log = LogStore::open(directory.path(), false).unwrap();
     let commands = 20_000;
@@ -185,7 +185,7 @@ async fn what_memory_no_longer_holds_is_read_from_disk() {
 }
 
 #[tokio::test]
-async fn the_disk_is_given_back_after_a_purge() {
+async fn a_purge_frees_disk_space() {
     let directory = tempfile::tempdir().unwrap();
     let mut log = LogStore::open(directory.path(), false).unwrap();
     let commands = 50_000;
@@ -199,6 +199,6 @@ async fn the_disk_is_given_back_after_a_purge() {
         peak = peak.max(size());
     }
     let written = 400 * crate::log_db::seal(&entry(1, 0, commands)).unwrap().len() as u64;
-    assert!(written > 350 * 1024 * 1024, "only {written} bytes were written: the test shows nothing");
+    assert!(written > 350 * 1024 * 1024, "only {written} bytes were written: too few for this test");
     assert!(peak < 250 * 1024 * 1024, "{peak} bytes at the peak, of {written} written");
 }

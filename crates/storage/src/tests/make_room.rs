@@ -17,10 +17,10 @@ fn log_bytes(home: &Path) -> u64 {
 }
 
 #[tokio::test]
-async fn what_a_snapshot_covers_of_the_log_is_freed_and_nothing_else() {
+async fn only_log_entries_covered_by_the_snapshot_are_freed() {
     let home = tempfile::tempdir().unwrap();
-    assert_eq!(free_covered_log(home.path(), 1).unwrap(), None, "nothing was made yet");
-    assert!(files(home.path(), |_| true).is_empty(), "and nothing is");
+    assert_eq!(free_covered_log(home.path(), 1).unwrap(), None, "the directory does not exist yet");
+    assert!(files(home.path(), |_| true).is_empty(), "it must create nothing");
     let mut storage = Storage::open(home.path(), 1).unwrap();
     let commands = 50_000;
     for index in 0..200 {
@@ -37,7 +37,7 @@ async fn what_a_snapshot_covers_of_the_log_is_freed_and_nothing_else() {
     assert_eq!(free_covered_log(home.path(), 1).unwrap(), Some(179));
     let after = log_bytes(home.path());
     assert!(after < before / 2, "{before} bytes before, {after} after");
-    assert_eq!(free_covered_log(home.path(), 1).unwrap(), None, "once is enough");
+    assert_eq!(free_covered_log(home.path(), 1).unwrap(), None, "they are already purged");
 
     for _ in 0..2 {
         let mut storage = Storage::open(home.path(), 1).unwrap();
@@ -50,7 +50,7 @@ async fn what_a_snapshot_covers_of_the_log_is_freed_and_nothing_else() {
 
 /// The node installed a snapshot from the leader, and crashed before it purged the log that the snapshot replaces.
 #[tokio::test]
-async fn a_log_that_ends_before_its_snapshot_goes_on_behind_it() {
+async fn a_log_that_ends_before_its_snapshot_continues_after_it() {
     let home = tempfile::tempdir().unwrap();
     let mut storage = Storage::open(home.path(), 1).unwrap();
     append(&mut storage.log, entries(1, 0..10)).await.unwrap();

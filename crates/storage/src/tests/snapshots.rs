@@ -49,7 +49,7 @@ async fn settled(snapshots: &SnapshotFiles) {
 }
 
 #[tokio::test]
-async fn the_newest_snapshot_is_kept_alone() {
+async fn only_the_newest_snapshot_is_kept() {
     let home = tempfile::tempdir().unwrap();
     let snapshots = open(home.path());
     assert_eq!(load(&snapshots).await.unwrap(), None);
@@ -65,7 +65,7 @@ async fn the_newest_snapshot_is_kept_alone() {
 }
 
 #[tokio::test]
-async fn a_snapshot_interrupted_before_its_name_leaves_the_old_one() {
+async fn a_snapshot_interrupted_before_its_rename_leaves_the_old_one() {
     let home = tempfile::tempdir().unwrap();
     save(&open(home.path()), image("old")).await.unwrap();
     let whole = bytes_of(&image("new"));
@@ -78,7 +78,7 @@ async fn a_snapshot_interrupted_before_its_name_leaves_the_old_one() {
 }
 
 #[tokio::test]
-async fn a_snapshot_interrupted_before_the_old_one_went_is_the_newest() {
+async fn a_snapshot_interrupted_before_the_old_one_is_removed_is_the_newest() {
     let home = tempfile::tempdir().unwrap();
     let snapshots = open(home.path());
     save(&snapshots, image("old")).await.unwrap();
@@ -89,7 +89,7 @@ async fn a_snapshot_interrupted_before_the_old_one_went_is_the_newest() {
 }
 
 #[tokio::test]
-async fn a_damaged_newest_snapshot_is_refused_by_name_although_an_older_one_is_there() {
+async fn a_damaged_newest_snapshot_is_refused_with_its_name_even_if_an_older_one_exists() {
     let home = tempfile::tempdir().unwrap();
     let snapshots = open(home.path());
     save(&snapshots, image("old")).await.unwrap();
@@ -104,12 +104,12 @@ async fn a_damaged_newest_snapshot_is_refused_by_name_although_an_older_one_is_t
     }
     for length in 0..whole.len() {
         std::fs::write(&path, &whole[..length]).unwrap();
-        assert!(load(&snapshots).await.is_err(), "{length} bytes were taken");
+        assert!(load(&snapshots).await.is_err(), "{length} bytes were accepted");
     }
 }
 
 #[test]
-fn a_length_is_not_believed_even_with_a_right_checksum() {
+fn a_wrong_length_is_refused_even_with_a_valid_checksum() {
     let mut bytes = bytes_of(&image("a"));
     bytes.truncate(bytes.len() - 4);
     for length in [u32::MAX, 1000, 100] {
@@ -121,7 +121,7 @@ fn a_length_is_not_believed_even_with_a_right_checksum() {
 }
 
 #[tokio::test]
-async fn a_dropped_draft_leaves_nothing_and_disturbs_no_other() {
+async fn a_dropped_draft_leaves_nothing_and_affects_no_other() {
     let home = tempfile::tempdir().unwrap();
     let snapshots = open(home.path());
     save(&snapshots, image("old")).await.unwrap();
@@ -146,8 +146,8 @@ async fn a_snapshot_stays_readable_to_its_end_after_a_newer_one_replaces_it() {
     let reading = snapshots.newest().await.unwrap().unwrap();
     assert_eq!(Arc::clone(&reading).fetch(0).await.unwrap(), large.blocks[0]);
     save(&snapshots, image("newer")).await.unwrap();
-    assert!(image_of(&*reading).unwrap() == large, "what is read has changed");
-    assert_eq!(files(home.path(), |_| true).len(), 1, "and its name is gone already");
+    assert!(image_of(&*reading).unwrap() == large, "the open snapshot has changed");
+    assert_eq!(files(home.path(), |_| true).len(), 1, "its name must already be removed");
     drop(reading);
     settled(&snapshots).await;
     assert_eq!(load(&snapshots).await.unwrap(), Some(image("newer")));

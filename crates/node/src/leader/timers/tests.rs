@@ -1,4 +1,4 @@
-//! Timers that follow a state of their own: what is due, how much one command covers, and what follows its answer.
+//! Timers that follow a separate state: what is due, how much one command covers, and what follows its answer.
 
 use super::*;
 use fairhold_state::command::{Acquire, Applied, Claimant, Command, IfBusy, Meta, OpenSession, Owner, Rejection, Want};
@@ -166,8 +166,8 @@ fn pending_work_continues_piece_by_piece() {
 fn tombstones_are_forgotten_after_their_time() {
     let mut fixture = Fixture::new();
     fixture.apply(Command::Release { grant: GrantId::from_ulid(9), session: None, at: AT }, 0);
-    assert_eq!(fixture.due(Duration::ZERO), [], "this notes the current revision");
-    let over = limits::REMEMBERED_FOR + NOTE_EVERY;
+    assert_eq!(fixture.due(Duration::ZERO), [], "this records the current revision");
+    let over = limits::REMEMBERED_FOR + RECORD_EVERY;
     let command = fixture.only_due(over);
     assert_eq!(command, Scheduled::Forget(fixture.state.revision()));
     fixture.run(over, command);

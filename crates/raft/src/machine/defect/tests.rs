@@ -32,7 +32,7 @@ fn panics_at(store: &Arc<MemoryStore>, index: u64, command: &Command) {
         if !defects.in_entry(index).is_empty() {
             assert_eq!(defects.decide(index, 0, command), DefectAction::Try);
         }
-        assert_eq!(defects.note_panic(index, 0, &"planted").to_string(), "restarted");
+        assert_eq!(defects.record_panic(index, 0, &"planted").to_string(), "restarted");
     }
 }
 
@@ -43,7 +43,7 @@ fn a_command_is_skipped_after_its_second_panic_and_refused_if_it_is_proposed_aga
     let defects = Defects::load(store.clone()).unwrap();
     assert_eq!((defects.in_entry(7), defects.in_entry(8)), (vec![0], vec![]));
     assert!(matches!(defects.decide(7, 0, &close(1, 10)), DefectAction::Skip { checked: false, .. }));
-    defects.note_checked(7, 0).unwrap();
+    defects.record_checked(7, 0).unwrap();
     assert!(matches!(defects.decide(7, 0, &close(1, 10)), DefectAction::Skip { checked: true, .. }));
     assert!(defects.refuses(&close(1, 99)).is_some(), "the time is not part of the request");
     assert!(defects.refuses(&close(2, 10)).is_none());
@@ -54,12 +54,12 @@ fn a_command_is_skipped_after_its_second_panic_and_refused_if_it_is_proposed_aga
 fn a_panic_that_does_not_recur_skips_nothing_and_resets_the_count() {
     let store = Arc::<MemoryStore>::default();
     let defects = Defects::load(store.clone()).unwrap();
-    drop(defects.note_panic(7, 0, &"once"));
+    drop(defects.record_panic(7, 0, &"once"));
     let defects = Defects::load(store.clone()).unwrap();
     assert_eq!(defects.decide(7, 0, &close(1, 10)), DefectAction::Try);
-    defects.note_passed(7, 0).unwrap();
+    defects.record_passed(7, 0).unwrap();
     assert!(defects.in_entry(7).is_empty() && defects.refuses(&close(1, 10)).is_none());
-    drop(defects.note_panic(7, 0, &"again, much later"));
+    drop(defects.record_panic(7, 0, &"again, much later"));
     let defects = Defects::load(store).unwrap();
     assert_eq!((defects.recorded()[0].panics, defects.recorded()[0].passed), (1, false));
 }
@@ -102,7 +102,7 @@ fn only_the_newest_are_recorded_and_messages_are_cut() {
     let defects = Defects::load(Arc::<MemoryStore>::default()).unwrap();
     defects.set_snapshot_index(1_000);
     for index in 0..RECORDED_MAX as u64 + 5 {
-        drop(defects.note_panic(index, 0, &"é".repeat(MESSAGE_BYTES_MAX)));
+        drop(defects.record_panic(index, 0, &"é".repeat(MESSAGE_BYTES_MAX)));
     }
     let recorded = defects.recorded();
     assert_eq!((recorded.len(), recorded[0].index), (RECORDED_MAX, 5));
@@ -121,11 +121,11 @@ fn a_node_reaches_the_end_of_its_log_however_many_commands_panic() {
             defects.in_entry(*index) == [0] && matches!(defects.decide(*index, 0, &command), DefectAction::Skip { .. })
         };
         match (1..=entries).find(|index| !skipped(index)) {
-            Some(index) => drop(defects.note_panic(index, 0, &"planted")),
+            Some(index) => drop(defects.record_panic(index, 0, &"planted")),
             None => return,
         }
     }
-    panic!("the node restarts for ever");
+    panic!("the node restarts forever");
 }
 
 #[test]

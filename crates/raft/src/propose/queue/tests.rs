@@ -83,12 +83,12 @@ fn a_batch_is_limited_by_bytes() {
 #[test]
 fn a_withdrawn_command_is_not_proposed() {
     let (queue, mut batcher) = new(BYTES);
-    let stays = queue.submit(command(1), false).unwrap();
-    let leaves = queue.submit(command(2), false).unwrap();
-    drop(leaves);
+    let kept = queue.submit(command(1), false).unwrap();
+    let withdrawn = queue.submit(command(2), false).unwrap();
+    drop(withdrawn);
     let first = batcher.next(0).unwrap();
     let batch = batcher.gather(first);
     assert_eq!(batch.iter().map(|proposal| &proposal.command).collect::<Vec<_>>(), [&command(1)]);
     assert_eq!(queue.bytes.load(Ordering::Relaxed), 0, "both have left the queue");
-    assert!(!stays.hand_off.settle(WITHDRAWN), "it was handed over, so its caller cannot withdraw it");
+    assert!(!kept.hand_off.settle(WITHDRAWN), "it was handed over, so its caller cannot withdraw it");
 }
