@@ -99,7 +99,7 @@ fn operations(description: &Value) -> BTreeMap<String, BTreeSet<String>> {
     operations
 }
 
-/// What the page lacks, and what it names but does not exist.
+/// The entries that the page lacks, and the ones that it has but that do not exist.
 fn complaints(page: &str) -> Vec<String> {
     let (rows, operations, leaves) = (rows(page), operations(&description()), leaves());
     let mut complaints: Vec<String> =

@@ -1,4 +1,4 @@
-//! Standard output and standard error. The reader of a pipe may go away at any time: this ends the output, and is not
+//! Standard output and standard error. The reader of a pipe may close it at any time: this ends the output, and is not
 //! an error.
 
 use fairhold_types::text::harmless;

@@ -138,7 +138,7 @@ fn document() -> Value {
         },
         "servers": [{ "url": "/", "description": "The server that sent this page; you can use any other." }],
         "tags": [
-            { "name": "locks", "description": "Locks: what everybody may see, and the calls for administrators." },
+            { "name": "locks", "description": "Locks: list, show and check them, and the calls for administrators." },
             { "name": "grants", "description": "Grants: acquire, get, renew and release them." },
             { "name": "elections", "description": "Elections: locks whose holder is known by a value." },
             { "name": "sessions", "description": "Sessions: a client's liveness, which owns its grants." },
@@ -228,7 +228,7 @@ mod tests {
                 Value::Object(fields) => {
                     if let Some(Value::String(reference)) = fields.get("$ref") {
                         let pointer = reference.strip_prefix('#').unwrap();
-                        assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+                        assert!(document.pointer(pointer).is_some(), "{reference} does not resolve");
                         used.insert(pointer.to_owned());
                     }
                     open.extend(fields.values());
@@ -239,7 +239,7 @@ mod tests {
         }
         for kind in ["schemas", "headers", "examples"] {
             for name in document["components"][kind].as_object().unwrap().keys() {
-                assert!(used.contains(&format!("/components/{kind}/{name}")), "{name} is used by nothing");
+                assert!(used.contains(&format!("/components/{kind}/{name}")), "{name} is unused");
             }
         }
     }

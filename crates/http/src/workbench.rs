@@ -13,8 +13,8 @@ use openraft_rt::AsyncRuntime;
 pub fn read_acquire<RT: AsyncRuntime>(request: Request, new: GrantId) -> Option<AcquireCall> {
     let (received, body) = Received::with_params::<RT>(request).now_or_never()?.ok()?;
     let lock = lock_name(&received.segment().ok()?).ok()?;
-    let id = received.key().ok()?.unwrap_or(new);
-    grants::acquire_call(&received, body, lock, id).ok().map(|(call, _)| call)
+    let key = received.key().ok()?;
+    grants::single_lock_call(&received, body, lock, key.unwrap_or(new), key.is_some()).ok().map(|(call, _)| call)
 }
 
 /// Writes the answer to that call, as the route does. `None` if writing fails.

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_node_allows_a_part_of_its_memory_and_a_large_one_what_is_enough() {
+    fn a_small_node_allows_a_share_of_its_memory_and_a_large_one_the_maximum() {
         let small = MemoryPlan {
             connections: 4_096,
             body_bytes: 64 << 20,

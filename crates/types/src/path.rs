@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_taken_apart() {
+    fn paths_are_split_into_their_parts() {
         let path = Path::parse("/jobs/nightly").unwrap();
         assert_eq!((path.parent(), path.name()), (Some(Path::parse("/jobs").unwrap()), "nightly"));
         assert_eq!(Path::parse("/jobs").unwrap().parent(), Some(Path::root()));
@@ -275,7 +275,7 @@ mod tests {
 
     /// Compares every text of up to five of these characters with a plain implementation of the rules.
     #[test]
-    fn a_name_is_refused_for_a_control_character_or_an_empty_or_dot_level_alone() {
+    fn a_name_is_refused_only_for_a_control_character_or_an_empty_or_dot_level() {
         let mut texts = vec![String::new()];
         for _ in 0..5 {
             let characters = ['/', '.', 'a', '\n', '\u{7f}', '\u{80}', '\u{9f}', '\u{a0}', '\u{10a0}'];
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_hold_just_under_at_and_over() {
+    fn the_limits_are_checked_under_at_and_over_the_bound() {
         let name = |length: usize| "x".repeat(length);
         assert!(LockName::parse(&name(511)).is_ok() && LockName::parse(&name(512)).is_ok());
         assert_eq!(LockName::parse(&name(513)), Err(ParsePathError::TooLong { length: 513, max: 512 }));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_beside_a_lock_of_a_deeper_name_is_another_one() {
+    fn a_lock_and_a_lock_below_its_name_are_independent() {
         let (orders, order) = (LockName::parse("orders").unwrap(), LockName::parse("orders/42").unwrap());
         assert_eq!(order.path().parent(), Some(orders.path()));
         assert!(order.path().is_under_locks() && !Path::parse("/locksmith").unwrap().is_under_locks());

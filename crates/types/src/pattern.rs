@@ -21,7 +21,7 @@ pub const WORDS: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f
 /// A path: the root, or 1 to 32 levels, none of them empty, `.` or `..`, no control characters.
 pub const PATH: &str = "^(/|(?!(.*/)\\.{1,2}(/|$))(/[^/\\u0000-\\u001f\\u007f-\\u009f]+){1,32})$";
 
-/// A path as `PATH` has it, but none of the tree's folder of locks.
+/// A path as in `PATH`, except those in the tree's folder of locks.
 pub const NODE_PATH: &str = "^(/|(?!/locks(/|$))(?!(.*/)\\.{1,2}(/|$))(/[^/\\u0000-\\u001f\\u007f-\\u009f]+){1,32})$";
 
 /// The prefix of a sequential node's name: a part of one level.

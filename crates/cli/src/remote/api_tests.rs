@@ -73,7 +73,7 @@ async fn answer(mut stream: TcpStream, answers: &[&str], heads: &Mutex<Vec<Strin
         heads.len() - 1
     };
     let answer = answers.get(before).or(answers.last()).expect("an answer");
-    // The client may have gone away.
+    // The client may have disconnected.
     stream.write_all(answer.as_bytes()).await.ok();
 }
 
@@ -215,7 +215,7 @@ async fn if_only_strangers_answer_the_call_fails_at_once() {
 }
 
 #[test]
-fn work_that_is_left_behind_does_not_delay_the_exit() {
+fn abandoned_work_does_not_delay_the_exit() {
     let connect = connect(vec!["http://127.0.0.1:1".to_owned()], SECOND);
     let args = crate::remote::RemoteArgs { connect, output: None };
     // A DNS server that does not answer delays a lookup in the same way.

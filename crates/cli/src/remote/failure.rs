@@ -74,7 +74,7 @@ impl Failure {
     /// Prints the failure and returns its exit code. With `body_wanted`, the body of a refusal goes to standard output.
     pub(crate) fn exit(&self, body_wanted: bool) -> ExitCode {
         if let (Failure::Refused { body, .. }, true) = (self, body_wanted) {
-            // If nobody reads the output, the exit code still tells the outcome.
+            // If nobody reads the output, the exit code still shows the outcome.
             output::write_bytes(body).ok();
         }
         writeln!(io::stderr(), "{}", self.lines()).ok();

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_fires_by_itself_without_a_network() {
+    fn lost_fires_without_a_network() {
         in_one_thread(async {
             let sent = Moment::now();
             let lease = Lease::new(TTL, proof(sent));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_found_over_does_not_come_back() {
+    fn an_expired_lease_never_becomes_valid_again() {
         let lease = Lease::new(TTL, proof(Moment::now()));
         assert_eq!(lease.end(Lost::Broken), Lost::Broken);
         lease.proved(proof(Moment::now().plus(TTL)));

@@ -160,7 +160,7 @@ pub(super) fn number<T: std::str::FromStr>(path: &str, value: &[u8]) -> Result<T
     text.ok_or_else(|| Error::Invalid(format!("{path} does not hold a number: somebody else has written it")))
 }
 
-/// Changes a number by a rule, and tries again if somebody else has written in between. The rule returns the new
+/// Changes a number by a rule, and tries again if another program has written in between. The rule returns the new
 /// number, or `None` to leave it.
 pub(super) async fn change_number<T: std::str::FromStr + ToString>(
     client: &Client,

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_a_revision_or_a_time() {
+    fn a_point_in_history_is_a_revision_or_a_time() {
         let read = |query: &str| when(params(query).unwrap().at).ok().flatten();
         assert_eq!(read("at=57"), Some(When::Revision(Revision(57))));
         assert_eq!(read("at=1970-01-01T00:00:27Z"), Some(When::At(WallMillis(27_000))));

@@ -81,7 +81,7 @@ mod tests {
     use fairhold_types::limits::PATH_BYTES_MAX;
 
     #[test]
-    fn a_node_lives_in_one_way() {
+    fn a_node_has_one_lifetime() {
         let session = SessionId(7);
         let ttl = || Some(Span::Text("1500ms".to_owned()));
         assert_eq!(from_fields(None, None, false).unwrap(), Lifetime::Persistent);

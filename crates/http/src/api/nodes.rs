@@ -176,7 +176,7 @@ async fn write<RT: AsyncRuntime>(
 
 /// The state machine answered with the result of another operation.
 fn another_answer(result: &OperationResult) -> Problem {
-    Problem::new(Code::Internal, format!("a write was answered with {result:?}"))
+    Problem::new(Code::Internal, format!("a write has an unexpected result: {result:?}"))
 }
 
 /// A request to list the nodes below one.

@@ -67,14 +67,14 @@ pub(crate) fn what_to_do(code: Code, kind: RequestKind) -> Option<&'static str> 
     }
 }
 
-/// How to repeat a request that may have been carried out. `place` says where, or is empty.
-pub(crate) fn retry(kind: RequestKind, place: &str) -> Option<String> {
+/// How to repeat a request that may have been carried out. `where_to` says where, or is empty.
+pub(crate) fn retry(kind: RequestKind, where_to: &str) -> Option<String> {
     match kind {
         RequestKind::Acquire { id, .. } | RequestKind::Write { key: id } => {
-            Some(format!("retry{place} with Idempotency-Key: {id}"))
+            Some(format!("retry{where_to} with Idempotency-Key: {id}"))
         }
-        RequestKind::AcquireInBatch { .. } => Some(format!("send the call again{place}, with the same id")),
-        RequestKind::Change => Some(format!("it is safe to retry{place}")),
+        RequestKind::AcquireInBatch { .. } => Some(format!("send the call again{where_to}, with the same id")),
+        RequestKind::Change => Some(format!("it is safe to retry{where_to}")),
         RequestKind::Read => None,
     }
 }

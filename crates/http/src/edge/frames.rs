@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn without_memory_frames_are_short_and_a_reader_that_takes_none_is_cut_off_at_its_last_line() {
+    fn without_memory_frames_are_short_and_a_reader_that_reads_none_is_cut_off_at_its_last_line() {
         let (memory, others) = memory(FRAME_BYTES_MAX);
         let mut frames = Frames::new(StreamFormat::Lines, Some(Arc::clone(&memory)), Revision(6));
         frames.add(lines(7, (0..30_000).map(|number| format!("/workers/{number}")).collect()));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_cut_off_before_a_revision_gets_the_one_before() {
+    fn a_reader_cut_off_before_a_revision_gets_the_previous_one() {
         let (memory, _others) = memory(FRAME_BYTES_MAX);
         memory.add_unwritten(ANSWER_BYTES_FREE);
         let mut frames = Frames::new(StreamFormat::Lines, Some(memory), Revision(6));

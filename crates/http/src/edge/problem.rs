@@ -105,9 +105,9 @@ impl Problem {
         self.code
     }
 
-    /// The same, with its place in the request.
-    pub(crate) fn at(mut self, place: &str) -> Problem {
-        self.detail = format!("{place}: {}", self.detail).into();
+    /// The same, with its position in the request.
+    pub(crate) fn at(mut self, position: &str) -> Problem {
+        self.detail = format!("{position}: {}", self.detail).into();
         self
     }
 
@@ -167,7 +167,7 @@ impl IntoResponse for Problem {
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, BEARER);
         }
-        // Some refusals with these statuses, such as `state_full`, do not go away by themselves.
+        // Some refusals with these statuses, such as `state_full`, do not clear by themselves.
         if retryable && matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
         }

@@ -117,9 +117,9 @@ mod tests {
             (0..count).map(|_| Quota::take(&quota, address(last), 1).unwrap()).collect()
         };
         let mut first = take(1, 3);
-        assert!(Quota::take(&quota, address(1), 1).is_none(), "one address has its share");
+        assert!(Quota::take(&quota, address(1), 1).is_none(), "one address has used its share");
         let second = take(2, 2);
-        assert!(Quota::take(&quota, address(3), 1).is_none(), "all are taken");
+        assert!(Quota::take(&quota, address(3), 1).is_none(), "the quota is used up");
         first.pop();
         assert!(Quota::take(&quota, address(1), 1).is_some());
         drop((first, second));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_the_same_in_all_of_its_forms() {
+    fn all_forms_of_an_address_count_together() {
         let quota = Quota::new(5, 1);
         let _network = Quota::take(&quota, "2001:db8::1".parse().unwrap(), 1).unwrap();
         assert!(Quota::take(&quota, "2001:db8::2".parse().unwrap(), 1).is_none());

@@ -110,7 +110,7 @@ fn metrics(describe: &mut Describer) -> DescribedCall {
 fn front_page(describe: &mut Describer) -> DescribedCall {
     let text = json!({ "type": "string" });
     describe
-        .call(Method::GET, "/", "getFrontPage", TAG, "A page for people: what this is, whether it serves, and where to go on.")
+        .call(Method::GET, "/", "getFrontPage", TAG, "A page for people: what this is, whether it serves, and where to continue.")
         .about("As HTML if `Accept` names it, which browsers do, otherwise as text.")
         .content(StatusCode::OK, "The page.", "text/plain; charset=utf-8", text.clone())
         .example(StatusCode::OK, "text/plain; charset=utf-8", examples::FRONT_PAGE.into())

@@ -133,7 +133,7 @@ fn set(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::PATCH, "/v1/locks/{name}", "setLock", TAG, "Change the settings of a lock.")
         .about(
-            "For administrators. Pass at least one setting; the others stay as they are. No holder loses the lock by it; a \
+            "For administrators. Pass at least one setting; the others stay as they are. No holder loses the lock because of it; a \
              waiter that can no longer fit ends as `broken`. The settings stay even if nobody uses the lock. With an \
              Idempotency-Key they are set once: a retry that arrives late does not undo later changes.",
         )
@@ -149,7 +149,7 @@ fn revoke(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::POST, "/v1/locks/{name}/holders/revoke", "revokeLock", TAG, "Ask the holders of a lock to release it.")
         .about(
-            "For administrators. This is only a request: nothing ends by it. Streams get a `revoke` line, watches a `revoke` \
+            "For administrators. This is only a request: it ends nothing. Streams get a `revoke` line, watches a `revoke` \
              event, and the grant shows it. With an Idempotency-Key it happens once: a retry that arrives late asks nobody \
              again.",
         )

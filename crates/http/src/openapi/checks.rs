@@ -192,7 +192,7 @@ fn reads(schema: &str) -> Option<Again> {
         "Version" => again::<dto::Version>,
         "Written" => again::<dto::Written>,
         "BatchAnswers" | "ElectionLine" | "HoldLine" | "WatchLine" => return None,
-        other => panic!("no type is known for answers of the schema {other}"),
+        other => panic!("no type has the schema {other}"),
     })
 }
 
@@ -245,7 +245,7 @@ fn reader(operation: &str) -> Accepts {
         "handOver" => accepts::<call::HandOver>,
         "downgradeGrant" | "keepAlive" | "takeSnapshot" => accepts::<call::Empty>,
         "transact" => |body| serde_json::from_str::<txn::Transaction>(body).is_ok(),
-        other => panic!("nothing is known to read the body of {other}"),
+        other => panic!("no function reads the body of {other}"),
     }
 }
 

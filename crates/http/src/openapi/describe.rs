@@ -143,7 +143,7 @@ impl OperationBuilder<'_> {
         self
     }
 
-    /// Parameters in the query alone.
+    /// Parameters that are only in the query.
     pub(super) fn query<T: JsonSchema>(mut self) -> Self {
         let object = self.describe.parameters::<T>();
         self.parameters.extend(parameter::in_query(&object));
@@ -264,7 +264,11 @@ impl OperationBuilder<'_> {
             .json::<dto::Grant>(StatusCode::OK, held, example)
             .content(StatusCode::OK, "", "application/x-ndjson", line)
             .lines("application/x-ndjson", lines::held())
-            .json::<dto::Grant>(StatusCode::ACCEPTED, "The grant waits in the queue, as `Prefer: respond-async` asked.", waits)
+            .json::<dto::Grant>(
+                StatusCode::ACCEPTED,
+                "The grant waits in the queue, as `Prefer: respond-async` requested.",
+                waits,
+            )
             .answer_header(StatusCode::ACCEPTED, "Location", "The address of the grant.", json!({ "type": "string" }))
             .codes(&[
                 Code::LockHeld,

@@ -33,23 +33,23 @@ pub(super) fn written(status: StatusCode, code: Code) -> Value {
 
 /// A typical refusal with that code.
 pub(super) fn typical(code: Code) -> Problem {
-    let said = |detail: &'static str| Problem::new(code, detail);
+    let problem = |detail: &'static str| Problem::new(code, detail);
     match code {
         Code::BadRequest => expected("wait", "a duration with a unit, like 30s, 250ms or 10m (a bare number means seconds)"),
-        Code::Unauthenticated => said("this call is for administrators: send \"Authorization: Bearer TOKEN\" with the token"),
-        Code::Denied => said("the token is not this server's administrator token"),
+        Code::Unauthenticated => problem("this call is for administrators: send \"Authorization: Bearer TOKEN\" with the token"),
+        Code::Denied => problem("the token is not this server's administrator token"),
         Code::WrongCluster => {
             said("the request is for another cluster; Fairhold-Cluster in this answer names the cluster of this node")
         }
-        Code::NotFound => said("there is nothing at this path: /openapi.json lists all calls"),
-        Code::MethodNotAllowed => said(
+        Code::NotFound => problem("there is nothing at this path: /openapi.json lists all calls"),
+        Code::MethodNotAllowed => problem(
             "this path does not support this method: the header Allow lists the methods that it has, and /openapi.json lists \
              all calls",
         ),
-        Code::NoLeader => said("this election has no leader"),
-        Code::SessionExpired => said("the session has ended or never existed"),
+        Code::NoLeader => problem("this election has no leader"),
+        Code::SessionExpired => problem("the session has ended or never existed"),
         Code::TooLarge => Problem::new(code, format!("a value has at most {VALUE_BYTES_MAX} bytes")),
-        Code::Internal => said("the answer could not be encoded as JSON"),
+        Code::Internal => problem("the answer could not be encoded as JSON"),
         Code::DeadlineExceeded => problem_of(ReadError::Deadline.into(), RequestKind::Read),
         Code::Overloaded => not_served(NotProposed::Overloaded),
         Code::DiskLow => problem_of(CallError::Propose(NotProposed::DiskLow.into()), acquire_kind()),

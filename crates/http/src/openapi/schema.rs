@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// Answers leave out unknown values, so an optional field is never `null`, except these: there `null` means nobody.
+/// Answers omit unknown values, so an optional field is never `null`, except these: there `null` means that there is none.
 const NULL_SAYS_NOBODY: [&str; 2] = ["current_token", "current_version"];
 
 pub(super) fn left_out_rather_than_null(schema: &mut Value) {

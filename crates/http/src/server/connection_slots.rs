@@ -186,9 +186,9 @@ mod tests {
     fn a_connection_over_the_limit_is_refused_until_another_closes() {
         let slots = ClientSlots::new(5, 3);
         let mut first = take(&slots, 1, 4);
-        assert_eq!(first.len(), 3, "one address has its share");
+        assert_eq!(first.len(), 3, "one address has used its share");
         let second = take(&slots, 2, 4);
-        assert_eq!(second.len(), 2, "all are taken");
+        assert_eq!(second.len(), 2, "all slots are taken");
         assert!(ClientSlots::take(&slots, address(3)).is_none());
         first.pop();
         assert!(ClientSlots::take(&slots, address(3)).is_some());
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_the_same_in_all_of_its_forms() {
+    fn all_forms_of_an_address_count_together() {
         let slots = ClientSlots::new(5, 1);
         let _first = ClientSlots::take(&slots, "2001:db8::1".parse().unwrap()).unwrap();
         assert!(ClientSlots::take(&slots, "2001:db8::2".parse().unwrap()).is_none());

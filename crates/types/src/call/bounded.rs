@@ -1,6 +1,6 @@
-//! Values within bounds. A value that was read is within its bounds: nobody checks it a second time.
+//! Values within bounds. A parsed value is within its bounds, so no code checks it again.
 //!
-//! The errors say what is expected, never what was given: it may be a secret.
+//! The errors name the expected value. They do not repeat the given value, which may be a secret.
 
 use crate::{SessionId, dto, duration, limits, text::first_not_plain};
 use serde::{
@@ -9,10 +9,10 @@ use serde::{
 };
 use std::{collections::BTreeSet, fmt, marker::PhantomData, time::Duration};
 
-/// The greatest whole number that JSON readers in all languages hold exactly.
+/// The greatest whole number that JSON readers in all languages represent exactly.
 pub const INTEGER_MAX: u64 = (1 << 53) - 1;
 
-/// A value that is outside its bounds, which the message names.
+/// The value is outside its bounds. The message names them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct OutOfBounds(String);
@@ -155,7 +155,7 @@ bounded_integer! {
 pub struct BoundedText<const MAX: usize>(String);
 
 impl<const MAX: usize> BoundedText<MAX> {
-    /// The most bytes that it may have.
+    /// Its maximum length in bytes.
     pub const BYTES_MAX: usize = MAX;
 
     /// The text.
@@ -271,7 +271,7 @@ impl<'de> Deserialize<'de> for MetaPairs {
 
 /// An item of a list in a JSON body.
 pub trait ListItem {
-    /// What such items are in JSON, for messages.
+    /// The JSON type of such items, for messages.
     const KIND: &'static str;
 }
 
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_are_different_and_not_too_many() {
+    fn a_list_of_locks_has_no_duplicates_and_a_maximum_length() {
         let want = |name: String| dto::Want { name: crate::LockName::parse(&name).unwrap(), mode: crate::Mode::Exclusive };
         let locks = |count: usize| LockList::try_from((0..count).map(|number| want(number.to_string())).collect::<Vec<_>>());
         let most = limits::LOCKS_TOGETHER_MAX;

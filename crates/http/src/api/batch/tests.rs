@@ -17,7 +17,7 @@ const SESSION: &str = "0123456789abcdef0123456789abcdef";
 async fn acquire_of(fields: Value) -> Result<AcquireCall, Problem> {
     let request = Request::post("/v1/batch").header("prefer", "respond-async").body(RequestBody::empty()).unwrap();
     let (received, _) = Received::with_list::<TokioRuntime>(request).await.unwrap();
-    acquire_call(&received, read_fields(serde_json::from_str(&fields.to_string()).unwrap())?)
+    batch_acquire_call(&received, read_fields(serde_json::from_str(&fields.to_string()).unwrap())?)
 }
 
 #[tokio::test]

@@ -32,7 +32,7 @@ fn serve_at(listener: Listener, timeouts: Timeouts, router: Router) -> Server {
 }
 
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE_OF_A_TEST, future).await.expect("the test waited in vain")
+    tokio::time::timeout(PATIENCE_OF_A_TEST, future).await.expect("the test timed out")
 }
 
 async fn send(server: &Server, text: &str) -> TcpStream {
@@ -63,7 +63,7 @@ async fn wait_for_ever(State(news): State<mpsc::UnboundedSender<&'static str>>) 
 }
 
 #[tokio::test]
-async fn a_request_is_dropped_when_its_client_goes_away() {
+async fn a_request_is_dropped_when_its_client_disconnects() {
     let (news, mut heard) = mpsc::unbounded_channel();
     let server = serve(TIMEOUTS, Router::new().route("/", get(wait_for_ever)).with_state(news));
     let client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
@@ -82,7 +82,7 @@ fn answers_that_matter(news: mpsc::UnboundedSender<&'static str>) -> Router {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_read_is_known_to_be_lost() {
+async fn an_unread_answer_is_reported_as_lost() {
     let (news, mut heard) = mpsc::unbounded_channel();
     let server = serve(TIMEOUTS, answers_that_matter(news));
     let client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
@@ -93,7 +93,7 @@ async fn an_answer_that_nobody_read_is_known_to_be_lost() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_read_is_not_lost() {
+async fn an_answer_that_was_read_is_not_reported_as_lost() {
     let (news, mut heard) = mpsc::unbounded_channel();
     let server = serve(TIMEOUTS, answers_that_matter(news));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
@@ -106,7 +106,7 @@ async fn an_answer_that_was_read_is_not_lost() {
 }
 
 #[tokio::test]
-async fn at_the_end_what_runs_is_answered_and_nothing_more_is_taken() {
+async fn shutdown_answers_running_requests_and_accepts_no_more() {
     let (go, gone) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
     let (wait, entered) = (Arc::clone(&go), Arc::clone(&gone));
     let handler = move || async move {
@@ -126,7 +126,7 @@ async fn at_the_end_what_runs_is_answered_and_nothing_more_is_taken() {
 }
 
 #[tokio::test]
-async fn at_the_end_what_does_not_end_is_cut_off() {
+async fn shutdown_cuts_off_a_request_that_does_not_end() {
     let (news, mut heard) = mpsc::unbounded_channel();
     let timeouts = Timeouts { drain: Duration::from_millis(10), ..TIMEOUTS };
     let server = serve(timeouts, Router::new().route("/", get(wait_for_ever)).with_state(news));
@@ -139,7 +139,7 @@ async fn at_the_end_what_does_not_end_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_end_is_not_waited_for() {
+async fn an_incomplete_head_times_out() {
     let timeouts = Timeouts { head: Duration::from_millis(10), ..TIMEOUTS };
     let server = serve(timeouts, Router::new().route("/", get(|| async { "ok" })));
     let mut first = send(&server, "GET / HTTP/1.1\r\nHost:").await;
@@ -152,7 +152,7 @@ async fn a_head_that_does_not_end_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_connection_that_idles_is_closed_in_the_end() {
+async fn an_idle_connection_is_closed() {
     let timeouts = Timeouts { idle: Duration::from_millis(10), ..TIMEOUTS };
     let server = serve(timeouts, Router::new().route("/", get(|| async { "ok" })));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
@@ -160,7 +160,7 @@ async fn a_connection_that_idles_is_closed_in_the_end() {
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_large_is_refused_in_words() {
+async fn a_head_that_is_too_large_is_refused_with_a_problem() {
     let server = serve(TIMEOUTS, Router::new().route("/", get(|| async { "ok" })));
     let head = |bytes: usize| {
         let frame = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nA: \r\n\r\n";
@@ -174,7 +174,7 @@ async fn a_head_that_is_too_large_is_refused_in_words() {
 }
 
 #[tokio::test]
-async fn a_request_knows_where_it_comes_from() {
+async fn a_request_carries_its_peer_address() {
     let handler = |Extension(PeerAddress(address)): Extension<PeerAddress>| async move { address.to_string() };
     let server = serve(TIMEOUTS, Router::new().route("/", get(handler)));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
@@ -182,7 +182,7 @@ async fn a_request_knows_where_it_comes_from() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_is_told_so_and_let_in_when_another_has_ended() {
+async fn a_connection_over_the_limit_is_refused_with_a_problem_until_another_ends() {
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = listener.with_limits(Limits { connections: 3, per_address: 2, ..Limits::default() });
     let server = serve_at(listener, TIMEOUTS, Router::new().route("/", get(|| async { "ok" })));
@@ -234,7 +234,7 @@ async fn send_from(address: [u8; 4], server: &Server, text: &str) -> TcpStream {
 }
 
 #[tokio::test]
-async fn an_address_that_comes_late_gets_a_place_from_the_one_that_has_most() {
+async fn a_late_address_gets_a_slot_from_the_address_with_the_most() {
     let (news, mut heard) = mpsc::unbounded_channel();
     let router =
         Router::new().route("/", get(|| async { "ok" })).route("/wait", axum::routing::any(wait_for_ever)).with_state(news);
@@ -297,7 +297,7 @@ async fn an_ambiguous_request_head_is_refused_and_its_connection_closed() {
 }
 
 #[tokio::test]
-async fn a_page_of_another_site_is_refused_before_its_body_is_read() {
+async fn a_request_from_another_site_is_refused_before_its_body_is_read() {
     let called = || async { "it was called" };
     let server = serve(TIMEOUTS, Router::new().route("/", axum::routing::any(called)));
     for (host, page) in [
@@ -323,7 +323,7 @@ async fn status(client: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn answers_that_wait_for_a_socket_are_bounded_for_every_call() {
+async fn unread_answers_are_bounded_for_every_call() {
     let (news, mut heard) = mpsc::unbounded_channel();
     let handler = move |method: http::Method| async move {
         let lost = Undelivered::on_loss(move || news.send("lost").unwrap());
@@ -335,7 +335,7 @@ async fn answers_that_wait_for_a_socket_are_bounded_for_every_call() {
     let mut slow = Vec::new();
     for number in 0..ANSWERS_BYTES_MAX / ADDRESS_PART / LARGE.len() {
         let mut client = send(&server, &ask(["GET", "POST"][number % 2])).await;
-        assert_eq!(status(&mut client).await, "200", "{number} wait for their readers");
+        assert_eq!(status(&mut client).await, "200", "{number} answers wait for their readers");
         slow.push(client);
     }
     let read = read_all(&mut send(&server, &ask("GET")).await).await;
@@ -350,7 +350,7 @@ async fn answers_that_wait_for_a_socket_are_bounded_for_every_call() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_behind_bytes_sent_ahead_is_noticed_at_once() {
+async fn a_disconnect_behind_pipelined_bytes_is_noticed_at_once() {
     let (news, mut heard) = mpsc::unbounded_channel();
     let server = serve(TIMEOUTS, Router::new().route("/", get(wait_for_ever)).with_state(news));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
@@ -363,7 +363,7 @@ async fn a_client_that_goes_away_behind_bytes_sent_ahead_is_noticed_at_once() {
 }
 
 #[tokio::test]
-async fn a_listener_of_a_stream_that_goes_away_behind_bytes_sent_ahead_is_noticed_at_once() {
+async fn a_disconnect_during_a_stream_behind_pipelined_bytes_is_noticed_at_once() {
     let (news, mut heard) = mpsc::unbounded_channel();
     let handler = move || async move {
         let said = Said(news.clone());
@@ -381,7 +381,7 @@ async fn a_listener_of_a_stream_that_goes_away_behind_bytes_sent_ahead_is_notice
 }
 
 #[tokio::test]
-async fn requests_sent_ahead_are_answered_in_their_turn() {
+async fn pipelined_requests_are_answered_in_order() {
     let handler = |body: String| async move { body };
     let server = serve(TIMEOUTS, Router::new().route("/", axum::routing::post(handler)));
     let ask =
@@ -400,7 +400,7 @@ async fn requests_sent_ahead_are_answered_in_their_turn() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_refused_in_words() {
+async fn malformed_http_is_refused_with_a_problem() {
     let own = || async { (http::StatusCode::BAD_REQUEST, "my own words") };
     let server = serve(TIMEOUTS, Router::new().route("/", get(|| async { "ok" })).route("/own", get(own)));
     for nonsense in ["NONSENSE\r\n\r\n", "GET / HTTP/1.1\r\nno colon\r\n\r\n", "\0\x01\x02\r\n\r\n"] {
