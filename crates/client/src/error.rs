@@ -57,7 +57,7 @@ impl std::fmt::Display for Lost {
 #[non_exhaustive]
 pub enum Error {
     /// Somebody else holds the lock, and the caller did not wait. It is in no queue. Try again, or wait.
-    #[error("the lock {lock} is held{}", by(.holder))]
+    #[error("the lock {lock} is held{}", holder_suffix(.holder))]
     #[non_exhaustive]
     LockHeld {
         /// The lock.
@@ -66,7 +66,7 @@ pub enum Error {
         holder: Option<Box<Contender>>,
     },
     /// The lock did not become free during the caller's wait. The caller has left the queue.
-    #[error("the lock {lock} did not become free within {}{}", rounded(*.waited), still(.holder))]
+    #[error("the lock {lock} did not become free within {}{}", rounded(*.waited), holder_sentence(.holder))]
     #[non_exhaustive]
     WaitTimeout {
         /// The lock.
@@ -204,18 +204,18 @@ impl Error {
             Some(Code::NotEmpty) => Error::NotEmpty { path: problem.path.unwrap_or_default() },
             Some(Code::SessionExpired | Code::SessionNotFound) => Error::Lost(Lost::Expired),
             Some(Code::GrantGone) => Error::Lost(problem.reason.map_or(Lost::Expired, Lost::from)),
-            Some(Code::StateFull) => Error::StateFull { detail: problem.in_words() },
-            Some(Code::QueueFull | Code::RateLimited) => Error::Busy { detail: problem.in_words(), retry_after: None },
-            code => Error::Refused { code, status, detail: problem.in_words() },
+            Some(Code::StateFull) => Error::StateFull { detail: problem.message() },
+            Some(Code::QueueFull | Code::RateLimited) => Error::Busy { detail: problem.message(), retry_after: None },
+            code => Error::Refused { code, status, detail: problem.message() },
         }
     }
 }
 
-fn by(holder: &Option<Box<Contender>>) -> String {
+fn holder_suffix(holder: &Option<Box<Contender>>) -> String {
     holder.as_ref().map(|holder| format!(" by {} (#{})", harmless(&holder.owner), holder.number)).unwrap_or_default()
 }
 
-fn still(holder: &Option<Box<Contender>>) -> String {
+fn holder_sentence(holder: &Option<Box<Contender>>) -> String {
     let Some(holder) = holder else { return String::new() };
     let who = format!(": {} (#{})", harmless(&holder.owner), holder.number);
     match holder.held_for.as_deref().and_then(|held| duration::parse(held).ok()) {

@@ -43,14 +43,14 @@ pub fn rounded(duration: Duration) -> String {
         0 => format!("{millis}ms"),
         1..10 if millis >= 100 => format!("{seconds}.{}s", millis / 100),
         1..60 => format!("{seconds}s"),
-        60..3_600 => two(seconds / 60, "m", seconds % 60, "s"),
-        3_600..86_400 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "m"),
-        _ => two(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
+        60..3_600 => two_units(seconds / 60, "m", seconds % 60, "s"),
+        3_600..86_400 => two_units(seconds / 3_600, "h", seconds % 3_600 / 60, "m"),
+        _ => two_units(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
     }
 }
 
 /// Two units, or only the first if the second would be zero.
-fn two(many: u64, unit: &str, rest: u64, smaller: &str) -> String {
+fn two_units(many: u64, unit: &str, rest: u64, smaller: &str) -> String {
     if rest == 0 { format!("{many}{unit}") } else { format!("{many}{unit}{rest:02}{smaller}") }
 }
 

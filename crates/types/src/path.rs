@@ -95,7 +95,7 @@ impl Path {
     pub fn child(&self, name: &str) -> Path {
         debug_assert!(!name.is_empty() && !name.contains('/'), "a child's name is one level: {name}");
         let parent = if self.0.len() == 1 { "" } else { &self.0 };
-        Path(joined(parent, name))
+        Path(join_path(parent, name))
     }
 
     /// The prefix of every path below this one: `/jobs/` for `/jobs`.
@@ -140,7 +140,7 @@ impl LockName {
     /// The lock's path in the tree: `/locks/{name}`.
     #[must_use]
     pub fn path(&self) -> Path {
-        Path(joined(LOCKS, &self.0))
+        Path(join_path(LOCKS, &self.0))
     }
 
     /// Whether a level of the name has the form of a contender's node, `<session number>-lock-<ten digits>`. No lock may have
@@ -162,7 +162,7 @@ fn is_contender_name(level: &[u8]) -> bool {
 
 /// A lock's path and the prefix of the paths below it. An acquire needs its lock's path about ten times, and formatting it each
 /// time took a third of the acquire.
-fn joined(parent: &str, rest: &str) -> Arc<str> {
+fn join_path(parent: &str, rest: &str) -> Arc<str> {
     let mut path = String::with_capacity(parent.len() + 1 + rest.len());
     path.push_str(parent);
     path.push('/');

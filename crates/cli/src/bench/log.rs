@@ -143,7 +143,7 @@ impl LogNode {
             peer.clone(),
             log,
             Arc::new(snapshots),
-            Arc::new(Nobody),
+            Arc::new(IgnoreEvents),
             Arc::new(NoDefectBook),
         )
         .await;
@@ -165,9 +165,9 @@ impl LogNode {
 }
 
 /// Ignores all events.
-struct Nobody;
+struct IgnoreEvents;
 
-impl ApplyObserver for Nobody {
+impl ApplyObserver for IgnoreEvents {
     fn applied(&self, _: &State, _: Revision, _: &[Event]) {}
 
     fn replaced(&self, _: &State) {}

@@ -31,14 +31,14 @@ fn text(figures: &Value, form: OutputFormat) -> String {
         row(&format!("  {step}"), String::new(), times);
     }
     let text = table.take(form);
-    if form == OutputFormat::Plain { text } else { text + &footing(figures) }
+    if form == OutputFormat::Plain { text } else { text + &summary(figures) }
 }
 
 fn milliseconds(value: &Value) -> String {
     value.as_f64().map(|number| format!("{number:.2}")).unwrap_or_default()
 }
 
-fn footing(figures: &Value) -> String {
+fn summary(figures: &Value) -> String {
     let number = |field: &str| figures[field].as_f64().unwrap_or_default();
     let loop_kind = match figures["rate"].as_f64() {
         Some(rate) => format!("{rate} started a second"),

@@ -63,7 +63,7 @@ impl Table {
                 rows.iter().map(|row| format!("{}\n", row.join("\t"))).collect()
             }
             OutputFormat::Table => {
-                self.columns(rows.into_iter().map(|row| row.into_iter().map(to_the_second).collect()).collect())
+                self.columns(rows.into_iter().map(|row| row.into_iter().map(without_fraction).collect()).collect())
             }
         }
     }
@@ -85,7 +85,7 @@ impl Table {
 }
 
 /// Drops the fraction of a second from a time of the API, to save width; returns any other text unchanged.
-fn to_the_second(text: String) -> String {
+fn without_fraction(text: String) -> String {
     let shape = |(at, c): (usize, char)| match at {
         4 | 7 => c == '-',
         10 => c == 'T',
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(table.take(OutputFormat::Table), "SINCE\n2026-11-22T04:48:55Z\n");
         table.row(vec!["2026-11-22T04:48:55.123Z".to_owned()]);
         assert_eq!(table.take(OutputFormat::Plain), "2026-11-22T04:48:55.123Z\n");
-        assert_eq!(to_the_second("2026-11-22T04:48:55.12éZ".to_owned()), "2026-11-22T04:48:55.12éZ");
+        assert_eq!(without_fraction("2026-11-22T04:48:55.12éZ".to_owned()), "2026-11-22T04:48:55.12éZ");
     }
 
     #[test]

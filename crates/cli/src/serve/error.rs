@@ -56,7 +56,7 @@ pub(crate) enum ServeError {
     #[error("{}", start_failed(.0))]
     Start(#[from] StartError),
     /// The replica stopped.
-    #[error("{}", farewell(reason, fault.as_ref(), data))]
+    #[error("{}", stop_message(reason, fault.as_ref(), data))]
     Stopped {
         reason: FatalReason,
         /// The first error of the storage, if that is the cause.
@@ -97,7 +97,7 @@ const BROKEN_ADVICE: &str = "This is a defect in fairhold, or the memory of this
                              from the cluster and add it again with an empty directory. If all nodes say this, restore the \
                              cluster from a backup, and send the log of a node to the developers";
 
-fn farewell(reason: &FatalReason, fault: Option<&Fault>, data: &str) -> String {
+fn stop_message(reason: &FatalReason, fault: Option<&Fault>, data: &str) -> String {
     match (reason, fault) {
         (FatalReason::Failed(_), Some(fault)) => format!("{fault}. {STOPS}. {}", advice_on_disk(fault.kind, data)),
         (FatalReason::Failed(what), None) => format!("{what}. {STOPS}. {}", advice_on_disk(FaultKind::Failed, data)),

@@ -128,7 +128,7 @@ impl Held {
     /// Notes that a fence refused this token. The holder has lost the lock, whatever its clock says, unless an upgrade
     /// replaced the token during the write.
     pub(crate) fn fenced_out(&self, token: FencingToken) {
-        if self.0.state.is_surely(token) {
+        if self.0.state.is_certainly(token) {
             self.end(Lost::Fenced);
         }
     }

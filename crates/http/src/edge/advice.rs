@@ -13,7 +13,7 @@ pub(crate) fn bounded(mut detail: String) -> String {
 }
 
 /// The advice for a refusal, if the same advice fits every refusal of this kind.
-pub(crate) fn what_to_do(code: Code, kind: RequestKind) -> Option<&'static str> {
+pub(crate) fn advice_for(code: Code, kind: RequestKind) -> Option<&'static str> {
     let is_in_batch = matches!(kind, RequestKind::AcquireInBatch { .. });
     match code {
         Code::LockHeld if is_in_batch => Some("to queue for it, set \"queue\" to true in the call"),
@@ -68,7 +68,7 @@ pub(crate) fn what_to_do(code: Code, kind: RequestKind) -> Option<&'static str> 
 }
 
 /// How to repeat a request that may have been carried out. `where_to` says where, or is empty.
-pub(crate) fn retry(kind: RequestKind, where_to: &str) -> Option<String> {
+pub(crate) fn retry_advice(kind: RequestKind, where_to: &str) -> Option<String> {
     match kind {
         RequestKind::Acquire { id, .. } | RequestKind::Write { key: id } => {
             Some(format!("retry{where_to} with Idempotency-Key: {id}"))

@@ -52,7 +52,7 @@ impl Hosts {
         let is_read = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
         if let Some(site) = site
             && !matches!(site.as_bytes(), b"same-origin" | b"none")
-            && !(is_read && is_for_everybody(uri, headers))
+            && !(is_read && is_open_to_all(uri, headers))
         {
             return Err(foreign_page("a page of another site"));
         }
@@ -93,7 +93,7 @@ impl Hosts {
 }
 
 /// The requests that a page of another site may make: a link that a person follows, and `/livez`.
-fn is_for_everybody(uri: &Uri, headers: &HeaderMap) -> bool {
+fn is_open_to_all(uri: &Uri, headers: &HeaderMap) -> bool {
     uri.path() == "/livez" || headers.get(SEC_FETCH_MODE).is_some_and(|mode| mode.as_bytes() == b"navigate")
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Problem {
 }
 
 /// Status, title, and whether the same request may succeed when it is repeated, for each code.
-pub(crate) fn standing(code: Code) -> (StatusCode, &'static str, bool) {
+pub(crate) fn properties_of(code: Code) -> (StatusCode, &'static str, bool) {
     match code {
         Code::BadRequest => (StatusCode::BAD_REQUEST, "The request is not valid", false),
         Code::Unauthenticated => (StatusCode::UNAUTHORIZED, "Authentication required", false),
@@ -75,13 +75,13 @@ pub(crate) fn standing(code: Code) -> (StatusCode, &'static str, bool) {
 }
 
 pub(crate) fn status_of(code: Code) -> StatusCode {
-    standing(code).0
+    properties_of(code).0
 }
 
 impl Problem {
     /// A problem of that code, with its usual status.
     pub(crate) fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Problem {
-        let (status, _, retryable) = standing(code);
+        let (status, _, retryable) = properties_of(code);
         Problem { status, code, retryable, detail: detail.into(), advice: None, facts: Box::default() }
     }
 
@@ -138,7 +138,7 @@ impl Problem {
 
 impl From<Problem> for fairhold_types::problem::Problem {
     fn from(problem: Problem) -> Self {
-        let (_, title, _) = standing(problem.code);
+        let (_, title, _) = properties_of(problem.code);
         fairhold_types::problem::Problem {
             kind: "about:blank",
             title,

@@ -65,7 +65,7 @@ fn acquire(describe: &mut Describer) -> DescribedCall {
         .form::<call::Acquire>(Some(rules), example)
         .held_or_waiting("It is held.", held(), line)
         .codes(&[Code::WouldDeadlock, Code::LimitMismatch])
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn acquire_many(describe: &mut Describer) -> DescribedCall {
@@ -85,7 +85,7 @@ fn acquire_many(describe: &mut Describer) -> DescribedCall {
         .form::<call::AcquireMany>(Some(rules), example)
         .held_or_waiting("They are held.", both, line)
         .codes(&[Code::WouldDeadlock, Code::LimitMismatch])
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn look(describe: &mut Describer) -> DescribedCall {
@@ -95,7 +95,7 @@ fn look(describe: &mut Describer) -> DescribedCall {
         .query::<call::GetGrant>()
         .json::<dto::Grant>(StatusCode::OK, "It is held or queued.", held())
         .codes(&[Code::GrantGone, Code::GrantNotFound])
-        .done(OperationKind::Read)
+        .finish_as(OperationKind::Read)
 }
 
 fn renew(describe: &mut Describer) -> DescribedCall {
@@ -109,7 +109,7 @@ fn renew(describe: &mut Describer) -> DescribedCall {
         .form::<call::Renew>(None, json!({ "ttl": "30s" }))
         .json::<dto::RenewedGrant>(StatusCode::OK, "It lives on.", renewed())
         .codes(&[Code::GrantGone, Code::Forgotten, Code::GrantNotFound, Code::SessionOwned, Code::TooLarge])
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn renewed() -> Value {
@@ -136,7 +136,7 @@ fn downgrade(describe: &mut Describer) -> DescribedCall {
             Code::GrantNotFound,
             Code::TooLarge,
         ])
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn upgrade(describe: &mut Describer) -> DescribedCall {
@@ -163,7 +163,7 @@ fn upgrade(describe: &mut Describer) -> DescribedCall {
             Code::GrantNotFound,
             Code::TooLarge,
         ])
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn release(describe: &mut Describer) -> DescribedCall {
@@ -177,7 +177,7 @@ fn release(describe: &mut Describer) -> DescribedCall {
         .in_path("id", "The grant's secret id.", grant_id())
         .query::<call::Release>()
         .empty(StatusCode::NO_CONTENT, "It is over.")
-        .done(OperationKind::Change)
+        .finish_as(OperationKind::Change)
 }
 
 fn batch(describe: &mut Describer) -> DescribedCall {
@@ -206,5 +206,5 @@ fn batch(describe: &mut Describer) -> DescribedCall {
             json!({ "answers": [{ "status": 200, "body": held() }, { "status": 204 }, { "status": 200, "body": renewed() }] }),
         )
         .codes(&[Code::TooLarge])
-        .done(OperationKind::Change)
+        .finish_as(OperationKind::Change)
 }

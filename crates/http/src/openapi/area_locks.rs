@@ -42,7 +42,7 @@ fn list(describe: &mut Describer) -> DescribedCall {
         .query::<call::ListLocks>()
         .json::<dto::Page<dto::ListedLock>>(StatusCode::OK, "A page.", json!({ "items": [item], "next_cursor": null }))
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .done(OperationKind::Read)
+        .finish_as(OperationKind::Read)
 }
 
 fn show(describe: &mut Describer) -> DescribedCall {
@@ -59,7 +59,7 @@ fn show(describe: &mut Describer) -> DescribedCall {
         .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
         .json::<dto::Lock>(StatusCode::OK, "The lock.", lock)
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .done(OperationKind::Read)
+        .finish_as(OperationKind::Read)
 }
 
 fn queue(describe: &mut Describer) -> DescribedCall {
@@ -77,7 +77,7 @@ fn queue(describe: &mut Describer) -> DescribedCall {
         .empty(StatusCode::NOT_MODIFIED, "Nothing is newer.")
         .json::<dto::Queue>(StatusCode::OK, "The queue, in order.", queue)
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .done(OperationKind::Read)
+        .finish_as(OperationKind::Read)
 }
 
 fn history(describe: &mut Describer) -> DescribedCall {
@@ -107,7 +107,7 @@ fn history(describe: &mut Describer) -> DescribedCall {
         .content(StatusCode::OK, "", "application/x-ndjson", line)
         .example(StatusCode::OK, "application/x-ndjson", item)
         .answer_header(StatusCode::OK, "Link", "`rel=\"next\"`: the next page.", json!({ "type": "string" }))
-        .done(OperationKind::Read)
+        .finish_as(OperationKind::Read)
 }
 
 fn fence(describe: &mut Describer) -> DescribedCall {
@@ -121,7 +121,7 @@ fn fence(describe: &mut Describer) -> DescribedCall {
         .query::<call::CheckFence>()
         .json::<dto::FenceCheck>(StatusCode::OK, "It is current.", json!({ "current": true }))
         .codes(&[Code::StaleToken])
-        .done(OperationKind::Read)
+        .finish_as(OperationKind::Read)
 }
 
 fn set(describe: &mut Describer) -> DescribedCall {
@@ -142,7 +142,7 @@ fn set(describe: &mut Describer) -> DescribedCall {
         .json::<dto::Lock>(StatusCode::OK, "Its settings and its holders.", example)
         .codes(&[Code::TooLarge])
         .admin()
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn revoke(describe: &mut Describer) -> DescribedCall {
@@ -158,7 +158,7 @@ fn revoke(describe: &mut Describer) -> DescribedCall {
         .empty(StatusCode::ACCEPTED, "They are told.")
         .codes(&[Code::TooLarge])
         .admin()
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn break_lock(describe: &mut Describer) -> DescribedCall {
@@ -174,5 +174,5 @@ fn break_lock(describe: &mut Describer) -> DescribedCall {
         .empty(StatusCode::NO_CONTENT, "None of the former holders holds it any more.")
         .code_as(StatusCode::PRECONDITION_FAILED, Code::StaleToken)
         .admin()
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }

@@ -59,7 +59,7 @@ fn transact(describe: &mut Describer) -> DescribedCall {
             Code::TooLarge,
         ])
         .code_as(StatusCode::PRECONDITION_FAILED, Code::StaleToken)
-        .done(OperationKind::Keyed)
+        .finish_as(OperationKind::Keyed)
 }
 
 fn refine_transaction(schema: &mut Value) {

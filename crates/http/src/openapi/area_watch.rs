@@ -33,5 +33,5 @@ fn watch(describe: &mut Describer) -> DescribedCall {
         .content(StatusCode::OK, "", "text/event-stream", json!({ "type": "string" }))
         .lines("text/event-stream", events)
         .codes(&[Code::Compacted])
-        .done(OperationKind::Read)
+        .finish_as(OperationKind::Read)
 }

@@ -61,7 +61,7 @@ pub(super) fn watched() -> [Lines; 2] {
         )
     };
     let lines = tree(&path).into_iter().chain(locks(&lock)).chain(rest(&path, lock));
-    both(lines.map(|what| {
+    in_both_formats(lines.map(|what| {
         let (revision, goes_on) = (Revision(58), goes_on(&what));
         (watch::WatchLine { revision, what }, goes_on.then_some(revision))
     }))
@@ -79,7 +79,7 @@ pub(super) fn observed() -> [Lines; 2] {
     };
     let (first, moved) = (leader(0, "http://10.0.0.9:8080"), leader(1, "http://10.0.0.9:8081"));
     let error = watch::Failure::from(Problem::from(problems::typical(Code::Compacted)));
-    both(
+    in_both_formats(
         [
             (election::What::Leader(first.clone()), true),
             (election::What::Elected(first), true),
@@ -142,7 +142,7 @@ fn rest(path: &Path, lock: LockName) -> Vec<watch::What> {
 }
 
 /// Each line under its name, as JSON and as a server-sent event. A second line with the same name gets its subject appended.
-fn both<L: Serialize>(lines: impl Iterator<Item = (L, Option<Revision>)>) -> [Lines; 2] {
+fn in_both_formats<L: Serialize>(lines: impl Iterator<Item = (L, Option<Revision>)>) -> [Lines; 2] {
     let (mut plain, mut events) = (Lines::new(), Lines::new());
     for (line, id) in lines {
         let (mut name, json) = named(&line, "type");

@@ -20,19 +20,19 @@ use serde_json::Value;
 const NOW: WallMillis = WallMillis(1_767_268_831_000);
 
 /// The JSON of the refusal with that status; `null` if it cannot be encoded.
-pub(super) fn written(status: StatusCode, code: Code) -> Value {
+pub(super) fn example_json(status: StatusCode, code: Code) -> Value {
     let problem = match (code, status) {
         (Code::TooLarge, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE) => Problem::new(
             code,
             format!("the request line and the headers may have {HEAD_BYTES_MAX} bytes and {HEADERS_MAX} headers together"),
         ),
-        _ => typical(code),
+        _ => example(code),
     };
     serde_json::to_value(problem::Problem::from(problem.status(status))).unwrap_or_default()
 }
 
 /// A typical refusal with that code.
-pub(super) fn typical(code: Code) -> Problem {
+pub(super) fn example(code: Code) -> Problem {
     let problem = |detail: &'static str| Problem::new(code, detail);
     match code {
         Code::BadRequest => expected("wait", "a duration with a unit, like 30s, 250ms or 10m (a bare number means seconds)"),
@@ -77,7 +77,7 @@ pub(super) fn typical(code: Code) -> Problem {
         Code::QueueFull => refused(Rejection::QueueFull { max: 10_000 }),
         Code::StateFull => refused(Rejection::StateFull { used: 127_000_000, max: 134_217_728 }),
         Code::RateLimited => refused(Rejection::SessionsFull { max: 1_000_000 }),
-        Code::WouldDeadlock => refused(Rejection::WouldDeadlock { cycle: circle() }),
+        Code::WouldDeadlock => refused(Rejection::WouldDeadlock { cycle: deadlock_cycle() }),
         Code::LockHeld => refused(Rejection::LockHeld { holder: holder(), ahead: 1 }),
         Code::WaitTimeout => {
             problem_of(CallError::WaitTimeout { holder: Some(holder()), in_the_way: Box::default() }, acquire_kind())
@@ -108,7 +108,7 @@ fn holder() -> HolderFacts {
 }
 
 /// Two waiters that wait for each other.
-fn circle() -> Vec<Blocked> {
+fn deadlock_cycle() -> Vec<Blocked> {
     let waits = |(session, owner, lock): (u64, &str, &str)| {
         let lock = LockName::parse(lock).ok()?;
         Some(Blocked { session: SessionNumber(session), owner: owner.to_owned(), lock })

@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 /// Answers omit unknown values, so an optional field is never `null`, except these: there `null` means that there is none.
-const NULL_SAYS_NOBODY: [&str; 2] = ["current_token", "current_version"];
+const NULLABLE: [&str; 2] = ["current_token", "current_version"];
 
-pub(super) fn left_out_rather_than_null(schema: &mut Value) {
+pub(super) fn omit_instead_of_null(schema: &mut Value) {
     let names = schema["required"].as_array().into_iter().flatten();
     let required: Vec<String> = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
     let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
     let optional = properties
         .iter_mut()
-        .filter(|(name, _)| !required.iter().any(|known| known == *name) && !NULL_SAYS_NOBODY.contains(&name.as_str()));
+        .filter(|(name, _)| !required.iter().any(|known| known == *name) && !NULLABLE.contains(&name.as_str()));
     for (_, property) in optional {
         if let Some(sorts) = property.get_mut("type").and_then(Value::as_array_mut) {
             sorts.retain(|sort| sort != "null");

@@ -1,7 +1,7 @@
 //! Tests of `error`.
 
 use super::*;
-use crate::{edge::answer::span, edge::problem::standing};
+use crate::{edge::answer::span, edge::problem::properties_of};
 use axum::response::IntoResponse;
 use fairhold_state::command::{Blocked, HolderFacts, Part, Rejection};
 use fairhold_types::{EndReason, FencingToken, GrantId, GrantNumber, LockName, Path, SessionNumber, time::WallMillis};
@@ -264,7 +264,7 @@ fn the_page_of_errors_has_each_code_with_its_status_and_retryability() {
     let page = std::fs::read_to_string(page).unwrap();
     let row = |code: &str| page.lines().find(|line| line.starts_with(&format!("| `{code}` |")));
     for code in Code::ALL {
-        let (status, _, retryable) = standing(*code);
+        let (status, _, retryable) = properties_of(*code);
         let row = row(code.as_str()).unwrap_or_else(|| panic!("docs/errors.md has no row for {code}"));
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
         assert!(cells.len() == 5 && cells[1].split(" or ").any(|one| one == status.as_str()), "{row}");
