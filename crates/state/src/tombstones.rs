@@ -5,7 +5,7 @@
 //! forgets earlier.
 
 use crate::{command::OperationResult, weighed::Weighed};
-use fairhold_types::{EndReason, GrantId, Revision, SessionNumber, limits::FORGOTTEN_MAX};
+use fairhold_types::{EndReason, GrantId, Revision, SessionNumber, limits::TOMBSTONES_REMOVED_MAX};
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 
@@ -69,10 +69,10 @@ impl Tombstones {
         self.by_age.insert((at, id), ());
     }
 
-    /// Forgets tombstones up to this revision, the oldest first and `FORGOTTEN_MAX` at most. Returns how many.
+    /// Forgets tombstones up to this revision, the oldest first and `TOMBSTONES_REMOVED_MAX` at most. Returns how many.
     pub(crate) fn forget(&mut self, through: Revision) -> usize {
         let mut forgotten = 0;
-        while forgotten < FORGOTTEN_MAX
+        while forgotten < TOMBSTONES_REMOVED_MAX
             && let Some((oldest, ())) = self.by_age.get_min()
         {
             let (at, id) = *oldest;

@@ -11,8 +11,8 @@ mod meter;
 use crowd::{AT, Crowd};
 use fairhold_state::command::{Command, Outcome, Rejection};
 use fairhold_types::limits::{
-    DEADLOCK_VISITS_MAX, FORGOTTEN_MAX, HISTORY_FORGOTTEN_MAX, LOCKS_TOGETHER_MAX, NODES_CREATED_MAX, NODES_REMOVED_MAX,
-    NODES_SWEPT_MAX, PIECE_STEPS, SESSION_ENDED_IDS_MAX, TRANSACTION_STEPS_MAX,
+    DEADLOCK_VISITS_MAX, HISTORY_FORGOTTEN_MAX, LOCKS_TOGETHER_MAX, NODES_CREATED_MAX, NODES_REMOVED_MAX, NODES_SWEPT_MAX,
+    PIECE_STEPS, SESSION_ENDED_IDS_MAX, TOMBSTONES_REMOVED_MAX, TRANSACTION_STEPS_MAX,
 };
 use fairhold_types::{FencingToken, LockName};
 use std::{collections::BTreeMap, fmt::Write, fs, path::PathBuf};
@@ -42,7 +42,7 @@ fn bound(command: &Command) -> (&'static str, u64, &'static str) {
         Command::SetGrantTimeout { .. } => ("SetGrantTimeout", BASE, "nothing grows"),
         Command::EndCooling { .. } => ("EndCooling", BASE + PIECE, "a piece: the rest is named again"),
         Command::EndHolds { .. } => ("EndHolds", BASE + PIECE, "a piece: the rest is named again"),
-        Command::Forget { .. } => ("Forget", BASE + FORGOTTEN_MAX as u64, "the ids that one verdict forgets"),
+        Command::Forget { .. } => ("Forget", BASE + TOMBSTONES_REMOVED_MAX as u64, "the ids that one verdict forgets"),
         Command::ForgetLocks { .. } => ("ForgetLocks", BASE + PIECE, "a piece: the rest is named again"),
         Command::ForgetHistory { .. } => {
             ("ForgetHistory", BASE + HISTORY_FORGOTTEN_MAX as u64, "the past holds that one verdict forgets")

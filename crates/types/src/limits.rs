@@ -97,7 +97,7 @@ pub const SESSION_ENDED_IDS_MAX: usize = 1_024;
 /// Tombstones without a session. When the table is full, the cluster refuses new work; it never forgets an id early.
 pub const TOMBSTONES_MAX: usize = 4_000_000;
 /// Tombstones that one verdict of the leader's clock removes.
-pub const FORGOTTEN_MAX: usize = 2_000;
+pub const TOMBSTONES_REMOVED_MAX: usize = 2_000;
 /// Idempotency keys of mode and timeout changes that a grant keeps for its lifetime.
 pub const GRANT_KEYS_MAX: usize = 16;
 /// Objects that one verdict of the leader's clock names.
