@@ -8,7 +8,7 @@ use crate::{
 };
 use fairhold_types::{
     EndReason, FencingToken, GrantId, GrantNumber, LockName, Mode, Revision, SessionId, SessionNumber,
-    limits::{OVERTAKEN_MAX, SESSION_ENDED_IDS_MAX},
+    limits::{OVERTAKEN_MAX, SESSION_TOMBSTONES_MAX},
     time::WallMillis,
 };
 use imbl::OrdMap;
@@ -44,7 +44,7 @@ pub struct Ended(Option<Box<EndedGrants>>);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct EndedGrants {
-    /// The newest `SESSION_ENDED_IDS_MAX` by id.
+    /// The newest `SESSION_TOMBSTONES_MAX` by id.
     #[serde(deserialize_with = "persistent::map")]
     ids: OrdMap<GrantId, EndReason>,
     /// The newest id that was dropped from `ids`.
@@ -85,7 +85,7 @@ impl Ended {
     pub(crate) fn remember(&mut self, grant: GrantId, reason: EndReason) -> Option<GrantId> {
         let ended = self.0.get_or_insert_default();
         ended.ids.insert(grant, reason);
-        if ended.ids.len() <= SESSION_ENDED_IDS_MAX {
+        if ended.ids.len() <= SESSION_TOMBSTONES_MAX {
             return None;
         }
         let (oldest, _) = ended.ids.get_min().copied()?;

@@ -12,7 +12,7 @@ use crowd::{AT, Crowd};
 use fairhold_state::command::{Command, Outcome, Rejection};
 use fairhold_types::limits::{
     DEADLOCK_VISITS_MAX, HISTORY_FORGOTTEN_MAX, LOCKS_TOGETHER_MAX, NODES_CREATED_MAX, NODES_REMOVED_MAX, NODES_SWEPT_MAX,
-    PIECE_STEPS, SESSION_ENDED_IDS_MAX, TOMBSTONES_REMOVED_MAX, TRANSACTION_STEPS_MAX,
+    PIECE_STEPS, SESSION_TOMBSTONES_MAX, TOMBSTONES_REMOVED_MAX, TRANSACTION_STEPS_MAX,
 };
 use fairhold_types::{FencingToken, LockName};
 use std::{collections::BTreeMap, fmt::Write, fs, path::PathBuf};
@@ -64,7 +64,7 @@ fn bound(command: &Command) -> (&'static str, u64, &'static str) {
     }
 }
 
-const ENDS: u64 = BASE + PIECE + SESSION_ENDED_IDS_MAX as u64;
+const ENDS: u64 = BASE + PIECE + SESSION_TOMBSTONES_MAX as u64;
 
 fn worst() -> BTreeMap<&'static str, (u64, u64, &'static str, String)> {
     let mut crowd = Crowd::new();

@@ -93,7 +93,7 @@ pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 /// The longest `Fairhold-Timeout`.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 /// Tombstones (ids of ended grants) that one session keeps.
-pub const SESSION_ENDED_IDS_MAX: usize = 1_024;
+pub const SESSION_TOMBSTONES_MAX: usize = 1_024;
 /// Tombstones without a session. When the table is full, the cluster refuses new work; it never forgets an id early.
 pub const TOMBSTONES_MAX: usize = 4_000_000;
 /// Tombstones that one verdict of the leader's clock removes.
