@@ -1,7 +1,7 @@
 //! Tombstones of ended grants, sessions and writes, so that a late retry receives the right answer.
 //!
 //! A named session remembers its own ended grants (`SessionRecord::ended`). The table here has all others, for at least
-//! `REMEMBERED_FOR` by the leader's clock, which then proposes `Forget`. A full table refuses new work; it never
+//! `TOMBSTONE_KEPT_FOR` by the leader's clock, which then proposes `Forget`. A full table refuses new work; it never
 //! forgets earlier.
 
 use crate::{command::OperationResult, weighed::Weighed};

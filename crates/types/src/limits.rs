@@ -105,7 +105,7 @@ pub const VERDICT_OBJECTS_MAX: usize = 1_000;
 /// Steps, of about a microsecond each, after which a command leaves the rest of its work to later commands.
 pub const PIECE_STEPS: u64 = 4_000;
 /// How long a tombstone without a session is kept, at least.
-pub const REMEMBERED_FOR: Duration = Duration::from_secs(60);
+pub const TOMBSTONE_KEPT_FOR: Duration = Duration::from_secs(60);
 /// How long a lock must be without contenders before its settings are forgotten.
 pub const LOCK_IDLE_MAX: Duration = Duration::from_secs(600);
 /// The same, while unused locks use more than their share of the state's budget.
