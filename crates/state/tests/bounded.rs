@@ -11,7 +11,7 @@ mod meter;
 use crowd::{AT, Crowd};
 use fairhold_state::command::{Command, Outcome, Rejection};
 use fairhold_types::limits::{
-    DEADLOCK_VISITS_MAX, HISTORY_FORGOTTEN_MAX, LOCKS_TOGETHER_MAX, NODES_CREATED_MAX, NODES_REMOVED_MAX, NODES_SWEPT_MAX,
+    DEADLOCK_VISITS_MAX, HISTORY_REMOVED_MAX, LOCKS_TOGETHER_MAX, NODES_CREATED_MAX, NODES_REMOVED_MAX, NODES_SWEPT_MAX,
     PIECE_STEPS, SESSION_TOMBSTONES_MAX, TOMBSTONES_REMOVED_MAX, TRANSACTION_STEPS_MAX,
 };
 use fairhold_types::{FencingToken, LockName};
@@ -45,7 +45,7 @@ fn bound(command: &Command) -> (&'static str, u64, &'static str) {
         Command::Forget { .. } => ("Forget", BASE + TOMBSTONES_REMOVED_MAX as u64, "the ids that one verdict forgets"),
         Command::ForgetLocks { .. } => ("ForgetLocks", BASE + PIECE, "a piece: the rest is named again"),
         Command::ForgetHistory { .. } => {
-            ("ForgetHistory", BASE + HISTORY_FORGOTTEN_MAX as u64, "the past holds that one verdict forgets")
+            ("ForgetHistory", BASE + HISTORY_REMOVED_MAX as u64, "the past holds that one verdict forgets")
         }
         Command::Transact(_) => {
             ("Transact", BASE + TRANSACTION_STEPS_MAX as u64 + nodes, "conditions, and nodes created and removed")

@@ -175,6 +175,6 @@ pub const HISTORY_MAX: usize = 100_000;
 /// How long a holding stays in the history, at least, unless the limits on their number remove it.
 pub const HISTORY_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// Holdings that one verdict of the leader's clock removes from the history.
-pub const HISTORY_FORGOTTEN_MAX: usize = 1_000;
+pub const HISTORY_REMOVED_MAX: usize = 1_000;
 /// Recent holdings whose median estimates the next one.
 pub const ESTIMATE_HOLDS: usize = 15;

@@ -1806,7 +1806,7 @@ impl Naive {
     fn forget_history(&mut self, through: u64) -> Outcome {
         self.sort_history();
         let old = self.history.iter().filter(|holding| holding.ended <= through).count();
-        self.history.drain(..old.min(limits::HISTORY_FORGOTTEN_MAX));
+        self.history.drain(..old.min(limits::HISTORY_REMOVED_MAX));
         if old == 0 { Outcome::Nothing } else { self.done() }
     }
 
