@@ -11,8 +11,8 @@ mod meter;
 use crowd::{AT, Crowd};
 use fairhold_state::command::{Command, Outcome, Rejection};
 use fairhold_types::limits::{
-    DEADLOCK_VISITS_MAX, HISTORY_REMOVED_MAX, LOCKS_TOGETHER_MAX, NODES_CREATED_MAX, NODES_REMOVED_MAX, NODES_SWEPT_MAX,
-    PIECE_STEPS, SESSION_TOMBSTONES_MAX, TOMBSTONES_REMOVED_MAX, TRANSACTION_STEPS_MAX,
+    COMMAND_STEPS_MAX, DEADLOCK_VISITS_MAX, HISTORY_REMOVED_MAX, LOCKS_TOGETHER_MAX, NODES_CREATED_MAX, NODES_REMOVED_MAX,
+    NODES_SWEPT_MAX, SESSION_TOMBSTONES_MAX, TOMBSTONES_REMOVED_MAX, TRANSACTION_STEPS_MAX,
 };
 use fairhold_types::{FencingToken, LockName};
 use std::{collections::BTreeMap, fmt::Write, fs, path::PathBuf};
@@ -20,7 +20,7 @@ use std::{collections::BTreeMap, fmt::Write, fs, path::PathBuf};
 /// One grant beyond the limit of a piece, with all its locks: each of them ends, or is granted.
 const LAST: u64 = 8 * LOCKS_TOGETHER_MAX as u64;
 /// A command that works in pieces stops after this many steps.
-const PIECE: u64 = PIECE_STEPS + LAST;
+const PIECE: u64 = COMMAND_STEPS_MAX + LAST;
 /// The other work of a command, however simple.
 const BASE: u64 = 8;
 /// A search for a deadlock.

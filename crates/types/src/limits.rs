@@ -103,7 +103,7 @@ pub const GRANT_KEYS_MAX: usize = 16;
 /// Objects that one verdict of the leader's clock names.
 pub const VERDICT_OBJECTS_MAX: usize = 1_000;
 /// Steps, of about a microsecond each, after which a command leaves the rest of its work to later commands.
-pub const PIECE_STEPS: u64 = 4_000;
+pub const COMMAND_STEPS_MAX: u64 = 4_000;
 /// How long a tombstone without a session is kept, at least.
 pub const TOMBSTONE_KEPT_FOR: Duration = Duration::from_secs(60);
 /// How long a lock must be without contenders before its settings are forgotten.
