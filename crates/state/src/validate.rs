@@ -149,7 +149,7 @@ fn open_session(open: &OpenSession) -> Result<(), Rejection> {
 }
 
 fn acquire(order: &Acquire) -> Result<(), Rejection> {
-    fits("a number of locks", order.wants.len(), limits::LOCKS_TOGETHER_MAX)?;
+    fits("a number of locks", order.wants.len(), limits::LOCKS_PER_ACQUIRE_MAX)?;
     order.wants.iter().try_for_each(|want| lock_name(&want.lock))?;
     if let Claimant::Anonymous { timeout_ms } = order.claimant {
         timeout(timeout_ms)?;

@@ -11,14 +11,14 @@ mod meter;
 use crowd::{AT, Crowd};
 use fairhold_state::command::{Command, Outcome, Rejection};
 use fairhold_types::limits::{
-    COMMAND_STEPS_MAX, DEADLOCK_VISITS_MAX, HISTORY_REMOVED_MAX, LOCKS_TOGETHER_MAX, NODES_CREATED_MAX, NODES_REMOVED_MAX,
+    COMMAND_STEPS_MAX, DEADLOCK_VISITS_MAX, HISTORY_REMOVED_MAX, LOCKS_PER_ACQUIRE_MAX, NODES_CREATED_MAX, NODES_REMOVED_MAX,
     NODES_SWEPT_MAX, SESSION_TOMBSTONES_MAX, TOMBSTONES_REMOVED_MAX, TRANSACTION_STEPS_MAX,
 };
 use fairhold_types::{FencingToken, LockName};
 use std::{collections::BTreeMap, fmt::Write, fs, path::PathBuf};
 
 /// One grant beyond the limit of a piece, with all its locks: each of them ends, or is granted.
-const LAST: u64 = 8 * LOCKS_TOGETHER_MAX as u64;
+const LAST: u64 = 8 * LOCKS_PER_ACQUIRE_MAX as u64;
 /// A command that works in pieces stops after this many steps.
 const PIECE: u64 = COMMAND_STEPS_MAX + LAST;
 /// The other work of a command, however simple.

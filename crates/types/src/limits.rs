@@ -65,7 +65,7 @@ pub const ADMIN_TOKEN_BYTES_MAX: usize = 4_096;
 /// Waiters in the queue of one lock.
 pub const WAITERS_MAX: usize = 10_000;
 /// Locks in one acquire.
-pub const LOCKS_TOGETHER_MAX: usize = 64;
+pub const LOCKS_PER_ACQUIRE_MAX: usize = 64;
 /// How many waiters of higher priority may overtake the longest waiter of a lock. After that, none overtakes it.
 pub const OVERTAKEN_MAX: u32 = 16;
 /// Contenders and queues that a deadlock search visits for one request. Beyond that, the answer says that it was not checked.

@@ -348,7 +348,7 @@ impl TryFrom<Vec<dto::Want>> for LockList {
     type Error = OutOfBounds;
 
     fn try_from(wants: Vec<dto::Want>) -> Result<Self, OutOfBounds> {
-        let BoundedList(wants) = BoundedList::<dto::Want, { limits::LOCKS_TOGETHER_MAX }>::try_from(wants)?;
+        let BoundedList(wants) = BoundedList::<dto::Want, { limits::LOCKS_PER_ACQUIRE_MAX }>::try_from(wants)?;
         let names: BTreeSet<_> = wants.iter().map(|want| &want.name).collect();
         if names.is_empty() || names.len() != wants.len() {
             let example = r#"[{"name": "orders"}]"#;
@@ -403,7 +403,7 @@ mod tests {
     fn a_list_of_locks_has_no_duplicates_and_a_maximum_length() {
         let want = |name: String| dto::Want { name: crate::LockName::parse(&name).unwrap(), mode: crate::Mode::Exclusive };
         let locks = |count: usize| LockList::try_from((0..count).map(|number| want(number.to_string())).collect::<Vec<_>>());
-        let most = limits::LOCKS_TOGETHER_MAX;
+        let most = limits::LOCKS_PER_ACQUIRE_MAX;
         assert!(locks(1).is_ok() && locks(most).is_ok() && locks(0).is_err() && locks(most + 1).is_err());
         assert!(LockList::try_from(vec![want("a".to_owned()), want("a".to_owned())]).is_err());
     }
