@@ -16,7 +16,7 @@ pub(crate) enum Tombstone {
     Grant(EndReason),
     /// The key of a session.
     Session,
-    /// The key of a write, with its results unless they exceed `RESULTS_REMEMBERED_BYTES`.
+    /// The key of a write, with its results unless they exceed `RESULTS_KEPT_BYTES`.
     Write { fingerprint: [u8; 16], succeeded: bool, results: Option<Vec<OperationResult>> },
     /// The id of a grant that an administrator broke, with the reason. If the grant had a named session, that session
     /// remembers it too.

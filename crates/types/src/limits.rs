@@ -145,7 +145,7 @@ pub const STATE_MEMORY_PART: u64 = 8;
 pub const STATE_BYTES_MIN: u64 = 1024 * 1024;
 /// Bytes of a write's results that are kept with its key. If the results are larger, a repeated request learns only that it
 /// was done.
-pub const RESULTS_REMEMBERED_BYTES: u64 = 4_096;
+pub const RESULTS_KEPT_BYTES: u64 = 4_096;
 /// Conditions of one transaction, and operations in each of its branches.
 pub const TRANSACTION_STEPS_MAX: usize = 1_000;
 /// Grants, and ephemeral nodes, listed with each session in a list of sessions. The list also has their total numbers.
