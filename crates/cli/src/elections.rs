@@ -4,7 +4,7 @@ use crate::{
     output,
     remote::{
         self, Api, ApiRequest, Failure, LongPollArgs, RemoteArgs,
-        format::{self, OutputFormat, Table, cell, harmless},
+        format::{self, OutputFormat, Table, cell, terminal_safe},
         request::encode,
     },
 };
@@ -121,7 +121,7 @@ fn line(seen: &Seen, requested: Option<OutputFormat>) -> String {
         (OutputFormat::Json | OutputFormat::Ndjson, Some(leader)) => format!("{}\n", as_json(kind, leader)),
         (OutputFormat::Json | OutputFormat::Ndjson, None) => format!("{}\n", json!({ "type": kind })),
         (OutputFormat::Table | OutputFormat::Plain, Some(leader)) => {
-            format!("{kind}\t{}\t{}\t{}\n", leader.token, harmless(&leader.value), harmless(&leader.owner))
+            format!("{kind}\t{}\t{}\t{}\n", leader.token, terminal_safe(&leader.value), terminal_safe(&leader.owner))
         }
         (OutputFormat::Table | OutputFormat::Plain, None) => format!("{kind}\n"),
     }

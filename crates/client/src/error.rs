@@ -5,7 +5,7 @@ use fairhold_types::{
     Code, EndReason, FencingToken, GrantId, LockName,
     dto::Contender,
     duration::{self, rounded},
-    text::harmless,
+    text::terminal_safe,
 };
 use std::time::Duration;
 
@@ -117,14 +117,14 @@ pub enum Error {
     },
     /// No answer came in time, and **nothing was done**. For a lock: this program does not hold it, and the background
     /// takes back any request that may still arrive. Try again later.
-    #[error("no answer from the cluster in time: {}", harmless(.last))]
+    #[error("no answer from the cluster in time: {}", terminal_safe(.last))]
     #[non_exhaustive]
     Unavailable {
         /// Why the last attempt failed.
         last: String,
     },
     /// The cluster is at a limit and did nothing. Try again later, or less often.
-    #[error("the cluster is at a limit: {}", harmless(.detail))]
+    #[error("the cluster is at a limit: {}", terminal_safe(.detail))]
     #[non_exhaustive]
     Busy {
         /// Which limit.
@@ -142,7 +142,7 @@ pub enum Error {
     },
     /// **It may have happened, or may still happen**: no answer came in time, although the client repeated the request
     /// with the same key. Check the state before you try again.
-    #[error("it may have happened: no answer in time: {}", harmless(.last))]
+    #[error("it may have happened: no answer in time: {}", terminal_safe(.last))]
     #[non_exhaustive]
     OutcomeUnknown {
         /// The idempotency key of the request, if it has one.
@@ -151,7 +151,7 @@ pub enum Error {
         last: String,
     },
     /// The cluster refused the request and did nothing. A retry does not help.
-    #[error("refused: {}", harmless(.detail))]
+    #[error("refused: {}", terminal_safe(.detail))]
     #[non_exhaustive]
     Refused {
         /// The stable code, if this version knows it.
@@ -163,7 +163,7 @@ pub enum Error {
     },
     /// The cluster answered, and this version of the client cannot read the answer: the server may be newer. The
     /// request may have been carried out.
-    #[error("the answer is not valid: {}", harmless(.why))]
+    #[error("the answer is not valid: {}", terminal_safe(.why))]
     #[non_exhaustive]
     NotUnderstood {
         /// What is wrong with the answer.
@@ -212,12 +212,12 @@ impl Error {
 }
 
 fn holder_suffix(holder: &Option<Box<Contender>>) -> String {
-    holder.as_ref().map(|holder| format!(" by {} (#{})", harmless(&holder.owner), holder.number)).unwrap_or_default()
+    holder.as_ref().map(|holder| format!(" by {} (#{})", terminal_safe(&holder.owner), holder.number)).unwrap_or_default()
 }
 
 fn holder_sentence(holder: &Option<Box<Contender>>) -> String {
     let Some(holder) = holder else { return String::new() };
-    let who = format!(": {} (#{})", harmless(&holder.owner), holder.number);
+    let who = format!(": {} (#{})", terminal_safe(&holder.owner), holder.number);
     match holder.held_for.as_deref().and_then(|held| duration::parse(held).ok()) {
         Some(held) => format!("{who} has held it for {}", rounded(held)),
         None => format!("{who} holds it"),

@@ -30,7 +30,7 @@ pub fn first_not_plain(text: &str) -> Option<char> {
 
 /// A text that is safe to write to a terminal or a log: characters that are not allowed are escaped, as in `\u{1b}`.
 #[must_use]
-pub fn harmless(text: &str) -> Cow<'_, str> {
+pub fn terminal_safe(text: &str) -> Cow<'_, str> {
     if first_not_plain(text).is_none() {
         return Cow::Borrowed(text);
     }
@@ -50,14 +50,14 @@ mod tests {
         ] {
             let text = format!("a{bad}b");
             assert_eq!(first_not_plain(&text), Some(bad));
-            let shown = harmless(&text);
+            let shown = terminal_safe(&text);
             assert!(shown.chars().all(is_plain) && shown.starts_with("a\\") && shown.ends_with('b'), "{shown}");
         }
         for good in
             ["", "ci-7@10.0.0.1", "a\\b\"c'", "Zoë, 東京, \u{1f980}", "a\u{a0}b\u{200a}c\u{2010}\u{202f}\u{205f}\u{2070}\u{fffd}"]
         {
-            assert_eq!((harmless(good), first_not_plain(good)), (Cow::Borrowed(good), None));
+            assert_eq!((terminal_safe(good), first_not_plain(good)), (Cow::Borrowed(good), None));
         }
-        assert_eq!(harmless("\u{1b}]0;pwned\u{7}\u{9b}A"), "\\u{1b}]0;pwned\\u{7}\\u{9b}A");
+        assert_eq!(terminal_safe("\u{1b}]0;pwned\u{7}\u{9b}A"), "\\u{1b}]0;pwned\\u{7}\\u{9b}A");
     }
 }

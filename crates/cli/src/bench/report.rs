@@ -59,7 +59,7 @@ fn summary(figures: &Value) -> String {
         text.push_str(&format!("{:>9} ms  {}\n", milliseconds(&part["ms"]), cell(part, "part")));
     }
     if let Some(why) = figures["first_failure"].as_str() {
-        text.push_str(&format!("first failure: {}\n", format::harmless(why)));
+        text.push_str(&format!("first failure: {}\n", format::terminal_safe(why)));
     }
     text
 }

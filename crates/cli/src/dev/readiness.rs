@@ -1,7 +1,7 @@
 //! Waits until every node is ready.
 
 use super::DevPlan;
-use fairhold_types::text::harmless;
+use fairhold_types::text::terminal_safe;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -29,7 +29,7 @@ pub(super) async fn all_ready(plan: &DevPlan) {
         }
         if reported.elapsed() >= REPORT_EVERY {
             reported = Instant::now();
-            eprintln!("dev: not ready yet: {}", harmless(&unready.join("; ")));
+            eprintln!("dev: not ready yet: {}", terminal_safe(&unready.join("; ")));
         }
         sleep(POLL_EVERY).await;
     }

@@ -6,7 +6,7 @@
 //! new.
 
 use super::group;
-use crate::remote::format::harmless;
+use crate::remote::format::terminal_safe;
 use rustix::{
     io::Errno,
     process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, pidfd_send_signal, wait},
@@ -105,10 +105,14 @@ impl fmt::Display for Survivor {
         match self {
             Survivor::Denied { pid, name, user } => {
                 let user = if *user == 0 { "root".to_owned() } else { format!("user {user}") };
-                write!(f, "process {pid} ({}) of {user} cannot be stopped: the kernel does not permit it", harmless(name))
+                write!(f, "process {pid} ({}) of {user} cannot be stopped: the kernel does not permit it", terminal_safe(name))
             }
             Survivor::Stuck { pid, name, state } => {
-                write!(f, "process {pid} ({}) does not end: it was killed, and is in the kernel (state {state})", harmless(name))
+                write!(
+                    f,
+                    "process {pid} ({}) does not end: it was killed, and is in the kernel (state {state})",
+                    terminal_safe(name)
+                )
             }
             Survivor::Unseen => write!(f, "a process that /proc does not show (hidepid?) cannot be stopped"),
         }

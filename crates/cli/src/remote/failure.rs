@@ -2,7 +2,7 @@
 
 use crate::{exit, output};
 use fairhold_client::Error;
-use fairhold_types::{Code, text::harmless};
+use fairhold_types::{Code, text::terminal_safe};
 use serde::Deserialize;
 use std::{
     io::{self, Write as _},
@@ -67,7 +67,7 @@ impl Failure {
             Failure::Refused { body, .. } => advice(body),
             Failure::Usage(_) | Failure::Unavailable(_) | Failure::Local(_) | Failure::Ended(_) => None,
         };
-        let line = |text: &str| format!("fairhold: {}", harmless(text));
+        let line = |text: &str| format!("fairhold: {}", terminal_safe(text));
         std::iter::once(self.to_string()).chain(advice).map(|text| line(&text)).collect::<Vec<_>>().join("\n")
     }
 

@@ -51,7 +51,7 @@ impl Table {
 
     /// Adds a row with a cell for each heading. Escapes control characters in cells.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells.into_iter().map(|cell| harmless(&cell)).collect());
+        self.rows.push(cells.into_iter().map(|cell| terminal_safe(&cell)).collect());
     }
 
     /// The rows added since the last call, as text. The first call starts with the headings. A column never gets
@@ -98,8 +98,8 @@ fn without_fraction(text: String) -> String {
 }
 
 /// Escapes a foreign text, so that it cannot control the terminal.
-pub(crate) fn harmless(text: &str) -> String {
-    fairhold_types::text::harmless(text).into_owned()
+pub(crate) fn terminal_safe(text: &str) -> String {
+    fairhold_types::text::terminal_safe(text).into_owned()
 }
 
 /// The fields of answers that contain durations.
