@@ -97,16 +97,19 @@ mod tests {
 
     #[test]
     fn the_tip_is_the_corrected_command_line() {
-        let said = complaint("fairhold lock nightly echo hello");
-        assert!(said.contains("for example: fairhold lock nightly -- echo hello"), "{said}");
-        let said = complaint("fairhold -e http://n2:7171 locks ls");
-        assert!(said.contains("tip: write this option after the command"), "{said}");
+        let message = complaint("fairhold lock nightly echo hello");
+        assert!(message.contains("for example: fairhold lock nightly -- echo hello"), "{message}");
+        let message = complaint("fairhold -e http://n2:7171 locks ls");
+        assert!(message.contains("tip: write this option after the command"), "{message}");
     }
 
     #[test]
     fn hidden_commands_are_never_suggested() {
-        let said = complaint("fairhold locsk");
-        assert!(said.contains("'locks'") && !said.contains("lock-supervisor") && !said.contains("lock-exec"), "{said}");
+        let message = complaint("fairhold locsk");
+        assert!(
+            message.contains("'locks'") && !message.contains("lock-supervisor") && !message.contains("lock-exec"),
+            "{message}"
+        );
         assert!(!complaint("fairhold lock-super").contains("lock-supervisor"));
     }
 }

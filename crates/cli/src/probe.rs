@@ -151,8 +151,8 @@ impl ClusterProbe {
                 None => counts.push((id, 1)),
             }
         }
-        let most = counts.iter().map(|(_, count)| *count).max()?;
-        counts.iter().find(|(_, count)| *count == most).map(|(id, _)| (*id).clone())
+        let max = counts.iter().map(|(_, count)| *count).max()?;
+        counts.iter().find(|(_, count)| *count == max).map(|(id, _)| (*id).clone())
     }
 
     /// The nodes of that cluster that answered, by number.

@@ -103,8 +103,11 @@ pub(super) async fn report_silence(client: &Client, within: Duration) {
     sleep(REPORT_AFTER).await;
     if client.cluster_id().is_none() {
         let why = client.contact().failure.map_or_else(String::new, |failure| format!(" ({})", terminal_safe(&failure)));
-        let asked = client.endpoints().join(", ");
-        write(&format!("fairhold: no answer yet from {asked}{why}: is it running? Trying for {}\n", duration::rounded(within)));
+        let endpoints = client.endpoints().join(", ");
+        write(&format!(
+            "fairhold: no answer yet from {endpoints}{why}: is it running? Trying for {}\n",
+            duration::rounded(within)
+        ));
     }
     std::future::pending().await
 }
@@ -116,11 +119,11 @@ pub(super) async fn no_answer(client: &Client, within: Duration) -> String {
     let cluster = &client.cluster();
     loop {
         let started = Instant::now();
-        let asked = client
+        let checks = client
             .endpoints()
             .into_iter()
             .map(|url| Box::pin(async move { if matches!(cluster.is_alive(&url).await, Ok(true)) { Ok(()) } else { Err(()) } }));
-        let answered = timeout(every.max(CHECK_TIMEOUT_MIN), select_ok(asked)).await;
+        let answered = timeout(every.max(CHECK_TIMEOUT_MIN), select_ok(checks)).await;
         let contact = client.contact();
         if !matches!(answered, Ok(Ok(_))) && contact.silent_for >= within {
             return contact.failure.map_or_else(String::new, |failure| format!(" ({})", terminal_safe(&failure)));

@@ -163,8 +163,8 @@ mod tests {
     fn advice_names_commands_instead_of_parts_of_a_request() {
         let lines = |body: &str| Failure::Refused { status: 409, body: body.as_bytes().to_vec() }.lines();
         let held = r#"{"code":"lock_held","detail":"the lock is held by ci-7","advice":"to queue for it, pass wait=30s"}"#;
-        let said = "fairhold: the lock is held by ci-7 (lock_held)\nfairhold: to queue for it, pass --wait 30s";
-        assert_eq!(lines(held), said);
+        let expected = "fairhold: the lock is held by ci-7 (lock_held)\nfairhold: to queue for it, pass --wait 30s";
+        assert_eq!(lines(held), expected);
         let full = r#"{"code":"queue_full","detail":"the queue is full","advice":"try again later"}"#;
         assert_eq!(lines(full), "fairhold: the queue is full (queue_full)\nfairhold: try again later");
         assert_eq!(lines(r#"{"code":"denied","detail":"no"}"#), "fairhold: no (denied)");

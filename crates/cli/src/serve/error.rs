@@ -27,14 +27,14 @@ pub(crate) enum ServeError {
     PeerKey(#[from] PeerKeyError),
     /// The limit on open files is too low.
     #[error(
-        "this process may open {open_files} files and sockets, but a node needs at least {least}: raise its hard limit \
+        "this process may open {open_files} files and sockets, but a node needs at least {min}: raise its hard limit \
          (`ulimit -n`, LimitNOFILE= of its unit, --ulimit nofile= of its container)"
     )]
     OpenFiles {
         /// The limit on open files.
         open_files: u64,
         /// How many a node needs.
-        least: u64,
+        min: u64,
     },
     /// The data directory.
     #[error(transparent)]

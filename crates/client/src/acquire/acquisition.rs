@@ -129,7 +129,7 @@ impl<'a> Acquisition<'a> {
     pub(super) fn error_at_end(&self, last_error: LastError) -> Error {
         match self.until {
             WaitUntil::At(_) if last_error.is_none() => self.wait_timeout(),
-            WaitUntil::Held | WaitUntil::At(_) | WaitUntil::Now(_) => last_error.error_of_nothing(),
+            WaitUntil::Held | WaitUntil::At(_) | WaitUntil::Now(_) => last_error.error_if_withdrawn(),
         }
     }
 

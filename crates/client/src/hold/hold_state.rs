@@ -139,14 +139,14 @@ mod tests {
     fn a_bound_ends_before_its_margin_and_no_bound_never_ends() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let (since, most) = (Moment::now(), SECOND - crate::margin(SECOND));
+            let (since, max) = (Moment::now(), SECOND - crate::margin(SECOND));
             let state = HoldState::new(FencingToken(1), Some((SECOND, since)));
             // This holds however late the test gets to run: the time left never includes the margin.
             let left = state.left().unwrap();
-            assert!(left > Duration::ZERO && left <= most, "{left:?}");
+            assert!(left > Duration::ZERO && left <= max, "{left:?}");
             state.expired().await;
             let after = since.until(Moment::now());
-            assert!(after >= most && state.left() == Some(Duration::ZERO), "it expired after {after:?}");
+            assert!(after >= max && state.left() == Some(Duration::ZERO), "it expired after {after:?}");
             let endless = HoldState::new(FencingToken(1), None);
             assert!(endless.left().is_none());
             assert!(futures_util::future::poll_immediate(endless.expired()).await.is_none());

@@ -89,9 +89,9 @@ async fn a_batch_without_an_answer_is_repeated_with_the_same_ids() {
     let client = server.client(10 * SECOND);
     let session = client.session().await.unwrap();
     let guards: Vec<Guard> = take(&session).await.into_iter().map(Result::unwrap).collect();
-    let asked: BTreeSet<String> = server.now("POST /v1/batch").iter().flat_map(|seen| ids(seen, "acquire")).collect();
+    let requests: BTreeSet<String> = server.now("POST /v1/batch").iter().flat_map(|seen| ids(seen, "acquire")).collect();
     let taken: BTreeSet<String> = guards.iter().map(|guard| guard.id().to_string()).collect();
-    assert_eq!(asked, taken, "every attempt of an acquire has the same id");
+    assert_eq!(requests, taken, "every attempt of an acquire has the same id");
 }
 
 #[tokio::test]
@@ -139,10 +139,10 @@ async fn a_caller_that_leaves_before_the_answer_releases_what_it_may_hold() {
     let client = server.client(10 * SECOND);
     let session = client.session().await.unwrap();
     let asking = tokio::spawn(async move { take(&session).await });
-    let asked = server.until("POST /v1/batch", 1).await;
+    let requests = server.until("POST /v1/batch", 1).await;
     asking.abort();
     let given_back = server.until("POST /v1/batch", 2).await;
-    assert_eq!(ids(&given_back[1], "release"), ids(&asked[0], "acquire"));
+    assert_eq!(ids(&given_back[1], "release"), ids(&requests[0], "acquire"));
     // An acquire that is still in flight acquires nothing for as long as the session lives.
     let named = calls(&given_back[1]).iter().all(|call| call["release"]["session"] == SESSION);
     assert!(named, "{:?}", given_back[1]);

@@ -113,8 +113,8 @@ async fn if_only_foreign_servers_answer_a_guard_is_lost_in_time_and_the_error_na
         drop(client.lock("a").try_now().await.unwrap());
         let error = client.nodes().get("/x").await.unwrap_err();
         assert!(matches!(error, Error::Unavailable { .. }), "{answer:?}: {error:?}");
-        let said = format!("{} is not a node of this cluster", server.url);
-        assert!(error.to_string().contains(&said), "{error}");
+        let reason = format!("{} is not a node of this cluster", server.url);
+        assert!(error.to_string().contains(&reason), "{error}");
         let error = client.nodes().put("/x", "1").await.unwrap_err();
         assert!(matches!(error, Error::OutcomeUnknown { .. }), "a proxy may have passed it on: {error:?}");
     }))

@@ -82,9 +82,9 @@ async fn an_upgrade_is_repeated_with_its_key_and_the_guard_takes_its_token() {
     assert_eq!(guard.token().unwrap().0, 42);
     assert_eq!(guard.upgrade().wait(30 * SECOND).await.unwrap().0, 57);
     assert_eq!((guard.token().unwrap().0, held.token().unwrap().0), (57, 57));
-    let asked = server.now(&format!("POST /v1/grants/{}/upgrade ", guard.id()));
-    assert!(asked.len() == 2 && asked[0].key.is_some() && asked[0].key == asked[1].key, "{asked:?}");
-    let wait = duration::parse(asked[0].body["wait"].as_str().expect("a time")).expect("a time");
+    let requests = server.now(&format!("POST /v1/grants/{}/upgrade ", guard.id()));
+    assert!(requests.len() == 2 && requests[0].key.is_some() && requests[0].key == requests[1].key, "{requests:?}");
+    let wait = duration::parse(requests[0].body["wait"].as_str().expect("a time")).expect("a time");
     assert!(wait > 29 * SECOND && wait <= 30 * SECOND, "{wait:?}");
     // The answer names the first token, which is older.
     guard.downgrade().await.unwrap();
@@ -138,9 +138,9 @@ async fn a_waiting_upgrade_learns_of_a_loss_and_survives_a_refusal_of_its_old_to
 /// The events of a session's watch: grant 41 is broken, and then thousands of other grants end.
 fn flood() -> String {
     let ended = |number: u64, reason: &str| {
-        let mut told = json!({"revision": number, "type": "ended", "lock": "a", "number": number, "session": 40});
-        told["reason"] = json!(reason);
-        told
+        let mut event = json!({"revision": number, "type": "ended", "lock": "a", "number": number, "session": 40});
+        event["reason"] = json!(reason);
+        event
     };
     let others = (1_000..3_000).map(|number| ended(number, "released"));
     std::iter::once(ended(41, "broken")).chain(others).map(|line| format!("{line}\n")).collect()

@@ -36,10 +36,10 @@ async fn a_write_is_repeated_with_the_same_key_and_respects_retry_after() {
     })
     .await;
     let client = server.client(20 * SECOND);
-    let begun = Instant::now();
+    let start = Instant::now();
     let written = client.nodes().put("/x", "1").await.unwrap();
     assert_eq!(written.revision.0, 7);
-    assert!(begun.elapsed() >= SECOND, "the client ignored Retry-After: {:?}", begun.elapsed());
+    assert!(start.elapsed() >= SECOND, "the client ignored Retry-After: {:?}", start.elapsed());
     let keys: Vec<_> = server.now("PUT").into_iter().map(|seen| seen.key.unwrap()).collect();
     assert_eq!(keys, vec![keys[0].clone(); 4], "four attempts of one request");
     client.nodes().put("/x", "1").await.unwrap();
@@ -86,11 +86,11 @@ async fn a_refusal_is_not_repeated() {
 async fn a_full_state_is_an_error_at_once_and_is_not_retried() {
     let server = Server::start(|_, _| problem(429, "state_full")).await;
     let client = server.client(10 * SECOND);
-    let begun = Instant::now();
+    let start = Instant::now();
     for error in [client.lock("a").await.unwrap_err(), client.nodes().put("/x", "1").await.unwrap_err()] {
         assert!(matches!(&error, Error::StateFull { detail, .. } if detail == "as told") && !error.is_retryable(), "{error:?}");
     }
-    assert!(begun.elapsed() < 5 * SECOND, "{:?}", begun.elapsed());
+    assert!(start.elapsed() < 5 * SECOND, "{:?}", start.elapsed());
     client.settled().await;
     assert_eq!(server.seen.lock().unwrap().len(), 2, "the client repeated nothing");
 }
@@ -153,10 +153,10 @@ async fn a_silent_node_is_left_for_another_with_the_same_key() {
     for _ in 0..2 {
         let guard = client.lock("a").ttl(2 * SECOND).await.unwrap();
         let keys = server.now("POST /v1/locks");
-        let asked = silent.now("POST /v1/locks");
-        if asked.len() > posts_at_silent {
-            posts_at_silent = asked.len();
-            assert_eq!(asked[posts_at_silent - 1].key, keys[keys.len() - 1].key);
+        let requests = silent.now("POST /v1/locks");
+        if requests.len() > posts_at_silent {
+            posts_at_silent = requests.len();
+            assert_eq!(requests[posts_at_silent - 1].key, keys[keys.len() - 1].key);
         }
         guard.forget();
     }

@@ -49,9 +49,9 @@ impl Frames {
     /// The next frame, with its share of memory; `None` if it needs more lines. If a slow reader has used up its memory, the
     /// stream ends with a line that says so and names the last revision that was sent.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
-        let most = self.memory.as_ref().map_or(FRAME_BYTES_MAX, |memory| memory.frame_bytes());
+        let max = self.memory.as_ref().map_or(FRAME_BYTES_MAX, |memory| memory.frame_bytes());
         let (mut out, mut last) = (Vec::new(), self.last);
-        while out.is_empty() || out.len() + LINE_BYTES_MAX <= most {
+        while out.is_empty() || out.len() + LINE_BYTES_MAX <= max {
             let Some((line, id)) = self.left.next() else { break };
             last = line.revision;
             self.form.write(&line, id, &mut out);

@@ -322,8 +322,8 @@ impl OperationBuilder<'_> {
         self = self.code_as(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Code::TooLarge);
         if kind != OperationKind::Here {
             let about = "How long the server may work on the request, including hops to other servers; `wait` does not count.";
-            let least = Duration::from_millis(1);
-            self.parameters.push(parameter::duration_header("Fairhold-Timeout", about, least, TIMEOUT_MAX, TIMEOUT_DEFAULT));
+            let min = Duration::from_millis(1);
+            self.parameters.push(parameter::duration_header("Fairhold-Timeout", about, min, TIMEOUT_MAX, TIMEOUT_DEFAULT));
             let about = "The id of the cluster that the request is for: any other cluster refuses it.";
             let id = json!({ "type": "string", "pattern": id_pattern::CLUSTER_ID });
             self = self.header("Fairhold-Cluster", about, id);

@@ -39,9 +39,9 @@ pub(super) fn bound_integers(schema: &mut Value) {
                 Some("uint64") => Some((json!(0), json!(u64::MAX))),
                 _ => None,
             };
-            if let Some((least, most)) = bounds {
-                fields.insert("minimum".to_owned(), least);
-                fields.insert("maximum".to_owned(), most);
+            if let Some((min, max)) = bounds {
+                fields.insert("minimum".to_owned(), min);
+                fields.insert("maximum".to_owned(), max);
             }
         }
         Value::Array(items) => items.iter_mut().for_each(bound_integers),

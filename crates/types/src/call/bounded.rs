@@ -39,11 +39,11 @@ impl<const MIN: u64, const MAX: u64> TryFrom<Duration> for BoundedDuration<MIN, 
     type Error = OutOfBounds;
 
     fn try_from(given: Duration) -> Result<Self, OutOfBounds> {
-        let (least, most) = (Duration::from_millis(MIN), Duration::from_millis(MAX));
-        if (least..=most).contains(&given) {
+        let (min, max) = (Duration::from_millis(MIN), Duration::from_millis(MAX));
+        if (min..=max).contains(&given) {
             return Ok(BoundedDuration(given));
         }
-        Err(OutOfBounds(format!("expected a duration from {} to {}", duration::format(least), duration::format(most))))
+        Err(OutOfBounds(format!("expected a duration from {} to {}", duration::format(min), duration::format(max))))
     }
 }
 
@@ -251,10 +251,10 @@ impl TryFrom<dto::Meta> for MetaPairs {
     type Error = OutOfBounds;
 
     fn try_from(pairs: dto::Meta) -> Result<Self, OutOfBounds> {
-        let (most, bytes_max) = (limits::META_PAIRS_MAX, limits::META_BYTES_MAX);
+        let (max, bytes_max) = (limits::META_PAIRS_MAX, limits::META_BYTES_MAX);
         let bytes: usize = pairs.iter().map(|(key, value)| key.len() + value.len()).sum();
-        if pairs.len() > most || bytes > bytes_max {
-            return Err(OutOfBounds(format!("expected at most {most} pairs and {bytes_max} bytes together")));
+        if pairs.len() > max || bytes > bytes_max {
+            return Err(OutOfBounds(format!("expected at most {max} pairs and {bytes_max} bytes together")));
         }
         pairs.iter().flat_map(|(key, value)| [key, value]).try_for_each(|text| check_plain(text))?;
         Ok(MetaPairs(pairs))
@@ -403,8 +403,8 @@ mod tests {
     fn a_list_of_locks_has_no_duplicates_and_a_maximum_length() {
         let want = |name: String| dto::Want { name: crate::LockName::parse(&name).unwrap(), mode: crate::Mode::Exclusive };
         let locks = |count: usize| LockList::try_from((0..count).map(|number| want(number.to_string())).collect::<Vec<_>>());
-        let most = limits::LOCKS_PER_ACQUIRE_MAX;
-        assert!(locks(1).is_ok() && locks(most).is_ok() && locks(0).is_err() && locks(most + 1).is_err());
+        let max = limits::LOCKS_PER_ACQUIRE_MAX;
+        assert!(locks(1).is_ok() && locks(max).is_ok() && locks(0).is_err() && locks(max + 1).is_err());
         assert!(LockList::try_from(vec![want("a".to_owned()), want("a".to_owned())]).is_err());
     }
 }

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 /// Fails a test that would otherwise wait forever.
-const PATIENCE_OF_A_TEST: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Server {
     address: SocketAddr,
@@ -32,7 +32,7 @@ fn serve_at(listener: Listener, timeouts: Timeouts, router: Router) -> Server {
 }
 
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE_OF_A_TEST, future).await.expect("the test timed out")
+    tokio::time::timeout(TEST_TIMEOUT, future).await.expect("the test timed out")
 }
 
 async fn send(server: &Server, text: &str) -> TcpStream {
@@ -48,34 +48,34 @@ async fn read_all(client: &mut TcpStream) -> String {
 }
 
 /// Reports when it is dropped.
-struct Said(mpsc::UnboundedSender<&'static str>);
+struct ReportsDrop(mpsc::UnboundedSender<&'static str>);
 
-impl Drop for Said {
+impl Drop for ReportsDrop {
     fn drop(&mut self) {
         self.0.send("dropped").unwrap();
     }
 }
 
-async fn wait_for_ever(State(news): State<mpsc::UnboundedSender<&'static str>>) {
-    let _said = Said(news.clone());
-    news.send("waits").unwrap();
+async fn wait_forever(State(reports): State<mpsc::UnboundedSender<&'static str>>) {
+    let _reports_drop = ReportsDrop(reports.clone());
+    reports.send("waits").unwrap();
     std::future::pending().await
 }
 
 #[tokio::test]
 async fn a_request_is_dropped_when_its_client_disconnects() {
-    let (news, mut heard) = mpsc::unbounded_channel();
-    let server = serve(TIMEOUTS, Router::new().route("/", get(wait_for_ever)).with_state(news));
+    let (reports, mut received) = mpsc::unbounded_channel();
+    let server = serve(TIMEOUTS, Router::new().route("/", get(wait_forever)).with_state(reports));
     let client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    assert_eq!(in_time(heard.recv()).await, Some("waits"));
+    assert_eq!(in_time(received.recv()).await, Some("waits"));
     drop(client);
-    assert_eq!(in_time(heard.recv()).await, Some("dropped"));
+    assert_eq!(in_time(received.recv()).await, Some("dropped"));
 }
 
 /// Answers, and reports when it learns that the answer was lost.
-fn answers_that_matter(news: mpsc::UnboundedSender<&'static str>) -> Router {
+fn answers_that_matter(reports: mpsc::UnboundedSender<&'static str>) -> Router {
     let handler = move || async move {
-        let lost = Undelivered::on_loss(move || news.send("lost").unwrap());
+        let lost = Undelivered::on_loss(move || reports.send("lost").unwrap());
         ([("connection", "close")], axum::Extension(lost), "the answer")
     };
     Router::new().route("/", get(handler))
@@ -83,26 +83,26 @@ fn answers_that_matter(news: mpsc::UnboundedSender<&'static str>) -> Router {
 
 #[tokio::test]
 async fn an_unread_answer_is_reported_as_lost() {
-    let (news, mut heard) = mpsc::unbounded_channel();
-    let server = serve(TIMEOUTS, answers_that_matter(news));
+    let (reports, mut received) = mpsc::unbounded_channel();
+    let server = serve(TIMEOUTS, answers_that_matter(reports));
     let client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     // The answer has arrived, and the socket is closed with it unread.
     in_time(client.readable()).await.unwrap();
     drop(client);
-    assert_eq!(in_time(heard.recv()).await, Some("lost"));
+    assert_eq!(in_time(received.recv()).await, Some("lost"));
 }
 
 #[tokio::test]
 async fn an_answer_that_was_read_is_not_reported_as_lost() {
-    let (news, mut heard) = mpsc::unbounded_channel();
-    let server = serve(TIMEOUTS, answers_that_matter(news));
+    let (reports, mut received) = mpsc::unbounded_channel();
+    let server = serve(TIMEOUTS, answers_that_matter(reports));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(read_all(&mut client).await.ends_with("the answer"));
     drop(client);
     // When the server has ended, it has handled every connection and dropped everything that could report a loss.
     server.stop.send(()).unwrap();
     in_time(server.task).await.unwrap();
-    assert_eq!(in_time(heard.recv()).await, None);
+    assert_eq!(in_time(received.recv()).await, None);
 }
 
 #[tokio::test]
@@ -127,14 +127,14 @@ async fn shutdown_answers_running_requests_and_accepts_no_more() {
 
 #[tokio::test]
 async fn shutdown_cuts_off_a_request_that_does_not_end() {
-    let (news, mut heard) = mpsc::unbounded_channel();
+    let (reports, mut received) = mpsc::unbounded_channel();
     let timeouts = Timeouts { drain: Duration::from_millis(10), ..TIMEOUTS };
-    let server = serve(timeouts, Router::new().route("/", get(wait_for_ever)).with_state(news));
+    let server = serve(timeouts, Router::new().route("/", get(wait_forever)).with_state(reports));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    assert_eq!(in_time(heard.recv()).await, Some("waits"));
+    assert_eq!(in_time(received.recv()).await, Some("waits"));
     server.stop.send(()).unwrap();
     in_time(server.task).await.unwrap();
-    assert_eq!(in_time(heard.recv()).await, Some("dropped"));
+    assert_eq!(in_time(received.recv()).await, Some("dropped"));
     assert_eq!(read_all(&mut client).await, "");
 }
 
@@ -186,12 +186,12 @@ async fn a_connection_over_the_limit_is_refused_with_a_problem_until_another_end
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = listener.with_limits(Limits { connections: 3, per_address: 2, ..Limits::default() });
     let server = serve_at(listener, TIMEOUTS, Router::new().route("/", get(|| async { "ok" })));
-    const ASK: &str = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    const REQUEST: &str = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     let (first, second) = (send(&server, "GET").await, send(&server, "GET").await);
-    let told = read_all(&mut send(&server, ASK).await).await;
-    assert!(told.starts_with("HTTP/1.1 503 ") && told.contains("\"code\":\"overloaded\""), "{told}");
+    let refused = read_all(&mut send(&server, REQUEST).await).await;
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("\"code\":\"overloaded\""), "{refused}");
     drop(first);
-    in_time(async { while !read_all(&mut send(&server, ASK).await).await.starts_with("HTTP/1.1 200 ") {} }).await;
+    in_time(async { while !read_all(&mut send(&server, REQUEST).await).await.starts_with("HTTP/1.1 200 ") {} }).await;
     drop(second);
 }
 
@@ -210,9 +210,9 @@ async fn a_client_that_does_not_read_its_answer_is_disconnected() {
             self.0.send("given up").unwrap();
         }
     }
-    let (news, mut heard) = mpsc::unbounded_channel();
+    let (reports, mut received) = mpsc::unbounded_channel();
     let handler = move || async move {
-        let guard = Endless(news.clone());
+        let guard = Endless(reports.clone());
         let chunks = futures_util::stream::repeat_with(move || {
             let _kept = &guard;
             Ok::<_, io::Error>(vec![b'x'; 64 * 1024])
@@ -222,7 +222,7 @@ async fn a_client_that_does_not_read_its_answer_is_disconnected() {
     let timeouts = Timeouts { answer: Duration::from_millis(50), ..TIMEOUTS };
     let server = serve(timeouts, Router::new().route("/", get(handler)));
     let _client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    assert_eq!(in_time(heard.recv()).await, Some("given up"));
+    assert_eq!(in_time(received.recv()).await, Some("given up"));
 }
 
 async fn send_from(address: [u8; 4], server: &Server, text: &str) -> TcpStream {
@@ -235,9 +235,9 @@ async fn send_from(address: [u8; 4], server: &Server, text: &str) -> TcpStream {
 
 #[tokio::test]
 async fn a_late_address_gets_a_slot_from_the_address_with_the_most() {
-    let (news, mut heard) = mpsc::unbounded_channel();
+    let (reports, mut received) = mpsc::unbounded_channel();
     let router =
-        Router::new().route("/", get(|| async { "ok" })).route("/wait", axum::routing::any(wait_for_ever)).with_state(news);
+        Router::new().route("/", get(|| async { "ok" })).route("/wait", axum::routing::any(wait_forever)).with_state(reports);
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let server =
         serve_at(listener.with_limits(Limits { connections: 40, per_address: 40, ..Limits::default() }), TIMEOUTS, router);
@@ -246,7 +246,7 @@ async fn a_late_address_gets_a_slot_from_the_address_with_the_most() {
         let text = ["POST /wait HTTP/1.1\r\nHost: x\r\n\r\n", "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n", "GET"][number % 3];
         first.push(send_from([127, 0, 0, 2], &server, text).await);
         if number % 3 < 2 && number < 38 {
-            assert_eq!(in_time(heard.recv()).await, Some("waits"));
+            assert_eq!(in_time(received.recv()).await, Some("waits"));
         }
     }
     let mut late = Vec::new();
@@ -257,7 +257,7 @@ async fn a_late_address_gets_a_slot_from_the_address_with_the_most() {
     }
     // The youngest connection that only reads or idles was dropped. A connection that may have changed something
     // continues.
-    assert_eq!(in_time(heard.recv()).await, Some("dropped"));
+    assert_eq!(in_time(received.recv()).await, Some("dropped"));
     for number in [37, 35, 34] {
         assert_eq!(read_all(&mut first[number]).await, "", "{number}");
     }
@@ -324,9 +324,9 @@ async fn status(client: &mut TcpStream) -> String {
 
 #[tokio::test]
 async fn unread_answers_are_bounded_for_every_call() {
-    let (news, mut heard) = mpsc::unbounded_channel();
+    let (reports, mut received) = mpsc::unbounded_channel();
     let handler = move |method: http::Method| async move {
-        let lost = Undelivered::on_loss(move || news.send("lost").unwrap());
+        let lost = Undelivered::on_loss(move || reports.send("lost").unwrap());
         let matters = (method == http::Method::PUT).then_some(axum::Extension(lost));
         (matters, Bytes::from_static(&LARGE))
     };
@@ -344,31 +344,31 @@ async fn unread_answers_are_bounded_for_every_call() {
     // loss.
     let written = read_all(&mut send(&server, &ask("PUT")).await).await;
     assert!(written.starts_with("HTTP/1.1 504 ") && written.contains("\"outcome\":\"unknown\""), "{written:.200}");
-    assert_eq!(in_time(heard.recv()).await, Some("lost"));
+    assert_eq!(in_time(received.recv()).await, Some("lost"));
     drop(slow);
     in_time(async { while status(&mut send(&server, &ask("GET")).await).await != "200" {} }).await;
 }
 
 #[tokio::test]
 async fn a_disconnect_behind_pipelined_bytes_is_noticed_at_once() {
-    let (news, mut heard) = mpsc::unbounded_channel();
-    let server = serve(TIMEOUTS, Router::new().route("/", get(wait_for_ever)).with_state(news));
+    let (reports, mut received) = mpsc::unbounded_channel();
+    let server = serve(TIMEOUTS, Router::new().route("/", get(wait_forever)).with_state(reports));
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    assert_eq!(in_time(heard.recv()).await, Some("waits"));
+    assert_eq!(in_time(received.recv()).await, Some("waits"));
     for _ in 0..3 {
         client.write_all(b"and more ahead of its time").await.unwrap();
     }
     client.shutdown().await.unwrap();
-    assert_eq!(in_time(heard.recv()).await, Some("dropped"));
+    assert_eq!(in_time(received.recv()).await, Some("dropped"));
 }
 
 #[tokio::test]
 async fn a_disconnect_during_a_stream_behind_pipelined_bytes_is_noticed_at_once() {
-    let (news, mut heard) = mpsc::unbounded_channel();
+    let (reports, mut received) = mpsc::unbounded_channel();
     let handler = move || async move {
-        let said = Said(news.clone());
+        let reports_drop = ReportsDrop(reports.clone());
         let silence = futures_util::stream::once(async move {
-            let _said = said;
+            let _reports_drop = reports_drop;
             std::future::pending::<io::Result<Vec<u8>>>().await
         });
         axum::body::Body::from_stream(silence)
@@ -377,7 +377,7 @@ async fn a_disconnect_during_a_stream_behind_pipelined_bytes_is_noticed_at_once(
     let mut client = send(&server, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(in_time(client.read(&mut [0; 1024])).await.unwrap() > 0, "the head of the answer");
     drop(client);
-    assert_eq!(in_time(heard.recv()).await, Some("dropped"));
+    assert_eq!(in_time(received.recv()).await, Some("dropped"));
 }
 
 #[tokio::test]
