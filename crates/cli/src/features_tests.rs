@@ -61,7 +61,7 @@ fn rows(page: &str) -> Vec<Vec<&str>> {
     rows.map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
 }
 
-/// The texts in backticks.
+/// The strings in backticks.
 fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }

@@ -4,7 +4,7 @@
 use fairhold_types::text::terminal_safe;
 use std::io::{self, Write};
 
-/// Writes a text to standard output in one call, and flushes it.
+/// Writes text to standard output in one call, and flushes it.
 pub(crate) fn write_stdout(text: &str) -> io::Result<()> {
     write_bytes(text.as_bytes())
 }

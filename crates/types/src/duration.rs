@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Why a text is not a duration.
+/// Why a string is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a duration is a number with a unit, like 30s, 250ms or 10m (a bare number means seconds)")]
 pub struct ParseDurationError;

@@ -114,7 +114,7 @@ pub const LOCK_IDLE_MIN: Duration = Duration::from_secs(10);
 pub const PERMITS_MAX: u32 = 1_000_000;
 /// Sessions in one keepalive call.
 pub const KEEPALIVE_IDS_MAX: usize = 10_000;
-/// Bytes of the texts (owners, meta) of the grants ahead that one answer lists.
+/// Bytes of the owners and meta of the grants ahead that one answer lists.
 pub const AHEAD_BYTES_MAX: usize = 3 * 1024;
 /// Waiters of a deadlock that an answer names.
 pub const CYCLE_NAMED_MAX: usize = 32;

@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc};
 /// The tree's folder of locks.
 const LOCKS: &str = "/locks";
 
-/// Why a text is not a path or a lock's name.
+/// Why a string is not a path or a lock's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParsePathError {
     /// The path does not begin with a slash.

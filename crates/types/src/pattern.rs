@@ -15,7 +15,7 @@ pub const GRANT_ID: &str = "^([0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}|\
 pub const LOCK_NAME: &str = "^(?!(.*/)?(\\.{1,2}|[0-9]+-lock-[0-9]{10})(/|$))\
     [^/\\u0000-\\u001f\\u007f-\\u009f]+(/[^/\\u0000-\\u001f\\u007f-\\u009f]+){0,29}$";
 
-/// A text for people; see `text::is_plain`.
+/// Text for people; see `text::is_plain`.
 pub const WORDS: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff]*$";
 
 /// A path: the root, or 1 to 32 levels, none of them empty, `.` or `..`, no control characters.

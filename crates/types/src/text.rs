@@ -1,11 +1,11 @@
-//! Texts for people: the characters allowed in an owner, a name or a reason, and how such a text is shown.
+//! Text for people: the characters allowed in an owner, a name or a reason, and how that text is shown.
 //!
 //! A control character moves a terminal's cursor or sets its title. An invisible character, or one that changes the text
 //! direction, makes a name look like another. A name needs neither.
 
 use std::borrow::Cow;
 
-/// Whether a character may appear in a text for people: it is no control character, not invisible, and neither changes the
+/// Whether a character may appear in text for people: it is no control character, not invisible, and neither changes the
 /// text direction nor ends the line.
 #[must_use]
 pub fn is_plain(c: char) -> bool {
@@ -18,7 +18,7 @@ pub fn is_plain(c: char) -> bool {
     !c.is_control() && !hidden
 }
 
-/// The first character of a text that is not allowed in it.
+/// The first character that is not allowed in text for people.
 #[must_use]
 pub fn first_not_plain(text: &str) -> Option<char> {
     // Nearly every text is ASCII, where one byte is one character.
@@ -28,7 +28,7 @@ pub fn first_not_plain(text: &str) -> Option<char> {
     text.chars().find(|c| !is_plain(*c))
 }
 
-/// A text that is safe to write to a terminal or a log: characters that are not allowed are escaped, as in `\u{1b}`.
+/// Text that is safe to write to a terminal or a log: characters that are not allowed are escaped, as in `\u{1b}`.
 #[must_use]
 pub fn terminal_safe(text: &str) -> Cow<'_, str> {
     if first_not_plain(text).is_none() {

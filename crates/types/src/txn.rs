@@ -65,7 +65,7 @@ pub struct Fence {
 /// A session by its public number or by its secret id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(untagged, expecting = "expected a session's number, or its id of 32 hexadecimal digits as a text")]
+#[serde(untagged, expecting = "expected a session's number, or its id of 32 hexadecimal digits as a string")]
 pub enum SessionName {
     /// Its number.
     Number(SessionNumber),
@@ -73,7 +73,7 @@ pub enum SessionName {
     Id(SessionId),
 }
 
-/// A duration: a text with a unit, or whole seconds.
+/// A duration: a string with a unit, or whole seconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged, expecting = "expected a duration with a unit, like \"30s\", or whole seconds")]

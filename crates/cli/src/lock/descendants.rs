@@ -119,7 +119,7 @@ impl fmt::Display for Survivor {
     }
 }
 
-/// A text that describes the first of them and counts the others.
+/// Describes the first of them, and counts the others.
 pub(super) fn describe(left: &[Survivor]) -> String {
     match left {
         [] => "no process is left".to_owned(),

@@ -121,7 +121,7 @@ pub(crate) fn rounded(text: &str) -> String {
     duration::parse(text).map_or_else(|_| text.to_owned(), duration::rounded)
 }
 
-/// Writes a text to standard output. A closed pipe is not a failure.
+/// Writes text to standard output. A closed pipe is not a failure.
 pub(crate) fn write(text: &str) -> Result<(), Failure> {
     Ok(output::unless_closed(output::write_stdout(text))?)
 }

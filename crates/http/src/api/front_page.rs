@@ -117,7 +117,7 @@ impl PageFacts {
     }
 }
 
-/// Escapes a text for HTML.
+/// Escapes text for HTML.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -3,7 +3,7 @@
 use crate::edge::request_kind::RequestKind;
 use fairhold_types::{Code, limits::DETAIL_BYTES_MAX};
 
-/// A text with names from outside, truncated if it is too long.
+/// A message with names from outside, truncated if it is too long.
 pub(crate) fn bounded(mut detail: String) -> String {
     if detail.len() > DETAIL_BYTES_MAX {
         detail.truncate(detail.floor_char_boundary(DETAIL_BYTES_MAX));

@@ -294,7 +294,7 @@ mod tests {
         let owner = text(OWNER_BYTES_MAX);
         let queued = GrantView { in_the_way: Some(in_the_way), waits_for: Some(facts), lock, owner, meta, ..view(None) };
         let answer = grant(queued, WallMillis(5_000));
-        assert_eq!(answer.ahead.len(), 2, "the grants ahead with short texts are all named");
+        assert_eq!(answer.ahead.len(), 2, "the grants ahead with short fields are all named");
         let length = serde_json::to_vec(&answer).unwrap().len();
         assert!(length <= ANSWER_BYTES_FREE, "{length} bytes");
     }

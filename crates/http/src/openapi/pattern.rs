@@ -74,7 +74,7 @@ fn block(from: &str, to: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Matches a text against the blocks that `number` produces: digits and classes of digits.
+    /// Matches a string against the blocks that `number` produces: digits and classes of digits.
     fn fits(pattern: &str, text: &str) -> bool {
         let forms = pattern.trim_start_matches('(').trim_end_matches(')');
         forms.split('|').any(|form| {

@@ -141,8 +141,8 @@ impl ClientSlots {
 impl Taken {
     /// Takes a slot from the address with the most connections, if it has more than a few and is another address.
     fn make_room(&mut self, address: IpAddr) {
-        let largest = self.by_address.iter().max_by_key(|(_, slots)| slots.len());
-        let Some((largest, slots)) = largest.filter(|(other, slots)| **other != address && slots.len() > FEW_CONNECTIONS) else {
+        let crowded = self.by_address.iter().max_by_key(|(_, slots)| slots.len());
+        let Some((largest, slots)) = crowded.filter(|(other, slots)| **other != address && slots.len() > FEW_CONNECTIONS) else {
             return;
         };
         let youngest = slots.iter().rev().find(|(_, slot_state)| slot_state.give_up()).map(|(number, _)| *number);

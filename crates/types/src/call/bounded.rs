@@ -17,7 +17,7 @@ pub const INTEGER_MAX: u64 = (1 << 53) - 1;
 #[error("{0}")]
 pub struct OutOfBounds(String);
 
-/// A duration from `MIN` to `MAX` milliseconds. It is read from a text with a unit, or from a number of seconds.
+/// A duration from `MIN` to `MAX` milliseconds. It is read from a string with a unit, or from a number of seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BoundedDuration<const MIN: u64, const MAX: u64>(Duration);
 
@@ -149,7 +149,7 @@ bounded_integer! {
     SignedInteger: i32, deserialize_i64
 }
 
-/// A text of at most `MAX` bytes.
+/// A string of at most `MAX` bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct BoundedText<const MAX: usize>(String);
@@ -158,13 +158,13 @@ impl<const MAX: usize> BoundedText<MAX> {
     /// Its maximum length in bytes.
     pub const BYTES_MAX: usize = MAX;
 
-    /// The text.
+    /// The string.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The text, owned.
+    /// The string, owned.
     #[must_use]
     pub fn into_string(self) -> String {
         self.0
@@ -178,7 +178,7 @@ impl<const MAX: usize> TryFrom<String> for BoundedText<MAX> {
         if text.len() <= MAX {
             return Ok(BoundedText(text));
         }
-        Err(OutOfBounds(format!("expected a text of at most {MAX} bytes, not {}", text.len())))
+        Err(OutOfBounds(format!("expected a string of at most {MAX} bytes, not {}", text.len())))
     }
 }
 
@@ -188,19 +188,19 @@ impl<'de, const MAX: usize> Deserialize<'de> for BoundedText<MAX> {
     }
 }
 
-/// A text for people, of at most `MAX` bytes: nothing in it can move a cursor or make it look like another text.
+/// A string for people, of at most `MAX` bytes. It has no characters that move a cursor or make it look like another string.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct PlainText<const MAX: usize>(String);
 
 impl<const MAX: usize> PlainText<MAX> {
-    /// The text.
+    /// The string.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The text, owned.
+    /// The string, owned.
     #[must_use]
     pub fn into_string(self) -> String {
         self.0
@@ -227,14 +227,14 @@ fn check_plain(text: &str) -> Result<(), OutOfBounds> {
     match first_not_plain(text) {
         None => Ok(()),
         Some(c) => Err(OutOfBounds(format!(
-            "expected a text without control characters, and without characters that are invisible or change its direction, not \
+            "expected a string without control characters, and without characters that are invisible or change its direction, not \
              one with U+{:04X}",
             u32::from(c)
         ))),
     }
 }
 
-/// Pairs of text for people, at most `limits::META_PAIRS_MAX` of them with `limits::META_BYTES_MAX` bytes in total.
+/// Pairs of strings for people, at most `limits::META_PAIRS_MAX` of them with `limits::META_BYTES_MAX` bytes in total.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct MetaPairs(dto::Meta);
@@ -264,7 +264,7 @@ impl TryFrom<dto::Meta> for MetaPairs {
 impl<'de> Deserialize<'de> for MetaPairs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let pairs = dto::Meta::deserialize(deserializer);
-        let pairs = pairs.map_err(|_| D::Error::custom("expected a JSON object whose values are all texts"))?;
+        let pairs = pairs.map_err(|_| D::Error::custom("expected a JSON object whose values are all strings"))?;
         pairs.try_into().map_err(D::Error::custom)
     }
 }
@@ -276,7 +276,7 @@ pub trait ListItem {
 }
 
 impl ListItem for SessionId {
-    const KIND: &'static str = "texts";
+    const KIND: &'static str = "strings";
 }
 
 impl ListItem for dto::Want {

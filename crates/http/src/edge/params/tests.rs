@@ -145,13 +145,13 @@ fn a_wrong_value_names_the_parameter_and_what_is_expected() {
     }
     for (query, body) in [("meta=x", ""), ("meta", ""), ("", r#"{"meta":{"a":1}}"#), ("", r#"{"meta":[]}"#)] {
         let detail = detail(parse(query, body));
-        assert_eq!(detail, "the parameter \"meta\": expected a JSON object whose values are all texts");
+        assert_eq!(detail, "the parameter \"meta\": expected a JSON object whose values are all strings");
     }
     for (query, body) in [("owner", ""), ("", r#"{"owner":7}"#)] {
-        assert_eq!(detail(parse(query, body)), "the parameter \"owner\": expected a text");
+        assert_eq!(detail(parse(query, body)), "the parameter \"owner\": expected a string");
     }
     for (query, body) in [("ids=1", ""), ("", r#"{"ids":"1"}"#)] {
-        assert_eq!(detail(parse(query, body)), "the parameter \"ids\": expected a list of texts, in a JSON body");
+        assert_eq!(detail(parse(query, body)), "the parameter \"ids\": expected a list of strings, in a JSON body");
     }
     let id = detail(parse("", r#"{"ids":["1"]}"#));
     assert_eq!(id, "the parameter \"ids\": expected 32 hexadecimal digits in lower case");
@@ -193,7 +193,8 @@ fn text_for_people_has_no_control_invisible_or_direction_characters() {
     for bad in ["%1b]0;pwned%07", "a%0d%0aFAKE", "%c2%9b", "a%e2%80%ae", "%e2%80%8b", "%ef%bb%bf", "%7f"] {
         let refused = detail(parse(&format!("owner={bad}"), ""));
         assert!(
-            refused.starts_with("the parameter \"owner\": expected a text without control characters") && refused.contains("U+")
+            refused.starts_with("the parameter \"owner\": expected a string without control characters")
+                && refused.contains("U+")
         );
     }
     assert!(detail(parse("", r#"{"meta":{"a\u001b":""}}"#)).contains("U+001B"), "a key too");
@@ -205,7 +206,7 @@ fn text_for_people_has_no_control_invisible_or_direction_characters() {
 fn the_limits_are_checked_at_and_over_the_bound() {
     let owner = |length: usize| parse(&format!("owner={}", "x".repeat(length)), "");
     assert!(owner(256).is_ok());
-    assert_eq!(detail(owner(257)), "the parameter \"owner\": expected a text of at most 256 bytes, not 257");
+    assert_eq!(detail(owner(257)), "the parameter \"owner\": expected a string of at most 256 bytes, not 257");
     let pairs = |count: usize, size: usize| {
         let pairs: Vec<String> = (0..count).map(|index| format!("\"{index:02}\":\"{}\"", "x".repeat(size))).collect();
         parse("", &format!("{{\"meta\":{{{}}}}}", pairs.join(",")))
@@ -218,5 +219,5 @@ fn the_limits_are_checked_at_and_over_the_bound() {
         parse("", &format!("{{\"ids\":[{ids}]}}"))
     };
     assert!(ids(0).is_ok() && ids(3).is_ok());
-    assert_eq!(detail(ids(4)), "the parameter \"ids\": expected a list of at most 3 texts, not 4");
+    assert_eq!(detail(ids(4)), "the parameter \"ids\": expected a list of at most 3 strings, not 4");
 }
