@@ -56,7 +56,7 @@ impl std::fmt::Display for Lost {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Somebody else holds the lock, and the caller did not wait. It is in no queue. Try again, or wait.
+    /// Another client holds the lock, and the caller did not wait. It is in no queue. Try again, or wait.
     #[error("the lock {lock} is held{}", holder_suffix(.holder))]
     #[non_exhaustive]
     LockHeld {

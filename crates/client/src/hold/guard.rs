@@ -58,7 +58,7 @@ impl Held {
     }
 
     /// Waits until the lock is lost or released. It needs no network, and returns before the cluster can grant the lock
-    /// to somebody else: at the latest, one `ttl` less the [`margin`](crate::margin) after the last acknowledged
+    /// to another client: at the latest, one `ttl` less the [`margin`](crate::margin) after the last acknowledged
     /// keepalive was sent. A [`max_hold`](crate::Acquire::max_hold) can end it earlier.
     pub async fn lost(&self) -> Lost {
         let mut ended = self.0.ended.subscribe();

@@ -122,7 +122,7 @@ impl Lease {
     }
 
     /// Notes an acknowledged keepalive. The one that was sent last counts, even if it allows less time than earlier
-    /// ones: somebody may have changed the timeout.
+    /// ones: another program may have changed the timeout.
     pub(crate) fn proved(&self, proof: RenewalProof) {
         let now = Moment::now();
         let ttl = self.ttl_max.min(proof.ttl);

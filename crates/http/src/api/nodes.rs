@@ -170,7 +170,7 @@ async fn write<RT: AsyncRuntime>(
     let call = WriteCall { key, operation, precondition, fence, timeout: received.timeout };
     node.write_node(call).await.map_err(|error| {
         let problem = problem_of(error, RequestKind::Write { key });
-        if is_for_a_new_node { problem.of_new_node() } else { problem }
+        if is_for_a_new_node { problem.for_new_node() } else { problem }
     })
 }
 

@@ -105,14 +105,14 @@ impl Problem {
         self.code
     }
 
-    /// The same, with its position in the request.
+    /// The same, with its position in the request before the detail.
     pub(crate) fn at(mut self, position: &str) -> Problem {
         self.detail = format!("{position}: {}", self.detail).into();
         self
     }
 
     /// The same for a caller whose condition was that the node does not exist.
-    pub(crate) fn of_new_node(self) -> Problem {
+    pub(crate) fn for_new_node(self) -> Problem {
         if self.code == Code::VersionMismatch {
             let detail = "the node already exists, but the request is only for a new node (If-None-Match: *)";
             return Problem { detail: detail.into(), advice: None, ..self };
@@ -175,14 +175,17 @@ impl IntoResponse for Problem {
     }
 }
 
+/// The facts about the effect of a request, with its id if the caller can retry with it.
 pub(crate) fn outcome(effect: Effect, id: Option<GrantId>) -> Facts {
     Facts { outcome: Some(effect), id, ..Facts::default() }
 }
 
+/// The facts of an error about this node of the tree.
 pub(crate) fn about(path: Path) -> Facts {
     Facts { path: Some(path), ..Facts::default() }
 }
 
+/// The facts of an error about a limit.
 pub(crate) fn limited(limit: u64) -> Facts {
     Facts { limit: Some(limit), ..Facts::default() }
 }

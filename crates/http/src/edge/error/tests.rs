@@ -322,9 +322,9 @@ fn a_refused_write_says_why() {
     assert!(read_only("/locks/a").ends_with("only the calls for locks change the nodes under /locks"));
     let exists = || refused(Rejection::VersionMismatch { current: Some(3) });
     assert!(detail(exists()).ends_with("write with its current version"));
-    assert!(detail(exists().of_new_node()).starts_with("the node already exists"));
+    assert!(detail(exists().for_new_node()).starts_with("the node already exists"));
     let other = refused(Rejection::NoNode { path: Path::root() });
-    assert!(detail(other.of_new_node()).starts_with("there is no node"), "only this refusal is different");
+    assert!(detail(other.for_new_node()).starts_with("there is no node"), "only this refusal is different");
     let children = |children| detail(refused(Rejection::NotEmpty { path: Path::root(), children }));
     assert!(children(1).starts_with("the node / has 1 child: remove what is below it first"), "{}", children(1));
     assert!(children(2).starts_with("the node / has 2 children: "), "{}", children(2));
