@@ -43,8 +43,8 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 
 const ABOUT: &str = "Fair locks, sessions and a tree of nodes, replicated on three or five servers.\n\n\
-    You can send any request to any server. Durations are strings with a unit (`30s`, `250ms`; a bare number means seconds), times \
-    are RFC 3339 in UTC. Put each parameter of a POST either into the query or into a JSON body; `null` means that it is not \
+    You can send any request to any server. Durations are strings with a unit (`30s`, `250ms`; a bare number means seconds), \
+    times are RFC 3339 in UTC. Put each parameter of a POST either into the query or into a JSON body; `null` means that it is not \
     given. Write a flag bare, as `=true` or as `=false`. The answer to an unknown parameter or field is 400 and names \
     it.\n\nErrors are problems (RFC 9457) with a stable `code`. `503` means that nothing was done: retry freely. `504` with \
     `\"outcome\":\"unknown\"` means that it may have happened: retry with the same `Idempotency-Key`.\n\nLimits named in bytes \

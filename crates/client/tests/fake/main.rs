@@ -78,7 +78,7 @@ async fn a_refusal_is_not_repeated() {
     assert!(matches!(client.nodes().put("/x", "1").version(3).await, Err(Error::VersionMismatch { .. })));
     assert!(matches!(client.lock("a//b").await, Err(Error::Invalid(_))));
     client.settled().await;
-    assert_eq!(server.request.lock().unwrap().len(), 2, "the client repeated nothing and had nothing to take back");
+    assert_eq!(server.requests.lock().unwrap().len(), 2, "the client repeated nothing and had nothing to take back");
 }
 
 /// A retry makes no room: a request for a lock without a time limit must not be retried for ever.
@@ -92,7 +92,7 @@ async fn a_full_state_is_an_error_at_once_and_is_not_retried() {
     }
     assert!(start.elapsed() < 5 * SECOND, "{:?}", start.elapsed());
     client.settled().await;
-    assert_eq!(server.request.lock().unwrap().len(), 2, "the client repeated nothing");
+    assert_eq!(server.requests.lock().unwrap().len(), 2, "the client repeated nothing");
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn an_acquire_dropped_before_its_answer_is_taken_back_and_one_never_sent_i
     let client = server.client(10 * SECOND);
     drop(client.lock("a").into_future());
     client.settled().await;
-    assert!(server.request.lock().unwrap().is_empty());
+    assert!(server.requests.lock().unwrap().is_empty());
 
     let mut acquire = client.lock("a").into_future();
     assert!(poll_immediate(&mut acquire).await.is_none());

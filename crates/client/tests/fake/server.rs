@@ -163,7 +163,7 @@ pub(crate) fn renewed(request: &RecordedRequest, ttl: &str) -> Action {
 }
 
 pub(crate) fn held(request: &RecordedRequest) -> Action {
-    let grant = json!({"id": request.key, "lock": "a", "state": "held", "token": 42, "mode": "exclusive", "owner": "o", "number": 41,
-        "session": 40, "permits": 1, "queued_at": "now"});
+    let grant = json!({"id": request.key, "lock": "a", "state": "held", "token": 42, "mode": "exclusive", "owner": "o",
+        "number": 41, "session": 40, "permits": 1, "queued_at": "now"});
     Action::Answer(200, "", grant)
 }

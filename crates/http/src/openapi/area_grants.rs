@@ -192,8 +192,8 @@ fn batch(describe: &mut Describer) -> DescribedCall {
             "The server answers each call as if you had made it alone, and each succeeds or fails by itself; if one call is \
              malformed, the server refuses the whole batch before it starts any. It makes calls with the same id one after the \
              other, in the order of the request, each when the previous one is answered. Calls with different ids have no order: \
-             a release may take effect before an acquire that precedes it in the list. The answer comes when all calls are done, within \
-             one `Fairhold-Timeout`, and no call waits for a lock: an acquire needs a session, and with `queue` it takes a place \
+             a release may take effect before an acquire that precedes it in the list. The answer comes when all calls are done, \
+             within one `Fairhold-Timeout`, and no call waits for a lock: an acquire needs a session, and with `queue` it takes a place \
              in the queue; then use `GET /v1/grants/{id}` or `GET /v1/watch` to see when it is held. A renewal is only for a \
              grant without a named session, and keeps its ttl. Each answer names the holder that the call waits for and the \
              number of grants ahead, and has at most 4 KiB: a longer one leaves out `meta`. If you send a batch again with the \

@@ -133,8 +133,8 @@ fn set(describe: &mut Describer) -> DescribedCall {
     describe
         .call(Method::PATCH, "/v1/locks/{name}", "setLock", TAG, "Change the settings of a lock.")
         .about(
-            "For administrators. Pass at least one setting; the others stay as they are. No holder loses the lock because of it; a \
-             waiter that can no longer fit ends as `broken`. The settings stay even if nobody uses the lock. With an \
+            "For administrators. Pass at least one setting; the others stay as they are. No holder loses the lock because of it; \
+             a waiter that can no longer fit ends as `broken`. The settings stay even if nobody uses the lock. With an \
              Idempotency-Key they are set once: a retry that arrives late does not undo later changes.",
         )
         .in_path("name", NAME, lock_name())

@@ -227,8 +227,8 @@ fn check_plain(text: &str) -> Result<(), OutOfBounds> {
     match first_not_plain(text) {
         None => Ok(()),
         Some(c) => Err(OutOfBounds(format!(
-            "expected a string without control characters, and without characters that are invisible or change its direction, not \
-             one with U+{:04X}",
+            "expected a string without control characters, and without characters that are invisible or change its direction, \
+             not one with U+{:04X}",
             u32::from(c)
         ))),
     }
